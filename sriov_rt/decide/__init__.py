@@ -1,0 +1,82 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The one decision: what keeps a host from satisfying a Request.
+
+Pure: the scheduler's filter, ``sriov-rt explain``, ``sriov-rt host check``
+and the agent's traits all call it.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+
+from sriov_rt.decide import demands
+from sriov_rt.decide import realtime
+from sriov_rt.facts import HostFacts
+from sriov_rt.reason import Reason
+from sriov_rt.reason import reason
+from sriov_rt.request import Request
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class View:
+    """What the one who decides knows beside the facts.
+
+    :param now: Unix time, seconds.
+    :param facts_age_s: seconds since the facts were last confirmed; None
+        for facts that have no age, such as a file's.
+    :param max_age_s: seconds from which facts are stale.
+    :param placed_by_nova: Nova picks the pCPUs, from ``cpu_dedicated_set``
+        and by the flavor's ``hw:`` extra specs.
+    """
+
+    now: float
+    facts_age_s: float | None = None
+    max_age_s: float = 0.0
+    placed_by_nova: bool = True
+
+
+def why_not(
+    request: Request, facts: HostFacts | None, view: View
+) -> tuple[Reason, ...]:
+    """Return every Reason why the host does not satisfy the request.
+
+    :param facts: None for a host that was never heard of.
+    :returns: empty if the host satisfies the request.
+    """
+    return tuple(reasons(request, facts, view))
+
+
+def satisfies(request: Request, facts: HostFacts | None, view: View) -> bool:
+    """Tell whether the host satisfies the request; ends at the first no."""
+    return next(reasons(request, facts, view), None) is None
+
+
+def reasons(
+    request: Request, facts: HostFacts | None, view: View
+) -> Iterator[Reason]:
+    """Yield the Reasons of :func:`why_not` one by one."""
+    if facts is None:
+        yield reason("facts_missing")
+        return
+    if view.facts_age_s is not None and view.facts_age_s > view.max_age_s:
+        yield reason(
+            "facts_stale",
+            age_s=int(view.facts_age_s),
+            max_age_s=int(view.max_age_s),
+        )
+        return
+    if request.realtime:
+        if view.placed_by_nova and not request.dedicated_cpus:
+            yield reason("cpu_policy_not_dedicated")
+        yield from realtime.reasons(facts, placed_by_nova=view.placed_by_nova)
+    yield from demands.reasons(request, facts, view.now)

@@ -1,0 +1,214 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What a Request demands of a host beside realtime pCPUs."""
+
+from collections.abc import Iterator
+
+from sriov_rt.codec import Unknown
+from sriov_rt.decide.realtime import unknown
+from sriov_rt.facts import HostFacts
+from sriov_rt.facts import Nic
+from sriov_rt.reason import Reason
+from sriov_rt.reason import reason
+from sriov_rt.request import Request
+from sriov_rt.request import words
+
+#: The kernel module that each kind of port needs on the host.
+VIF_MODULES = {
+    words.VifKind.MACVLAN: "macvlan",
+    words.VifKind.IPVLAN: "ipvlan",
+}
+
+
+def reasons(
+    request: Request, facts: HostFacts, now: float
+) -> Iterator[Reason]:
+    """Yield what the host lacks.
+
+    :param now: Unix time in seconds; certificates expire.
+    """
+    if request.kernel is words.Kernel.PREEMPT_RT:
+        yield from _preempt_rt(facts)
+    if request.node_selector is not None:
+        yield from _labels(request, facts)
+    if request.nic is not None or request.vif is not None:
+        yield from _nics(request, facts)
+    if request.vif is not None:
+        yield from module(facts, VIF_MODULES.get(request.vif.kind))
+    if request.onload:
+        yield from _onload(request, facts)
+    if request.max_latency_us is not None:
+        yield from _latency(request.max_latency_us, facts, now)
+
+
+def _preempt_rt(facts: HostFacts) -> Iterator[Reason]:
+    preempt_rt, release = facts.kernel.preempt_rt, facts.kernel.release
+    if isinstance(preempt_rt, Unknown):
+        yield unknown("kernel.preempt_rt", preempt_rt)
+    elif not preempt_rt:
+        named = "?" if isinstance(release, Unknown) else release
+        yield reason("kernel_not_rt", release=named)
+
+
+def _labels(request: Request, facts: HostFacts) -> Iterator[Reason]:
+    wanted, labels = request.node_selector, facts.labels
+    assert wanted is not None
+    values, sources, stale = labels.values, labels.sources, labels.stale
+    for part in (values, sources, stale):
+        if isinstance(part, Unknown):
+            yield unknown("labels", part)
+            return
+    assert not isinstance(values, Unknown)
+    assert not isinstance(sources, Unknown)
+    assert not isinstance(stale, Unknown)
+    if not stale and wanted.matches(values):
+        return
+    for requirement in wanted.requirements:
+        found = values.get(requirement.key)
+        if stale and (down := _down(sources.get(requirement.key), stale)):
+            yield reason(
+                "labels_stale",
+                selector=str(wanted),
+                requirement=str(requirement),
+                source=", ".join(down),
+            )
+        elif not requirement.matches(values):
+            yield reason(
+                "labels_mismatch",
+                selector=str(wanted),
+                requirement=str(requirement),
+                found="no such label" if found is None else f"'{found}'",
+            )
+
+
+def _down(source: str | None, stale: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the stale sources that a label hangs on; empty if on none.
+
+    :param source: the label's; None for a label that nobody set, which may
+        be one of any source that is stale.
+    """
+    if source is None:
+        return stale
+    return (source,) if source in stale else ()
+
+
+def serves(nic: Nic, wanted: words.Nic | None) -> bool:
+    """Tell whether a NIC is one that the flavor asks for.
+
+    :param wanted: None for any.
+    """
+    if wanted is None or not wanted.vendors:
+        return True
+    if nic.vendor not in wanted.vendors:
+        return False
+    return wanted.device in (None, nic.device, nic.vf_device)
+
+
+def _unread(nic: Nic, wanted: words.Nic | None) -> Iterator[Unknown]:
+    """Yield the ids without which it is open whether a NIC serves."""
+    if isinstance(nic.vendor, Unknown):
+        yield nic.vendor
+    elif wanted is not None and nic.vendor in wanted.vendors:
+        for value in (nic.device, nic.vf_device):
+            if isinstance(value, Unknown):
+                yield value
+
+
+def _nics(request: Request, facts: HostFacts) -> Iterator[Reason]:
+    nics = facts.nics.nics
+    if isinstance(nics, Unknown):
+        yield unknown("nics", nics)
+        return
+    name = "any" if request.nic is None else request.nic.name
+    serving = [nic for nic in nics if serves(nic, request.nic)]
+    if not serving:
+        unread = [why for nic in nics for why in _unread(nic, request.nic)]
+        if unread:
+            yield unknown("nics.device", unread[0])
+        else:
+            yield reason("nic_missing", nic=name)
+        return
+    if request.vif is None or request.vif.kind is not words.VifKind.VF:
+        return
+    counts = [nic.sriov_numvfs for nic in serving]
+    if any(not isinstance(count, Unknown) and count for count in counts):
+        return
+    for count in counts:
+        if isinstance(count, Unknown):
+            yield unknown("nics.sriov_numvfs", count)
+            return
+    yield reason("no_vfs", nic=name)
+
+
+def module(facts: HostFacts, name: str | None) -> Iterator[Reason]:
+    """Yield a Reason if the kernel lacks a module; None asks for none."""
+    if name is None:
+        return
+    modules = facts.kernel.modules
+    if isinstance(modules, Unknown):
+        yield unknown("kernel.modules", modules)
+    elif modules.get(name, "absent") == "absent":
+        yield reason("module_missing", module=name)
+
+
+def _onload(request: Request, facts: HostFacts) -> Iterator[Reason]:
+    onload = facts.onload
+    needed = (
+        ("modules", onload.modules, "onload", "kernel module onload"),
+        ("devices", onload.devices, "/dev/onload", "/dev/onload"),
+    )
+    for name, found, item, words_for_it in needed:
+        if isinstance(found, Unknown):
+            yield unknown(f"onload.{name}", found)
+        elif item not in found:
+            yield reason("onload_unusable", missing=words_for_it)
+    if isinstance(onload.library, Unknown):
+        yield unknown("onload.library", onload.library)
+    elif onload.library is None:
+        yield reason("onload_unusable", missing="libonload.so")
+    profile = request.onload_profile
+    if profile is None:
+        return
+    if isinstance(onload.profiles, Unknown):
+        yield unknown("onload.profiles", onload.profiles)
+    elif profile not in onload.profiles:
+        yield reason("onload_profile_missing", profile=profile)
+
+
+def _latency(wanted: int, facts: HostFacts, now: float) -> Iterator[Reason]:
+    certificate = facts.latency.certificate
+    if isinstance(certificate, Unknown):
+        yield unknown("latency.certificate", certificate)
+        return
+    if certificate is None:
+        yield reason("latency_uncertified")
+        return
+    if certificate.expires_at <= now:
+        yield reason(
+            "latency_expired", ago_s=int(now - certificate.expires_at)
+        )
+    release = facts.kernel.release
+    if isinstance(release, Unknown):
+        yield unknown("kernel.release", release)
+    elif release != certificate.kernel:
+        yield reason(
+            "latency_other_kernel",
+            certified=certificate.kernel,
+            release=release,
+        )
+    if certificate.max_latency_us > wanted:
+        yield reason(
+            "latency_above",
+            certified_us=certificate.max_latency_us,
+            wanted_us=wanted,
+        )

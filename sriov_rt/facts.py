@@ -1,0 +1,400 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""HostFacts: what a host is, as its kernel tells it.
+
+Each part is what one source (``sriov_rt.fact_sources``) reads. A fact that
+could not be read is :class:`~sriov_rt.codec.Unknown` with the reason; it is
+never guessed.
+"""
+
+import dataclasses
+import hashlib
+import json
+import typing
+from collections.abc import Mapping
+from typing import Any
+
+from sriov_rt import codec
+from sriov_rt.codec import Unknown
+
+#: Raised by one when a reader of the old form would misread the new one.
+#: Fields that come on top do not count: readers pass over what is new.
+SCHEMA_VERSION = 1
+
+#: The longest HostFacts document that is taken in, in bytes. A host with
+#: four PFs of 64 VFs each is about 45 kB.
+MAX_DOCUMENT = 4 * 1024 * 1024
+
+CpuSet = frozenset[int]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NumaNode:
+    """A NUMA node and its CPUs (``/sys/devices/system/node/nodeN``)."""
+
+    id: int
+    cpus: CpuSet
+
+
+@dataclasses.dataclass(frozen=True, slots=True, weakref_slot=True)
+class CpuFacts:
+    """CPUs and what the kernel keeps away from them.
+
+    :param isolated: what is in force (``cpu/isolated``), not what was asked.
+    :param nohz_full: the CPUs whose tick stops (``cpu/nohz_full``).
+    :param rcu_nocbs: the CPUs whose RCU callbacks run elsewhere; a kernel
+        adds its nohz_full CPUs to them by itself (kernel/rcu/tree_nocb.h).
+    :param isolcpus_flags: the flags of ``isolcpus=``, sorted.
+    :param siblings: the groups of hyper-threads that share a core.
+    """
+
+    online: CpuSet | Unknown
+    isolated: CpuSet | Unknown
+    nohz_full: CpuSet | Unknown
+    rcu_nocbs: CpuSet | Unknown
+    isolcpus_flags: tuple[str, ...] | Unknown
+    siblings: tuple[CpuSet, ...] | Unknown
+    numa: tuple[NumaNode, ...] | Unknown
+
+
+@dataclasses.dataclass(frozen=True, slots=True, weakref_slot=True)
+class KernelFacts:
+    """The running kernel.
+
+    :param rt_runtime_us: ``kernel.sched_rt_runtime_us``, µs in each
+        ``rt_period_us``; -1 is no throttling.
+    :param modules: for each kernel module that sriov-rt uses: ``builtin``,
+        ``loaded``, ``available`` or ``absent``.
+    """
+
+    release: str | Unknown
+    preempt_rt: bool | Unknown
+    command_line: str | Unknown
+    rt_runtime_us: int | Unknown
+    rt_period_us: int | Unknown
+    timer_migration: bool | Unknown
+    nmi_watchdog: bool | Unknown
+    modules: Mapping[str, str] | Unknown
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HugePages:
+    """The pool of one page size on one NUMA node: pages in all."""
+
+    node: int
+    size_kib: int
+    total: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, weakref_slot=True)
+class MemoryFacts:
+    """Memory management that can stall a guest.
+
+    :param thp: ``always``, ``madvise`` or ``never``.
+    :param ksm_run: ``/sys/kernel/mm/ksm/run``; 0 and 2 are off.
+    """
+
+    thp: str | Unknown
+    ksm_run: int | Unknown
+    hugepages: tuple[HugePages, ...] | Unknown
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class IrqGroup:
+    """Interrupts with the same affinity.
+
+    :param allowed: the CPUs that they may fire on (``smp_affinity_list``).
+    :param effective: the CPUs that they do fire on.
+    :param irqs: their numbers in ``/proc/irq``.
+    """
+
+    allowed: CpuSet
+    effective: CpuSet
+    irqs: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, weakref_slot=True)
+class IrqFacts:
+    """Where interrupts fire."""
+
+    default_affinity: CpuSet | Unknown
+    groups: tuple[IrqGroup, ...] | Unknown
+
+
+@dataclasses.dataclass(frozen=True, slots=True, weakref_slot=True)
+class VirtFacts:
+    """What virtualisation on the host stands on.
+
+    :param kvm: whether ``/dev/kvm`` is there.
+    :param parameters: kvm module parameters that matter to latency, such as
+        ``kvm.halt_poll_ns``.
+    :param iommu_groups: how many there are; 0 without an IOMMU in use.
+    """
+
+    kvm: bool | Unknown
+    parameters: Mapping[str, str] | Unknown
+    iommu_groups: int | Unknown
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Vf:
+    """A virtual function of a PF.
+
+    :param owner: who has it, as the kernel tells: the alias of its
+        interface, or the process that holds its VFIO group; None if nobody.
+    """
+
+    index: int
+    address: str
+    driver: str | None | Unknown
+    netdev: str | None | Unknown
+    iommu_group: int | None | Unknown
+    owner: str | None | Unknown
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Nic:
+    """A network interface on a PCI device that is not itself a VF.
+
+    :param vendor: PCI vendor id, four lower-case hex digits.
+    :param device: PCI device id, likewise.
+    :param numa_node: None where the platform has none (``-1`` in sysfs).
+    :param speed_mbps: Mbit/s; unknown without a carrier.
+    :param vf_device: PCI device id of its VFs (``sriov_vf_device``); None
+        where it can have none.
+    """
+
+    name: str
+    address: str
+    driver: str | None | Unknown
+    vendor: str | Unknown
+    device: str | Unknown
+    numa_node: int | None | Unknown
+    speed_mbps: int | Unknown
+    carrier: bool | Unknown
+    mac: str | Unknown
+    mtu: int | Unknown
+    sriov_totalvfs: int | Unknown
+    sriov_numvfs: int | Unknown
+    vf_device: str | None | Unknown
+    vfs: tuple[Vf, ...] | Unknown
+
+
+@dataclasses.dataclass(frozen=True, slots=True, weakref_slot=True)
+class NicFacts:
+    """The host's network interfaces."""
+
+    nics: tuple[Nic, ...] | Unknown
+
+
+@dataclasses.dataclass(frozen=True, slots=True, weakref_slot=True)
+class OnloadFacts:
+    """What of Onload is on the host.
+
+    :param modules: those of its kernel modules that are loaded.
+    :param devices: those of its device nodes that are there.
+    :param library: path of ``libonload.so`` below the root; None if absent.
+    :param profiles: names of the profiles installed with it.
+    """
+
+    modules: tuple[str, ...] | Unknown
+    devices: tuple[str, ...] | Unknown
+    library: str | None | Unknown
+    profiles: tuple[str, ...] | Unknown
+
+
+@dataclasses.dataclass(frozen=True, slots=True, weakref_slot=True)
+class ComputeFacts:
+    """What Nova on the host was told (``[compute]`` of its configuration).
+
+    :param dedicated: ``cpu_dedicated_set``; None where it is not set.
+    :param shared: ``cpu_shared_set``, likewise.
+    """
+
+    dedicated: CpuSet | None | Unknown
+    shared: CpuSet | None | Unknown
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LatencyCertificate:
+    """What a latency measurement of this host found.
+
+    :param max_latency_us: the worst latency that was seen, µs.
+    :param kernel: release of the kernel that it was measured on.
+    :param expires_at: Unix time in seconds from which it counts no more.
+    """
+
+    max_latency_us: int
+    kernel: str
+    expires_at: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, weakref_slot=True)
+class LatencyFacts:
+    """The host's latency certificate, None where it holds none."""
+
+    certificate: LatencyCertificate | None | Unknown
+
+
+@dataclasses.dataclass(frozen=True, slots=True, weakref_slot=True)
+class LabelFacts:
+    """NFD-style labels, by full key.
+
+    :param values: label key to value.
+    :param sources: label key to the name of the source that set it. A key
+        that has no value is one that its source knows to be absent.
+    :param stale: the label sources that were not heard of for longer than
+        the agent's limit (``[labels] stale_after``), sorted.
+    """
+
+    values: Mapping[str, str] | Unknown
+    sources: Mapping[str, str] | Unknown
+    stale: tuple[str, ...] | Unknown
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HostFacts:
+    """All that is known of one host.
+
+    :param host: the name that Nova calls it by (``[DEFAULT] host``).
+    :param node: the hypervisor's name, Placement's provider name.
+    :param observed_at: Unix time of the observation, seconds.
+    """
+
+    host: str
+    node: str
+    observed_at: float
+    cpus: CpuFacts
+    kernel: KernelFacts
+    memory: MemoryFacts
+    irqs: IrqFacts
+    virt: VirtFacts
+    nics: NicFacts
+    onload: OnloadFacts
+    compute: ComputeFacts
+    latency: LatencyFacts
+    labels: LabelFacts
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the facts as a JSON object with its schema version."""
+        return {"schema": SCHEMA_VERSION, **codec.to_plain(self)}
+
+    def digest(self) -> str:
+        """Return a name for all but the time: 64 hex digits (SHA-256)."""
+        plain = self.to_plain()
+        del plain["observed_at"]
+        text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+#: Name of a part (a field of HostFacts, and its source's) to its class.
+PARTS: Mapping[str, Any] = {
+    name: hint
+    for name, hint in typing.get_type_hints(HostFacts).items()
+    if dataclasses.is_dataclass(hint)
+}
+
+
+def unknown(part: str, reason: str) -> Any:
+    """Return the named part with every fact in it unknown.
+
+    :param part: a key of :data:`PARTS`.
+    :param reason: why, one clause for an operator.
+    """
+    cls = PARTS[part]
+    return cls(*(Unknown(reason) for _ in dataclasses.fields(cls)))
+
+
+def from_plain(plain: Any) -> HostFacts:
+    """Build HostFacts from the object that :meth:`HostFacts.to_plain` gave.
+
+    :raises SchemaError: for another schema version, or a value out of form.
+    """
+    if type(plain) is not dict:
+        raise codec.SchemaError("", "object expected")
+    if plain.get("schema") != SCHEMA_VERSION:
+        raise codec.SchemaError(
+            "schema",
+            f"version {SCHEMA_VERSION} expected; run one release of sriov-rt "
+            "on the agents and on who reads their facts",
+        )
+    return codec.from_plain(HostFacts, plain)
+
+
+def from_json(text: str | bytes) -> HostFacts:
+    """Build HostFacts from JSON text.
+
+    :param text: at most :data:`MAX_DOCUMENT` bytes.
+    :raises SchemaError: for text that is too long, no JSON, or out of form.
+    """
+    if len(text) > MAX_DOCUMENT:
+        raise codec.SchemaError("", f"longer than {MAX_DOCUMENT} bytes")
+    try:
+        plain = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise codec.SchemaError("", f"not JSON: {error}") from None
+    return from_plain(plain)
+
+
+def anonymous(facts: HostFacts) -> HostFacts:
+    """Return the facts without what names one machine.
+
+    Two hosts of one build are then equal, and one decision serves both:
+    names, addresses, owners of VFs, interrupt numbers and the command line
+    are blank, interrupts that fire on neither isolated nor dedicated CPUs
+    are left out, and so are the sources of labels while none is stale; all
+    that :mod:`sriov_rt.decide` reads is kept.
+    """
+    nics = facts.nics.nics
+    if not isinstance(nics, Unknown):
+        nics = tuple(_anonymous_nic(nic) for nic in nics)
+    return dataclasses.replace(
+        facts,
+        host="",
+        node="",
+        observed_at=0.0,
+        kernel=dataclasses.replace(facts.kernel, command_line=""),
+        nics=NicFacts(nics),
+        irqs=_anonymous_irqs(facts),
+        labels=_anonymous_labels(facts.labels),
+    )
+
+
+def _anonymous_labels(labels: LabelFacts) -> LabelFacts:
+    if labels.stale:
+        return labels
+    return dataclasses.replace(labels, sources={})
+
+
+def _anonymous_irqs(facts: HostFacts) -> IrqFacts:
+    groups = facts.irqs.groups
+    if isinstance(groups, Unknown):
+        return facts.irqs
+    # Where the others fire is chance: no two hosts would be alike.
+    isolated, dedicated = facts.cpus.isolated, facts.compute.dedicated
+    watched = set() if isinstance(isolated, Unknown) else set(isolated)
+    if dedicated is not None and not isinstance(dedicated, Unknown):
+        watched |= dedicated
+    kept = {
+        dataclasses.replace(group, irqs=())
+        for group in groups
+        if not watched.isdisjoint(group.effective)
+    }
+    ordered = sorted(
+        kept, key=lambda each: (sorted(each.allowed), sorted(each.effective))
+    )
+    return dataclasses.replace(facts.irqs, groups=tuple(ordered))
+
+
+def _anonymous_nic(nic: Nic) -> Nic:
+    return dataclasses.replace(nic, name="", address="", mac="", vfs=())

@@ -1,0 +1,223 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Lists and masks of CPUs, as the kernel, Nova and libvirt write them."""
+
+import re
+from collections.abc import Iterable
+
+from sriov_rt.parse import errors
+
+CpuSet = frozenset[int]
+
+#: The most CPUs that an x86 kernel can be built for: CONFIG_NR_CPUS with
+#: MAXSMP (NR_CPUS_RANGE_END in arch/x86/Kconfig).
+MAX_CPUS = 8192
+
+#: The longest text taken, in characters: every second of MAX_CPUS, each by
+#: its number, is a third of it.
+MAX_TEXT = 64 * 1024
+
+_CPU_LIST = "cpu list"
+_CPU_MASK = "cpu mask"
+
+#: The kernel keeps a list's numbers in unsigned int (lib/bitmap-str.c).
+_UINT_DIGITS = len(str(2**32 - 1))
+
+_NUMBER = r"(?:N|[0-9]+)"
+_BLANK = r"[ \t]*"
+_REGION = re.compile(
+    rf"(?P<exclude>\^{_BLANK})?"
+    rf"(?:(?P<cpu>{_NUMBER})"
+    rf"|(?:(?i:all)|(?P<first>{_NUMBER}){_BLANK}-{_BLANK}(?P<last>{_NUMBER}))"
+    rf"(?::(?P<used>{_NUMBER})/(?P<group>{_NUMBER}))?)"
+)
+#: As far as a text can be the start of a region, to say where it goes wrong.
+_START_OF_REGION = re.compile(
+    rf"(?:\^{_BLANK})?"
+    rf"(?:(?:(?i:all)|{_NUMBER}{_BLANK}-{_BLANK}{_NUMBER})"
+    rf"(?::(?:{_NUMBER}(?:/{_NUMBER}?)?)?)?"
+    rf"|{_NUMBER}(?:{_BLANK}-{_BLANK})?)?"
+)
+_KERNEL_REGIONS = re.compile(r"[^, \t]+")
+_NOVA_REGIONS = re.compile(r"[^,\s](?:[^,]*[^,\s])?", re.ASCII)
+_MASK_CHUNK = re.compile(r"[0-9a-fA-F]{1,8}")
+
+
+def parse_cpu_list(
+    text: str, *, exclusions: bool = False, possible: int | None = None
+) -> CpuSet:
+    """Return the CPUs of a list such as ``0-3,8`` or ``0-63:2/16``.
+
+    The grammar is the kernel's (bitmap_parselist in lib/bitmap-str.c):
+    numbers and ranges with commas or blanks between; of a range, a number of
+    CPUs of each group may be taken; an empty text is the empty set.
+
+    :param exclusions: take ``^4`` and ``^4-7`` as well, which leave CPUs out
+        wherever they stand, and blanks around numbers: the grammar of Nova's
+        ``cpu_dedicated_set`` (parse_cpu_spec in nova/virt/hardware.py).
+    :param possible: how many CPUs there can be, at least 1: makes ``all``
+        and ``N``, the last one, known, and a CPU beyond it an error as in
+        the kernel.
+    :raises ParseError: if it is no such list, is longer than MAX_TEXT or
+        names a CPU beyond ``possible`` or MAX_CPUS.
+    """
+    errors.check_length(_CPU_LIST, text, MAX_TEXT)
+    regions = _NOVA_REGIONS if exclusions else _KERNEL_REGIONS
+    included = excluded = 0
+    for each in regions.finditer(text, 0, len(text.removesuffix("\n"))):
+        region = _REGION.fullmatch(text, each.start(), each.end())
+        if region is None or (region["exclude"] and not exclusions):
+            raise _no_region(text, each.start(), each.end(), exclusions)
+        bits = _region_bits(region, possible)
+        if region["exclude"]:
+            excluded |= bits
+        else:
+            included |= bits
+    return _cpus(included & ~excluded)
+
+
+def format_cpu_list(cpus: Iterable[int]) -> str:
+    """Return CPUs as the kernel prints them: ``0-3,8``.
+
+    :param cpus: CPU numbers, in any order.
+    """
+    runs: list[list[int]] = []
+    for cpu in sorted(set(cpus)):
+        if runs and cpu == runs[-1][1] + 1:
+            runs[-1][1] = cpu
+        else:
+            runs.append([cpu, cpu])
+    return ",".join(
+        f"{first}" if first == last else f"{first}-{last}"
+        for first, last in runs
+    )
+
+
+def parse_cpu_mask(text: str) -> CpuSet:
+    """Return the CPUs of a mask such as ``ff,ffffffff``.
+
+    The grammar is what the kernel prints in ``/proc/irq/*/smp_affinity``:
+    hexadecimal, 32 CPUs between two commas, the first CPU last.
+
+    :raises ParseError: if it is no such mask, is empty, is longer than
+        MAX_TEXT or names a CPU beyond MAX_CPUS.
+    """
+    errors.check_length(_CPU_MASK, text, MAX_TEXT)
+    mask = text.rstrip("\n")
+    position = 0
+    digits = []
+    for chunk in mask.split(","):
+        if not _MASK_CHUNK.fullmatch(chunk):
+            problem = "1 to 8 hexadecimal digits between commas expected"
+            raise errors.ParseError(_CPU_MASK, text, problem, position)
+        digits.append(chunk.zfill(8))
+        position += len(chunk) + 1
+    bits = int("".join(digits), 16)
+    if bits.bit_length() > MAX_CPUS:
+        problem = f"a CPU beyond {MAX_CPUS - 1}"
+        raise errors.ParseError(_CPU_MASK, text, problem)
+    return _cpus(bits)
+
+
+def _no_region(
+    text: str, start: int, end: int, exclusions: bool
+) -> errors.ParseError:
+    position = start
+    if exclusions or text[start] != "^":
+        viable = _START_OF_REGION.match(text, start, end)
+        position = viable.end() if viable else start
+    expected = "a CPU or a range such as 2-7 or 2-7:1/2 expected"
+    if exclusions:
+        expected = "a CPU, a range such as 2-7, or ^ and one expected"
+    return errors.ParseError(_CPU_LIST, text, expected, position)
+
+
+def _region_bits(region: re.Match[str], possible: int | None) -> int:
+    """Return a region as a bit mask, in steps of the order of its text."""
+    count = MAX_CPUS if possible is None else min(possible, MAX_CPUS)
+    if region["cpu"]:
+        return 1 << _cpu(region, "cpu", count, possible)
+    if region["first"]:
+        first = _cpu(region, "first", count, possible)
+        last = _cpu(region, "last", count, possible)
+    elif possible is None:
+        raise _unknown(region, region.start())
+    else:
+        first, last = 0, count - 1
+    if first > last:
+        problem = "the range runs backwards"
+        raise errors.ParseError(
+            _CPU_LIST, region.string, problem, region.start()
+        )
+    length = last - first + 1
+    if not region["used"]:
+        return ((1 << length) - 1) << first
+    used = _number(region, "used", possible)
+    group = _number(region, "group", possible)
+    if group == 0 or used > group:
+        problem = "the part used of a group is greater than the group"
+        raise errors.ParseError(
+            _CPU_LIST, region.string, problem, region.start("used")
+        )
+    return _stride(min(used, length), group, length) << first
+
+
+def _stride(used: int, group: int, length: int) -> int:
+    """Return ``used`` bits out of every ``group``, in ``length`` bits."""
+    bits = (1 << used) - 1
+    while group < length:
+        # Twice as many groups each time, for the work to stay near the
+        # size of the result.
+        bits |= bits << group
+        group *= 2
+    return bits & ((1 << length) - 1)
+
+
+def _number(region: re.Match[str], name: str, possible: int | None) -> int:
+    digits = region[name]
+    if digits == "N":
+        if possible is None:
+            raise _unknown(region, region.start(name))
+        return possible - 1
+    digits = digits.lstrip("0") or "0"
+    if len(digits) > _UINT_DIGITS:
+        problem = "the number is too large"
+        raise errors.ParseError(
+            _CPU_LIST, region.string, problem, region.start(name)
+        )
+    return int(digits)
+
+
+def _cpu(
+    region: re.Match[str], name: str, count: int, possible: int | None
+) -> int:
+    cpu = _number(region, name, possible)
+    if not 0 <= cpu < count:
+        raise errors.ParseError(
+            _CPU_LIST,
+            region.string,
+            f"a CPU beyond {count - 1}",
+            region.start(name),
+        )
+    return cpu
+
+
+def _unknown(region: re.Match[str], position: int) -> errors.ParseError:
+    problem = "how many CPUs the host can have is not known"
+    return errors.ParseError(_CPU_LIST, region.string, problem, position)
+
+
+def _cpus(bits: int) -> CpuSet:
+    """Return the positions of the bits that are set."""
+    digits = f"{bits:b}"[::-1]
+    return frozenset(cpu for cpu, bit in enumerate(digits) if bit == "1")

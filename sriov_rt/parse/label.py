@@ -1,0 +1,78 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What Kubernetes takes for a label's key and value.
+
+The rules are those of k8s.io/apimachinery (pkg/api/validate/content).
+"""
+
+import re
+
+#: The longest name of a key and the longest value, in characters.
+MAX_NAME = 63
+
+#: The longest prefix of a key (RFC 1123), in characters.
+MAX_PREFIX = 253
+
+#: The greatest integer that ``>`` and ``<`` compare, an int64.
+MAX_INTEGER = 2**63 - 1
+
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_NAME = re.compile(r"[A-Za-z0-9]+(?:[-_.]+[A-Za-z0-9]+)*")
+_PREFIX = re.compile(
+    r"[a-z0-9]+(?:-+[a-z0-9]+)*(?:\.[a-z0-9]+(?:-+[a-z0-9]+)*)*"
+)
+_NAME_RULE = (
+    f"1 to {MAX_NAME} letters, digits, - _ or ., "
+    "a letter or digit first and last"
+)
+
+
+def why_not_key(text: str) -> str | None:
+    """Return why a text is no label key; None if it is one.
+
+    :param text: ``name`` or ``prefix/name``.
+    """
+    prefix, slash, name = text.rpartition("/")
+    if slash and not (len(prefix) <= MAX_PREFIX and _PREFIX.fullmatch(prefix)):
+        return (
+            "the prefix of a key has to be a DNS subdomain: lower-case "
+            f"letters, digits, - and ., at most {MAX_PREFIX} characters"
+        )
+    return None if _is_name(name) else f"a key has to be {_NAME_RULE}"
+
+
+def why_not_value(text: str) -> str | None:
+    """Return why a text is no label value; None if it is one."""
+    if not text or _is_name(text):
+        return None
+    return f"a value has to be empty or {_NAME_RULE}"
+
+
+def integer(value: str) -> int | None:
+    """Return the integer that a label's value is; None if it is none.
+
+    It is one if Go's strconv.ParseInt takes it: an int64 in decimal.
+    """
+    if value.isascii() and value.isdigit() and len(value) < 19:
+        return int(value)
+    if not _INTEGER.fullmatch(value):
+        return None
+    digits = value.lstrip("+-").lstrip("0") or "0"
+    if len(digits) > len(str(MAX_INTEGER)):
+        return None
+    number = -int(digits) if value[0] == "-" else int(digits)
+    return number if -MAX_INTEGER - 1 <= number <= MAX_INTEGER else None
+
+
+def _is_name(text: str) -> bool:
+    return len(text) <= MAX_NAME and _NAME.fullmatch(text) is not None

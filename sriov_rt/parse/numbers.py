@@ -1,0 +1,51 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Whole numbers in ASCII digits, within bounds."""
+
+from sriov_rt.parse import errors
+
+
+def parse_int(text: str, what: str, minimum: int, maximum: int) -> int:
+    """Return the decimal number that a text is.
+
+    Unlike int() it takes no spaces, underscores, plus signs or digits of
+    other scripts; and it looks at the length before it converts.
+
+    :param what: what the number is, for the error.
+    :param minimum: the least value; a minus sign is taken if it is negative.
+    :param maximum: the greatest value.
+    :raises ParseError: if it is no number or not within the bounds.
+    """
+    negative = minimum < 0 and text.startswith("-")
+    digits = text[1:] if negative else text
+    if not (digits.isascii() and digits.isdigit()):
+        raise errors.ParseError(
+            what,
+            text,
+            f"a whole number from {minimum} to {maximum} expected",
+            len(text) - len(digits) + _digits(digits),
+        )
+    longest = max(len(str(abs(minimum))), len(str(abs(maximum))))
+    significant = digits.lstrip("0") or "0"
+    if len(significant) <= longest:
+        value = -int(significant) if negative else int(significant)
+        if minimum <= value <= maximum:
+            return value
+    raise errors.ParseError(
+        what, text, f"out of range, from {minimum} to {maximum} expected"
+    )
+
+
+def _digits(text: str) -> int:
+    """Return how many ASCII digits a text starts with."""
+    return len(text) - len(text.lstrip("0123456789"))

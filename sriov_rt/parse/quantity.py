@@ -1,0 +1,59 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Kubernetes quantities that count things, such as ``2`` or ``1k``.
+
+The forms are those of k8s.io/apimachinery (pkg/api/resource/quantity.go):
+what the API server gives for a count is one, with the largest suffix that
+leaves it whole.
+"""
+
+import re
+
+from sriov_rt.parse import errors
+from sriov_rt.parse import label
+
+_QUANTITY = "Kubernetes quantity"
+
+#: The longest text taken: an int64 and a suffix need 22 characters.
+MAX_TEXT = 40
+
+_FORM = re.compile(
+    r"\+?([0-9]{1,19})(Ki|Mi|Gi|Ti|Pi|Ei|[kMGTPE]|[eE][0-9]{1,2})?"
+)
+
+_UNITS = {
+    **{name: 1000**power for power, name in enumerate("kMGTPE", 1)},
+    **{f"{name}i": 1024**power for power, name in enumerate("KMGTPE", 1)},
+}
+
+
+def parse_count(text: str) -> int:
+    """Return the whole number that a quantity is, from 0 to 2^63 - 1.
+
+    :param text: such as ``8``, ``1k``, ``2Ki`` or ``1e3``.
+    :raises ParseError: for anything else, fractions and the negative too.
+    """
+    errors.check_length(_QUANTITY, text, MAX_TEXT)
+    found = _FORM.fullmatch(text)
+    if found is None:
+        raise errors.ParseError(_QUANTITY, text, "a whole number expected")
+    digits, suffix = found.groups()
+    unit = 1
+    if suffix in _UNITS:
+        unit = _UNITS[suffix]
+    elif suffix is not None:
+        unit = 10 ** int(suffix[1:])
+    value = int(digits) * unit
+    if value > label.MAX_INTEGER:
+        raise errors.ParseError(_QUANTITY, text, "out of range")
+    return value

@@ -1,0 +1,197 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Reasons: why a host or a guest does not satisfy a Request."""
+
+import dataclasses
+import types
+from collections.abc import Mapping
+from typing import Any
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reason:
+    """One thing that stands between a Request and a host or guest.
+
+    :param code: stable, for programs; a key of :data:`SENTENCES`.
+    :param fields: what the sentence speaks of; JSON values only.
+    :param message: a sentence for the operator that says what to do.
+    """
+
+    code: str
+    message: str
+    fields: Mapping[str, Any]
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the Reason as a JSON object."""
+        return {"code": self.code, **self.fields, "message": self.message}
+
+
+#: Code to the operator's sentence, with the fields that it takes.
+SENTENCES: Mapping[str, str] = types.MappingProxyType(
+    {
+        "request_invalid": (
+            "the flavor's extra specs are invalid ({problems}); correct them "
+            "with 'openstack flavor set'"
+        ),
+        "facts_missing": (
+            "no facts from this host; start sriov-rt-agent on it and see "
+            "that it reaches the message queue"
+        ),
+        "facts_stale": (
+            "the last facts are {age_s} s old, {max_age_s} s is the limit; "
+            "see that sriov-rt-agent runs and reaches the message queue"
+        ),
+        "fact_unknown": (
+            "{fact} is unknown ({why}); make it readable to sriov-rt-agent"
+        ),
+        "cpu_policy_not_dedicated": (
+            "sriov_rt:realtime needs pinned vCPUs; set "
+            "hw:cpu_policy=dedicated on the flavor"
+        ),
+        "dedicated_unset": (
+            "no pCPUs are dedicated; set [compute] cpu_dedicated_set in "
+            "nova.conf to the isolated CPUs ({isolated}) and restart "
+            "nova-compute"
+        ),
+        "nothing_isolated": (
+            "no CPU is isolated; boot with isolcpus=managed_irq,domain,{cpus} "
+            "nohz_full={cpus}"
+        ),
+        "cpus_not_isolated": (
+            "dedicated pCPUs {cpus} are not isolated; boot with "
+            "isolcpus=managed_irq,domain,{wanted}"
+        ),
+        "cpus_not_tick_free": (
+            "dedicated pCPUs {cpus} have the scheduler's tick; boot with "
+            "nohz_full={wanted}"
+        ),
+        "cpus_not_rcu_free": (
+            "dedicated pCPUs {cpus} run RCU callbacks; boot with "
+            "rcu_nocbs={wanted}"
+        ),
+        "cpus_offline": (
+            "dedicated pCPUs {cpus} are offline; write 1 to "
+            "/sys/devices/system/cpu/cpuN/online or take them out of "
+            "cpu_dedicated_set"
+        ),
+        "no_housekeeping": (
+            "every online CPU is dedicated; leave at least one CPU out of "
+            "cpu_dedicated_set for the host itself"
+        ),
+        "siblings_shared": (
+            "pCPUs {cpus} share a core with CPUs that are not dedicated; "
+            "disable SMT (boot with nosmt) or dedicate and isolate {wanted}"
+        ),
+        "irqs_on_dedicated": (
+            "interrupts{irqs} are routed to dedicated pCPUs {cpus}; boot "
+            "with irqaffinity={wanted}, or write {wanted} to "
+            "/proc/irq/N/smp_affinity_list of each"
+        ),
+        "rt_throttled": (
+            "realtime tasks are throttled to {runtime_us} µs of {period_us} "
+            "µs; run 'sysctl -w kernel.sched_rt_runtime_us=-1' and keep it "
+            "in /etc/sysctl.d"
+        ),
+        "timers_migrate": (
+            "timers of idle CPUs move between CPUs; run 'sysctl -w "
+            "kernel.timer_migration=0' and keep it in /etc/sysctl.d"
+        ),
+        "nmi_watchdog_on": (
+            "the NMI watchdog interrupts every CPU; run 'sysctl -w "
+            "kernel.nmi_watchdog=0' and keep it in /etc/sysctl.d"
+        ),
+        "ksm_running": (
+            "KSM merges and unmerges guest pages; run 'echo 2 > "
+            "/sys/kernel/mm/ksm/run' and stop ksmtuned"
+        ),
+        "thp_always": (
+            "transparent huge pages are built behind every process's back; "
+            "boot with transparent_hugepage=madvise"
+        ),
+        "kernel_not_rt": (
+            "kernel {release} is not PREEMPT_RT; boot a realtime kernel "
+            "(Debian: linux-image-rt-amd64)"
+        ),
+        "labels_mismatch": (
+            "labels do not match '{selector}': '{requirement}' finds "
+            "{found}; correct sriov_rt:node_selector or label the host"
+        ),
+        "labels_stale": (
+            "nothing certain is known of '{requirement}', since nothing was "
+            "heard from label source {source} for longer than [labels] "
+            "stale_after; sriov-rt-agent logs why, bring the source back"
+        ),
+        "label_contradicted": (
+            "label {label} is {value} by {source}, and {kernel} by the "
+            "kernel, which counts; restart nfd-worker on the host, or take "
+            "the label off the Node with 'kubectl label node NODE {label}-'"
+        ),
+        "nic_missing": ("no {nic} NIC; add one, or change sriov_rt:nic"),
+        "no_vfs": (
+            "no VF on {nic} NICs; write their number to "
+            "/sys/class/net/PF/device/sriov_numvfs, and enable SR-IOV in the "
+            "firmware if sriov_totalvfs is 0"
+        ),
+        "vfs_without_driver": (
+            "none of the VFs {vfs} of {pf} has a network driver; load it "
+            "(igbvf, ixgbevf, iavf, sfc), and for each VF that vfio-pci has "
+            "run 'driverctl unset-override VF'"
+        ),
+        "module_missing": (
+            "kernel module {module} is not available; install it or boot a "
+            "kernel that has it"
+        ),
+        "iommu_off": (
+            "no IOMMU is in use; enable VT-d or AMD-Vi in the firmware and "
+            "boot with intel_iommu=on iommu=pt (AMD: iommu=pt)"
+        ),
+        "kvm_missing": (
+            "/dev/kvm is not there; enable virtualisation in the firmware "
+            "and load kvm_intel or kvm_amd"
+        ),
+        "onload_unusable": (
+            "Onload is not usable: no {missing}; install Onload and run "
+            "'onload_tool reload'"
+        ),
+        "onload_profile_missing": (
+            "the Onload profile {profile} is not on the host; install it, or "
+            "change sriov_rt:onload_profile"
+        ),
+        "latency_uncertified": (
+            "no latency certificate; measure the host and write one (see the "
+            "operator's guide, 'Latency certificates')"
+        ),
+        "latency_expired": (
+            "the latency certificate expired {ago_s} s ago; measure the host "
+            "again"
+        ),
+        "latency_other_kernel": (
+            "the latency certificate is for kernel {certified}, the host "
+            "runs {release}; measure the host again"
+        ),
+        "latency_above": (
+            "the certified latency is {certified_us} µs, {wanted_us} µs are "
+            "asked for; tune the host and measure again, or raise "
+            "sriov_rt:max_latency_us"
+        ),
+    }
+)
+
+
+def reason(code: str, **fields: Any) -> Reason:
+    """Return the Reason of a code, its sentence filled in.
+
+    :param code: a key of :data:`SENTENCES`.
+    :param fields: those that the sentence takes, and any further ones.
+    """
+    return Reason(code, SENTENCES[code].format(**fields), fields)

@@ -1,0 +1,108 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Request: what a flavor asks, parsed once from its extra specs."""
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+from typing import Any
+
+from sriov_rt import exceptions
+from sriov_rt.parse import errors
+from sriov_rt.request import grammar
+from sriov_rt.request import words
+from sriov_rt.request.words import Request
+
+__all__ = ["Request", "RequestError", "asks", "parse"]
+
+
+class RequestError(exceptions.SriovRtError, ValueError):
+    """A flavor's extra specs ask for something that cannot be.
+
+    :param problems: extra-spec key to a sentence, at least one.
+    """
+
+    def __init__(self, problems: Mapping[str, str]) -> None:
+        self.problems = dict(problems)
+        super().__init__(
+            "; ".join(f"{key}: {text}" for key, text in problems.items())
+        )
+
+
+#: What Nova's own extra specs keep in the guest: key, the values that ask.
+#: (nova/virt/hardware.py and nova/virt/libvirt/driver.py read them.)
+_NOVA_KEEPS: tuple[tuple[str, frozenset[str], words.DeviceClass], ...] = (
+    ("hw_rng:allowed", frozenset({"true"}), words.DeviceClass.RNG),
+    (
+        "hw:watchdog_action",
+        frozenset({"poweroff", "reset", "pause", "none"}),
+        words.DeviceClass.WATCHDOG,
+    ),
+)
+
+
+def asks(extra_specs: Iterable[str]) -> bool:
+    """Tell whether any of these extra-spec keys is ours."""
+    return any(key.startswith("sriov_rt:") for key in extra_specs)
+
+
+def parse(extra_specs: Mapping[str, str]) -> Request:
+    """Return the Request of a flavor's extra specs.
+
+    :param extra_specs: all of them; those of other namespaces are passed
+        over, but for the ``hw:`` ones that a Request builds on.
+    :raises RequestError: with every problem found, not just the first.
+    """
+    values: dict[str, Any] = {}
+    problems: dict[str, str] = {}
+    for full, text in extra_specs.items():
+        namespace, _, name = full.partition(":")
+        if namespace != grammar.NAMESPACE:
+            continue
+        try:
+            value = grammar.parse_value(name, text)
+            values[grammar.KEYS[name].field] = value
+        except errors.ParseError as error:
+            problems[full] = str(error).rstrip(".")
+    if "onload_profile" in values and not values.get("onload"):
+        problems.setdefault(
+            "sriov_rt:onload_profile",
+            "a profile without Onload; add sriov_rt:onload=required",
+        )
+    if problems:
+        raise RequestError(problems)
+    values["keep"] = values.get("keep", frozenset()) | _kept_by_nova(
+        extra_specs
+    )
+    return Request(**values, **_nova_cpus(extra_specs, values))
+
+
+def _kept_by_nova(
+    extra_specs: Mapping[str, str],
+) -> frozenset[words.DeviceClass]:
+    return frozenset(
+        device
+        for key, asking, device in _NOVA_KEEPS
+        if extra_specs.get(key, "").lower() in asking
+    )
+
+
+def _nova_cpus(
+    extra_specs: Mapping[str, str], values: Mapping[str, Any]
+) -> dict[str, Any]:
+    # Nova reads hw:cpu_realtime with strutils.bool_from_string.
+    truths = ("1", "t", "true", "on", "y", "yes")
+    asked = extra_specs.get("hw:cpu_realtime", "").strip().lower() in truths
+    return {
+        "dedicated_cpus": extra_specs.get("hw:cpu_policy") == "dedicated",
+        "realtime_cpus": asked or values.get("realtime", False),
+    }

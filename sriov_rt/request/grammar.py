@@ -1,0 +1,241 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The extra specs of the ``sriov_rt`` namespace, and how each is read.
+
+One table: the API's validators, the filter, the guest hook and the docs all
+read the grammar from here.
+"""
+
+import dataclasses
+import re
+from collections.abc import Callable
+from collections.abc import Mapping
+from typing import Any
+
+from sriov_rt.parse import errors
+from sriov_rt.parse import numbers
+from sriov_rt.parse import pci
+from sriov_rt.parse import selector
+from sriov_rt.request import words
+
+NAMESPACE = "sriov_rt"
+NFD_PREFIX = "feature.node.kubernetes.io"
+
+#: Nova keeps extra-spec values in a column of 255 characters
+#: (nova/db/api/models.py, FlavorExtraSpecs.value).
+MAX_VALUE = 255
+
+#: One second: no certificate above it could call a host realtime.
+MAX_LATENCY_US = 1_000_000
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Key:
+    """One extra spec of ours.
+
+    :param field: the field of :class:`Request` that it sets.
+    :param values: its values, in words, for messages and docs.
+    :param help: what it asks for, one sentence.
+    :param parse: text to the field's value; raises ParseError.
+    """
+
+    field: str
+    values: str
+    help: str
+    parse: Callable[[str], Any]
+
+
+def _choice(values: Mapping[str, Any]) -> Callable[[str], Any]:
+    def parse(text: str) -> Any:
+        if text not in values:
+            raise errors.ParseError(
+                "value", text, f"one of {', '.join(values)} expected"
+            )
+        return values[text]
+
+    return parse
+
+
+def _parse_selector(text: str) -> selector.Selector:
+    return selector.parse_selector(text, default_prefix=NFD_PREFIX)
+
+
+def _parse_nic(text: str) -> words.Nic:
+    if text == "any":
+        return words.Nic(text, frozenset(), None)
+    if text in words.NIC_VENDORS:
+        return words.Nic(text, words.NIC_VENDORS[text], None)
+    try:
+        wanted = pci.PciId.parse(text)
+    except errors.ParseError as error:
+        raise errors.ParseError(
+            "NIC",
+            text,
+            f"any, {', '.join(words.NIC_VENDORS)} or a PCI vendor[:device] id "
+            f"such as 8086:10ca expected: {error.problem}",
+            error.position,
+        ) from None
+    vendor, _, device = str(wanted).partition(":")
+    return words.Nic(str(wanted), frozenset({vendor}), device or None)
+
+
+def _parse_vif(text: str) -> words.Vif:
+    kind_text, colon, mode = text.partition(":")
+    kind = _choice({each.value: each for each in words.VifKind})(kind_text)
+    modes = words.VIF_MODES[kind]
+    if not colon:
+        return words.Vif(kind, modes[0] if modes else None)
+    if mode not in modes:
+        allowed = f"one of {', '.join(modes)}" if modes else "no mode"
+        raise errors.ParseError(
+            "mode", text, f"{kind} takes {allowed}", len(kind_text) + 1
+        )
+    return words.Vif(kind, mode)
+
+
+def _parse_name(text: str) -> str:
+    if not _NAME.fullmatch(text):
+        raise errors.ParseError(
+            "name",
+            text,
+            "1 to 64 of A-Z a-z 0-9 . _ - expected, a letter or digit first",
+        )
+    return text
+
+
+def _parse_classes(text: str) -> frozenset[words.DeviceClass]:
+    choose = _choice({each.value: each for each in words.DeviceClass})
+    return frozenset(choose(each.strip(" ")) for each in text.split(","))
+
+
+def _parse_scheduling(text: str) -> words.Scheduling:
+    scheduler, _, priority = text.partition(":")
+    if scheduler not in ("fifo", "rr"):
+        raise errors.ParseError("scheduler", text, "fifo:N or rr:N expected")
+    return words.Scheduling(
+        scheduler, numbers.parse_int(priority, "priority", 1, 99)
+    )
+
+
+def _parse_latency(text: str) -> int:
+    return numbers.parse_int(text, "latency in µs", 1, MAX_LATENCY_US)
+
+
+_SCHEDULING = "fifo:PRIORITY or rr:PRIORITY, 1 to 99"
+
+#: Every extra spec of ours, by its name without the namespace.
+KEYS: Mapping[str, Key] = {
+    "realtime": Key(
+        "realtime",
+        "required",
+        "Only hosts whose dedicated pCPUs are isolated and tick-free.",
+        _choice({"required": True}),
+    ),
+    "kernel": Key(
+        "kernel",
+        "preempt_rt, any",
+        "The kernel that the host runs.",
+        _choice({each.value: each for each in words.Kernel}),
+    ),
+    "node_selector": Key(
+        "node_selector",
+        "a Kubernetes label selector",
+        "Matched against the host's NFD labels; a key without a slash means "
+        f"{NFD_PREFIX}/<key>.",
+        _parse_selector,
+    ),
+    "nic": Key(
+        "nic",
+        "any, solarflare, intel, or a PCI vendor[:device] id",
+        "The NIC that the instance's fast ports need.",
+        _parse_nic,
+    ),
+    "vif": Key(
+        "vif",
+        "vf, macvlan[:MODE], ipvlan[:MODE]",
+        "How the instance's ports on fast physical networks are made.",
+        _parse_vif,
+    ),
+    "onload": Key(
+        "onload",
+        "required, off",
+        "Onload must be usable on the host and is injected.",
+        _choice({"required": True, "off": False}),
+    ),
+    "onload_profile": Key(
+        "onload_profile",
+        "the name of an Onload profile",
+        "The Onload profile, by a name that the operator allows.",
+        _parse_name,
+    ),
+    "guest": Key(
+        "guest",
+        "standard, lean, bare",
+        "How far the guest's domain is stripped of devices.",
+        _choice({each.value: each for each in words.Guest}),
+    ),
+    "keep": Key(
+        "keep",
+        "device classes with commas between: "
+        + ", ".join(each.value for each in words.DeviceClass),
+        "Devices that lean and bare leave in.",
+        _parse_classes,
+    ),
+    "vcpu_sched": Key(
+        "vcpu_sched",
+        _SCHEDULING,
+        "Scheduling of the realtime vCPUs (with realtime: fifo:1).",
+        _parse_scheduling,
+    ),
+    "iothread_sched": Key(
+        "iothread_sched",
+        _SCHEDULING,
+        "Scheduling of the guest's I/O threads.",
+        _parse_scheduling,
+    ),
+    "emulator_sched": Key(
+        "emulator_sched",
+        _SCHEDULING,
+        "Scheduling of the guest's emulator threads.",
+        _parse_scheduling,
+    ),
+    "max_latency_us": Key(
+        "max_latency_us",
+        f"a whole number from 1 to {MAX_LATENCY_US}",
+        "The host holds a latency certificate at or below it, in µs.",
+        _parse_latency,
+    ),
+}
+
+
+def parse_value(name: str, text: str) -> Any:
+    """Return the value of one extra spec of ours.
+
+    :param name: the key without its namespace, such as ``kernel``.
+    :param text: the value as the flavor has it.
+    :raises ParseError: for an unknown name, or a value out of the grammar.
+    """
+    key = KEYS.get(name)
+    if key is None:
+        raise errors.ParseError(
+            "extra spec",
+            f"{NAMESPACE}:{name}",
+            f"one of {', '.join(KEYS)} expected",
+        )
+    if len(text) > MAX_VALUE:
+        raise errors.ParseError(
+            "value", text, f"at most {MAX_VALUE} characters", MAX_VALUE
+        )
+    return key.parse(text)

@@ -1,0 +1,136 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The words of a Request: what a flavor can ask a host and a guest for."""
+
+import dataclasses
+import enum
+from collections.abc import Mapping
+
+from sriov_rt.parse import selector
+
+
+class Kernel(enum.StrEnum):
+    """The kernel that a flavor asks for."""
+
+    ANY = "any"
+    PREEMPT_RT = "preempt_rt"
+
+
+class Guest(enum.StrEnum):
+    """How far the guest's domain is stripped."""
+
+    STANDARD = "standard"
+    LEAN = "lean"
+    BARE = "bare"
+
+
+class VifKind(enum.StrEnum):
+    """How a port on a fast physical network is made."""
+
+    VF = "vf"
+    MACVLAN = "macvlan"
+    IPVLAN = "ipvlan"
+
+
+class DeviceClass(enum.StrEnum):
+    """Classes of guest devices that ``lean`` removes unless kept."""
+
+    VIDEO = "video"
+    GRAPHICS = "graphics"
+    SOUND = "sound"
+    CHANNEL = "channel"
+    REDIRDEV = "redirdev"
+    SMARTCARD = "smartcard"
+    USB = "usb"
+    INPUT = "input"
+    RNG = "rng"
+    BALLOON = "balloon"
+    VSOCK = "vsock"
+    WATCHDOG = "watchdog"
+    PANIC = "panic"
+    VMCOREINFO = "vmcoreinfo"
+    CONSOLE = "console"
+
+
+#: The modes of each kind (Documentation/networking/ipvlan.rst; macvlan's are
+#: in include/uapi/linux/if_link.h), the default first.
+VIF_MODES: Mapping[VifKind, tuple[str, ...]] = {
+    VifKind.VF: (),
+    VifKind.MACVLAN: ("bridge", "private", "vepa", "passthru"),
+    VifKind.IPVLAN: ("l2", "l3", "l3s"),
+}
+
+#: NIC families that have a name in ``sriov_rt:nic``, by PCI vendor.
+#: 10ee is Xilinx, under whose id AMD sells Solarflare's later NICs.
+NIC_VENDORS: Mapping[str, frozenset[str]] = {
+    "solarflare": frozenset({"1924", "10ee"}),
+    "intel": frozenset({"8086"}),
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Vif:
+    """A kind of port and its mode (None for a whole VF)."""
+
+    kind: VifKind
+    mode: str | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Nic:
+    """The NICs that serve: any of ``vendors``, of ``device`` if given.
+
+    :param name: as the flavor says it.
+    :param vendors: PCI vendor ids, four hex digits; empty for any.
+    :param device: PCI device id, or None for any.
+    """
+
+    name: str
+    vendors: frozenset[str]
+    device: str | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Scheduling:
+    """A thread's scheduler and its priority (sched(7): 1 to 99)."""
+
+    scheduler: str
+    priority: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Request:
+    """What one flavor asks of a host and of its guest.
+
+    :param realtime: the host's dedicated pCPUs must be realtime.
+    :param dedicated_cpus: ``hw:cpu_policy=dedicated``.
+    :param realtime_cpus: ``hw:cpu_realtime``, or ``sriov_rt:realtime``.
+    :param keep: device classes that ``lean`` and ``bare`` leave in.
+    :param max_latency_us: worst latency in µs that a certificate may show.
+    """
+
+    realtime: bool = False
+    kernel: Kernel = Kernel.ANY
+    node_selector: selector.Selector | None = None
+    nic: Nic | None = None
+    vif: Vif | None = None
+    onload: bool = False
+    onload_profile: str | None = None
+    guest: Guest = Guest.STANDARD
+    keep: frozenset[DeviceClass] = frozenset()
+    vcpu_sched: Scheduling | None = None
+    iothread_sched: Scheduling | None = None
+    emulator_sched: Scheduling | None = None
+    max_latency_us: int | None = None
+    dedicated_cpus: bool = False
+    realtime_cpus: bool = False

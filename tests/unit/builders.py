@@ -1,0 +1,107 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""HostFacts for tests: a realtime host, and ways to spoil it."""
+
+import dataclasses
+import types
+from typing import Any
+
+from sriov_rt import facts
+from sriov_rt.parse.cpulist import parse_cpu_list as cpus
+
+
+def nic(**changes: Any) -> facts.Nic:
+    """Return an igb PF with two VFs, as QEMU emulates it."""
+    found = facts.Nic(
+        name="eth1",
+        address="0000:01:00.0",
+        driver="igb",
+        vendor="8086",
+        device="10c9",
+        numa_node=0,
+        speed_mbps=1000,
+        carrier=True,
+        mac="52:54:00:10:00:01",
+        mtu=1500,
+        sriov_totalvfs=7,
+        sriov_numvfs=2,
+        vf_device="10ca",
+        vfs=(
+            facts.Vf(0, "0000:01:10.0", "igbvf", "eth3", 11, None),
+            facts.Vf(1, "0000:01:10.2", "vfio-pci", None, 12, "pid 7 qemu"),
+        ),
+    )
+    return dataclasses.replace(found, **changes)
+
+
+def realtime_host(name: str = "rt-1", **parts: Any) -> facts.HostFacts:
+    """Return the facts of a host that is realtime in every respect.
+
+    :param parts: for a part of HostFacts, a mapping of the fields in it that
+        are to differ.
+    """
+    found = facts.HostFacts(
+        host=name,
+        node=name,
+        observed_at=1_790_000_000.0,
+        cpus=facts.CpuFacts(
+            online=cpus("0-3"),
+            isolated=cpus("2-3"),
+            nohz_full=cpus("2-3"),
+            rcu_nocbs=cpus("2-3"),
+            isolcpus_flags=("domain", "managed_irq"),
+            siblings=(),
+            numa=(facts.NumaNode(0, cpus("0-3")),),
+        ),
+        kernel=facts.KernelFacts(
+            release="6.1.0-44-rt-amd64",
+            preempt_rt=True,
+            command_line="isolcpus=managed_irq,domain,2-3 nohz_full=2-3",
+            rt_runtime_us=-1,
+            rt_period_us=1_000_000,
+            timer_migration=False,
+            nmi_watchdog=False,
+            modules=types.MappingProxyType(
+                {"macvlan": "available", "ipvlan": "absent"}
+            ),
+        ),
+        memory=facts.MemoryFacts(
+            thp="never", ksm_run=0, hugepages=(facts.HugePages(0, 2048, 300),)
+        ),
+        irqs=facts.IrqFacts(
+            default_affinity=cpus("0-1"),
+            groups=(facts.IrqGroup(cpus("0-1"), cpus("0"), (24, 25)),),
+        ),
+        virt=facts.VirtFacts(
+            kvm=True,
+            parameters=types.MappingProxyType({"kvm.halt_poll_ns": "0"}),
+            iommu_groups=14,
+        ),
+        nics=facts.NicFacts((nic(),)),
+        onload=facts.OnloadFacts((), (), None, ()),
+        compute=facts.ComputeFacts(cpus("2-3"), cpus("0-1")),
+        latency=facts.LatencyFacts(None),
+        labels=facts.LabelFacts(
+            types.MappingProxyType(
+                {"feature.node.kubernetes.io/pci-8086.present": "true"}
+            ),
+            types.MappingProxyType(
+                {"feature.node.kubernetes.io/pci-8086.present": "kernel"}
+            ),
+            stale=(),
+        ),
+    )
+    for part, changes in parts.items():
+        changed = dataclasses.replace(getattr(found, part), **changes)
+        found = dataclasses.replace(found, **{part: changed})
+    return found

@@ -1,0 +1,84 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The rooms import downwards only, and only adapters know neighbours."""
+
+import ast
+import pathlib
+import unittest
+from collections.abc import Iterator
+
+PACKAGE = pathlib.Path(__file__).resolve().parents[2] / "sriov_rt"
+
+#: Each room and the rooms that it may import, beside itself.
+WORDS = {"exceptions", "parse", "codec", "request", "facts", "reason"}
+PURE = WORDS | {"decide"}
+MAY_IMPORT = {
+    "exceptions": set(),
+    "parse": {"exceptions"},
+    "codec": {"exceptions", "parse"},
+    "request": {"exceptions", "parse"},
+    "facts": {"exceptions", "parse", "codec"},
+    "reason": set(),
+    "decide": WORDS,
+    "messaging": set(),
+    "host": PURE,
+    "guest": PURE,
+    "labels": PURE | {"host"},
+    "agent": PURE | {"host", "labels", "messaging"},
+    "kubernetes": PURE | {"labels", "agent"},
+    "scheduler": PURE | {"messaging"},
+    "nova": PURE | {"host", "guest", "scheduler", "messaging"},
+    "opts": {"agent", "labels", "kubernetes", "scheduler", "messaging"},
+    "cmd": PURE
+    | {"host", "guest", "labels", "agent", "scheduler", "messaging"},
+}
+NEIGHBOURS = {"nova", "neutron", "neutron_lib", "magnum", "kubernetes"}
+
+
+def _modules() -> Iterator[tuple[str, pathlib.Path]]:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        room = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        if room != "__init__":
+            yield room, path
+
+
+def _imports(path: pathlib.Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                yield f"{node.module}.{alias.name}"
+
+
+class LayersTest(unittest.TestCase):
+    def test_rooms_import_downwards(self):
+        for room, path in _modules():
+            for name in _imports(path):
+                parts = name.split(".")
+                if parts[0] != "sriov_rt" or parts[1] == room:
+                    continue
+                with self.subTest(module=str(path), imports=name):
+                    self.assertIn(parts[1], MAY_IMPORT[room])
+
+    def test_only_adapters_import_their_neighbour(self):
+        for room, path in _modules():
+            for name in _imports(path):
+                top = name.split(".")[0]
+                if top in NEIGHBOURS:
+                    with self.subTest(module=str(path), imports=name):
+                        self.assertEqual(room, top)
+
+    def test_every_room_is_known_here(self):
+        self.assertLessEqual({room for room, _ in _modules()}, set(MAY_IMPORT))
