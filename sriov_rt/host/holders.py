@@ -1,0 +1,99 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Processes that hold VFIO devices, from ``/proc/*/fd``."""
+
+import itertools
+from collections.abc import Iterator
+
+from sriov_rt.codec import Unknown
+from sriov_rt.host.root import Root
+
+PROC = "proc"
+
+#: The devices are /dev/vfio/<group>, and with iommufd (Linux 6.6)
+#: /dev/vfio/devices/<name> (Documentation/driver-api/vfio.rst).
+VFIO = "/dev/vfio/"
+
+#: The longest command line read, in bytes. Nova's guests with 64 devices
+#: are at about 30 kB.
+MAX_COMMAND_LINE = 1024 * 1024
+
+
+class Holders:
+    """Who holds which VFIO device; looked up once, at the first question."""
+
+    def __init__(self, root: Root) -> None:
+        self._root = root
+        self._found: dict[str, str] | None = None
+        self._hidden: Unknown | None = None
+
+    def of(
+        self, device: str, group: int | None | Unknown
+    ) -> str | None | Unknown:
+        """Return the process that holds a device; None if none does.
+
+        :param device: directory of the PCI device.
+        :param group: its IOMMU group.
+        :returns: such as ``pid 1234 qemu-system-x86
+            guest=instance-00000001``; unknown if it is none of those that
+            may be looked into.
+        """
+        if self._found is None:
+            self._found = dict(self._scan())
+        names = self._root.list_dir(f"{device}/vfio-dev")
+        nodes = () if isinstance(names, Unknown) else names
+        for node in (str(group), *(f"devices/{name}" for name in nodes)):
+            if node in self._found:
+                return self._found[node]
+        return self._hidden
+
+    def _scan(self) -> Iterator[tuple[str, str]]:
+        processes = self._root.list_dir(PROC)
+        if isinstance(processes, Unknown):
+            self._hidden = processes
+            return
+        for pid in processes:
+            if not (pid.isascii() and pid.isdigit()):
+                continue
+            directory = f"{PROC}/{pid}/fd"
+            files = self._root.list_dir(directory)
+            if isinstance(files, Unknown):
+                # Gone by now, or another user's.
+                if self._root.exists(f"{PROC}/{pid}") is not False:
+                    self._hidden = files
+                continue
+            for file in files:
+                target = self._root.read_link(f"{directory}/{file}")
+                if isinstance(target, str) and target.startswith(VFIO):
+                    yield target.removeprefix(VFIO), self._name(pid)
+
+    def _name(self, pid: str) -> str:
+        parts = [f"pid {pid}"]
+        comm = self._root.read_text(f"{PROC}/{pid}/comm")
+        if not isinstance(comm, Unknown):
+            parts.append(comm.strip())
+        text = self._root.read_text(f"{PROC}/{pid}/cmdline", MAX_COMMAND_LINE)
+        if not isinstance(text, Unknown):
+            parts.extend(_guest(text.split("\0")))
+        return " ".join(parts)
+
+
+def _guest(arguments: list[str]) -> Iterator[str]:
+    """Yield ``guest=NAME`` of QEMU's ``-name guest=NAME,debug-threads=on``."""
+    for option, value in itertools.pairwise(arguments):
+        if option == "-name":
+            # QEMU's options write a comma in a value twice.
+            whole = value.replace(",,", "\0").split(",")[0]
+            name = whole.replace("\0", ",").removeprefix("guest=")
+            yield f"guest={name}"
+            return

@@ -1,0 +1,125 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What a host needs for each way of giving guests its NICs."""
+
+import types
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Mapping
+
+from sriov_rt.codec import Unknown
+from sriov_rt.decide.demands import module
+from sriov_rt.decide.realtime import unknown
+from sriov_rt.facts import HostFacts
+from sriov_rt.facts import Nic
+from sriov_rt.facts import Vf
+from sriov_rt.host.vfs import VFIO
+from sriov_rt.reason import Reason
+from sriov_rt.reason import reason
+
+Check = Callable[[HostFacts], Iterator[Reason]]
+
+
+def _nic(facts: HostFacts) -> Iterator[Reason]:
+    nics = facts.nics.nics
+    if isinstance(nics, Unknown):
+        yield unknown("nics", nics)
+    elif not nics:
+        yield reason("nic_missing", nic="PCI")
+
+
+def _vfs(facts: HostFacts) -> Iterator[Reason]:
+    nics = facts.nics.nics
+    if isinstance(nics, Unknown):
+        yield unknown("nics", nics)
+    elif not any(_known_vfs(nic) for nic in nics):
+        unread = [
+            value
+            for nic in nics
+            for value in (nic.sriov_totalvfs, nic.sriov_numvfs, nic.vfs)
+            if isinstance(value, Unknown)
+        ]
+        if unread:
+            yield unknown("nics.vfs", unread[0])
+        elif any(nic.sriov_totalvfs for nic in nics):
+            yield reason("no_vfs", nic="SR-IOV")
+        else:
+            yield reason("nic_missing", nic="SR-IOV")
+
+
+def _vfs_as_interfaces(facts: HostFacts) -> Iterator[Reason]:
+    nics = facts.nics.nics
+    if isinstance(nics, Unknown):
+        return  # _vfs says so
+    for nic in nics:
+        vfs = _known_vfs(nic)
+        if vfs and all(_is_bare(vf) for vf in vfs):
+            more = ", …" if len(vfs) > 8 else ""
+            yield reason(
+                "vfs_without_driver",
+                pf=nic.name,
+                vfs=", ".join(vf.address for vf in vfs[:8]) + more,
+            )
+
+
+def _known_vfs(nic: Nic) -> tuple[Vf, ...]:
+    return () if isinstance(nic.vfs, Unknown) else nic.vfs
+
+
+def _is_bare(vf: Vf) -> bool:
+    return vf.driver is None or vf.driver == VFIO
+
+
+def _iommu(facts: HostFacts) -> Iterator[Reason]:
+    groups = facts.virt.iommu_groups
+    if isinstance(groups, Unknown):
+        yield unknown("virt.iommu_groups", groups)
+    elif not groups:
+        yield reason("iommu_off")
+
+
+def _kvm(facts: HostFacts) -> Iterator[Reason]:
+    kvm = facts.virt.kvm
+    if isinstance(kvm, Unknown):
+        yield unknown("virt.kvm", kvm)
+    elif not kvm:
+        yield reason("kvm_missing")
+
+
+def _vfio(facts: HostFacts) -> Iterator[Reason]:
+    yield from module(facts, "vfio_pci")
+
+
+def _macvlan(facts: HostFacts) -> Iterator[Reason]:
+    yield from module(facts, "macvlan")
+
+
+#: Mode to what it needs. Containers on VFs need no IOMMU: some operators
+#: switch it off for them, since DMA without translation is faster; with it
+#: on (and iommu=pt) they work as well.
+MODES: Mapping[str, tuple[Check, ...]] = types.MappingProxyType(
+    {
+        "container-vf": (_vfs, _vfs_as_interfaces),
+        "passthrough": (_iommu, _kvm, _vfio, _vfs),
+        "macvlan": (_macvlan, _nic),
+    }
+)
+
+
+def reasons(mode: str, facts: HostFacts) -> Iterator[Reason]:
+    """Yield what keeps a host from a mode.
+
+    :param mode: a key of :data:`MODES`.
+    """
+    for check in MODES[mode]:
+        yield from check(facts)

@@ -1,0 +1,163 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Network interfaces on PCI devices, from ``/sys/class/net``."""
+
+import re
+
+from sriov_rt.codec import Unknown
+from sriov_rt.facts import Nic
+from sriov_rt.facts import NicFacts
+from sriov_rt.facts import Vf
+from sriov_rt.host import holders
+from sriov_rt.host import values
+from sriov_rt.host import vfs
+from sriov_rt.host.root import Root
+from sriov_rt.parse import errors
+from sriov_rt.parse import pci
+
+NET = "sys/class/net"
+
+#: IP_MAX_MTU is 65,535; loopback's 65,536 is the largest that is seen.
+MAX_MTU = 2**31 - 1
+
+#: The driver does not know (SPEED_UNKNOWN in include/uapi/linux/ethtool.h).
+SPEED_UNKNOWN = -1
+
+#: The widest hardware address, InfiniBand's, is 20 bytes.
+_MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5,19}")
+_HEX_ID = re.compile(r"(?:0x)?([0-9a-f]{1,4})")
+
+
+def observe(root: Root) -> NicFacts:
+    """Return the interfaces whose device is on PCI and is not a VF."""
+    names = root.list_dir(NET)
+    if isinstance(names, Unknown):
+        return NicFacts(names)
+    nics = []
+    owners = vfs.Owners(root, holders.Holders(root))
+    for name in names:
+        address = _address(root, name)
+        if isinstance(address, Unknown):
+            return NicFacts(address)
+        if address is not None:
+            nics.append(_nic(root, name, address, owners))
+    return NicFacts(tuple(nics))
+
+
+def _address(root: Root, name: str) -> str | None | Unknown:
+    """Return the PCI address; None for a VF or what is not on PCI."""
+    device = f"{NET}/{name}/device"
+    found = values.link_name(root, device)
+    if found is None or isinstance(found, Unknown):
+        return found
+    try:
+        address = str(pci.PciAddress.parse(found))
+    except errors.ParseError:
+        return None  # on another bus: virtio2, 1-1:1.0, vmbus_0_11
+    is_vf = root.exists(f"{device}/physfn")
+    if isinstance(is_vf, Unknown):
+        return is_vf
+    return None if is_vf else address
+
+
+def _nic(root: Root, name: str, address: str, owners: vfs.Owners) -> Nic:
+    interface = f"{NET}/{name}"
+    device = f"{interface}/device"
+    return Nic(
+        name=name,
+        address=address,
+        driver=values.link_name(root, f"{device}/driver"),
+        vendor=_pci_id(root, f"{device}/vendor"),
+        device=_pci_id(root, f"{device}/device"),
+        numa_node=_numa_node(root, device),
+        speed_mbps=_speed(root, interface),
+        carrier=values.switch(root, f"{interface}/carrier"),
+        mac=values.parsed(root, f"{interface}/address", _mac),
+        mtu=values.integer(root, f"{interface}/mtu", maximum=MAX_MTU),
+        sriov_totalvfs=_sriov(root, device, "sriov_totalvfs"),
+        sriov_numvfs=_sriov(root, device, "sriov_numvfs"),
+        vf_device=_vf_device(root, device),
+        vfs=_vfs(root, device, owners),
+    )
+
+
+def _hex_id(text: str) -> str:
+    match = _HEX_ID.fullmatch(text)
+    if match is None:
+        raise errors.ParseError("PCI id", text, "four hex digits expected")
+    return match[1].zfill(4)
+
+
+def _pci_id(root: Root, path: str) -> str | Unknown:
+    return values.parsed(root, path, _hex_id)
+
+
+def _mac(text: str) -> str:
+    if not _MAC.fullmatch(text):
+        raise errors.ParseError(
+            "hardware address", text, "hex digits in pairs expected"
+        )
+    return text
+
+
+def _numa_node(root: Root, device: str) -> int | None | Unknown:
+    path = f"{device}/numa_node"
+    node = values.unless_absent(
+        root,
+        path,
+        values.integer(root, path, minimum=-1),
+        -1,
+        beside=f"{device}/vendor",
+    )
+    return None if node == -1 else node
+
+
+def _speed(root: Root, interface: str) -> int | Unknown:
+    """Return Mbit/s; the read is EINVAL while the interface is down."""
+    path = f"{interface}/speed"
+    speed = values.integer(root, path, minimum=SPEED_UNKNOWN)
+    # Some drivers give it as unsigned.
+    if speed in (SPEED_UNKNOWN, 2**32 - 1):
+        return Unknown(f"/{path}: the driver does not know it")
+    return speed
+
+
+def _sriov(root: Root, device: str, name: str) -> int | Unknown:
+    """Return a count of VFs; a device without SR-IOV has no such file."""
+    path = f"{device}/{name}"
+    return values.unless_absent(
+        root,
+        path,
+        values.integer(root, path, maximum=vfs.MAX_VFS),
+        0,
+        beside=f"{device}/vendor",
+    )
+
+
+def _vf_device(root: Root, device: str) -> str | None | Unknown:
+    path = f"{device}/sriov_vf_device"
+    found: str | None | Unknown = _pci_id(root, path)
+    return values.unless_absent(
+        root, path, found, None, beside=f"{device}/vendor"
+    )
+
+
+def _vfs(
+    root: Root, device: str, owners: vfs.Owners
+) -> tuple[Vf, ...] | Unknown:
+    links = vfs.find(root, device)
+    if isinstance(links, Unknown):
+        return links
+    return tuple(
+        vfs.observe(root, index, address, owners) for index, address in links
+    )

@@ -1,0 +1,98 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Nova's configuration files, read as data."""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+
+from oslo_config import iniparser
+
+from sriov_rt.codec import Unknown
+from sriov_rt.host.root import Root
+
+#: Where nova-compute finds its configuration, in its order: the files that
+#: oslo.config looks for, DevStack's nova-cpu.conf, then the directories. A
+#: name that ends with ``.d`` is a directory whose ``*.conf`` are read.
+FILES = (
+    "etc/nova/nova.conf",
+    "etc/nova/nova-cpu.conf",
+    "etc/nova/nova-compute.conf",
+    "etc/nova/nova.conf.d",
+    "etc/nova/nova-compute.conf.d",
+)
+
+#: The longest file taken, in bytes. Nova's sample with every option and its
+#: help is 0.5 MB.
+MAX_FILE = 4 * 1024 * 1024
+
+#: Section to option to value, as the last file says it.
+Settings = Mapping[tuple[str, str], str]
+
+
+class _Collector(iniparser.BaseParser):
+    """The parser that Nova's own configuration goes through.
+
+    It knows no commands, includes or interpolation: all are text to it.
+    """
+
+    def __init__(self, settings: dict[tuple[str, str], str]) -> None:
+        self._settings = settings
+        self._section = "DEFAULT"
+
+    def new_section(self, section: str) -> None:
+        self._section = section
+
+    def assignment(self, key: str, value: list[str]) -> None:
+        self._settings[self._section, key] = "\n".join(value)
+
+
+def read(
+    root: Root, files: Sequence[str] = FILES
+) -> Settings | None | Unknown:
+    """Return Nova's settings; None where it has no configuration.
+
+    :param files: relative to the root; a later one overrides an earlier one.
+    """
+    settings: dict[tuple[str, str], str] = {}
+    found = False
+    for path in _expand(root, files):
+        if isinstance(path, Unknown):
+            return path
+        text = root.read_text(path, MAX_FILE, may_be_empty=True)
+        if isinstance(text, Unknown):
+            if root.exists(path) is False:
+                continue
+            return text
+        found = True
+        try:
+            _Collector(settings).parse(text.split("\n"))
+        except iniparser.ParseError as error:
+            # Its text would have the line, which may be a password.
+            return Unknown(f"/{path}: line {error.lineno}: {error.msg}")
+    return settings if found else None
+
+
+def _expand(root: Root, files: Sequence[str]) -> list[str | Unknown]:
+    expanded: list[str | Unknown] = []
+    for path in (each.lstrip("/") for each in files):
+        if not path.endswith(".d"):
+            expanded.append(path)
+            continue
+        names = root.list_dir(path)
+        if not isinstance(names, Unknown):
+            expanded += [
+                f"{path}/{name}" for name in names if name.endswith(".conf")
+            ]
+        elif root.exists(path) is not False:
+            expanded.append(names)
+    return expanded

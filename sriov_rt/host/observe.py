@@ -1,0 +1,127 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""HostFacts from the fact sources."""
+
+import functools
+import logging
+import time
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+
+from sriov_rt import codec
+from sriov_rt import facts
+from sriov_rt.codec import Unknown
+from sriov_rt.facts import HostFacts
+from sriov_rt.host import labels
+from sriov_rt.host.root import Root
+
+LOG = logging.getLogger(__name__)
+
+#: A fact source: it takes the root that it reads from and returns a part of
+#: HostFacts, the one of its name. ``compute`` takes Nova's ``files`` as well.
+Source = Callable[..., Any]
+
+#: How much of a problem is kept, in characters: it is logged and published.
+MAX_PROBLEM = 500
+
+#: The parts that sources give. Labels follow from the others.
+PARTS = tuple(name for name in facts.PARTS if name != "labels")
+
+
+class Observer:
+    """Observes one host, again and again.
+
+    :param root: where its files are.
+    :param host: the name that Nova calls it by.
+    :param node: the hypervisor's name.
+    :param sources: part to its source, or to the reason why there is none:
+        what :func:`sriov_rt.host.sources.load` gives.
+    :param nova_files: Nova's configuration files below the root, in place
+        of :data:`sriov_rt.host.novaconf.FILES`.
+    :param clock: gives Unix time, seconds.
+    """
+
+    def __init__(
+        self,
+        root: Root,
+        host: str,
+        node: str,
+        sources: Mapping[str, Source | Unknown],
+        *,
+        nova_files: Sequence[str] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._root = root
+        self._host = host
+        self._node = node
+        self._sources = dict(sources)
+        self._clock = clock
+        self._problems: dict[str, str] = {}
+        compute = self._sources.get("compute")
+        if nova_files is not None and callable(compute):
+            self._sources["compute"] = functools.partial(
+                compute, files=tuple(nova_files)
+            )
+
+    def observe(self) -> HostFacts:
+        """Return the facts as they are now; raises for no fault of a source.
+
+        A part whose source fails is unknown, with the reason, which is
+        logged when it is new.
+        """
+        parts = {name: self._part(name) for name in PARTS}
+        parts["labels"] = labels.derive(
+            parts["cpus"], parts["kernel"], parts["nics"]
+        )
+        return HostFacts(self._host, self._node, self._clock(), **parts)
+
+    def _part(self, name: str) -> Any:
+        source = self._sources.get(
+            name, Unknown(f"there is no fact source '{name}'")
+        )
+        if isinstance(source, Unknown):
+            return self._unknown(name, source.reason)
+        try:
+            part = _checked(name, source(self._root))
+        except Exception as error:  # noqa: BLE001
+            # A plugin may raise anything; the other parts still count.
+            problem = f"its source failed: {type(error).__name__}: {error}"
+            return self._unknown(name, problem, error)
+        self._problems.pop(name, None)
+        return part
+
+    def _unknown(
+        self, name: str, problem: str, error: Exception | None = None
+    ) -> Any:
+        problem = problem[:MAX_PROBLEM]
+        if self._problems.get(name) != problem:
+            self._problems[name] = problem
+            LOG.warning(
+                "Facts '%s' are unknown: %s", name, problem, exc_info=error
+            )
+        return facts.unknown(name, problem)
+
+
+def _checked(name: str, part: Any) -> Any:
+    """Return a part that every reader takes.
+
+    :raises TypeError: if it is of another class.
+    :raises SchemaError: if a value in it is not what the class says.
+    """
+    cls = facts.PARTS[name]
+    if type(part) is not cls:
+        raise TypeError(f"{type(part).__name__} is not {cls.__name__}")
+    codec.from_plain(cls, codec.to_plain(part))
+    return part

@@ -1,0 +1,179 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The one place that reads the files of a host."""
+
+import errno
+import os
+import pathlib
+import stat
+
+from sriov_rt.codec import Unknown
+
+#: The longest file that is read unless its reader says otherwise, in bytes:
+#: sysfs gives a page at the most, the longest kernel command line is 4 KiB.
+MAX_TEXT = 64 * 1024
+
+#: MAXSYMLINKS in include/linux/namei.h.
+MAX_LINKS = 40
+
+#: What the kernel says of a path that leads nowhere.
+ABSENT = (FileNotFoundError, NotADirectoryError)
+
+# A FIFO or a terminal in place of a file must not hold up the reader.
+_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
+
+
+class Root:
+    """A host's file system, read only, every read bounded.
+
+    Paths are relative to the root, such as ``sys/class/net``. Below a root
+    other than ``/`` links lead where they would lead after a chroot: never
+    out of it. No method raises for what it finds; the Unknown that it
+    returns names the file, as the host would, and the error.
+
+    :param path: the directory to take for ``/``.
+    """
+
+    def __init__(self, path: str = "/") -> None:
+        self.path = pathlib.Path(path).absolute()
+        self._confined = self.path.resolve() != pathlib.Path("/")
+
+    def read_text(
+        self,
+        relative: str,
+        limit: int = MAX_TEXT,
+        *,
+        may_be_empty: bool = False,
+    ) -> str | Unknown:
+        """Return the text of a file; unknown if it is empty or not UTF-8.
+
+        :param limit: the longest text that is taken, in bytes.
+        :param may_be_empty: an empty file is an empty text.
+        """
+        try:
+            data = _read(self._locate(relative), limit + 1)
+        except OSError as error:
+            return _unknown(relative, error)
+        if len(data) > limit:
+            return Unknown(f"/{relative}: longer than {limit} bytes")
+        if not data and not may_be_empty:
+            return Unknown(f"/{relative}: empty")
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            return Unknown(f"/{relative}: not UTF-8 text")
+
+    def list_dir(self, relative: str) -> tuple[str, ...] | Unknown:
+        """Return the sorted names in a directory that are UTF-8 text."""
+        try:
+            names = [each.name for each in self._locate(relative).iterdir()]
+        except OSError as error:
+            return _unknown(relative, error)
+        return tuple(sorted(filter(_is_text, names)))
+
+    def read_link(self, relative: str) -> str | None | Unknown:
+        """Return what a symbolic link says, as it says it.
+
+        :returns: None if there is no such link.
+        """
+        try:
+            target = str(self._locate(relative, last_link=False).readlink())
+        except ABSENT:
+            return None
+        except OSError as error:
+            return _unknown(relative, error)
+        if not _is_text(target):
+            return Unknown(f"/{relative}: not UTF-8 text")
+        return target
+
+    def exists(self, relative: str) -> bool | Unknown:
+        """Tell whether there is something of that name."""
+        try:
+            self._locate(relative).stat()
+        except ABSENT:
+            return False
+        except OSError as error:
+            return _unknown(relative, error)
+        return True
+
+    def _locate(
+        self, relative: str, *, last_link: bool = True
+    ) -> pathlib.Path:
+        """Return the path to open, its links followed inside of the root.
+
+        :param last_link: follow the last part too, if it is a link.
+        :raises OSError: ELOOP for more than MAX_LINKS links.
+        """
+        if "\0" in relative:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        if not self._confined:
+            return self.path / relative
+        todo = relative.split("/")[::-1]
+        done: list[str] = []
+        links = 0
+        while todo:
+            part = todo.pop()
+            if part == "..":
+                del done[-1:]
+            if part in ("", ".", ".."):
+                continue
+            target = None
+            if todo or last_link:
+                target = _link("/".join((str(self.path), *done, part)))
+            if target is None:
+                done.append(part)
+                continue
+            links += 1
+            if links > MAX_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+            if target.startswith("/"):
+                done.clear()
+            todo.extend(target.split("/")[::-1])
+        return self.path.joinpath(*done)
+
+
+def _link(path: str) -> str | None:
+    try:
+        # Asked for each part of each path: pathlib takes five times as long.
+        return os.readlink(path)  # noqa: PTH115
+    except OSError as error:
+        if error.errno in (errno.EINVAL, errno.ENOENT):
+            return None
+        raise
+
+
+def _read(path: pathlib.Path, limit: int) -> bytes:
+    descriptor = os.open(path, _FLAGS)
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISDIR(mode):
+            raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        # procfs gives a file in pieces.
+        pieces = []
+        while limit > 0 and (piece := os.read(descriptor, limit)):
+            pieces.append(piece)
+            limit -= len(piece)
+        return b"".join(pieces)
+    finally:
+        os.close(descriptor)
+
+
+def _unknown(relative: str, error: OSError) -> Unknown:
+    return Unknown(f"/{relative}: {error.strerror or error}")
+
+
+def _is_text(name: str) -> bool:
+    # What is no UTF-8 comes from the system as lone surrogates (PEP 383).
+    return not any("\ud800" <= each <= "\udfff" for each in name)

@@ -1,0 +1,103 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Values read from single files of the kernel."""
+
+import posixpath
+from collections.abc import Callable
+from typing import TypeVar
+
+from sriov_rt.codec import Unknown
+from sriov_rt.facts import CpuSet
+from sriov_rt.host.root import MAX_TEXT
+from sriov_rt.host.root import Root
+from sriov_rt.parse import cpulist
+from sriov_rt.parse import errors
+from sriov_rt.parse import numbers
+
+T = TypeVar("T")
+
+#: The widest number of a kernel file that is a fact: 64 bits, signed.
+MAX_INT = 2**63 - 1
+
+
+def parsed(
+    root: Root,
+    path: str,
+    parse: Callable[[str], T],
+    limit: int = MAX_TEXT,
+) -> T | Unknown:
+    """Return what a parser makes of a file, without its last newline.
+
+    :param parse: raises ParseError for a text that is not in its grammar.
+    :param limit: the longest file that is taken, in bytes.
+    """
+    text = root.read_text(path, limit)
+    if isinstance(text, Unknown):
+        return text
+    try:
+        return parse(text.rstrip("\n"))
+    except errors.ParseError as error:
+        return garbled(path, error)
+
+
+def garbled(path: str, error: errors.ParseError) -> Unknown:
+    """Return the Unknown for a file that does not follow its grammar."""
+    return Unknown(f"/{path}: {error}")
+
+
+def unless_absent(
+    root: Root, path: str, value: T | Unknown, absent: T, beside: str
+) -> T | Unknown:
+    """Return a value, or another where the kernel does not have its file.
+
+    :param value: what reading the file gave.
+    :param absent: what it means that the kernel was built without it.
+    :param beside: a file that the kernel has in any case: if it is missing
+        too, nothing is known.
+    """
+    if not isinstance(value, Unknown) or root.exists(path) is not False:
+        return value
+    return absent if root.exists(beside) is True else value
+
+
+def cpu_set(root: Root, path: str) -> CpuSet | Unknown:
+    """Return the CPUs of a file with a cpu list."""
+    return parsed(root, path, cpulist.parse_cpu_list)
+
+
+def integer(
+    root: Root, path: str, minimum: int = 0, maximum: int = MAX_INT
+) -> int | Unknown:
+    """Return the number of a file that holds one."""
+    return parsed(
+        root,
+        path,
+        lambda text: numbers.parse_int(text, "number", minimum, maximum),
+    )
+
+
+def switch(root: Root, path: str) -> bool | Unknown:
+    """Return whether a file that holds 0 or 1 holds 1."""
+    value = integer(root, path, 0, 1)
+    return value if isinstance(value, Unknown) else bool(value)
+
+
+def link_name(root: Root, path: str) -> str | None | Unknown:
+    """Return the name that a link leads to; None if there is no link.
+
+    sysfs names a device's driver, bus and IOMMU group this way.
+    """
+    target = root.read_link(path)
+    if target is None or isinstance(target, Unknown):
+        return target
+    return posixpath.basename(target)

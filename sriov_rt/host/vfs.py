@@ -1,0 +1,139 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Virtual functions: their drivers, interfaces and owners."""
+
+import re
+
+from sriov_rt.codec import Unknown
+from sriov_rt.facts import Vf
+from sriov_rt.host import holders
+from sriov_rt.host import values
+from sriov_rt.host.root import Root
+from sriov_rt.parse import errors
+from sriov_rt.parse import numbers
+from sriov_rt.parse import pci
+
+DEVICES = "sys/bus/pci/devices"
+
+#: TotalVFs is a 16-bit register (PCI_SRIOV_TOTAL_VF in pci_regs.h).
+MAX_VFS = 65535
+
+#: The driver that gives a device to a process as a whole.
+VFIO = "vfio-pci"
+
+#: Owner of a VF whose interface is moved out of this network namespace:
+#: sysfs shows an interface in its own only.
+ELSEWHERE = "another network namespace"
+
+_LINK = re.compile(r"virtfn([0-9]{1,5})")
+
+
+class Owners:
+    """Who has a VF, as the kernel tells.
+
+    :param processes: those that hold VFIO groups; asked only if needed.
+    """
+
+    def __init__(self, root: Root, processes: holders.Holders) -> None:
+        self._root = root
+        self._processes = processes
+
+    def of(
+        self,
+        address: str,
+        driver: str | None | Unknown,
+        netdev: str | None | Unknown,
+        group: int | None | Unknown,
+    ) -> str | None | Unknown:
+        """Return the owner of a VF; None for nobody.
+
+        :param address: its PCI address.
+        """
+        if isinstance(netdev, str):
+            alias = self._root.read_text(
+                f"{DEVICES}/{address}/net/{netdev}/ifalias", may_be_empty=True
+            )
+            if isinstance(alias, Unknown):
+                return alias
+            return alias.strip() or None
+        if driver == VFIO:
+            return self._processes.of(f"{DEVICES}/{address}", group)
+        if netdev is None and driver is not None:
+            # The directory stays when its interface has moved.
+            moved = self._root.exists(f"{DEVICES}/{address}/net") is True
+            return ELSEWHERE if moved else None
+        return netdev
+
+
+def find(root: Root, device: str) -> tuple[tuple[int, str], ...] | Unknown:
+    """Return index and PCI address of each VF of a device, in order.
+
+    :param device: directory of the PF's PCI device.
+    """
+    names = root.list_dir(device)
+    if isinstance(names, Unknown):
+        return names
+    found = []
+    for name in names:
+        if not (match := _LINK.fullmatch(name)):
+            continue
+        target = values.link_name(root, f"{device}/{name}")
+        if isinstance(target, Unknown):
+            return target
+        if target is None:
+            continue  # taken away since its directory was listed
+        try:
+            address = str(pci.PciAddress.parse(target))
+        except errors.ParseError as error:
+            return values.garbled(f"{device}/{name}", error)
+        found.append((int(match[1]), address))
+    return tuple(sorted(found))
+
+
+def observe(root: Root, index: int, address: str, owners: Owners) -> Vf:
+    """Return the facts of one VF.
+
+    :param index: its number on the PF, from 0.
+    :param address: its PCI address.
+    """
+    device = f"{DEVICES}/{address}"
+    driver = values.link_name(root, f"{device}/driver")
+    netdev = _netdev(root, device)
+    group = _iommu_group(root, device)
+    return Vf(
+        index=index,
+        address=address,
+        driver=driver,
+        netdev=netdev,
+        iommu_group=group,
+        owner=owners.of(address, driver, netdev, group),
+    )
+
+
+def _netdev(root: Root, device: str) -> str | None | Unknown:
+    path = f"{device}/net"
+    names = root.list_dir(path)
+    if isinstance(names, Unknown):
+        return None if root.exists(path) is False else names
+    return names[0] if names else None
+
+
+def _iommu_group(root: Root, device: str) -> int | None | Unknown:
+    path = f"{device}/iommu_group"
+    name = values.link_name(root, path)
+    if name is None or isinstance(name, Unknown):
+        return name
+    try:
+        return numbers.parse_int(name, "IOMMU group", 0, values.MAX_INT)
+    except errors.ParseError as error:
+        return values.garbled(path, error)

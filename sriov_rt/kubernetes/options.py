@@ -1,0 +1,127 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The options of the label source ``kubernetes``."""
+
+from oslo_config import cfg
+
+GROUP = "kubernetes"
+
+KUBERNETES_OPTS = [
+    cfg.StrOpt(
+        "node_name",
+        help="""
+The name of this host's Node, as ``kubectl get nodes`` shows it.
+
+Where it is not set, ``[DEFAULT] host`` in lower case is used, which is the
+kubelet's default as well. The agent asks for this one Node and no other.
+""",
+    ),
+    cfg.StrOpt(
+        "kubeconfig",
+        help="""
+The kubeconfig file that says where the API server is and who the agent is.
+
+The file, and the certificates that it names, are read again when they change
+and whenever the API server refuses them. Where neither this nor
+``api_server`` is set, the agent takes itself for a pod and uses its service
+account.
+""",
+    ),
+    cfg.StrOpt(
+        "context",
+        help="""
+The context of ``kubeconfig`` to use.
+
+Where it is not set, the file's ``current-context`` is used. It changes
+nothing without ``kubeconfig``.
+""",
+    ),
+    cfg.URIOpt(
+        "api_server",
+        schemes=["https", "http"],
+        help="""
+The API server's URL, such as ``https://10.0.0.1:6443``.
+
+Use it with ``token_file`` and ``ca_file`` where there is no kubeconfig file.
+With ``kubeconfig`` set it is not read.
+""",
+    ),
+    cfg.StrOpt(
+        "token_file",
+        help="""
+The file with the bearer token that goes with ``api_server``.
+
+It is read again when it changes and whenever the API server refuses the
+token, so that tokens that expire can be replaced on disk.
+""",
+    ),
+    cfg.StrOpt(
+        "ca_file",
+        help="""
+The file with the certificates that sign the one of ``api_server``.
+
+Where it is not set, those that the ``certifi`` package brings are used. It is
+read again when it changes.
+""",
+    ),
+    cfg.FloatOpt(
+        "connect_timeout",
+        default=5.0,
+        min=0.1,
+        max=300.0,
+        help="""
+Seconds that a connection to the API server may take to come about.
+
+It counts for the proxy, too, if one is in between. An attempt that takes
+longer is given up and made again after a delay.
+""",
+    ),
+    cfg.FloatOpt(
+        "read_timeout",
+        default=15.0,
+        min=0.5,
+        max=300.0,
+        help="""
+Seconds that the API server may take to answer once it is connected.
+
+A watch may be silent for ``watch_timeout`` and this time on top before its
+connection is taken for one that hangs.
+""",
+    ),
+    cfg.IntOpt(
+        "watch_timeout",
+        default=120,
+        min=1,
+        max=3600,
+        help="""
+Seconds after which the API server is asked to end a watch, to begin a new one.
+
+It is how long a connection that hangs goes unnoticed, and how long the agent
+goes on to see its Node after its rights were withdrawn. A shorter time costs
+each API server as many more requests, one an agent; keep it well below
+``[labels] stale_after``.
+""",
+    ),
+    cfg.FloatOpt(
+        "max_backoff",
+        default=30.0,
+        min=1.0,
+        max=600.0,
+        help="""
+The longest delay, in seconds, before a failed request is made again.
+
+Delays start below one second, double with each failure and are random by
+half, so that the agents do not come back together when an API server does.
+""",
+    ),
+]

@@ -1,0 +1,108 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What stands between the agent and its Node."""
+
+from sriov_rt import exceptions
+
+#: HTTP status of a resourceVersion that the API server no longer has.
+GONE = 410
+
+
+class ApiProblem(exceptions.SriovRtError):
+    """The API server did not tell what was asked; trying again may help.
+
+    :ivar retry_after_s: seconds that the API server asks for; 0 if none.
+    """
+
+    retry_after_s = 0.0
+
+
+class Unreachable(ApiProblem):
+    """The API server cannot be reached, or hangs.
+
+    :param why: a clause.
+    """
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+        super().__init__(
+            f"the API server cannot be reached ({why}); see that it runs, "
+            "and that the address in [kubernetes] is right"
+        )
+
+
+class CredentialsUnreadable(ApiProblem):
+    """Kubeconfig, token or certificates are not there or of no use.
+
+    :param why: a clause.
+    """
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+        super().__init__(
+            f"there are no credentials for the API server ({why}); correct "
+            "[kubernetes] kubeconfig, or api_server, token_file and ca_file"
+        )
+
+
+class CredentialsRefused(ApiProblem):
+    """The API server does not know the agent (401)."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the API server refuses the agent's credentials (401); renew "
+            "its certificate or token, the files are read again"
+        )
+
+
+class Forbidden(ApiProblem):
+    """The API server knows the agent and does not let it (403).
+
+    :param message: the API server's.
+    """
+
+    def __init__(self, message: str) -> None:
+        self.message = message
+        super().__init__(
+            f"the agent may not see its Node ({message}); let it get, list "
+            "and watch this Node, see 'Labels' in the operator's guide"
+        )
+
+
+class Refused(ApiProblem):
+    """Another HTTP status than the ones with a remedy of their own.
+
+    :param status: of HTTP.
+    :param message: the API server's.
+    :param retry_after_s: seconds that the API server asks for.
+    """
+
+    def __init__(
+        self, status: int, message: str, retry_after_s: float = 0.0
+    ) -> None:
+        self.status = status
+        self.message = message
+        self.retry_after_s = retry_after_s
+        super().__init__(
+            f"the API server answers {status} ({message}); see its log"
+        )
+
+
+class Expired(ApiProblem):
+    """The version to watch from is no longer known: list again (410)."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the API server no longer has the version to watch from (410); "
+            "the Node is listed again"
+        )

@@ -1,0 +1,84 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The feature file that the agent keeps for NFD's local source."""
+
+import logging
+import math
+import pathlib
+import time
+from collections.abc import Callable
+from collections.abc import Mapping
+
+from sriov_rt.facts import HostFacts
+from sriov_rt.labels import own
+from sriov_rt.labels import store
+
+LOG = logging.getLogger(__name__)
+
+
+class FeatureFile:
+    """Keep the file in step with the facts, and younger than its expiry.
+
+    :param path: of the file.
+    :param expiry_s: seconds for which NFD believes it.
+    :param wall: Unix time, seconds.
+    """
+
+    def __init__(
+        self,
+        path: pathlib.Path,
+        expiry_s: float,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._path = path
+        self._expiry_s = expiry_s
+        self._wall = wall
+        self._written: Mapping[str, str] = {}
+        self._expires_at = -math.inf
+        self._problem = ""
+
+    def update(self, facts: HostFacts) -> None:
+        """Write the file if it says something else, or expires soon."""
+        now = self._wall()
+        named = own.of(facts, now)
+        # Soon: half of its time is over, or the clock was set back.
+        fresh = self._expiry_s / 2 <= self._expires_at - now <= self._expiry_s
+        if named == self._written and fresh:
+            return
+        expires_at = now + self._expiry_s
+        try:
+            store.replace(self._path, own.text(named, expires_at).encode())
+        except OSError as error:
+            self._failed(error)
+            return
+        self._written, self._expires_at = named, expires_at
+        self._problem = ""
+
+    def remove(self) -> None:
+        """Remove the file: who stops no longer vouches for anything."""
+        try:
+            self._path.unlink(missing_ok=True)
+        except OSError as error:
+            self._failed(error)
+
+    def _failed(self, error: OSError) -> None:
+        # The old file expires by itself.
+        if str(error) != self._problem:
+            self._problem = str(error)
+            LOG.warning(
+                "the feature file for NFD cannot be changed (%s); allow "
+                "sriov-rt-agent's user to write in %s, or set [labels] "
+                "feature_file = false",
+                error,
+                self._path.parent,
+            )

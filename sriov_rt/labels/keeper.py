@@ -1,0 +1,236 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What each label source said last, and for how long it counts."""
+
+import dataclasses
+import logging
+import math
+import pathlib
+import re
+import time
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+
+from sriov_rt.facts import LabelFacts
+from sriov_rt.labels import merge
+from sriov_rt.labels import store
+from sriov_rt.labels.source import Answer
+from sriov_rt.labels.source import LabelSource
+
+LOG = logging.getLogger(__name__)
+
+#: The most labels of one source. A Node of a large cluster has 200.
+MAX_LABELS = 4096
+
+#: How often the ages on disk are brought up to date, in parts of the limit.
+SAVES_A_LIMIT = 4
+
+
+@dataclasses.dataclass(slots=True)
+class _Known:
+    """The last answer of a source that had labels, and what is wrong now."""
+
+    labels: Mapping[str, str]
+    confirmed: float
+    problem: str | None = None
+    given: object = None
+    stale: bool = False
+
+
+class Keeper:
+    """Merge the kernel's labels with those of the sources.
+
+    To be used by one thread at a time, but for :meth:`write`.
+
+    :param sources: name to source, those that count first first.
+    :param stale_after_s: seconds for which an answer counts.
+    :param ignored: a pattern of keys to leave out; None for none.
+    :param path: of the store; None to keep nothing.
+    :param origin: of the labels that are kept.
+    :param monotonic: the clock of answers, seconds.
+    :param wall: Unix time, seconds.
+    """
+
+    def __init__(
+        self,
+        sources: Mapping[str, LabelSource],
+        stale_after_s: float,
+        ignored: re.Pattern[str] | None,
+        path: pathlib.Path | None,
+        origin: store.Origin,
+        monotonic: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._sources = sources
+        self._stale_after_s = stale_after_s
+        self._ignored = ignored
+        self._path = path
+        self._origin = origin
+        self._monotonic = monotonic
+        self._wall = wall
+        self._known = {name: _Known({}, -math.inf) for name in sources}
+        self._contradictions: frozenset[merge.Contradiction] = frozenset()
+        self._contradicted: dict[str, int] = {}
+        self._saved_at = -math.inf
+        self._unsaved = False
+        self._save_problem = ""
+
+    def recall(self) -> None:
+        """Take up what was known before a restart."""
+        record = None if self._path is None else store.load(self._path)
+        if record is None or record.origin.host != self._origin.host:
+            return
+        for name, known in record.ages(self._origin, self._wall()):
+            if name in self._known:
+                confirmed = self._monotonic() - known.age_s
+                self._known[name] = _Known(known.labels, confirmed)
+        self._contradicted = dict(record.contradicted)
+
+    def start(self) -> None:
+        """Start the sources."""
+        for name, source in self._sources.items():
+            source.start(self._known[name].labels)
+
+    def stop(self) -> None:
+        """Stop the sources."""
+        for source in self._sources.values():
+            source.stop()
+
+    def apply(self, kernel: LabelFacts) -> LabelFacts:
+        """Return the labels that count now.
+
+        :param kernel: those that follow from the kernel.
+        """
+        now = self._monotonic()
+        changed = [
+            self._take(name, source.read())
+            for name, source in self._sources.items()
+        ]
+        for name, known in self._known.items():
+            self._judge(name, known, now)
+        merged = merge.merge(kernel, self._readings())
+        self._unsaved |= self._note(merged.contradictions) or any(changed)
+        return merged.labels
+
+    def due(self) -> store.Record | None:
+        """Return what to write, if that is new or its ages on disk are old."""
+        age_s = self._monotonic() - self._saved_at
+        if self._unsaved or age_s > self._stale_after_s / SAVES_A_LIMIT:
+            return self.record()
+        return None
+
+    def record(self) -> store.Record | None:
+        """Return what to write; None where nothing is to be kept."""
+        now = self._monotonic()
+        self._saved_at = now
+        self._unsaved = False
+        if self._path is None or not self._sources:
+            return None
+        known = {
+            name: store.Known(
+                each.labels,
+                self._wall() - (now - each.confirmed),
+                each.problem,
+            )
+            for name, each in self._known.items()
+            if each.confirmed > -math.inf
+        }
+        return store.Record(
+            self._origin, self._stale_after_s, known, dict(self._contradicted)
+        )
+
+    def write(self, record: store.Record | None) -> None:
+        """Write a record down; by one thread at a time, beside the others."""
+        if self._path is None or record is None:
+            return
+        try:
+            store.save(self._path, record)
+        except OSError as error:
+            if str(error) != self._save_problem:
+                LOG.warning(
+                    "labels cannot be kept (%s); make %s a directory that "
+                    "sriov-rt-agent's user may write in",
+                    error,
+                    self._path.parent,
+                )
+            self._save_problem = str(error)
+        else:
+            self._save_problem = ""
+
+    def _readings(self) -> Iterable[merge.Reading]:
+        return [
+            merge.Reading(name, known.labels, known.stale)
+            for name, known in self._known.items()
+        ]
+
+    def _take(self, name: str, answer: Answer) -> bool:
+        """Note an answer; tell whether it says something new."""
+        known = self._known[name]
+        problem = answer.problem
+        changed = False
+        if answer.labels is not None and answer.confirmed >= known.confirmed:
+            if len(answer.labels) > MAX_LABELS:
+                problem = f"more than {MAX_LABELS} labels; remove some"
+            else:
+                changed = self._accept(known, answer)
+        if problem != known.problem:
+            known.problem = problem
+            changed = True
+            if problem is None:
+                LOG.info("label source %s: well again", name)
+            else:
+                LOG.warning("label source %s: %s", name, problem)
+        return changed
+
+    def _accept(self, known: _Known, answer: Answer) -> bool:
+        known.confirmed = answer.confirmed
+        if known.given is answer.labels:
+            return False
+        labels = answer.labels or {}
+        known.given = answer.labels
+        if self._ignored is not None:
+            skip = self._ignored.fullmatch
+            labels = {k: v for k, v in labels.items() if not skip(k)}
+        changed = labels != known.labels
+        known.labels = labels
+        return changed
+
+    def _judge(self, name: str, known: _Known, now: float) -> None:
+        stale = now - known.confirmed > self._stale_after_s
+        if stale and not known.stale and known.confirmed > -math.inf:
+            LOG.warning(
+                "label source %s was not heard of for %d s: its labels count "
+                "no more",
+                name,
+                now - known.confirmed,
+            )
+        known.stale = stale
+
+    def _note(self, found: tuple[merge.Contradiction, ...]) -> bool:
+        """Count and log what is said against the kernel, when it is new."""
+        new = frozenset(found) - self._contradictions
+        self._contradictions = frozenset(found)
+        for each in sorted(new, key=lambda each: each.label):
+            count = self._contradicted.get(each.label, 0) + 1
+            self._contradicted[each.label] = count
+            LOG.warning(
+                "label %s is '%s' by %s, but %s by the kernel, which counts "
+                "(seen %d times)",
+                each.label,
+                each.value,
+                each.source,
+                "absent" if each.kernel is None else f"'{each.kernel}'",
+                count,
+            )
+        return bool(new)

@@ -1,0 +1,114 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The label source ``nfd_local``: feature files on this host."""
+
+import time
+from collections.abc import Callable
+from collections.abc import Mapping
+
+from sriov_rt.codec import Unknown
+from sriov_rt.host.root import Root
+from sriov_rt.labels import options
+from sriov_rt.labels.source import Answer
+from sriov_rt.labels.source import Wiring
+from sriov_rt.parse import errors
+from sriov_rt.parse import features
+
+#: The most files that are read; NFD sets no limit.
+MAX_FILES = 256
+
+
+class NfdLocal:
+    """Read the feature files at each observation.
+
+    As in NFD, of several files the one whose name comes last counts, hidden
+    ones and directories are passed over, and a directory that is not there
+    holds none. While a file cannot be read the last labels of all are kept,
+    and none is confirmed.
+
+    :param root: of the host.
+    :param directory: of the files, below the root.
+    :param monotonic: the clock of answers, seconds.
+    :param wall: Unix time, seconds.
+    """
+
+    def __init__(
+        self,
+        root: Root,
+        directory: str,
+        monotonic: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._root = root
+        self._directory = directory.strip("/")
+        self._monotonic = monotonic
+        self._wall = wall
+        self._last: Mapping[str, str] | None = None
+        self._confirmed = Answer(None).confirmed
+
+    def start(self, known: Mapping[str, str]) -> None:
+        """Do nothing: there is nobody to wait for."""
+
+    def stop(self) -> None:
+        """Do nothing."""
+
+    def read(self) -> Answer:
+        """Return the labels of all files."""
+        found = self._labels()
+        if isinstance(found, Unknown):
+            problem = f"{found.reason}; make it readable to sriov-rt-agent"
+            return Answer(self._last, self._confirmed, problem)
+        if found != self._last:
+            # The same object while nothing changes: who reads it can tell.
+            self._last = found
+        self._confirmed = self._monotonic()
+        return Answer(self._last, self._confirmed)
+
+    def _labels(self) -> dict[str, str] | Unknown:
+        if self._root.exists(self._directory) is False:
+            return {}
+        names = self._root.list_dir(self._directory)
+        if isinstance(names, Unknown):
+            return names
+        names = tuple(
+            name
+            for name in names
+            if not name.startswith(".") and name != options.FEATURE_FILE
+        )
+        if len(names) > MAX_FILES:
+            return Unknown(f"/{self._directory}: more than {MAX_FILES} files")
+        found: dict[str, str] = {}
+        for name in names:
+            labels = self._file(f"{self._directory}/{name}")
+            if isinstance(labels, Unknown):
+                return labels
+            found.update(labels)
+        return found
+
+    def _file(self, path: str) -> Mapping[str, str] | Unknown:
+        text = self._root.read_text(path, features.MAX_FILE, may_be_empty=True)
+        if isinstance(text, Unknown):
+            # It went since the directory was listed, or is a directory.
+            gone = self._root.exists(path) is False
+            listing = self._root.list_dir(path)
+            return {} if gone or not isinstance(listing, Unknown) else text
+        try:
+            return features.parse_features(text, self._wall()).labels
+        except errors.ParseError as error:
+            return Unknown(f"/{path}: {error}")
+
+
+def make(wiring: Wiring) -> NfdLocal:
+    """Return the source that a configuration describes."""
+    conf = wiring.conf
+    return NfdLocal(Root(conf.agent.root), conf.labels.features_dir)

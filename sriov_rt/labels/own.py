@@ -1,0 +1,88 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What the agent knows and NFD does not, as features of the host."""
+
+import datetime
+from collections.abc import Mapping
+
+from sriov_rt.codec import Unknown
+from sriov_rt.decide import realtime
+from sriov_rt.facts import HostFacts
+from sriov_rt.labels.merge import OWN_PREFIX
+from sriov_rt.parse import features
+
+TRUE = "true"
+
+_NAME = OWN_PREFIX.removeprefix(f"{features.PREFIX}/")
+
+
+def of(facts: HostFacts, now: float) -> Mapping[str, str]:
+    """Return name and value of each feature, sorted by name.
+
+    What is not so, or not known, has no feature.
+
+    :param now: Unix time in seconds; latency certificates expire.
+    """
+    found = {}
+    for name, cpus in (
+        ("cpus.isolated", facts.cpus.isolated),
+        ("cpus.nohz_full", facts.cpus.nohz_full),
+    ):
+        if not isinstance(cpus, Unknown):
+            found[name] = str(len(cpus))
+    if _onload(facts):
+        found["onload"] = TRUE
+    latency_us = _latency_us(facts, now)
+    if latency_us is not None:
+        found["latency-us"] = str(latency_us)
+    if next(realtime.reasons(facts, placed_by_nova=False), None) is None:
+        found["ready"] = TRUE
+    return {_NAME + name: found[name] for name in sorted(found)}
+
+
+def text(named: Mapping[str, str], expires_at: float) -> str:
+    """Return a feature file.
+
+    :param named: what :func:`of` gave.
+    :param expires_at: Unix time, in seconds, until which NFD believes it.
+    """
+    until = datetime.datetime.fromtimestamp(int(expires_at), datetime.UTC)
+    lines = [
+        "# Written by sriov-rt-agent, again and again.",
+        f"# +expiry-time={until:%Y-%m-%dT%H:%M:%SZ}",
+        *(f"{name}={value}" for name, value in named.items()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _onload(facts: HostFacts) -> bool:
+    onload = facts.onload
+    return (
+        not isinstance(onload.modules, Unknown)
+        and not isinstance(onload.devices, Unknown)
+        and not isinstance(onload.library, Unknown)
+        and "onload" in onload.modules
+        and "/dev/onload" in onload.devices
+        and onload.library is not None
+    )
+
+
+def _latency_us(facts: HostFacts, now: float) -> int | None:
+    certificate = facts.latency.certificate
+    if certificate is None or isinstance(certificate, Unknown):
+        return None
+    if certificate.expires_at <= now:
+        return None
+    if certificate.kernel != facts.kernel.release:
+        return None
+    return certificate.max_latency_us

@@ -1,0 +1,98 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Labels as the agent of a host wrote them down, for ``sriov-rt host``."""
+
+import dataclasses
+import logging
+import time
+from collections.abc import Callable
+from collections.abc import Mapping
+
+from sriov_rt import codec
+from sriov_rt.codec import Unknown
+from sriov_rt.facts import HostFacts
+from sriov_rt.host.root import Root
+from sriov_rt.labels import merge
+from sriov_rt.labels import service
+from sriov_rt.labels import store
+from sriov_rt.reason import Reason
+from sriov_rt.reason import reason
+
+LOG = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Recorded:
+    """A host's facts with its labels, and what is to be said of them.
+
+    :param facts: with the labels of all sources.
+    :param reasons: labels that the kernel contradicts.
+    :param ages_s: source to the seconds since its labels last held;
+        infinite where that is not known.
+    """
+
+    facts: HostFacts
+    reasons: tuple[Reason, ...]
+    ages_s: Mapping[str, float]
+
+
+def complete(
+    facts: HostFacts, root: Root, wall: Callable[[], float] = time.time
+) -> Recorded:
+    """Add to facts what the agent knew of labels.
+
+    :param facts: as observed below the root.
+    :param root: of the host; :data:`store.PATH` is read below it.
+    :param wall: Unix time, seconds.
+    """
+    record = _load(root)
+    if record is None or record.origin.host != facts.host:
+        return Recorded(facts, (), {})
+    readings, ages_s = [], {}
+    origin = service.origin(facts.host, root)
+    for name, known in record.ages(origin, wall()):
+        ages_s[name] = known.age_s
+        stale = known.age_s > record.stale_after_s
+        readings.append(merge.Reading(name, known.labels, stale))
+    merged = merge.merge(facts.labels, readings)
+    return Recorded(
+        dataclasses.replace(facts, labels=merged.labels),
+        tuple(
+            _contradicted(each, record.contradicted.get(each.label, 1))
+            for each in merged.contradictions
+        ),
+        ages_s,
+    )
+
+
+def _load(root: Root) -> store.Record | None:
+    text = root.read_text(store.PATH.lstrip("/"), store.MAX_FILE)
+    if isinstance(text, Unknown):
+        # Most hosts have no label sources, and so no such file.
+        return None
+    try:
+        return store.parse(text.encode())
+    except codec.SchemaError as error:
+        LOG.warning("%s is of no use: %s", store.PATH, error)
+        return None
+
+
+def _contradicted(found: merge.Contradiction, count: int) -> Reason:
+    return reason(
+        "label_contradicted",
+        label=found.label,
+        value=f"'{found.value}'",
+        source=found.source,
+        kernel="absent" if found.kernel is None else f"'{found.kernel}'",
+        count=count,
+    )

@@ -1,0 +1,157 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The agent's labels: into its facts, and back into NFD."""
+
+import dataclasses
+import fnmatch
+import logging
+import pathlib
+import re
+import threading
+from collections.abc import Callable
+from collections.abc import Sequence
+
+from oslo_config import cfg
+
+from sriov_rt.codec import Unknown
+from sriov_rt.facts import HostFacts
+from sriov_rt.host.root import Root
+from sriov_rt.labels import options
+from sriov_rt.labels import sources
+from sriov_rt.labels import store
+from sriov_rt.labels import traits
+from sriov_rt.labels.feature_file import FeatureFile
+from sriov_rt.labels.keeper import Keeper
+from sriov_rt.labels.source import Wiring
+
+LOG = logging.getLogger(__name__)
+
+#: Seconds that a clean stop waits for a disk.
+STOP_S = 2.0
+
+BOOT_ID = "proc/sys/kernel/random/boot_id"
+
+
+class Labels:
+    """Complete each observation with labels.
+
+    :param keeper: of what the sources say.
+    :param feature_file: for NFD; None to write none.
+    :param allowed: the keys that become traits, as shell patterns.
+    """
+
+    def __init__(
+        self,
+        keeper: Keeper,
+        feature_file: FeatureFile | None,
+        allowed: Sequence[str],
+    ) -> None:
+        self._keeper = keeper
+        self._feature_file = feature_file
+        self._allowed = tuple(allowed)
+        self._lock = threading.Lock()
+        # Held by who writes to the disk, which may take its time.
+        self._writing = threading.Lock()
+        self._stopped = False
+
+    def start(self) -> None:
+        """Start the sources."""
+        self._keeper.start()
+
+    def stop(self) -> None:
+        """Stop the sources, and take back what NFD was told."""
+        with self._lock:
+            self._stopped = True
+            self._keeper.stop()
+            record = self._keeper.record()
+        if not self._writing.acquire(timeout=STOP_S):
+            LOG.warning("labels are not kept, since writing to the disk hangs")
+            return
+        try:
+            self._keeper.write(record)
+            if self._feature_file is not None:
+                self._feature_file.remove()
+        finally:
+            self._writing.release()
+
+    def complete(self, facts: HostFacts) -> HostFacts:
+        """Return the facts with the labels of all sources."""
+        with self._lock:
+            labels = self._keeper.apply(facts.labels)
+            return dataclasses.replace(facts, labels=labels)
+
+    def settle(self, facts: HostFacts) -> None:
+        """Write down what the sources said, and what NFD is to be told.
+
+        :param facts: with their labels; those who wait for them have them.
+        """
+        with self._writing:
+            with self._lock:
+                if self._stopped:
+                    # What was under way: nothing comes after the goodbye.
+                    return
+                record = self._keeper.due()
+            self._keeper.write(record)
+            if self._feature_file is not None:
+                self._feature_file.update(facts)
+
+    def traits(self, facts: HostFacts) -> frozenset[str]:
+        """Return the traits of a host's labels."""
+        return traits.of(facts.labels, self._allowed)
+
+
+def make(
+    conf: cfg.ConfigOpts,
+    changed: Callable[[], None],
+    crashed: Callable[[], None],
+) -> Labels:
+    """Return the labels that a configuration describes, not started.
+
+    :param conf: with the agent's options.
+    :param changed: called when a source has news.
+    :param crashed: called when a source's thread met what it should not.
+    :raises LabelSourceMissing: if a source is not there.
+    """
+    group = conf.labels
+    keeper = Keeper(
+        sources.load(group.sources, Wiring(conf, changed, crashed)),
+        group.stale_after,
+        pattern(group.ignore),
+        pathlib.Path(group.store) if group.store else None,
+        origin(conf.host, Root(conf.agent.root)),
+    )
+    keeper.recall()
+    feature_file = None
+    if group.feature_file:
+        place = pathlib.Path(conf.agent.root, group.features_dir.strip("/"))
+        feature_file = FeatureFile(
+            place / options.FEATURE_FILE, group.feature_expiry
+        )
+    return Labels(keeper, feature_file, group.traits)
+
+
+def pattern(globs: Sequence[str]) -> re.Pattern[str] | None:
+    """Return a pattern of all that shell patterns match; None for none."""
+    if not globs:
+        return None
+    return re.compile("|".join(map(fnmatch.translate, globs)))
+
+
+def origin(host: str, root: Root) -> store.Origin:
+    """Return what labels of this host are of, as it runs now.
+
+    The boot's name is empty where it cannot be read.
+    """
+    boot_id = root.read_text(BOOT_ID)
+    name = "" if isinstance(boot_id, Unknown) else boot_id.strip()
+    return store.Origin(host, name)

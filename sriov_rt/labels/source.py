@@ -1,0 +1,72 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What a label source is."""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from collections.abc import Mapping
+from typing import Protocol
+
+from oslo_config import cfg
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Answer:
+    """What a source knows at the moment.
+
+    :param labels: full key to value; None if it never knew any.
+    :param confirmed: monotonic time, in seconds, at which they last held;
+        minus infinity for never.
+    :param problem: why they cannot be confirmed now, a clause that names
+        the remedy; None if they can.
+    """
+
+    labels: Mapping[str, str] | None
+    confirmed: float = -math.inf
+    problem: str | None = None
+
+
+class LabelSource(Protocol):
+    """Where labels come from."""
+
+    def start(self, known: Mapping[str, str]) -> None:
+        """Start to follow the labels; must not wait for anyone.
+
+        :param known: those that are known from before a restart.
+        """
+
+    def stop(self) -> None:
+        """Cease to."""
+
+    def read(self) -> Answer:
+        """Return what is known now; must not wait, nor raise."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Wiring:
+    """What a source gets from the agent that runs it.
+
+    :param conf: the configuration; a source registers its own options.
+    :param changed: to be called when :meth:`LabelSource.read` has news.
+    :param crashed: to be called when a thread of the source met an error
+        that it should not have: the agent then ends, to be started anew.
+    """
+
+    conf: cfg.ConfigOpts
+    changed: Callable[[], None]
+    crashed: Callable[[], None]
+
+
+#: What an entry point of ``sriov_rt.label_sources`` is.
+Factory = Callable[[Wiring], LabelSource]

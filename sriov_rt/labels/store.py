@@ -1,0 +1,174 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The last known labels, on disk through a restart of the agent."""
+
+import dataclasses
+import json
+import logging
+import math
+import os
+import pathlib
+from collections.abc import Iterator
+from collections.abc import Mapping
+from typing import Any
+
+from sriov_rt import codec
+from sriov_rt.parse import label
+
+LOG = logging.getLogger(__name__)
+
+#: Where the agent keeps them, and ``sriov-rt host`` finds them.
+PATH = "/var/lib/sriov-rt/labels.json"
+
+#: Raised by one when an older reader would misread a newer file. A file of
+#: another version is passed over: sources say it all again.
+SCHEMA_VERSION = 1
+
+#: The longest file, in bytes. A Node has 100 to 200 labels of at most 380
+#: characters each; etcd takes no object above 1.5 MiB.
+MAX_FILE = 4 * 1024 * 1024
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Origin:
+    """What labels are of. Those of another origin are nobody's here.
+
+    :param host: the name that Nova calls the host by.
+    :param boot_id: the kernel's name of its boot
+        (``/proc/sys/kernel/random/boot_id``); another kernel or card may
+        run after the next one.
+    """
+
+    host: str
+    boot_id: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Known:
+    """What a source said last.
+
+    :param at: Unix time, seconds, at which the labels last held.
+    :param problem: why they cannot be confirmed; None if they can.
+    """
+
+    labels: Mapping[str, str]
+    at: float
+    problem: str | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Aged:
+    """What a source said last, and how many seconds ago that held."""
+
+    labels: Mapping[str, str]
+    age_s: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Record:
+    """What is kept.
+
+    :param stale_after_s: the agent's limit, seconds.
+    :param sources: source to what it said, in their order.
+    :param contradicted: label to how often a source began to say something
+        of it that the kernel denies.
+    """
+
+    origin: Origin
+    stale_after_s: float
+    sources: Mapping[str, Known]
+    contradicted: Mapping[str, int]
+
+    def ages(self, origin: Origin, now: float) -> Iterator[tuple[str, Aged]]:
+        """Yield each source and what it said.
+
+        Labels from before the last boot are of any age, and so are those of
+        a time to come: the clock was wrong then or is now.
+
+        :param origin: of the host as it runs now.
+        :param now: Unix time, seconds.
+        """
+        same = bool(origin.boot_id) and origin == self.origin
+        for name, known in self.sources.items():
+            sound = same and known.at <= now
+            age_s = now - known.at if sound else math.inf
+            yield name, Aged(known.labels, age_s)
+
+
+def save(path: pathlib.Path, record: Record) -> None:
+    """Replace the file, all at once.
+
+    :raises OSError: if it cannot be; the old one is then still there.
+    """
+    plain = {"schema": SCHEMA_VERSION, **codec.to_plain(record)}
+    data = json.dumps(plain, separators=(",", ":")).encode()
+    replace(path, data)
+
+
+def replace(path: pathlib.Path, data: bytes, mode: int = 0o644) -> None:
+    """Write a file so that a reader finds the old one or the new one.
+
+    The name of the new one begins with a dot until it is whole: NFD passes
+    over such files.
+
+    :raises OSError: if it cannot be written.
+    """
+    temporary = path.with_name(f".{path.name}.new")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+    descriptor = os.open(temporary, flags | os.O_CLOEXEC, mode)
+    # Others than its owner read it, whatever the agent's umask: nfd-worker.
+    os.fchmod(descriptor, mode)
+    # No fsync: neither of the agent's files counts after the next boot.
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+    temporary.replace(path)
+
+
+def load(path: pathlib.Path) -> Record | None:
+    """Return what was kept; None if that is nothing or of no use."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE + 1)
+        return parse(data)
+    except FileNotFoundError:
+        return None
+    except (OSError, codec.SchemaError) as error:
+        LOG.warning(
+            "the labels kept in %s are of no use (%s); they are known again "
+            "as soon as their sources answer",
+            path,
+            error,
+        )
+        return None
+
+
+def parse(data: bytes) -> Record:
+    """Return what the bytes of a file say.
+
+    :raises SchemaError: if they are not what :func:`save` writes.
+    """
+    if len(data) > MAX_FILE:
+        raise codec.SchemaError("", f"longer than {MAX_FILE} bytes")
+    try:
+        plain: Any = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise codec.SchemaError("", f"not JSON: {error}") from None
+    if type(plain) is not dict or plain.get("schema") != SCHEMA_VERSION:
+        raise codec.SchemaError("schema", f"{SCHEMA_VERSION} expected")
+    record = codec.from_plain(Record, plain)
+    for name, known in record.sources.items():
+        for key, value in known.labels.items():
+            problem = label.why_not_key(key) or label.why_not_value(value)
+            if problem:
+                raise codec.SchemaError(f"sources.{name}.labels", problem)
+    return record

@@ -1,0 +1,144 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""No content of any file makes an observation raise."""
+
+import json
+import random
+import shutil
+import tempfile
+import unittest
+from unittest import mock
+
+import hypothesis
+from hypothesis import strategies as st
+
+from sriov_rt import facts
+from sriov_rt.codec import Unknown
+from sriov_rt.decide import realtime
+from sriov_rt.host import modes
+from sriov_rt.host import root as root_module
+from sriov_rt.host import table
+from sriov_rt.host.observe import Observer
+from tests.unit.host import trees
+
+#: What is nearly what a parser takes, beside bytes that are nothing at all.
+_NEARLY = st.sampled_from(
+    [
+        b"",
+        b"\n",
+        b"\0",
+        b"(null)\n",
+        b"0-4000000000\n",
+        b"0-8191\n",
+        b"0-3:1/0\n",
+        b"-1\n",
+        b"1_0\n",
+        "١٢\n".encode(),
+        b"9" * 5000,
+        b"ffffffff,\n",
+        b"0x\n",
+        b"[always]\n",
+        b"[[[[[",
+        b'{"max_latency_us": 1e999, "kernel": 0, "expires_at": NaN}',
+        b"[compute\n",
+        b"[compute]\ncpu_dedicated_set = ^\n  0-\n",
+        b'isolcpus=, nohz_full="rcu_nocbs= rcu_nocbs=0-N:1/2',
+        b"kernel/..ko: \n:\n",
+        b"-name\0",
+        b"-name\0guest=\x1b[31m\0",
+    ]
+)
+_CONTENT = st.one_of(st.binary(max_size=200), _NEARLY)
+
+
+class GarbageTest(unittest.TestCase):
+    def setUp(self):
+        super().setUp()
+        place = tempfile.TemporaryDirectory()
+        self.addCleanup(place.cleanup)
+        self.tree = trees.realtime_host(place.name)
+        self.whole = {path: path.read_bytes() for path in self.tree.files()}
+
+    def observe(self) -> facts.HostFacts:
+        observer = Observer(self.tree.root, "h", "h", trees.SOURCES)
+        with self.assertNoLogs("sriov_rt", "WARNING"):
+            found = observer.observe()
+        text = json.dumps(found.to_plain())
+        self.assertEqual(found, facts.from_json(text))
+        self.assertEqual(found.digest(), facts.from_json(text).digest())
+        self.assertTrue(list(table.lines(found)))
+        list(realtime.reasons(found, placed_by_nova=True))
+        for mode in modes.MODES:
+            list(modes.reasons(mode, found))
+        return found
+
+    @hypothesis.settings(deadline=None, max_examples=40)
+    @hypothesis.given(st.lists(_CONTENT, min_size=1, max_size=9), st.randoms())
+    def test_garbage_in_every_file(self, contents, chance: random.Random):
+        for path in self.whole:
+            path.write_bytes(chance.choice(contents))
+        self.observe()
+
+    @hypothesis.settings(deadline=None, max_examples=60)
+    @hypothesis.given(st.data())
+    def test_garbage_in_one_file(self, data):
+        path = data.draw(st.sampled_from(sorted(self.whole)))
+        path.write_bytes(data.draw(_CONTENT))
+        try:
+            self.observe()
+        finally:
+            path.write_bytes(self.whole[path])
+
+    def test_each_file_missing_or_a_directory(self):
+        for path, content in self.whole.items():
+            with self.subTest(path):
+                path.unlink()
+                self.observe()
+                path.mkdir()
+                self.observe()
+                path.rmdir()
+                path.write_bytes(content)
+
+    def test_nothing_at_all(self):
+        shutil.rmtree(self.tree.path / "sys")
+        shutil.rmtree(self.tree.path / "proc")
+        shutil.rmtree(self.tree.path / "lib")
+        found = self.observe()
+        for part in ("cpus", "kernel", "memory", "irqs", "nics"):
+            self.assertNotIn(
+                False,
+                [
+                    isinstance(value, Unknown)
+                    for value in self.values(getattr(found, part))
+                ],
+            )
+
+    @staticmethod
+    def values(part):
+        return [getattr(part, name) for name in part.__dataclass_fields__]
+
+
+class EveryReadFailsTest(trees.TreeTest):
+    def test_error_of_every_file(self):
+        def fail(path, limit):
+            raise PermissionError(13, "Permission denied")
+
+        with mock.patch.object(root_module, "_read", fail):
+            found = Observer(self.root, "h", "h", trees.SOURCES).observe()
+        self.assertEqual(found, facts.from_plain(found.to_plain()))
+        for part in ("cpus", "kernel", "memory", "irqs", "compute", "latency"):
+            for name in facts.PARTS[part].__dataclass_fields__:
+                value = getattr(getattr(found, part), name)
+                with self.subTest(part=part, name=name):
+                    self.assertIsInstance(value, Unknown)
+                    self.assertIn("Permission denied", value.reason)

@@ -1,0 +1,134 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import dataclasses
+
+from sriov_rt import facts
+from sriov_rt.codec import Unknown
+from sriov_rt.facts import HostFacts
+from sriov_rt.host import labels
+from sriov_rt.host.observe import Observer
+from tests.unit.host import trees
+
+WANTED = {
+    "cpu-hardware_multithreading": "true",
+    "kernel-config.NO_HZ_FULL": "true",
+    "kernel-config.PREEMPT_RT": "true",
+    "kernel-version.full": "6.1.0-44-rt-amd64",
+    "kernel-version.major": "6",
+    "kernel-version.minor": "1",
+    "kernel-version.revision": "0",
+    "memory-numa": "true",
+    "network-sriov.capable": "true",
+    "network-sriov.configured": "true",
+    "pci-1924.present": "true",
+    "pci-8086.present": "true",
+    "pci-8086.sriov.capable": "true",
+}
+
+
+def derive(host: HostFacts) -> dict[str, str]:
+    found = labels.derive(host.cpus, host.kernel, host.nics)
+    assert found.values.keys() <= found.sources.keys()
+    assert found.stale == ()
+    return {
+        key.removeprefix("feature.node.kubernetes.io/"): value
+        for key, value in found.values.items()
+    }
+
+
+class LabelsTest(trees.TreeTest):
+    def setUp(self):
+        super().setUp()
+        self.host = Observer(self.root, "h", "h", trees.SOURCES).observe()
+
+    def replace(self, part: str, **changes) -> HostFacts:
+        changed = dataclasses.replace(getattr(self.host, part), **changes)
+        return dataclasses.replace(self.host, **{part: changed})
+
+    def test_realtime_host(self):
+        self.assertEqual(WANTED, derive(self.host))
+
+    def test_source_of_each_label(self):
+        found = self.host.labels.sources
+        prefix = "feature.node.kubernetes.io/"
+        self.assertEqual("kernel", found[f"{prefix}kernel-version.major"])
+        self.assertEqual("nics", found[f"{prefix}pci-1924.present"])
+        self.assertEqual("cpus", found[f"{prefix}memory-numa"])
+
+    def test_what_is_not_so_has_no_label(self):
+        for part, changes, gone in (
+            ("kernel", {"preempt_rt": False}, {"kernel-config.PREEMPT_RT"}),
+            (
+                "cpus",
+                {"nohz_full": frozenset()},
+                {"kernel-config.NO_HZ_FULL"},
+            ),
+            ("cpus", {"numa": self.host.cpus.numa[:1]}, {"memory-numa"}),
+            (
+                "nics",
+                {"nics": self.host.nics.nics[1:]},
+                {
+                    "network-sriov.capable",
+                    "network-sriov.configured",
+                    "pci-8086.present",
+                    "pci-8086.sriov.capable",
+                },
+            ),
+        ):
+            with self.subTest(part=part, gone=gone):
+                found = derive(self.replace(part, **changes))
+                self.assertEqual(gone, WANTED.keys() - found.keys())
+
+    def test_one_thread_a_core_has_a_label_as_nfd_sets_it(self):
+        host = self.replace("cpus", siblings=(frozenset({0}), frozenset({1})))
+        self.assertEqual("false", derive(host)["cpu-hardware_multithreading"])
+
+    def test_what_the_kernel_knows_to_be_absent_has_a_source(self):
+        host = self.replace("kernel", preempt_rt=False)
+        found = labels.derive(host.cpus, host.kernel, facts.NicFacts(()))
+        absent = found.sources.keys() - found.values.keys()
+        self.assertEqual(
+            {
+                "kernel-config.PREEMPT_RT",
+                "network-sriov.capable",
+                "network-sriov.configured",
+            },
+            {key.removeprefix(labels.PREFIX) for key in absent},
+        )
+
+    def test_unknown_facts_make_no_label(self):
+        parts = {
+            name: facts.unknown(name, "unreadable")
+            for name in ("cpus", "kernel", "nics")
+        }
+        self.assertEqual({}, derive(dataclasses.replace(self.host, **parts)))
+
+    def test_unknown_facts_of_a_nic_make_no_label(self):
+        why = Unknown("unreadable")
+        nic = dataclasses.replace(
+            self.host.nics.nics[0],
+            vendor=why,
+            sriov_totalvfs=why,
+            sriov_numvfs=why,
+        )
+        found = derive(self.replace("nics", nics=(nic,)))
+        self.assertFalse([key for key in found if key.startswith("pci-")])
+        self.assertNotIn("network-sriov.capable", found)
+        self.assertNotIn("network-sriov.configured", found)
+        host = self.replace("nics", nics=(nic,))
+        told = labels.derive(host.cpus, host.kernel, host.nics).sources
+        self.assertNotIn(labels.PREFIX + "network-sriov.capable", told)
+
+    def test_release_that_is_none_has_no_version(self):
+        found = derive(self.replace("kernel", release="garbled"))
+        self.assertNotIn("kernel-version.full", found)

@@ -1,0 +1,145 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import dataclasses
+import types
+import unittest
+
+from sriov_rt.codec import Unknown
+from sriov_rt.facts import HostFacts
+from sriov_rt.facts import NicFacts
+from sriov_rt.host import modes
+from tests.unit import builders
+
+WHY = Unknown("unreadable")
+
+
+def codes(mode: str, host: HostFacts) -> list[str]:
+    return [reason.code for reason in modes.reasons(mode, host)]
+
+
+def with_module(host: HostFacts, name: str, state: str) -> HostFacts:
+    modules = types.MappingProxyType({**host.kernel.modules, name: state})
+    kernel = dataclasses.replace(host.kernel, modules=modules)
+    return dataclasses.replace(host, kernel=kernel)
+
+
+class ModesTest(unittest.TestCase):
+    def setUp(self):
+        super().setUp()
+        virt = {"kvm": True, "iommu_groups": 12}
+        nics = {"nics": (builders.nic(),)}
+        self.host = builders.realtime_host(virt=virt, nics=nics)
+        for name in ("macvlan", "vfio_pci"):
+            self.host = with_module(self.host, name, "available")
+
+    def virt(self, **changes) -> HostFacts:
+        virt = dataclasses.replace(self.host.virt, **changes)
+        return dataclasses.replace(self.host, virt=virt)
+
+    def nics(self, *nics, unknown=None) -> HostFacts:
+        found = NicFacts(nics if unknown is None else unknown)
+        return dataclasses.replace(self.host, nics=found)
+
+    def test_host_that_serves_every_mode(self):
+        for mode in modes.MODES:
+            with self.subTest(mode):
+                self.assertEqual([], codes(mode, self.host))
+
+    def test_iommu_is_for_passthrough_alone(self):
+        host = self.virt(iommu_groups=0)
+        self.assertEqual(["iommu_off"], codes("passthrough", host))
+        self.assertEqual([], codes("container-vf", host))
+        self.assertEqual([], codes("macvlan", host))
+
+    def test_kvm_is_for_passthrough_alone(self):
+        host = self.virt(kvm=False)
+        self.assertEqual(["kvm_missing"], codes("passthrough", host))
+        self.assertEqual([], codes("container-vf", host))
+
+    def test_virt_unknown(self):
+        host = self.virt(kvm=WHY, iommu_groups=WHY)
+        self.assertEqual(["fact_unknown"] * 2, codes("passthrough", host))
+
+    def test_modules(self):
+        for mode, name in (
+            ("passthrough", "vfio_pci"),
+            ("macvlan", "macvlan"),
+        ):
+            with self.subTest(mode):
+                host = with_module(self.host, name, "absent")
+                (reason,) = modes.reasons(mode, host)
+                self.assertEqual("module_missing", reason.code)
+                self.assertIn(name, reason.message)
+
+    def test_no_nic(self):
+        for mode in modes.MODES:
+            with self.subTest(mode):
+                self.assertEqual(["nic_missing"], codes(mode, self.nics()))
+
+    def test_nic_without_sriov(self):
+        host = self.nics(
+            builders.nic(sriov_totalvfs=0, sriov_numvfs=0, vfs=())
+        )
+        self.assertEqual(["nic_missing"], codes("container-vf", host))
+        self.assertEqual(["nic_missing"], codes("passthrough", host))
+        self.assertEqual([], codes("macvlan", host))
+
+    def test_no_vfs_made(self):
+        host = self.nics(builders.nic(sriov_numvfs=0, vfs=()))
+        self.assertEqual(["no_vfs"], codes("container-vf", host))
+        self.assertEqual(["no_vfs"], codes("passthrough", host))
+
+    def test_nics_unknown(self):
+        for mode in modes.MODES:
+            with self.subTest(mode):
+                self.assertEqual(
+                    ["fact_unknown"], codes(mode, self.nics(unknown=WHY))
+                )
+
+    def test_vfs_unknown(self):
+        for changes in (
+            {"vfs": WHY},
+            {"vfs": (), "sriov_numvfs": WHY},
+            {"vfs": (), "sriov_totalvfs": WHY},
+        ):
+            with self.subTest(changes):
+                host = self.nics(builders.nic(**changes))
+                self.assertEqual(["fact_unknown"], codes("passthrough", host))
+                self.assertEqual(["fact_unknown"], codes("container-vf", host))
+
+    def test_containers_need_one_vf_with_a_network_driver(self):
+        first, second = builders.nic().vfs
+        for drivers, wanted in (
+            ((None, None), ["vfs_without_driver"]),
+            (("vfio-pci", None), ["vfs_without_driver"]),
+            (("igbvf", "vfio-pci"), []),
+        ):
+            with self.subTest(drivers):
+                vfs = tuple(
+                    dataclasses.replace(vf, driver=driver)
+                    for vf, driver in zip(
+                        (first, second), drivers, strict=True
+                    )
+                )
+                host = self.nics(builders.nic(vfs=vfs))
+                self.assertEqual(wanted, codes("container-vf", host))
+                self.assertEqual([], codes("passthrough", host))
+
+    def test_long_list_of_vfs_is_cut(self):
+        vf = dataclasses.replace(builders.nic().vfs[0], driver=None)
+        for count, cut in ((8, False), (9, True), (64, True)):
+            host = self.nics(builders.nic(vfs=(vf,) * count))
+            (reason,) = modes.reasons("container-vf", host)
+            with self.subTest(count):
+                self.assertEqual(8, reason.message.count(vf.address))
+                self.assertEqual(cut, "…" in reason.message)

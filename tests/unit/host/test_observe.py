@@ -1,0 +1,130 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import dataclasses
+import types
+from unittest import mock
+
+from sriov_rt import facts
+from sriov_rt.codec import Unknown
+from sriov_rt.facts import HostFacts
+from sriov_rt.host import observe
+from sriov_rt.host.observe import Observer
+from tests.unit.host import trees
+
+
+class ObserverTest(trees.TreeTest):
+    def observer(self, **sources) -> Observer:
+        return Observer(
+            self.root,
+            "rt-1",
+            "rt-1.example",
+            {**trees.SOURCES, **sources},
+            clock=lambda: 1_790_000_000.5,
+        )
+
+    def test_all_parts_are_observed_and_survive_json(self):
+        found = self.observer().observe()
+        self.assertEqual("rt-1", found.host)
+        self.assertEqual("rt-1.example", found.node)
+        self.assertEqual(1_790_000_000.5, found.observed_at)
+        self.assertNotIn("_unknown", str(found.to_plain()["cpus"]))
+        self.assertEqual(found, facts.from_plain(found.to_plain()))
+
+    def test_same_host_has_the_same_digest(self):
+        observer = self.observer()
+        self.assertEqual(
+            observer.observe().digest(), observer.observe().digest()
+        )
+
+    def assert_unknown(self, found: HostFacts, part: str, why: str) -> None:
+        self.assertEqual(facts.unknown(part, why), getattr(found, part))
+        for name in set(observe.PARTS) - {part}:
+            self.assertNotEqual(facts.unknown(name, why), getattr(found, name))
+
+    def test_source_that_raises_is_logged_once(self):
+        observer = self.observer(kernel=mock.Mock(side_effect=KeyError("x")))
+        with self.assertLogs("sriov_rt", "WARNING") as logs:
+            for _ in range(3):
+                found = observer.observe()
+        self.assert_unknown(
+            found, "kernel", "its source failed: KeyError: 'x'"
+        )
+        self.assertEqual(1, len(logs.output))
+        self.assertIn("Traceback", logs.output[0])
+
+    def test_source_that_failed_and_recovered_is_logged_again(self):
+        source = mock.Mock(side_effect=OSError(5, "No"))
+        observer = self.observer(virt=source)
+        with self.assertLogs("sriov_rt", "WARNING") as logs:
+            observer.observe()
+            source.side_effect = trees.SOURCES["virt"]
+            self.assertTrue(observer.observe().virt.kvm)
+            source.side_effect = OSError(5, "No")
+            observer.observe()
+        self.assertEqual(2, len(logs.output))
+
+    def test_source_that_gives_something_else(self):
+        observer = self.observer(memory=trees.SOURCES["virt"])
+        with self.assertLogs("sriov_rt", "WARNING"):
+            self.assert_unknown(
+                observer.observe(),
+                "memory",
+                "its source failed: TypeError: VirtFacts is not MemoryFacts",
+            )
+
+    def test_source_that_gives_what_readers_refuse(self):
+        whole = trees.SOURCES["virt"](self.root)
+        for changes in (
+            {"kvm": "yes"},
+            {"iommu_groups": None},
+            {"parameters": types.MappingProxyType({"kvm.x": 1})},
+            {"parameters": {frozenset({"x"})}},
+        ):
+            broken = dataclasses.replace(whole, **changes)
+            observer = self.observer(virt=mock.Mock(return_value=broken))
+            with (
+                self.subTest(changes),
+                self.assertLogs("sriov_rt", "WARNING"),
+            ):
+                found = observer.observe()
+                self.assertIsInstance(found.virt.kvm, Unknown)
+                self.assertEqual(found, facts.from_plain(found.to_plain()))
+
+    def test_source_that_is_missing(self):
+        sources = dict(trees.SOURCES)
+        del sources["irqs"]
+        with self.assertLogs("sriov_rt", "WARNING"):
+            found = Observer(self.root, "h", "h", sources).observe()
+        self.assert_unknown(found, "irqs", "there is no fact source 'irqs'")
+
+    def test_source_that_could_not_be_loaded(self):
+        with self.assertLogs("sriov_rt", "WARNING"):
+            found = self.observer(nics=Unknown("not installed")).observe()
+        self.assert_unknown(found, "nics", "not installed")
+
+    def test_endless_error_text_is_cut(self):
+        source = mock.Mock(side_effect=ValueError("x" * 10**6))
+        with self.assertLogs("sriov_rt", "WARNING"):
+            found = self.observer(virt=source).observe()
+        self.assertEqual(observe.MAX_PROBLEM, len(found.virt.kvm.reason))
+
+    def test_nova_files_are_for_the_compute_source(self):
+        self.tree.write("srv/n.conf", "[compute]\ncpu_dedicated_set = 7\n")
+        found = Observer(
+            self.root,
+            "h",
+            "h",
+            trees.SOURCES,
+            nova_files=["/srv/n.conf"],
+        ).observe()
+        self.assertEqual(frozenset({7}), found.compute.dedicated)

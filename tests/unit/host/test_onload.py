@@ -1,0 +1,79 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+from sriov_rt.codec import Unknown
+from sriov_rt.facts import OnloadFacts
+from sriov_rt.host import onload
+from tests.unit.host import trees
+
+
+class OnloadTest(trees.TreeTest):
+    def observe(self) -> OnloadFacts:
+        return onload.observe(self.root)
+
+    def test_installed(self):
+        self.assertEqual(
+            OnloadFacts(
+                modules=("onload", "sfc"),
+                devices=("/dev/onload",),
+                library="/usr/lib64/libonload.so",
+                profiles=("latency",),
+            ),
+            self.observe(),
+        )
+
+    def test_not_installed(self):
+        for path in (
+            "sys/module/onload",
+            "sys/module/sfc",
+            "dev/onload",
+            "usr/lib64/libonload.so",
+            "usr/libexec",
+        ):
+            self.tree.remove(path)
+        self.assertEqual(OnloadFacts((), (), None, ()), self.observe())
+
+    def test_library_where_debian_has_it(self):
+        self.tree.remove("usr/lib64/libonload.so")
+        self.tree.write("usr/lib/x86_64-linux-gnu/libonload.so")
+        self.assertEqual(
+            "/usr/lib/x86_64-linux-gnu/libonload.so", self.observe().library
+        )
+
+    def test_library_that_is_a_link_to_nothing_is_not_there(self):
+        self.tree.remove("usr/lib64/libonload.so")
+        self.tree.link("usr/lib64/libonload.so", "libonload.so.9")
+        self.assertIsNone(self.observe().library)
+
+    def test_profiles_are_not_opened(self):
+        path = "usr/libexec/onload/profiles/latency.opf"
+        self.tree.make_unreadable(path)
+        self.assertEqual(("latency",), self.observe().profiles)
+
+    def test_unreadable(self):
+        self.tree.remove("usr/libexec/onload/profiles")
+        self.tree.link("usr/libexec/onload/profiles", "profiles")
+        self.tree.remove("dev/onload")
+        self.tree.link("dev/onload", "onload")
+        found = self.observe()
+        links = "Too many levels of symbolic links"
+        self.assertEqual(
+            Unknown(f"/usr/libexec/onload/profiles: {links}"), found.profiles
+        )
+        self.assertEqual(Unknown(f"/dev/onload: {links}"), found.devices)
+        self.assertEqual(("onload", "sfc"), found.modules)
+        self.tree.remove("usr/lib64/libonload.so")
+        self.tree.link("usr/lib64/libonload.so", "libonload.so")
+        self.assertIn(links, self.observe().library.reason)
+        self.tree.remove("sys/module/sfc")
+        self.tree.link("sys/module/sfc", "sfc")
+        self.assertIn(links, self.observe().modules.reason)

@@ -1,0 +1,85 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import dataclasses
+
+from sriov_rt import facts
+from sriov_rt.host import table
+from sriov_rt.host.observe import Observer
+from tests.unit.host import trees
+
+
+class TableTest(trees.TreeTest):
+    def setUp(self):
+        super().setUp()
+        self.host = Observer(self.root, "rt-1", "n", trees.SOURCES).observe()
+
+    def lines(self, **parts) -> list[str]:
+        host = dataclasses.replace(self.host, **parts)
+        return [" ".join(line.split()) for line in table.lines(host)]
+
+    def test_facts_are_readable(self):
+        lines = self.lines()
+        for line in (
+            "host rt-1",
+            "isolated 2-3,6-7,10-11,14-15",
+            "isolcpus_flags domain, managed_irq",
+            "numa id=0 cpus=0-3,8-11",
+            "id=1 cpus=4-7,12-15",
+            "preempt_rt yes",
+            "macvlan builtin",
+            "hugepages node=0 size_kib=2048 total=512",
+            "groups allowed=0-1,4-5,8-9,12-13 effective=0 irqs=9, 25",
+            "kvm.halt_poll_ns 0",
+            "eno1 0000:3b:00.0",
+            "speed_mbps 10000",
+            "numa_node -",
+            "library /usr/lib64/libonload.so",
+            "feature.node.kubernetes.io/pci-1924.present=true",
+        ):
+            with self.subTest(line):
+                self.assertIn(line, lines)
+
+    def test_every_part_is_there(self):
+        self.assertLessEqual(facts.PARTS.keys(), set(self.lines()))
+
+    def test_unknown_says_why(self):
+        parts = {name: facts.unknown(name, "gone") for name in facts.PARTS}
+        lines = self.lines(**parts)
+        self.assertIn("online unknown (gone)", lines)
+        self.assertIn("nics unknown (gone)", lines)
+        self.assertIn("values unknown (gone)", lines)
+
+    def test_empty_host(self):
+        lines = self.lines(
+            nics=facts.NicFacts(()),
+            virt=facts.VirtFacts(False, {}, 0),
+            irqs=facts.IrqFacts(frozenset(), ()),
+        )
+        for line in ("none", "kvm no", "parameters none", "groups none"):
+            self.assertIn(line, lines)
+
+    def test_long_list_is_cut(self):
+        group = facts.IrqGroup(
+            frozenset({0}), frozenset({0}), tuple(range(99))
+        )
+        lines = self.lines(irqs=facts.IrqFacts(frozenset({0}), (group,)))
+        (line,) = [each for each in lines if each.startswith("groups")]
+        self.assertTrue(line.endswith("10, 11, …"), line)
+
+    def test_control_characters_do_not_reach_the_terminal(self):
+        kernel = dataclasses.replace(
+            self.host.kernel, command_line="quiet \x1b]0;owned\x07"
+        )
+        text = "\n".join(self.lines(kernel=kernel))
+        self.assertIn("command_line quiet \\x1b]0;owned\\x07", text)
+        self.assertNotIn("\x1b", text)

@@ -1,0 +1,186 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import pathlib
+import re
+import tempfile
+import unittest
+
+from sriov_rt.facts import LabelFacts
+from sriov_rt.labels import store
+from sriov_rt.labels.keeper import MAX_LABELS
+from sriov_rt.labels.keeper import Keeper
+from sriov_rt.labels.source import Answer
+from tests.unit.labels import fakes
+
+LOGGER = "sriov_rt.labels.keeper"
+KERNEL = LabelFacts({"k": "1"}, {"k": "kernel", "gone": "kernel"}, ())
+LIMIT_S = 300.0
+
+
+class KeeperTest(unittest.TestCase):
+    def setUp(self):
+        place = tempfile.TemporaryDirectory()
+        self.addCleanup(place.cleanup)
+        self.path = pathlib.Path(place.name) / "labels.json"
+        self.clock = fakes.Clock()
+        self.source = fakes.Source(self.clock)
+        self.keeper = self.make()
+
+    def make(self, boot_id="boot-1", host="h", **changes):
+        keeper = Keeper(
+            {"kubernetes": self.source},
+            LIMIT_S,
+            changes.get("ignored"),
+            changes.get("path", self.path),
+            store.Origin(host, boot_id),
+            monotonic=self.clock.monotonic,
+            wall=self.clock.wall,
+        )
+        keeper.recall()
+        return keeper
+
+    def labels(self, keeper=None):
+        keeper = keeper or self.keeper
+        found = keeper.apply(KERNEL)
+        keeper.write(keeper.due())
+        return {
+            key.removeprefix("x.example/"): value
+            for key, value in found.values.items()
+            if key != "k"
+        }
+
+    def stale(self, keeper=None):
+        return (keeper or self.keeper).apply(KERNEL).stale
+
+    def restarted(self, **changes):
+        self.source = fakes.Source(self.clock)
+        return self.make(**changes)
+
+    def test_a_source_that_never_answered_is_stale(self):
+        self.assertEqual({}, self.labels())
+        self.assertEqual(("kubernetes",), self.stale())
+
+    def test_labels_of_a_source(self):
+        self.source.says(a="1")
+        self.assertEqual({"a": "1"}, self.labels())
+        self.source.says(b="2")
+        self.assertEqual({"b": "2"}, self.labels())
+        self.assertEqual((), self.stale())
+
+    def test_an_outage_keeps_the_labels_and_then_makes_them_stale(self):
+        self.source.says(a="1")
+        self.labels()
+        with self.assertLogs(LOGGER, "WARNING") as logged:
+            self.source.fails("API server down; start it")
+            self.assertEqual({"a": "1"}, self.labels())
+            self.assertEqual((), self.stale())
+        self.assertEqual(1, len(logged.output))
+        self.clock.now += LIMIT_S
+        self.assertEqual((), self.stale())
+        self.clock.now += 1
+        with self.assertLogs(LOGGER, "WARNING") as logged:
+            self.assertEqual(("kubernetes",), self.stale())
+            self.assertEqual({"a": "1"}, self.labels())
+        self.assertEqual(1, len(logged.output))
+        with self.assertLogs(LOGGER, "INFO") as logged:
+            self.source.says(a="1")
+            self.assertEqual((), self.stale())
+        self.assertIn("well again", logged.output[0])
+
+    def test_a_restart_in_an_outage_keeps_labels_and_age(self):
+        self.source.says(a="1")
+        self.labels()
+        self.clock.now += LIMIT_S - 10
+        again = self.restarted()
+        again.start()
+        self.assertEqual({"x.example/a": "1"}, self.source.known)
+        self.assertEqual({"a": "1"}, self.labels(again))
+        self.assertEqual((), self.stale(again))
+        self.clock.now += 20
+        self.assertEqual(("kubernetes",), self.stale(again))
+
+    def test_ages_on_disk_follow_a_source_that_says_the_same(self):
+        for _ in range(10):
+            self.source.says(a="1")
+            self.labels()
+            self.clock.now += LIMIT_S / 5
+        self.assertEqual((), self.stale(self.restarted()))
+
+    def test_labels_from_before_a_boot_are_stale_until_confirmed(self):
+        self.source.says(a="1")
+        self.labels()
+        again = self.restarted(boot_id="boot-2")
+        self.assertEqual({"a": "1"}, self.labels(again))
+        self.assertEqual(("kubernetes",), self.stale(again))
+        self.source.says(a="1")
+        self.assertEqual((), self.stale(again))
+
+    def test_labels_of_another_host_are_nobodys(self):
+        self.source.says(a="1")
+        self.labels()
+        self.assertEqual({}, self.labels(self.restarted(host="clone")))
+
+    def test_a_store_that_cannot_be_written_is_said_once(self):
+        keeper = self.make(path=self.path / "no" / "such")
+        with self.assertLogs(LOGGER, "WARNING") as logged:
+            for number in range(3):
+                self.source.says(a=str(number))
+                self.assertEqual({"a": str(number)}, self.labels(keeper))
+        self.assertEqual(1, len(logged.output))
+
+    def test_no_store(self):
+        keeper = self.make(path=None)
+        self.source.says(a="1")
+        self.assertEqual({"a": "1"}, self.labels(keeper))
+        keeper.write(keeper.record())
+        self.assertFalse(self.path.exists())
+
+    def test_ignored_keys(self):
+        keeper = self.make(ignored=re.compile(r"x\.example/serial.*"))
+        self.source.says(a="1", serial="77", serials="78")
+        self.assertEqual({"a": "1"}, self.labels(keeper))
+
+    def test_too_many_labels_are_a_problem(self):
+        self.source.says(a="1")
+        self.labels()
+        many = {f"x.example/n{n}": "" for n in range(MAX_LABELS + 1)}
+        self.source.answer = Answer(many, self.clock.now + 1)
+        with self.assertLogs(LOGGER, "WARNING") as logged:
+            self.assertEqual({"a": "1"}, self.labels())
+        self.assertIn("remove some", logged.output[0])
+
+    def test_contradictions_are_logged_when_new_and_counted(self):
+        def say(labels):
+            self.clock.now += 1
+            self.source.answer = Answer(labels, self.clock.now)
+            self.keeper.apply(KERNEL)
+            self.keeper.write(self.keeper.due())
+
+        with self.assertLogs(LOGGER, "WARNING") as logged:
+            for labels in ({"gone": "true"}, {"gone": "true"}, {}):
+                say(labels)
+            say({"gone": "true", "k": "2"})
+        self.assertEqual(3, len(logged.output))
+        self.assertIn("but absent by the kernel", logged.output[0])
+        self.assertIn("but '1' by the kernel", logged.output[2])
+        self.keeper.write(self.keeper.record())
+        self.assertEqual(
+            {"gone": 2, "k": 1}, store.load(self.path).contradicted
+        )
+        self.keeper = self.restarted()
+        say({"gone": "true"})
+        self.assertEqual(3, store.load(self.path).contradicted["gone"])
+
+    def test_stop(self):
+        self.keeper.stop()
+        self.assertTrue(self.source.stopped)
