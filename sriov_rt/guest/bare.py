@@ -1,0 +1,247 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What ``bare`` asks beside ``lean``: nothing virtio at all."""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from sriov_rt.guest import devices
+from sriov_rt.guest.domain import Domain
+from sriov_rt.guest.elements import Element
+from sriov_rt.guest.elements import remove
+from sriov_rt.guest.report import Recorder
+from sriov_rt.guest.report import clean
+from sriov_rt.guest.report import describe
+from sriov_rt.guest.sentences import reason
+from sriov_rt.reason import Reason
+from sriov_rt.request.words import DeviceClass
+
+Classes = frozenset[DeviceClass]
+
+#: Arguments that go to QEMU past libvirt.
+QEMU_COMMANDLINE = "{http://libvirt.org/schemas/domain/qemu/1.0}commandline"
+
+#: Where a device says that it is virtio: child (empty for the device itself)
+#: and attributes. A value that starts so is virtio, or one of its variants
+#: (virtio-transitional, virtiofs, virtio-scsi, virtio-mem).
+_PLACES = (
+    ("model", ("type", "name")),
+    ("target", ("type", "bus")),
+    ("driver", ("type",)),
+)
+
+#: Image properties that move a disk off virtio, by ``<disk device=…>``.
+_DISK_PROPERTIES: Mapping[str, str] = MappingProxyType(
+    {"cdrom": "hw_cdrom_bus=sata", "disk": "hw_disk_bus=sata"}
+)
+
+
+def strip(
+    domain: Domain,
+    left: list[Element],
+    keep: Classes,
+    why: str,
+    report: Recorder,
+) -> None:
+    """Remove virtio controllers that are idle; refuse the virtio in use.
+
+    :param left: the devices after ``lean``.
+    :param keep: the classes that the flavor keeps.
+    :param why: a clause for the report.
+    """
+    if domain.is_container:
+        return
+    scsi = _scsi_controllers(domain, left)
+    indices = {each.get("index", "0") for each in scsi}
+    plain, virtio, used = [], [], set()
+    for device in left:
+        if device.tag == "controller":
+            continue
+        if _is_on_scsi(device) and _controller_of(device) in indices:
+            used.add(_controller_of(device))
+            report.refuse(_scsi_refusal(device))
+        elif is_virtio(device, domain):
+            virtio.append(device)
+        else:
+            plain.append(device)
+    gone = [each for each in scsi if each.get("index", "0") not in used]
+    gone += _idle(left, plain, virtio, keep, report)
+    if gone:
+        remove(domain.ensure("devices"), gone)
+        report.removed(gone, f"{why} allows no virtio")
+    if domain.root.find(QEMU_COMMANDLINE) is not None:
+        report.note("qemu:commandline stays: it was not looked into")
+
+
+def is_virtio(device: Element, domain: Domain) -> bool:
+    """Tell whether a device, no controller, is virtio."""
+    tag = device.tag
+    if tag == "filesystem":
+        # QEMU's 9p and virtiofs alike.
+        return True
+    if tag == "interface":
+        return _is_virtio_nic(device, domain)
+    if _says_virtio(device, ("model", "bus", "type")):
+        return True
+    for name, attributes in _PLACES:
+        child = device.find(name)
+        if child is not None and _says_virtio(child, attributes):
+            return True
+    return False
+
+
+def _says_virtio(element: Element, attributes: Iterable[str]) -> bool:
+    return any(
+        element.get(name, "").startswith("virtio") for name in attributes
+    )
+
+
+def _is_virtio_nic(device: Element, domain: Domain) -> bool:
+    kind = device.get("type")
+    if kind == "hostdev":
+        return False
+    if kind == "vdpa":
+        return True
+    model = device.find("model")
+    if model is None:
+        return domain.arch not in devices.PLAIN_DEFAULT_NIC
+    return model.get("type", "").startswith("virtio")
+
+
+def _is_virtio_scsi(controller: Element, domain: Domain) -> bool:
+    model = controller.get("model")
+    if model in (None, "auto"):
+        # Elsewhere than on x86 libvirt takes virtio-scsi where it can.
+        return domain.arch not in devices.PLAIN_DEFAULT_NIC
+    return model.startswith("virtio")
+
+
+def _scsi_controllers(domain: Domain, left: list[Element]) -> list[Element]:
+    """Return the virtio-scsi controllers."""
+    return [
+        each
+        for each in left
+        if each.tag == "controller"
+        and each.get("type") == "scsi"
+        and _is_virtio_scsi(each, domain)
+    ]
+
+
+def _is_on_scsi(device: Element) -> bool:
+    if device.tag == "disk":
+        target = device.find("target")
+        return target is not None and target.get("bus") == "scsi"
+    return device.tag == "hostdev" and device.get("type") == "scsi"
+
+
+def _controller_of(device: Element) -> str:
+    address = device.find("address")
+    return "0" if address is None else address.get("controller", "0")
+
+
+def _idle(
+    left: list[Element],
+    plain: list[Element],
+    virtio: list[Element],
+    keep: Classes,
+    report: Recorder,
+) -> list[Element]:
+    """Return the virtio devices that can go; refuse the others.
+
+    :param left: all devices.
+    :param plain: those that are no virtio, and no controllers.
+    :param virtio: those that are virtio.
+    """
+    keeps_console = DeviceClass.CONSOLE in keep and not any(
+        each.tag in devices.CONSOLES for each in plain
+    )
+    gone = []
+    for device in virtio:
+        tag = device.tag
+        if tag == "crypto" or (tag == "console" and not keeps_console):
+            gone.append(device)
+        else:
+            report.refuse(_refusal(device))
+    # Whatever else is on a virtio-serial controller is refused above.
+    return gone + [
+        each
+        for each in left
+        if each.tag == "controller" and each.get("type") == "virtio-serial"
+    ]
+
+
+def _scsi_refusal(device: Element) -> Reason:
+    target = device.find("target")
+    if device.tag == "disk" and target is not None:
+        return reason(
+            "disk_on_virtio",
+            target=clean(target.get("dev", "?")),
+            bus="virtio-scsi",
+            prop="hw_scsi_model=lsisas1078 or hw_disk_bus=sata",
+        )
+    return reason(
+        "device_on_virtio", device=f"{device.tag} {describe(device)}"
+    )
+
+
+def _disk_refusal(device: Element) -> Reason:
+    target = device.find("target")
+    return reason(
+        "disk_on_virtio",
+        target="?" if target is None else clean(target.get("dev", "?")),
+        bus="virtio",
+        prop=_DISK_PROPERTIES.get(
+            device.get("device", "disk"), "hw_disk_bus=sata"
+        ),
+    )
+
+
+def _nic_refusal(device: Element) -> Reason:
+    mac = device.find("mac")
+    return reason(
+        "nic_on_virtio",
+        mac="?" if mac is None else clean(mac.get("address", "?")),
+    )
+
+
+def _filesystem_refusal(device: Element) -> Reason:
+    target = device.find("target")
+    return reason(
+        "filesystem_on_virtio",
+        target="?" if target is None else clean(target.get("dir", "?")),
+    )
+
+
+#: Element to what says no to it; the rest is :func:`_refusal`'s.
+_REFUSALS: Mapping[str, Callable[[Element], Reason]] = MappingProxyType(
+    {
+        "console": lambda device: reason("console_on_virtio"),
+        "disk": _disk_refusal,
+        "filesystem": _filesystem_refusal,
+        "interface": _nic_refusal,
+        "iommu": lambda device: reason("iommu_on_virtio"),
+    }
+)
+
+
+def _refusal(device: Element) -> Reason:
+    special = _REFUSALS.get(device.tag)
+    if special:
+        return special(device)
+    name = f"{device.tag} {describe(device)}".rstrip()
+    of_class = devices.class_of(device)
+    if of_class is None:
+        return reason("device_on_virtio", device=name)
+    return reason("kept_on_virtio", kept=of_class.value, device=name)

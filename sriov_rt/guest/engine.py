@@ -1,0 +1,118 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A domain document through the guest hooks: the one way in."""
+
+import dataclasses
+import functools
+import types
+from collections.abc import Mapping
+
+from sriov_rt import exceptions
+from sriov_rt.facts import HostFacts
+from sriov_rt.guest import document
+from sriov_rt.guest import metadata
+from sriov_rt.guest import report
+from sriov_rt.guest.hook import Context
+from sriov_rt.guest.hook import Hook
+from sriov_rt.guest.hook import Pinning
+from sriov_rt.guest.pin import Pin
+from sriov_rt.guest.report import Recorder
+from sriov_rt.guest.report import Report
+from sriov_rt.guest.schedule import Schedule
+from sriov_rt.guest.strip import Strip
+from sriov_rt.reason import Reason
+from sriov_rt.request.words import Request
+
+#: The hooks of this project, by name, in their order: what pins and schedules
+#: looks at what stripping has left.
+OWN_HOOKS: Mapping[str, Hook] = types.MappingProxyType(
+    {"strip": Strip(), "pin": Pin(), "schedule": Schedule()}
+)
+
+#: The most Reasons that the text of a refusal repeats.
+_MOST = 8
+
+
+class Refused(exceptions.SriovRtError):
+    """The domain can't be made what the Request asks, and is left as it was.
+
+    :param reasons: why, at least one.
+    """
+
+    def __init__(self, reasons: tuple[Reason, ...]) -> None:
+        super().__init__(reasons)
+        self.reasons = reasons
+
+    def __str__(self) -> str:
+        more = len(self.reasons) - _MOST
+        told = "; ".join(each.message for each in self.reasons[:_MOST])
+        return f"{told}; and {more} more" if more > 0 else told
+
+
+@dataclasses.dataclass(frozen=True)
+class Rendered:
+    """A domain document after the hooks, and what they did."""
+
+    xml: str
+    _told: tuple[Recorder, ...] = dataclasses.field(repr=False)
+
+    @functools.cached_property
+    def report(self) -> Report:
+        """What was changed, and what was left alone."""
+        return report.build(self._told)
+
+
+def render(
+    xml: str | bytes,
+    request: Request,
+    facts: HostFacts | None = None,
+    pinning: Pinning | None = None,
+    hooks: Mapping[str, Hook] | None = None,
+) -> Rendered:
+    """Return a domain document as a Request wants it. Pure.
+
+    Rendering what was rendered changes nothing more.
+
+    :param xml: a libvirt domain, at most document.MAX_DOCUMENT bytes.
+    :param facts: of the host that is to run it; without any, what needs
+        them is left alone, and the report says so.
+    :param pinning: for a domain without pins, as
+        :func:`sriov_rt.parse.topology.parse_pinning` gives it.
+    :param hooks: name to hook, in their order; :data:`OWN_HOOKS` by default.
+    :raises document.DomainRejected: if it is no domain, or not a safe one.
+    :raises Refused: with every Reason that any hook has.
+    """
+    domain = document.parse(xml)
+    context = Context(request, facts, pinning)
+    told = []
+    refusals: list[Reason] = []
+    for name, hook in (OWN_HOOKS if hooks is None else hooks).items():
+        recorder = Recorder(name)
+        hook.apply(domain, context, recorder)
+        told.append(recorder)
+        refusals += recorder.refusals
+    if refusals:
+        raise Refused(tuple(refusals))
+    metadata.write(domain, request, told, _version())
+    return Rendered(document.serialise(domain), tuple(told))
+
+
+@functools.cache
+def _version() -> str:
+    import importlib.metadata
+
+    try:
+        return importlib.metadata.version("sriov-rt")
+    except importlib.metadata.PackageNotFoundError:
+        # Run from a source tree that is not installed.
+        return "unknown"

@@ -1,0 +1,52 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What a guest hook is."""
+
+import dataclasses
+from typing import Protocol
+
+from sriov_rt.facts import CpuSet
+from sriov_rt.facts import HostFacts
+from sriov_rt.guest.domain import Domain
+from sriov_rt.guest.report import Recorder
+from sriov_rt.request.words import Request
+
+#: vCPU and the pCPUs it is pinned to, as parse.topology gives them.
+Pinning = tuple[tuple[int, CpuSet], ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Context:
+    """What a hook knows beside the domain.
+
+    :param facts: None if nothing is known of the host.
+    :param pinning: where the vCPUs go if the domain does not say; None for
+        a place that the hook finds.
+    """
+
+    request: Request
+    facts: HostFacts | None = None
+    pinning: Pinning | None = None
+
+
+class Hook(Protocol):
+    """One concern of a guest.
+
+    A hook is pure but for the domain that it is given. Applied to what it
+    made before, it changes nothing.
+    """
+
+    def apply(
+        self, domain: Domain, context: Context, report: Recorder
+    ) -> None:
+        """Change the domain, and tell of each change, note and refusal."""

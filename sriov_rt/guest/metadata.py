@@ -1,0 +1,90 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What was done to a domain, written into the domain itself."""
+
+from collections.abc import Iterable
+
+from lxml import etree
+
+from sriov_rt.guest.domain import Domain
+from sriov_rt.guest.elements import Element
+from sriov_rt.guest.elements import attributes
+from sriov_rt.guest.elements import remove
+from sriov_rt.guest.report import Recorder
+from sriov_rt.request.words import Request
+
+#: Our namespace inside ``<metadata>``: a name, and no address.
+NAMESPACE = "https://docs.openstack.org/sriov-rt/guest/1.0"
+
+_GUEST = f"{{{NAMESPACE}}}guest"
+
+_NSMAP = {"sriov_rt": NAMESPACE}
+
+#: The most hooks and element names that are carried over from a document.
+_MOST = 64
+
+
+def write(
+    domain: Domain,
+    request: Request,
+    told: Iterable[Recorder],
+    version: str,
+) -> None:
+    """Write ``<sriov_rt:guest>``: what was done, before and now.
+
+    Its text is ``hook: element element; hook: element``.
+
+    :param told: what the hooks tell.
+    :param version: of this software.
+    """
+    before = _find(domain)
+    done = {} if before is None else read(before)
+    for each in told:
+        if names := each.elements():
+            done[each.hook] = names.union(done.get(each.hook, ()))
+    given = {"class": request.guest.value, "version": version}
+    if request.realtime_cpus:
+        given["realtime"] = "yes"
+    text = "; ".join(
+        [f"{hook}: {' '.join(sorted(names))}" for hook, names in done.items()]
+    )
+    if before is not None:
+        if attributes(before) == given and (before.text or "") == text:
+            return
+        remove(domain.ensure("metadata"), (before,))
+    guest = etree.SubElement(
+        domain.ensure("metadata"), _GUEST, given, nsmap=_NSMAP
+    )
+    if text:
+        guest.text = text
+
+
+def read(guest: Element) -> dict[str, set[str]]:
+    """Return hook to the names of the elements that it changed.
+
+    :param guest: a ``<sriov_rt:guest>`` element.
+    """
+    done = {}
+    for part in (guest.text or "").split("; ")[:_MOST]:
+        hook, colon, names = part.partition(": ")
+        if colon:
+            done[hook] = set(names.split()[:_MOST])
+    return done
+
+
+def _find(domain: Domain) -> Element | None:
+    metadata = domain.part("metadata")
+    for each in () if metadata is None else metadata:
+        if each.tag == _GUEST:
+            return each
+    return None

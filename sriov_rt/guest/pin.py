@@ -1,0 +1,200 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The hook that checks and completes a guest's CPU pins."""
+
+from collections import Counter
+
+from sriov_rt.guest import container
+from sriov_rt.guest import cputune
+from sriov_rt.guest import place
+from sriov_rt.guest.domain import Domain
+from sriov_rt.guest.elements import Element
+from sriov_rt.guest.hook import Context
+from sriov_rt.guest.hook import Pinning
+from sriov_rt.guest.report import Recorder
+from sriov_rt.guest.sentences import reason
+from sriov_rt.guest.values import CpuSet
+from sriov_rt.guest.values import cpusets
+from sriov_rt.parse.cpulist import format_cpu_list
+
+_NONE: CpuSet = frozenset()
+
+
+class Pin:
+    """Puts vCPUs on quiet pCPUs and the guest's other threads off them.
+
+    Pins that are there are kept, and checked: a realtime vCPU that is not on
+    isolated and tick-free pCPUs of its own is refused.
+    """
+
+    def apply(
+        self, domain: Domain, context: Context, report: Recorder
+    ) -> None:
+        """Pin what is unpinned, and check the pins of realtime vCPUs."""
+        if domain.is_container:
+            container.pin(domain, context, report)
+            return
+        realtime = cputune.realtime_vcpus(domain, context.request)
+        if not realtime and not context.pinning:
+            return
+        pins = domain.pins
+        if context.pinning:
+            _take(context.pinning, pins, domain, report)
+        elif not pins:
+            _find(domain, context, report)
+        pins = domain.pins
+        if pins and not report.refusals:
+            checked = {v: pins[v] for v in realtime if v in pins}
+            taken = _NONE.union(*(checked or pins).values())
+            _check(realtime, checked, domain, context, report)
+            _place_others(taken, domain, context, report)
+
+
+def _take(
+    pinning: Pinning, pins: place.Pins, domain: Domain, report: Recorder
+) -> None:
+    """Write the pinning that is given."""
+    if place.beyond(pinning, domain.vcpus, report):
+        return
+    given = dict(pinning)
+    if pins and dict(pins) != given:
+        differ = {
+            vcpu
+            for vcpu in given.keys() | pins.keys()
+            if given.get(vcpu) != pins.get(vcpu)
+        }
+        report.refuse(reason("pins_differ", vcpus=format_cpu_list(differ)))
+    elif not pins:
+        _write(given, "as the pinning that is given says", domain, report)
+
+
+def _find(domain: Domain, context: Context, report: Recorder) -> None:
+    """Find pCPUs for a domain that nobody pinned."""
+    if domain.from_nova:
+        # Nova would hand the same pCPUs to the next instance.
+        report.refuse(reason("cpu_policy_not_dedicated"))
+        return
+    if context.facts is None:
+        report.note("no vCPU was pinned: there are no facts of the host")
+        return
+    found = place.choose(len(domain.vcpus), context.facts, report)
+    if found is None:
+        return
+    node, pcpus = found
+    pins = {
+        vcpu: frozenset((pcpu,))
+        for vcpu, pcpu in zip(sorted(domain.vcpus), pcpus, strict=True)
+    }
+    _write(pins, f"quiet pCPUs of NUMA node {node}", domain, report)
+
+
+def _write(
+    pins: place.Pins, why: str, domain: Domain, report: Recorder
+) -> None:
+    for vcpu, cpus in sorted(pins.items()):
+        attributes = {"vcpu": str(vcpu), "cpuset": format_cpu_list(cpus)}
+        cputune.add(domain, "vcpupin", attributes, why, report)
+
+
+def _check(
+    realtime: CpuSet,
+    checked: place.Pins,
+    domain: Domain,
+    context: Context,
+    report: Recorder,
+) -> None:
+    """Refuse pins that are no place for realtime vCPUs.
+
+    :param checked: the pins of those that have any.
+    """
+    if len(checked) < len(realtime):
+        unpinned = realtime - checked.keys()
+        report.refuse(
+            reason("vcpus_unpinned", vcpus=format_cpu_list(unpinned))
+        )
+    if shared := _shared(checked, domain.pins):
+        report.refuse(
+            reason("vcpus_share_pcpus", cpus=format_cpu_list(shared))
+        )
+    if context.facts is not None:
+        place.check(checked, context.facts, report)
+    elif checked:
+        report.note("pins were not checked: there are no facts of the host")
+
+
+def _shared(checked: place.Pins, pins: place.Pins) -> CpuSet:
+    """Return the pCPUs that one of some vCPUs shares with any other vCPU."""
+    every = [cpu for cpus in pins.values() for cpu in cpus]
+    if len(set(every)) == len(every):
+        return _NONE
+    users = Counter(every)
+    own = _NONE.union(*checked.values())
+    return frozenset(cpu for cpu in own if users[cpu] > 1)
+
+
+def _place_others(
+    taken: CpuSet, domain: Domain, context: Context, report: Recorder
+) -> None:
+    """Put emulator and I/O threads off the realtime vCPUs' pCPUs.
+
+    Where they are elsewhere, as Nova puts them with emulator_threads_policy
+    or a realtime mask, they stay. Otherwise Nova leaves them on the pCPUs of
+    the vCPUs, where a FIFO vCPU would starve them.
+    """
+    astray = _astray(taken, domain)
+    if not astray:
+        return
+    if context.facts is None:
+        names = ", ".join(dict.fromkeys(tag for tag, _, _ in astray))
+        report.note(
+            f"{names} left where they are: there are no facts of the host"
+        )
+        return
+    cpus = place.housekeeping(context.facts, taken, report)
+    if cpus is None:
+        return
+    text = format_cpu_list(cpus)
+    for tag, naming, element in astray:
+        given = {**naming, "cpuset": text}
+        if element is None:
+            why = "nothing had placed it"
+            cputune.add(domain, tag, given, why, report)
+        else:
+            why = "it was on pCPUs of realtime vCPUs"
+            cputune.alter(element, given, why, report)
+
+
+def _astray(
+    taken: CpuSet, domain: Domain
+) -> list[tuple[str, dict[str, str], Element | None]]:
+    """Return the threads that nothing placed, or that are on taken pCPUs.
+
+    :returns: of each the tag of its pin, what names it, and the pin.
+    """
+    found: list[tuple[str, dict[str, str], Element | None]] = []
+    placed = set()
+    emulator, iothreads = (
+        domain.tunes("emulatorpin"),
+        domain.tunes("iothreadpin"),
+    )
+    for pin, cpus in cpusets(emulator + iothreads, "cpuset"):
+        placed.add(pin.get("iothread"))
+        if not taken.isdisjoint(cpus):
+            found.append((pin.tag, {}, pin))
+    if not emulator:
+        found.append(("emulatorpin", {}, None))
+    for number in domain.iothreads:
+        name = str(number)
+        if name not in placed:
+            found.append(("iothreadpin", {"iothread": name}, None))
+    return found

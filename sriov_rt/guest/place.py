@@ -1,0 +1,140 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Which pCPUs serve realtime vCPUs, and which serve the host: pure sets."""
+
+from collections.abc import Mapping
+
+from sriov_rt.codec import Unknown
+from sriov_rt.facts import CpuSet
+from sriov_rt.facts import HostFacts
+from sriov_rt.guest.hook import Pinning
+from sriov_rt.guest.report import Recorder
+from sriov_rt.guest.sentences import reason
+from sriov_rt.parse.cpulist import format_cpu_list
+
+Pins = Mapping[int, CpuSet]
+
+_NONE: CpuSet = frozenset()
+
+
+def known(fact: str, value: CpuSet | Unknown, report: Recorder) -> CpuSet:
+    """Return a set of CPUs; refuse, and return none, if it is unknown.
+
+    :param fact: its name, such as ``cpus.isolated``.
+    """
+    if isinstance(value, Unknown):
+        report.refuse(reason("fact_unknown", fact=fact, why=value.reason))
+        return _NONE
+    return value
+
+
+def check(pins: Pins, facts: HostFacts, report: Recorder) -> None:
+    """Refuse realtime vCPUs on pCPUs that are not isolated and tick-free.
+
+    :param pins: of the realtime vCPUs alone.
+    """
+    isolated, tick_free = facts.cpus.isolated, facts.cpus.nohz_full
+    for code, fact, good in (
+        ("vcpus_not_isolated", "cpus.isolated", isolated),
+        ("vcpus_not_tick_free", "cpus.nohz_full", tick_free),
+    ):
+        if isinstance(good, Unknown):
+            known(fact, good, report)
+        elif bad := [vcpu for vcpu, cpus in pins.items() if cpus - good]:
+            cpus = _NONE.union(*(pins[vcpu] for vcpu in bad)) - good
+            report.refuse(
+                reason(
+                    code,
+                    vcpus=format_cpu_list(bad),
+                    cpus=format_cpu_list(cpus),
+                )
+            )
+
+
+def housekeeping(
+    facts: HostFacts, taken: CpuSet, report: Recorder
+) -> CpuSet | None:
+    """Return the pCPUs where a realtime guest's other threads go.
+
+    Nova's ``cpu_shared_set`` if it has any that serve, else those that are
+    online and neither isolated nor dedicated.
+
+    :param taken: pCPUs of the guest's realtime vCPUs.
+    :returns: None, and a refusal, if there is none or it is unknown.
+    """
+    refused = len(report.refusals)
+    online = known("cpus.online", facts.cpus.online, report)
+    isolated = known("cpus.isolated", facts.cpus.isolated, report)
+    if len(report.refusals) > refused:
+        return None
+    shared, dedicated = facts.compute.shared, facts.compute.dedicated
+    free = online - isolated - taken
+    if isinstance(shared, frozenset) and shared & free:
+        return shared & free
+    if isinstance(dedicated, frozenset):
+        free -= dedicated
+    if not free:
+        report.refuse(reason("no_housekeeping"))
+        return None
+    return free
+
+
+def beyond(pinning: Pinning, vcpus: CpuSet, report: Recorder) -> bool:
+    """Refuse a pinning of vCPUs that are not there; tell whether it was."""
+    missing = {vcpu for vcpu, _ in pinning} - vcpus
+    if missing:
+        report.refuse(
+            reason(
+                "pinning_beyond",
+                vcpus=format_cpu_list(missing),
+                count=len(vcpus),
+            )
+        )
+    return bool(missing)
+
+
+def choose(
+    count: int, facts: HostFacts, report: Recorder
+) -> tuple[int, list[int]] | None:
+    """Return a NUMA node and quiet pCPUs of it, for a guest not from Nova.
+
+    Those that Nova has for its own guests (``cpu_dedicated_set``) are left
+    to it. The lowest node that has enough is taken, and its lowest pCPUs.
+
+    :param count: how many.
+    :returns: None, and a refusal, if no node has so many.
+    """
+    refused = len(report.refusals)
+    serving = (
+        known("cpus.isolated", facts.cpus.isolated, report)
+        & known("cpus.nohz_full", facts.cpus.nohz_full, report)
+        & known("cpus.online", facts.cpus.online, report)
+    )
+    nodes = facts.cpus.numa
+    if isinstance(nodes, Unknown):
+        report.refuse(
+            reason("fact_unknown", fact="cpus.numa", why=nodes.reason)
+        )
+        return None
+    if len(report.refusals) > refused:
+        return None
+    if isinstance(facts.compute.dedicated, frozenset):
+        serving -= facts.compute.dedicated
+    most = 0
+    for node in sorted(nodes, key=lambda each: each.id):
+        of_node = sorted(node.cpus & serving)
+        if len(of_node) >= count:
+            return node.id, of_node[:count]
+        most = max(most, len(of_node))
+    report.refuse(reason("too_few_isolated", wanted=count, found=most))
+    return None

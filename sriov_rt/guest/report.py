@@ -1,0 +1,213 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What was done to a domain, what was left alone, and what was refused."""
+
+import dataclasses
+import json
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+
+from sriov_rt.guest.elements import Element
+from sriov_rt.guest.elements import attributes
+from sriov_rt.reason import Reason
+
+#: Children of a device that tell it from others of its kind, with the
+#: attributes that do so.
+_TELLING = (
+    ("model", ("type", "name")),
+    ("target", ("dev", "bus", "type", "name", "dir")),
+    ("mac", ("address",)),
+    ("backend", ("model",)),
+)
+_PCI = ("domain", "bus", "slot", "function")
+_OWN = ("type", "model", "bus", "mode", "index")
+
+#: The longest text of a document that is repeated, in characters.
+_LONGEST = 120
+
+#: The most changes or notes that a summary names.
+_MOST = 32
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Change:
+    """One thing that a hook changed in a domain.
+
+    :param hook: the name of the hook.
+    :param action: ``removed``, ``added`` or ``set``.
+    :param element: the element's name.
+    :param detail: which one of them, or what it is now.
+    :param why: a clause.
+    """
+
+    hook: str
+    action: str
+    element: str
+    detail: str
+    why: str
+
+    def __str__(self) -> str:
+        what = f"{self.element} {self.detail}" if self.detail else self.element
+        return f"{self.action} {what}: {self.why}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Note:
+    """One thing that a hook left alone, and why: a sentence."""
+
+    hook: str
+    message: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Report:
+    """What the hooks did, in their order."""
+
+    changes: tuple[Change, ...]
+    notes: tuple[Note, ...]
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the report as a JSON object."""
+        return {
+            "changes": [dataclasses.asdict(each) for each in self.changes],
+            "notes": [dataclasses.asdict(each) for each in self.notes],
+        }
+
+    def to_json(self) -> str:
+        """Return the report as JSON text, indented."""
+        return json.dumps(self.to_plain(), indent=2, ensure_ascii=False)
+
+    def summary(self) -> str:
+        """Return one line for a log."""
+        if not self.changes and not self.notes:
+            return "nothing to change"
+        parts = []
+        for action in ("removed", "added", "set"):
+            names = [
+                f"{each.element} {each.detail}".rstrip()
+                for each in self.changes
+                if each.action == action
+            ]
+            if names:
+                parts.append(f"{action} {_some(names)}")
+        if self.notes:
+            told = [each.message for each in self.notes]
+            parts.append(f"left alone: {_some(told)}")
+        return "; ".join(parts)
+
+
+def _some(texts: list[str]) -> str:
+    more = len(texts) - _MOST
+    return ", ".join(texts[:_MOST]) + (f" and {more} more" * (more > 0))
+
+
+class Recorder:
+    """What one hook tells while it works.
+
+    It is told on Nova's way to a boot, and mostly not asked: sentences are
+    made when they are.
+
+    :param hook: its name.
+    """
+
+    __slots__ = ("_added", "_removed", "hook", "notes", "refusals")
+
+    def __init__(self, hook: str) -> None:
+        self.hook = hook
+        self.notes: list[str] = []
+        self.refusals: list[Reason] = []
+        self._removed: list[tuple[Sequence[Element], str]] = []
+        self._added: list[tuple[str, str, Mapping[str, str], str]] = []
+
+    def removed(self, elements: Sequence[Element], why: str) -> None:
+        """Tell of elements that were taken out."""
+        self._removed.append((elements, why))
+
+    def changed(
+        self, action: str, name: str, now: Mapping[str, str], why: str
+    ) -> None:
+        """Tell of an element that was ``added`` or ``set``.
+
+        :param now: its attributes, those that tell.
+        """
+        self._added.append((action, name, now, why))
+
+    def note(self, message: str) -> None:
+        """Tell of something that is left alone."""
+        self.notes.append(message)
+
+    def refuse(self, reason: Reason) -> None:
+        """Tell why the domain can't be what the Request asks."""
+        self.refusals.append(reason)
+
+    def elements(self) -> set[str]:
+        """Return the names of the elements that were changed."""
+        names = {
+            each.tag for elements, _ in self._removed for each in elements
+        }
+        for _, name, _, _ in self._added:
+            names.add(name)
+        return names
+
+    def changes(self) -> Iterator[Change]:
+        """Yield what was changed."""
+        for elements, why in self._removed:
+            for each in elements:
+                detail = describe(each)
+                yield Change(self.hook, "removed", each.tag, detail, why)
+        for action, name, now, why in self._added:
+            detail = " ".join(f"{key}={text}" for key, text in now.items())
+            yield Change(self.hook, action, name, detail, why)
+
+
+def build(recorders: Iterable[Recorder]) -> Report:
+    """Return the report of what hooks told."""
+    told = tuple(recorders)
+    return Report(
+        tuple(change for each in told for change in each.changes()),
+        tuple(
+            Note(each.hook, message) for each in told for message in each.notes
+        ),
+    )
+
+
+def describe(device: Element) -> str:
+    """Return what tells a device from others of its kind.
+
+    :param device: a child of ``<devices>``.
+    :returns: such as ``type=vnc``; empty if there is nothing to tell.
+    """
+    own = attributes(device)
+    parts = [f"{name}={clean(own[name])}" for name in _OWN if name in own]
+    if not len(device):
+        return " ".join(parts)
+    for tag, names in _TELLING:
+        child = device.find(tag)
+        if child is not None:
+            had = attributes(child)
+            parts += [f"{tag}.{n}={clean(had[n])}" for n in names if n in had]
+    address = device.find("address")
+    if address is not None and address.get("type") == "pci":
+        place = ":".join(address.get(name, "0") for name in _PCI)
+        parts.append(f"pci={clean(place)}")
+    return " ".join(parts)
+
+
+def clean(text: str) -> str:
+    """Return text from a document fit for a log: one line, and short."""
+    if len(text) <= _LONGEST and text.isprintable():
+        return text
+    return repr(text[:_LONGEST])

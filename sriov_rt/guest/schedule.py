@@ -1,0 +1,111 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The hook that gives a guest's threads their realtime scheduling."""
+
+from sriov_rt.guest import cputune
+from sriov_rt.guest.domain import Domain
+from sriov_rt.guest.hook import Context
+from sriov_rt.guest.report import Recorder
+from sriov_rt.parse.cpulist import format_cpu_list
+from sriov_rt.request.words import Request
+from sriov_rt.request.words import Scheduling
+
+#: What realtime vCPUs get unless the flavor says otherwise: Nova's own
+#: default ([libvirt] realtime_scheduler_priority).
+DEFAULT = Scheduling("fifo", 1)
+
+
+class Schedule:
+    """Sets the schedulers of vCPUs, I/O threads and emulator threads.
+
+    Which vCPUs are realtime is Nova's to say (hw:cpu_realtime_mask); all of
+    them are if it says nothing.
+    """
+
+    def apply(
+        self, domain: Domain, context: Context, report: Recorder
+    ) -> None:
+        """Write the schedulers that the Request asks for."""
+        request = context.request
+        if domain.is_container:
+            if _asks(request):
+                report.note(
+                    "no thread was scheduled: libvirt has no schedulers for "
+                    "containers; their processes set their own"
+                )
+            return
+        if request.vcpu_sched or request.realtime_cpus:
+            _vcpus(domain, request, report)
+        if request.iothread_sched:
+            _iothreads(domain, request.iothread_sched, report)
+        if request.emulator_sched:
+            _emulator(domain, request.emulator_sched, report)
+
+
+def _asks(request: Request) -> bool:
+    return bool(
+        request.realtime_cpus
+        or request.vcpu_sched
+        or request.iothread_sched
+        or request.emulator_sched
+    )
+
+
+def _attributes(wanted: Scheduling) -> dict[str, str]:
+    return {"scheduler": wanted.scheduler, "priority": str(wanted.priority)}
+
+
+def _vcpus(domain: Domain, request: Request, report: Recorder) -> None:
+    wanted = request.vcpu_sched
+    found = domain.tunes("vcpusched")
+    for each in found if wanted else ():
+        why = "sriov_rt:vcpu_sched says so"
+        cputune.alter(each, _attributes(wanted or DEFAULT), why, report)
+    if found:
+        return
+    if domain.vcpus - domain.pins.keys():
+        # A FIFO vCPU that floats would starve whatever it comes upon.
+        report.note("no vcpusched was added: vCPUs are not pinned")
+        return
+    attributes = {
+        "vcpus": format_cpu_list(domain.vcpus),
+        **_attributes(wanted or DEFAULT),
+    }
+    why = "all vCPUs are realtime"
+    cputune.add(domain, "vcpusched", attributes, why, report)
+
+
+def _iothreads(domain: Domain, wanted: Scheduling, report: Recorder) -> None:
+    found = domain.tunes("iothreadsched")
+    why = "sriov_rt:iothread_sched says so"
+    for each in found:
+        cputune.alter(each, _attributes(wanted), why, report)
+    if found:
+        return
+    if not domain.iothreads:
+        report.note("no iothreadsched was added: there are no I/O threads")
+        return
+    attributes = {
+        "iothreads": format_cpu_list(domain.iothreads),
+        **_attributes(wanted),
+    }
+    cputune.add(domain, "iothreadsched", attributes, why, report)
+
+
+def _emulator(domain: Domain, wanted: Scheduling, report: Recorder) -> None:
+    found = domain.tunes("emulatorsched")
+    why = "sriov_rt:emulator_sched says so"
+    if found:
+        cputune.alter(found[0], _attributes(wanted), why, report)
+    else:
+        cputune.add(domain, "emulatorsched", _attributes(wanted), why, report)

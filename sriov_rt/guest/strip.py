@@ -1,0 +1,224 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The hook that takes devices out of a domain: lean and bare."""
+
+from collections.abc import Mapping
+
+from sriov_rt.guest import bare
+from sriov_rt.guest import devices
+from sriov_rt.guest.domain import Domain
+from sriov_rt.guest.elements import Element
+from sriov_rt.guest.elements import append
+from sriov_rt.guest.elements import remove
+from sriov_rt.guest.hook import Context
+from sriov_rt.guest.report import Recorder
+from sriov_rt.guest.report import describe
+from sriov_rt.request.words import DeviceClass
+from sriov_rt.request.words import Guest
+
+Classes = frozenset[DeviceClass]
+
+
+class Strip:
+    """Removes what a guest of the asked class does without.
+
+    Disks, file systems, NICs and PCI devices are never among it, nor is a
+    device that the guest may boot from. PCIe root ports stay: the
+    addresses of what is left name them, and an empty one costs nothing.
+    """
+
+    def apply(
+        self, domain: Domain, context: Context, report: Recorder
+    ) -> None:
+        """Strip the domain of its devices as ``sriov_rt:guest`` says."""
+        asked, keep = context.request.guest, context.request.keep
+        if asked is Guest.STANDARD:
+            return
+        why = f"sriov_rt:guest={asked.value}"
+        found = domain.devices()
+        if keep:
+            keep = _with_needs(keep, found, report)
+        gone: list[Element] = []
+        left: list[Element] = []
+        carriers: list[Element] = []
+        for device in found:
+            of_class = devices.CLASSES.get(device.tag)
+            if of_class is None:
+                is_carrier = device.tag in devices.CARRIERS
+                (carriers if is_carrier else left).append(device)
+            elif of_class not in keep and _goes(device, report):
+                gone.append(device)
+            else:
+                left.append(device)
+        if gone:
+            remove(domain.ensure("devices"), gone)
+            report.removed(gone, why)
+        usb_user = _usb_user(domain, left)
+        if usb_user is not None:
+            keep = _keep_usb(keep, usb_user, carriers, report)
+        left += _strip_carriers(domain, left, carriers, keep, why, report)
+        _strip_features(domain, keep, why, report)
+        if asked is Guest.BARE:
+            bare.strip(domain, left, context.request.keep, why, report)
+        if not domain.is_container:
+            _keep_away(domain, left, keep, why, report)
+
+
+def _with_needs(
+    keep: Classes, found: list[Element], report: Recorder
+) -> Classes:
+    """Return the classes to keep with those that they can't do without."""
+    needed: dict[DeviceClass, str] = {}
+    for each in found:
+        by_spice = devices.BY_SPICE.get(each.tag)
+        if by_spice and by_spice(each) and devices.class_of(each) in keep:
+            needed[DeviceClass.GRAPHICS] = f"the {each.tag} needs Spice"
+    if DeviceClass.CONSOLE in keep and not any(
+        each.tag in devices.CONSOLES for each in found
+    ):
+        needed[DeviceClass.GRAPHICS] = "it is the only console"
+    for kept in keep | needed.keys():
+        for entailed in devices.ENTAILS.get(kept, ()):
+            needed.setdefault(entailed, f"the {kept.value} needs it")
+    _tell(needed, keep, found, report)
+    return keep | needed.keys()
+
+
+def _tell(
+    needed: Mapping[DeviceClass, str],
+    keep: Classes,
+    found: list[Element],
+    report: Recorder,
+) -> None:
+    for each in found:
+        of_class = devices.class_of(each)
+        if of_class and of_class in needed and of_class not in keep:
+            report.note(f"{each.tag} stays: {needed[of_class]}")
+
+
+def _goes(device: Element, report: Recorder) -> bool:
+    """Tell whether a device goes, its class not being one to keep."""
+    tag = device.tag
+    if device.get("model") == "none":
+        return False
+    if tag not in devices.SPECIAL:
+        return True
+    if devices.class_of(device) is None:
+        return False
+    if tag in devices.IN_CHIPSET and devices.IN_CHIPSET[tag](device):
+        which = devices.IN_CHIPSET[tag].attribute
+        report.note(
+            f"{tag} {device.get(which)} stays: it is in the chipset, "
+            "libvirt would put it back"
+        )
+        return False
+    if tag in devices.MAY_BOOT and device.find("boot") is not None:
+        report.note(f"{tag} stays: the guest may boot from it")
+        return False
+    return True
+
+
+def _usb_user(domain: Domain, left: list[Element]) -> str | None:
+    """Return what needs USB, in words; None if nothing does."""
+    if domain.arch in devices.USB_FOR_GOOD:
+        return f"{domain.arch} guests have their keyboard on it"
+    parent = domain.part("devices")
+    user = None if parent is None else devices.on_usb(parent, left)
+    if user is None:
+        return None
+    return f"{user.tag} {describe(user)} is on it"
+
+
+def _keep_usb(
+    keep: Classes,
+    user: str,
+    carriers: list[Element],
+    report: Recorder,
+) -> Classes:
+    if DeviceClass.USB not in keep and any(
+        each.get("type") == "usb" for each in carriers
+    ):
+        report.note(f"USB controllers stay: {user}")
+    return keep | {DeviceClass.USB}
+
+
+def _strip_carriers(
+    domain: Domain,
+    left: list[Element],
+    carriers: list[Element],
+    keep: Classes,
+    why: str,
+    report: Recorder,
+) -> list[Element]:
+    """Remove controllers and hubs that nothing is on; return the others.
+
+    :param left: the other devices, those that stay.
+    """
+    kinds = {each.get("type") for each in carriers}
+    idle = set()
+    if DeviceClass.USB not in keep:
+        idle.add("usb")
+    if "ccid" in kinds and not any(each.tag == "smartcard" for each in left):
+        idle.add("ccid")
+    if "virtio-serial" in kinds and not any(
+        map(devices.on_virtio_serial, left)
+    ):
+        idle.add("virtio-serial")
+    gone = [
+        each
+        for each in carriers
+        if each.get("type") in idle and each.get("model") != "none"
+    ]
+    if not gone:
+        return carriers
+    remove(domain.ensure("devices"), gone)
+    report.removed(gone, f"{why} leaves nothing on it")
+    return [each for each in carriers if each.getparent() is not None]
+
+
+def _strip_features(
+    domain: Domain, keep: Classes, why: str, report: Recorder
+) -> None:
+    features = domain.part("features")
+    if features is None:
+        return
+    gone = [
+        each
+        for each in features
+        if each.tag in devices.FEATURES
+        and devices.FEATURES[each.tag] not in keep
+        and each.get("state") != "off"
+    ]
+    if gone:
+        remove(features, gone)
+        report.removed(gone, why)
+
+
+def _keep_away(
+    domain: Domain,
+    left: list[Element],
+    keep: Classes,
+    why: str,
+    report: Recorder,
+) -> None:
+    """Say ``none`` of each device that libvirt adds where none is said."""
+    missing = dict(devices.NONE_MODELS)
+    for each in left:
+        if each.tag in devices.NONE_TAGS:
+            of_class = devices.none_of(each)
+            if of_class:
+                missing.pop(of_class, None)
+    for absent, (tag, given) in missing.items():
+        if absent not in keep:
+            append(domain.ensure("devices"), tag, given)
+            report.changed("added", tag, given, f"{why} wants no default one")

@@ -1,0 +1,197 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Documents are read with suspicion, in bounded time and memory."""
+
+import unittest
+
+from sriov_rt.guest import document
+from sriov_rt.guest import values
+
+
+class RejectedTest(unittest.TestCase):
+    def _assert_rejected(self, problem: str, xml: str | bytes) -> None:
+        with self.assertRaises(document.DomainRejected) as caught:
+            document.parse(xml)
+        self.assertIn(problem, caught.exception.problem)
+        self.assertIn("give the document", str(caught.exception))
+
+    def test_doctype(self):
+        self._assert_rejected("DOCTYPE", "<!DOCTYPE domain><domain/>")
+        self._assert_rejected(
+            "DOCTYPE",
+            "<!-- first --><!DOCTYPE domain [<!ENTITY a 'b'>]>"
+            "<domain>&a;</domain>",
+        )
+
+    def test_a_doctype_out_of_place(self):
+        for xml in (
+            "<domain/><!DOCTYPE domain [<!ENTITY a 'b'>]>",
+            "<domain><!DOCTYPE domain [<!ENTITY a 'b'>]>&a;</domain>",
+        ):
+            self._assert_rejected("not XML", xml)
+
+    def test_entities_without_a_doctype(self):
+        self._assert_rejected(
+            "not XML", "<domain><name>&evil;</name></domain>"
+        )
+
+    def test_other_encodings(self):
+        text = "<domain/>"
+        for encoding in ("utf-16", "utf-16-le", "utf-32", "cp037"):
+            with (
+                self.subTest(encoding=encoding),
+                self.assertRaises(document.DomainRejected),
+            ):
+                document.parse(text.encode(encoding))
+
+    def test_declared_encodings(self):
+        for encoding in ("utf-16", "latin-1", "UTF-7", "EBCDIC-CP-US", ""):
+            self._assert_rejected(
+                "encoding",
+                f"<?xml version='1.0' encoding='{encoding}'?><domain/>",
+            )
+
+    def test_utf_8_may_be_declared(self):
+        for text in ("utf-8", "UTF-8", "us-ascii"):
+            xml = f'<?xml version="1.0" encoding="{text}"?><domain/>'
+            self.assertEqual("domain", document.parse(xml).root.tag)
+            self.assertEqual("domain", document.parse(xml.encode()).root.tag)
+
+    def test_no_utf_8(self):
+        self._assert_rejected("UTF-8", b"<domain>\xff</domain>")
+        self._assert_rejected("UTF-8", "<domain>\ud800</domain>")
+
+    def test_nul(self):
+        self._assert_rejected("NUL", b"<domain>\0</domain>")
+
+    def test_no_xml(self):
+        for text in ("", " ", "domain", "<domain>", "<a/><b/>", "<<", "]]>"):
+            with self.subTest(text=text):
+                self._assert_rejected("not XML", text)
+
+    def test_no_domain(self):
+        self._assert_rejected("root", "<network/>")
+        self._assert_rejected("root", '<domain xmlns="urn:other"/>')
+
+    def test_parts_twice(self):
+        # libvirt reads the devices of both.
+        for tag in ("devices", "cputune", "metadata", "vcpu", "features"):
+            self._assert_rejected(
+                f"second <{tag}>", f"<domain><{tag}/><{tag}/></domain>"
+            )
+
+    def test_too_long(self):
+        room = document.MAX_DOCUMENT - len("<domain></domain>")
+        document.parse("<domain>" + " " * room + "</domain>")
+        self._assert_rejected(
+            "longer", "<domain>" + " " * (room + 1) + "</domain>"
+        )
+        # As many characters, and more bytes.
+        self._assert_rejected(
+            "longer", "<domain>" + "é" * (room - 1) + "</domain>"
+        )
+
+
+class CpusetTest(unittest.TestCase):
+    def test_as_libvirt_reads_them(self):
+        for text, cpus in (
+            ("3", {3}),
+            ("0-3", {0, 1, 2, 3}),
+            ("0-3,^1", {0, 2, 3}),
+            ("0-7,^1-2,^4", {0, 3, 5, 6, 7}),
+            ("1,3,5", {1, 3, 5}),
+            ("4095", {4095}),
+        ):
+            with self.subTest(text=text):
+                self.assertEqual(cpus, values.cpuset(text))
+
+    def test_no_cpuset(self):
+        for text in (
+            "",
+            "3-1",
+            "a",
+            "0-",
+            "-1",
+            "١",
+            "1_0",
+            "4000000000",
+            "0-4000000000",
+            "0-99999",
+            "9999999",
+            "8192",
+            "1,^1",
+            # What libvirt makes of it depends on the order.
+            "0-3,^1,1",
+            "^1,0-3",
+        ):
+            with (
+                self.subTest(text=text),
+                self.assertRaises(document.DomainRejected),
+            ):
+                values.cpuset(text)
+
+
+class NumbersTest(unittest.TestCase):
+    def test_vcpus(self):
+        self.assertEqual(
+            {0, 1, 2},
+            document.parse("<domain><vcpu> 3\n</vcpu></domain>").vcpus,
+        )
+        self.assertEqual({0}, document.parse("<domain/>").vcpus)
+        for text in ("", "0", "-1", "x", "4097", "9" * 5000):
+            with self.subTest(text=text):
+                found = document.parse(f"<domain><vcpu>{text}</vcpu></domain>")
+                with self.assertRaises(document.DomainRejected):
+                    found.vcpus  # noqa: B018
+
+    def test_iothreads(self):
+        for more, ids in (
+            ("", ()),
+            ("<iothreads>0</iothreads>", ()),
+            ("<iothreads>3</iothreads>", (1, 2, 3)),
+            ("<iothreadids><iothread id='7'/></iothreadids>", (7,)),
+            (
+                "<iothreads>4</iothreads><iothreadids><iothread id='2'/>"
+                "<iothread id='9'/></iothreadids>",
+                (2, 9, 1, 3),
+            ),
+        ):
+            with self.subTest(more=more):
+                found = document.parse(f"<domain>{more}</domain>")
+                self.assertEqual(ids, found.iothreads)
+        for more in (
+            "<iothreads>1025</iothreads>",
+            "<iothreadids><iothread id='0'/></iothreadids>",
+            "<iothreadids>" + "<iothread id='1'/>" * 1025 + "</iothreadids>",
+        ):
+            with self.subTest(more=more[:80]):
+                found = document.parse(f"<domain>{more}</domain>")
+                with self.assertRaises(document.DomainRejected):
+                    found.iothreads  # noqa: B018
+
+    def test_an_added_tune_is_there_once(self):
+        for cputune in ("", "<cputune/>", "<cputune><shares/></cputune>"):
+            found = document.parse(f"<domain>{cputune}</domain>")
+            found.add_tune("vcpupin", {"vcpu": "0", "cpuset": "5"})
+            self.assertEqual({0: {5}}, found.pins)
+            found.add_tune("vcpupin", {"vcpu": "1", "cpuset": "6"})
+            self.assertEqual({0: {5}, 1: {6}}, found.pins)
+            self.assertEqual(2, len(found.tunes("vcpupin")))
+
+    def test_pins_twice(self):
+        pin = '<vcpupin vcpu="0" cpuset="1"/>'
+        found = document.parse(
+            f"<domain><cputune>{pin}{pin}</cputune></domain>"
+        )
+        with self.assertRaises(document.DomainRejected):
+            found.pins  # noqa: B018

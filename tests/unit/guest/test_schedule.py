@@ -1,0 +1,111 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Threads get the schedulers that the flavor asks for."""
+
+import unittest
+
+from tests.unit import builders
+from tests.unit.guest import documents
+from tests.unit.guest.documents import REALTIME
+from tests.unit.guest.documents import cputune
+from tests.unit.guest.documents import domain
+from tests.unit.guest.documents import pins
+from tests.unit.guest.documents import render
+
+RT_HOST = builders.realtime_host()
+PINNED = pins(2, 3) + '<emulatorpin cpuset="0"/>'
+FIFO_1 = {"scheduler": "fifo", "priority": "1"}
+OTHERS = {
+    **REALTIME,
+    "sriov_rt:iothread_sched": "fifo:2",
+    "sriov_rt:emulator_sched": "rr:3",
+}
+
+
+class VcpusTest(unittest.TestCase):
+    def test_novas_are_kept(self):
+        for name, vcpus in (
+            ("nova-realtime", "0-1"),
+            ("nova-realtime-mask", "1"),
+        ):
+            rendered = render(documents.load(name), REALTIME, RT_HOST)
+            self.assertEqual(
+                [{"vcpus": vcpus, **FIFO_1}], cputune(rendered)["vcpusched"]
+            )
+
+    def test_all_are_realtime_where_nova_said_nothing(self):
+        rendered = render(domain(cputune=PINNED), REALTIME, RT_HOST)
+        self.assertEqual(
+            [{"vcpus": "0-1", **FIFO_1}], cputune(rendered)["vcpusched"]
+        )
+
+    def test_as_the_flavor_says(self):
+        specs = {**REALTIME, "sriov_rt:vcpu_sched": "rr:7"}
+        for cpus, xml in (
+            ("0-1", domain(cputune=PINNED)),
+            ("1", documents.load("nova-realtime-mask")),
+        ):
+            self.assertEqual(
+                [{"vcpus": cpus, "scheduler": "rr", "priority": "7"}],
+                cputune(render(xml, specs, RT_HOST))["vcpusched"],
+            )
+
+    def test_an_ordinary_guest_gets_none(self):
+        rendered = render(domain(cputune=PINNED), documents.LEAN, RT_HOST)
+        self.assertNotIn("vcpusched", cputune(rendered))
+
+
+class OthersTest(unittest.TestCase):
+    def test_added(self):
+        xml = domain(cputune=PINNED, more="<iothreads>3</iothreads>")
+        found = cputune(render(xml, OTHERS, RT_HOST))
+        self.assertEqual(
+            [{"iothreads": "1-3", "scheduler": "fifo", "priority": "2"}],
+            found["iothreadsched"],
+        )
+        self.assertEqual(
+            [{"scheduler": "rr", "priority": "3"}], found["emulatorsched"]
+        )
+
+    def test_set_where_they_are(self):
+        xml = domain(
+            cputune=PINNED
+            + '<iothreadsched iothreads="1" scheduler="rr" priority="9"/>'
+            '<emulatorsched scheduler="fifo" priority="9"/>',
+            more="<iothreads>1</iothreads>",
+        )
+        found = cputune(render(xml, OTHERS, RT_HOST))
+        self.assertEqual(
+            [{"iothreads": "1", "scheduler": "fifo", "priority": "2"}],
+            found["iothreadsched"],
+        )
+        self.assertEqual(
+            [{"scheduler": "rr", "priority": "3"}], found["emulatorsched"]
+        )
+
+    def test_without_io_threads_there_is_nothing_to_schedule(self):
+        rendered = render(domain(cputune=PINNED), OTHERS, RT_HOST)
+        self.assertNotIn("iothreadsched", cputune(rendered))
+        self.assertIn("no I/O threads", rendered.report.summary())
+
+
+class ContainerTest(unittest.TestCase):
+    def test_a_container_has_no_vcpus_to_schedule(self):
+        xml = domain(kind="lxc").replace("<vcpu>", "<vcpu cpuset='2-3'>")
+        rendered = render(xml, REALTIME, RT_HOST)
+        self.assertFalse(cputune(rendered))
+        self.assertIn(
+            "no schedulers for containers", rendered.report.summary()
+        )
+        rendered = render(xml, documents.LEAN, RT_HOST)
+        self.assertFalse(rendered.report.notes)
