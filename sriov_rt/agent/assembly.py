@@ -1,0 +1,158 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Put an agent together from its configuration."""
+
+import logging
+from collections.abc import Callable
+
+from keystoneauth1 import exceptions as ks_exceptions
+from oslo_config import cfg
+
+from sriov_rt import exceptions
+from sriov_rt.agent import options
+from sriov_rt.agent import placement
+from sriov_rt.agent.backoff import Backoff
+from sriov_rt.agent.bus import Bus
+from sriov_rt.agent.listener import Endpoint
+from sriov_rt.agent.listener import Listener
+from sriov_rt.agent.parts import Parts
+from sriov_rt.agent.parts import Timing
+from sriov_rt.agent.provider import Provider
+from sriov_rt.agent.publisher import Publisher
+from sriov_rt.agent.reconciler import Reconciler
+from sriov_rt.agent.service import Agent
+from sriov_rt.agent.uevents import Uevents
+from sriov_rt.host import sources
+from sriov_rt.host.observe import Observer
+from sriov_rt.host.root import Root
+from sriov_rt.labels import service as label_service
+
+LOG = logging.getLogger(__name__)
+
+#: Delays after a failure: the first, seconds.
+FIRST_DELAY_S = 1.0
+
+#: The longest delay before the message queue is tried again, seconds: well
+#: below the age at which the schedulers give facts up.
+BUS_LIMIT_S = 10.0
+
+#: The longest delay before Keystone and Placement are tried again, seconds:
+#: half of what Nova's own compute service would take (its periodic update
+#: of resources runs once a minute).
+PLACEMENT_LIMIT_S = 30.0
+
+
+class PlacementMisconfigured(exceptions.SriovRtError):
+    """``[placement]`` names an authentication that cannot be."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+        super().__init__(
+            f"[placement] is not complete ({why}); copy the section from "
+            "nova.conf, or set [agent] publish_traits = false"
+        )
+
+
+def assemble(conf: cfg.ConfigOpts, crashed: Callable[[], None]) -> Agent:
+    """Return the agent that a configuration describes, not started.
+
+    :param conf: with the options of :mod:`sriov_rt.agent.options`.
+    :param crashed: called if a thread meets an error it should not.
+    :raises PlacementMisconfigured: see there.
+    :raises LabelSourceMissing: see there.
+    :raises oslo_messaging.MessagingException: for a transport URL that
+        cannot be.
+    """
+    publisher = _publisher(conf)
+    labels = label_service.make(
+        conf, lambda: agent.relabel(conf.labels.debounce), crashed
+    )
+    endpoint = Endpoint(conf.host, lambda: agent.asked())
+    listener = Listener(conf, conf.host, endpoint)
+    agent = Agent(
+        Parts(
+            observe=_observer(conf).observe,
+            labels=labels,
+            publisher=publisher,
+            publishing=Reconciler(
+                "publisher",
+                publisher.publish,
+                backoff=Backoff(FIRST_DELAY_S, BUS_LIMIT_S),
+                crashed=crashed,
+            ),
+            tending=_tending(conf, crashed),
+            listening=Reconciler(
+                "listener",
+                listener.set_listening,
+                backoff=Backoff(FIRST_DELAY_S, BUS_LIMIT_S),
+                crashed=crashed,
+            ),
+        ),
+        Timing(
+            observe_interval=conf.agent.observe_interval,
+            report_spread=conf.agent.report_spread,
+            stop_timeout=conf.agent.stop_timeout,
+        ),
+        crashed,
+    )
+    agent.listen_to(Uevents(agent.changed), labels)
+    return agent
+
+
+def _observer(conf: cfg.ConfigOpts) -> Observer:
+    return Observer(
+        Root(conf.agent.root),
+        conf.host,
+        options.node_name(conf),
+        sources.load(),
+        nova_files=conf.agent.nova_config_files,
+    )
+
+
+def _publisher(conf: cfg.ConfigOpts) -> Publisher:
+    return Publisher(
+        conf.host,
+        options.node_name(conf),
+        Bus(conf),
+        heartbeat_s=conf.agent.heartbeat_interval,
+        slack_s=conf.agent.observe_interval / 2,
+    )
+
+
+def _tending(
+    conf: cfg.ConfigOpts, crashed: Callable[[], None]
+) -> Reconciler[frozenset[str]] | None:
+    if not conf.agent.publish_traits:
+        return None
+    try:
+        client = placement.adapter(conf)
+    except (ks_exceptions.ClientException, TypeError) as error:
+        # keystoneauth raises TypeError for interfaces that there are not.
+        raise PlacementMisconfigured(str(error)) from error
+    if client is None:
+        LOG.warning(
+            "no traits are set in Placement, since [placement] auth_type is "
+            "not; copy the section from nova.conf, or set [agent] "
+            "publish_traits = false if that is meant"
+        )
+        return None
+    provider = Provider(
+        placement.Placement(client), conf.host, options.node_name(conf)
+    )
+    return Reconciler(
+        "traits",
+        provider.set_traits,
+        backoff=Backoff(FIRST_DELAY_S, PLACEMENT_LIMIT_S),
+        crashed=crashed,
+        again_s=conf.agent.traits_interval,
+    )

@@ -1,0 +1,52 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""How long to wait before trying again."""
+
+import random
+from collections.abc import Callable
+
+
+class Backoff:
+    """Delays that double from one failure to the next, with jitter.
+
+    Without the jitter, all agents of a cloud would come back at the same
+    moment after RabbitMQ or Keystone was down.
+
+    :param first_s: the longest first delay, seconds.
+    :param limit_s: the longest delay of all, seconds.
+    :param uniform: a random number between two bounds.
+    """
+
+    def __init__(
+        self,
+        first_s: float,
+        limit_s: float,
+        uniform: Callable[[float, float], float] = random.uniform,
+    ) -> None:
+        self._first_s = first_s
+        self._limit_s = limit_s
+        self._uniform = uniform
+        self._next_s = first_s
+        self.failures = 0
+
+    def failed(self) -> float:
+        """Count a failure and return the seconds to wait after it."""
+        self.failures += 1
+        longest = self._next_s
+        self._next_s = min(2 * longest, self._limit_s)
+        return self._uniform(longest / 2, longest)
+
+    def succeeded(self) -> None:
+        """Start anew from the first delay."""
+        self.failures = 0
+        self._next_s = self._first_s

@@ -1,0 +1,103 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Answer the schedulers' "report now"."""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import oslo_messaging
+from oslo_config import cfg
+
+from sriov_rt import messaging
+from sriov_rt.agent import reconciler
+
+LOG = logging.getLogger(__name__)
+
+
+class ListenFailed(reconciler.NotYet):
+    """The message queue does not let the agent listen."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+        super().__init__(
+            f"cannot listen for report_now ({why}); see that the message "
+            "queue runs and that transport_url names it"
+        )
+
+
+class Endpoint:
+    """The methods of the agents' topic.
+
+    :param host: this agent's.
+    :param asked: called when a scheduler wants this host's facts.
+    """
+
+    target = oslo_messaging.Target(version=messaging.VERSION)
+
+    def __init__(self, host: str, asked: Callable[[], None]) -> None:
+        self._host = host
+        self._asked = asked
+
+    def report_now(self, context: Any, hosts: Any = None) -> None:
+        """Have the facts sent, if this host is meant.
+
+        :param context: the RPC request's; not used.
+        :param hosts: a list of their names, or None for all.
+        """
+        if hosts is None or (isinstance(hosts, list) and self._host in hosts):
+            self._asked()
+
+
+class Listener:
+    """The RPC server on the agents' topic.
+
+    :param conf: names the message queue.
+    :param host: the server's name, by which its queue is called. One host
+        has one agent; a name made up anew at each start would leave a queue
+        behind at each stop, since oslo.messaging never deletes them.
+    :param endpoint: what answers.
+    """
+
+    def __init__(
+        self, conf: cfg.ConfigOpts, host: str, endpoint: Endpoint
+    ) -> None:
+        self._transport = messaging.transport(conf)
+        self._target = messaging.target(messaging.AGENT_TOPIC, host)
+        self._endpoint = endpoint
+        self._server: Any = None
+
+    def set_listening(self, wanted: bool) -> None:
+        """Start or stop to listen; once started it reconnects by itself.
+
+        Blocks while the message queue is down.
+
+        :raises ListenFailed: if the message queue refuses.
+        """
+        if wanted and self._server is None:
+            server = oslo_messaging.get_rpc_server(
+                self._transport, self._target, [self._endpoint]
+            )
+            try:
+                # One thread: the answer is no more than a note.
+                server.start(override_pool_size=1)
+            except Exception as error:
+                # As in bus.Bus.cast, there is no common base.
+                raise ListenFailed(str(error)) from error
+            self._server = server
+            LOG.info("listening for report_now: host=%s", self._target.server)
+        elif not wanted and self._server is not None:
+            server, self._server = self._server, None
+            server.stop()
+            server.wait()
+            self._transport.cleanup()

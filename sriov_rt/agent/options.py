@@ -1,0 +1,192 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The options of ``sriov-rt-agent``."""
+
+import socket
+
+from keystoneauth1 import loading
+from oslo_config import cfg
+
+from sriov_rt import messaging
+from sriov_rt.host import novaconf
+from sriov_rt.labels import options as label_options
+
+GROUP = "agent"
+PLACEMENT_GROUP = "placement"
+
+HOST_OPTS = [
+    cfg.StrOpt(
+        "host",
+        default=socket.gethostname(),
+        sample_default="<current_hostname>",
+        help="""
+The name that Nova calls this host by.
+
+It has to be the value of ``[DEFAULT] host`` in the nova.conf of this host's
+nova-compute, whose default is the same. The scheduler finds the host's facts
+by this name: with another one, no realtime instance ever lands here.
+""",
+    ),
+]
+
+AGENT_OPTS = [
+    cfg.StrOpt(
+        "node",
+        help="""
+The name of this host's hypervisor, as ``openstack hypervisor list`` shows it.
+
+libvirt gives it (``virsh hostname``, most often the fully qualified name),
+and Nova names the host's resource provider in Placement by it. Where it is
+not set, ``[DEFAULT] host`` is used; set it if the two differ, or Placement
+never gets this host's traits.
+""",
+    ),
+    cfg.FloatOpt(
+        "observe_interval",
+        default=10.0,
+        min=0.5,
+        max=3600.0,
+        help="""
+Seconds from one observation of the host to the next.
+
+Devices that come and go are seen at once, by the kernel's events; what the
+kernel sends no event for (a sysctl, the affinity of an interrupt) is seen
+after this time at the latest. One observation reads some hundred small files
+of /proc and /sys: raise it on hosts with very many VFs.
+""",
+    ),
+    cfg.FloatOpt(
+        "heartbeat_interval",
+        default=10.0,
+        min=0.5,
+        max=3600.0,
+        help="""
+Seconds from one sign of life to the next while the facts stay the same.
+
+Each confirms an observation just made, so one never comes more often than
+``observe_interval``. The schedulers' ``[sriov_rt] facts_max_age`` has to be a
+few times as long; raise both in clouds of thousands of hosts to spare the
+message queue.
+""",
+    ),
+    cfg.FloatOpt(
+        "report_spread",
+        default=2.0,
+        min=0.0,
+        max=300.0,
+        help="""
+Seconds over which the agents spread their answers to "report now".
+
+A scheduler that starts asks all agents at once; each waits for a random part
+of this time and answers all who asked meanwhile with one message. Raise it
+in clouds of thousands of hosts, where a host's facts are some 10 kB, and keep
+it below the schedulers' ``[sriov_rt] warmup_timeout``.
+""",
+    ),
+    cfg.StrOpt(
+        "root",
+        default="/",
+        help="""
+The directory below which /proc, /sys, /dev and /etc of the host are read.
+
+Change it where the agent runs in a container that has the host's file system
+mounted elsewhere, such as /host. Every fact is read below it.
+""",
+    ),
+    cfg.ListOpt(
+        "nova_config_files",
+        default=[f"/{each}" for each in novaconf.FILES],
+        help="""
+The configuration files of this host's nova-compute, in its order.
+
+``[compute] cpu_dedicated_set`` and ``cpu_shared_set`` are read from them,
+below ``root``, at every observation; files that do not exist are passed over,
+and of a name that ends with ``.d`` every ``*.conf`` in that directory is
+read. Name here what nova-compute gets by ``--config-file``, and let the
+agent's user read it: a host whose dedicated pCPUs are unknown is not
+realtime.
+""",
+    ),
+    cfg.BoolOpt(
+        "publish_traits",
+        default=True,
+        help="""
+Whether to keep this host's CUSTOM_SRIOV_RT_ and CUSTOM_NFD_ traits in step.
+
+They let a flavor ask for ``trait:CUSTOM_SRIOV_RT_REALTIME=required``, which
+needs no filter in the scheduler. It takes the credentials of a user with the
+admin or service role in ``[placement]``, such as nova's own; turn it off
+where compute hosts must not hold them. The agent that is stopped for that
+withdraws the traits that it has set.
+""",
+    ),
+    cfg.FloatOpt(
+        "traits_interval",
+        default=300.0,
+        min=10.0,
+        max=86400.0,
+        help="""
+Seconds after which the traits in Placement are looked at again.
+
+Changes of the host are written at once; this finds what others changed, such
+as a provider that was deleted and made anew. The default is Nova's own
+(``[compute] resource_provider_association_refresh``).
+""",
+    ),
+    cfg.FloatOpt(
+        "stop_timeout",
+        default=10.0,
+        min=0.0,
+        max=300.0,
+        help="""
+Seconds that a clean stop may take to say goodbye.
+
+The agent then withdraws its traits and tells the schedulers that it is gone,
+and ends after this time whether Placement and the message queue answered or
+not. Keep it below TimeoutStopSec of the systemd unit.
+""",
+    ),
+]
+
+#: Seconds that one answer of Keystone or Placement may take; keystoneauth's
+#: own default is to wait without an end.
+REQUEST_TIMEOUT_S = 30.0
+
+
+def placement_opts() -> list[cfg.Opt]:
+    """Return the options of ``[placement]``, which are those of Nova's."""
+    session = loading.get_session_conf_options()
+    cfg.set_defaults(session, timeout=REQUEST_TIMEOUT_S)
+    adapter = loading.get_adapter_conf_options(include_deprecated=False)
+    cfg.set_defaults(
+        adapter,
+        service_type="placement",
+        # As Nova has them (nova/conf/utils.py).
+        valid_interfaces=["internal", "public"],
+    )
+    return [*session, *loading.get_auth_common_conf_options(), *adapter]
+
+
+def register(conf: cfg.ConfigOpts) -> None:
+    """Register every option that the agent itself reads."""
+    conf.register_opts(HOST_OPTS)
+    conf.register_opts(AGENT_OPTS, group=GROUP)
+    conf.register_opts(label_options.LABEL_OPTS, group=label_options.GROUP)
+    conf.register_opts(messaging.TRANSPORT_OPTS, group="sriov_rt")
+    conf.register_opts(placement_opts(), group=PLACEMENT_GROUP)
+
+
+def node_name(conf: cfg.ConfigOpts) -> str:
+    """Return the name of the host's resource provider."""
+    name: str = conf.agent.node or conf.host
+    return name

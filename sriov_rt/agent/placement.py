@@ -1,0 +1,199 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The little of Placement's API that setting traits takes."""
+
+import dataclasses
+import logging
+from collections.abc import Set
+from typing import Any
+
+from keystoneauth1 import exceptions as ks_exceptions
+from keystoneauth1 import loading
+from keystoneauth1.adapter import Adapter
+from oslo_config import cfg
+
+from sriov_rt.agent import options
+from sriov_rt.agent import reconciler
+
+LOG = logging.getLogger(__name__)
+
+#: The first microversion with traits.
+MICROVERSION = "1.6"
+
+
+class PlacementUnreachable(reconciler.NotYet):
+    """Keystone or Placement gave no answer that can be used."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+        super().__init__(
+            f"no answer from Placement ({why}); see that Keystone and "
+            "Placement run and that [placement] names them"
+        )
+
+
+class PlacementRefused(reconciler.NotYet):
+    """Placement understood, and said no.
+
+    :param asked: method and path.
+    :param status: HTTP status.
+    :param text: Placement's own words.
+    """
+
+    def __init__(self, asked: str, status: int, text: str) -> None:
+        self.asked = asked
+        self.status = status
+        self.text = text
+        super().__init__(
+            f"Placement answered {asked} with {status} ({text}); see that "
+            "the user in [placement] has the admin or service role"
+        )
+
+
+class ProviderMissing(reconciler.NotYet):
+    """Placement does not know the host's resource provider (yet)."""
+
+    def __init__(self, node: str) -> None:
+        self.node = node
+        super().__init__(
+            f"no resource provider '{node}' in Placement; start nova-compute "
+            "on this host, or set [agent] node to the name that 'openstack "
+            "hypervisor list' shows for it"
+        )
+
+
+class GenerationConflict(reconciler.NotYet):
+    """Others changed the provider since it was read."""
+
+    def __init__(self, uuid: str) -> None:
+        self.uuid = uuid
+        super().__init__(
+            f"resource provider {uuid} keeps changing; its traits are set "
+            "when it is at rest"
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ProviderTraits:
+    """A provider's traits, and the generation that they were read at."""
+
+    traits: frozenset[str]
+    generation: int
+
+
+def adapter(conf: cfg.ConfigOpts) -> Adapter | None:
+    """Return a client as ``[placement]`` says; None where it says nothing.
+
+    :raises keystoneauth1.exceptions.ClientException: where what it says is
+        not complete.
+    """
+    group = options.PLACEMENT_GROUP
+    auth = loading.load_auth_from_conf_options(conf, group)
+    if auth is None:
+        return None
+    session = loading.load_session_from_conf_options(conf, group, auth=auth)
+    found: Adapter = loading.load_adapter_from_conf_options(
+        conf, group, session=session, auth=auth
+    )
+    return found
+
+
+class Placement:
+    """Read and set the traits of resource providers.
+
+    Every method raises :class:`PlacementUnreachable` and
+    :class:`PlacementRefused`.
+    """
+
+    def __init__(self, client: Adapter) -> None:
+        self._client = client
+
+    def find(self, name: str) -> str:
+        """Return the uuid of the provider of this name.
+
+        :raises ProviderMissing: if there is none.
+        """
+        found = self._json(
+            self._ask("GET", "/resource_providers", params={"name": name})
+        )
+        providers = _field(found, "resource_providers", list)
+        if not providers:
+            raise ProviderMissing(name)
+        uuid: str = _field(providers[0], "uuid", str)
+        return uuid
+
+    def traits(self, uuid: str) -> ProviderTraits:
+        """Return the provider's traits."""
+        found = self._json(
+            self._ask("GET", f"/resource_providers/{uuid}/traits")
+        )
+        return ProviderTraits(
+            frozenset(_field(found, "traits", list)),
+            _field(found, "resource_provider_generation", int),
+        )
+
+    def create_trait(self, name: str) -> None:
+        """Have a trait known to Placement; nothing if it is."""
+        self._ask("PUT", f"/traits/{name}")
+
+    def set_traits(self, uuid: str, traits: Set[str], generation: int) -> None:
+        """Replace all traits of the provider.
+
+        :param generation: the one at which they were read.
+        :raises GenerationConflict: if it is another one by now.
+        """
+        path = f"/resource_providers/{uuid}/traits"
+        body = {
+            "resource_provider_generation": generation,
+            "traits": sorted(traits),
+        }
+        try:
+            self._ask("PUT", path, json=body)
+        except PlacementRefused as error:
+            if error.status == 409:
+                raise GenerationConflict(uuid) from error
+            raise
+
+    def _ask(self, method: str, path: str, **arguments: Any) -> Any:
+        try:
+            answer = self._client.request(
+                path,
+                method,
+                microversion=MICROVERSION,
+                raise_exc=False,
+                **arguments,
+            )
+        except ks_exceptions.ClientException as error:
+            raise PlacementUnreachable(str(error)) from error
+        if answer.status_code >= 500:
+            raise PlacementUnreachable(
+                f"{method} {path}: {answer.status_code}"
+            )
+        if answer.status_code >= 300:
+            raise PlacementRefused(
+                f"{method} {path}", answer.status_code, answer.text[:200]
+            )
+        return answer
+
+    def _json(self, answer: Any) -> Any:
+        try:
+            return answer.json()
+        except ValueError as error:
+            raise PlacementUnreachable(f"no JSON: {error}") from error
+
+
+def _field(found: Any, name: str, kind: type) -> Any:
+    value = found.get(name) if isinstance(found, dict) else None
+    if not isinstance(value, kind):
+        raise PlacementUnreachable(f"'{name}' is missing in its answer")
+    return value

@@ -1,0 +1,116 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The agent's process: its configuration, its signals, its exit code."""
+
+import importlib.metadata
+import logging
+import queue
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import oslo_messaging
+from oslo_config import cfg
+from oslo_log import log
+from oslo_service import service
+from oslo_service import systemd
+
+from sriov_rt import exceptions
+from sriov_rt.agent import options
+from sriov_rt.agent.assembly import assemble
+
+LOG = logging.getLogger(__name__)
+
+#: Exit code for a configuration that the agent cannot work with.
+EXIT_CONFIGURATION = 2
+
+#: Exit code after an error that it should not have met.
+EXIT_CRASHED = 1
+
+#: What threads put beside the numbers of signals: one of them crashed.
+CRASHED = 0
+
+
+def configure(arguments: Sequence[str] | None) -> cfg.ConfigOpts:
+    """Return the configuration, logging set up by it.
+
+    :param arguments: the command line without the program's name.
+    :raises oslo_config.cfg.Error: if it cannot be read.
+    """
+    # The process's one configuration: oslo.messaging registers options of
+    # its own (oslo_messaging_tracing) there, whatever conf it is given.
+    conf = cfg.CONF
+    log.register_options(conf)
+    options.register(conf)
+    conf(
+        arguments,
+        project="sriov_rt",
+        prog="sriov-rt-agent",
+        version=importlib.metadata.version("sriov-rt"),
+        default_config_files=cfg.find_config_files(
+            project="sriov_rt", prog="sriov-rt"
+        ),
+    )
+    log.setup(conf, "sriov_rt")
+    return conf
+
+
+def serve(conf: cfg.ConfigOpts) -> int:
+    """Run the agent until it is told to stop; return the exit code."""
+    # A SimpleQueue may be put to from a signal handler; an Event may not,
+    # for the handler would wait for a lock that the thread it runs in has.
+    signals: queue.SimpleQueue[int] = queue.SimpleQueue()
+    agent = assemble(conf, lambda: signals.put(CRASHED))
+    # Not a launcher: those put the service into a child process, which they
+    # restart on SIGHUP, traits withdrawn and all.
+    services = service.Services(restart_method="mutate")
+    handlers = service.SignalHandler()
+    for name in ("SIGTERM", "SIGINT", "SIGHUP"):
+        handlers.add_handler(name, lambda number, _frame: signals.put(number))
+    services.add(agent)
+    systemd.notify_once()
+    while (number := signals.get()) == signal.SIGHUP:
+        _reload(conf, services)
+    crashed = number == CRASHED
+    LOG.info(
+        "stopping on %s",
+        "an error" if crashed else signal.Signals(number).name,
+    )
+    # It waits, too; Services.wait() fails in oslo.service 4.2.
+    services.stop()
+    return EXIT_CRASHED if crashed else 0
+
+
+def _reload(conf: cfg.ConfigOpts, services: Any) -> None:
+    try:
+        conf.mutate_config_files()
+    except cfg.Error:
+        LOG.exception("the configuration stays as it is; correct it")
+    services.restart()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the agent and return its exit code.
+
+    :param arguments: without the program's name; ``sys.argv`` by default.
+    """
+    try:
+        return serve(configure(arguments))
+    except (
+        cfg.Error,
+        exceptions.SriovRtError,
+        oslo_messaging.MessagingException,
+    ) as error:
+        print(f"sriov-rt-agent: error: {error}", file=sys.stderr)
+        return EXIT_CONFIGURATION

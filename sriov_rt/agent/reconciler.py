@@ -1,0 +1,148 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Bring something outside into a desired state, for as long as it takes."""
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable
+from typing import Generic
+from typing import TypeVar
+
+from sriov_rt import exceptions
+from sriov_rt.agent.backoff import Backoff
+from sriov_rt.agent.worker import Worker
+
+LOG = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class NotYet(exceptions.SriovRtError):
+    """What is outside cannot be changed now; trying again may help."""
+
+
+class Reconciler(Generic[T]):
+    """Apply the latest desired state, in a thread that alone waits for it.
+
+    A state that is overtaken before it could be applied is never applied.
+
+    :param name: for the log, and the thread's.
+    :param apply: brings about a state; raises :class:`NotYet` to be called
+        again after a delay.
+    :param backoff: the delays.
+    :param again_s: seconds after which a state is applied once more although
+        it is the same; infinite for never.
+    :param crashed: called once if ``apply`` raises anything else.
+    :param monotonic: the clock, seconds.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        apply: Callable[[T], None],
+        *,
+        backoff: Backoff,
+        crashed: Callable[[], None],
+        again_s: float = math.inf,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._name = name
+        self._apply = apply
+        self._backoff = backoff
+        self._again_s = again_s
+        self._lock = threading.Lock()
+        self._wanted: tuple[T] | None = None
+        self._final = False
+        self._settled = threading.Event()
+        self._last_failure = ""
+        self.worker = Worker(name, self._step, crashed, monotonic)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self.worker.start()
+
+    def want(self, state: T) -> None:
+        """Name the desired state, unless the final one is named already.
+
+        While attempts fail, the delay to the next one is kept.
+        """
+        with self._lock:
+            if self._final:
+                return
+            self._wanted = (state,)
+            failing = self._backoff.failures > 0
+        if not failing:
+            self.worker.wake()
+
+    def finish(self, state: T) -> None:
+        """Name the final state, and try to bring it about at once."""
+        with self._lock:
+            self._wanted = (state,)
+            self._final = True
+        self.worker.wake()
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait for the final state, end the thread, and tell if it came."""
+        settled = self._settled.wait(max(0.0, timeout_s))
+        self.worker.stop()
+        return settled
+
+    def _step(self) -> float:
+        with self._lock:
+            wanted, final = self._wanted, self._final
+        if wanted is None:
+            return math.inf
+        failure = self._attempt(wanted[0])
+        if failure is not None:
+            delay_s = self._backoff.failed()
+            self._log_failure(failure, delay_s)
+            return delay_s
+        if self._backoff.failures:
+            LOG.info(
+                "%s: well again after %d attempts",
+                self._name,
+                self._backoff.failures + 1,
+            )
+        self._backoff.succeeded()
+        self._last_failure = ""
+        if final:
+            self._settled.set()
+            return math.inf
+        with self._lock:
+            overtaken = self._wanted is not wanted
+        return 0.0 if overtaken else self._again_s
+
+    def _attempt(self, state: T) -> str | None:
+        try:
+            self._apply(state)
+        except NotYet as error:
+            # Not logged here, where oslo.log would say it twice.
+            return str(error)
+        return None
+
+    def _log_failure(self, failure: str, delay_s: float) -> None:
+        # Once for the operator; each attempt for who debugs.
+        level = (
+            logging.DEBUG if failure == self._last_failure else logging.WARNING
+        )
+        self._last_failure = failure
+        LOG.log(
+            level,
+            "%s: %s (attempt %d; trying again in %.1f s)",
+            self._name,
+            failure,
+            self._backoff.failures,
+            delay_s,
+        )

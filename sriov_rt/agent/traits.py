@@ -1,0 +1,69 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Which traits a host has, and how they are merged into its provider's."""
+
+import types
+from collections.abc import Mapping
+from collections.abc import Set
+
+from sriov_rt import decide
+from sriov_rt import request
+from sriov_rt.facts import HostFacts
+from sriov_rt.labels import traits as label_traits
+from sriov_rt.reason import Reason
+
+#: The traits that the host's own facts decide begin so.
+PREFIX = "CUSTOM_SRIOV_RT_"
+
+#: The traits that are ours begin so; no other one is ever touched.
+PREFIXES = (PREFIX, label_traits.PREFIX)
+
+REALTIME = PREFIX + "REALTIME"
+
+#: Trait to the extra specs that a host must satisfy to have it.
+TRAITS: Mapping[str, Mapping[str, str]] = types.MappingProxyType(
+    {
+        REALTIME: {
+            "sriov_rt:realtime": "required",
+            "hw:cpu_policy": "dedicated",
+        },
+        PREFIX + "PREEMPT_RT": {"sriov_rt:kernel": "preempt_rt"},
+        PREFIX + "ONLOAD": {"sriov_rt:onload": "required"},
+    }
+)
+
+
+def verdicts(facts: HostFacts, now: float) -> Mapping[str, tuple[Reason, ...]]:
+    """Return why the host does not have each trait; empty where it has.
+
+    :param now: Unix time, seconds.
+    """
+    view = decide.View(now=now)
+    return {
+        trait: decide.why_not(request.parse(extra_specs), facts, view)
+        for trait, extra_specs in TRAITS.items()
+    }
+
+
+def held(found: Mapping[str, tuple[Reason, ...]]) -> frozenset[str]:
+    """Return the traits that no Reason stands against."""
+    return frozenset(trait for trait, reasons in found.items() if not reasons)
+
+
+def merged(there: Set[str], wanted: Set[str]) -> frozenset[str]:
+    """Return all traits of the provider with ours as wanted.
+
+    :param there: those that the provider has now, of whomever.
+    """
+    others = {each for each in there if not each.startswith(PREFIXES)}
+    return frozenset(others | wanted)

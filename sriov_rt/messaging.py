@@ -1,0 +1,77 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What agents and schedulers say to each other, over oslo.messaging.
+
+Agents cast :class:`Report` calls to all schedulers (and whoever listens
+beside them); listeners cast ``report_now`` to all agents. Nothing waits for
+an answer: a lost message is made good by the digest in the next heartbeat.
+
+=============== ==================== =====================================
+topic           method               arguments
+=============== ==================== =====================================
+sriov_rt        facts                host, node, digest, document (JSON)
+sriov_rt        heartbeat            host, node, digest
+sriov_rt        gone                 host, node
+sriov_rt_agent  report_now           hosts: their names, or None for all
+=============== ==================== =====================================
+"""
+
+import oslo_messaging
+from oslo_config import cfg
+
+EXCHANGE = "sriov_rt"
+VERSION = "1.0"
+REPORT_TOPIC = "sriov_rt"
+AGENT_TOPIC = "sriov_rt_agent"
+
+TRANSPORT_OPTS = [
+    cfg.StrOpt(
+        "transport_url",
+        secret=True,
+        help="""
+The message queue on which sriov-rt's agents and schedulers meet.
+
+Set it where they would not meet by default: in a deployment with several
+cells, the agents of every cell and all schedulers need one queue in common,
+and ``[DEFAULT] transport_url`` of a compute host is that of its cell. Where
+it is not set, ``[DEFAULT] transport_url`` is used.
+""",
+    ),
+]
+
+
+def transport(conf: cfg.ConfigOpts) -> oslo_messaging.transport.RPCTransport:
+    """Return a transport to the queue that the configuration names.
+
+    :param conf: with ``[sriov_rt] transport_url`` registered by this call.
+    :raises oslo_messaging.InvalidTransportURL: for a malformed URL.
+    """
+    conf.register_opts(TRANSPORT_OPTS, group="sriov_rt")
+    return oslo_messaging.get_rpc_transport(
+        conf, url=conf.sriov_rt.transport_url
+    )
+
+
+def target(topic: str, server: str | None = None) -> oslo_messaging.Target:
+    """Return the target of a topic.
+
+    :param server: the listener's own name, unique among all; None for the
+        one who casts, who reaches every listener.
+    """
+    return oslo_messaging.Target(
+        exchange=EXCHANGE,
+        topic=topic,
+        version=VERSION,
+        server=server,
+        fanout=server is None,
+    )

@@ -1,0 +1,57 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The options of sriov-rt, for oslo-config-generator."""
+
+from collections.abc import Sequence
+
+from keystoneauth1 import loading
+from oslo_config import cfg
+
+from sriov_rt import messaging
+from sriov_rt.agent import options
+from sriov_rt.kubernetes import options as kubernetes_options
+from sriov_rt.labels import options as label_options
+from sriov_rt.scheduler import options as scheduler_options
+
+Listing = list[tuple[str | None, Sequence[cfg.Opt]]]
+
+
+def list_opts() -> Listing:
+    """Return what ``sriov-rt-agent`` reads, by group."""
+    return [
+        (None, options.HOST_OPTS),
+        (options.GROUP, options.AGENT_OPTS),
+        (label_options.GROUP, label_options.LABEL_OPTS),
+        (kubernetes_options.GROUP, kubernetes_options.KUBERNETES_OPTS),
+        (options.PLACEMENT_GROUP, _placement_opts()),
+        ("sriov_rt", messaging.TRANSPORT_OPTS),
+    ]
+
+
+def _placement_opts() -> Sequence[cfg.Opt]:
+    # Those of the way that everybody uses; keystoneauth registers them when
+    # auth_type says so.
+    own = options.placement_opts()
+    named = {opt.dest for opt in own}
+    password = loading.get_auth_plugin_conf_options("password")
+    return [*own, *(opt for opt in password if opt.dest not in named)]
+
+
+def list_nova_opts() -> Listing:
+    """Return what nova-scheduler reads of ours in its nova.conf, by group."""
+    return [
+        (
+            scheduler_options.GROUP,
+            [*messaging.TRANSPORT_OPTS, *scheduler_options.SCHEDULER_OPTS],
+        ),
+    ]

@@ -1,0 +1,161 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Which hosts satisfy a request, and why the others do not."""
+
+import collections
+import dataclasses
+import time
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Sequence
+from typing import Protocol
+from typing import TypeVar
+
+from sriov_rt import decide
+from sriov_rt.reason import Reason
+from sriov_rt.request import Request
+from sriov_rt.scheduler.table import Entry
+from sriov_rt.scheduler.table import FactsTable
+
+#: Hosts named in one line of the log.
+HOSTS_A_LINE = 50
+
+
+class Host(Protocol):
+    """What is asked of Nova's HostState."""
+
+    host: str
+
+
+H = TypeVar("H", bound=Host)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Refusal:
+    """Hosts that fail a request for the same Reasons."""
+
+    reasons: tuple[Reason, ...]
+    hosts: tuple[str, ...]
+
+
+class Judge:
+    """Decide on hosts by the facts table.
+
+    :param table: the facts.
+    :param max_age_s: seconds from which facts are stale.
+    :param monotonic: the table's clock, seconds.
+    :param wall: Unix time, seconds.
+    """
+
+    def __init__(
+        self,
+        table: FactsTable,
+        max_age_s: float,
+        monotonic: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._table = table
+        self._max_age_s = max_age_s
+        self._monotonic = monotonic
+        self._wall = wall
+
+    def passing(self, request: Request, hosts: Iterable[H]) -> list[H]:
+        """Return the hosts that satisfy the request, in their order."""
+        # Ten thousand hosts come through here while a user waits: one
+        # look-up of the host and one of the answer to its kind.
+        entry_of = self._table.entries.get
+        answers = self._table.answers(request)
+        answer_of = answers.get
+        oldest = self._monotonic() - self._max_age_s
+        now = self._wall()
+        passing = []
+        for host in hosts:
+            entry = entry_of(host.host)
+            if entry is None or entry.confirmed < oldest:
+                continue
+            kind = entry.kind
+            until = answer_of(kind.number)
+            if until is None:
+                until = answers[kind.number] = kind.passes_until(request)
+            if now < until:
+                passing.append(host)
+        return passing
+
+    def known(self, hosts: Iterable[Host]) -> bool:
+        """Tell whether there are fresh facts of every one of the hosts."""
+        entries = self._table.entries
+        oldest = self._monotonic() - self._max_age_s
+        for host in hosts:
+            entry = entries.get(host.host)
+            if entry is None or entry.confirmed < oldest:
+                return False
+        return True
+
+    def why_not(self, request: Request, host: Host) -> tuple[Reason, ...]:
+        """Return every Reason why a host does not satisfy the request."""
+        entry = self._table.entries.get(host.host)
+        return self._reasons(request, entry)
+
+    def refusals(
+        self, request: Request, hosts: Iterable[Host]
+    ) -> Sequence[Refusal]:
+        """Return why hosts fail, those that fail alike together."""
+        entries, now = self._table.entries, self._monotonic()
+        alike: dict[tuple[int, int], list[str]] = collections.defaultdict(list)
+        one_of: dict[tuple[int, int], Entry | None] = {}
+        for host in hosts:
+            entry = entries.get(host.host)
+            key = (-1, 0)
+            if entry is not None:
+                age_s = now - entry.confirmed
+                stale = age_s > self._max_age_s
+                key = (-2, int(age_s)) if stale else (entry.kind.number, 0)
+            alike[key].append(host.host)
+            one_of.setdefault(key, entry)
+        refusals = (
+            Refusal(self._reasons(request, one_of[key]), tuple(names))
+            for key, names in alike.items()
+        )
+        return [refusal for refusal in refusals if refusal.reasons]
+
+    def _reasons(
+        self, request: Request, entry: Entry | None
+    ) -> tuple[Reason, ...]:
+        now = self._wall()
+        if entry is None:
+            return decide.why_not(request, None, decide.View(now))
+        view = decide.View(
+            now=now,
+            facts_age_s=self._monotonic() - entry.confirmed,
+            max_age_s=self._max_age_s,
+        )
+        return entry.kind.why_not(request, view)
+
+
+def lines(refusals: Iterable[Refusal]) -> Iterator[str]:
+    """Yield the refusals in words: each host once, with all its Reasons."""
+    for refusal in refusals:
+        why = "; ".join(f"{r.code}: {r.message}" for r in refusal.reasons)
+        hosts = refusal.hosts
+        for start in range(0, len(hosts), HOSTS_A_LINE):
+            yield f"{', '.join(hosts[start : start + HOSTS_A_LINE])}: {why}"
+
+
+def summary(refusals: Iterable[Refusal]) -> str:
+    """Return how many hosts fail for which Reason, the most common first."""
+    counts: collections.Counter[str] = collections.Counter()
+    for refusal in refusals:
+        for code in {reason.code for reason in refusal.reasons}:
+            counts[code] += len(refusal.hosts)
+    return ", ".join(f"{code} × {n}" for code, n in counts.most_common())

@@ -1,0 +1,245 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Hear what the agents report, and ask them to report."""
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+from typing import Protocol
+
+import oslo_messaging
+from oslo_config import cfg
+
+from sriov_rt import codec
+from sriov_rt import facts
+from sriov_rt import messaging
+
+LOG = logging.getLogger(__name__)
+
+#: Seconds between two questions to the agents: what is wanted meanwhile goes
+#: into one.
+ASK_INTERVAL_S = 1.0
+
+#: Hosts that are asked by name; all agents are asked if it is more.
+MAX_ASKED = 500
+
+#: Longest host name that is taken (RFC 1035), and longest node name.
+MAX_NAME = 255
+
+
+class Sink(Protocol):
+    """Where reports go; see :class:`sriov_rt.scheduler.table.FactsTable`."""
+
+    def put(self, host: str, digest: str, facts: facts.HostFacts) -> bool:
+        """Take in a host's facts; False if there is no room."""
+
+    def confirm(self, host: str, digest: str) -> bool:
+        """Note that facts hold; False if these are not the host's."""
+
+    def forget(self, host: str) -> None:
+        """Drop a host."""
+
+
+class Asker:
+    """Ask agents to report, all that is wanted in one question.
+
+    :param cast: asks hosts by name, or all for None; raises if the question
+        can't be sent.
+    :param interval_s: seconds between two questions.
+    """
+
+    def __init__(
+        self,
+        cast: Callable[[list[str] | None], None],
+        interval_s: float = ASK_INTERVAL_S,
+    ) -> None:
+        self._cast = cast
+        self._interval_s = interval_s
+        self._lock = threading.Lock()
+        self._hosts: set[str] = set()
+        self._all = False
+        self._wanted = threading.Event()
+        self._stopping = threading.Event()
+
+    def want(self, host: str | None = None) -> None:
+        """Want a report of a host, or of all hosts."""
+        with self._lock:
+            if host is None or len(self._hosts) >= MAX_ASKED:
+                self._all = True
+            else:
+                self._hosts.add(host)
+        self._wanted.set()
+
+    def stop(self) -> None:
+        """Let :meth:`run` return."""
+        self._stopping.set()
+        self._wanted.set()
+
+    def run(self) -> None:
+        """Ask whenever something is wanted, until stopped."""
+        while True:
+            self._wanted.wait()
+            if self._stopping.is_set():
+                return
+            self._wanted.clear()
+            self.ask()
+            self._stopping.wait(self._interval_s)
+
+    def ask(self) -> None:
+        """Send one question for all that is wanted."""
+        with self._lock:
+            everyone, hosts = self._all, sorted(self._hosts)
+            self._all, self._hosts = False, set()
+        if not everyone and not hosts:
+            return
+        try:
+            self._cast(None if everyone else hosts)
+        except Exception:
+            # oslo.messaging lets through what its driver's libraries raise
+            # (kombu's, amqp's and socket's errors): there is no common base.
+            LOG.warning(
+                "Agents not asked to report; trying again", exc_info=True
+            )
+            with self._lock:
+                self._all |= everyone
+                self._hosts.update(hosts)
+            self._wanted.set()
+
+
+class Endpoint:
+    """The methods that agents call; see :mod:`sriov_rt.messaging`.
+
+    :param sink: where the reports go.
+    :param want: asks a host to report.
+    :param heard: called after each report.
+    """
+
+    target = oslo_messaging.Target(version=messaging.VERSION)
+
+    def __init__(
+        self,
+        sink: Sink,
+        want: Callable[[str], None],
+        heard: Callable[[], None],
+    ) -> None:
+        self._sink = sink
+        self._want = want
+        self._heard = heard
+
+    def facts(
+        self,
+        context: Any,
+        host: Any = None,
+        node: Any = None,
+        digest: Any = None,
+        document: Any = None,
+    ) -> None:
+        """Take in all facts of a host."""
+        if not _named(host, node) or type(document) is not str:
+            LOG.warning("Facts refused: they name no host, or are no text")
+            return
+        try:
+            found = facts.from_json(document)
+            if (found.host, found.node) != (host, node):
+                raise codec.SchemaError("host", f"{host} expected")
+            self._sink.put(host, _hex(digest), found)
+        except codec.SchemaError as error:
+            # What the host was is no longer what it is: without facts that
+            # can be read, it serves no realtime.
+            self._sink.forget(host)
+            LOG.warning("Facts of host %s refused: %s", host, error)
+        self._heard()
+
+    def heartbeat(
+        self,
+        context: Any,
+        host: Any = None,
+        node: Any = None,
+        digest: Any = None,
+    ) -> None:
+        """Note that a host's facts hold, or ask it for those that do."""
+        if not _named(host, node):
+            LOG.warning("Heartbeat refused: it names no host")
+            return
+        if not self._sink.confirm(host, digest):
+            self._want(host)
+        self._heard()
+
+    def gone(self, context: Any, host: Any = None, node: Any = None) -> None:
+        """Drop a host whose agent was stopped."""
+        if _named(host, node):
+            self._sink.forget(host)
+
+
+def _named(host: Any, node: Any) -> bool:
+    return all(
+        type(name) is str and 0 < len(name) <= MAX_NAME
+        for name in (host, node)
+    )
+
+
+def _hex(digest: Any) -> str:
+    try:
+        if type(digest) is str and len(bytes.fromhex(digest)) == 32:
+            return digest
+    except ValueError:
+        pass
+    raise codec.SchemaError("digest", "64 hex digits expected")
+
+
+class Listener:
+    """Hear all agents, through one connection that heals by itself.
+
+    :param conf: names the message queue.
+    :param server: a name that is unique among the listeners of this queue,
+        and the same after a restart: RabbitMQ keeps a queue by this name.
+    :param sink: where the reports go.
+    :param heard: called after each report.
+    :raises oslo_messaging.MessagingException: for a queue that can't be
+        used as it is configured.
+    """
+
+    def __init__(
+        self,
+        conf: cfg.ConfigOpts,
+        server: str,
+        sink: Sink,
+        heard: Callable[[], None],
+    ) -> None:
+        self._transport = messaging.transport(conf)
+        client = oslo_messaging.get_rpc_client(
+            self._transport, messaging.target(messaging.AGENT_TOPIC), retry=3
+        )
+        self._asker = Asker(
+            lambda hosts: client.cast({}, "report_now", hosts=hosts)
+        )
+        self._server = oslo_messaging.get_rpc_server(
+            self._transport,
+            messaging.target(messaging.REPORT_TOPIC, server),
+            [Endpoint(sink, self._asker.want, heard)],
+        )
+
+    def run(self) -> None:
+        """Hear the agents until stopped; ask them all to report at first."""
+        # One thread: of two reports of a host the later one has to win.
+        self._server.start(override_pool_size=1)
+        self._asker.want()
+        self._asker.run()
+        self._server.stop()
+        self._server.wait()
+        self._transport.cleanup()
+
+    def stop(self) -> None:
+        """Let :meth:`run` return. Safe in any thread."""
+        self._asker.stop()

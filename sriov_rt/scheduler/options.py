@@ -1,0 +1,83 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The options of nova-scheduler, in ``[sriov_rt]`` of its nova.conf."""
+
+from oslo_config import cfg
+
+from sriov_rt import messaging
+
+GROUP = "sriov_rt"
+
+SCHEDULER_OPTS = [
+    cfg.FloatOpt(
+        "facts_max_age",
+        default=60.0,
+        min=1.0,
+        max=86400.0,
+        help="""
+Seconds from which a host's facts are stale.
+
+A host that was not heard of for longer fails every flavor that has an
+``sriov_rt:`` extra spec: what it was is not what it is. Keep it a few times
+the agents' ``[agent] heartbeat_interval``, and raise both in clouds of
+thousands of hosts.
+""",
+    ),
+    cfg.FloatOpt(
+        "warmup_timeout",
+        default=10.0,
+        min=0.0,
+        max=50.0,
+        help="""
+Seconds that requests wait for the first reports in a fresh worker.
+
+A nova-scheduler worker that has just started knows no host: it asks all
+agents to report, and flavors with an ``sriov_rt:`` extra spec wait until the
+hosts in question have answered, or this time is over. Keep it above the
+agents' ``[agent] report_spread`` and below ``[DEFAULT]
+rpc_response_timeout``; flavors without such an extra spec never wait.
+""",
+    ),
+    cfg.IntOpt(
+        "facts_max_hosts",
+        default=20000,
+        min=1,
+        max=1000000,
+        help="""
+The most hosts that facts are kept of, in each worker.
+
+It bounds the memory that a flood of made-up host names can take, at 6 kB a
+host or less. Hosts beyond it are refused with a line in the log, and serve
+no ``sriov_rt:`` flavor: raise it in clouds that have more compute hosts.
+""",
+    ),
+    cfg.FloatOpt(
+        "realtime_host_weight_multiplier",
+        default=10.0,
+        help="""
+How strongly instances that are not realtime are kept off realtime hosts.
+
+A realtime host weighs less by this number for them, so that it stays free
+for realtime instances; the default outdoes Nova's own weighers at their
+defaults. At 0 nothing is kept off; the metadata
+``realtime_host_weight_multiplier`` of a host aggregate overrides it for the
+aggregate's hosts.
+""",
+    ),
+]
+
+
+def register(conf: cfg.ConfigOpts) -> None:
+    """Register every option that the scheduler's side reads."""
+    conf.register_opts(SCHEDULER_OPTS, group=GROUP)
+    conf.register_opts(messaging.TRANSPORT_OPTS, group=GROUP)

@@ -1,0 +1,56 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Placement with one resource provider."""
+
+from collections.abc import Callable
+from typing import Any
+
+from sriov_rt.agent import placement
+
+
+class FakePlacement:
+    """One resource provider and its traits.
+
+    :param meddle: called before each write, for changes of others.
+    """
+
+    def __init__(self, name: str = "rt-1", *traits: str) -> None:
+        self.name = name
+        self.provider: set[str] | None = set(traits)
+        self.known = set(traits)
+        self.generation = 5
+        self.writes = 0
+        self.meddle: Callable[[], None] = lambda: None
+
+    def find(self, name: str) -> str:
+        if self.provider is None or name != self.name:
+            raise placement.ProviderMissing(name)
+        return "uuid-1"
+
+    def traits(self, uuid: str) -> placement.ProviderTraits:
+        assert self.provider is not None
+        return placement.ProviderTraits(
+            frozenset(self.provider), self.generation
+        )
+
+    def create_trait(self, name: str) -> None:
+        self.known.add(name)
+
+    def set_traits(self, uuid: str, traits: Any, generation: int) -> None:
+        self.meddle()
+        if generation != self.generation:
+            raise placement.GenerationConflict(uuid)
+        assert traits <= self.known, "Placement refuses unknown traits"
+        self.provider = set(traits)
+        self.generation += 1
+        self.writes += 1

@@ -1,0 +1,40 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A clock and what else the agent's parts are given in tests."""
+
+from sriov_rt.agent.backoff import Backoff
+
+
+class Clock:
+    """A monotonic clock that a test moves, in seconds."""
+
+    def __init__(self, now: float = 1000.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Crash:
+    """Counts the crashes that it is told of."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self) -> None:
+        self.count += 1
+
+
+def backoff(first_s: float = 1.0, limit_s: float = 8.0) -> Backoff:
+    """Return a Backoff that always takes the longest delay."""
+    return Backoff(first_s, limit_s, lambda low, high: high)

@@ -1,0 +1,130 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import dataclasses
+import unittest
+
+from sriov_rt import facts
+from sriov_rt.agent.bus import BusUnreachable
+from sriov_rt.agent.publisher import Publisher
+from tests.unit import builders
+from tests.unit.agent import fake_caster
+from tests.unit.agent import fakes
+
+
+class PublisherTest(unittest.TestCase):
+    def setUp(self):
+        self.clock = fakes.Clock()
+        self.caster = fake_caster.FakeCaster()
+        self.publisher = Publisher(
+            "rt-1",
+            "rt-1.example.org",
+            self.caster,
+            heartbeat_s=10.0,
+            slack_s=5.0,
+            monotonic=self.clock,
+        )
+        self.facts = builders.realtime_host()
+
+    def _observe(self, **changes):
+        """Publish an observation ten seconds after the last."""
+        self.clock.now += 10.0
+        self.facts = dataclasses.replace(
+            self.facts, observed_at=self.clock.now, **changes
+        )
+        self.publisher.publish(self.facts)
+
+    def test_the_first_observation_is_sent_in_full(self):
+        self._observe()
+        ((method, sent),) = self.caster.sent
+        self.assertEqual("facts", method)
+        self.assertEqual("rt-1", sent["host"])
+        self.assertEqual("rt-1.example.org", sent["node"])
+        self.assertEqual(self.facts.digest(), sent["digest"])
+        self.assertEqual(self.facts, facts.from_json(sent["document"]))
+
+    def test_unchanged_facts_are_confirmed_by_their_digest(self):
+        self._observe()
+        self._observe()
+        method, sent = self.caster.sent[1]
+        self.assertEqual("heartbeat", method)
+        self.assertEqual(
+            {
+                "host": "rt-1",
+                "node": "rt-1.example.org",
+                "digest": self.facts.digest(),
+            },
+            sent,
+        )
+
+    def test_changed_facts_are_sent_in_full(self):
+        self._observe()
+        self._observe(latency=facts.LatencyFacts(facts.Unknown("garbled")))
+        self.assertEqual(["facts", "facts"], self.caster.methods)
+
+    def test_heartbeats_do_not_follow_each_of_many_observations(self):
+        self._observe()
+        for _ in range(4):
+            self.clock.now += 1.0
+            self.publisher.publish(self.facts)
+        self.assertEqual(["facts"], self.caster.methods)
+
+    def test_an_observation_a_little_early_still_gets_its_heartbeat(self):
+        self._observe()
+        self.clock.now += 9.9
+        self.publisher.publish(self.facts)
+        self.assertEqual(["facts", "heartbeat"], self.caster.methods)
+
+    def test_who_asks_gets_all_facts_once(self):
+        self._observe()
+        self.publisher.report_in_full()
+        self.publisher.report_in_full()
+        self._observe()
+        self._observe()
+        self.assertEqual(["facts", "facts", "heartbeat"], self.caster.methods)
+
+    def test_facts_that_were_not_taken_are_sent_in_full_later(self):
+        self.caster.down = True
+        with self.assertRaises(BusUnreachable):
+            self._observe()
+        self.caster.down = False
+        self._observe()
+        self.assertEqual(["facts"], self.caster.methods)
+
+    def test_a_request_outlives_a_message_queue_that_is_down(self):
+        self._observe()
+        self.publisher.report_in_full()
+        self.caster.down = True
+        with self.assertRaises(BusUnreachable):
+            self._observe()
+        self.caster.down = False
+        self._observe()
+        self.assertEqual(["facts", "facts"], self.caster.methods)
+
+    def test_a_request_during_a_cast_is_answered_after_it(self):
+        self._observe()
+        self.publisher.report_in_full()
+        self.caster.during = self.publisher.report_in_full
+        self._observe()
+        self.caster.during = lambda: None
+        self._observe()
+        self._observe()
+        self.assertEqual(
+            ["facts", "facts", "facts", "heartbeat"], self.caster.methods
+        )
+
+    def test_it_says_that_it_is_gone(self):
+        self.publisher.publish(None)
+        self.assertEqual(
+            [("gone", {"host": "rt-1", "node": "rt-1.example.org"})],
+            self.caster.sent,
+        )

@@ -1,0 +1,357 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import dataclasses
+import unittest
+
+from sriov_rt.agent import parts
+from sriov_rt.agent import placement
+from sriov_rt.agent import service
+from sriov_rt.agent.provider import Provider
+from sriov_rt.agent.publisher import Publisher
+from sriov_rt.agent.reconciler import Reconciler
+from sriov_rt.parse.cpulist import parse_cpu_list as cpus
+from tests.unit import builders
+from tests.unit.agent import fake_caster
+from tests.unit.agent import fake_placement
+from tests.unit.agent import fakes
+
+LOGGER = "sriov_rt.agent"
+REALTIME = "CUSTOM_SRIOV_RT_REALTIME"
+PREEMPT_RT = "CUSTOM_SRIOV_RT_PREEMPT_RT"
+DEGRADED = {"isolated": cpus("2")}
+
+
+class AgentTestCase(unittest.TestCase):
+    """An agent whose threads the test itself moves on."""
+
+    def setUp(self):
+        self.clock = fakes.Clock()
+        self.caster = fake_caster.FakeCaster()
+        self.placement = fake_placement.FakePlacement("rt-1", "COMPUTE_NODE")
+        self.facts = builders.realtime_host()
+        self.listening = []
+        self.labelled = frozenset()
+        self.labels = {}
+        self.settled = []
+        self.agent = self._agent()
+
+    def _agent(self, publish_traits=True):
+        self.publisher = Publisher(
+            "rt-1",
+            "rt-1",
+            self.caster,
+            heartbeat_s=10.0,
+            slack_s=5.0,
+            monotonic=self.clock,
+        )
+        self.publishing = self._reconciler(self.publisher.publish)
+        provider = Provider(self.placement, "rt-1", "rt-1")
+        self.tending = self._reconciler(provider.set_traits)
+        return service.Agent(
+            parts.Parts(
+                observe=self._observe,
+                labels=self,
+                publisher=self.publisher,
+                publishing=self.publishing,
+                tending=self.tending if publish_traits else None,
+                listening=self._reconciler(self.listening.append),
+            ),
+            parts.Timing(
+                observe_interval=10.0, report_spread=2.0, stop_timeout=0.0
+            ),
+            fakes.Crash(),
+            self.clock,
+        )
+
+    def _reconciler(self, apply):
+        return Reconciler(
+            "r",
+            apply,
+            backoff=fakes.backoff(),
+            crashed=fakes.Crash(),
+            monotonic=self.clock,
+        )
+
+    def traits(self, facts):
+        return self.labelled
+
+    def settle(self, facts):
+        self.settled.append(facts)
+
+    def complete(self, facts):
+        if not self.labels:
+            return facts
+        labels = dataclasses.replace(facts.labels, values=self.labels)
+        return dataclasses.replace(facts, labels=labels)
+
+    def _observe(self):
+        return dataclasses.replace(self.facts, observed_at=self.clock.now)
+
+    def _tick(self, seconds=0.0):
+        """Let time pass, then let every thread do what is due."""
+        self.clock.now += seconds
+        self.agent.observing.tick()
+        self.publishing.worker.tick()
+        self.tending.worker.tick()
+
+
+class ObserveTest(AgentTestCase):
+    def test_facts_and_traits_go_out(self):
+        self._tick()
+        self.assertEqual(["facts"], self.caster.methods)
+        self.assertEqual(
+            {"COMPUTE_NODE", REALTIME, PREEMPT_RT}, self.placement.provider
+        )
+
+    def test_traits_are_withdrawn_when_the_host_degrades(self):
+        self._tick()
+        self.facts = builders.realtime_host(cpus=DEGRADED)
+        self._tick(10.0)
+        self.assertEqual(["facts", "facts"], self.caster.methods)
+        self.assertEqual({"COMPUTE_NODE", PREEMPT_RT}, self.placement.provider)
+
+    def test_traits_of_labels_go_out_beside_the_others(self):
+        self.labelled = frozenset({"CUSTOM_NFD_PCI_1924_PRESENT"})
+        self._tick()
+        self.assertEqual(
+            {"COMPUTE_NODE", REALTIME, PREEMPT_RT, *self.labelled},
+            self.placement.provider,
+        )
+        self.labelled = frozenset()
+        self._tick(10.0)
+        self.assertEqual(
+            {"COMPUTE_NODE", REALTIME, PREEMPT_RT}, self.placement.provider
+        )
+
+    def test_placement_is_left_alone_while_nothing_changes(self):
+        self._tick()
+        looked = []
+        self.placement.find = looked.append
+        for _ in range(5):
+            self._tick(10.0)
+        self.assertEqual([], looked)
+        self.assertEqual(["facts"] + 5 * ["heartbeat"], self.caster.methods)
+
+    def test_without_placement_facts_go_out_all_the_same(self):
+        self.agent = self._agent(publish_traits=False)
+        self._tick()
+        self.assertEqual(["facts"], self.caster.methods)
+        self.assertEqual({"COMPUTE_NODE"}, self.placement.provider)
+
+    def test_a_change_while_everything_is_down_is_not_lost(self):
+        self._tick()
+        self.caster.down = True
+        there, self.placement.provider = self.placement.provider, None
+        self.facts = builders.realtime_host(kernel={"preempt_rt": False})
+        with self.assertLogs("sriov_rt.agent.reconciler", "WARNING"):
+            for _ in range(10):
+                self._tick(10.0)
+        self.caster.down = False
+        self.placement.provider = there
+        self._tick(10.0)
+        self.assertEqual(["facts", "facts"], self.caster.methods)
+        self.assertEqual(
+            self.facts.digest(), self.caster.sent[-1][1]["digest"]
+        )
+        self.assertEqual({"COMPUTE_NODE", REALTIME}, self.placement.provider)
+
+
+class LogTest(AgentTestCase):
+    def _lines(self, *ticks):
+        with self.assertLogs("sriov_rt.agent.change_log", "INFO") as logs:
+            for seconds in ticks:
+                self._tick(seconds)
+        return [record.getMessage() for record in logs.records]
+
+    def test_a_change_is_one_line_however_long_it_lasts(self):
+        (line,) = self._lines(0.0, 10.0, 10.0)
+        self.assertTrue(
+            line.startswith("facts changed: host=rt-1 node=rt-1 digest=")
+        )
+        self.assertIn(self.facts.digest()[:12], line)
+        self.assertIn(f"realtime=yes traits={PREEMPT_RT},{REALTIME}", line)
+
+    def test_a_host_that_is_not_realtime_is_said_why(self):
+        self.facts = builders.realtime_host(cpus=DEGRADED)
+        (line,) = self._lines(0.0)
+        self.assertIn("realtime=no", line)
+        self.assertIn("[cpus_not_isolated] dedicated pCPUs 3", line)
+
+
+class WakeTest(AgentTestCase):
+    def setUp(self):
+        super().setUp()
+        self._tick()
+
+    def _due(self):
+        return self.agent.observing.tick()
+
+    def test_sighup_reports_all_facts_at_once(self):
+        self.agent.reset()
+        self._tick()
+        self.assertEqual(["facts", "facts"], self.caster.methods)
+
+    def test_many_who_ask_are_answered_by_one_report_soon(self):
+        for _ in range(50):
+            self.agent.asked()
+        self.assertTrue(0.0 <= self._due() <= 2.0)
+        self._tick(2.0)
+        self._tick(2.0)
+        self.assertEqual(["facts", "facts"], self.caster.methods)
+
+    def test_a_burst_of_events_is_one_observation_when_it_has_settled(self):
+        observed = []
+        self.publishing.want = observed.append
+        for _ in range(100):
+            self.agent.changed()
+        self.assertEqual(service.SETTLE_S, self._due())
+        self._tick(service.SETTLE_S)
+        self._tick(service.SETTLE_S)
+        self.assertEqual(1, len(observed))
+
+
+class RelabelTest(AgentTestCase):
+    def _relabel(self, labels, seconds):
+        self.labels = labels
+        self.agent.relabel(0.1)
+        self.clock.now += seconds
+        self.agent.relabelling.tick()
+        self.publishing.worker.tick()
+
+    def test_labels_go_out_without_looking_at_the_kernel(self):
+        self._tick()
+        self.facts = builders.realtime_host(cpus=DEGRADED)
+        self._relabel({"a": "1"}, 0.1)
+        self.assertEqual(["facts", "facts"], self.caster.methods)
+        self.assertIn(REALTIME, self.placement.provider)
+        self.clock.now += service.SETTLE_S
+        self.agent.settling.tick()
+        self.assertEqual({"a": "1"}, self.settled[-1].labels.values)
+
+    def test_a_burst_of_changes_is_told_once(self):
+        self._tick()
+        for number in range(10):
+            self.labels = {"a": str(number)}
+            self.agent.relabel(0.1)
+            self.assertGreater(self.agent.relabelling.tick(), 0.0)
+        self._relabel({"a": "10"}, 0.1)
+        self.assertEqual(["facts", "facts"], self.caster.methods)
+
+    def test_an_observer_that_hangs_is_not_vouched_for(self):
+        self._tick()
+        self._relabel({"a": "1"}, 20.1)
+        self.assertEqual(["facts"], self.caster.methods)
+
+    def test_before_the_first_observation_there_is_nothing_to_tell(self):
+        self._relabel({"a": "1"}, 0.1)
+        self.assertEqual([], self.caster.methods)
+
+
+class WatchdogTest(AgentTestCase):
+    def test_traits_are_withdrawn_while_an_observation_hangs(self):
+        self._tick()
+        self.clock.now += service.STUCK_S + 1.0
+        with self.assertLogs(LOGGER, "ERROR") as logs:
+            self.agent.watching.tick()
+        self.tending.worker.tick()
+        self.assertIn("no observation has come to its end", logs.output[0])
+        self.assertEqual({"COMPUTE_NODE"}, self.placement.provider)
+        self._tick()
+        self.assertIn(REALTIME, self.placement.provider)
+
+    def test_it_is_said_once(self):
+        self._tick()
+        self.clock.now += service.STUCK_S + 1.0
+        with self.assertLogs(LOGGER, "ERROR") as logs:
+            for _ in range(5):
+                self.agent.watching.tick()
+                self.clock.now += service.STUCK_S
+        self.assertEqual(1, len(logs.output))
+
+    def test_a_long_interval_is_no_hang(self):
+        self._tick()
+        with self.assertNoLogs(LOGGER, "ERROR"):
+            for _ in range(20):
+                self._tick(10.0)
+                self.agent.watching.tick()
+
+
+class StartTest(AgentTestCase):
+    def test_a_start_that_fails_is_told(self):
+        crashed = fakes.Crash()
+        self.agent._crashed = crashed
+
+        class Events:
+            def start(self):
+                raise RuntimeError("can't start new thread")
+
+            def stop(self):
+                pass
+
+        self.agent.listen_to(Events())
+        self.addCleanup(self.agent.stop)
+        with self.assertRaises(RuntimeError):
+            self.agent.start()
+        self.assertEqual(1, crashed.count)
+
+
+class StopTest(AgentTestCase):
+    def test_it_says_goodbye_and_withdraws_its_traits(self):
+        self.agent.start()
+        self._wait_for(lambda: REALTIME in self.placement.provider)
+        self._wait_for(lambda: self.caster.sent)
+        self.agent._timing = dataclasses.replace(
+            self.agent._timing, stop_timeout=5.0
+        )
+        with self.assertNoLogs(LOGGER, "WARNING"):
+            self.agent.stop()
+        self.assertEqual("gone", self.caster.methods[-1])
+        self.assertEqual({"COMPUTE_NODE"}, self.placement.provider)
+        self.assertEqual([True, False], self.listening)
+
+    def test_it_ends_in_time_while_everything_is_down(self):
+        self.caster.down = True
+        self.placement.provider = None
+        self.placement.find = self._refuse
+        self.agent.start()
+        with self.assertLogs(LOGGER, "WARNING") as logs:
+            self.agent.stop()
+        text = "\n".join(logs.output)
+        self.assertIn("the schedulers were not told", text)
+        self.assertIn("the traits in Placement were not withdrawn", text)
+
+    def test_what_listens_for_events_starts_and_stops_with_it(self):
+        calls = []
+
+        class Events:
+            def start(self):
+                calls.append("start")
+
+            def stop(self):
+                calls.append("stop")
+
+        self.agent.listen_to(Events())
+        self.agent.start()
+        self.agent.stop()
+        self.agent.wait()
+        self.assertEqual(["start", "stop"], calls)
+
+    def _refuse(self, name):
+        raise placement.PlacementUnreachable("refused")
+
+    def _wait_for(self, condition):
+        for _ in range(500):
+            if condition():
+                return
+            self.agent.observing.join(0.01)
+        self.fail("not within 5 s")

@@ -1,0 +1,74 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import unittest
+
+from sriov_rt.agent import traits
+from sriov_rt.codec import Unknown
+from sriov_rt.parse.cpulist import parse_cpu_list as cpus
+from tests.unit import builders
+
+ONLOAD = {
+    "modules": ("onload", "sfc"),
+    "devices": ("/dev/onload",),
+    "library": "/usr/lib/libonload.so",
+}
+
+
+def held(host):
+    return traits.held(traits.verdicts(host, host.observed_at))
+
+
+class VerdictsTest(unittest.TestCase):
+    def test_a_realtime_host_has_the_traits_of_one(self):
+        self.assertEqual(
+            {"CUSTOM_SRIOV_RT_REALTIME", "CUSTOM_SRIOV_RT_PREEMPT_RT"},
+            held(builders.realtime_host()),
+        )
+
+    def test_a_host_with_onload_has_its_trait(self):
+        host = builders.realtime_host(onload=ONLOAD)
+        self.assertIn("CUSTOM_SRIOV_RT_ONLOAD", held(host))
+
+    def test_a_degraded_host_loses_the_trait_and_keeps_the_others(self):
+        host = builders.realtime_host(cpus={"isolated": cpus("2")})
+        self.assertEqual({"CUSTOM_SRIOV_RT_PREEMPT_RT"}, held(host))
+
+    def test_what_is_unknown_is_no_trait(self):
+        host = builders.realtime_host(
+            kernel={"preempt_rt": Unknown("unreadable")},
+            cpus={"isolated": Unknown("unreadable")},
+        )
+        self.assertEqual(frozenset(), held(host))
+
+    def test_every_trait_is_ours(self):
+        for name in traits.TRAITS:
+            self.assertTrue(name.startswith(traits.PREFIX))
+            self.assertRegex(name, r"\ACUSTOM_[A-Z0-9_]{1,248}\Z")
+
+
+class MergedTest(unittest.TestCase):
+    def test_traits_of_others_stay(self):
+        there = {
+            "COMPUTE_NODE",
+            "CUSTOM_GOLD",
+            "CUSTOM_SRIOV_RT_ONLOAD",
+            "CUSTOM_NFD_PCI_1924_PRESENT",
+        }
+        self.assertEqual(
+            {"COMPUTE_NODE", "CUSTOM_GOLD", "CUSTOM_SRIOV_RT_REALTIME"},
+            traits.merged(there, {"CUSTOM_SRIOV_RT_REALTIME"}),
+        )
+
+    def test_a_name_that_only_resembles_ours_stays(self):
+        there = {"CUSTOM_SRIOV_RTX", "CUSTOM_SRIOV", "CUSTOM_NFDX"}
+        self.assertEqual(there, traits.merged(there, frozenset()))

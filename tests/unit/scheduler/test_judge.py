@@ -1,0 +1,193 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import dataclasses
+import unittest
+
+import hypothesis
+from hypothesis import strategies
+
+from sriov_rt import decide
+from sriov_rt import facts
+from sriov_rt import request
+from sriov_rt.codec import Unknown
+from sriov_rt.scheduler import judge
+from sriov_rt.scheduler.judge import Judge
+from sriov_rt.scheduler.table import FactsTable
+from tests.unit import builders
+from tests.unit.scheduler.fakes import MAX_AGE_S
+from tests.unit.scheduler.fakes import Clock
+from tests.unit.scheduler.fakes import put
+from tests.unit.scheduler.fakes import states
+
+REALTIME = request.parse(
+    {"sriov_rt:realtime": "required", "hw:cpu_policy": "dedicated"}
+)
+CERTIFIED = request.parse({"sriov_rt:max_latency_us": "50"})
+
+
+class JudgeCase(unittest.TestCase):
+    def setUp(self):
+        self.clock, self.wall = Clock(), Clock(1_790_000_000.0)
+        self.table = FactsTable(100, MAX_AGE_S, self.clock)
+        self.judge = Judge(self.table, MAX_AGE_S, self.clock, self.wall)
+
+    def put(self, name: str, **parts: dict) -> None:
+        put(self.table, builders.realtime_host(name, **parts))
+
+    def names(self, asked: request.Request, *hosts: str) -> list[str]:
+        return [h.host for h in self.judge.passing(asked, states(*hosts))]
+
+    def codes(self, asked: request.Request, host: str) -> list[str]:
+        (state,) = states(host)
+        return [r.code for r in self.judge.why_not(asked, state)]
+
+
+class PassingTest(JudgeCase):
+    def test_hosts_that_satisfy_pass_in_their_order(self):
+        for name in ("a", "c"):
+            self.put(name)
+        self.put("b", memory={"ksm_run": 1})
+        self.assertEqual(["c", "a"], self.names(REALTIME, "c", "b", "a"))
+        self.assertEqual(["ksm_running"], self.codes(REALTIME, "b"))
+
+    def test_a_host_never_heard_of_fails(self):
+        self.assertEqual([], self.names(REALTIME, "a"))
+        self.assertEqual(["facts_missing"], self.codes(REALTIME, "a"))
+
+    def test_stale_facts_fail_whatever_they_say(self):
+        self.put("a")
+        self.clock.now += MAX_AGE_S
+        self.assertEqual(["a"], self.names(REALTIME, "a"))
+        self.clock.now += 1
+        self.assertEqual([], self.names(REALTIME, "a"))
+        self.assertEqual(["facts_stale"], self.codes(REALTIME, "a"))
+
+    def test_new_facts_take_back_what_the_old_ones_gave(self):
+        self.put("a")
+        self.assertEqual(["a"], self.names(REALTIME, "a"))
+        self.put("a", kernel={"timer_migration": True})
+        self.assertEqual([], self.names(REALTIME, "a"))
+        self.put("a")
+        self.assertEqual(["a"], self.names(REALTIME, "a"))
+
+    def test_a_certificate_expires_between_two_requests(self):
+        certificate = facts.LatencyCertificate(
+            20, "6.1.0-44-rt-amd64", self.wall.now + 5
+        )
+        self.put("a", latency={"certificate": certificate})
+        self.assertEqual(["a"], self.names(CERTIFIED, "a"))
+        self.wall.now += 5
+        self.assertEqual([], self.names(CERTIFIED, "a"))
+        self.assertEqual(["latency_expired"], self.codes(CERTIFIED, "a"))
+
+    def test_one_answer_serves_all_hosts_of_a_kind(self):
+        names = [f"h{n}" for n in range(50)]
+        for name in names:
+            self.put(name)
+        self.assertEqual(names, self.names(REALTIME, *names))
+        self.assertEqual(1, len(self.table.answers(REALTIME)))
+
+    def test_known_only_when_every_host_is_fresh(self):
+        self.put("a")
+        self.assertFalse(self.judge.known(states("a", "b")))
+        self.put("b")
+        self.assertTrue(self.judge.known(states("a", "b")))
+        self.clock.now += MAX_AGE_S + 1
+        self.assertFalse(self.judge.known(states("a", "b")))
+
+
+def unknown_part(name: str) -> dict[str, Unknown]:
+    spoilt = facts.unknown(name, "no such file")
+    return {
+        field.name: getattr(spoilt, field.name)
+        for field in dataclasses.fields(spoilt)
+    }
+
+
+class SameAsTheDecisionTest(JudgeCase):
+    @hypothesis.given(
+        isolated=strategies.sampled_from(["", "2", "2-3"]),
+        dedicated=strategies.sampled_from([None, "", "2-3", "0-3"]),
+        effective=strategies.sampled_from(["0", "2", "1-3"]),
+        unknown=strategies.sampled_from([None, *facts.PARTS]),
+        expires=strategies.sampled_from([None, -5.0, 0.0, 5.0]),
+        asked=strategies.sampled_from([REALTIME, CERTIFIED]),
+    )
+    @hypothesis.settings(deadline=None, derandomize=True)
+    def test_what_is_kept_decides_as_what_was_sent(
+        self, isolated, dedicated, effective, unknown, expires, asked
+    ):
+        cpus = builders.cpus
+        certificate = expires is not None and facts.LatencyCertificate(
+            20, "6.1.0-44-rt-amd64", self.wall.now + expires
+        )
+        given = None if dedicated is None else cpus(dedicated)
+        group = facts.IrqGroup(cpus("0-3"), cpus(effective), (24,))
+        parts = {
+            "cpus": {"isolated": cpus(isolated)},
+            "compute": {"dedicated": given},
+            "irqs": {"groups": (group,)},
+            "latency": {"certificate": certificate or None},
+        }
+        if unknown is not None:
+            parts[unknown] = unknown_part(unknown)
+        host = builders.realtime_host("a", **parts)
+        put(self.table, host)
+        view = decide.View(self.wall.now, 0.0, MAX_AGE_S)
+        wanted = [r.code for r in decide.why_not(asked, host, view)]
+        self.assertEqual(wanted, self.codes(asked, "a"))
+        passing = self.judge.passing(asked, states("a"))
+        self.assertEqual(not wanted, bool(passing))
+
+
+class RefusalsTest(JudgeCase):
+    def test_hosts_that_fail_alike_stand_together(self):
+        for name in ("a", "b"):
+            self.put(name, memory={"ksm_run": 1})
+        self.put("ok")
+        found = self.judge.refusals(REALTIME, states("a", "b", "ok", "x"))
+        told = [([r.code for r in f.reasons], f.hosts) for f in found]
+        self.assertEqual(
+            [(["ksm_running"], ("a", "b")), (["facts_missing"], ("x",))], told
+        )
+
+    def test_stale_hosts_are_told_by_their_age(self):
+        self.put("a")
+        self.clock.now += 100
+        self.put("b")
+        self.clock.now += 100
+        found = self.judge.refusals(REALTIME, states("a", "b"))
+        ages = [f.reasons[0].fields["age_s"] for f in found]
+        self.assertEqual([200, 100], ages)
+
+    def test_the_summary_counts_hosts_by_code(self):
+        self.put("a", memory={"ksm_run": 1, "thp": "always"})
+        self.put("b", memory={"ksm_run": 1})
+        found = self.judge.refusals(REALTIME, states("a", "b", "x"))
+        self.assertEqual(
+            "ksm_running × 2, thp_always × 1, facts_missing × 1",
+            judge.summary(found),
+        )
+
+    def test_each_host_is_named_once_in_lines_of_bounded_length(self):
+        names = [f"h{n}" for n in range(2 * judge.HOSTS_A_LINE + 1)]
+        found = self.judge.refusals(REALTIME, states(*names))
+        told = list(judge.lines(found))
+        self.assertEqual(3, len(told))
+        named = [
+            name
+            for line in told
+            for name in line.partition(": ")[0].split(", ")
+        ]
+        self.assertEqual(names, named)
+        self.assertIn("facts_missing: no facts", told[0])

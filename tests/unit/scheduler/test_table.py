@@ -1,0 +1,133 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import threading
+import unittest
+
+from sriov_rt import request
+from sriov_rt.scheduler import table as tables
+from sriov_rt.scheduler.table import FactsTable
+from tests.unit import builders
+from tests.unit.scheduler.fakes import MAX_AGE_S
+from tests.unit.scheduler.fakes import Clock
+from tests.unit.scheduler.fakes import put
+
+
+class FactsTableTest(unittest.TestCase):
+    def setUp(self):
+        self.clock = Clock()
+        self.table = FactsTable(3, MAX_AGE_S, self.clock)
+
+    def test_facts_are_found_by_host(self):
+        host = builders.realtime_host("a")
+        self.assertTrue(put(self.table, host))
+        entry = self.table.entries["a"]
+        self.assertEqual(host.compute, entry.kind.facts.compute)
+        self.assertEqual(1000.0, entry.confirmed)
+
+    def test_a_heartbeat_with_the_digest_confirms(self):
+        host = builders.realtime_host("a")
+        put(self.table, host)
+        self.clock.now += 15
+        self.assertTrue(self.table.confirm("a", host.digest()))
+        self.assertEqual(1015.0, self.table.entries["a"].confirmed)
+
+    def test_a_heartbeat_with_another_digest_does_not(self):
+        put(self.table, builders.realtime_host("a"))
+        self.clock.now += 15
+        self.assertFalse(self.table.confirm("a", "00" * 32))
+        self.assertEqual(1000.0, self.table.entries["a"].confirmed)
+
+    def test_a_heartbeat_of_an_unknown_host_does_not(self):
+        self.assertFalse(self.table.confirm("a", "00" * 32))
+
+    def test_a_host_that_is_gone_is_forgotten(self):
+        put(self.table, builders.realtime_host("a"))
+        self.table.forget("a")
+        self.table.forget("b")
+        self.assertEqual(0, len(self.table))
+
+
+class FloodTest(unittest.TestCase):
+    def setUp(self):
+        self.clock = Clock()
+        self.table = FactsTable(3, MAX_AGE_S, self.clock)
+        for name in ("a", "b", "c"):
+            put(self.table, builders.realtime_host(name))
+
+    def test_hosts_beyond_the_limit_are_refused_and_logged_once(self):
+        with self.assertLogs(tables.LOG, "ERROR") as logged:
+            self.assertFalse(put(self.table, builders.realtime_host("d")))
+            self.assertFalse(put(self.table, builders.realtime_host("e")))
+        self.assertEqual(1, len(logged.output))
+        self.assertIn("facts_max_hosts", logged.output[0])
+        self.assertEqual(3, len(self.table))
+
+    def test_hosts_that_are_there_are_still_served(self):
+        changed = builders.realtime_host("a", memory={"thp": "always"})
+        self.assertTrue(put(self.table, changed))
+        facts = self.table.entries["a"].kind.facts
+        self.assertEqual("always", facts.memory.thp)
+
+    def test_stale_hosts_give_way(self):
+        self.clock.now += MAX_AGE_S + 1
+        self.assertTrue(put(self.table, builders.realtime_host("d")))
+        self.assertEqual(["d"], list(self.table.entries))
+
+
+class AnswersTest(unittest.TestCase):
+    def setUp(self):
+        self.table = FactsTable(3, MAX_AGE_S, Clock())
+
+    def test_equal_requests_share_their_answers(self):
+        self.table.answers(request.Request(realtime=True))[7] = 1.0
+        again = self.table.answers(request.Request(realtime=True))
+        self.assertEqual({7: 1.0}, again)
+        self.assertEqual({}, self.table.answers(request.Request()))
+
+    def test_requests_without_end_do_not_fill_the_memory(self):
+        for wanted in range(1, 10 * tables.MAX_REQUESTS):
+            self.table.answers(request.Request(max_latency_us=wanted))
+        self.assertLessEqual(len(self.table._answers), tables.MAX_REQUESTS)
+
+    def test_answers_on_kinds_that_are_no_more_are_dropped(self):
+        asked = request.Request(realtime=True)
+        answers = self.table.answers(asked)
+        answers.update(dict.fromkeys(range(tables.MAX_ANSWERS + 1), 0.0))
+        self.assertEqual({}, self.table.answers(asked))
+
+
+class ThreadsTest(unittest.TestCase):
+    def test_a_reader_sees_all_of_a_report_or_nothing(self):
+        table = FactsTable(3, MAX_AGE_S)
+        kinds = [
+            builders.realtime_host("a"),
+            builders.realtime_host("a", kernel={"preempt_rt": False}),
+        ]
+        expected = {host.digest(): host.kernel.preempt_rt for host in kinds}
+        put(table, kinds[0])
+        done = threading.Event()
+
+        def write() -> None:
+            for turn in range(400):
+                put(table, kinds[turn % 2])
+            done.set()
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        torn = 0
+        while not done.is_set():
+            entry = table.entries["a"]
+            real = entry.kind.facts.kernel.preempt_rt
+            torn += expected[entry.digest.hex()] is not real
+        writer.join()
+        self.assertEqual(0, torn)
