@@ -1,0 +1,73 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What ``sriov-rt explain`` found of each host, for people and programs."""
+
+import dataclasses
+from collections.abc import Iterator
+from collections.abc import Sequence
+from typing import Any
+
+from sriov_rt.facts import HostFacts
+from sriov_rt.host.table import printable
+from sriov_rt.reason import Reason
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Candidate:
+    """A host to decide on.
+
+    :param facts: None if it was not heard of.
+    :param age_s: seconds since they were confirmed; None for a file's.
+    :param max_age_s: seconds from which they are stale.
+    """
+
+    host: str
+    facts: HostFacts | None
+    age_s: float | None = None
+    max_age_s: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Verdict:
+    """Why a host does not satisfy the flavor; it does for no Reason."""
+
+    host: str
+    reasons: tuple[Reason, ...]
+
+    @property
+    def passes(self) -> bool:
+        """Whether the host satisfies the flavor."""
+        return not self.reasons
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the verdict as a JSON object."""
+        return {
+            "host": self.host,
+            "passes": self.passes,
+            "reasons": [each.to_plain() for each in self.reasons],
+        }
+
+
+def lines(verdicts: Sequence[Verdict]) -> Iterator[str]:
+    """Yield a table of the hosts, with a line for each Reason."""
+    width = max((len(printable(each.host)) for each in verdicts), default=4)
+    width = max(width, len("HOST"))
+    yield f"{'HOST':{width}}  PASSES  REASONS"
+    for verdict in verdicts:
+        host, passes = printable(verdict.host), "no"
+        if verdict.passes:
+            yield f"{host:{width}}  yes"
+        for reason in verdict.reasons:
+            why = f"{reason.code}: {printable(reason.message)}"
+            yield f"{host:{width}}  {passes:6}  {why}"
+            host = passes = ""

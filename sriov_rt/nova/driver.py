@@ -1,0 +1,155 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The compute driver: Nova's libvirt driver, its domains passed through us.
+
+``compute_driver = sriov_rt.RealtimeLibvirtDriver`` in nova.conf names it.
+"""
+
+import functools
+import threading
+import time
+from collections.abc import Callable
+from collections.abc import Mapping
+from typing import Any
+
+import nova.conf
+from nova import exception
+from nova.virt import hardware
+from nova.virt.libvirt import driver
+from oslo_log import log as logging
+
+from sriov_rt import exceptions
+from sriov_rt import request as requests
+from sriov_rt.facts import ComputeFacts
+from sriov_rt.facts import HostFacts
+from sriov_rt.guest import engine
+from sriov_rt.guest import hooks
+from sriov_rt.guest.hook import Hook
+from sriov_rt.host import sources
+from sriov_rt.host.observe import Observer
+from sriov_rt.host.root import Root
+from sriov_rt.reason import reason
+
+LOG = logging.getLogger(__name__)
+
+#: Seconds for which one observation of this host serves: the instances of
+#: one request come together.
+FACTS_S = 5.0
+
+
+class GuestRefused(exception.BuildAbortException):  # type: ignore[misc]
+    """The instance can't be what its flavor asks for.
+
+    A BuildAbortException, so that Nova cleans up and tries no other host:
+    the sentence would be lost, and speaks of the flavor or its image mostly.
+    Its message is the sentence alone, for Nova cuts a fault to 255 bytes.
+    """
+
+    msg_fmt = "%(reason)s"
+
+
+class LocalHost:
+    """This compute host, as its kernel and its nova.conf tell.
+
+    :param root: where the host's files are.
+    :param monotonic: the clock, seconds.
+    """
+
+    def __init__(
+        self,
+        root: Root,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._root = root
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._observer: Observer | None = None
+        self._facts: HostFacts | None = None
+        self._observed = 0.0
+
+    def facts(self) -> HostFacts:
+        """Return the facts, at most :data:`FACTS_S` seconds old."""
+        with self._lock:
+            now = self._monotonic()
+            if self._facts is None or now - self._observed > FACTS_S:
+                if self._observer is None:
+                    self._observer = self._make_observer()
+                self._facts = self._observer.observe()
+                self._observed = now
+            return self._facts
+
+    def _make_observer(self) -> Observer:
+        host = nova.conf.CONF.host
+        return Observer(
+            self._root,
+            host,
+            host,
+            {**sources.load(), "compute": _compute},
+        )
+
+
+def _compute(root: Root) -> ComputeFacts:
+    # What Nova itself goes by, whatever its files say meanwhile.
+    dedicated = hardware.get_cpu_dedicated_set()
+    shared = hardware.get_cpu_shared_set()
+    return ComputeFacts(
+        dedicated=None if dedicated is None else frozenset(dedicated),
+        shared=None if shared is None else frozenset(shared),
+    )
+
+
+class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
+    """Nova's libvirt driver, with the guest hooks for ``sriov_rt`` flavors."""
+
+    def __init__(self, virtapi: Any, read_only: bool = False) -> None:
+        super().__init__(virtapi, read_only)
+        self._sriov_rt_host = LocalHost(Root("/"))
+
+    @functools.cached_property
+    def _sriov_rt_hooks(self) -> Mapping[str, Hook]:
+        return hooks.load()
+
+    def _get_guest_xml(
+        self, context: Any, instance: Any, *args: Any, **kwargs: Any
+    ) -> str:
+        """Return the domain's XML; Nova calls it wherever it defines one.
+
+        :raises GuestRefused: if the guest can't be what its flavor asks for.
+        """
+        xml: str = super()._get_guest_xml(context, instance, *args, **kwargs)
+        specs = instance.flavor.extra_specs or {}
+        if not requests.asks(specs):
+            return xml
+        try:
+            rendered = engine.render(
+                xml,
+                requests.parse(specs),
+                self._sriov_rt_host.facts(),
+                hooks=self._sriov_rt_hooks,
+            )
+        except exceptions.SriovRtError as error:
+            raise _refused(instance, error) from error
+        LOG.info(
+            "Guest rendered by sriov-rt: %s",
+            rendered.report.summary(),
+            instance=instance,
+        )
+        return rendered.xml
+
+
+def _refused(instance: Any, error: exceptions.SriovRtError) -> GuestRefused:
+    sentence = str(error)
+    if isinstance(error, requests.RequestError):
+        sentence = reason("request_invalid", problems=sentence).message
+    LOG.error("Guest refused by sriov-rt: %s", sentence, instance=instance)
+    return GuestRefused(instance_uuid=instance.uuid, reason=sentence)

@@ -1,0 +1,118 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The scheduler's filter, for ``[filter_scheduler] available_filters``."""
+
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+from nova.scheduler import filters
+from nova.scheduler import utils
+
+from sriov_rt import request as requests
+from sriov_rt.nova import plugins
+from sriov_rt.reason import reason
+from sriov_rt.scheduler import judge as judging
+from sriov_rt.scheduler import worker
+
+LOG = logging.getLogger(__name__)
+
+
+def all_filters() -> list[Any]:
+    """Return the classes of ``sriov_rt.scheduler_filters`` for Nova.
+
+    :raises ImportError: for an entry point that can't be loaded. Without its
+        filter, nova-scheduler would place realtime instances anywhere.
+    """
+    return plugins.load("sriov_rt.scheduler_filters")
+
+
+class RealtimeSriovFilter(filters.BaseHostFilter):  # type: ignore[misc]
+    """Pass the hosts that satisfy the flavor's ``sriov_rt:`` extra specs.
+
+    A flavor without any passes untouched and waits for nothing.
+    """
+
+    # A rebuild leaves the instance on its host, with its flavor: to refuse
+    # it would not make the host any better.
+    RUN_ON_REBUILD = False
+
+    # What a host is does not change with the instances of a request.
+    run_filter_once_per_request = True
+
+    def filter_all(
+        self, filter_obj_list: Iterable[Any], spec_obj: Any
+    ) -> Iterable[Any]:
+        """Return the HostStates that pass.
+
+        :param filter_obj_list: HostState objects.
+        :param spec_obj: the RequestSpec.
+        """
+        here = worker.of_this_process()
+        # So that there are facts by the time that a flavor asks for them.
+        here.start()
+        specs = plugins.extra_specs(spec_obj)
+        if not requests.asks(specs):
+            return filter_obj_list
+        if utils.request_is_rebuild(spec_obj):
+            return filter_obj_list
+        hosts = list(filter_obj_list)
+        try:
+            request = requests.parse(specs)
+        except requests.RequestError as error:
+            _refuse_all(hosts, spec_obj, error)
+            return []
+        here.warm_up(lambda: here.judge.known(hosts))
+        passing = here.judge.passing(request, hosts)
+        _log(here.judge, request, hosts, passing, spec_obj)
+        return passing
+
+
+def _refuse_all(
+    hosts: list[Any], spec: Any, error: requests.RequestError
+) -> None:
+    why = reason("request_invalid", problems=str(error))
+    LOG.info(
+        "No host satisfies flavor %s of instance %s: %s × %d: %s",
+        spec.flavor.name,
+        spec.instance_uuid,
+        why.code,
+        len(hosts),
+        why.message,
+    )
+
+
+def _log(
+    judge: judging.Judge,
+    request: requests.Request,
+    hosts: list[Any],
+    passing: list[Any],
+    spec: Any,
+) -> None:
+    nobody = bool(hosts) and not passing
+    debug = LOG.isEnabledFor(logging.DEBUG)
+    if len(passing) == len(hosts) or not (nobody or debug):
+        return
+    refusals = judge.refusals(request, hosts)
+    if debug:
+        for line in judging.lines(refusals):
+            LOG.debug("Instance %s: %s", spec.instance_uuid, line)
+    if nobody:
+        LOG.info(
+            "No host satisfies flavor %s of instance %s: %s. "
+            "'sriov-rt explain --flavor %s' says what to do on each.",
+            spec.flavor.name,
+            spec.instance_uuid,
+            judging.summary(refusals),
+            spec.flavor.name,
+        )

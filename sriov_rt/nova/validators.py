@@ -1,0 +1,68 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Validators of our extra specs, for ``nova.api.extra_spec_validators``."""
+
+from nova import exception
+from nova.api.validation.extra_specs import base
+
+from sriov_rt.parse import errors
+from sriov_rt.request import grammar
+
+#: What may follow the namespace; Nova's API lets nothing else through.
+_ANY_NAME = r"[a-zA-Z0-9-_:. ]*"
+
+
+class Validator(base.ExtraSpecValidator):  # type: ignore[misc]
+    """One extra spec, read by the grammar that everything else reads it by.
+
+    The base class knows a regular expression or a list of values; neither
+    says what is wrong with a label selector, and where.
+    """
+
+    def validate(self, name: str, value: str) -> None:
+        """Check a value.
+
+        :param name: the extra spec's.
+        :raises nova.exception.ValidationError: which the API turns into a
+            400 with the sentence.
+        """
+        _, _, key = name.partition(":")
+        try:
+            grammar.parse_value(key, value)
+        except errors.ParseError as error:
+            raise exception.ValidationError(
+                f"Validation failed; {name}: {error}"
+            ) from error
+
+
+def register() -> list[Validator]:
+    """Return a validator for each of our extra specs, and one for the rest.
+
+    The last one refuses what starts with our namespace and is no extra spec
+    of ours: its sentence names those that are, which Nova's does not.
+    """
+    known = [
+        Validator(
+            name=f"{grammar.NAMESPACE}:{name}",
+            description=key.help,
+            value={"type": str, "description": key.values},
+        )
+        for name, key in grammar.KEYS.items()
+    ]
+    unknown = Validator(
+        name=f"{grammar.NAMESPACE}:{{name}}",
+        description="Refused: an extra spec that does not exist.",
+        value={"type": str},
+        parameters=[{"name": "name", "pattern": _ANY_NAME}],
+    )
+    return [*known, unknown]

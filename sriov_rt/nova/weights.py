@@ -1,0 +1,92 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The scheduler's weigher, for ``[filter_scheduler] weight_classes``."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import nova.conf
+from nova.scheduler import utils
+from nova.scheduler import weights
+
+from sriov_rt import request as requests
+from sriov_rt.nova import plugins
+from sriov_rt.scheduler import options
+from sriov_rt.scheduler import worker
+
+_MULTIPLIER = "realtime_host_weight_multiplier"
+
+#: What a host satisfies that is to be kept free for realtime instances.
+_REALTIME = requests.Request(realtime=True, dedicated_cpus=True)
+
+
+def all_weighers() -> list[Any]:
+    """Return the classes of ``sriov_rt.scheduler_weighers`` for Nova.
+
+    :raises ImportError: for an entry point that can't be loaded.
+    """
+    return plugins.load("sriov_rt.scheduler_weighers")
+
+
+class RealtimeHostWeigher(weights.BaseHostWeigher):  # type: ignore[misc]
+    """Keep realtime hosts free for realtime instances.
+
+    For any other instance a realtime host weighs 0 and every other host 1;
+    for realtime ones all hosts weigh the same. It never waits for facts.
+    """
+
+    # Nova scales weights to what lies between these.
+    minval = 0.0
+    maxval = 1.0
+
+    def weight_multiplier(self, host_state: Any) -> float:
+        """Return how much the weigher counts.
+
+        :param host_state: a HostState; its aggregates may override.
+        """
+        conf = nova.conf.CONF
+        options.register(conf)
+        multiplier: float = utils.get_weight_multiplier(
+            host_state,
+            _MULTIPLIER,
+            conf[options.GROUP].realtime_host_weight_multiplier,
+        )
+        return multiplier
+
+    def weigh_objects(
+        self, weighed_obj_list: Sequence[Any], weight_properties: Any
+    ) -> list[float]:
+        """Return a weight for each host.
+
+        :param weighed_obj_list: WeighedHost objects.
+        :param weight_properties: the RequestSpec.
+        """
+        here = worker.of_this_process()
+        here.start()
+        if _is_realtime(weight_properties):
+            return [0.0] * len(weighed_obj_list)
+        hosts = [each.obj for each in weighed_obj_list]
+        realtime = {id(h) for h in here.judge.passing(_REALTIME, hosts)}
+        return [0.0 if id(host) in realtime else 1.0 for host in hosts]
+
+    def _weigh_object(self, obj: Any, weight_properties: Any) -> float:
+        raise NotImplementedError("weigh_objects decides for all at once")
+
+
+def _is_realtime(spec: Any) -> bool:
+    try:
+        request = requests.parse(plugins.extra_specs(spec))
+    except requests.RequestError:
+        # No host passes the filter with it.
+        return False
+    return request.realtime_cpus

@@ -1,0 +1,159 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What we use of Nova, release by release; test_contracts.py runs this.
+
+Its name keeps it from being run against one release only.
+"""
+
+import inspect
+import unittest
+
+from nova import exception
+from nova import weights as nova_weights
+from nova.api.validation.extra_specs import base as validation
+from nova.api.validation.extra_specs import validators as nova_validators
+from nova.compute import manager
+from nova.scheduler import filters as nova_filters
+from nova.scheduler import host_manager
+from nova.scheduler import utils
+from nova.scheduler import weights as nova_host_weights
+from nova.virt import driver as nova_driver
+from nova.virt import hardware
+from nova.virt import sriov_rt as shim
+from nova.virt.libvirt import driver as libvirt_driver
+
+from sriov_rt.nova import driver
+from sriov_rt.nova import filters
+from sriov_rt.nova import weights
+
+
+def parameters(function) -> list[str]:
+    return list(inspect.signature(function).parameters)
+
+
+class SchedulerSeams(unittest.TestCase):
+    def test_available_filters_may_name_a_function(self):
+        handler = nova_filters.HostFilterHandler()
+        found = handler.get_matching_classes(
+            ["sriov_rt.nova.filters.all_filters"]
+        )
+        self.assertEqual([filters.RealtimeSriovFilter], found)
+
+    def test_weight_classes_may_name_a_function(self):
+        handler = nova_host_weights.HostWeightHandler()
+        found = handler.get_matching_classes(
+            ["sriov_rt.nova.weights.all_weighers"]
+        )
+        self.assertEqual([weights.RealtimeHostWeigher], found)
+
+    def test_a_filter_may_decide_for_all_hosts_at_once(self):
+        theirs = nova_filters.BaseHostFilter
+        ours = filters.RealtimeSriovFilter
+        self.assertEqual(
+            ["self", "filter_obj_list", "spec_obj"],
+            parameters(theirs.filter_all),
+        )
+        self.assertEqual(
+            parameters(theirs.filter_all), parameters(ours.filter_all)
+        )
+        self.assertIs(False, theirs.RUN_ON_REBUILD)
+        self.assertIs(False, theirs.run_filter_once_per_request)
+        self.assertFalse(ours().run_filter_for_index(1))
+
+    def test_a_rebuild_can_be_told(self):
+        self.assertEqual(["spec_obj"], parameters(utils.request_is_rebuild))
+
+    def test_a_weigher_may_weigh_all_hosts_at_once(self):
+        theirs = nova_weights.BaseWeigher
+        ours = weights.RealtimeHostWeigher
+        for name in ("weigh_objects", "weight_multiplier"):
+            self.assertEqual(
+                parameters(getattr(theirs, name)),
+                parameters(getattr(ours, name)),
+            )
+        self.assertEqual(
+            ["host_state", "multiplier_name", "multiplier_config"],
+            parameters(utils.get_weight_multiplier),
+        )
+
+    def test_a_host_state_has_novas_name_of_the_host(self):
+        state = host_manager.HostState("rt-1", "rt-1.example.org", "cell")
+        self.assertEqual("rt-1", state.host)
+
+
+class ApiSeams(unittest.TestCase):
+    def test_a_validator_validates_name_and_value(self):
+        self.assertEqual(
+            ["self", "name", "value"],
+            parameters(validation.ExtraSpecValidator.validate),
+        )
+
+    def test_ours_are_loaded(self):
+        self.assertIn("sriov_rt:kernel", nova_validators.VALIDATORS)
+        self.assertIn("sriov_rt", nova_validators.NAMESPACES)
+        nova_validators.validate("sriov_rt:kernel", "preempt_rt")
+
+    def test_what_they_raise_is_a_sentence(self):
+        for name in ("sriov_rt:kernel", "sriov_rt:kernels"):
+            with self.assertRaises(exception.ValidationError) as caught:
+                nova_validators.validate(name, "rt")
+            self.assertIn(name, caught.exception.format_message())
+            self.assertIn("expected", caught.exception.format_message())
+
+
+class ComputeSeams(unittest.TestCase):
+    def test_the_driver_is_found_in_novas_tree(self):
+        self.assertIs(driver.RealtimeLibvirtDriver, shim.RealtimeLibvirtDriver)
+        source = inspect.getsource(nova_driver.load_compute_driver)
+        self.assertIn("nova.virt.%s", source)
+
+    def test_the_driver_is_made_as_libvirts_is(self):
+        self.assertEqual(
+            ["self", "virtapi", "read_only"],
+            parameters(libvirt_driver.LibvirtDriver.__init__),
+        )
+
+    def test_a_domain_is_made_for_context_and_instance(self):
+        found = parameters(libvirt_driver.LibvirtDriver._get_guest_xml)
+        self.assertEqual(["self", "context", "instance"], found[:3])
+
+    def test_whatever_defines_a_domain_asks_for_its_xml_there(self):
+        for name in (
+            "spawn",
+            "_hard_reboot",
+            "rescue",
+            "finish_migration",
+            "finish_revert_migration",
+        ):
+            method = getattr(libvirt_driver.LibvirtDriver, name)
+            source = inspect.getsource(method)
+            self.assertIn("self._get_guest_xml(", source, name)
+
+    def test_the_cpu_sets_are_novas_own(self):
+        for function in (
+            hardware.get_cpu_dedicated_set,
+            hardware.get_cpu_shared_set,
+        ):
+            self.assertEqual([], parameters(function))
+
+    def test_an_aborted_build_is_not_tried_elsewhere(self):
+        source = inspect.getsource(
+            manager.ComputeManager._build_and_run_instance
+        )
+        first = source.index("except exception.BuildAbortException")
+        self.assertLess(first, source.index("except Exception as e"))
+
+    def test_a_refusals_message_is_the_sentence_alone(self):
+        refused = driver.GuestRefused(instance_uuid="u", reason="do this")
+        self.assertEqual("do this", refused.format_message())
+        self.assertIsInstance(refused, exception.BuildAbortException)

@@ -1,0 +1,60 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import unittest
+
+from tests.functional.nova import releases
+
+_PACKAGE = "tests.functional.nova"
+
+#: What is run as a whole against each release: each way in which Nova makes
+#: a domain, places an instance or reads an extra spec.
+_CLOUD = (
+    "test_scheduling.SchedulingTest.test_a_realtime_flavor_lands_on_the_"
+    "realtime_host",
+    "test_scheduling.SchedulingTest.test_no_host_will_do",
+    "test_scheduling.OrdinaryFlavorTest.test_it_keeps_off_the_realtime_host",
+    "test_guest.LifeTest.test_hard_reboot",
+    "test_guest.LifeTest.test_rescue_and_unrescue",
+    "test_guest.ResizeTest.test_resize_to_a_lean_flavor_and_back",
+    "test_guest.RefusalTest.test_the_sentence_is_the_fault_and_nothing_is_"
+    "left",
+    "test_validation.ValidationTest.test_values_out_of_the_grammar_are_"
+    "refused_with_a_sentence",
+)
+
+
+class ContractsTest(unittest.TestCase):
+    """Against a release that can't be had these fail: none is skipped."""
+
+    maxDiff = None
+
+    def _run(self, release: int, *tests: str) -> None:
+        names = [f"{_PACKAGE}.{each}" for each in tests]
+        code, output = releases.run(release, *names)
+        self.assertEqual(0, code, output[-20000:])
+        self.assertRegex(output, r"\nRan [1-9][0-9]* tests? in [^\n]+\nOK\n")
+
+    def test_seams_of_nova_32(self):
+        self._run(32, "seams")
+
+    def test_seams_of_nova_33(self):
+        self._run(33, "seams")
+
+    def test_seams_of_nova_34(self):
+        self._run(34, "seams")
+
+    def test_a_cloud_of_nova_32(self):
+        self._run(32, *_CLOUD)
+
+    def test_a_cloud_of_nova_33(self):
+        self._run(33, *_CLOUD)

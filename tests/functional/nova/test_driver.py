@@ -1,0 +1,75 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import pathlib
+import tempfile
+
+from nova import test
+from nova.virt import hardware
+
+from sriov_rt.codec import Unknown
+from sriov_rt.host.root import Root
+from sriov_rt.nova import driver
+from tests.unit.scheduler.fakes import Clock
+
+
+class LocalHostTest(test.NoDBTestCase):
+    def setUp(self):
+        super().setUp()
+        self.flags(host="rt-1")
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.root = pathlib.Path(scratch.name)
+        self._release("6.1.0-44-rt-amd64")
+        self.clock = Clock()
+        self.host = driver.LocalHost(Root(scratch.name), self.clock)
+
+    def _release(self, text: str) -> None:
+        path = self.root / "proc" / "sys" / "kernel" / "osrelease"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{text}\n")
+
+    def test_the_host_is_named_as_nova_names_it(self):
+        self.assertEqual("rt-1", self.host.facts().host)
+
+    def test_the_cpu_sets_are_those_that_nova_goes_by(self):
+        self.flags(
+            cpu_dedicated_set="2-5,^3", cpu_shared_set="0,1", group="compute"
+        )
+        found = self.host.facts().compute
+        self.assertEqual(hardware.get_cpu_dedicated_set(), found.dedicated)
+        self.assertEqual({2, 4, 5}, found.dedicated)
+        self.assertEqual({0, 1}, found.shared)
+
+    def test_no_cpu_sets(self):
+        found = self.host.facts().compute
+        self.assertIsNone(found.dedicated)
+        self.assertIsNone(found.shared)
+
+    def test_a_cpu_set_that_nova_cannot_read_is_unknown(self):
+        self.flags(cpu_dedicated_set="2-", group="compute")
+        found = self.host.facts().compute
+        self.assertIsInstance(found.dedicated, Unknown)
+
+    def test_the_other_facts_are_read_of_the_host(self):
+        found = self.host.facts()
+        self.assertEqual("6.1.0-44-rt-amd64", found.kernel.release)
+        self.assertIsInstance(found.cpus.online, Unknown)
+
+    def test_instances_that_come_together_share_an_observation(self):
+        first = self.host.facts()
+        self._release("6.1.0-45-rt-amd64")
+        self.clock.now += driver.FACTS_S
+        self.assertIs(first, self.host.facts())
+        self.clock.now += 0.1
+        found = self.host.facts().kernel
+        self.assertEqual("6.1.0-45-rt-amd64", found.release)

@@ -1,0 +1,128 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+from nova import context
+from nova import objects
+
+from sriov_rt.nova import weights
+from tests.functional.nova import base
+
+
+class SchedulingTest(base.CloudTest):
+    def test_a_realtime_flavor_lands_on_the_realtime_host(self):
+        self.start_host(base.ordinary_host())
+        self.start_host(base.realtime_host())
+        servers = [self.boot(base.REALTIME)]
+        self.assertEqual(["rt-1"], [self.host_of(each) for each in servers])
+        # Its two pCPUs are taken now: the ordinary host is no way out.
+        self.boot(base.REALTIME, state="ERROR")
+
+    def test_no_host_will_do(self):
+        self.start_host(base.ordinary_host())
+        server = self.boot(base.REALTIME, state="ERROR")
+        self.assertIn("No valid host", self.fault(server))
+        told = [
+            line
+            for line in self.logged().splitlines()
+            if "No host satisfies flavor" in line
+        ]
+        self.assertEqual(1, len(told))
+        for code in ("cpus_not_isolated × 1", "kernel_not_rt × 1"):
+            self.assertIn(code, told[0])
+        self.assertIn("sriov-rt explain --flavor", told[0])
+
+    def test_a_host_whose_facts_are_stale_serves_no_realtime(self):
+        self.start_host(base.realtime_host())
+        age_s = self.worker.judge._max_age_s + 1
+        self.worker.table.entries["rt-1"].confirmed -= age_s
+        self.boot(base.REALTIME, state="ERROR")
+        self.assertIn("facts_stale × 1", self.logged())
+
+    def test_a_host_that_degrades_serves_no_more(self):
+        self.start_host(base.realtime_host())
+        self.report(base.realtime_host(memory={"ksm_run": 1}))
+        self.boot(base.REALTIME, state="ERROR")
+        self.assertIn("ksm_running × 1", self.logged())
+
+    def test_a_fresh_worker_waits_for_the_first_reports(self):
+        facts = base.realtime_host()
+        self.start_host(facts, agent=False)
+        self.agents.known["rt-1"] = facts
+        self.agents.delay_s = 1.0
+        self.assertFalse(self.agents.asked.is_set())
+        self.assertEqual("rt-1", self.host_of(self.boot(base.REALTIME)))
+
+    def test_extra_specs_that_contradict_each_other_fail_on_all_hosts(self):
+        self.start_host(base.realtime_host())
+        self.boot(
+            {**base.REALTIME, "sriov_rt:onload_profile": "latency"},
+            state="ERROR",
+        )
+        self.assertIn("request_invalid × 1", self.logged())
+        self.assertIn("sriov_rt:onload=required", self.logged())
+
+
+class NoFactsTest(base.CloudTest):
+    WARMUP_S = 0.0
+
+    def test_a_host_without_facts_serves_no_realtime(self):
+        self.start_host(base.realtime_host(), agent=False)
+        self.boot(base.REALTIME, state="ERROR")
+        self.assertIn("facts_missing × 1", self.logged())
+
+
+class OrdinaryFlavorTest(base.CloudTest):
+    def test_it_waits_for_no_facts(self):
+        self.start_host(base.ordinary_host(), agent=False)
+        self.assertEqual("std-1", self.host_of(self.boot({})))
+        self.assertEqual({}, dict(self.worker.table.entries))
+
+    def test_it_keeps_off_the_realtime_host(self):
+        self.start_host(base.ordinary_host())
+        self.start_host(base.realtime_host())
+        hosts = {self.host_of(self.boot({})) for _ in range(3)}
+        self.assertEqual({"std-1"}, hosts)
+
+    def test_it_may_have_the_realtime_host_if_there_is_no_other(self):
+        self.start_host(base.realtime_host())
+        self.assertEqual("rt-1", self.host_of(self.boot({})))
+
+    def test_an_aggregate_may_lift_the_preference(self):
+        self.start_host(base.ordinary_host())
+        self.start_host(base.realtime_host())
+        (host,) = self._states("rt-1")
+        weigher = weights.RealtimeHostWeigher()
+        self.assertEqual(10.0, weigher.weight_multiplier(host))
+        self._create_and_fill_aggregate("rt-1", "0")
+
+        def lifted() -> None:
+            (host,) = self._states("rt-1")
+            self.assertEqual(0.0, weigher.weight_multiplier(host))
+
+        self._wait_for_assert(lifted)
+
+    def _create_and_fill_aggregate(self, host: str, multiplier: str) -> None:
+        aggregate = self.api.post_aggregate({"aggregate": {"name": "rt"}})
+        self.api.add_host_to_aggregate(aggregate["id"], host)
+        key = "realtime_host_weight_multiplier"
+        self.api.post_aggregate_action(
+            aggregate["id"], {"set_metadata": {"metadata": {key: multiplier}}}
+        )
+
+    def _states(self, name: str) -> list:
+        admin = context.get_admin_context()
+        manager = self.scheduler.manager.host_manager
+        spec = objects.RequestSpec(requested_destination=None)
+        states = manager.get_host_states_by_uuids(
+            admin, [self.compute_rp_uuids[name]], spec
+        )
+        return list(states)

@@ -1,0 +1,231 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import contextlib
+import io
+import json
+import time
+from unittest import mock
+
+from sriov_rt import codec
+from sriov_rt import facts
+from sriov_rt.cmd import main
+from sriov_rt.codec import Unknown
+from sriov_rt.host import sources
+from sriov_rt.labels import store
+from tests.unit.host import trees
+
+
+class HostCommandTest(trees.TreeTest):
+    def setUp(self):
+        super().setUp()
+        patch = mock.patch.object(sources, "load", return_value=trees.SOURCES)
+        self.load = patch.start()
+        self.addCleanup(patch.stop)
+
+    def run_command(self, *words, code=0) -> str:
+        printed = io.StringIO()
+        root = ("--root", str(self.tree.path))
+        with contextlib.redirect_stdout(printed):
+            self.assertEqual(code, main.main(["host", *words, *root]))
+        return printed.getvalue()
+
+    def make_ready(self) -> None:
+        """Take away the interrupt that fires on a dedicated CPU."""
+        self.tree.write("proc/irq/26/effective_affinity_list", "0\n")
+        self.tree.write("proc/irq/26/smp_affinity_list", "0-1\n")
+
+    def test_show(self):
+        printed = self.run_command("show")
+        self.assertIn("isolated                   2-3,6-7", printed)
+        self.assertIn("pci-1924.present=true", printed)
+
+    def test_show_json_is_what_explain_reads(self):
+        found = facts.from_json(self.run_command("show", "--json"))
+        self.assertEqual("rt-1", found.host)
+        self.assertEqual(2, len(found.nics.nics))
+
+    def keep_labels(self, labels, age_s=12.0, boot_id="boot-1"):
+        self.tree.write("proc/sys/kernel/random/boot_id", boot_id + "\n")
+        record = store.Record(
+            store.Origin("rt-1", "boot-1"),
+            300.0,
+            {"kubernetes": store.Known(labels, time.time() - age_s, None)},
+            {"feature.node.kubernetes.io/kernel-version.major": 3},
+        )
+        plain = {"schema": 1, **codec.to_plain(record)}
+        self.tree.write(store.PATH.lstrip("/"), json.dumps(plain))
+
+    def test_show_labels_with_source_and_age(self):
+        self.keep_labels({"zone": "a"})
+        printed = self.run_command("show")
+        self.assertIn("  zone=a  (kubernetes, 12 s ago)\n", printed)
+        self.assertNotIn("stale", printed)
+        self.keep_labels({"zone": "a"}, age_s=400.0)
+        self.assertRegex(self.run_command("show"), "stale +kubernetes")
+        self.keep_labels({"zone": "a"}, boot_id="boot-2")
+        printed = self.run_command("show")
+        self.assertIn("zone=a  (kubernetes, long ago)", printed)
+        self.assertRegex(printed, "stale +kubernetes")
+        found = facts.from_json(self.run_command("show", "--json"))
+        self.assertEqual(("kubernetes",), found.labels.stale)
+
+    def test_kept_labels_that_are_garbled_are_passed_over(self):
+        for text in ("", "{", '{"schema": 1}'):
+            self.tree.write(store.PATH.lstrip("/"), text)
+            self.assertIn("preempt_rt", self.run_command("show"))
+
+    def test_check_says_what_the_kernel_contradicts(self):
+        self.make_ready()
+        key = "feature.node.kubernetes.io/kernel-version.major"
+        self.keep_labels({key: "6"})
+        self.run_command("check")
+        self.keep_labels({key: "5"})
+        told = json.loads(self.run_command("check", "--json", code=1))
+        (found,) = told["reasons"]
+        self.assertEqual("label_contradicted", found["code"])
+        self.assertEqual(3, found["count"])
+        self.assertIn(f"{key} is '5' by kubernetes, and '6'", found["message"])
+        self.keep_labels({key: "5"}, age_s=400.0)
+        self.run_command("check")
+
+    def test_features(self):
+        self.make_ready()
+        printed = self.run_command("features")
+        self.assertIn("# +expiry-time=", printed)
+        self.assertIn("\nsriov-rt.ready=true\n", printed)
+        found = json.loads(self.run_command("features", "--json"))
+        self.assertEqual("8", found["sriov-rt.cpus.isolated"])
+
+    def test_name_without_novas(self):
+        self.tree.remove("etc/nova/nova.conf")
+        found = facts.from_json(self.run_command("show", "--json"))
+        self.assertEqual("compute-7", found.host)
+        self.tree.remove("proc/sys/kernel/hostname")
+        found = facts.from_json(self.run_command("show", "--json"))
+        self.assertEqual("unknown", found.host)
+
+    def test_ready(self):
+        self.make_ready()
+        self.assertEqual(
+            "ready: rt-1 can serve realtime instances\n",
+            self.run_command("check"),
+        )
+        for mode in ("container-vf", "passthrough", "macvlan"):
+            self.assertEqual(
+                f"ready: rt-1 can serve realtime and {mode} instances\n",
+                self.run_command("check", "--mode", mode),
+            )
+
+    def test_ready_json(self):
+        self.make_ready()
+        self.assertEqual(
+            {"host": "rt-1", "mode": None, "passes": True, "reasons": []},
+            json.loads(self.run_command("check", "--json")),
+        )
+
+    def test_each_problem_has_its_remedy(self):
+        self.make_ready()
+        self.tree.write("proc/sys/kernel/sched_rt_runtime_us", "950000\n")
+        self.tree.write("sys/kernel/mm/ksm/run", "1\n")
+        printed = self.run_command("check", code=1)
+        self.assertEqual(
+            [
+                "not ready: rt-1 cannot serve realtime instances",
+                "  rt_throttled: realtime tasks are throttled to 950000 µs of "
+                "1000000 µs; run 'sysctl -w kernel.sched_rt_runtime_us=-1' "
+                "and keep it in /etc/sysctl.d",
+                "  ksm_running: KSM merges and unmerges guest pages; run "
+                "'echo 2 > /sys/kernel/mm/ksm/run' and stop ksmtuned",
+            ],
+            printed.splitlines(),
+        )
+
+    def test_problems_as_json(self):
+        self.make_ready()
+        self.tree.remove("dev/kvm")
+        found = json.loads(
+            self.run_command(
+                "check", "--json", "--mode", "passthrough", code=1
+            )
+        )
+        self.assertEqual("passthrough", found["mode"])
+        self.assertIs(False, found["passes"])
+        (reason,) = found["reasons"]
+        self.assertEqual("kvm_missing", reason["code"])
+        self.assertIn("load kvm_intel or kvm_amd", reason["message"])
+
+    def test_container_vf_does_without_the_iommu(self):
+        self.make_ready()
+        for group in (41, 42):
+            self.tree.remove(f"sys/kernel/iommu_groups/{group}")
+        self.run_command("check", "--mode", "container-vf")
+        printed = self.run_command("check", "--mode", "passthrough", code=1)
+        self.assertIn("iommu_off", printed)
+
+    def test_same_problem_is_told_once(self):
+        self.tree.remove("sys/devices/system/cpu/online")
+        printed = self.run_command("check", code=1)
+        self.assertEqual(1, printed.count("fact_unknown: cpus.online"))
+
+    def test_unknown_fact_names_its_file(self):
+        self.tree.make_unreadable("sys/devices/system/cpu/isolated")
+        self.assertIn(
+            "cpus.isolated is unknown (/sys/devices/system/cpu/isolated: Is "
+            "a directory)",
+            self.run_command("check", code=1),
+        )
+
+    def test_host_with_nova_needs_dedicated_cpus(self):
+        self.make_ready()
+        self.tree.write("etc/nova/nova.conf", "[compute]\n")
+        self.assertIn("dedicated_unset", self.run_command("check", code=1))
+
+    def test_host_without_nova_takes_every_isolated_cpu(self):
+        self.make_ready()
+        self.tree.remove("etc/nova/nova.conf")
+        self.assertEqual(
+            "ready: compute-7 can serve realtime instances\n",
+            self.run_command("check"),
+        )
+
+    def test_configuration_of_nova_elsewhere(self):
+        self.make_ready()
+        self.tree.write("srv/n.conf", "[compute]\ncpu_dedicated_set = 0\n")
+        self.assertIn(
+            "dedicated pCPUs 0 are not isolated",
+            self.run_command("check", "--nova-config", "/srv/n.conf", code=1),
+        )
+
+    def test_root_that_is_no_directory(self):
+        told = io.StringIO()
+        with contextlib.redirect_stderr(told):
+            code = main.main(["host", "show", "--root", "/nowhere/at/all"])
+        self.assertEqual(2, code)
+        self.assertEqual(
+            "sriov-rt: error: /nowhere/at/all is no directory; give --root "
+            "the directory that is / of the host, or leave it out\n",
+            told.getvalue(),
+        )
+
+    def test_mode_that_there_is_not(self):
+        told = io.StringIO()
+        with contextlib.redirect_stderr(told), self.assertRaises(SystemExit):
+            main.main(["host", "check", "--mode", "ovs"])
+        self.assertIn("container-vf", told.getvalue())
+
+    def test_not_installed(self):
+        self.load.return_value = {"cpus": Unknown("not installed")}
+        self.assertIn(
+            "cpus.isolated is unknown (not installed)",
+            self.run_command("check", code=1),
+        )
