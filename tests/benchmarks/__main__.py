@@ -1,0 +1,116 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Run every benchmark, print a table and write it down as JSON.
+
+A missed target is told, and fails the run only with ``--strict``: how busy a
+machine is must not decide whether the tests pass.
+"""
+
+import argparse
+import importlib
+import json
+import pathlib
+import pkgutil
+import sys
+from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import Any
+
+from tests import benchmarks
+
+Row = dict[str, Any]
+
+
+def modules() -> list[str]:
+    """Return the names of the benchmarks, in order."""
+    found = pkgutil.iter_modules(benchmarks.__path__)
+    return sorted(m.name for m in found if m.name.startswith("bench_"))
+
+
+def met(row: Row) -> bool | None:
+    """Tell whether a row's target is met; None if it has none."""
+    if row["target"] is None:
+        return None
+    held = row["ours"] if row["ratio"] is None else row["ratio"]
+    return bool(held <= row["target"])
+
+
+def lines(rows: Iterable[Row]) -> Iterable[str]:
+    """Yield the table."""
+    yield (
+        f"| {'':52} {'ours':>10} {'peer':>10} {'unit':6} {'ratio':>6} "
+        f"{'target':>8}"
+    )
+    for row in rows:
+        verdict = {True: "met", False: "MISSED", None: ""}[met(row)]
+        yield (
+            f"| {row['name']:52} {_number(row['ours']):>10} "
+            f"{_number(row['peer']):>10} {row['unit']:6} "
+            f"{_number(row['ratio']):>6} {_number(row['target']):>8} "
+            f"{verdict}"
+        ).rstrip()
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return ""
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run and return the exit code.
+
+    :param arguments: without the program's name; ``sys.argv`` by default.
+    """
+    names = modules()
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks", description=__doc__
+    )
+    parser.add_argument(
+        "benchmarks",
+        nargs="*",
+        metavar="BENCHMARK",
+        help=f"of {', '.join(names)}; all by default",
+    )
+    parser.add_argument(
+        "--output",
+        type=pathlib.Path,
+        default=pathlib.Path("build", "benchmarks.json"),
+        help="where the JSON goes (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="exit 1 if a target is missed",
+    )
+    args = parser.parse_args(arguments)
+    if unknown := set(args.benchmarks) - set(names):
+        parser.error(f"no benchmark {', '.join(sorted(unknown))}")
+    rows: list[Row] = []
+    for name in args.benchmarks or names:
+        print(f"{name} …", file=sys.stderr, flush=True)
+        module = importlib.import_module(f"tests.benchmarks.{name}")
+        rows += module.run()
+    print("\n".join(lines(rows)), flush=True)
+    args.output.parent.mkdir(parents=True, exist_ok=True)
+    args.output.write_text(json.dumps(rows, indent=2, ensure_ascii=False))
+    verdicts = [met(row) for row in rows]
+    held, missed = verdicts.count(True), verdicts.count(False)
+    print(f"| {held} targets met, {missed} missed", flush=True)
+    return 1 if args.strict and missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

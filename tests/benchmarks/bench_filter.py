@@ -1,0 +1,229 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The filter, through Nova's own handler over real HostState objects."""
+
+import dataclasses
+import logging
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+from nova import objects
+from nova.scheduler import filters
+from nova.scheduler import host_manager
+from nova.scheduler.filters import numa_topology_filter
+from oslo_config import cfg
+
+from sriov_rt.nova.filters import RealtimeSriovFilter
+from sriov_rt.scheduler import options
+from sriov_rt.scheduler import worker
+from tests.benchmarks import hosts
+from tests.benchmarks import topology
+from tests.benchmarks.measure import best
+from tests.benchmarks.measure import row
+
+SIZES = (100, 1_000, 10_000)
+
+#: NUMATopologyFilter takes some milliseconds a host.
+NUMA_HOSTS = 50
+
+BUILDS = 4
+
+ASKED = {
+    "sriov_rt:realtime": "required",
+    "sriov_rt:kernel": "preempt_rt",
+    "sriov_rt:nic": "intel",
+    "sriov_rt:vif": "vf",
+    "sriov_rt:node_selector": "rack!=r0,cpu-cpuid.F7=true",
+    "sriov_rt:max_latency_us": "50",
+    "hw:cpu_policy": "dedicated",
+}
+
+
+class DoNothingFilter(filters.BaseHostFilter):
+    """Passes every host: what Nova's loop alone costs."""
+
+    def host_passes(self, host_state: Any, filter_properties: Any) -> bool:
+        """Return True."""
+        return True
+
+
+class Bench:
+    """Hosts, their facts in a table, and a request.
+
+    :param number: of hosts.
+    :param distinct: every host is of a kind of its own.
+    :param failing: every second build has KSM on.
+    """
+
+    def __init__(
+        self, number: int, *, distinct: bool = False, failing: bool = False
+    ) -> None:
+        self.worker = worker.Worker(cfg.CONF)
+        self.states = []
+        for n in range(number):
+            name = f"compute-{n:05d}.example.org"
+            facts = hosts.host(
+                name, build=n % BUILDS, own=n if distinct else None
+            )
+            if failing and n % 2:
+                facts = _spoilt(facts)
+            self.worker.table.put(name, "00" * 32, facts)
+            self.states.append(host_manager.HostState(name, name, "cell"))
+        self.spec = topology.request(ASKED)
+
+    def run(self, filter_: Any) -> Callable[[], list[Any]]:
+        """Return what takes all hosts through a filter."""
+        handler = filters.HostFilterHandler()
+        return lambda: handler.get_filtered_objects(
+            [filter_], self.states, self.spec
+        )
+
+    def forget_answers(self) -> None:
+        """Make the next request the first of its kind."""
+        self.worker.table._answers.clear()
+
+
+def _spoilt(facts: Any) -> Any:
+    memory = dataclasses.replace(facts.memory, ksm_run=1)
+    return dataclasses.replace(facts, memory=memory)
+
+
+def run() -> list[dict[str, Any]]:
+    """Return the rows."""
+    objects.register_all()
+    options.register(cfg.CONF)
+    rows = []
+    for number in SIZES:
+        rows += _passing(number)
+    rows += _with_reasons(SIZES[-1])
+    rows += _worst(SIZES[-1])
+    rows += _numa()
+    return rows
+
+
+def _timed(bench: Bench, *subjects: Callable[[], Any]) -> list[float]:
+    # No queue: a worker that was started long ago, and waits for nothing.
+    with (
+        mock.patch.object(worker, "of_this_process", lambda: bench.worker),
+        mock.patch.object(bench.worker, "start"),
+        mock.patch.object(bench.worker, "_began", 0.0),
+    ):
+        return best(*subjects)
+
+
+def _passing(number: int) -> list[dict[str, Any]]:
+    bench = Bench(number)
+    ours, peer = bench.run(RealtimeSriovFilter()), bench.run(DoNothingFilter())
+    times = _timed(bench, ours, peer)
+    assert _timed_length(bench, ours) == number
+    return [
+        row(
+            f"filter, {number:,} hosts of {BUILDS} builds / do-nothing",
+            times[0] * 1e3,
+            "ms",
+            peer=times[1] * 1e3,
+            target=1.5 if number == SIZES[-1] else None,
+        )
+    ]
+
+
+def _timed_length(bench: Bench, subject: Callable[[], list[Any]]) -> int:
+    found: list[int] = []
+    _timed(bench, lambda: found.append(len(subject())))
+    return found[0]
+
+
+def _with_reasons(number: int) -> list[dict[str, Any]]:
+    bench = Bench(number, failing=True)
+    logger = logging.getLogger("sriov_rt.nova.filters")
+    sink = _Sink()
+    logger.addHandler(sink)
+    level, propagate = logger.level, logger.propagate
+    logger.setLevel(logging.DEBUG)
+    logger.propagate = False
+    try:
+        ours = bench.run(RealtimeSriovFilter())
+        peer = bench.run(DoNothingFilter())
+        assert _timed_length(bench, ours) == number // 2
+        times = _timed(bench, ours, peer)
+    finally:
+        logger.removeHandler(sink)
+        logger.setLevel(level)
+        logger.propagate = propagate
+    assert sink.characters
+    return [
+        row(
+            f"filter, {number:,} hosts, all Reasons logged / do-nothing",
+            times[0] * 1e3,
+            "ms",
+            peer=times[1] * 1e3,
+            target=3.0,
+        )
+    ]
+
+
+class _Sink(logging.Handler):
+    """Formats each line, as a log file would have it, and drops it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.characters = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Count the line."""
+        self.characters += len(self.format(record))
+
+
+def _worst(number: int) -> list[dict[str, Any]]:
+    bench = Bench(number, distinct=True)
+    ours, peer = bench.run(RealtimeSriovFilter()), bench.run(DoNothingFilter())
+
+    def first() -> None:
+        bench.forget_answers()
+        ours()
+
+    cold, warm, nothing = _timed(bench, first, ours, peer)
+    return [
+        row(
+            f"filter, {number:,} hosts, no two alike / do-nothing",
+            warm * 1e3,
+            "ms",
+            peer=nothing * 1e3,
+        ),
+        row(
+            f"filter, {number:,} hosts, no two alike, first request",
+            cold * 1e3,
+            "ms",
+            peer=nothing * 1e3,
+        ),
+    ]
+
+
+def _numa() -> list[dict[str, Any]]:
+    bench = Bench(NUMA_HOSTS)
+    for state in bench.states:
+        state.numa_topology = topology.host()
+        state.allocation_candidates = [{"mappings": {}}]
+        state.ram_allocation_ratio = state.cpu_allocation_ratio = 1.0
+    theirs = bench.run(numa_topology_filter.NUMATopologyFilter())
+    assert len(theirs()) == NUMA_HOSTS
+    ours, peer = _timed(bench, bench.run(RealtimeSriovFilter()), theirs)
+    return [
+        row(
+            f"filter, {NUMA_HOSTS} hosts, a host / NUMATopologyFilter",
+            ours / NUMA_HOSTS * 1e6,
+            "µs",
+            peer=peer / NUMA_HOSTS * 1e6,
+        )
+    ]

@@ -1,0 +1,123 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Taking facts in, and the memory that they take."""
+
+import gc
+import json
+import os
+import pathlib
+import subprocess
+import sys
+from typing import Any
+
+from sriov_rt.scheduler.listener import Endpoint
+from sriov_rt.scheduler.table import FactsTable
+from tests.benchmarks import hosts
+from tests.benchmarks.measure import best
+from tests.benchmarks.measure import row
+
+HOSTS = 10_000
+BUILDS = 4
+
+#: Reports taken in at each turn.
+REPORTS = 200
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def run() -> list[dict[str, Any]]:
+    """Return the rows."""
+    return [*_intake(), _memory("few"), _memory("own")]
+
+
+def _intake() -> list[dict[str, Any]]:
+    table = FactsTable(2 * HOSTS, 60.0)
+    endpoint = Endpoint(table, lambda host: None, lambda: None)
+    reports = []
+    for n in range(REPORTS):
+        facts = hosts.host(f"compute-{n}", build=n % BUILDS)
+        document = json.dumps(facts.to_plain(), separators=(",", ":"))
+        reports.append((facts.host, facts.node, facts.digest(), document))
+
+    def take_in() -> None:
+        for host, node, digest, document in reports:
+            endpoint.facts({}, host, node, digest, document)
+
+    def confirm() -> None:
+        for host, node, digest, _ in reports:
+            endpoint.heartbeat({}, host, node, digest)
+
+    def decode() -> None:
+        for _, _, _, document in reports:
+            json.loads(document)
+
+    full, beat, peer = best(take_in, confirm, decode)
+    assert len(table) == REPORTS
+    size = len(reports[0][3]) / 1000
+    return [
+        row(
+            f"facts of {size:.0f} kB taken in / JSON decode alone",
+            full / REPORTS * 1e6,
+            "µs",
+            peer=peer / REPORTS * 1e6,
+        ),
+        row("facts taken in", REPORTS / full, "1/s"),
+        row("heartbeats taken in", REPORTS / beat, "1/s"),
+    ]
+
+
+def _memory(kind: str) -> dict[str, Any]:
+    done = subprocess.run(
+        (sys.executable, "-m", "tests.benchmarks.bench_intake", kind),
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    names = {"few": f"{BUILDS} builds", "own": "no two alike"}
+    return row(
+        f"memory of the table, {HOSTS:,} hosts, {names[kind]}",
+        float(done.stdout),
+        "MB",
+        target=60.0,
+    )
+
+
+def _fill(kind: str) -> float:
+    """Return by how much the process grew with the table, in MB."""
+    table = FactsTable(2 * HOSTS, 60.0)
+    endpoint = Endpoint(table, lambda host: None, lambda: None)
+    _report(endpoint, 0, kind)
+    gc.collect()
+    before = _resident()
+    for n in range(1, HOSTS):
+        _report(endpoint, n, kind)
+    gc.collect()
+    assert len(table) == HOSTS
+    return (_resident() - before) / 1e6
+
+
+def _report(endpoint: Endpoint, n: int, kind: str) -> None:
+    name = f"compute-{n:05d}.example.org"
+    own = n if kind == "own" else None
+    facts = hosts.host(name, build=n % BUILDS, own=own)
+    document = json.dumps(facts.to_plain(), separators=(",", ":"))
+    endpoint.facts({}, name, name, facts.digest(), document)
+
+
+def _resident() -> int:
+    fields = pathlib.Path("/proc/self/statm").read_text().split()
+    return int(fields[1]) * _PAGE
+
+
+if __name__ == "__main__":
+    print(_fill(sys.argv[1]))

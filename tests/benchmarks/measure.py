@@ -1,0 +1,65 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Timing, and rows of the table."""
+
+import gc
+import time
+from collections.abc import Callable
+from typing import Any
+
+#: Turns of each subject; the best counts, for the machine is shared.
+TURNS = 9
+
+
+def best(*subjects: Callable[[], Any], turns: int = TURNS) -> list[float]:
+    """Return the best time of each subject in seconds.
+
+    They take turns, so that all meet the same load of the machine.
+    """
+    times = [float("inf")] * len(subjects)
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(turns):
+            for index, subject in enumerate(subjects):
+                began = time.perf_counter()
+                subject()
+                elapsed = time.perf_counter() - began
+                times[index] = min(times[index], elapsed)
+    finally:
+        gc.enable()
+    return times
+
+
+def row(
+    name: str,
+    ours: float,
+    unit: str,
+    *,
+    peer: float | None = None,
+    target: float | None = None,
+) -> dict[str, Any]:
+    """Return a row.
+
+    :param peer: what ours is held against, in the same unit.
+    :param target: what the ratio to the peer may be at most; without a
+        peer, what ours may be at most.
+    """
+    return {
+        "name": name,
+        "ours": ours,
+        "peer": peer,
+        "ratio": None if peer is None else ours / peer,
+        "target": target,
+        "unit": unit,
+    }

@@ -1,0 +1,230 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What the tests of the cloud have in common."""
+
+import subprocess
+import sys
+import time
+import unittest
+from collections.abc import Callable
+from collections.abc import Mapping
+from typing import Any
+from typing import ClassVar
+
+from tests.cloud.logs import Log
+from tests.cloud.logs import NotingResult
+from tests.testbed import programs
+from tests.testbed import settings
+from tests.testbed.cloud import Cloud
+from tests.testbed.rest import HttpError
+from tests.testbed.servers import BOOT_SECONDS
+from tests.testbed.servers import Server
+from tests.testbed.services import RT
+from tests.testbed.waiting import wait_for
+
+AGENT = "sriov-rt-agent"
+
+SCHEDULER_LOG = "nova-scheduler.log"
+RT_AGENT_LOG = f"{RT}/{AGENT}.log"
+RT_COMPUTE_LOG = f"{RT}/nova-compute.log"
+#: What a failure shows the ends of, below the log directory.
+LOGS = (
+    SCHEDULER_LOG,
+    "nova-compute.log",
+    f"{AGENT}.log",
+    RT_COMPUTE_LOG,
+    RT_AGENT_LOG,
+)
+#: Lines of each that it shows.
+LOG_LINES = 25
+
+#: Nova's fault of a server for which the scheduler found no host.
+NO_VALID_HOST = "No valid host was found"
+
+#: It asks nothing of Nova: only our filter keeps it off a host.
+KERNEL = {"sriov_rt:kernel": "preempt_rt"}
+#: A realtime guest; Nova itself wants dedicated CPUs for it.
+REALTIME = {
+    "hw:cpu_policy": "dedicated",
+    "hw:cpu_realtime": "yes",
+    "hw:emulator_threads_policy": "share",
+    "hw:mem_page_size": "2MB",
+    "sriov_rt:realtime": "required",
+    "sriov_rt:guest": "lean",
+}
+
+
+def say(text: str) -> None:
+    """Tell whoever watches; standard output belongs to the test runner."""
+    print(f"cloud: {text}", file=sys.stderr, flush=True)
+
+
+class CloudTestCase(unittest.TestCase):
+    """A test in a cloud that is up; it leaves the cloud as it was."""
+
+    maxDiff = None
+    cloud: ClassVar[Cloud]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        """Find the cloud.
+
+        :raises errors.TestbedError: when we aren't inside one.
+        """
+        super().setUpClass()
+        cls.cloud = Cloud()
+
+    def setUp(self) -> None:
+        """Remember where the logs end, and see that all services run."""
+        super().setUp()
+        self._logs = [self.log(name) for name in LOGS]
+        self.assertEqual([], self.ended(), "services have ended")
+
+    def run(self, result: Any = None) -> Any:
+        """Run the test; what fails gets the ends of the logs as a note."""
+        if result is None:
+            result = self.defaultTestResult()
+        began = time.monotonic()
+        noting: Any = NotingResult(result, self._ends_of_logs)
+        super().run(noting)
+        say(f"{self.id()}: {time.monotonic() - began:.1f} s")
+        return result
+
+    @property
+    def name(self) -> str:
+        """The name of the test method."""
+        return self.id().rpartition(".")[2]
+
+    def log(self, name: str) -> Log:
+        """Return what a log will hold from now on.
+
+        :param name: of LOGS.
+        """
+        return Log.from_now(self.cloud.place.log / name)
+
+    def ended(self) -> list[str]:
+        """Return the services that do not run."""
+        return [
+            f"{name} on {host}"
+            for host, services in self.cloud.services.status().items()
+            for name, runs in services.items()
+            if not runs
+        ]
+
+    def command(
+        self, *command: str, timeout: float = 120.0
+    ) -> "subprocess.CompletedProcess[str]":
+        """Run a program of the environment as the administrator.
+
+        :param command: as in ("openstack", "flavor", "list").
+        :param timeout: seconds it may take.
+        :returns: with its exit code, its output and its complaints apart.
+        """
+        place, env = self.cloud.place, self.cloud.env
+        return subprocess.run(
+            ("env", *command),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+            env={
+                **programs.environment(place, env),
+                **settings.client_environment(),
+            },
+        )
+
+    def flavor(self, specs: Mapping[str, str], **size: int) -> str:
+        """Make a flavor that is deleted after the test.
+
+        :param specs: its extra specs.
+        :param size: ram in MiB, vcpus.
+        :returns: its name.
+        """
+        name = f"{self.name}-{time.monotonic_ns()}"
+        made = self.cloud.create_flavor(name, dict(specs), **size)
+        self.addCleanup(self.cloud.delete_flavor, made)
+        return name
+
+    def boot(
+        self, flavor: str, *, timeout: float = BOOT_SECONDS, **options: Any
+    ) -> Server:
+        """Boot a server that is deleted after the test.
+
+        :param flavor: the name of its flavor.
+        :param timeout: seconds to wait.
+        :param options: of Servers.create.
+        :returns: the server, ACTIVE or in ERROR.
+        """
+        servers = self.cloud.servers
+        server = servers.create(self.name, flavor, **options)
+        self.addCleanup(self.delete, server)
+        return servers.wait(server, timeout=timeout)
+
+    def boot_on(self, host: str, flavor: str, **options: Any) -> Server:
+        """Boot a server and see that it is ACTIVE on a host.
+
+        :param host: STD or RT.
+        :param flavor: the name of its flavor.
+        :param options: of Servers.create.
+        """
+        server = self.boot(flavor, **options)
+        self.assertEqual(
+            ("ACTIVE", host), (server.status, server.host), server.fault
+        )
+        return server
+
+    def delete(self, server: str) -> None:
+        """Delete a server, if it is there still, and wait until it's gone.
+
+        :param server: its id.
+        """
+        try:
+            self.cloud.servers.delete(server)
+        except HttpError as error:
+            if error.status != 404:
+                raise
+
+    def assert_no_host(self, flavor: str, *reasons: str) -> None:
+        """Check that the scheduler finds no host, and says why.
+
+        :param flavor: the name of a flavor.
+        :param reasons: patterns such as "rt_throttled × 1"; the one line
+            about it in nova-scheduler's log has them.
+        """
+        log = self.log(SCHEDULER_LOG)
+        server = self.boot(flavor)
+        self.assertEqual("ERROR", server.status, f"on {server.host}")
+        self.assertIn(NO_VALID_HOST, server.fault)
+        self.delete(server.id)
+        lines = log.lines("No host satisfies", flavor, server.id)
+        self.assertEqual(1, len(lines), log.text)
+        for reason in reasons:
+            self.assertRegex(lines[0], reason)
+
+    def wait_for(
+        self, what: str, probe: Callable[[], object], *, timeout: float
+    ) -> float:
+        """Wait until a function returns something true.
+
+        :param what: what is waited for.
+        :param probe: the function.
+        :param timeout: seconds to wait at most.
+        :returns: seconds waited.
+        """
+        began = time.monotonic()
+        wait_for(what, probe, timeout=timeout, interval=0.5)
+        return time.monotonic() - began
+
+    def _ends_of_logs(self) -> str:
+        return "\n".join(log.end(LOG_LINES) for log in self._logs)

@@ -1,0 +1,31 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The commands that README.rst shows."""
+
+import re
+import shlex
+
+from tests.testbed import paths
+
+
+def flavor_create() -> list[str]:
+    """Return the words of README.rst's `openstack flavor create`.
+
+    :raises ValueError: when it shows none, or more than one.
+    """
+    text = (paths.CHECKOUT / "README.rst").read_text()
+    joined = text.replace("\\\n", " ")
+    (command,) = re.findall(
+        r"^ +(openstack flavor create .*)$", joined, re.MULTILINE
+    )
+    return shlex.split(command)

@@ -1,0 +1,251 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What the schedulers know of a host when its agent or a service ends."""
+
+import concurrent.futures
+import configparser
+import functools
+import threading
+import time
+
+from tests.cloud.base import AGENT
+from tests.cloud.base import KERNEL
+from tests.cloud.base import NO_VALID_HOST
+from tests.cloud.base import REALTIME
+from tests.cloud.base import RT_AGENT_LOG
+from tests.cloud.base import CloudTestCase
+from tests.cloud.base import say
+from tests.testbed import errors
+from tests.testbed.seed import ORDINARY_FLAVOR
+from tests.testbed.services import RT
+
+TRAITS = {"CUSTOM_SRIOV_RT_REALTIME", "CUSTOM_SRIOV_RT_PREEMPT_RT"}
+THROTTLE = "kernel.sched_rt_runtime_us"
+
+#: Seconds that an agent in rt-1, whose CPUs are emulated, needs from its
+#: start until it has observed.
+START_SECONDS = 180.0
+#: Seconds from a change to Placement's knowing it: the agent's interval, and
+#: the longest delay before it asks again after an outage.
+TRAIT_SECONDS = 120.0
+#: Seconds after RabbitMQ's return in which all of the cloud is itself again.
+RECOVERY_SECONDS = 240.0
+#: Seconds after which a request that was lost with RabbitMQ is made anew.
+LOST_SECONDS = 20.0
+
+
+class FactsTestCase(CloudTestCase):
+    """A test that lets the realtime host degrade, and heals it again."""
+
+    def setUp(self) -> None:
+        """See that the host has its traits."""
+        super().setUp()
+        self.wait_traits(TRAITS)
+
+    def wait_traits(self, wanted: set[str]) -> float:
+        """Wait until the realtime host has some traits of ours, no others.
+
+        :param wanted: the traits.
+        :returns: seconds waited.
+        """
+        return self.wait_for(
+            f"the traits of {RT} are {', '.join(sorted(wanted)) or 'none'}",
+            lambda: self.traits() == wanted,
+            timeout=TRAIT_SECONDS,
+        )
+
+    def traits(self) -> set[str]:
+        """Return those of our traits that the realtime host has."""
+        found = self.cloud.traits(RT)
+        return {each for each in found if each.startswith("CUSTOM_SRIOV_RT_")}
+
+    def throttle(self, *, throttled: bool) -> None:
+        """Let the realtime host's kernel throttle realtime tasks, or not.
+
+        :param throttled: whether it shall.
+        """
+        value = 950000 if throttled else -1
+        self.cloud.host(RT).run("sysctl", "-w", f"{THROTTLE}={value}")
+
+    def start_agent(self) -> None:
+        """Start the realtime host's agent if it doesn't run, and wait."""
+        if f"{AGENT} on {RT}" not in self.ended():
+            return
+        log = self.log(RT_AGENT_LOG)
+        self.cloud.services.start(AGENT, RT)
+        self.wait_for(
+            f"{AGENT} on {RT} observes",
+            lambda: log.lines("facts changed: "),
+            timeout=START_SECONDS,
+        )
+
+
+class TestAgent(FactsTestCase):
+    """The realtime host's agent is killed, or stopped."""
+
+    def test_killed_its_facts_go_stale(self) -> None:
+        flavor = self.flavor(KERNEL)
+        config = configparser.ConfigParser(strict=False)
+        config.read(self.cloud.place.etc / "nova" / "nova.conf")
+        age = config.getfloat("sriov_rt", "facts_max_age")
+        self.cloud.services.kill(AGENT, RT)
+        self.addCleanup(self.start_agent)
+        # The last report may have come at the moment of the kill.
+        time.sleep(age + 1)
+        # A worker that has its first request now never heard of the host.
+        gone = "facts_(stale|missing) × 1"
+        self.assert_no_host(flavor, gone, "kernel_not_rt × 1")
+        # Killed, it could not withdraw them; that is what facts are for.
+        self.assertEqual(TRAITS, self.traits())
+        self.start_agent()
+        self.delete(self.boot_on(RT, flavor).id)
+
+    def test_stopped_it_says_goodbye(self) -> None:
+        flavor = self.flavor(KERNEL)
+        log = self.log(RT_AGENT_LOG)
+        self.cloud.services.stop(AGENT, RT)
+        self.addCleanup(self.start_agent)
+        self.assertEqual(set(), self.traits())
+        self.assertTrue(log.lines("traits set: ", "removed="), log.text)
+        self.assert_no_host(flavor, "facts_missing × 1", "kernel_not_rt × 1")
+        self.start_agent()
+        self.wait_traits(TRAITS)
+        self.delete(self.boot_on(RT, flavor).id)
+
+
+class TestOutage(FactsTestCase):
+    """A service is down while the realtime host changes."""
+
+    def setUp(self) -> None:
+        """Make a realtime flavor."""
+        super().setUp()
+        self.realtime = self.flavor(REALTIME)
+
+    def test_keystone_and_placement_down(self) -> None:
+        log = self.log(RT_AGENT_LOG)
+        names = ("keystone", "placement")
+        for name in names:
+            self.addCleanup(self.cloud.services.start, name)
+            self.cloud.services.stop(name)
+        self.addCleanup(self.throttle, throttled=False)
+        self.throttle(throttled=True)
+        self.wait_for(
+            "the agent sees it, and can't tell Placement",
+            lambda: log.lines("traits: ", "trying again"),
+            timeout=TRAIT_SECONDS,
+        )
+        for name in names:
+            self.cloud.services.start(name)
+        seconds = self.wait_traits(TRAITS - {"CUSTOM_SRIOV_RT_REALTIME"})
+        say(f"trait withdrawn {seconds:.1f} s after Placement is back")
+        self.assert_no_host(self.realtime, "rt_throttled × 1")
+        self.throttle(throttled=False)
+        seconds = self.wait_traits(TRAITS)
+        say(f"trait back {seconds:.1f} s after the remedy")
+        self.delete(self.boot_on(RT, self.realtime).id)
+
+    def test_rabbitmq_restarted_under_load(self) -> None:
+        self.throttle(throttled=True)
+        self.addCleanup(self.throttle, throttled=False)
+        self.wait_traits(TRAITS - {"CUSTOM_SRIOV_RT_REALTIME"})
+        self.assert_no_host(self.realtime, "rt_throttled × 1")
+        over = threading.Event()
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            load = pool.submit(self.load, over)
+            try:
+                self.cloud.services.stop("rabbitmq")
+                self.addCleanup(self.cloud.services.start, "rabbitmq")
+                # A change that nobody can hear of.
+                self.throttle(throttled=False)
+                self.wait_traits(TRAITS)
+                self.cloud.services.start("rabbitmq")
+                began = time.monotonic()
+                seconds = self.until_booted(began)
+            finally:
+                over.set()
+            say(
+                f"{load.result()} ordinary servers booted meanwhile; the "
+                f"realtime one {seconds:.1f} s after RabbitMQ is back"
+            )
+        self.assertEqual([], self.ended(), "services have ended")
+        # The scheduler's workers take requests in turn.
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            for each in [
+                pool.submit(self.boot_on, RT, self.realtime) for _ in range(2)
+            ]:
+                each.result()
+
+    def load(self, over: threading.Event) -> int:
+        """Boot ordinary servers one after the other.
+
+        :param over: set when it is enough.
+        :returns: how many became ACTIVE.
+        """
+        booted = 0
+        while not over.is_set():
+            try:
+                server = self.boot(ORDINARY_FLAVOR, timeout=LOST_SECONDS)
+            except (errors.TestbedError, OSError):
+                # RabbitMQ is away: an API that gives up, or a server that
+                # nobody builds.
+                over.wait(1)
+                continue
+            booted += server.status == "ACTIVE"
+            self.delete(server.id)
+            # Its guest would take a CPU that the other host is emulated on.
+            over.wait(2)
+        return booted
+
+    def until_booted(self, began: float) -> float:
+        """Boot realtime servers until one is ACTIVE.
+
+        :param began: monotonic time in seconds at which it began.
+        :returns: seconds from then until the scheduler had a host for it.
+        """
+        servers = self.cloud.servers
+        while time.monotonic() - began < RECOVERY_SECONDS:
+            try:
+                server = servers.create(self.name, self.realtime)
+            except (errors.TestbedError, OSError) as error:
+                say(f"not yet: {error}")
+                time.sleep(1)
+                continue
+            self.addCleanup(self.delete, server)
+            try:
+                self.wait_for(
+                    f"server {server} has a host, or none",
+                    functools.partial(self.is_decided, server),
+                    timeout=LOST_SECONDS,
+                )
+            except errors.TimedOut as error:
+                say(f"not yet: {error}")
+                self.delete(server)
+                continue
+            seconds = time.monotonic() - began
+            done = servers.wait(server)
+            if done.status == "ACTIVE":
+                self.delete(server)
+                return seconds
+            self.assertIn(NO_VALID_HOST, done.fault)
+            self.delete(server)
+        raise AssertionError(
+            f"no realtime server within {RECOVERY_SECONDS:.0f} s"
+        )
+
+    def is_decided(self, server: str) -> bool:
+        """Whether a server is on a host, or failed.
+
+        :param server: its id.
+        """
+        found = self.cloud.servers.get(server)
+        return bool(found.host) or found.status == "ERROR"

@@ -1,0 +1,140 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A realtime guest, from README.rst's flavor to the thread of its vCPU."""
+
+import xml.etree.ElementTree as ET
+from typing import ClassVar
+
+from tests.cloud import guests
+from tests.cloud import readme
+from tests.cloud.base import RT_COMPUTE_LOG
+from tests.cloud.base import CloudTestCase
+from tests.testbed import guest_image
+from tests.testbed import realtime_host
+from tests.testbed.compute_host import ComputeHost
+from tests.testbed.servers import Server
+from tests.testbed.services import RT
+
+#: What a lean guest has none of. libvirt itself gives every x86 guest a
+#: keyboard and a mouse of the chipset.
+STRIPPED = frozenset(
+    {
+        "channel",
+        "controller usb",
+        "controller virtio-serial",
+        "graphics",
+        "hub",
+        "memballoon",
+        "panic",
+        "redirdev",
+        "rng",
+        "smartcard",
+        "sound",
+        "video",
+        "vsock",
+        "watchdog",
+    }
+)
+
+
+class TestReadmeFlavor(CloudTestCase):
+    """README.rst's flavor, made as README.rst says, and one server of it."""
+
+    flavor_name: ClassVar[str] = "readme"
+    server: ClassVar[Server]
+    host: ClassVar[ComputeHost]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        """Make the flavor and boot the server."""
+        super().setUpClass()
+        words = readme.flavor_create()
+        # The cloud may have a flavor of README.rst's name.
+        words[3] = cls.flavor_name
+        cls.cloud.run(*words)
+        flavor = cls.cloud.api.identify("nova-api", "flavors", cls.flavor_name)
+        cls.addClassCleanup(cls.cloud.delete_flavor, flavor)
+        cls.server = cls.cloud.servers.boot("readme", cls.flavor_name)
+        cls.addClassCleanup(cls.cloud.servers.delete, cls.server.id)
+        cls.host = cls.cloud.host(RT)
+
+    def test_it_runs_on_the_realtime_host(self) -> None:
+        self.assertEqual(
+            ("ACTIVE", RT),
+            (self.server.status, self.server.host),
+            self.server.fault,
+        )
+
+    def test_its_devices_are_stripped(self) -> None:
+        domain = self.domain()
+        self.assertEqual(set(), STRIPPED & set(guests.devices(domain)))
+        # What a guest can't do without is there.
+        self.assertIsNotNone(domain.find("devices/disk"))
+        self.assertIsNotNone(domain.find("devices/serial"))
+
+    def test_its_metadata_says_what_was_done(self) -> None:
+        guest = self.domain().find(f"metadata/{guests.GUEST}")
+        assert guest is not None
+        self.assertEqual("lean", guest.get("class"))
+        self.assertEqual("yes", guest.get("realtime"))
+        self.assertRegex(guest.text or "", r"^strip: .*\bmemballoon\b")
+
+    def test_each_vcpu_has_an_isolated_cpu(self) -> None:
+        pins = guests.pins(self.domain())
+        self.assertEqual({0, 1}, pins.keys())
+        self.assertEqual(
+            set(realtime_host.DEDICATED_CPUS.split(",")), set(pins.values())
+        )
+
+    def test_the_guest_reaches_its_userspace(self) -> None:
+        console = self.cloud.servers.wait_console(
+            self.server.id, guest_image.READY
+        )
+        self.assertIn("with 2 CPU", console)
+
+    def test_the_kernel_runs_its_threads_so(self) -> None:
+        pins = guests.pins(self.domain())
+        threads = guests.threads(self.host, self.server.domain)
+        vcpus = {t.vcpu: t for t in threads if t.vcpu is not None}
+        self.assertEqual(pins, {n: t.cpus for n, t in vcpus.items()})
+        # hw:cpu_realtime_mask=^0: the first one is for the guest's system.
+        self.assertEqual(guests.SCHED_OTHER, vcpus[0].policy)
+        self.assertEqual(
+            (guests.SCHED_FIFO, 1), (vcpus[1].policy, vcpus[1].priority)
+        )
+        # Nova gives QEMU's own threads the CPUs of the vCPUs that are not
+        # realtime, unless hw:emulator_threads_policy says otherwise.
+        others = {t.cpus for t in threads if t.vcpu is None}
+        self.assertEqual({pins[0]}, others)
+
+    def test_whatever_it_is_a_hard_reboot_keeps(self) -> None:
+        before = self.domain()
+        log = self.log(RT_COMPUTE_LOG)
+        self.cloud.servers.act(self.server.id, "reboot", {"type": "HARD"})
+        after = self.cloud.servers.wait(self.server.id)
+        self.assertEqual("ACTIVE", after.status, after.fault)
+        domain = self.domain()
+        self.assertNotEqual(before.get("id"), domain.get("id"))
+        self.assertEqual(guests.devices(before), guests.devices(domain))
+        self.assertEqual(guests.pins(before), guests.pins(domain))
+        self.assertEqual(
+            *(
+                each.findtext(f"metadata/{guests.GUEST}")
+                for each in (before, domain)
+            )
+        )
+        self.assertEqual(1, len(log.lines("Guest rendered by sriov-rt")))
+
+    def domain(self) -> ET.Element:
+        """Return the XML of the server's domain, as libvirt has it."""
+        return guests.document(self.host, self.server.domain)

@@ -1,0 +1,92 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Where servers land."""
+
+from collections.abc import Mapping
+
+from tests.cloud import guests
+from tests.cloud.base import KERNEL
+from tests.cloud.base import REALTIME
+from tests.cloud.base import CloudTestCase
+from tests.testbed import realtime_host
+from tests.testbed.seed import ORDINARY_FLAVOR
+from tests.testbed.services import RT
+from tests.testbed.services import STD
+
+#: Nova's weighers that prefer the bigger host, std-1, turned round.
+PREFER_SMALL = {
+    "ram_weight_multiplier": "-1.0",
+    "cpu_weight_multiplier": "-1.0",
+    "disk_weight_multiplier": "-1.0",
+}
+#: Enough that luck alone is no explanation.
+BOOTS = 2
+
+
+class TestWhereServersLand(CloudTestCase):
+    """The filter and the weigher, in nova-scheduler's two workers."""
+
+    def test_our_filter_alone_keeps_it_off_std(self) -> None:
+        # Nova prefers std-1, which has more of all, and its own filters
+        # pass it: the flavor asks for nothing that Nova knows.
+        flavor = self.flavor(KERNEL)
+        self.delete(self.boot_on(RT, flavor).id)
+        twin = self.flavor({})
+        self.delete(self.boot_on(STD, twin).id)
+
+    def test_realtime_threads_run_on_isolated_cpus(self) -> None:
+        server = self.boot_on(RT, self.flavor(REALTIME))
+        threads = guests.threads(self.cloud.host(RT), server.domain)
+        vcpus = [each for each in threads if each.vcpu is not None]
+        others = {each.cpus for each in threads if each.vcpu is None}
+        self.assertEqual(1, len(vcpus))
+        self.assertIn(vcpus[0].cpus, realtime_host.DEDICATED_CPUS.split(","))
+        self.assertEqual(
+            (guests.SCHED_FIFO, 1), (vcpus[0].policy, vcpus[0].priority)
+        )
+        self.assertEqual({"0-1"}, others)
+
+    def test_the_weigher_keeps_the_realtime_host_free(self) -> None:
+        self.aggregate(PREFER_SMALL)
+        for _ in range(BOOTS):
+            self.delete(self.boot_on(STD, ORDINARY_FLAVOR).id)
+
+    def test_without_the_weigher_it_would_not_be_free(self) -> None:
+        self.aggregate(
+            {**PREFER_SMALL, "realtime_host_weight_multiplier": "0.0"}
+        )
+        self.boot_on(RT, ORDINARY_FLAVOR)
+
+    def aggregate(self, metadata: Mapping[str, str]) -> None:
+        """Put std-1 into an aggregate until the test ends.
+
+        :param metadata: the aggregate's.
+        """
+        api = self.cloud.api
+        made = api.post(
+            "nova-api", "/os-aggregates", {"aggregate": {"name": self.name}}
+        )
+        path = f"/os-aggregates/{made['aggregate']['id']}"
+        self.addCleanup(api.delete, "nova-api", path)
+        for action, options in (
+            ("add_host", {"host": STD}),
+            ("set_metadata", {"metadata": dict(metadata)}),
+        ):
+            api.post("nova-api", f"{path}/action", {action: options})
+            if action == "add_host":
+                self.addCleanup(
+                    api.post,
+                    "nova-api",
+                    f"{path}/action",
+                    {"remove_host": options},
+                )

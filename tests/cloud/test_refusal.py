@@ -1,0 +1,100 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A guest that can't be what its flavor asks for, and what any leaves."""
+
+import re
+
+from tests.cloud import guests
+from tests.cloud.base import REALTIME
+from tests.cloud.base import RT_COMPUTE_LOG
+from tests.cloud.base import CloudTestCase
+from tests.testbed import seed
+from tests.testbed.servers import Server
+from tests.testbed.services import RT
+
+BARE = {**REALTIME, "sriov_rt:guest": "bare"}
+
+#: Seconds in which libvirt and the kernel put a guest's things away after
+#: Nova has said that it is gone.
+LEFTOVER_SECONDS = 60.0
+
+
+class TestLeftovers(CloudTestCase):
+    """What servers leave on the realtime host: nothing."""
+
+    def setUp(self) -> None:
+        """See that nobody else has left anything."""
+        super().setUp()
+        self.assert_nothing_left()
+
+    def test_virtio_is_refused_with_our_sentence(self) -> None:
+        log = self.log(RT_COMPUTE_LOG)
+        server = self.boot(self.flavor(BARE), image=seed.IMAGE)
+        self.assertEqual("ERROR", server.status, server.host)
+        self.assertRegex(
+            server.fault,
+            r"disk vda is on virtio and sriov_rt:guest=bare allows no virtio"
+            r"; set the image property hw_disk_bus=",
+        )
+        self.assertEqual(1, len(log.lines("Guest refused by sriov-rt")))
+        self.assert_nothing_left()
+        self.delete(server.id)
+        self.assert_unallocated(server)
+
+    def test_the_remedy_of_the_sentence_works(self) -> None:
+        port = self.cloud.create_port("physnet1")
+        self.addCleanup(self.cloud.api.delete, "neutron", f"/ports/{port}")
+        server = self.boot_on(
+            RT, self.flavor(BARE), image=seed.SATA_IMAGE, ports=[port]
+        )
+        domain = guests.document(self.cloud.host(RT), server.domain)
+        kinds = guests.devices(domain)
+        self.assertIn(
+            "hostdev",
+            kinds
+            + [
+                f"{each.get('type')}"
+                for each in domain.findall("devices/interface")
+            ],
+        )
+        text = self.cloud.host(RT).domain_xml(server.domain)
+        devices = text[text.index("<devices>") :]
+        self.assertIsNone(re.search("virtio", devices), devices)
+        self.assertIn("hugepages 64", self.leftovers())
+        self.delete(server.id)
+        self.assert_nothing_left()
+        self.assert_unallocated(server)
+
+    def leftovers(self) -> list[str]:
+        """Return what is on the realtime host because of servers."""
+        return self.cloud.host(RT).leftovers()
+
+    def assert_nothing_left(self) -> None:
+        """Wait until nothing is on the realtime host because of servers."""
+        left: list[str] = []
+
+        def clean() -> bool:
+            left[:] = self.leftovers()
+            return not left
+
+        self.wait_for(
+            "the realtime host is empty", clean, timeout=LEFTOVER_SECONDS
+        )
+
+    def assert_unallocated(self, server: Server) -> None:
+        """Check that Placement has nothing allocated to a server.
+
+        :param server: one that is deleted.
+        """
+        answer = self.cloud.api.get("placement", f"/allocations/{server.id}")
+        self.assertEqual({}, answer["allocations"])

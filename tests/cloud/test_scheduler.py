@@ -1,0 +1,44 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A nova-scheduler that has just started."""
+
+import time
+
+from tests.cloud.base import KERNEL
+from tests.cloud.base import SCHEDULER_LOG
+from tests.cloud.base import CloudTestCase
+from tests.cloud.base import say
+from tests.testbed.services import RT
+
+#: Of nova-scheduler, as the cloud has it.
+WORKERS = 2
+#: RabbitMQ gives each worker requests in turn, once both listen to it.
+MOST_REQUESTS = 5
+
+
+class TestWarmUp(CloudTestCase):
+    """A fresh worker knows no host, and asks before it decides."""
+
+    def test_the_first_request_of_each_worker(self) -> None:
+        flavor = self.flavor(KERNEL)
+        log = self.log(SCHEDULER_LOG)
+        self.cloud.services.restart("nova-scheduler")
+        began = time.monotonic()
+        warm = 0
+        for _ in range(MOST_REQUESTS):
+            self.delete(self.boot_on(RT, flavor).id)
+            warm = len(log.lines("Listening for reports"))
+            if warm == WORKERS:
+                break
+        self.assertEqual(WORKERS, warm, "workers that had a request")
+        say(f"both workers served after {time.monotonic() - began:.1f} s")

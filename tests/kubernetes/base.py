@@ -1,0 +1,46 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What all tests on a real control plane share."""
+
+import typing
+import unittest
+
+from tests.testbed.kube.cluster import Kube
+from tests.testbed.paths import Paths
+from tests.testbed.progress import Progress
+
+
+class KubernetesTestCase(unittest.TestCase):
+    """A test case with a control plane of its own, empty at first."""
+
+    kube: typing.ClassVar[Kube]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        """Build what is missing and start the control plane."""
+        super().setUpClass()
+        cls.kube = Kube(Paths.from_environment())
+        progress = Progress()
+        cls.kube.prepare(progress)
+        cls.addClassCleanup(cls.kube.stop)
+        with progress.step("etcd and the API server"):
+            cls.kube.start()
+
+    def node(self, name: str) -> str:
+        """Create a Node for this test alone, and return its name.
+
+        :param name: its name.
+        """
+        self.kube.nodes.create(name)
+        self.addCleanup(self.kube.nodes.delete, name)
+        return name

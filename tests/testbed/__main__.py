@@ -1,0 +1,186 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Command line of the test cloud.
+
+python3 -m tests.testbed up [--no-rt]
+python3 -m tests.testbed status
+python3 -m tests.testbed env
+python3 -m tests.testbed inside -- openstack server list
+python3 -m tests.testbed exec rt-1 -- uname -a
+python3 -m tests.testbed down
+"""
+
+import argparse
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+from tests.testbed import errors
+from tests.testbed import namespace
+from tests.testbed import network
+from tests.testbed import paths
+from tests.testbed import prepare
+from tests.testbed import python_env
+from tests.testbed import realtime_host
+from tests.testbed import settings
+from tests.testbed.cloud import Cloud
+from tests.testbed.progress import Progress
+
+
+def _up(world: namespace.Namespace, options: argparse.Namespace) -> int:
+    place = world.place
+    mark = place.run / "up"
+    if world.init is not None and mark.exists():
+        hosts = mark.read_text().split()
+        if network.REALTIME in hosts or not options.realtime:
+            print(f"testbed: {' and '.join(hosts)} are up already")
+            return 0
+    progress = Progress()
+    world.destroy()
+    _clear(place)
+    prepare.prepare(place, progress, realtime=options.realtime)
+    world.create()
+    command = [sys.executable, "-m", "tests.testbed.bringup"]
+    if not options.realtime:
+        command.append("--no-rt")
+    status = _inside(world, command)
+    if status == 0:
+        hosts = [network.CONTROLLER]
+        if options.realtime:
+            hosts.append(network.REALTIME)
+        mark.write_text(" ".join(hosts))
+        progress.say("the cloud is up")
+    return status
+
+
+def _clear(place: paths.Paths) -> None:
+    """Remove what an earlier cloud left in its directories."""
+    for directory in (place.run, place.etc, place.data, place.state / "vm"):
+        shutil.rmtree(directory, ignore_errors=True)
+    for path in place.log.glob("*"):
+        # The test runner's own logs, which it may be writing to.
+        if path.name.startswith("test-"):
+            continue
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+def _inside(world: namespace.Namespace, command: list[str]) -> int:
+    return subprocess.run(
+        (sys.executable, "-m", "tests.testbed", "inside", "--", *command),
+        check=False,
+    ).returncode
+
+
+def _down(world: namespace.Namespace, options: argparse.Namespace) -> int:
+    world.destroy()
+    return 0
+
+
+def _status(world: namespace.Namespace, options: argparse.Namespace) -> int:
+    if not world.inside:
+        world.enter((sys.executable, "-m", "tests.testbed", "status"))
+    found = Cloud(world.place).services.status()
+    for host, services in found.items():
+        for name, runs in services.items():
+            print(f"{host:6} {name:24} {'runs' if runs else 'has ended'}")
+    return 0 if all(all(each.values()) for each in found.values()) else 1
+
+
+def _environment(
+    world: namespace.Namespace, options: argparse.Namespace
+) -> int:
+    env = python_env.PythonEnv.in_cache(world.place.cache)
+    for name, value in settings.client_environment().items():
+        print(f"export {name}={value}")
+    print(f"export PATH={env.bin}:$PATH")
+    return 0
+
+
+def _execute(world: namespace.Namespace, options: argparse.Namespace) -> int:
+    if options.host != network.REALTIME:
+        world.enter(options.command)
+    env = python_env.PythonEnv.in_cache(world.place.cache)
+    host = realtime_host.RealtimeHost(world.place, env)
+    result = host.machine.run(
+        options.command, timeout=options.timeout, check=False
+    )
+    sys.stdout.buffer.write(result.stdout)
+    sys.stderr.buffer.write(result.stderr)
+    return result.status if result.status >= 0 else 128 - result.status
+
+
+def _enter(world: namespace.Namespace, options: argparse.Namespace) -> int:
+    world.enter(options.command)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python3 -m tests.testbed",
+        description="A real OpenStack cloud on this machine.",
+    )
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    up = verbs.add_parser("up", help="bring the cloud up from nothing")
+    up.add_argument(
+        "--no-rt",
+        dest="realtime",
+        action="store_false",
+        help="leave the virtual machine rt-1 out",
+    )
+    up.set_defaults(act=_up)
+    down = verbs.add_parser("down", help="end it; logs stay")
+    down.set_defaults(act=_down)
+    status = verbs.add_parser("status", help="say which services run")
+    status.set_defaults(act=_status)
+    environment = verbs.add_parser(
+        "env", help="print what a shell inside needs for openstack(1)"
+    )
+    environment.set_defaults(act=_environment)
+    execute = verbs.add_parser("exec", help="run a program on a host")
+    execute.add_argument("--timeout", type=float, default=300.0)
+    execute.add_argument(
+        "host", choices=(network.CONTROLLER, network.REALTIME)
+    )
+    execute.add_argument("command", nargs="+")
+    execute.set_defaults(act=_execute)
+    inside = verbs.add_parser("inside", help="run a program in its namespaces")
+    inside.add_argument("command", nargs="+")
+    inside.set_defaults(act=_enter)
+    return parser
+
+
+def main() -> int:
+    """Do what the command line says; the exit status is returned."""
+    options = _parser().parse_args()
+    if os.geteuid() != 0:
+        print("testbed: namespaces and taps need root", file=sys.stderr)
+        return 1
+    world = namespace.Namespace(paths.Paths.from_environment())
+    try:
+        status: int = options.act(world, options)
+    except errors.TestbedError as error:
+        print(f"testbed: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        # What is up already stays up until `down`.
+        return 128 + signal.SIGINT
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

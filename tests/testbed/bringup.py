@@ -1,0 +1,224 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Bring the cloud up, inside its namespaces."""
+
+import argparse
+import concurrent.futures
+import shutil
+import sys
+from collections.abc import Callable
+
+from tests.testbed import agent_config
+from tests.testbed import catalog
+from tests.testbed import controller_config
+from tests.testbed import database
+from tests.testbed import errors
+from tests.testbed import infrastructure
+from tests.testbed import ini
+from tests.testbed import network
+from tests.testbed import nova_config
+from tests.testbed import openstack_services
+from tests.testbed import paths
+from tests.testbed import prepare
+from tests.testbed import programs
+from tests.testbed import python_env
+from tests.testbed import realtime_host
+from tests.testbed import seed
+from tests.testbed.progress import Progress
+from tests.testbed.rest import Rest
+from tests.testbed.waiting import wait_for
+
+#: The services expect these to be there.
+_DATA_DIRECTORIES = ("nova/instances", "neutron/lock", "glance")
+#: An emulated host needs 60 s of an idle machine to import Nova.
+_HOST_SECONDS = 600.0
+
+
+class BringUp:
+    """The steps from empty directories to a cloud that boots servers.
+
+    :param place: the directories of the cloud.
+    :param progress: where to say what goes on.
+    :param realtime: whether rt-1 is wanted.
+    """
+
+    def __init__(
+        self, place: paths.Paths, progress: Progress, *, realtime: bool
+    ) -> None:
+        self._place = place
+        self._realtime = realtime
+        self._progress = progress
+        self._env = python_env.PythonEnv.in_cache(place.cache)
+        self._environment = programs.environment(place, self._env)
+        self._catalog = catalog.Catalog(place, self._env)
+        self._api = Rest()
+        self._host = realtime_host.RealtimeHost(place, self._env)
+
+    def run(self) -> None:
+        """Do all steps, side by side where they don't need each other.
+
+        :raises errors.TestbedError: when one fails.
+        """
+        self._configure()
+        first = [self._controller]
+        second = [self._contents, self._ordinary_host]
+        if self._realtime:
+            first.append(lambda: self._host.boot(self._progress))
+            second.append(self._realtime_host)
+        self._together(*first)
+        self._together(*second)
+
+    def _controller(self) -> None:
+        self._infrastructure()
+        self._control_plane()
+
+    def _configure(self) -> None:
+        place, env = self._place, self._env
+        for name in _DATA_DIRECTORIES:
+            (place.data / name).mkdir(parents=True, exist_ok=True)
+        programs.write_sudo(place)
+        infrastructure.configure(place)
+        controller_config.write(place, env)
+        ini.write(
+            place.etc / "nova" / "nova.conf", nova_config.controller(place)
+        )
+        shutil.copy2(env.etc / "nova" / "api-paste.ini", place.etc / "nova")
+        host = nova_config.Host(
+            name=network.CONTROLLER,
+            address=network.CONTROLLER_ADDRESS,
+            state=place.data / "nova",
+            log=place.log,
+        )
+        compute = place.etc / "nova-compute" / "nova.conf"
+        ini.write(compute, nova_config.compute(host))
+        ini.write(
+            place.etc / "sriov-rt" / "agent.conf",
+            agent_config.agent(network.CONTROLLER, compute),
+        )
+        if self._realtime:
+            self._host.configure()
+
+    def _infrastructure(self) -> None:
+        self._together(
+            self._databases,
+            lambda: self._start("rabbitmq"),
+            lambda: self._start("virtlogd", "libvirtd"),
+        )
+
+    def _databases(self) -> None:
+        database.restore(
+            self._place, self._env, self._environment, self._progress
+        )
+        self._start("mariadb")
+
+    def _control_plane(self) -> None:
+        with self._progress.step("control plane"):
+            for service in openstack_services.interfaces(self._environment):
+                service.start(self._place)
+            # Nova's daemons end when these two don't answer.
+            self._catalog.start("keystone", "placement")
+            self._catalog.start(
+                *(
+                    service.name
+                    for service in openstack_services.workers(
+                        self._place, self._environment
+                    )
+                ),
+                "glance",
+                "neutron",
+                "nova-api",
+            )
+
+    def _contents(self) -> None:
+        with self._progress.step("networks, flavors and images"):
+            seed.networks(self._api)
+            seed.flavors(self._api)
+            seed.images(self._api, prepare.guest(self._place))
+
+    def _ordinary_host(self) -> None:
+        with self._progress.step(f"compute host {network.CONTROLLER}"):
+            self._catalog.start("nova-compute", "sriov-rt-agent")
+            self._wait_known(
+                network.CONTROLLER,
+                lambda: all(self._catalog.status().values()),
+            )
+
+    def _realtime_host(self) -> None:
+        host = self._host
+        with self._progress.step(f"compute host {network.REALTIME}"):
+            for name in realtime_host.SERVICES:
+                host.start(name)
+            self._wait_known(
+                network.REALTIME,
+                lambda: all(map(host.running, realtime_host.SERVICES)),
+            )
+
+    def _wait_known(self, name: str, well: Callable[[], bool]) -> None:
+        """Wait until the scheduler can choose a host."""
+
+        def known() -> bool:
+            if not well():
+                raise errors.TestbedError(
+                    f"a service of {name} has ended; look into the logs "
+                    f"in {self._place.log}"
+                )
+            return name in hypervisors(self._api)
+
+        wait_for(
+            f"nova-compute on {name} is known to the scheduler",
+            known,
+            timeout=_HOST_SECONDS,
+            interval=1,
+        )
+
+    def _start(self, *names: str) -> None:
+        with self._progress.step(", ".join(names)):
+            self._catalog.start(*names)
+
+    def _together(self, *steps: Callable[[], None]) -> None:
+        with concurrent.futures.ThreadPoolExecutor(len(steps)) as pool:
+            futures = [pool.submit(step) for step in steps]
+            for future in futures:
+                future.result()
+
+
+def hypervisors(api: Rest) -> set[str]:
+    """Return the compute hosts that Nova knows in a cell and sees up.
+
+    :param api: the cloud.
+    """
+    listed = api.get("nova-api", "/os-hypervisors/detail")["hypervisors"]
+    return {
+        each["hypervisor_hostname"] for each in listed if each["state"] == "up"
+    }
+
+
+def main() -> int:
+    """Bring up the cloud of our directories; the exit status is returned."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--no-rt", dest="realtime", action="store_false")
+    options = parser.parse_args()
+    try:
+        BringUp(
+            paths.Paths.from_environment(),
+            Progress(),
+            realtime=options.realtime,
+        ).run()
+    except errors.TestbedError as error:
+        print(f"testbed: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

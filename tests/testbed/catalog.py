@@ -1,0 +1,85 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""All services of the controller std-1, by name."""
+
+import dataclasses
+import signal
+
+from tests.testbed import errors
+from tests.testbed import infrastructure
+from tests.testbed import openstack_services
+from tests.testbed import paths
+from tests.testbed import programs
+from tests.testbed import python_env
+from tests.testbed.service import Service
+from tests.testbed.service import running
+
+
+@dataclasses.dataclass(frozen=True)
+class Catalog:
+    """The services of std-1, in the order in which they start.
+
+    :param place: the directories of the cloud.
+    :param env: the environment with OpenStack.
+    """
+
+    place: paths.Paths
+    env: python_env.PythonEnv
+
+    @property
+    def services(self) -> dict[str, Service]:
+        """Every service by its name."""
+        environment = programs.environment(self.place, self.env)
+        found = (
+            infrastructure.mariadb(self.place, environment),
+            infrastructure.rabbitmq(self.place, environment),
+            infrastructure.virtlogd(environment),
+            infrastructure.libvirtd(environment),
+            *openstack_services.interfaces(environment),
+            *openstack_services.workers(self.place, environment),
+            *openstack_services.host_services(self.place, environment),
+        )
+        return {service.name: service for service in found}
+
+    def start(self, *names: str) -> None:
+        """Start services, and wait until they do their work.
+
+        :param names: their names.
+        :raises errors.TestbedError: when one doesn't come up.
+        """
+        chosen = [self._find(name) for name in names]
+        for service in chosen:
+            service.start(self.place)
+        for service in chosen:
+            service.wait(self.place)
+
+    def stop(self, name: str, how: signal.Signals = signal.SIGTERM) -> None:
+        """End a service; nothing when it doesn't run.
+
+        :param name: its name.
+        :param how: SIGKILL to give it no chance to clean up.
+        :raises errors.TestbedError: when it can't be ended.
+        """
+        self._find(name).stop(self.place, how)
+
+    def status(self) -> dict[str, bool]:
+        """Return whether each service runs, by its name."""
+        return {name: running(name, self.place) for name in self.services}
+
+    def _find(self, name: str) -> Service:
+        services = self.services
+        if name not in services:
+            raise errors.TestbedError(
+                f"no service {name}; there are {', '.join(services)}"
+            )
+        return services[name]

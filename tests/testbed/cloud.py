@@ -1,0 +1,139 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The running cloud, as the cloud tests and the demo use it."""
+
+from tests.testbed import bringup
+from tests.testbed import catalog
+from tests.testbed import errors
+from tests.testbed import namespace
+from tests.testbed import paths
+from tests.testbed import programs
+from tests.testbed import python_env
+from tests.testbed import realtime_host
+from tests.testbed import seed
+from tests.testbed import settings
+from tests.testbed.compute_host import ComputeHost
+from tests.testbed.rest import Rest
+from tests.testbed.servers import Servers
+from tests.testbed.services import Services
+from tests.testbed.waiting import run
+
+
+class Cloud:
+    """A cloud that is up.
+
+    Works inside the cloud's namespaces only: start programs that use it by
+    `python3 -m tests.testbed inside -- ...`.
+
+    :param place: the directories of the cloud; the default ones if None.
+    :raises errors.TestbedError: when we aren't inside.
+    """
+
+    def __init__(self, place: paths.Paths | None = None) -> None:
+        self.place = place or paths.Paths.from_environment()
+        if not namespace.Namespace(self.place).inside:
+            raise errors.TestbedError(
+                "run this by `python3 -m tests.testbed inside -- ...`"
+            )
+        self.env = python_env.PythonEnv.in_cache(self.place.cache)
+        self.api = Rest()
+        self.servers = Servers(self.api)
+        self._realtime = realtime_host.RealtimeHost(self.place, self.env)
+        self.services = Services(
+            catalog.Catalog(self.place, self.env), self._realtime
+        )
+
+    def host(self, name: str) -> ComputeHost:
+        """Return a compute host to run commands on.
+
+        :param name: STD or RT.
+        """
+        return ComputeHost(name, self.place, self._realtime)
+
+    def run(self, *command: str, timeout: float = 120.0) -> str:
+        """Run a program of the environment as the cloud's administrator.
+
+        :param command: as in ("openstack", "server", "list") or
+            ("sriov-rt", "explain", "--flavor", "rt.small").
+        :param timeout: seconds it may take.
+        :returns: what it printed.
+        :raises errors.CommandFailed: when it exits with a status not 0.
+        """
+        return run(
+            command,
+            timeout=timeout,
+            environment={
+                **programs.environment(self.place, self.env),
+                **settings.client_environment(),
+            },
+        )
+
+    def hypervisors(self) -> set[str]:
+        """Return the compute hosts that Nova sees up."""
+        return bringup.hypervisors(self.api)
+
+    def traits(self, host: str) -> set[str]:
+        """Return the traits of a host's resource provider in Placement.
+
+        :param host: STD or RT.
+        """
+        listed = self.api.get("placement", f"/resource_providers?name={host}")
+        (provider,) = listed["resource_providers"]
+        answer = self.api.get(
+            "placement", f"/resource_providers/{provider['uuid']}/traits"
+        )
+        return set(answer["traits"])
+
+    def create_flavor(
+        self,
+        name: str,
+        specs: dict[str, str],
+        *,
+        ram: int = 128,
+        vcpus: int = 1,
+    ) -> str:
+        """Make a flavor.
+
+        :param name: its name.
+        :param specs: its extra specs.
+        :param ram: MiB of memory.
+        :param vcpus: number of CPUs.
+        :returns: its id.
+        :raises HttpError: when Nova refuses, with why in its body.
+        """
+        size: dict[str, object] = {"ram": ram, "vcpus": vcpus, "disk": 0}
+        return seed.flavor(self.api, name, size, specs)
+
+    def delete_flavor(self, flavor: str) -> None:
+        """Delete a flavor.
+
+        :param flavor: its id.
+        """
+        self.api.delete("nova-api", f"/flavors/{flavor}")
+
+    def create_port(self, physical_network: str, **fields: object) -> str:
+        """Make a port for an SR-IOV VF.
+
+        :param physical_network: a key of settings.PHYSICAL_NETWORKS.
+        :param fields: more fields of the port.
+        :returns: its id.
+        """
+        port = {
+            "network_id": self.api.identify(
+                "neutron", "networks", physical_network
+            ),
+            "binding:vnic_type": "direct",
+            **fields,
+        }
+        made = self.api.post("neutron", "/ports", {"port": port})
+        return str(made["port"]["id"])

@@ -1,0 +1,109 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Commands on a compute host, whichever of the two it is."""
+
+import dataclasses
+import pathlib
+
+from tests.testbed import network
+from tests.testbed import paths
+from tests.testbed.realtime_host import RealtimeHost
+from tests.testbed.waiting import run
+
+#: What Nova itself keeps beside the directories of instances.
+_NOT_INSTANCES = frozenset(("_base", "compute_nodes", "locks"))
+
+#: Prints what instances leave behind, one thing a line.
+_LEFTOVERS = """\
+virsh --connect qemu:///system list --all --name | sed '/^$/d;s/^/domain /'
+ls "$1" | sed 's/^/directory /'
+# rt-1 itself is a QEMU too, but no guest of Nova's; this script isn't one.
+for line in $(grep -ls 'guest=instance-' /proc/[0-9]*/cmdline); do
+    case $(readlink "${line%/*}/exe") in
+    *qemu-system-*) echo "process ${line#/proc/}";;
+    esac
+done
+find /sys/fs/cgroup -type d -name '*qemu*instance-*' | sed 's/^/cgroup /'
+for node in /sys/devices/system/node/node*/hugepages/hugepages-2048kB; do
+    read -r all < "$node/nr_hugepages"
+    read -r free < "$node/free_hugepages"
+    [ "$all" = "$free" ] || echo "hugepages $((all - free))"
+done
+for link in /sys/bus/pci/drivers/vfio-pci/*:*; do
+    [ -e "$link" ] && echo "vfio ${link##*/}"
+done
+ip -brief link | sed -n 's/^\\(tap[^ ]*\\|macvtap[^ ]*\\).*/interface \\1/p'
+true
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class ComputeHost:
+    """A compute host of the cloud.
+
+    :param name: network.CONTROLLER or network.REALTIME.
+    :param place: the directories of the cloud.
+    :param realtime: the virtual machine.
+    """
+
+    name: str
+    place: paths.Paths
+    realtime: RealtimeHost
+
+    def run(self, *command: str, timeout: float = 120.0) -> str:
+        """Run a program on the host, as root.
+
+        :param command: program and arguments.
+        :param timeout: seconds it may take.
+        :returns: what it printed.
+        :raises errors.TestbedError: when it fails or takes too long.
+        """
+        if self.name == network.REALTIME:
+            return self.realtime.machine.run(command, timeout=timeout).text
+        return run(command, timeout=timeout)
+
+    @property
+    def instances(self) -> pathlib.PurePath:
+        """The directory with one directory an instance."""
+        if self.name == network.REALTIME:
+            return pathlib.PurePath("/var/lib/nova/instances")
+        return self.place.data / "nova" / "instances"
+
+    def domain_xml(self, domain: str) -> str:
+        """Return the XML of a running domain.
+
+        :param domain: its name in libvirt.
+        :raises errors.CommandFailed: when there is none.
+        """
+        return self.run(
+            "virsh", "--connect", "qemu:///system", "dumpxml", domain
+        )
+
+    def leftovers(self) -> list[str]:
+        """Return what is on the host because of instances.
+
+        Domains, directories, processes, control groups, hugepages in use,
+        devices bound to vfio-pci and taps; nothing when no instance is
+        there and none left anything.
+        """
+        lines = self.run(
+            "sh", "-c", _LEFTOVERS, "sh", str(self.instances)
+        ).splitlines()
+        return [
+            line
+            for line in lines
+            if not (
+                line.startswith("directory ")
+                and line.removeprefix("directory ") in _NOT_INSTANCES
+            )
+        ]

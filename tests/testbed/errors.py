@@ -1,0 +1,84 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What can go wrong with the test cloud."""
+
+import pathlib
+
+
+class TestbedError(Exception):
+    """Something the person at the keyboard has to look at."""
+
+    __test__ = False
+
+
+class CommandFailed(TestbedError):
+    """A program ended with an exit status other than zero.
+
+    :param command: the program and its arguments.
+    :param status: its exit status; negative for a signal.
+    :param output: the end of what it printed.
+    """
+
+    def __init__(
+        self, command: tuple[str, ...], status: int, output: str
+    ) -> None:
+        self.command = command
+        self.status = status
+        self.output = output
+        super().__init__(
+            f"{' '.join(command)} exited {status}; its last lines:\n{output}"
+        )
+
+
+class TimedOut(TestbedError):
+    """A thing that was waited for didn't come.
+
+    :param what: the thing, as in "rabbitmq listens".
+    :param seconds: how long it was waited for.
+    :param detail: what was seen instead; empty when unknown.
+    """
+
+    def __init__(self, what: str, seconds: float, detail: str = "") -> None:
+        self.what = what
+        self.seconds = seconds
+        self.detail = detail
+        tail = f": {detail}" if detail else ""
+        super().__init__(f"gave up after {seconds:.0f} s: {what}{tail}")
+
+
+class ProcessDied(TestbedError):
+    """A process ended while it was still needed.
+
+    :param name: the process, as in "nova-compute".
+    :param log: the file with its output.
+    """
+
+    def __init__(self, name: str, log: pathlib.Path) -> None:
+        self.name = name
+        self.log = log
+        super().__init__(f"{name} died; its log is {log}:\n{tail(log)}")
+
+
+def tail(path: pathlib.Path, lines: int = 15) -> str:
+    """Return the end of a text file, empty when there is none.
+
+    :param path: the file.
+    :param lines: how many lines to return at most.
+    """
+    try:
+        with path.open("rb") as stream:
+            stream.seek(max(0, path.stat().st_size - 32768))
+            text = stream.read().decode(errors="replace")
+    except OSError:
+        return ""
+    return "\n".join(text.splitlines()[-lines:])

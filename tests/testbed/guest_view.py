@@ -1,0 +1,136 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What a guest is: its devices by its XML, its threads by /proc."""
+
+import collections
+import dataclasses
+import xml.etree.ElementTree as ET
+
+from tests.testbed.compute_host import ComputeHost
+
+#: What libvirt's pid file names has one directory a thread here (proc(5)).
+#: QEMU's I/O workers come and go; one that ended meanwhile is passed over.
+_THREADS = """\
+read -r pid < "/run/libvirt/qemu/$1.pid"
+for task in "/proc/$pid/task/"*; do
+    allowed=$(sed -n 's/^Cpus_allowed_list:[^0-9]*//p' "$task/status" \\
+        2>/dev/null) || continue
+    name=$(cat "$task/comm" 2>/dev/null) || continue
+    stat=$(cat "$task/stat" 2>/dev/null) || continue
+    set -- ${stat##*) }
+    # Fields 39 to 41 of stat; the name and what is before it are gone.
+    shift 36
+    echo "${task##*/}:$1:$2:$3:$allowed:$name"
+done
+"""
+_POLICIES = {0: "OTHER", 1: "FIFO", 2: "RR", 3: "BATCH", 5: "IDLE"}
+#: Attributes that tell a device from others of its kind.
+_TELLING = ("type", "model", "bus", "mode")
+
+
+@dataclasses.dataclass(frozen=True)
+class Thread:
+    """One thread of a guest's QEMU, as the kernel has it.
+
+    :param tid: its number.
+    :param name: as in "CPU 0/TCG".
+    :param processor: the CPU that it ran on last.
+    :param priority: its realtime priority; 0 without one.
+    :param policy: as in "FIFO".
+    :param allowed: the CPUs that it may run on, as in "2" or "0-1".
+    """
+
+    tid: int
+    name: str
+    processor: int
+    priority: int
+    policy: str
+    allowed: str
+
+    @property
+    def is_vcpu(self) -> bool:
+        """Whether it runs a virtual CPU."""
+        return self.name.startswith("CPU ")
+
+
+def threads(host: ComputeHost, domain: str) -> list[Thread]:
+    """Return the threads of a running domain.
+
+    :param host: where it runs.
+    :param domain: its name in libvirt.
+    :raises errors.CommandFailed: when it doesn't run there.
+    """
+    found = []
+    for line in host.run("sh", "-c", _THREADS, "sh", domain).splitlines():
+        tid, processor, priority, policy, allowed, name = line.split(":", 5)
+        found.append(
+            Thread(
+                tid=int(tid),
+                name=name,
+                processor=int(processor),
+                priority=int(priority),
+                policy=_POLICIES.get(int(policy), policy),
+                allowed=allowed,
+            )
+        )
+    return found
+
+
+def devices(xml: str) -> collections.Counter[str]:
+    """Count the devices of a domain by kind.
+
+    libvirt's own PCI controllers, which come with the addresses, don't
+    count.
+
+    :param xml: the domain's XML.
+    """
+    found: collections.Counter[str] = collections.Counter()
+    for device in ET.fromstring(xml).findall("./devices/*"):
+        words = [device.get(name) for name in _TELLING]
+        for part, attribute in (("model", "type"), ("target", "bus")):
+            child = device.find(part)
+            if child is not None:
+                words.append(child.get(attribute))
+        kind = " ".join([device.tag, *dict.fromkeys(filter(None, words))])
+        if not kind.startswith("controller pci"):
+            found[kind] += 1
+    return found
+
+
+def cpu_tuning(xml: str) -> list[str]:
+    """Return the lines that pin and schedule a domain's threads.
+
+    :param xml: the domain's XML.
+    """
+    tuning = ET.fromstring(xml).find("./cputune")
+    if tuning is None:
+        return []
+    return [
+        " ".join(
+            [line.tag, *(f"{name}={value}" for name, value in line.items())]
+        )
+        for line in tuning
+    ]
+
+
+def our_metadata(xml: str) -> str:
+    """Return what sriov-rt wrote into a domain's metadata.
+
+    :param xml: the domain's XML.
+    """
+    metadata = ET.fromstring(xml).find("./metadata")
+    for part in () if metadata is None else metadata:
+        if "sriov-rt" in part.tag:
+            attributes = " ".join(f"{k}={v}" for k, v in part.items())
+            return f"{attributes}: {part.text or 'nothing to do'}"
+    return ""

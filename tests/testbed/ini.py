@@ -1,0 +1,49 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Configuration files as oslo.config reads them."""
+
+import pathlib
+from collections.abc import Mapping
+
+#: A list or tuple becomes one line an element (oslo.config's MultiStrOpt).
+Value = str | int | bool | pathlib.Path | tuple[str, ...]
+Section = Mapping[str, Value]
+
+
+def render(sections: Mapping[str, Section]) -> str:
+    """Return the text of a configuration file.
+
+    :param sections: options of each section, by section name.
+    """
+    lines: list[str] = []
+    for name, options in sections.items():
+        lines.append(f"[{name}]")
+        for option, value in options.items():
+            values = value if isinstance(value, tuple) else (value,)
+            lines += (f"{option} = {_text(each)}" for each in values)
+        lines.append("")
+    return "\n".join(lines)
+
+
+def write(path: pathlib.Path, sections: Mapping[str, Section]) -> None:
+    """Write a configuration file, with its directory.
+
+    :param path: the file.
+    :param sections: options of each section, by section name.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(render(sections))
+
+
+def _text(value: Value) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

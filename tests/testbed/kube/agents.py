@@ -1,0 +1,110 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What operators give to the agents: rbac.yaml, and who they are."""
+
+from tests.testbed import paths
+from tests.testbed.kube import manifests
+from tests.testbed.kube.api_server import ApiServer
+from tests.testbed.kube.identities import CertificateUser
+from tests.testbed.kube.identities import ServiceAccountUser
+
+_DAY = 86400.0
+_RBAC = paths.CHECKOUT / "etc" / "kubernetes" / "rbac.yaml"
+#: The Node that rbac.yaml is written for.
+_EXAMPLE = "compute-1"
+#: The namespace of the agents' service accounts there.
+_NAMESPACE = "sriov-rt"
+
+
+class Agents:
+    """The agents of a control plane, one a Node.
+
+    :param place: the directories of the control plane.
+    :param server: its API server.
+    """
+
+    def __init__(self, place: paths.Paths, server: ApiServer) -> None:
+        self._place = place
+        self._server = server
+
+    def grant(self, node: str) -> None:
+        """Let an agent read its Node, as rbac.yaml lets it.
+
+        :param node: the Node.
+        :raises api.ApiError: when the API server refuses.
+        :raises OSError: when it doesn't answer.
+        """
+        manifests.apply(self._server.admin(), rbac(node))
+
+    def withdraw(self, node: str) -> None:
+        """Take from an agent what grant() gave it; who it is stays.
+
+        :param node: the Node.
+        :raises api.ApiError: when the API server refuses.
+        :raises OSError: when it doesn't answer.
+        """
+        admin = self._server.admin()
+        for manifest in manifests.parse(rbac(node)):
+            if manifest.kind == "ClusterRoleBinding":
+                admin.delete(manifest.path)
+
+    def with_certificate(
+        self, node: str, seconds: float = _DAY
+    ) -> CertificateUser:
+        """Return an agent with a new client certificate.
+
+        :param node: the Node.
+        :param seconds: how long the certificate is valid.
+        :raises errors.CommandFailed: when openssl can't.
+        """
+        name = agent_name(node)
+        user = CertificateUser(self._server, name, self._place.etc / name)
+        user.rotate(seconds)
+        return user
+
+    def with_token(
+        self, node: str, seconds: float = _DAY
+    ) -> ServiceAccountUser:
+        """Return an agent with a new token; after grant().
+
+        :param node: the Node.
+        :param seconds: how long the token is valid; 600 at least.
+        :raises api.ApiError: when the API server refuses.
+        :raises OSError: when it doesn't answer.
+        """
+        name = agent_name(node)
+        user = ServiceAccountUser(
+            self._server,
+            self._server.admin(),
+            _NAMESPACE,
+            name,
+            self._place.etc / f"{name}-account",
+        )
+        user.rotate(seconds)
+        return user
+
+
+def agent_name(node: str) -> str:
+    """Return Kubernetes' user and service account of a Node's agent.
+
+    :param node: the Node.
+    """
+    return f"sriov-rt-agent-{node}"
+
+
+def rbac(node: str) -> str:
+    """Return etc/kubernetes/rbac.yaml for a Node, made as its text says.
+
+    :param node: the Node.
+    """
+    return _RBAC.read_text().replace(_EXAMPLE, node)

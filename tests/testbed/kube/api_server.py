@@ -1,0 +1,182 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""kube-apiserver: as a service, and as something that hangs."""
+
+import pathlib
+import signal
+import ssl
+
+from tests.testbed import paths
+from tests.testbed.kube.api import Api
+from tests.testbed.kube.api import ApiError
+from tests.testbed.kube.authority import Authority
+from tests.testbed.kube.kubeconfig import Credentials
+from tests.testbed.kube.kubeconfig import write
+from tests.testbed.kube.ports import Ports
+from tests.testbed.kube.programs import Programs
+from tests.testbed.process import Record
+from tests.testbed.service import Service
+from tests.testbed.service import running
+
+_NAME = "kube-apiserver"
+_YEAR = 365 * 86400.0
+
+
+class ApiServer:
+    """The API server of one control plane.
+
+    :param place: the directories of the control plane.
+    :param programs: what was built.
+    :param ports: its ports.
+    :param address: the IPv4 address that it listens on.
+    :param etcd: the URL of its etcd.
+    :param environment: what it runs with.
+    """
+
+    def __init__(
+        self,
+        place: paths.Paths,
+        programs: Programs,
+        ports: Ports,
+        address: str,
+        etcd: str,
+        environment: dict[str, str],
+    ) -> None:
+        self._place = place
+        self._programs = programs
+        self._etcd = etcd
+        self._environment = environment
+        self.address = address
+        self.port = ports.of("api")
+        self.authority = Authority(place.etc / "authority")
+
+    @property
+    def url(self) -> str:
+        """Return where clients connect to."""
+        return f"https://{self.address}:{self.port}"
+
+    @property
+    def kubeconfig(self) -> pathlib.Path:
+        """Return the administrator's kubeconfig."""
+        return self._place.etc / "admin.kubeconfig"
+
+    @property
+    def service(self) -> Service:
+        """Return the process."""
+        etc = self._place.etc
+        return Service(
+            name=_NAME,
+            command=(
+                str(self._programs.api_server),
+                f"--etcd-servers={self._etcd}",
+                f"--bind-address={self.address}",
+                f"--secure-port={self.port}",
+                # What it would tell pods; it may not be loopback, and
+                # there are none.
+                "--advertise-address=192.0.2.1",
+                "--endpoint-reconciler-type=none",
+                "--service-cluster-ip-range=10.96.0.0/16",
+                f"--tls-cert-file={etc / 'server.pem'}",
+                f"--tls-private-key-file={etc / 'server.pem'}",
+                f"--client-ca-file={self.authority.certificate}",
+                "--service-account-issuer=https://testbed.invalid",
+                f"--service-account-key-file={etc / 'tokens.pem'}",
+                f"--service-account-signing-key-file={etc / 'tokens.pem'}",
+                "--authorization-mode=Node,RBAC",
+                # History goes when a test says so.
+                "--etcd-compaction-interval=0",
+                "--profiling=false",
+            ),
+            environment=self._environment,
+            ready=self._ready,
+            # It would wait a minute for its watchers to go.
+            grace_seconds=2.0,
+        )
+
+    def configure(self) -> None:
+        """Write its keys, its certificates and the administrator's.
+
+        :raises errors.CommandFailed: when openssl can't.
+        """
+        self.authority.make()
+        etc = self._place.etc
+        self.authority.issue(
+            etc / "server.pem",
+            "kube-apiserver",
+            alternatives=(
+                "DNS:localhost",
+                "DNS:kubernetes.default.svc",
+                "IP:127.0.0.1",
+                f"IP:{self.address}",
+            ),
+            seconds=_YEAR,
+        )
+        self.authority.issue(
+            etc / "admin.pem",
+            "admin",
+            organization="system:masters",
+            seconds=_YEAR,
+        )
+        # The public key of a pair is taken out of its certificate.
+        self.authority.issue(etc / "tokens.pem", "tokens", seconds=_YEAR)
+        write(
+            self.kubeconfig,
+            self.url,
+            self.authority.certificate,
+            Credentials(pem=etc / "admin.pem"),
+        )
+
+    def admin(self) -> Api:
+        """Return a client of the administrator."""
+        context = self._context()
+        context.load_cert_chain(self._place.etc / "admin.pem")
+        return Api(self.address, self.port, context)
+
+    def client(self, credentials: Credentials) -> Api:
+        """Return a client of somebody else, as of now.
+
+        :param credentials: files that are read once.
+        """
+        context = self._context()
+        token = ""
+        if credentials.pem is not None:
+            context.load_cert_chain(credentials.pem)
+        if credentials.token_file is not None:
+            token = credentials.token_file.read_text().strip()
+        return Api(self.address, self.port, context, token)
+
+    def hang(self) -> None:
+        """Let it answer no more, with its connections open."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on after hang()."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if running(_NAME, self._place):
+            record = Record.load(self._place.run / f"{_NAME}.json")
+            record.identity.signal(number)
+
+    def _context(self) -> ssl.SSLContext:
+        return ssl.create_default_context(cafile=self.authority.certificate)
+
+    def _ready(self) -> bool:
+        admin = self.admin()
+        try:
+            admin.get("/readyz")
+        except ApiError:
+            return False
+        finally:
+            admin.close()
+        return True

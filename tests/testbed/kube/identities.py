@@ -1,0 +1,158 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Clients whose certificates and tokens run out and are replaced on disk."""
+
+import dataclasses
+import pathlib
+import shutil
+
+from tests.testbed.kube.api import Api
+from tests.testbed.kube.api_server import ApiServer
+from tests.testbed.kube.kubeconfig import Credentials
+from tests.testbed.kube.kubeconfig import write
+
+_DAY = 86400.0
+#: The files of a service account are swapped as the kubelet swaps those
+#: of a pod: they are links into ..data, and ..data moves.
+_LINK = "..data"
+
+
+@dataclasses.dataclass(frozen=True)
+class CertificateUser:
+    """A user with a client certificate.
+
+    :param server: whose authority signs.
+    :param name: Kubernetes' user.
+    :param directory: where the files are.
+    """
+
+    server: ApiServer
+    name: str
+    directory: pathlib.Path
+
+    @property
+    def credentials(self) -> Credentials:
+        """Return the file with the certificate and its key."""
+        return Credentials(pem=self.directory / f"{self.name}.pem")
+
+    @property
+    def kubeconfig(self) -> pathlib.Path:
+        """Return a kubeconfig that names that file."""
+        return self.directory / f"{self.name}.kubeconfig"
+
+    def rotate(self, seconds: float = _DAY) -> None:
+        """Replace key and certificate at once, in the same file.
+
+        The old one stays good until it ends by itself; the API server
+        checks that for each request, on open connections too.
+
+        :param seconds: how long the new certificate is valid.
+        :raises errors.CommandFailed: when openssl can't.
+        """
+        pem = self.credentials.pem
+        assert pem is not None
+        self.server.authority.issue(pem, self.name, seconds=seconds)
+        write(
+            self.kubeconfig,
+            self.server.url,
+            self.server.authority.certificate,
+            self.credentials,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class ServiceAccountUser:
+    """A service account, with the files that a pod of it would see.
+
+    :param server: where the account is.
+    :param admin: a client that may make tokens.
+    :param namespace: the account's namespace.
+    :param name: its name.
+    :param directory: where the files are: token, ca.crt and namespace.
+    """
+
+    server: ApiServer
+    admin: Api
+    namespace: str
+    name: str
+    directory: pathlib.Path
+
+    @property
+    def credentials(self) -> Credentials:
+        """Return the file with the token."""
+        return Credentials(token_file=self.directory / "token")
+
+    @property
+    def kubeconfig(self) -> pathlib.Path:
+        """Return a kubeconfig that names that file."""
+        return self.directory / "kubeconfig"
+
+    def rotate(self, seconds: float = _DAY) -> None:
+        """Put a new token in the place of the old one, and end that one.
+
+        A token is bound to a Secret of its own. The old one's is deleted;
+        the API server may take that token for 10 s more out of its cache.
+
+        :param seconds: how long the new token is valid; 600 at least.
+        :raises api.ApiError: when the API server refuses.
+        :raises OSError: when it doesn't answer.
+        """
+        old = self._generation()
+        new = f"{self.name}-{(old or 0) + 1}"
+        secrets = f"/api/v1/namespaces/{self.namespace}/secrets"
+        secret = self.admin.post(secrets, {"metadata": {"name": new}})
+        bound = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "name": new,
+            "uid": secret["metadata"]["uid"],
+        }
+        asked = {"expirationSeconds": int(seconds), "boundObjectRef": bound}
+        made = self.admin.post(
+            f"/api/v1/namespaces/{self.namespace}/serviceaccounts/"
+            f"{self.name}/token",
+            {"spec": asked},
+        )
+        self._publish((old or 0) + 1, made["status"]["token"])
+        if old is not None:
+            self.admin.delete(f"{secrets}/{self.name}-{old}")
+
+    def _generation(self) -> int | None:
+        link = self.directory / _LINK
+        if not link.is_symlink():
+            return None
+        return int(link.readlink().name.removeprefix(".."))
+
+    def _publish(self, generation: int, token: str) -> None:
+        content = self.directory / f"..{generation}"
+        content.mkdir(parents=True)
+        (content / "token").write_text(token)
+        (content / "token").chmod(0o600)
+        (content / "namespace").write_text(self.namespace)
+        shutil.copy(self.server.authority.certificate, content / "ca.crt")
+        draft = self.directory / "..data.new"
+        draft.symlink_to(content.name)
+        draft.replace(self.directory / _LINK)
+        for name in ("token", "namespace", "ca.crt"):
+            link = self.directory / name
+            if not link.is_symlink():
+                link.symlink_to(pathlib.Path(_LINK, name))
+        write(
+            self.kubeconfig,
+            self.server.url,
+            self.directory / "ca.crt",
+            self.credentials,
+        )
+        old = self.directory / f"..{generation - 1}"
+        if old.exists():
+            shutil.rmtree(old)

@@ -1,0 +1,127 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Nodes, as objects: nothing runs on them."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from tests.testbed.kube.api import Api
+from tests.testbed.waiting import wait_for
+
+_NODES = "/api/v1/nodes"
+
+
+class Nodes:
+    """The Nodes of a control plane.
+
+    :param api: a client that may do all.
+    """
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    def create(
+        self, name: str, labels: Mapping[str, str] | None = None
+    ) -> None:
+        """Create a Node, with an annotation: nfd-master patches those.
+
+        nfd-master v0.18.3 fails for ever on a Node without any.
+
+        :param name: its name.
+        :param labels: its labels beside its name's.
+        :raises api.ApiError: when the API server refuses.
+        :raises OSError: when it doesn't answer.
+        """
+        metadata = {
+            "name": name,
+            "labels": {"kubernetes.io/hostname": name, **(labels or {})},
+            "annotations": {"sriov-rt.test/made-by": "testbed"},
+        }
+        self._api.post(_NODES, {"metadata": metadata})
+
+    def delete(self, name: str) -> None:
+        """Delete a Node, or do nothing when there is none.
+
+        :param name: its name.
+        :raises api.ApiError: when the API server refuses.
+        :raises OSError: when it doesn't answer.
+        """
+        self._api.delete(f"{_NODES}/{name}")
+
+    def get(self, name: str) -> Any:
+        """Return a Node.
+
+        :param name: its name.
+        :raises api.ApiError: when the API server refuses.
+        :raises OSError: when it doesn't answer.
+        """
+        return self._api.get(f"{_NODES}/{name}")
+
+    def labels(self, name: str) -> Mapping[str, str]:
+        """Return all labels of a Node.
+
+        :param name: its name.
+        :raises api.ApiError: when the API server refuses.
+        :raises OSError: when it doesn't answer.
+        """
+        found: Mapping[str, str] = self.get(name)["metadata"]["labels"]
+        return found
+
+    def label(self, name: str, labels: Mapping[str, str | None]) -> str:
+        """Set and remove labels, and return the new resource version.
+
+        :param name: the Node.
+        :param labels: None removes one.
+        :raises api.ApiError: when the API server refuses.
+        :raises OSError: when it doesn't answer.
+        """
+        node = self._api.patch(
+            f"{_NODES}/{name}", {"metadata": {"labels": labels}}
+        )
+        return str(node["metadata"]["resourceVersion"])
+
+    def set_resources(
+        self, name: str, resources: Mapping[str, str | None]
+    ) -> None:
+        """Set what a device plugin would announce, all of it free.
+
+        :param name: the Node.
+        :param resources: as in {"solarflare.com/sfc": "8"}; None removes
+            one.
+        :raises api.ApiError: when the API server refuses.
+        :raises OSError: when it doesn't answer.
+        """
+        self._api.patch(
+            f"{_NODES}/{name}/status",
+            {"status": {"capacity": resources, "allocatable": resources}},
+        )
+
+    def wait_for_label(
+        self, name: str, key: str, value: str | None, timeout: float = 30.0
+    ) -> None:
+        """Wait until a label has a value.
+
+        :param name: the Node.
+        :param key: the label.
+        :param value: its value; None to wait until it is gone.
+        :param timeout: seconds to wait at most.
+        :raises errors.TimedOut: when it never had.
+        :raises api.ApiError: when the API server refuses.
+        """
+        wait_for(
+            f"{name} has {key}={json.dumps(value)}",
+            lambda: self.labels(name).get(key) == value,
+            timeout=timeout,
+            interval=0.1,
+        )

@@ -1,0 +1,206 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The programs of a Kubernetes control plane, built from Go modules.
+
+etcd is Debian's. Of Kubernetes and of NFD there are no packages, and `go
+install` refuses modules with replace directives: the module in go/ names
+what is built, and pins each of its dependencies by a hash.
+"""
+
+import contextlib
+import dataclasses
+import fcntl
+import hashlib
+import pathlib
+import re
+import shutil
+from collections.abc import Iterator
+
+from tests.testbed import errors
+from tests.testbed.kube import toolchain
+from tests.testbed.waiting import run
+
+_MODULE = pathlib.Path(__file__).parent / "go"
+_API_SERVER = "k8s.io/kubernetes/cmd/kube-apiserver"
+_NFD = "sigs.k8s.io/node-feature-discovery"
+_COMMANDS = (_API_SERVER, f"{_NFD}/cmd/nfd-worker", f"{_NFD}/cmd/nfd-master")
+#: Two busy cores take a quarter of it.
+_BUILD_SECONDS = 3600.0
+#: Debug information costs compile time, and nobody debugs these.
+_COMPILER_FLAGS = "all=-dwarf=false"
+
+
+@dataclasses.dataclass(frozen=True)
+class Programs:
+    """Where the programs and NFD's manifests are, built or not.
+
+    :param directory: the directory of the cache that holds them.
+    """
+
+    directory: pathlib.Path
+
+    @classmethod
+    def in_cache(cls, cache: pathlib.Path) -> "Programs":
+        """Name the directory after all that decides what is built.
+
+        :param cache: the directory for downloads and builds.
+        """
+        key = hashlib.sha256()
+        for name in ("go.mod", "go.sum"):
+            key.update((_MODULE / name).read_bytes())
+        for text in (toolchain.RELEASE, _COMPILER_FLAGS, _linker_flags()):
+            key.update(text.encode() + b"\0")
+        return cls(cache / f"kube-{key.hexdigest()[:12]}")
+
+    @property
+    def api_server(self) -> pathlib.Path:
+        """Return kube-apiserver."""
+        return self.directory / "bin" / "kube-apiserver"
+
+    @property
+    def nfd_master(self) -> pathlib.Path:
+        """Return nfd-master."""
+        return self.directory / "bin" / "nfd-master"
+
+    @property
+    def nfd_worker(self) -> pathlib.Path:
+        """Return an nfd-worker that takes its working directory for /.
+
+        It reads sys/, etc/, boot/ and so on there; /proc is the machine's.
+        """
+        return self.directory / "bin" / "nfd-worker"
+
+    @property
+    def nfd_manifests(self) -> pathlib.Path:
+        """Return NFD's deployment/base: its CRDs and its RBAC."""
+        return self.directory / "nfd"
+
+    @property
+    def built(self) -> bool:
+        """Whether they are there."""
+        return self.directory.is_dir()
+
+    def packages(self) -> tuple[str, ...]:
+        """Return the Debian packages that building and running need."""
+        needed = ("etcd-server", "openssl")
+        if self.built or toolchain.installed() is not None:
+            return needed
+        return (*needed, "golang-go")
+
+    def build(self, log: pathlib.Path) -> None:
+        """Build them, unless they are there.
+
+        What was downloaded and compiled goes away once all is built; it
+        stays after a failure, so that the next try goes on from there.
+
+        :param log: file that takes Go's output.
+        :raises errors.TestbedError: when something can't be had or built.
+        """
+        self.directory.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(self.directory.with_suffix(".lock")):
+            if self.built:
+                return
+            work = self.directory.with_suffix(".work")
+            work.mkdir(exist_ok=True)
+            result = work / "result"
+            self._compile(work, result, log)
+            result.rename(self.directory)
+            shutil.rmtree(work)
+
+    def _compile(
+        self, work: pathlib.Path, result: pathlib.Path, log: pathlib.Path
+    ) -> None:
+        variables = toolchain.environment(work)
+        go = toolchain.fetch(work, variables, log)
+        module = work / "module"
+        shutil.copytree(_MODULE, module, dirs_exist_ok=True)
+        (result / "bin").mkdir(parents=True, exist_ok=True)
+        run(
+            (
+                "nice",
+                "-n15",
+                str(go),
+                "build",
+                "-C",
+                str(module),
+                "-mod=readonly",
+                "-trimpath",
+                f"-gcflags={_COMPILER_FLAGS}",
+                f"-ldflags={_linker_flags()}",
+                "-o",
+                str(result / "bin"),
+                *_COMMANDS,
+            ),
+            timeout=_BUILD_SECONDS,
+            environment=variables,
+            log=log,
+        )
+        source = pathlib.Path(
+            variables["GOMODCACHE"], f"{_NFD}@{version(_NFD)}"
+        )
+        shutil.copytree(
+            source / "deployment" / "base",
+            result / "nfd",
+            dirs_exist_ok=True,
+        )
+
+
+def version(module: str) -> str:
+    """Return the version of a module that is built, as in "v1.34.4".
+
+    :param module: its path, as in "k8s.io/kubernetes".
+    :raises errors.TestbedError: when go.mod doesn't name it.
+    """
+    text = (_MODULE / "go.mod").read_text()
+    found = re.search(rf"^\t{re.escape(module)} (v\S+)", text, re.MULTILINE)
+    if found is None:
+        raise errors.TestbedError(f"go.mod requires no {module}")
+    return found[1]
+
+
+def _linker_flags() -> str:
+    """Set what Kubernetes' and NFD's own builds set when they link."""
+    kubernetes = version("k8s.io/kubernetes")
+    major, minor, _ = kubernetes.removeprefix("v").split(".")
+    build = {
+        "gitVersion": kubernetes,
+        "gitMajor": major,
+        "gitMinor": minor,
+        "gitTreeState": "archive",
+        "gitCommit": "0" * 40,
+        "buildDate": "1970-01-01T00:00:00Z",
+    }
+    values = {
+        f"{package}.{name}": value
+        for package in (
+            "k8s.io/component-base/version",
+            "k8s.io/client-go/pkg/version",
+        )
+        for name, value in build.items()
+    }
+    values[f"{_NFD}/pkg/version.version"] = version(_NFD)
+    # Relative: the directory that the worker runs in is its host's root.
+    values[f"{_NFD}/pkg/utils/hostpath.pathPrefix"] = "./"
+    values[f"{_NFD}/source/local.featureFilesDir"] = (
+        "./etc/kubernetes/node-feature-discovery/features.d/"
+    )
+    settings = (f"-X={name}={value}" for name, value in values.items())
+    return " ".join(("-s", "-w", *settings))
+
+
+@contextlib.contextmanager
+def _locked(path: pathlib.Path) -> Iterator[None]:
+    """Let one process at a time in."""
+    with path.open("a") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield

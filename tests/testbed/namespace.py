@@ -1,0 +1,214 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The cloud's own world: network, mounts, processes, cgroups, host name.
+
+Everything of the cloud runs below one process, the supervisor, which is
+the first process of a process namespace. When that one ends, however it
+ends, the kernel ends the others and takes mounts and interfaces away.
+"""
+
+import dataclasses
+import hashlib
+import os
+import pathlib
+import signal
+import sys
+import time
+from collections.abc import Sequence
+
+from tests.testbed import cgroups
+from tests.testbed import errors
+from tests.testbed import paths
+from tests.testbed import remains
+from tests.testbed.identity import ProcessId
+from tests.testbed.process import Record
+from tests.testbed.process import start
+from tests.testbed.waiting import run
+from tests.testbed.waiting import wait_for
+
+#: Set for all that runs inside, to the state directory of its cloud.
+INSIDE_VARIABLE = "SRIOV_RT_INSIDE"
+_SUPERVISOR = "supervisor"
+
+
+@dataclasses.dataclass(frozen=True)
+class Namespace:
+    """The set of namespaces that belongs to one state directory.
+
+    :param place: the directories of the cloud.
+    """
+
+    place: paths.Paths
+
+    @property
+    def inside(self) -> bool:
+        """Whether this process is in it already."""
+        return os.environ.get(INSIDE_VARIABLE) == str(self.place.state)
+
+    @property
+    def init(self) -> ProcessId | None:
+        """Its first process as seen from outside, None when it isn't up."""
+        try:
+            record = Record.load(self._file(f"{_SUPERVISOR}.json"))
+        except FileNotFoundError:
+            return None
+        pid = record.identity.pid
+        try:
+            text = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text()
+        except FileNotFoundError:
+            return None
+        if not record.identity.alive or not text.split():
+            return None
+        return ProcessId.of(int(text.split()[0]))
+
+    def create(self) -> None:
+        """Make it, or do nothing when it is up.
+
+        :raises errors.TestbedError: when the supervisor doesn't come up.
+        """
+        if self.init is not None:
+            return
+        self.place.make()
+        # Two clouds on one machine have two state directories.
+        key = hashlib.sha256(str(self.place.state).encode()).hexdigest()[:8]
+        groups = cgroups.plan(f"sriov-rt-{key}")
+        cgroups.save(groups, self._file("cgroups.json"))
+        cgroups.make(groups)
+        try:
+            launcher = self._launch()
+            init = self.init
+            if init is None:
+                raise errors.ProcessDied(_SUPERVISOR, launcher.log)
+            for pid in (launcher.identity.pid, init.pid):
+                cgroups.join(groups, pid)
+            remains.Traces.of(init).save(self._file("namespaces.json"))
+        except errors.TestbedError:
+            self.destroy()
+            raise
+
+    def _launch(self) -> Record:
+        """Start the supervisor and wait until it is ready."""
+        ready = self._file("supervisor.ready")
+        ready.unlink(missing_ok=True)
+        record = start(
+            _SUPERVISOR,
+            (sys.executable, "-m", "tests.testbed.supervisor", "launch"),
+            log=self.place.log / f"{_SUPERVISOR}.log",
+            environment=self._environment(),
+        )
+        record.save(self.place.run)
+        wait_for(
+            f"the supervisor is ready, see {record.log}",
+            lambda: ready.exists() or not record.identity.alive,
+            timeout=120,
+            interval=0.05,
+        )
+        if not ready.exists():
+            raise errors.ProcessDied(_SUPERVISOR, record.log)
+        return record
+
+    def destroy(self) -> None:
+        """End all that runs in it, and see that nothing of it is left.
+
+        :raises errors.TestbedError: when something of it stays.
+        """
+        traces = remains.Traces.load(self._file("namespaces.json"))
+        groups = cgroups.load(self._file("cgroups.json"))
+        # As /proc/PID/stat counts the start of a process (proc(5)).
+        now = time.clock_gettime(time.CLOCK_BOOTTIME)
+        ticks = int(now * os.sysconf("SC_CLK_TCK"))
+        self._end()
+        cgroups.remove(groups)
+        left = remains.find(traces, groups, self.place.state, ticks)
+        if left:
+            raise errors.TestbedError(
+                "the cloud has left behind: " + "; ".join(left)
+            )
+
+    def _end(self) -> None:
+        init = self.init
+        if init is not None:
+            init.signal(signal.SIGKILL)
+            wait_for(
+                "the cloud's processes end",
+                lambda: not init.alive,
+                timeout=30,
+                interval=0.05,
+            )
+        record_file = self._file(f"{_SUPERVISOR}.json")
+        if record_file.exists():
+            launcher = Record.load(record_file).identity
+            launcher.signal(signal.SIGKILL)
+            wait_for(
+                "the supervisor ends",
+                lambda: not launcher.alive,
+                timeout=10,
+                interval=0.05,
+            )
+            record_file.unlink()
+
+    def enter(self, command: Sequence[str]) -> None:
+        """Become a program inside; doesn't return.
+
+        :param command: program and arguments.
+        :raises errors.TestbedError: when it isn't up.
+        """
+        init = self.init
+        if init is None:
+            raise errors.TestbedError(
+                f"no cloud runs in {self.place.state}; bring one up with "
+                "`python3 -m tests.testbed up`"
+            )
+        groups = cgroups.load(self._file("cgroups.json"))
+        cgroups.join(groups, os.getpid())
+        flags = ("--net", "--mount", "--uts", "--ipc", "--cgroup", "--pid")
+        os.execvpe(
+            "nsenter",
+            [
+                "nsenter",
+                f"--target={init.pid}",
+                *flags,
+                f"--wdns={pathlib.Path.cwd()}",
+                "--",
+                *command,
+            ],
+            self._environment(),
+        )
+
+    def run_inside(self, command: Sequence[str], *, timeout: float) -> str:
+        """Run a program inside, from wherever we are.
+
+        :param command: program and arguments.
+        :param timeout: seconds it may take.
+        :returns: what it printed.
+        :raises errors.TestbedError: when it fails or takes too long.
+        """
+        if self.inside:
+            return run(command, timeout=timeout)
+        return run(
+            (sys.executable, "-m", "tests.testbed", "inside", "--", *command),
+            timeout=timeout,
+            environment=self._environment(inside=False),
+        )
+
+    def _file(self, name: str) -> pathlib.Path:
+        return self.place.run / name
+
+    def _environment(self, *, inside: bool = True) -> dict[str, str]:
+        found = dict(os.environ)
+        found["PYTHONPATH"] = str(paths.CHECKOUT)
+        found["SRIOV_RT_STATE"] = str(self.place.state)
+        found["SRIOV_RT_CACHE"] = str(self.place.cache)
+        if inside:
+            found[INSIDE_VARIABLE] = str(self.place.state)
+        return found

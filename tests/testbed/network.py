@@ -1,0 +1,97 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The cloud's network: one bridge, one wire to rt-1, standard ports."""
+
+import pathlib
+import socket
+import subprocess
+
+from tests.testbed import paths
+
+#: Host name and address of the control plane and of std-1.
+CONTROLLER = "std-1"
+CONTROLLER_ADDRESS = "10.99.0.1"
+#: Host name and address of the virtual machine.
+REALTIME = "rt-1"
+REALTIME_ADDRESS = "10.99.0.2"
+PREFIX_LENGTH = 24
+
+BRIDGE = "srt0"
+#: The machine's end of the virtual machine's management NIC.
+TAP = "srt-rt1"
+
+#: The ports that the services have in every OpenStack.
+PORTS = {
+    "mariadb": 3306,
+    "rabbitmq": 5672,
+    "keystone": 5000,
+    "glance": 9292,
+    "placement": 8778,
+    "nova-api": 8774,
+    "neutron": 9696,
+}
+
+
+def url(service: str) -> str:
+    """Return where an HTTP service answers.
+
+    :param service: a key of PORTS.
+    """
+    return f"http://{CONTROLLER_ADDRESS}:{PORTS[service]}"
+
+
+def listens(service: str) -> bool:
+    """Whether something accepts connections on a service's port.
+
+    :param service: a key of PORTS.
+    """
+    try:
+        with socket.create_connection(
+            (CONTROLLER_ADDRESS, PORTS[service]), timeout=2
+        ):
+            return True
+    except OSError:
+        return False
+
+
+def build(place: paths.Paths) -> None:
+    """Make interfaces, addresses and names in new namespaces.
+
+    :param place: the directories of the cloud.
+    :raises subprocess.CalledProcessError: when the kernel refuses.
+    """
+    pathlib.Path("/proc/sys/kernel/hostname").write_text(CONTROLLER)
+    hosts = place.etc / "hosts"
+    hosts.parent.mkdir(parents=True, exist_ok=True)
+    hosts.write_text(
+        "127.0.0.1 localhost\n"
+        f"{CONTROLLER_ADDRESS} {CONTROLLER}\n"
+        f"{REALTIME_ADDRESS} {REALTIME}\n"
+    )
+    _run("mount", "--bind", str(hosts), "/etc/hosts")
+    _ip("link", "set", "lo", "up")
+    _ip("link", "add", BRIDGE, "type", "bridge", "forward_delay", "0")
+    _ip("tuntap", "add", "dev", TAP, "mode", "tap")
+    _ip("link", "set", TAP, "master", BRIDGE, "up")
+    address = f"{CONTROLLER_ADDRESS}/{PREFIX_LENGTH}"
+    _ip("address", "add", address, "dev", BRIDGE)
+    _ip("link", "set", BRIDGE, "up")
+
+
+def _ip(*arguments: str) -> None:
+    _run("ip", *arguments)
+
+
+def _run(*command: str) -> None:
+    print("+", *command, flush=True)
+    subprocess.run(command, check=True, timeout=20)

@@ -1,0 +1,167 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Configuration of Nova: its control plane, and its compute hosts."""
+
+import dataclasses
+import pathlib
+
+from tests.testbed import ini
+from tests.testbed import network
+from tests.testbed import paths
+from tests.testbed import settings
+
+#: Nova's own default (nova/conf/scheduler.py), and what realtime needs.
+ENABLED_FILTERS = (
+    "ComputeFilter",
+    "ComputeCapabilitiesFilter",
+    "ImagePropertiesFilter",
+    "ServerGroupAntiAffinityFilter",
+    "ServerGroupAffinityFilter",
+    "NUMATopologyFilter",
+    "PciPassthroughFilter",
+    "RealtimeSriovFilter",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Host:
+    """What is particular to one compute host.
+
+    :param name: its name.
+    :param address: its address.
+    :param state: Nova's state directory on it.
+    :param log: Nova's log directory on it.
+    :param dedicated_cpus: for pinned instances, as in "2,3"; none if empty.
+    :param shared_cpus: for the others; all if empty.
+    :param device_specs: PCI devices that instances may have, as in the
+        option device_spec of Nova's section pci.
+    :param tb_cache_mb: MiB of translated code that QEMU keeps an instance;
+        QEMU's own choice when 0.
+    """
+
+    name: str
+    address: str
+    state: pathlib.Path
+    log: pathlib.Path
+    dedicated_cpus: str = ""
+    shared_cpus: str = ""
+    device_specs: tuple[str, ...] = ()
+    tb_cache_mb: int = 0
+
+
+def controller(place: paths.Paths) -> dict[str, ini.Section]:
+    """Return the configuration of API, conductor and scheduler.
+
+    :param place: the directories of the cloud.
+    """
+    sections = _common(
+        network.CONTROLLER,
+        network.CONTROLLER_ADDRESS,
+        place.data / "nova",
+    )
+    sections |= {
+        "api_database": settings.database("nova_api"),
+        "database": settings.database("nova_cell1"),
+        "api": {"auth_strategy": "keystone"},
+        "keystone_authtoken": settings.credentials("nova"),
+        "conductor": {"workers": 1},
+        # Eight heartbeats of the agents; a test waits for it to pass.
+        "sriov_rt": {"facts_max_age": 40},
+        "scheduler": {
+            "workers": 2,
+            "discover_hosts_in_cells_interval": 2,
+        },
+        "filter_scheduler": {
+            "available_filters": (
+                "nova.scheduler.filters.all_filters",
+                "sriov_rt.nova.filters.all_filters",
+            ),
+            "enabled_filters": ",".join(ENABLED_FILTERS),
+            "weight_classes": (
+                "nova.scheduler.weights.all_weighers,"
+                "sriov_rt.nova.weights.all_weighers"
+            ),
+        },
+    }
+    return sections
+
+
+def compute(host: Host) -> dict[str, ini.Section]:
+    """Return the configuration of nova-compute on a host.
+
+    It has no database sections: nova-compute refuses to start with them.
+
+    :param host: the host.
+    """
+    sections = _common(host.name, host.address, host.state)
+    sections["DEFAULT"] = {
+        **sections["DEFAULT"],
+        # The driver logs each domain as Nova alone would have it.
+        "default_log_levels": (
+            "amqp=WARN,stevedore=WARN,urllib3.connectionpool=WARN,"
+            "nova.virt.libvirt.driver=DEBUG"
+        ),
+        "compute_driver": "sriov_rt.RealtimeLibvirtDriver",
+        "log_dir": host.log,
+        "instances_path": host.state / "instances",
+        "force_config_drive": False,
+        "use_cow_images": True,
+        "reserved_host_memory_mb": 512,
+    }
+    sections |= {
+        "libvirt": {
+            "virt_type": "qemu",
+            "cpu_mode": "none",
+            **_given("tb_cache_size", host.tb_cache_mb),
+        },
+        "compute": {
+            **_given("cpu_dedicated_set", host.dedicated_cpus),
+            **_given("cpu_shared_set", host.shared_cpus),
+        },
+        "pci": {"device_spec": host.device_specs},
+        "vnc": {"enabled": False},
+        "spice": {"enabled": False},
+        "serial_console": {"enabled": False},
+        # Everything runs as root; see programs.write_sudo.
+        "workarounds": {"disable_rootwrap": True},
+    }
+    return sections
+
+
+def _given(option: str, value: str | int) -> dict[str, ini.Value]:
+    return {option: value} if value else {}
+
+
+def _common(
+    name: str, address: str, state: pathlib.Path
+) -> dict[str, ini.Section]:
+    return {
+        "DEFAULT": {
+            "host": name,
+            "my_ip": address,
+            "state_path": state,
+            "transport_url": settings.TRANSPORT_URL,
+            # Services that are told to stop, stop.
+            "graceful_shutdown_timeout": 5,
+            "shutdown_timeout": 1,
+        },
+        "service_user": {
+            "send_service_user_token": True,
+            **settings.credentials("nova"),
+        },
+        "placement": settings.credentials("placement"),
+        "neutron": settings.credentials("neutron"),
+        "glance": {"region_name": settings.REGION},
+        "cinder": {"auth_type": "password"},
+        "oslo_concurrency": {"lock_path": state / "lock"},
+    }

@@ -1,0 +1,119 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Debian packages: what is missing is installed, and nothing is started."""
+
+import contextlib
+import os
+import pathlib
+import stat
+import subprocess
+from collections.abc import Iterator
+from collections.abc import Sequence
+
+from tests.testbed import errors
+from tests.testbed.waiting import run
+
+#: Build tools and daemons of the control plane and of std-1.
+CONTROL_PLANE = (
+    "busybox-static",
+    "gcc",
+    "iproute2",
+    "libc6-dev",
+    "libvirt-clients",
+    "libvirt-daemon-driver-lxc",
+    "libvirt-daemon-system",
+    "libvirt-dev",
+    "mariadb-server",
+    "pkg-config",
+    "python3-dev",
+    "python3-venv",
+    "qemu-system-x86",
+    "qemu-utils",
+    "rabbitmq-server",
+)
+
+#: invoke-rc.d(8) asks this program whether a daemon may be started.
+_POLICY = pathlib.Path("/usr/sbin/policy-rc.d")
+_POLICY_TEXT = "#!/bin/sh\n# sriov-rt test cloud: start no daemon.\nexit 101\n"
+
+
+def missing(names: Sequence[str]) -> list[str]:
+    """Return the packages that aren't installed.
+
+    :param names: names of Debian packages.
+    """
+    asked = subprocess.run(
+        ("dpkg-query", "-W", "-f", "${db:Status-Status} ${Package}\n", *names),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    installed = {
+        line.split()[1]
+        for line in asked.stdout.splitlines()
+        if line.startswith("installed ")
+    }
+    return sorted(set(names) - installed)
+
+
+def install(names: Sequence[str], log: pathlib.Path) -> list[str]:
+    """Install what is missing, with the machine's own apt configuration.
+
+    :param names: names of Debian packages.
+    :param log: file that takes apt's output.
+    :returns: what had to be installed.
+    :raises errors.CommandFailed: when apt-get can't.
+    """
+    wanted = missing(names)
+    if not wanted:
+        return []
+    with _no_daemons():
+        try:
+            _apt_get("install", "--no-install-recommends", *wanted, log=log)
+        except errors.CommandFailed:
+            # No package lists yet, or they name files that are gone.
+            _apt_get("update", log=log)
+            _apt_get("install", "--no-install-recommends", *wanted, log=log)
+    return wanted
+
+
+def _apt_get(verb: str, *arguments: str, log: pathlib.Path) -> None:
+    run(
+        (
+            "apt-get",
+            "-q",
+            "-y",
+            "-o",
+            "DPkg::Lock::Timeout=600",
+            verb,
+            *arguments,
+        ),
+        timeout=1200,
+        environment={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
+        log=log,
+    )
+
+
+@contextlib.contextmanager
+def _no_daemons() -> Iterator[None]:
+    """Keep maintainer scripts from starting daemons, for a while."""
+    if _POLICY.exists():
+        # Somebody decided already; that holds for us as well.
+        yield
+        return
+    _POLICY.write_text(_POLICY_TEXT)
+    _POLICY.chmod(stat.S_IRWXU | stat.S_IXGRP | stat.S_IXOTH)
+    try:
+        yield
+    finally:
+        _POLICY.unlink(missing_ok=True)

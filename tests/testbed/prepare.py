@@ -1,0 +1,89 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What is done before a cloud starts, on the machine itself."""
+
+import concurrent.futures
+import pathlib
+from collections.abc import Callable
+
+from tests.testbed import guest_image
+from tests.testbed import packages
+from tests.testbed import paths
+from tests.testbed import python_env
+from tests.testbed.progress import Progress
+from tests.testbed.rtvm import RtVm
+from tests.testbed.rtvm.debian import Unpacker
+
+
+def prepare(place: paths.Paths, progress: Progress, *, realtime: bool) -> None:
+    """Install, download and build what is missing.
+
+    :param place: the directories of the cloud.
+    :param progress: where to say what goes on.
+    :param realtime: whether rt-1 is wanted.
+    :raises errors.TestbedError: when something can't be had.
+    """
+    place.make()
+    env = python_env.PythonEnv.in_cache(place.cache)
+    log = place.log / "pip.log"
+
+    def machine() -> None:
+        _install_packages(place, progress)
+        _make_images(place, progress, realtime=realtime)
+
+    def python() -> None:
+        with progress.step("OpenStack from PyPI"):
+            env.build_pure(log)
+
+    _together(python, machine)
+    with progress.step("compiled Python packages"):
+        env.build_compiled(log)
+    with progress.step("sriov-rt from the checkout"):
+        env.install_project(log)
+
+
+def _install_packages(place: paths.Paths, progress: Progress) -> None:
+    wanted = (*packages.CONTROL_PLANE, *RtVm.packages())
+    with progress.step("Debian packages"):
+        installed = packages.install(wanted, place.log / "apt.log")
+    if installed:
+        progress.say(f"installed {', '.join(installed)}")
+
+
+def _make_images(
+    place: paths.Paths, progress: Progress, *, realtime: bool
+) -> None:
+    with progress.step("guest image"):
+        kernel = Unpacker(place.cache / "debian").kernel("cloud-amd64")
+        (bzimage,) = pathlib.Path(kernel.root, "boot").glob("vmlinuz-*")
+        guest_image.build(bzimage, place.cache / "guest" / kernel.version)
+    if realtime:
+        with progress.step("QEMU, kernel and initramfs of rt-1"):
+            RtVm(place).prepare()
+
+
+def guest(place: paths.Paths) -> guest_image.GuestImage:
+    """Return the guest that prepare() made.
+
+    :param place: the directories of the cloud.
+    """
+    kernel = Unpacker(place.cache / "debian").kernel("cloud-amd64")
+    return guest_image.GuestImage.in_directory(
+        place.cache / "guest" / kernel.version
+    )
+
+
+def _together(*steps: Callable[[], None]) -> None:
+    with concurrent.futures.ThreadPoolExecutor(len(steps)) as pool:
+        for future in [pool.submit(step) for step in steps]:
+            future.result()

@@ -1,0 +1,58 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The environment that the cloud's programs run in."""
+
+import pathlib
+import stat
+
+from tests.testbed import paths
+from tests.testbed import python_env
+
+_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_SUDO = '#!/bin/sh\n# All of the test cloud runs as root already.\nexec "$@"\n'
+
+
+def write_sudo(place: paths.Paths) -> None:
+    """Write the sudo that Nova, os-brick and privsep call.
+
+    :param place: the directories of the cloud.
+    """
+    path = _own_programs(place) / "sudo"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(_SUDO)
+    path.chmod(stat.S_IRWXU)
+
+
+def environment(
+    place: paths.Paths, env: python_env.PythonEnv
+) -> dict[str, str]:
+    """Return the environment of every service; nothing of ours leaks in.
+
+    :param place: the directories of the cloud.
+    :param env: the environment with OpenStack.
+    """
+    found = {
+        "PATH": f"{_own_programs(place)}:{env.bin}:{_SYSTEM_PATH}",
+        "HOME": str(place.run),
+        "LANG": "C.UTF-8",
+        "PYTHONWARNINGS": "ignore",
+        "OS_NEUTRON_CONFIG_FILES": "neutron.conf;ml2_conf.ini",
+    }
+    for name in ("keystone", "placement", "glance", "neutron", "nova"):
+        variable = f"OS_{name.upper()}_CONFIG_DIR"
+        found[variable] = str(place.etc / name)
+    return found
+
+
+def _own_programs(place: paths.Paths) -> pathlib.Path:
+    return place.etc / "bin"

@@ -1,0 +1,76 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Lines that tell a person what is going on, with elapsed seconds."""
+
+import contextlib
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import TextIO
+
+#: A step that ends within this many seconds is one line, not two.
+QUICK_SECONDS = 2.0
+#: A longer one says so again this often.
+REPEAT_SECONDS = 15.0
+
+
+class Progress:
+    """Prints steps as they end, and says which ones still run.
+
+    Safe to use from several threads at once.
+
+    :param stream: where the lines go; standard error by default.
+    """
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream if stream is not None else sys.stderr
+        self._begun = time.monotonic()
+        self._lock = threading.Lock()
+
+    def say(self, text: str) -> None:
+        """Print one line with the seconds since the start before it.
+
+        :param text: the line, without a newline.
+        """
+        elapsed = time.monotonic() - self._begun
+        with self._lock:
+            print(f"[{elapsed:6.1f} s] {text}", file=self._stream, flush=True)
+
+    @contextlib.contextmanager
+    def step(self, text: str) -> Iterator[None]:
+        """Time the block under `with`, and repeat that it runs.
+
+        :param text: what the block does, as in "databases synchronised".
+        """
+        over = threading.Event()
+        begun = time.monotonic()
+        ticker = threading.Thread(
+            target=self._tick, args=(text, begun, over), daemon=True
+        )
+        ticker.start()
+        try:
+            yield
+        except BaseException:
+            self.say(f"{text}: FAILED ({time.monotonic() - begun:.1f} s)")
+            raise
+        finally:
+            over.set()
+            ticker.join()
+        self.say(f"{text}: done ({time.monotonic() - begun:.1f} s)")
+
+    def _tick(self, text: str, begun: float, over: threading.Event) -> None:
+        pause = QUICK_SECONDS
+        while not over.wait(pause):
+            self.say(f"{text} ... {time.monotonic() - begun:.0f} s")
+            pause = REPEAT_SECONDS

@@ -1,0 +1,214 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The virtual environment with OpenStack in it, and sriov-rt on top."""
+
+import dataclasses
+import hashlib
+import os
+import pathlib
+import shutil
+import tempfile
+import tomllib
+from collections.abc import Sequence
+
+from tests.testbed import errors
+from tests.testbed import paths
+from tests.testbed.waiting import run
+
+#: The releases under test; nova and neutron of the 2026.2 series.
+OPENSTACK = (
+    "keystone==30.0.0",
+    "openstack-placement==16.0.0",
+    "glance==33.0.0",
+    "neutron==29.0.0",
+    "nova==34.0.0",
+    "python-openstackclient",
+    "osc-placement",
+    "PyMySQL",
+)
+#: These are compiled, and need headers that apt brings.
+COMPILED = ("libvirt-python", "uwsgi")
+#: Debian's own interpreter: python3-dev has the headers of that one.
+_PYTHON = "/usr/bin/python3"
+#: What the wheel of sriov-rt is made from.
+_PROJECT_PARTS = (
+    "LICENSE",
+    "README.rst",
+    "etc",
+    "nova",
+    "pyproject.toml",
+    "requirements.txt",
+    "setup.cfg",
+    "setup.py",
+    "sriov_rt",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class PythonEnv:
+    """A virtual environment in the cache, named after what is in it.
+
+    :param root: its directory.
+    """
+
+    root: pathlib.Path
+
+    @classmethod
+    def in_cache(cls, cache: pathlib.Path) -> "PythonEnv":
+        """Name the environment of this checkout's requirements.
+
+        :param cache: the cache directory.
+        """
+        version = pathlib.Path(_PYTHON).resolve().name
+        text = "\n".join((version, *_build_tools(), *OPENSTACK, *COMPILED))
+        key = hashlib.sha256(text.encode()).hexdigest()[:12]
+        return cls(cache / f"venv-{key}")
+
+    @property
+    def bin(self) -> pathlib.Path:
+        """Directory of the programs."""
+        return self.root / "bin"
+
+    @property
+    def etc(self) -> pathlib.Path:
+        """Directory of the paste and policy files of the wheels."""
+        return self.root / "etc"
+
+    def program(self, name: str) -> str:
+        """Return the path of a program of the environment.
+
+        :param name: as in "nova-compute".
+        """
+        return str(self.bin / name)
+
+    def build_pure(self, log: pathlib.Path) -> None:
+        """Install what needs no compiler; nothing when that was done.
+
+        :param log: file that takes pip's output.
+        :raises errors.CommandFailed: when pip can't.
+        """
+        if self._done("pure").exists():
+            return
+        shutil.rmtree(self.root, ignore_errors=True)
+        run((_PYTHON, "-m", "venv", str(self.root)), timeout=120, log=log)
+        self._pip((*_build_tools(), *OPENSTACK), log)
+        self._done("pure").touch()
+
+    def build_compiled(self, log: pathlib.Path) -> None:
+        """Install what needs the packages of apt; nothing when done.
+
+        :param log: file that takes pip's output.
+        :raises errors.CommandFailed: when pip can't.
+        """
+        if self._done("compiled").exists():
+            return
+        self._pip(COMPILED, log)
+        self._done("compiled").touch()
+
+    def install_project(self, log: pathlib.Path) -> bool:
+        """Install sriov-rt as a wheel, if the checkout has changed.
+
+        :param log: file that takes pip's output.
+        :returns: whether it had changed.
+        :raises errors.TestbedError: when it doesn't build or install, or
+            something runs from the environment.
+        """
+        digest = _project_digest()
+        mark = self._done("project")
+        if mark.exists() and mark.read_text() == digest:
+            return False
+        self._refuse_if_in_use()
+        with tempfile.TemporaryDirectory() as scratch:
+            tree = pathlib.Path(scratch) / "tree"
+            _copy_project(tree)
+            wheels = str(pathlib.Path(scratch) / "wheels")
+            run(
+                (
+                    self.program("pip"),
+                    "wheel",
+                    "--no-deps",
+                    "--no-build-isolation",
+                    "--wheel-dir",
+                    wheels,
+                    str(tree),
+                ),
+                timeout=300,
+                # The copy has no git history to take a version from.
+                environment={**os.environ, "PBR_VERSION": "0.0.1"},
+                log=log,
+            )
+            (wheel,) = pathlib.Path(wheels).glob("*.whl")
+            self._pip(("-r", str(tree / "requirements.txt")), log)
+            self._pip(("--no-deps", "--force-reinstall", str(wheel)), log)
+        mark.write_text(digest)
+        return True
+
+    def _refuse_if_in_use(self) -> None:
+        """See that no files change under another cloud's feet."""
+        own = str(self.root).encode()
+        for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                command = path.read_bytes()
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if own in command:
+                raise errors.TestbedError(
+                    "the checkout has changed, and another cloud runs from "
+                    f"{self.root}; take that one down, or set SRIOV_RT_CACHE"
+                )
+
+    def _done(self, part: str) -> pathlib.Path:
+        return self.root / f".{part}-installed"
+
+    def _pip(self, arguments: Sequence[str], log: pathlib.Path) -> None:
+        run(
+            (self.program("pip"), "install", *arguments),
+            timeout=1800,
+            log=log,
+        )
+
+
+def _build_tools() -> tuple[str, ...]:
+    """Return what the project's own wheel is built with."""
+    text = (paths.CHECKOUT / "pyproject.toml").read_text()
+    requires: list[str] = tomllib.loads(text)["build-system"]["requires"]
+    return ("wheel", *requires)
+
+
+def _project_files() -> list[pathlib.Path]:
+    found: list[pathlib.Path] = []
+    for part in _PROJECT_PARTS:
+        path = paths.CHECKOUT / part
+        if path.is_dir():
+            found += (each for each in path.rglob("*") if each.is_file())
+        elif path.exists():
+            found.append(path)
+    return sorted(each for each in found if "__pycache__" not in each.parts)
+
+
+def _project_digest() -> str:
+    """Hash the names and contents of all that goes into the wheel."""
+    digest = hashlib.sha256()
+    for path in _project_files():
+        content = path.read_bytes()
+        name = path.relative_to(paths.CHECKOUT)
+        digest.update(f"{name}\0{len(content)}\0".encode())
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def _copy_project(tree: pathlib.Path) -> None:
+    for path in _project_files():
+        target = tree / path.relative_to(paths.CHECKOUT)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(path, target)

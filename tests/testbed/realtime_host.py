@@ -1,0 +1,214 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The compute host rt-1: what runs in the virtual machine."""
+
+import dataclasses
+import json
+import pathlib
+
+from tests.testbed import agent_config
+from tests.testbed import controller_config
+from tests.testbed import ini
+from tests.testbed import network
+from tests.testbed import nova_config
+from tests.testbed import paths
+from tests.testbed import programs
+from tests.testbed import python_env
+from tests.testbed import settings
+from tests.testbed.progress import Progress
+from tests.testbed.rtvm import Job
+from tests.testbed.rtvm import Machine
+from tests.testbed.rtvm import RtVm
+
+#: The machine's isolated CPUs, and the others; as on its kernel line.
+DEDICATED_CPUS = "2,3"
+SHARED_CPUS = "0,1"
+#: The PF on each physical network, and the PCI bus of its VFs.
+_PHYSICAL_FUNCTIONS = {
+    "physnet1": ("enp1s0", "01"),
+    "physnet2": ("enp2s0", "02"),
+}
+#: The 82576's VF (drivers/net/ethernet/intel/igbvf/netdev.c).
+_VF_ID = {"vendor_id": "8086", "product_id": "10ca"}
+#: On tmpfs in the machine; it has few GB, and they are memory.
+_STATE = pathlib.Path("/var/lib/nova")
+
+#: A boot takes 40 s of an idle machine.
+_BOOT_SECONDS = 600.0
+
+AGENT = "sriov-rt-agent"
+COMPUTE = "nova-compute"
+SERVICES = (AGENT, "neutron-sriov-nic-agent", COMPUTE)
+
+
+@dataclasses.dataclass(frozen=True)
+class RealtimeHost:
+    """The virtual machine rt-1 and the services in it.
+
+    :param place: the directories of the cloud.
+    :param env: the environment with OpenStack; the machine sees it.
+    """
+
+    place: paths.Paths
+    env: python_env.PythonEnv
+
+    @property
+    def machine(self) -> RtVm:
+        """The machine itself: commands run in it, its console."""
+        return RtVm(
+            self.place,
+            Machine(
+                name=network.REALTIME,
+                tap=network.TAP,
+                address=f"{network.REALTIME_ADDRESS}/{network.PREFIX_LENGTH}",
+                hosts={network.CONTROLLER: network.CONTROLLER_ADDRESS},
+            ),
+        )
+
+    def configure(self) -> None:
+        """Write the configuration of the services in it."""
+        etc = self._etc
+        self._log.mkdir(parents=True, exist_ok=True)
+        specs = tuple(
+            json.dumps(
+                {
+                    **_VF_ID,
+                    "address": f"*:{bus}:*.*",
+                    "physical_network": physical_network,
+                }
+            )
+            for physical_network, (_, bus) in _PHYSICAL_FUNCTIONS.items()
+        )
+        host = nova_config.Host(
+            name=network.REALTIME,
+            address=network.REALTIME_ADDRESS,
+            state=_STATE,
+            log=self._log,
+            dedicated_cpus=DEDICATED_CPUS,
+            shared_cpus=SHARED_CPUS,
+            device_specs=specs,
+            # QEMU's own choice is 1 GiB, which `locked` makes real memory.
+            tb_cache_mb=96,
+        )
+        ini.write(etc / "nova.conf", nova_config.compute(host))
+        sections = controller_config.neutron(
+            self.env, state=_STATE / "neutron", host=network.REALTIME
+        )
+        del sections["database"]
+        ini.write(etc / "neutron.conf", sections)
+        ini.write(etc / "sriov_agent.ini", _sriov_agent())
+        ini.write(
+            etc / "agent.conf",
+            agent_config.agent(network.REALTIME, etc / "nova.conf"),
+        )
+
+    def boot(self, progress: Progress) -> None:
+        """Start the machine and wait until libvirtd in it answers.
+
+        :param progress: where to say what goes on.
+        :raises errors.TestbedError: when it doesn't come up.
+        """
+        machine = self.machine
+        with progress.step(f"{network.REALTIME} boots"):
+            machine.start()
+            machine.wait_ready(progress.say, timeout=_BOOT_SECONDS)
+            machine.run(("mkdir", "-p", f"{_STATE}/instances"))
+
+    def start(self, name: str) -> None:
+        """Start a service, unless it runs.
+
+        :param name: one of SERVICES.
+        :raises errors.TestbedError: when it can't be started.
+        """
+        if self.running(name):
+            return
+        job = self.machine.spawn(
+            (self.env.program(name), *self._arguments()[name]),
+            log=self._log / f"{name}.out",
+            environment=programs.environment(self.place, self.env),
+        )
+        self._record(name).write_text(json.dumps(dataclasses.asdict(job)))
+
+    def running(self, name: str) -> bool:
+        """Whether a service was started and hasn't ended.
+
+        :param name: one of SERVICES.
+        """
+        job = self._job(name)
+        return job is not None and self.machine.status(job) is None
+
+    def stop(self, name: str, *, grace: float = 15.0) -> None:
+        """End a service; nothing when it doesn't run.
+
+        :param name: one of SERVICES.
+        :param grace: seconds between SIGTERM and SIGKILL; 0 for SIGKILL
+            right away.
+        :raises errors.TimedOut: when it can't be ended.
+        """
+        job = self._job(name)
+        if job is None:
+            return
+        if grace == 0:
+            # The session's leader has the pid of the job.
+            self.machine.run(
+                ("kill", "-KILL", "--", f"-{job.pid}"), check=False
+            )
+        self.machine.kill(job, grace)
+
+    @property
+    def _etc(self) -> pathlib.Path:
+        return self.place.etc / network.REALTIME
+
+    @property
+    def _log(self) -> pathlib.Path:
+        return self.place.log / network.REALTIME
+
+    def _record(self, name: str) -> pathlib.Path:
+        return self.place.run / f"{network.REALTIME}.{name}.job"
+
+    def _job(self, name: str) -> Job | None:
+        record = self._record(name)
+        if not record.exists():
+            return None
+        return Job(**json.loads(record.read_text()))
+
+    def _arguments(self) -> dict[str, tuple[str, ...]]:
+        etc = self._etc
+        return {
+            AGENT: (
+                f"--config-file={etc / 'agent.conf'}",
+                f"--log-file={self._log / 'sriov-rt-agent.log'}",
+            ),
+            "neutron-sriov-nic-agent": (
+                f"--config-file={etc / 'neutron.conf'}",
+                f"--config-file={etc / 'sriov_agent.ini'}",
+                f"--log-file={self._log / 'neutron-sriov-nic-agent.log'}",
+            ),
+            COMPUTE: (f"--config-file={etc / 'nova.conf'}",),
+        }
+
+
+def _sriov_agent() -> dict[str, ini.Section]:
+    mappings = ",".join(
+        f"{physical_network}:{interface}"
+        for physical_network, (interface, _) in _PHYSICAL_FUNCTIONS.items()
+    )
+    assert _PHYSICAL_FUNCTIONS.keys() == settings.PHYSICAL_NETWORKS.keys()
+    return {
+        "sriov_nic": {"physical_device_mappings": mappings},
+        "securitygroup": {
+            "enable_security_group": False,
+            "firewall_driver": "noop",
+        },
+        "agent": {"polling_interval": 2},
+    }

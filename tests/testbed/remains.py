@@ -1,0 +1,130 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What a cloud has left on the machine after it was taken down."""
+
+import dataclasses
+import json
+import pathlib
+
+from tests.testbed import network
+from tests.testbed.cgroups import Hierarchy
+from tests.testbed.identity import ProcessId
+
+#: Of the links in /proc/PID/ns.
+_KINDS = ("cgroup", "ipc", "mnt", "net", "pid", "uts")
+
+
+@dataclasses.dataclass(frozen=True)
+class Traces:
+    """By what the parts of a cloud are known again.
+
+    :param namespaces: as /proc/PID/ns has them, as in "net:[4026532008]".
+    """
+
+    namespaces: frozenset[str]
+
+    @classmethod
+    def of(cls, init: ProcessId) -> "Traces":
+        """Take the traces of a cloud that runs.
+
+        :param init: the first process of its namespaces.
+        """
+        return cls(frozenset(_namespaces(init.pid)))
+
+    def save(self, path: pathlib.Path) -> None:
+        """Write them to a file.
+
+        :param path: the file.
+        """
+        path.write_text(json.dumps(sorted(self.namespaces)))
+
+    @classmethod
+    def load(cls, path: pathlib.Path) -> "Traces":
+        """Read them back; there are none when there is no file.
+
+        :param path: the file that save() wrote.
+        """
+        if not path.exists():
+            return cls(frozenset())
+        return cls(frozenset(json.loads(path.read_text())))
+
+
+def find(
+    traces: Traces,
+    groups: tuple[Hierarchy, ...],
+    state: pathlib.Path,
+    before: int,
+) -> list[str]:
+    """Return what is left of a cloud, a line for each thing.
+
+    :param traces: of the cloud.
+    :param groups: its control groups.
+    :param state: its state directory.
+    :param before: clock ticks from boot to the end of the cloud: the kernel
+        gives the numbers of namespaces that are gone to new ones.
+    """
+    found = [
+        f"process {pid} in {', '.join(sorted(shared))}"
+        for pid, shared in _members(traces, before)
+    ]
+    found += [f"cgroup {each.own}" for each in groups if _exists(each.own)]
+    for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines():
+        _, _, _, root, target, *_ = line.split()
+        if root in traces.namespaces:
+            found.append(f"namespace {root} mounted at {target}")
+        if pathlib.PurePath(target).is_relative_to(state):
+            found.append(f"mount {target}")
+    found += [
+        f"interface {name}"
+        for name in (network.BRIDGE, network.TAP)
+        if _exists(f"/sys/class/net/{name}")
+    ]
+    return found
+
+
+def _members(traces: Traces, before: int) -> list[tuple[int, set[str]]]:
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        shared = traces.namespaces.intersection(_namespaces(int(entry.name)))
+        if not shared:
+            continue
+        try:
+            process = ProcessId.of(int(entry.name))
+        except ProcessLookupError:
+            continue
+        if process.start_time <= before:
+            found.append((process.pid, set(shared)))
+    return found
+
+
+def _namespaces(pid: int) -> list[str]:
+    """Return the namespaces of a process that aren't our own."""
+    found = []
+    for kind in _KINDS:
+        try:
+            link = str(pathlib.Path(f"/proc/{pid}/ns/{kind}").readlink())
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        except PermissionError:
+            # Not even root may look at some of a container's outer
+            # processes; what we started runs as root and can be seen.
+            continue
+        if link != str(pathlib.Path(f"/proc/self/ns/{kind}").readlink()):
+            found.append(link)
+    return found
+
+
+def _exists(path: str) -> bool:
+    return pathlib.Path(path).exists()

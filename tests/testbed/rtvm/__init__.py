@@ -1,0 +1,27 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Virtual compute hosts with SR-IOV cards, realtime or not.
+
+vm = RtVm(Paths.from_environment())
+vm.start()
+vm.wait_ready(print)
+print(vm.run(["uname", "-a"]).text)
+vm.stop()
+"""
+
+from tests.testbed.rtvm.machine import Machine
+from tests.testbed.rtvm.results import Job
+from tests.testbed.rtvm.results import Result
+from tests.testbed.rtvm.vm import RtVm
+
+__all__ = ["Job", "Machine", "Result", "RtVm"]

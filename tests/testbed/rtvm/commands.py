@@ -1,0 +1,181 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The command lines of QEMU and virtiofsd."""
+
+import dataclasses
+import os
+import pathlib
+
+from tests.testbed.rtvm.debian import Tree
+from tests.testbed.rtvm.machine import Machine
+
+#: The name of the port that the agent listens on, and of the two shares.
+PORT = "sriov-rt.exec"
+ROOT_SHARE = "root"
+STATE_SHARE = "state"
+
+#: Debian's virtiofsd, of the packages of the installed QEMU.
+VIRTIOFSD = "/usr/lib/qemu/virtiofsd"
+
+
+@dataclasses.dataclass(frozen=True)
+class Files:
+    """Where the parts of one running machine are.
+
+    :param directory: the machine's own.
+    """
+
+    directory: pathlib.Path
+
+    @property
+    def console(self) -> pathlib.Path:
+        """What the kernel and the start scripts print."""
+        return self.directory / "console.log"
+
+    @property
+    def settings(self) -> pathlib.Path:
+        """What the start scripts have to know."""
+        return self.directory / "settings.sh"
+
+    @property
+    def progress(self) -> pathlib.Path:
+        """How far the start scripts are."""
+        return self.directory / "progress"
+
+    @property
+    def exec(self) -> pathlib.Path:
+        """Requests to the agent, and what came of them."""
+        return self.directory / "exec"
+
+    @property
+    def pidfile(self) -> pathlib.Path:
+        """QEMU's; it holds a lock on it while it runs."""
+        return self.directory / "qemu.pid"
+
+    def socket(self, name: str) -> pathlib.Path:
+        """Return the path of a socket.
+
+        :param name: PORT, ROOT_SHARE or STATE_SHARE.
+        """
+        return self.directory / f"{name}.sock"
+
+
+def virtiofsd(
+    files: Files, share: str, source: pathlib.Path
+) -> tuple[str, ...]:
+    """Return the command that shares a directory with the machine.
+
+    :param files: the machine's files.
+    :param share: ROOT_SHARE or STATE_SHARE.
+    :param source: the directory.
+    """
+    # cache=auto looks at a file again after a second; "always" would keep
+    # showing what it was before somebody changed it outside.
+    return (
+        VIRTIOFSD,
+        f"--socket-path={files.socket(share)}",
+        *("-o", f"source={source}", "-o", "cache=auto"),
+        *("-o", "sandbox=chroot"),
+    )
+
+
+def qemu(
+    machine: Machine,
+    files: Files,
+    *,
+    emulator: Tree,
+    kernel: pathlib.Path,
+    initramfs: pathlib.Path,
+    arguments: str,
+) -> tuple[str, ...]:
+    """Return the command that runs the machine.
+
+    :param machine: what it is.
+    :param files: where its parts are.
+    :param emulator: QEMU 8 or later.
+    :param kernel: the kernel's image.
+    :param initramfs: the first file system.
+    :param arguments: the kernel's command line.
+    """
+    usr = emulator.root / "usr"
+    memory = f"size={machine.memory_mb}M,share=on"
+    return (
+        f"{usr}/bin/qemu-system-x86_64",
+        *("-L", f"{usr}/share/qemu", "-L", f"{usr}/share/seabios"),
+        *("-L", "/usr/share/qemu", "-L", "/usr/share/seabios"),
+        *("-name", f"{machine.name},debug-threads=on"),
+        *("-accel", "tcg,thread=multi", "-cpu", "max,la57=off"),
+        *("-machine", "q35,memory-backend=memory"),
+        *("-object", f"memory-backend-memfd,id=memory,{memory}"),
+        *("-m", f"{machine.memory_mb}M", "-smp", str(machine.cpus)),
+        *("-nodefaults", "-no-user-config", "-display", "none"),
+        *("-no-reboot", "-monitor", "none"),
+        *("-pidfile", str(files.pidfile)),
+        *("-serial", f"file:{files.console}"),
+        *("-device", "intel-iommu,intremap=on"),
+        *_share(files, ROOT_SHARE),
+        *_share(files, STATE_SHARE),
+        *_port(files),
+        *_management(machine),
+        *_physical_function(machine, 1),
+        *_physical_function(machine, 2),
+        *("-kernel", str(kernel), "-initrd", str(initramfs)),
+        *("-append", arguments),
+    )
+
+
+def qemu_environment(emulator: Tree) -> dict[str, str]:
+    """Return the environment of QEMU: its modules are in its own tree.
+
+    :param emulator: QEMU 8 or later.
+    """
+    modules = next(emulator.root.glob("usr/lib/*/qemu"))
+    return {**os.environ, "QEMU_MODULE_DIR": str(modules)}
+
+
+def _share(files: Files, share: str) -> tuple[str, ...]:
+    return (
+        *("-chardev", f"socket,id={share},path={files.socket(share)}"),
+        *("-device", f"vhost-user-fs-pci,chardev={share},tag={share}"),
+    )
+
+
+def _port(files: Files) -> tuple[str, ...]:
+    listening = f"path={files.socket(PORT)},server=on,wait=off"
+    return (
+        *("-chardev", f"socket,id=exec,{listening}"),
+        *("-device", "virtio-serial-pci"),
+        *("-device", f"virtserialport,chardev=exec,name={PORT}"),
+    )
+
+
+def _management(machine: Machine) -> tuple[str, ...]:
+    if machine.tap is None:
+        return ()
+    tap = f"ifname={machine.tap},script=no,downscript=no"
+    card = f"netdev=management,mac={machine.mac(0)},romfile="
+    return (
+        *("-netdev", f"tap,id=management,{tap}"),
+        *("-device", f"virtio-net-pci,{card}"),
+    )
+
+
+def _physical_function(machine: Machine, number: int) -> tuple[str, ...]:
+    """Return a PF behind a port of its own; the hub is the wire."""
+    port = f"id=port{number},chassis={number},slot={number}"
+    card = f"netdev=wire{number},bus=port{number},mac={machine.mac(number)}"
+    return (
+        *("-device", f"pcie-root-port,{port}"),
+        *("-netdev", f"hubport,id=wire{number},hubid=0"),
+        *("-device", f"igb,{card},rombar=0"),
+    )

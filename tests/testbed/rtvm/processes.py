@@ -1,0 +1,196 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The processes of one machine: QEMU and the two that share files."""
+
+import fcntl
+import os
+import pathlib
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping
+from collections.abc import Sequence
+
+from tests.testbed import errors
+from tests.testbed import process
+from tests.testbed.paths import Paths
+from tests.testbed.rtvm import commands
+from tests.testbed.rtvm import tsc
+from tests.testbed.rtvm.assets import Assets
+from tests.testbed.rtvm.commands import Files
+from tests.testbed.rtvm.machine import Machine
+from tests.testbed.waiting import wait_for
+
+#: The kernel says so when a CPU has lost its timer. It says so again after
+#: three times as long if that is still so.
+_TIMER_LOST = "timer wakeup didn't happen"
+
+_GUEST = pathlib.Path(__file__).parent / "guest"
+_SOCKET_SECONDS = 20.0
+
+#: In the order in which they are ended.
+_PARTS = ("qemu", "virtiofsd-state", "virtiofsd-root")
+
+
+class Processes:
+    """Starts and ends them.
+
+    :param paths: the harness's directories.
+    :param machine: what the machine is.
+    :param files: where its parts are.
+    """
+
+    def __init__(self, paths: Paths, machine: Machine, files: Files) -> None:
+        self._paths = paths
+        self._machine = machine
+        self._files = files
+
+    @property
+    def running(self) -> bool:
+        """Whether QEMU runs, in this or another pid namespace.
+
+        QEMU keeps a lock on its pid file as long as it lives.
+        """
+        try:
+            with self._files.pidfile.open("r+") as stream:
+                fcntl.lockf(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
+        except BlockingIOError:
+            return True
+        return False
+
+    @property
+    def stages(self) -> list[str]:
+        """The stages of the start that were done, even if it ended since."""
+        return self._files.progress.read_text().splitlines()
+
+    @property
+    def hangs(self) -> bool:
+        """Whether the kernel has lost a timer for good."""
+        text = self._files.console.read_text(errors="replace")
+        return text.count(_TIMER_LOST) > 1
+
+    def start(self, parts: Assets) -> None:
+        """Start all of them, with empty files.
+
+        :param parts: what the machine is started with.
+        :raises errors.ProcessDied: when one ends at once.
+        """
+        line = self._kernel_line(parts)
+        self.stop()
+        shutil.rmtree(self._files.directory, ignore_errors=True)
+        self._paths.make()
+        self._files.exec.mkdir(parents=True)
+        self._files.progress.touch()
+        self._files.settings.write_text(self._settings())
+        for share, source in (
+            (commands.ROOT_SHARE, pathlib.Path("/")),
+            (commands.STATE_SHARE, self._paths.state),
+        ):
+            command = commands.virtiofsd(self._files, share, source)
+            socket = self._files.socket(share)
+            self._launch(f"virtiofsd-{share}", command, socket)
+        command = commands.qemu(
+            self._machine,
+            self._files,
+            emulator=parts.emulator,
+            kernel=parts.image,
+            initramfs=parts.initramfs,
+            arguments=line,
+        )
+        environment = commands.qemu_environment(parts.emulator)
+        self._launch("qemu", command, self._files.pidfile, environment)
+
+    def stop(self) -> None:
+        """End all of them; do nothing if none runs.
+
+        :raises errors.TimedOut: when one can't be ended.
+        """
+        for part in _PARTS:
+            path = self._record(part)
+            if path.exists():
+                process.stop(process.Record.load(path).identity)
+                path.unlink()
+        for leftover in self._files.directory.glob("*.sock*"):
+            leftover.unlink()
+
+    def _launch(
+        self,
+        part: str,
+        command: Sequence[str],
+        sign: pathlib.Path,
+        environment: Mapping[str, str] = os.environ,
+    ) -> None:
+        """Start one and wait until it has made the file that is its sign."""
+        name = f"{self._machine.name}-{part}"
+        log = self._paths.log / f"{name}.log"
+        record = process.start(
+            name, command, log=log, environment=dict(environment)
+        )
+        record.save(self._paths.run)
+
+        def started() -> bool:
+            if not record.identity.alive:
+                raise errors.ProcessDied(name, log)
+            return sign.exists()
+
+        wait_for(
+            f"{name} starts", started, timeout=_SOCKET_SECONDS, interval=0.02
+        )
+
+    def _record(self, part: str) -> pathlib.Path:
+        return self._paths.run / f"{self._machine.name}-{part}.json"
+
+    def _settings(self) -> str:
+        """Return the variables that the start scripts read."""
+        machine = self._machine
+        hosts = dict(machine.hosts)
+        if machine.address is not None:
+            hosts[machine.name] = machine.address.partition("/")[0]
+        sysctls = (
+            f"{name}={value}" for name, value in machine.sysctls.items()
+        )
+        values = {
+            "NAME": machine.name,
+            "ADDRESS": machine.address or "",
+            "HOSTS": "\n".join(f"{ip} {name}" for name, ip in hosts.items()),
+            "SYSCTLS": " ".join(sysctls),
+            "VFS": str(machine.vfs),
+            "IDENTITY": machine.identity,
+            "LIBVIRT": "yes" if machine.libvirt else "no",
+            "PROGRESS": str(self._files.progress),
+            "EXEC": str(self._files.exec),
+            "PYTHON": sys.executable,
+        }
+        return "".join(
+            f"RTVM_{name}={shlex.quote(value)}\n"
+            for name, value in values.items()
+        )
+
+    def _kernel_line(self, parts: Assets) -> str:
+        """Return the kernel's command line, with what /init has to know."""
+        ours = {
+            "settings": self._files.settings,
+            "state": self._paths.state,
+            "guest": _GUEST,
+            "modules": parts.modules,
+        }
+        words = [f"rtvm.{name}={path}" for name, path in ours.items()]
+        words.append(f"tsc_early_khz={tsc.frequency_khz()}")
+        for word in words:
+            if any(character.isspace() for character in word):
+                raise errors.TestbedError(
+                    f"move it to a path without spaces: {word}"
+                )
+        return " ".join((self._machine.kernel_line(), *words))

@@ -1,0 +1,124 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""One process of the cloud that can be started, watched and stopped."""
+
+import dataclasses
+import pathlib
+import signal
+from collections.abc import Callable
+from collections.abc import Mapping
+
+from tests.testbed import errors
+from tests.testbed import paths
+from tests.testbed.process import Record
+from tests.testbed.process import start
+from tests.testbed.process import stop
+from tests.testbed.waiting import wait_for
+
+
+def _at_once() -> bool:
+    return True
+
+
+@dataclasses.dataclass(frozen=True)
+class Service:
+    """A process, and how to tell that it does its work.
+
+    :param name: unique in the cloud, as in "nova-api".
+    :param command: program and arguments.
+    :param environment: its whole environment.
+    :param ready: true once it does its work; may raise OSError before.
+    :param ready_seconds: how long that may take.
+    :param grace_seconds: how long it gets to end by itself.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    ready: Callable[[], object] = _at_once
+    ready_seconds: float = 90.0
+    grace_seconds: float = 10.0
+
+    def start(self, place: paths.Paths) -> None:
+        """Start it, unless it runs.
+
+        :param place: the directories of the cloud.
+        :raises OSError: when the program can't be started.
+        """
+        if running(self.name, place):
+            return
+        record = start(
+            self.name,
+            self.command,
+            log=output(self.name, place),
+            environment=self.environment,
+        )
+        record.save(place.run)
+
+    def wait(self, place: paths.Paths) -> None:
+        """Wait until it does its work.
+
+        :param place: the directories of the cloud.
+        :raises errors.ProcessDied: when it ends meanwhile.
+        :raises errors.TimedOut: when it takes too long.
+        """
+        log = output(self.name, place)
+
+        def probe() -> bool:
+            if not running(self.name, place):
+                raise errors.ProcessDied(self.name, log)
+            return bool(self.ready())
+
+        wait_for(
+            f"{self.name} is ready, see {log}",
+            probe,
+            timeout=self.ready_seconds,
+        )
+
+    def stop(
+        self, place: paths.Paths, how: signal.Signals = signal.SIGTERM
+    ) -> None:
+        """End it with all that it started; nothing when it doesn't run.
+
+        :param place: the directories of the cloud.
+        :param how: SIGKILL to give it no chance to clean up.
+        :raises errors.TimedOut: when it can't be ended.
+        """
+        try:
+            record = Record.load(place.run / f"{self.name}.json")
+        except FileNotFoundError:
+            return
+        grace = 0.0 if how is signal.SIGKILL else self.grace_seconds
+        stop(record.identity, grace=grace, first=how)
+
+
+def running(name: str, place: paths.Paths) -> bool:
+    """Whether a process of that name was started and hasn't ended.
+
+    :param name: the name of the service.
+    :param place: the directories of the cloud.
+    """
+    try:
+        record = Record.load(place.run / f"{name}.json")
+    except FileNotFoundError:
+        return False
+    return record.identity.alive
+
+
+def output(name: str, place: paths.Paths) -> pathlib.Path:
+    """Return the file with what a service printed.
+
+    :param name: the name of the service.
+    :param place: the directories of the cloud.
+    """
+    return place.log / f"{name}.out"

@@ -1,0 +1,87 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The processes of a cloud: watch, start, stop and kill them."""
+
+import signal
+
+from tests.testbed import network
+from tests.testbed import realtime_host
+from tests.testbed.catalog import Catalog
+from tests.testbed.realtime_host import RealtimeHost
+
+STD = network.CONTROLLER
+RT = network.REALTIME
+
+
+class Services:
+    """The services of both compute hosts.
+
+    :param catalog: the services of STD, the controller.
+    :param realtime: the host RT.
+    """
+
+    def __init__(self, catalog: Catalog, realtime: RealtimeHost) -> None:
+        self._catalog = catalog
+        self._realtime = realtime
+
+    def start(self, name: str, host: str = STD) -> None:
+        """Start a service, and wait until it does its work on STD.
+
+        :param name: as status() has it.
+        :param host: STD or RT.
+        """
+        if host == RT:
+            self._realtime.start(name)
+        else:
+            self._catalog.start(name)
+
+    def stop(self, name: str, host: str = STD) -> None:
+        """Ask a service to end, and wait until it has.
+
+        :param name: as status() has it.
+        :param host: STD or RT.
+        """
+        if host == RT:
+            self._realtime.stop(name)
+        else:
+            self._catalog.stop(name)
+
+    def kill(self, name: str, host: str = STD) -> None:
+        """End a service that gets no chance to say goodbye.
+
+        :param name: as status() has it.
+        :param host: STD or RT.
+        """
+        if host == RT:
+            self._realtime.stop(name, grace=0)
+        else:
+            self._catalog.stop(name, signal.SIGKILL)
+
+    def restart(self, name: str, host: str = STD) -> None:
+        """Stop a service and start it again.
+
+        :param name: as status() has it.
+        :param host: STD or RT.
+        """
+        self.stop(name, host)
+        self.start(name, host)
+
+    def status(self) -> dict[str, dict[str, bool]]:
+        """Return whether each service runs, by host and name."""
+        found = {STD: self._catalog.status()}
+        if self._realtime.machine.running:
+            found[RT] = {
+                name: self._realtime.running(name)
+                for name in realtime_host.SERVICES
+            }
+        return found

@@ -1,0 +1,86 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What the configuration files of several services have in common."""
+
+from tests.testbed import ini
+from tests.testbed import network
+
+#: One password for everything: nobody else reaches this network.
+PASSWORD = "testbed"
+REGION = "RegionOne"
+
+#: Networks that direct ports can be on, one a PF of rt-1, with VLANs.
+PHYSICAL_NETWORKS = {"physnet1": (100, 199), "physnet2": (200, 299)}
+
+TRANSPORT_URL = (
+    f"rabbit://guest:guest@{network.CONTROLLER_ADDRESS}"
+    f":{network.PORTS['rabbitmq']}/"
+)
+
+
+def database(name: str) -> ini.Section:
+    """Return the options of a [database] section.
+
+    :param name: the database, as in "nova_api".
+    """
+    return {
+        "connection": database_url(name),
+        "max_pool_size": 5,
+        "max_overflow": 10,
+    }
+
+
+def database_url(name: str) -> str:
+    """Return the address of a database as SQLAlchemy takes it.
+
+    :param name: the database, as in "nova_api".
+    """
+    return (
+        f"mysql+pymysql://root@{network.CONTROLLER_ADDRESS}"
+        f":{network.PORTS['mariadb']}/{name}?charset=utf8"
+    )
+
+
+def credentials(user: str) -> dict[str, ini.Value]:
+    """Return the options by which a service signs in at Keystone.
+
+    :param user: the service's user, as in "nova".
+    """
+    keystone = network.url("keystone") + "/v3"
+    return {
+        "www_authenticate_uri": keystone,
+        "auth_url": keystone,
+        "auth_type": "password",
+        "project_domain_id": "default",
+        "user_domain_id": "default",
+        "project_name": "service",
+        "username": user,
+        "password": PASSWORD,
+        "region_name": REGION,
+    }
+
+
+def client_environment() -> dict[str, str]:
+    """Return the OS_ variables of the cloud's administrator."""
+    return {
+        "OS_AUTH_URL": network.url("keystone") + "/v3",
+        "OS_USERNAME": "admin",
+        "OS_PASSWORD": PASSWORD,
+        "OS_PROJECT_NAME": "admin",
+        "OS_USER_DOMAIN_ID": "default",
+        "OS_PROJECT_DOMAIN_ID": "default",
+        "OS_REGION_NAME": REGION,
+        "OS_IDENTITY_API_VERSION": "3",
+        "OS_COMPUTE_API_VERSION": "2.96",
+        "OS_PLACEMENT_API_VERSION": "1.39",
+    }

@@ -1,0 +1,56 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What the demonstration says about a guest."""
+
+import unittest
+
+from tests.testbed import guest_view
+
+_DOMAIN = """
+<domain>
+  <metadata>
+    <sriov_rt:guest xmlns:sriov_rt="https://docs.openstack.org/sriov-rt/g"
+        class="lean">strip: rng</sriov_rt:guest>
+  </metadata>
+  <cputune>
+    <vcpupin vcpu="0" cpuset="2"/>
+  </cputune>
+  <devices>
+    <disk type="file"><target dev="sda" bus="sata"/></disk>
+    <disk type="file"><target dev="sdb" bus="sata"/></disk>
+    <memballoon model="none"/>
+    <controller type="pci" model="pcie-root-port"/>
+  </devices>
+</domain>
+"""
+
+
+class GuestViewTest(unittest.TestCase):
+    def test_counts_devices_by_kind(self) -> None:
+        self.assertEqual(
+            {"disk file sata": 2, "memballoon none": 1},
+            guest_view.devices(_DOMAIN),
+        )
+
+    def test_shows_pins(self) -> None:
+        self.assertEqual(
+            ["vcpupin vcpu=0 cpuset=2"], guest_view.cpu_tuning(_DOMAIN)
+        )
+
+    def test_a_domain_without_pins_has_none_to_show(self) -> None:
+        self.assertEqual([], guest_view.cpu_tuning("<domain/>"))
+
+    def test_shows_our_metadata(self) -> None:
+        self.assertEqual(
+            "class=lean: strip: rng", guest_view.our_metadata(_DOMAIN)
+        )

@@ -1,0 +1,118 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The machine that the tests of this package share."""
+
+import atexit
+import functools
+import hashlib
+import sys
+import tomllib
+import unittest
+from typing import ClassVar
+
+from tests.testbed import packages
+from tests.testbed import paths
+from tests.testbed.progress import Progress
+from tests.testbed.python_env import PythonEnv
+from tests.testbed.rtvm import Result
+from tests.testbed.rtvm import RtVm
+from tests.testbed.waiting import run
+
+#: Seconds that one command may take inside: far more than it needs, as the
+#: CPUs are emulated, and the machine may do other things as well.
+PATIENCE = 300.0
+
+
+def place() -> paths.Paths:
+    """Return directories that no test cloud uses at the same time."""
+    shared = paths.Paths.from_environment()
+    state = shared.state.with_name(f"{shared.state.name}-vm")
+    return paths.Paths(cache=shared.cache, state=state)
+
+
+@functools.cache
+def machine() -> RtVm:
+    """Boot rt-1, once for all tests of a process, and end it with that."""
+    directories = place()
+    directories.make()
+    packages.install(RtVm.packages(), directories.log / "apt.log")
+    vm = RtVm(directories)
+    vm.stop()
+    atexit.register(vm.stop)
+    vm.start()
+    vm.wait_ready(Progress(sys.stderr).say)
+    return vm
+
+
+@functools.cache
+def product() -> PythonEnv:
+    """Install sriov-rt and what it requires, and nothing of OpenStack."""
+    directories = place()
+    directories.make()
+    log = directories.log / "pip.log"
+    project = tomllib.loads((paths.CHECKOUT / "pyproject.toml").read_text())
+    tools = ("wheel", *project["build-system"]["requires"])
+    requirements = (paths.CHECKOUT / "requirements.txt").read_text()
+    text = "\n".join((sys.version, *tools, requirements))
+    key = hashlib.sha256(text.encode()).hexdigest()[:12]
+    env = PythonEnv(directories.cache / f"venv-vm-{key}")
+    if not (env.root / ".tools-installed").exists():
+        run(
+            (sys.executable, "-m", "venv", "--clear", str(env.root)),
+            timeout=PATIENCE,
+            log=log,
+        )
+        pip = env.program("pip")
+        run((pip, "install", *tools), timeout=PATIENCE, log=log)
+        (env.root / ".tools-installed").touch()
+    env.install_project(log)
+    return env
+
+
+class VmTestCase(unittest.TestCase):
+    """A test inside rt-1.
+
+    :cvar vm: the machine, ready.
+    """
+
+    vm: ClassVar[RtVm]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        """Have the machine."""
+        super().setUpClass()
+        cls.vm = machine()
+
+    def sh(self, script: str, *, check: bool = True) -> Result:
+        """Run a shell script inside.
+
+        :param script: for bash.
+        :param check: whether an exit status other than 0 is an error.
+        """
+        return self.vm.run(
+            ("bash", "-c", script), timeout=PATIENCE, check=check
+        )
+
+    @classmethod
+    def sriov_rt(cls, *arguments: str, stdin: bytes = b"") -> Result:
+        """Run the command of the project inside.
+
+        :param arguments: of sriov-rt.
+        :param stdin: what it reads.
+        """
+        return cls.vm.run(
+            (product().program("sriov-rt"), *arguments),
+            timeout=PATIENCE,
+            check=False,
+            stdin=stdin,
+        )

@@ -1,0 +1,135 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The virtual machine itself: what the other tests take for granted."""
+
+import concurrent.futures
+import pathlib
+import re
+
+from tests.testbed import errors
+from tests.vm import base
+
+
+class CommandsTest(base.VmTestCase):
+    """Commands run inside as they would here."""
+
+    def test_output_and_status_come_back_apart(self) -> None:
+        """Standard output, standard error and the status are kept apart."""
+        result = self.vm.run(
+            ("sh", "-c", "cat; echo oops >&2; exit 7"),
+            check=False,
+            stdin=b"\0in\n",
+        )
+        self.assertEqual(
+            (result.status, result.stdout, result.stderr),
+            (7, b"\0in\n", b"oops\n"),
+        )
+
+    def test_failure_is_an_error_that_shows_the_output(self) -> None:
+        """A checked command that fails raises, with what it said."""
+        with self.assertRaises(errors.CommandFailed) as caught:
+            self.vm.run(("sh", "-c", "echo why >&2; false"))
+        self.assertIn("why", str(caught.exception))
+
+    def test_missing_program_is_an_error(self) -> None:
+        """A program that isn't there is an error that names it."""
+        with self.assertRaisesRegex(errors.TestbedError, "no-such-program"):
+            self.vm.run(("no-such-program",))
+
+    def test_large_output_arrives_whole(self) -> None:
+        """No part of 20 MB is lost."""
+        result = self.vm.run(("head", "-c", "20000000", "/dev/zero"))
+        self.assertEqual(result.stdout.count(b"\0"), 20_000_000)
+
+    def test_commands_run_at_once(self) -> None:
+        """Each of eight clients gets its own answer."""
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            texts = pool.map(
+                lambda n: self.vm.run(("sh", "-c", f"sleep 1; echo {n}")).text,
+                range(8),
+            )
+        self.assertEqual([int(text) for text in texts], list(range(8)))
+
+    def test_late_command_is_ended_with_its_children(self) -> None:
+        """A command that takes too long leaves no process behind."""
+        with self.assertRaises(errors.TimedOut):
+            self.vm.run(("sh", "-c", "sleep 4711 & wait"), timeout=1)
+        found = self.vm.run(("pgrep", "-f", "^sleep 4711"), check=False)
+        self.assertEqual((found.status, found.text), (1, ""))
+
+    def test_job_logs_to_the_shared_directory_until_killed(self) -> None:
+        """A job's log is seen outside while it runs, and it can be ended."""
+        log = base.place().log / "job.log"
+        log.unlink(missing_ok=True)
+        job = self.vm.spawn(
+            ("sh", "-c", "echo $WORD; exec sleep 4712"),
+            log=log,
+            environment={"WORD": "hello"},
+        )
+        self.assertEqual(
+            self.sh(f"cat /proc/{job.pid}/comm").text.strip()[:5], "sleep"
+        )
+        self.assertEqual(log.read_text(), "hello\n")
+        self.assertIsNone(self.vm.status(job))
+        self.vm.kill(job)
+        self.assertEqual(self.vm.status(job), -15)
+
+    def test_files_are_written_inside_only(self) -> None:
+        """What is written outside the state directory stays in memory."""
+        path = "/etc/sriov-rt-vm-test/deep/file"
+        self.vm.push(b"text", path)
+        self.assertEqual(self.vm.read_file(path), "text")
+        self.assertFalse(pathlib.Path(path).exists())
+
+
+class HardwareTest(base.VmTestCase):
+    """The machine is a realtime host with SR-IOV cards."""
+
+    def test_kernel_is_preempt_rt(self) -> None:
+        """Debian's realtime kernel runs."""
+        self.assertEqual(self.vm.read_file("/sys/kernel/realtime"), "1\n")
+
+    def test_two_cpus_are_isolated_and_tick_free(self) -> None:
+        """CPUs 2 and 3 are for guests."""
+        for name in ("isolated", "nohz_full"):
+            with self.subTest(name):
+                path = f"/sys/devices/system/cpu/{name}"
+                self.assertEqual(self.vm.read_file(path), "2-3\n")
+
+    def test_each_vf_got_an_answer_of_its_pf(self) -> None:
+        """No VF was bound to its driver while the PF couldn't answer.
+
+        It has no link then (see pin_mailbox in guest/services.sh).
+        """
+        # The start scripts alone rename; what follows is later tests' doing.
+        log = self.sh("dmesg | grep igbvf").text.rpartition("renamed")[0]
+        bound = re.findall(r"igbvf (\S+): Address:", log)
+        self.assertEqual(len(set(bound)), 8, log)
+        self.assertNotIn("reset state", log)
+
+    def test_vfs_of_two_pfs_reach_each_other(self) -> None:
+        """The PFs are wired: a VF of one pings a VF of the other."""
+        self.addCleanup(self.sh, "ip netns del vf-a; ip netns del vf-b")
+        self.sh(
+            "set -e; modprobe veth; ip netns add vf-a; ip netns add vf-b\n"
+            "ip link set enp1s0v0 netns vf-a\n"
+            "ip link set enp2s0v0 netns vf-b\n"
+            "ip -n vf-a address add 192.0.2.1/24 dev enp1s0v0\n"
+            "ip -n vf-b address add 192.0.2.2/24 dev enp2s0v0\n"
+            "taskset -c 1 ip -n vf-a link set enp1s0v0 up\n"
+            "taskset -c 1 ip -n vf-b link set enp2s0v0 up\n"
+        )
+        ping = self.sh(
+            "ip netns exec vf-a ping -c 3 -w 60 192.0.2.2", check=False
+        )
+        self.assertIn("3 received", ping.text, ping.complaint)
