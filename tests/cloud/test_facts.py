@@ -155,6 +155,8 @@ class TestOutage(FactsTestCase):
         self.delete(self.boot_on(RT, self.realtime).id)
 
     def test_rabbitmq_restarted_under_load(self) -> None:
+        # What is built although it was deleted takes what later tests need.
+        self.addCleanup(self.assert_nothing_left)
         self.throttle(throttled=True)
         self.addCleanup(self.throttle, throttled=False)
         self.wait_traits(TRAITS - {"CUSTOM_SRIOV_RT_REALTIME"})

@@ -66,6 +66,8 @@ class TestReadmeFlavor(CloudTestCase):
         cls.addClassCleanup(cls.cloud.delete_flavor, flavor)
         cls.server = cls.cloud.servers.boot("readme", cls.flavor_name)
         cls.addClassCleanup(cls.cloud.servers.delete, cls.server.id)
+        if cls.server.status != "ACTIVE":
+            raise AssertionError(f"{cls.server.status}: {cls.server.fault}")
         cls.host = cls.cloud.host(RT)
 
     def test_it_runs_on_the_realtime_host(self) -> None:
