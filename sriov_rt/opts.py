@@ -21,6 +21,7 @@ from sriov_rt import messaging
 from sriov_rt.agent import options
 from sriov_rt.kubernetes import options as kubernetes_options
 from sriov_rt.labels import options as label_options
+from sriov_rt.onload import options as onload_options
 from sriov_rt.scheduler import options as scheduler_options
 
 Listing = list[tuple[str | None, Sequence[cfg.Opt]]]
@@ -33,6 +34,7 @@ def list_opts() -> Listing:
         (options.GROUP, options.AGENT_OPTS),
         (label_options.GROUP, label_options.LABEL_OPTS),
         (kubernetes_options.GROUP, kubernetes_options.KUBERNETES_OPTS),
+        (onload_options.GROUP, onload_options.ONLOAD_OPTS),
         (options.PLACEMENT_GROUP, _placement_opts()),
         ("sriov_rt", messaging.TRANSPORT_OPTS),
     ]

@@ -25,6 +25,7 @@ COMMANDS = {
     "explain": "which hosts satisfy a flavor, and why the others do not",
     "guest": "strip, pin and schedule a libvirt domain",
     "host": "what this host is, and what keeps it from being realtime",
+    "onload": "Onload's profiles, what is injected, and is it in effect",
 }
 
 #: Exit code for input or an environment that the command cannot work with.

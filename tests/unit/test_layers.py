@@ -33,14 +33,30 @@ MAY_IMPORT = {
     "messaging": set(),
     "host": PURE,
     "guest": PURE,
+    "onload": PURE | {"host", "guest"},
     "labels": PURE | {"host"},
     "agent": PURE | {"host", "labels", "messaging"},
     "kubernetes": PURE | {"labels", "agent"},
     "scheduler": PURE | {"messaging"},
     "nova": PURE | {"host", "guest", "scheduler", "messaging"},
-    "opts": {"agent", "labels", "kubernetes", "scheduler", "messaging"},
+    "opts": {
+        "agent",
+        "labels",
+        "kubernetes",
+        "onload",
+        "scheduler",
+        "messaging",
+    },
     "cmd": PURE
-    | {"host", "guest", "labels", "agent", "scheduler", "messaging"},
+    | {
+        "host",
+        "guest",
+        "labels",
+        "onload",
+        "agent",
+        "scheduler",
+        "messaging",
+    },
 }
 NEIGHBOURS = {"nova", "neutron", "neutron_lib", "magnum", "kubernetes"}
 
