@@ -13,6 +13,7 @@
 """The one place that reads the files of a host."""
 
 import errno
+import io
 import os
 import pathlib
 import stat
@@ -72,6 +73,16 @@ class Root:
             return data.decode()
         except UnicodeDecodeError:
             return Unknown(f"/{relative}: not UTF-8 text")
+
+    def open_file(self, relative: str) -> io.FileIO | Unknown:
+        """Return a regular file, opened to be read in pieces.
+
+        The caller closes it, and bounds what it reads.
+        """
+        try:
+            return io.FileIO(_open(self._locate(relative)))
+        except OSError as error:
+            return _unknown(relative, error)
 
     def list_dir(self, relative: str) -> tuple[str, ...] | Unknown:
         """Return the sorted names in a directory that are UTF-8 text."""
@@ -152,7 +163,7 @@ def _link(path: str) -> str | None:
         raise
 
 
-def _read(path: pathlib.Path, limit: int) -> bytes:
+def _open(path: pathlib.Path) -> int:
     descriptor = os.open(path, _FLAGS)
     try:
         mode = os.fstat(descriptor).st_mode
@@ -160,6 +171,15 @@ def _read(path: pathlib.Path, limit: int) -> bytes:
             raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
         if not stat.S_ISREG(mode):
             raise OSError(errno.EINVAL, "not a regular file")
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _read(path: pathlib.Path, limit: int) -> bytes:
+    descriptor = _open(path)
+    try:
         # procfs gives a file in pieces.
         pieces = []
         while limit > 0 and (piece := os.read(descriptor, limit)):

@@ -126,3 +126,17 @@ class ProfileRejected(OnloadError):
             f"{path}:{line}: {problem}; write a profile of your own with "
             "plain values, and allow that one"
         )
+
+
+class NotElf(OnloadError):
+    """A file is no ELF file, or a broken one.
+
+    :param problem: what is wrong with it, a clause.
+    """
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(
+            f"no usable ELF file: {problem}; put a program or a shared "
+            "library of glibc in its place"
+        )
