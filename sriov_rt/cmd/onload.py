@@ -16,6 +16,8 @@
 import argparse
 import json
 
+from sriov_rt.cmd import onload_inject
+from sriov_rt.cmd import onload_status
 from sriov_rt.host.root import Root
 from sriov_rt.host.table import printable
 from sriov_rt.onload import settings as onload_settings
@@ -32,6 +34,30 @@ def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     profile = actions.add_parser("profile", help="the profiles that there are")
     _configure_profile(profile)
+    for name, text, add in (
+        (
+            "status",
+            "which processes have Onload, and is it in effect",
+            onload_status.configure,
+        ),
+        (
+            "lxc-config",
+            "the lines for a container's configuration",
+            onload_inject.configure_lxc_config,
+        ),
+        (
+            "lxc-hook",
+            "refuse to start a container into which nothing would be "
+            "preloaded; lxc.hook.pre-start",
+            onload_inject.configure_lxc_hook,
+        ),
+        (
+            "pod-patch",
+            "read a pod (JSON) and write the JSON patch that gives it Onload",
+            onload_inject.configure_pod_patch,
+        ),
+    ):
+        add(actions.add_parser(name, help=text, description=text))
 
 
 def _configure_profile(parser: argparse.ArgumentParser) -> None:

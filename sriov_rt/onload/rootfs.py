@@ -17,7 +17,7 @@ import dataclasses
 
 from sriov_rt.codec import Unknown
 from sriov_rt.host.root import Root
-from sriov_rt.onload import elf
+from sriov_rt.onload import elf_reader
 from sriov_rt.onload import preload
 from sriov_rt.onload.elf import Elf
 from sriov_rt.onload.errors import NotElf
@@ -64,7 +64,7 @@ def read_elf(root: Root, path: str) -> Elf | Unreadable:
             return file.read(size)
 
         try:
-            return elf.read(read_at)
+            return elf_reader.read(read_at)
         except NotElf as error:
             return Unreadable(f"{path}: {error.problem}")
         except OSError as error:

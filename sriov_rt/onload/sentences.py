@@ -27,11 +27,10 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "Onload is asked for and [onload] {option} is not set on the "
             "host; set it in sriov-rt.conf"
         ),
-        "onload_profile_refused": "{problem}",
-        "onload_not_container": (
-            "nothing can be preloaded into a virtual machine from outside; "
-            "give it a VF, and Onload in its image with the vendordata "
-            "service"
+        "onload_refused": "{problem}",
+        "onload_device_missing": (
+            "{device} is not on the host; load Onload's modules ('onload_tool "
+            "reload'), or take it out of [onload] devices"
         ),
         "onload_init_static": (
             "{init} of the image is linked statically, which no preload "
@@ -60,9 +59,6 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
         "onload_library_unreadable": (
             "{library} can't be read on the host ({problem}); install "
             "Onload, or correct [onload] library"
-        ),
-        "onload_environment_taken": (
-            "the domain sets {name} itself; take it out of the domain"
         ),
         "onload_mount_taken": (
             "the domain mounts {source} at {target}; take it out, or set "

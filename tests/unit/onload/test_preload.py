@@ -20,15 +20,16 @@ import tempfile
 import unittest
 
 from sriov_rt.host.root import Root
-from sriov_rt.onload import elf
+from sriov_rt.onload import elf_reader
 from sriov_rt.onload import rootfs
 from sriov_rt.onload import sentences
+from sriov_rt.onload.elf import Elf
 from sriov_rt.onload.preload import why_not_preload
 from tests.unit.onload import elves
 
 
-def parsed(built: elves.Built, **changes) -> elf.Elf:
-    return elf.parse(dataclasses.replace(built, **changes).bytes())
+def parsed(built: elves.Built, **changes) -> Elf:
+    return elf_reader.parse(dataclasses.replace(built, **changes).bytes())
 
 
 LIBRARY = parsed(elves.LIBRARY)
@@ -84,23 +85,11 @@ class WhyNotPreloadTest(unittest.TestCase):
         self.assertEqual(["onload_libc_missing"], self.codes(libc=other))
 
     def test_each_sentence_fits_into_novas_fault(self):
-        fields = dict.fromkeys(
-            (
-                "init",
-                "found",
-                "architecture",
-                "library",
-                "wanted",
-                "floor",
-                "glibc",
-                "problem",
-                "option",
-                "name",
-                "source",
-                "target",
-            ),
-            "x" * 12,
+        names = (
+            "init found architecture library wanted floor glibc problem "
+            "option source target device"
         )
+        fields = dict.fromkeys(names.split(), "x" * 12)
         for code in sentences.SENTENCES:
             with self.subTest(code=code):
                 message = sentences.reason(code, **fields).message
