@@ -27,6 +27,8 @@ class OnloadTest(trees.TreeTest):
                 devices=("/dev/onload",),
                 library="/usr/lib64/libonload.so",
                 profiles=("latency",),
+                version=None,
+                library_fits=None,
             ),
             self.observe(),
         )
@@ -40,7 +42,9 @@ class OnloadTest(trees.TreeTest):
             "usr/libexec",
         ):
             self.tree.remove(path)
-        self.assertEqual(OnloadFacts((), (), None, ()), self.observe())
+        self.assertEqual(
+            OnloadFacts((), (), None, (), None, None), self.observe()
+        )
 
     def test_library_where_debian_has_it(self):
         self.tree.remove("usr/lib64/libonload.so")
@@ -53,6 +57,40 @@ class OnloadTest(trees.TreeTest):
         self.tree.remove("usr/lib64/libonload.so")
         self.tree.link("usr/lib64/libonload.so", "libonload.so.9")
         self.assertIsNone(self.observe().library)
+
+    def load_driver(self, interface: str = "0123456789abcdef" * 2) -> None:
+        self.tree.write(
+            "proc/driver/onload/version",
+            "onload_product: Onload\nonload_version: 9.0.2\n"
+            f"uk_intf_ver: {interface}\n",
+        )
+
+    def test_the_library_fits_the_driver_or_not(self):
+        self.load_driver()
+        found = self.observe()
+        self.assertEqual(("9.0.2", False), (found.version, found.library_fits))
+        # Across two pieces of what is read.
+        for before in (0, 2**20 - 7):
+            self.tree.write(
+                "usr/lib64/libonload.so",
+                b"x" * before + b"0123456789abcdef" * 2 + b"\0",
+            )
+            self.assertIs(True, self.observe().library_fits)
+        self.tree.remove("usr/lib64/libonload.so")
+        self.assertIsNone(self.observe().library_fits)
+
+    def test_a_driver_that_says_something_else(self):
+        self.load_driver("../etc")
+        self.assertIn("form", self.observe().library_fits.reason)
+        self.tree.write("proc/driver/onload/version", "\n")
+        self.assertIn("form", self.observe().version.reason)
+        self.tree.make_unreadable("proc/driver/onload/version")
+        self.assertIn("Is a directory", self.observe().version.reason)
+
+    def test_a_library_that_cannot_be_read(self):
+        self.load_driver()
+        self.tree.make_unreadable("usr/lib64/libonload.so")
+        self.assertIn("Is a directory", self.observe().library_fits.reason)
 
     def test_profiles_are_not_opened(self):
         path = "usr/libexec/onload/profiles/latency.opf"
