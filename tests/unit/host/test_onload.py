@@ -10,9 +10,12 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+from unittest import mock
+
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import OnloadFacts
 from sriov_rt.host import onload
+from sriov_rt.host.root import Root
 from tests.unit.host import trees
 
 
@@ -91,6 +94,16 @@ class OnloadTest(trees.TreeTest):
         self.load_driver()
         self.tree.make_unreadable("usr/lib64/libonload.so")
         self.assertIn("Is a directory", self.observe().library_fits.reason)
+
+    def test_a_library_whose_disk_fails(self):
+        self.load_driver()
+        file = mock.MagicMock()
+        file.read.side_effect = OSError(5, "Input/output error")
+        with mock.patch.object(Root, "open_file", return_value=file):
+            fits = self.observe().library_fits
+        self.assertEqual(
+            Unknown("/usr/lib64/libonload.so: Input/output error"), fits
+        )
 
     def test_profiles_are_not_opened(self):
         path = "usr/libexec/onload/profiles/latency.opf"

@@ -16,6 +16,7 @@
 import pathlib
 import tempfile
 import unittest
+from unittest import mock
 
 import hypothesis
 from hypothesis import strategies as st
@@ -200,6 +201,29 @@ class ProcessesTest(unittest.TestCase):
         (self.path / "proc/7/environ").mkdir()
         self.assertEqual([], self.found())
         self.assertEqual(1, self.every.unreadable)
+
+    def test_a_process_that_goes_while_it_is_read(self):
+        for error, unreadable in (
+            (ProcessLookupError(), 0),
+            (PermissionError(), 2),
+        ):
+            file = mock.MagicMock()
+            file.read.side_effect = error
+            with (
+                self.subTest(error=error),
+                mock.patch.object(Root, "open_file", return_value=file),
+            ):
+                self.assertEqual([], self.found())
+                self.assertEqual(unreadable, self.every.unreadable)
+
+    def test_a_library_that_cannot_be_read_has_no_soname(self):
+        (found,) = self.found()
+        self.assertIsNone(found.soname)
+
+    def test_a_program_that_cannot_be_read_tells_no_reason(self):
+        self.add(7, maps=MAPS.replace(LIBRARY, "/x"))
+        (found,) = self.found()
+        self.assertIsNone(found.why_not)
 
     def test_no_proc(self):
         self.assertEqual(

@@ -108,6 +108,23 @@ class ElfTest(unittest.TestCase):
             with self.subTest(place=place), self.assertRaises(NotElf):
                 elf_reader.parse(bytes(broken))
 
+    def test_names_and_tables_that_are_not_there(self):
+        whole = elves.INIT.bytes()
+        # The dynamic section is the last in the file, 16 bytes an entry.
+        for entry, value, told in (
+            (6, 2**32, "a name"),  # DT_NEEDED
+            (5, 2**40, "an address"),  # DT_STRTAB
+            (4, 2**40, "too long"),  # DT_STRSZ
+            (2, 2**20, "more versions"),  # DT_VERNEEDNUM
+        ):
+            broken = bytearray(whole)
+            at = len(broken) - 16 * entry + 8
+            struct.pack_into("<Q", broken, at, value)
+            with self.subTest(told=told):
+                with self.assertRaises(NotElf) as caught:
+                    elf_reader.parse(bytes(broken))
+                self.assertIn(told, caught.exception.problem)
+
     def test_reads_are_bounded_in_number(self):
         # Each record says that 65,535 further ones follow, one byte on.
         built = elves.Built(versions=(("libc.so.6", ("GLIBC_2.2.5",)),))

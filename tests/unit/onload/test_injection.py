@@ -185,6 +185,42 @@ class HookTest(unittest.TestCase):
         )
         self.assertEqual(["onload_mount_taken"], self.refused(devices=taken))
 
+    def test_an_image_that_is_no_directory(self):
+        xml = CONTAINER.format(more="", devices="")
+        for source in ("<source file='/c.img'/>", "<source dir='c'/>", ""):
+            changed = xml.replace("<source dir='/images/c'/>", source)
+            notes = [
+                each.message for each in self.render(changed).report.notes
+            ]
+            self.assertIn("it has no directory", notes[0])
+
+    def test_what_else_a_container_has_stays(self):
+        devices = (
+            "<interface type='network'/>"
+            "<filesystem type='mount'><source dir='/a'/></filesystem>"
+            "<hostdev mode='capabilities' type='misc'><source>"
+            "<char>/dev/onload</char></source></hostdev>"
+        )
+        rendered = self.render(devices=devices)
+        self.assertEqual(1, rendered.xml.count("/dev/onload<"))
+        self.assertIn("<source dir='/a'/>".replace("'", '"'), rendered.xml)
+
+    def test_the_profile_is_read_anew_and_the_settings_once(self):
+        loaded = []
+        hook = Onload(
+            lambda: loaded.append(1) or self.settings, Root(str(self.path))
+        )
+        for value in ("1", "2"):
+            line = f"onload_set EF_POLL_USEC {value}\n"
+            self.write("etc/onload/latency.opf", line.encode())
+            rendered = engine.render(
+                CONTAINER.format(more="", devices=""),
+                requests.parse(ASKS),
+                hooks={"onload": hook},
+            )
+            self.assertIn(f">{value}</initenv>", rendered.xml)
+        self.assertEqual([1], loaded)
+
     def test_an_image_that_is_not_mounted_yet(self):
         for name in ("sbin/init", "lib64/libc.so.6"):
             (self.path / "images/c" / name).unlink()

@@ -18,6 +18,7 @@ import os
 import pathlib
 import tempfile
 import unittest
+from unittest import mock
 
 from sriov_rt.host.root import Root
 from sriov_rt.onload import elf_reader
@@ -159,6 +160,15 @@ class RootfsTest(unittest.TestCase):
                 )
         self.write("host/lib/libonload.so", b"no library")
         self.assertEqual(["onload_library_unreadable"], self.why_not())
+
+    def test_a_disk_that_fails(self):
+        file = mock.MagicMock()
+        file.read.side_effect = OSError(5, "Input/output error")
+        with mock.patch.object(Root, "open_file", return_value=file):
+            found = rootfs.read_elf(Root(str(self.path)), "/x")
+            self.assertEqual("/x: Input/output error", found.problem)
+            found = rootfs.program(Root(str(self.path)), "/x")
+            self.assertIn("Input/output error", found.problem)
 
     def test_a_link_does_not_lead_out_of_the_image(self):
         self.write("outside", elves.INIT)
