@@ -52,12 +52,19 @@ PROFILES = "usr/libexec/onload/profiles"
 PROFILE_SUFFIX = ".opf"
 
 
-def observe(root: Root) -> OnloadFacts:
+def observe(root: Root, library_path: str | None = None) -> OnloadFacts:
     """Return Onload's modules, device nodes, library and profile names.
 
     Profiles are shell scripts: they are listed here, never read.
+
+    :param library_path: where the library is, if an operator says so.
     """
-    library = _library(root)
+    if library_path is None:
+        directories = LIBRARY_DIRECTORIES
+        paths = tuple(f"{each}/{LIBRARY}" for each in directories)
+    else:
+        paths = (library_path.lstrip("/"),)
+    library = _library(root, paths)
     return OnloadFacts(
         modules=_present(root, MODULES, "sys/module/"),
         devices=_present(root, DEVICES, ""),
@@ -81,13 +88,13 @@ def _present(
     return tuple(present)
 
 
-def _library(root: Root) -> str | None | Unknown:
-    for directory in LIBRARY_DIRECTORIES:
-        found = root.exists(f"{directory}/{LIBRARY}")
+def _library(root: Root, paths: tuple[str, ...]) -> str | None | Unknown:
+    for path in paths:
+        found = root.exists(path)
         if isinstance(found, Unknown):
             return found
         if found:
-            return f"/{directory}/{LIBRARY}"
+            return f"/{path}"
     return None
 
 
