@@ -24,18 +24,14 @@ from sriov_rt.guest.elements import remove
 from sriov_rt.guest.hook import Context
 from sriov_rt.guest.report import Recorder
 from sriov_rt.host.root import Root
+from sriov_rt.onload import image
 from sriov_rt.onload import plan
-from sriov_rt.onload import rootfs
 from sriov_rt.onload import settings as onload_settings
 from sriov_rt.onload.errors import NotConfigured
 from sriov_rt.onload.errors import OnloadError
 from sriov_rt.onload.plan import Injection
 from sriov_rt.onload.sentences import reason
 from sriov_rt.onload.settings import Settings
-
-#: What libvirt starts in a container that names nothing else
-#: (virDomainDefOSPostParse or its forerunners in src/conf/domain_conf.c).
-INIT = "/sbin/init"
 
 _WHY = "sriov_rt:onload=required"
 
@@ -77,7 +73,12 @@ class Onload:
         if injection is None:
             return
         self._check_devices(injection, report)
-        self._check_image(domain, injection, report)
+        found = image.why_not(domain, self._host, injection.library)
+        if isinstance(found, Unknown):
+            report.note(f"the image was not checked: {found.reason}")
+        else:
+            for each in found:
+                report.refuse(each)
         if report.refusals:
             return
         _environment(domain, injection.environment, report)
@@ -100,46 +101,6 @@ class Onload:
         for each in injection.devices:
             if self._host.exists(each.lstrip("/")) is not True:
                 report.refuse(reason("onload_device_missing", device=each))
-
-    def _check_image(
-        self, domain: Domain, injection: Injection, report: Recorder
-    ) -> None:
-        image = _image(domain)
-        if image is None:
-            report.note("the image was not checked: it has no directory")
-            return
-        names = self._host.list_dir(image.lstrip("/"))
-        if isinstance(names, Unknown) or not names:
-            # Nova mounts an image after it has made the domain's document.
-            report.note(f"the image was not checked: {image} is empty yet")
-            return
-        found = rootfs.why_not(
-            Root(f"{self._host.path}/{image}"),
-            _init(domain),
-            self._host,
-            injection.library,
-        )
-        for each in found:
-            report.refuse(each)
-
-
-def _init(domain: Domain) -> str:
-    found = domain.ensure("os").findtext("init") or ""
-    return found.strip() or INIT
-
-
-def _image(domain: Domain) -> str | None:
-    """Return the directory on the host that is ``/`` of a container."""
-    for each in domain.devices():
-        if each.tag != "filesystem":
-            continue
-        source, target = each.find("source"), each.find("target")
-        if source is None or target is None or target.get("dir") != "/":
-            continue
-        path = source.get("dir")
-        if path and path.startswith("/"):
-            return path
-    return None
 
 
 def _environment(
