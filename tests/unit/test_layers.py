@@ -34,13 +34,34 @@ MAY_IMPORT = {
     "host": PURE,
     "guest": PURE,
     "labels": PURE | {"host"},
+    "nic": PURE | {"host"},
+    "vif": PURE | {"host", "nic"},
     "agent": PURE | {"host", "labels", "messaging"},
     "kubernetes": PURE | {"labels", "agent"},
     "scheduler": PURE | {"messaging"},
-    "nova": PURE | {"host", "guest", "scheduler", "messaging"},
-    "opts": {"agent", "labels", "kubernetes", "scheduler", "messaging"},
+    "nova": PURE | {"host", "guest", "nic", "vif", "scheduler", "messaging"},
+    "neutron": PURE | {"host", "nic", "vif"},
+    "opts": {
+        "agent",
+        "labels",
+        "kubernetes",
+        "neutron",
+        "nic",
+        "scheduler",
+        "messaging",
+        "vif",
+    },
     "cmd": PURE
-    | {"host", "guest", "labels", "agent", "scheduler", "messaging"},
+    | {
+        "host",
+        "guest",
+        "labels",
+        "nic",
+        "vif",
+        "agent",
+        "scheduler",
+        "messaging",
+    },
 }
 NEIGHBOURS = {"nova", "neutron", "neutron_lib", "magnum", "kubernetes"}
 
