@@ -32,6 +32,8 @@ class Link:
     :param kind: IFLA_INFO_KIND such as ``macvlan``; empty for a device.
     :param mode: of a macvlan, macvtap or ipvlan.
     :param parent: index of its parent, in the caller's namespace.
+    :param device: PCI address of the device that it is the interface of
+        (IFLA_PARENT_DEV_NAME, Linux 5.14); empty for a virtual one.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Link:
     alias: str
     promisc: bool = False
     allmulti: bool = False
+    device: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
