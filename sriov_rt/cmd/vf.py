@@ -1,0 +1,149 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``sriov-rt vf``: the VFs of this host, and the verbs on them."""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from sriov_rt.nic import settings_text
+from sriov_rt.nic import table
+from sriov_rt.nic.vfs import Plan
+from sriov_rt.nic.vfs import Vfs
+
+_VF = "a PCI address, PF/index such as enp1s0/3, or the VF's interface"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the verbs and their arguments."""
+    actions = parser.add_subparsers(metavar="ACTION", required=True)
+    found = _action(actions, "list", "print the VFs", _list)
+    found.add_argument("pf", nargs="?", metavar="PF", help="of this PF only")
+    show = _action(actions, "show", "print all of one VF", _show)
+    show.add_argument("vf", metavar="VF", help=_VF)
+    planned = _action(
+        actions, "plan", "print what 'set' would do; changes nothing", _plan
+    )
+    _add_settings(planned)
+    change = _action(actions, "set", "set attributes of a VF", _set)
+    _add_settings(change)
+    _add_dry_run(change)
+    reset = _action(
+        actions, "reset", "make VFs clean: as they are before each use", _reset
+    )
+    reset.add_argument("vf", nargs="+", metavar="VF", help=_VF)
+    reset.add_argument(
+        "--flr", action="store_true", help="reset the PCI function first"
+    )
+    _add_dry_run(reset)
+
+
+def _action(
+    actions: Any, name: str, text: str, run: Any
+) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = actions.add_parser(
+        name, help=text, description=text
+    )
+    parser.add_argument(
+        "--root",
+        default="/",
+        metavar="DIR",
+        help="where sysfs and procfs are (default: %(default)s)",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _add_settings(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("vf", metavar="VF", help=_VF)
+    parser.add_argument(
+        "settings",
+        nargs="+",
+        metavar="ATTRIBUTE=VALUE",
+        help="such as mac=52:54:00:12:34:56 vlan=7 max_tx_rate=1000",
+    )
+
+
+def _add_dry_run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="print what would be done, and do nothing",
+    )
+
+
+def _list(args: argparse.Namespace) -> int:
+    states = Vfs.of_host(args.root).list(args.pf)
+    plain = [table.to_plain(each) for each in states]
+    _print(args, plain, table.listed(states))
+    return 0
+
+
+def _show(args: argparse.Namespace) -> int:
+    vfs = Vfs.of_host(args.root)
+    state = vfs.observe(vfs.locate(args.vf))
+    _print(args, table.to_plain(state), table.shown(state))
+    return 0
+
+
+def _plan(args: argparse.Namespace) -> int:
+    _planned(Vfs.of_host(args.root), args)
+    return 0
+
+
+def _set(args: argparse.Namespace) -> int:
+    vfs = Vfs.of_host(args.root)
+    made = _planned(vfs, args)
+    if not args.dry_run:
+        vfs.apply(made)
+    return 0
+
+
+def _planned(vfs: Vfs, args: argparse.Namespace) -> Plan:
+    """Make and print the plan for what is asked of a VF."""
+    wanted = settings_text.parse(args.settings)
+    made = vfs.plan(vfs.locate(args.vf), wanted)
+    _print(args, table.plan_to_plain(made), made.lines())
+    return made
+
+
+def _reset(args: argparse.Namespace) -> int:
+    vfs = Vfs.of_host(args.root)
+    asked = [vfs.locate(each) for each in args.vf]
+    if args.flr and not args.dry_run:
+        for each in asked:
+            _tell(f"resetting the function of {each}")
+            vfs.kernel.flr(each)
+    plans = [vfs.plan_reset(each) for each in asked]
+    plain = [table.plan_to_plain(each) for each in plans]
+    _print(args, plain, (line for each in plans for line in each.lines()))
+    if not args.dry_run:
+        vfs.apply_all(plans)
+    return 0
+
+
+def _print(
+    args: argparse.Namespace, plain: object, lines: Iterable[str]
+) -> None:
+    if args.json:
+        print(json.dumps(plain, indent=2))
+    else:
+        print("\n".join(lines))
+
+
+def _tell(text: str) -> None:
+    """Tell what takes long, where it does not mix with the result."""
+    print(f"sriov-rt: {text}", file=sys.stderr)

@@ -1,0 +1,264 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""PFs and VFs in sysfs: what they are, their drivers, how many."""
+
+import re
+from typing import TypeVar
+
+from sriov_rt.codec import Unknown
+from sriov_rt.host import values
+from sriov_rt.host import vfs
+from sriov_rt.host.nics import NET
+from sriov_rt.host.root import Root
+from sriov_rt.host.vfs import DEVICES
+from sriov_rt.host.vfs import VFIO
+from sriov_rt.nic import affinity
+from sriov_rt.nic import errors
+from sriov_rt.nic import files
+from sriov_rt.nic import names
+from sriov_rt.nic.words import Pf
+from sriov_rt.nic.words import VfDevice
+from sriov_rt.nic.words import VfId
+from sriov_rt.parse import errors as parse_errors
+from sriov_rt.parse import pci
+
+DRIVERS = "sys/bus/pci/drivers"
+
+#: IFF_UP, IFF_PROMISC and IFF_ALLMULTI of include/uapi/linux/if.h.
+UP, PROMISC, ALLMULTI = 0x1, 0x100, 0x200
+
+_HEX = re.compile(r"0x([0-9a-f]{1,8})")
+_MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}")
+
+T = TypeVar("T")
+
+
+class Sysfs:
+    """The part of the edge that is files.
+
+    :param root: where sysfs and procfs are.
+    """
+
+    def __init__(self, root: Root) -> None:
+        self._root = root
+
+    def pfs(self) -> tuple[str, ...]:
+        """Return the interfaces of the PFs that can have VFs, sorted."""
+        listed = self._known("/sys/class/net", self._root.list_dir(NET))
+        return tuple(name for name in listed if self._total(name))
+
+    def pf(self, name: str) -> Pf:
+        """Return a PF.
+
+        :raises NotAPf: if it can have no VFs.
+        :raises NoSuchDevice: if there is no such interface.
+        """
+        names.parse_interface(name)
+        if self._root.exists(f"{NET}/{name}") is not True:
+            raise errors.NoSuchDevice(name, None, "there is no such interface")
+        total = self._total(name)
+        device = f"{NET}/{name}/device"
+        address = values.link_name(self._root, device)
+        if not total or not isinstance(address, str):
+            raise errors.NotAPf(name, None, "it can have no VFs")
+        found = self._known(name, vfs.find(self._root, device))
+        probes = values.switch(self._root, f"{device}/sriov_drivers_autoprobe")
+        return Pf(
+            name=name,
+            address=address,
+            driver=self._known(
+                name, values.link_name(self._root, f"{device}/driver")
+            ),
+            vendor=self._id(name, f"{device}/vendor"),
+            product=self._id(name, f"{device}/device"),
+            speed_mbps=self._speed(f"{NET}/{name}/speed"),
+            carrier=_or_none(
+                values.switch(self._root, f"{NET}/{name}/carrier")
+            ),
+            total_vfs=total,
+            vfs=tuple(VfId(name, index, where) for index, where in found),
+            probes=_or_none(probes),
+        )
+
+    def locate(self, name: str) -> VfId:
+        """Return the VF of a PCI address or an interface.
+
+        :raises NotAVf: if it is no VF.
+        :raises NoSuchDevice: if there is no such device.
+        """
+        address = name
+        if names.is_interface(name):
+            address = self._address(name)
+        device = f"{DEVICES}/{address}"
+        if self._root.exists(device) is not True:
+            raise errors.NoSuchDevice(name, None, "there is no such device")
+        parent = values.link_name(self._root, f"{device}/physfn")
+        if not isinstance(parent, str):
+            raise errors.NotAVf(name, None, "it is no VF")
+        listed = self._root.list_dir(f"{DEVICES}/{parent}/net")
+        for pf in () if isinstance(listed, Unknown) else listed:
+            for each in self.pf(pf).vfs:
+                if each.address == address:
+                    return each
+        raise errors.NotAVf(
+            name, None, f"its PF {parent} has no interface here"
+        )
+
+    def device(self, vf: VfId) -> VfDevice:
+        """Return the PCI device of a VF and its interface.
+
+        ``promisc`` and ``allmulti`` are on here, too, if only something on
+        top of the interface needs it.
+
+        :raises NoSuchDevice: if it is gone.
+        """
+        device = f"{DEVICES}/{vf.address}"
+        if self._root.exists(device) is not True:
+            raise errors.NoSuchDevice(f"{vf}", None, "the VF has gone")
+        driver = _or_none(values.link_name(self._root, f"{device}/driver"))
+        listed = self._root.list_dir(f"{device}/net")
+        netdev = None
+        if not isinstance(listed, Unknown) and listed:
+            netdev = listed[0]
+        inner = f"{device}/net/{netdev}"
+        flags = self._text(f"{inner}/flags", _HEX)
+        bits = None if flags is None else int(flags, 16)
+        return VfDevice(
+            driver=driver,
+            netdev=netdev,
+            # The directory stays when the interface has moved.
+            elsewhere=listed == (),
+            alias=self._alias(inner),
+            iommu_group=self._group(device),
+            numa_node=self._node(device),
+            mac=self._text(f"{inner}/address", _MAC),
+            address_type=_or_none(
+                values.integer(self._root, f"{inner}/addr_assign_type")
+            ),
+            mtu=_or_none(values.integer(self._root, f"{inner}/mtu")),
+            promisc=None if bits is None else bool(bits & PROMISC),
+            allmulti=None if bits is None else bool(bits & ALLMULTI),
+            up=None if bits is None else bool(bits & UP),
+        )
+
+    def bind(self, vf: VfId, driver: str | None) -> None:
+        """Take a VF from its driver, and bind it to another or the same.
+
+        :param driver: None for the one that the kernel chooses.
+        :raises DriverMissing: if there is no such driver.
+        """
+        device = f"{DEVICES}/{vf.address}"
+        if driver is not None and (
+            self._root.exists(f"{DRIVERS}/{driver}") is not True
+        ):
+            raise errors.DriverMissing(
+                f"{vf}", "driver", f"the kernel has no PCI driver '{driver}'"
+            )
+        if self._root.exists(f"{device}/driver") is True:
+            self._write(vf, f"{device}/driver/unbind", vf.address)
+        self._write(vf, f"{device}/driver_override", driver or "")
+        parent = values.link_name(self._root, f"{device}/physfn")
+        with affinity.away_from(self._root, str(parent)):
+            if driver is None:
+                self._write(vf, "sys/bus/pci/drivers_probe", vf.address)
+            else:
+                self._write(vf, f"{DRIVERS}/{driver}/bind", vf.address)
+        if driver != VFIO:
+            # Whoever binds it next finds it as the kernel made it.
+            self._write(vf, f"{device}/driver_override", "")
+
+    def flr(self, vf: VfId) -> None:
+        """Reset the function of a VF."""
+        self._write(vf, f"{DEVICES}/{vf.address}/reset", "1")
+
+    def provision(self, pf: str, number: int, *, probe: bool) -> None:
+        """Set how many VFs a PF has.
+
+        :param probe: whether drivers are bound to them.
+        """
+        device = f"{NET}/{names.parse_interface(pf)}/device"
+        files.write(
+            self._root,
+            f"{device}/sriov_drivers_autoprobe",
+            str(int(probe)),
+            pf,
+            "sriov_drivers_autoprobe",
+        )
+        files.write(
+            self._root, f"{device}/sriov_numvfs", str(number), pf, "vfs"
+        )
+
+    def _write(self, vf: VfId, path: str, text: str) -> None:
+        files.write(self._root, path, text, f"{vf}", "driver")
+
+    def _total(self, name: str) -> int:
+        """Return how many VFs an interface's device can have."""
+        total = values.integer(
+            self._root, f"{NET}/{name}/device/sriov_totalvfs", 0, vfs.MAX_VFS
+        )
+        return 0 if isinstance(total, Unknown) else total
+
+    def _address(self, interface: str) -> str:
+        path = f"{NET}/{interface}"
+        if self._root.exists(path) is not True:
+            raise errors.NoSuchDevice(
+                interface, None, "there is no such interface"
+            )
+        found = values.link_name(self._root, f"{path}/device")
+        try:
+            return str(pci.PciAddress.parse(str(found)))
+        except parse_errors.ParseError:
+            raise errors.NotAVf(interface, None, "it is not on PCI") from None
+
+    def _group(self, device: str) -> int | None:
+        name = values.link_name(self._root, f"{device}/iommu_group")
+        if not isinstance(name, str) or not name.isdecimal():
+            return None
+        return int(name[:10])
+
+    def _node(self, device: str) -> int | None:
+        node = _or_none(
+            values.integer(self._root, f"{device}/numa_node", minimum=-1)
+        )
+        return None if node == -1 else node
+
+    def _alias(self, interface: str) -> str:
+        text = self._root.read_text(f"{interface}/ifalias", may_be_empty=True)
+        return "" if isinstance(text, Unknown) else text.strip()
+
+    def _text(self, path: str, pattern: re.Pattern[str]) -> str | None:
+        text = self._root.read_text(path)
+        if isinstance(text, Unknown):
+            return None
+        match = pattern.fullmatch(text.strip())
+        return None if match is None else match[match.lastindex or 0]
+
+    def _id(self, name: str, path: str) -> str:
+        found = self._text(path, _HEX)
+        if found is None:
+            raise errors.BadState(name, None, f"/{path} is no PCI id")
+        return found.zfill(4)
+
+    def _speed(self, path: str) -> int | None:
+        speed = _or_none(values.integer(self._root, path, minimum=-1))
+        # Some drivers give SPEED_UNKNOWN, -1, as unsigned.
+        return None if speed in (None, -1, 0, 2**32 - 1) else speed
+
+    def _known(self, device: str, value: T | Unknown) -> T:
+        if isinstance(value, Unknown):
+            raise errors.BadState(device, None, value.reason)
+        return value
+
+
+def _or_none(value: T | Unknown) -> T | None:
+    return None if isinstance(value, Unknown) else value
