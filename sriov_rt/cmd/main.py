@@ -25,6 +25,7 @@ COMMANDS = {
     "explain": "which hosts satisfy a flavor, and why the others do not",
     "guest": "strip, pin and schedule a libvirt domain",
     "host": "what this host is, and what keeps it from being realtime",
+    "vf": "the VFs of this host: list, plan, set, reset, provision, map",
 }
 
 #: Exit code for input or an environment that the command cannot work with.
