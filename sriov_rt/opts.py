@@ -22,6 +22,7 @@ from sriov_rt.agent import options
 from sriov_rt.kubernetes import options as kubernetes_options
 from sriov_rt.labels import options as label_options
 from sriov_rt.scheduler import options as scheduler_options
+from sriov_rt.vif import options as vif_options
 
 Listing = list[tuple[str | None, Sequence[cfg.Opt]]]
 
@@ -35,6 +36,7 @@ def list_opts() -> Listing:
         (kubernetes_options.GROUP, kubernetes_options.KUBERNETES_OPTS),
         (options.PLACEMENT_GROUP, _placement_opts()),
         ("sriov_rt", messaging.TRANSPORT_OPTS),
+        (vif_options.GROUP, vif_options.VIF_OPTS),
     ]
 
 

@@ -102,6 +102,13 @@ class NameTaken(VifError):
     advice = "choose another name for the port, or delete that interface"
 
 
+class AlreadyPlugged(VifError):
+    """The port is there, as something else than what is asked for."""
+
+    problem = "the port is plugged already, as something else"
+    advice = "unplug it first"
+
+
 class NoSuchNamespace(VifError):
     """The network namespace is not there."""
 

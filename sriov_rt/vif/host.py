@@ -1,0 +1,49 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The plugger of this host, put together from its configuration."""
+
+import pathlib
+
+from oslo_config import cfg
+
+from sriov_rt.nic.vfs import Vfs
+from sriov_rt.vif import options
+from sriov_rt.vif.journal import Journal
+from sriov_rt.vif.lock import Locks
+from sriov_rt.vif.netlink import NetlinkLinks
+from sriov_rt.vif.plugger import Plugger
+from sriov_rt.vif.plugger import Rules
+from sriov_rt.vif.pools import Pools
+
+
+def plugger(conf: cfg.ConfigOpts) -> Plugger:
+    """Return the plugger that acts on this host; nothing is touched yet.
+
+    :param conf: has read its files; ``[vif]`` is registered here.
+    :raises ParseError: if ``[vif] parents`` is no list of parents.
+    """
+    options.register(conf)
+    settings = conf[options.GROUP]
+    directory = pathlib.Path(settings.journal).absolute()
+    return Plugger(
+        NetlinkLinks(),
+        Vfs.of_host(),
+        Pools.parse(settings.parents),
+        Journal(directory),
+        Locks(directory, settings.lock_timeout),
+        Rules(
+            allow_trust=settings.allow_trust,
+            carrier_wait_s=settings.carrier_wait,
+        ),
+    )
