@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Keeping off the CPUs that serve a PF's interrupts.
+"""Keeping off the CPU that serves a PF's mailbox.
 
 igbvf waits for the PF's answer with bottom halves off (igbvf_probe holds
 mbx_lock in drivers/net/ethernet/intel/igbvf). On PREEMPT_RT the thread of
@@ -30,7 +30,7 @@ from sriov_rt.host.vfs import DEVICES
 
 @contextlib.contextmanager
 def away_from(root: Root, address: str) -> Iterator[frozenset[int]]:
-    """Keep this thread off the CPUs of a PF's interrupts, if it has others.
+    """Keep this thread off the CPU of a PF's mailbox, if it has others.
 
     It stays within the CPUs that it may run on: not on to isolated ones.
 
@@ -50,15 +50,34 @@ def away_from(root: Root, address: str) -> Iterator[frozenset[int]]:
 
 
 def _serving(root: Root, address: str) -> frozenset[int]:
-    """Return the CPUs that a device's interrupts fire on."""
-    found: frozenset[int] = frozenset()
-    numbers = root.list_dir(f"{DEVICES}/{address}/msi_irqs")
+    """Return the CPUs that a device's mailbox interrupt fires on.
+
+    Drivers name the interrupt of what is no queue like the interface
+    (igb_request_msix); those of queues may be on all CPUs. If there is
+    none of that name, any may be it.
+    """
+    device = f"{DEVICES}/{address}"
+    listed = root.list_dir(f"{device}/net")
+    interfaces = () if isinstance(listed, Unknown) else listed
+    numbers = root.list_dir(f"{device}/msi_irqs")
     if isinstance(numbers, Unknown):
-        return found
-    for number in numbers:
-        for name in ("effective_affinity_list", "smp_affinity_list"):
-            cpus = values.cpu_set(root, f"proc/irq/{number}/{name}")
-            if not isinstance(cpus, Unknown) and cpus:
-                found |= cpus
-                break
-    return found
+        return frozenset()
+    mailbox = [
+        number
+        for number in numbers
+        if any(
+            root.exists(f"proc/irq/{number}/{name}") is True
+            for name in interfaces
+        )
+    ]
+    return frozenset().union(
+        *(_fires_on(root, number) for number in mailbox or numbers)
+    )
+
+
+def _fires_on(root: Root, number: str) -> frozenset[int]:
+    for name in ("effective_affinity_list", "smp_affinity_list"):
+        cpus = values.cpu_set(root, f"proc/irq/{number}/{name}")
+        if not isinstance(cpus, Unknown) and cpus:
+            return cpus
+    return frozenset()
