@@ -97,7 +97,7 @@ def opened(name: str | None) -> Iterator[int]:
         raise errors.from_errno(error.errno or 0, told) from error
     try:
         if not _is_network(descriptor):
-            raise errors.NoSuchNamespace(told, detail=f"{where} is none")
+            raise errors.NoSuchNamespace(told, detail=f"{where} is not one")
         yield descriptor
     finally:
         os.close(descriptor)
@@ -148,6 +148,7 @@ def inside(descriptor: int, action: Callable[[], _T]) -> _T:
 
 def _enter(descriptor: int) -> None:
     """Move the calling thread; os.setns comes with Python 3.12 only."""
+    # The program's own symbols: no library has to be found.
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.setns(descriptor, CLONE_NEWNET) != 0:
         code = ctypes.get_errno()
@@ -188,10 +189,13 @@ def _candidates() -> Iterator[tuple[str, pathlib.Path]]:
 
 
 def _is_name(text: str) -> bool:
+    if text.startswith(names.PID):
+        return False
     try:
-        return names.namespace(text) == text
+        names.namespace(text)
     except ParseError:
         return False
+    return True
 
 
 def _listed(directory: pathlib.Path) -> list[str]:
