@@ -123,6 +123,17 @@ they are bound again.
 ]
 
 AGENT_OPTS = [
+    cfg.StrOpt(
+        "config_file",
+        default="/etc/sriov_rt/sriov-rt.conf",
+        help="""
+The file with this host's ``[vif]`` section: parents, journal, limits.
+
+Name the one that ``[os_vif_sriov_rt] config_file`` names in nova.conf: the
+agent offers Neutron the parents that nova-compute plugs ports on. Without
+parents in it no port is bound to this host.
+""",
+    ),
     cfg.FloatOpt(
         "polling_interval",
         default=2.0,
@@ -160,9 +171,8 @@ EXTENSION_OPTS = [
 Where the extension keeps which VF it has seen in use by which port.
 
 A VF that its guest gave back while the agent was down is found by it at the
-next start and reset. Put it on a disk that outlives a reboot, in a directory
-that the agent's user may write; without it such a VF is cleaned when its next
-port comes.
+next start and reset. The agent's user has to be able to write the directory;
+without the file such a VF is cleaned only when its next port comes.
 """,
     ),
     cfg.FloatOpt(

@@ -40,7 +40,7 @@ MAY_IMPORT = {
     "kubernetes": PURE | {"labels", "agent"},
     "scheduler": PURE | {"messaging"},
     "nova": PURE | {"host", "guest", "nic", "vif", "scheduler", "messaging"},
-    "neutron": PURE | {"host", "nic", "vif"},
+    "neutron": PURE | {"host", "nic", "vif", "agent"},
     "opts": {
         "agent",
         "labels",
