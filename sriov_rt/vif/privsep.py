@@ -13,8 +13,8 @@
 
 """What of the os-vif plugin runs with privileges: plug, unplug, recover.
 
-The daemon that runs it is root with CAP_NET_ADMIN and no other capability.
-That serves for a port in the host's own namespace:
+The daemon that runs it is root with few capabilities. CAP_NET_ADMIN does all
+the work on a port in the host's own namespace:
 
 - links, tc and what a PF sets of its VFs are netlink's, and netlink asks for
   CAP_NET_ADMIN (rtnetlink_rcv_msg in net/core/rtnetlink.c);
@@ -22,13 +22,18 @@ That serves for a port in the host's own namespace:
   directory belongs to root, and root needs no capability for files of its
   own. With ``user`` set to another, CAP_DAC_OVERRIDE would be needed.
 
-Other namespaces ask for more: entering one for CAP_SYS_ADMIN (netns_install
-in net/core/net_namespace.c), finding it by a process for CAP_SYS_PTRACE
-(proc_ns_get_link in fs/proc/namespaces.c). See the option ``capabilities``.
+It can't tell what is in use, though. A VF may carry the port of a container,
+and looks idle from the host: to count it free would be to reset it under its
+tenant. So each look at the host is one into its other namespaces, and that
+takes CAP_SYS_ADMIN to enter one (netns_install in net/core/net_namespace.c)
+and CAP_SYS_PTRACE to find one by its processes (proc_ns_get_link in
+fs/proc/namespaces.c). CAP_MKNOD is for the device node of a macvtap where
+/dev is not devtmpfs, as in a container that nova-compute runs in.
 """
 
 import dataclasses
 import functools
+import pathlib
 from collections.abc import Callable
 from collections.abc import Mapping
 from typing import Any
@@ -64,7 +69,12 @@ vif_plug = priv_context.PrivContext(
     "sriov_rt",
     cfg_section="sriov_rt_privileged",
     pypath=f"{__name__}.vif_plug",
-    capabilities=[capabilities.CAP_NET_ADMIN],
+    capabilities=[
+        capabilities.CAP_MKNOD,
+        capabilities.CAP_NET_ADMIN,
+        capabilities.CAP_SYS_ADMIN,
+        capabilities.CAP_SYS_PTRACE,
+    ],
 )
 
 #: What goes back through the privsep daemon: (value, None) or (None, error).
@@ -87,6 +97,20 @@ class HostRefused(exceptions.SriovRtError):
         return self.sentence
 
 
+def is_configured() -> bool:
+    """Tell whether this host has a file with a configuration of ours.
+
+    What is in it is for root to read, and so may be its directory.
+    """
+    try:
+        pathlib.Path(_config_file()).stat()
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
 def plug(want: Plug) -> Mapping[str, Any]:
     """Plug a port and return what it became: the fields of a Plugged.
 
@@ -104,12 +128,13 @@ def unplug(port: str) -> bool:
     return bool(_value(_unplug(port)))
 
 
-def recover() -> tuple[str, ...]:
-    """Finish or undo what was interrupted, and tell of each port a line.
+def recover() -> Mapping[str, Any]:
+    """Finish or undo what was interrupted: the fields of a Recovered.
 
-    :raises HostRefused: if it cannot be finished or undone.
+    :raises HostRefused: if the journal cannot be read.
     """
-    return tuple(_value(_recover()))
+    found: Mapping[str, Any] = _value(_recover())
+    return found
 
 
 def _value(answer: Answer) -> Any:
@@ -121,12 +146,10 @@ def _value(answer: Answer) -> Any:
 
 @functools.cache
 def _plugger(config_file: str) -> Any:
-    # Only the daemon needs them: whoever loads the plugin loads this module.
+    # Only the daemon needs it: whoever loads the plugin loads this module.
     from sriov_rt.vif import host
-    from sriov_rt.vif import options
 
     conf = cfg.ConfigOpts()
-    options.register(conf)
     conf([], project="sriov_rt", default_config_files=[config_file])
     return host.plugger(conf)
 
@@ -136,8 +159,13 @@ def _here() -> Any:
 
     The file is not one of the caller's choice: who asks has no privileges.
     """
+    return _plugger(_config_file())
+
+
+def _config_file() -> str:
     cfg.CONF.register_opts(OPTS, group=GROUP)
-    return _plugger(cfg.CONF[GROUP].config_file)
+    file: str = cfg.CONF[GROUP].config_file
+    return file
 
 
 def _told(action: Callable[[], Any]) -> Answer:
@@ -163,7 +191,7 @@ def _unplug(port: str) -> Answer:
 
 @vif_plug.entrypoint
 def _recover() -> Answer:
-    return _told(lambda: _lines(_here().recover()))
+    return _told(lambda: dataclasses.asdict(_here().recover()))
 
 
 def _want(asked: Mapping[str, Any]) -> Plug:
@@ -171,7 +199,3 @@ def _want(asked: Mapping[str, Any]) -> Plug:
     given["kind"] = Kind(given["kind"])
     given["limits"] = Limits(**given["limits"])
     return Plug(**given)
-
-
-def _lines(recovered: Any) -> list[str]:
-    return [str(each) for each in dataclasses.astuple(recovered)]

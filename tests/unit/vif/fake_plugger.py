@@ -16,6 +16,7 @@
 from sriov_rt.exceptions import SriovRtError
 from sriov_rt.vif import errors
 from sriov_rt.vif import names
+from sriov_rt.vif.recovery import Recovered
 from sriov_rt.vif.words import Kind
 from sriov_rt.vif.words import Plug
 from sriov_rt.vif.words import Plugged
@@ -35,8 +36,8 @@ class FakePlugger:
         self.fail = fail
         self.asked: list[Plug] = []
         self.ports: dict[str, Plugged] = {}
-        self.recovered = 0
-        self.unfinished: tuple[str, ...] = ()
+        self.undone: tuple[str, ...] = ()
+        self.asked_at_recovery: list[Plug] | None = None
 
     def plug(self, want: Plug) -> Plugged:
         """Plug a port."""
@@ -65,6 +66,13 @@ class FakePlugger:
         if self.fail:
             raise self.fail
         return self.ports.pop(port, None) is not None
+
+    def recover(self) -> Recovered:
+        """Tell what was said to be interrupted."""
+        if self.fail:
+            raise self.fail
+        self.asked_at_recovery = list(self.asked)
+        return Recovered(undone=self.undone)
 
 
 def no_parent(port: str) -> errors.VifError:
