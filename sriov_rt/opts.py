@@ -21,6 +21,7 @@ from sriov_rt import messaging
 from sriov_rt.agent import options
 from sriov_rt.kubernetes import options as kubernetes_options
 from sriov_rt.labels import options as label_options
+from sriov_rt.nic import options as nic_options
 from sriov_rt.scheduler import options as scheduler_options
 from sriov_rt.vif import options as vif_options
 
@@ -36,6 +37,7 @@ def list_opts() -> Listing:
         (kubernetes_options.GROUP, kubernetes_options.KUBERNETES_OPTS),
         (options.PLACEMENT_GROUP, _placement_opts()),
         ("sriov_rt", messaging.TRANSPORT_OPTS),
+        (nic_options.GROUP, nic_options.NIC_OPTS),
         (vif_options.GROUP, vif_options.VIF_OPTS),
     ]
 

@@ -13,11 +13,14 @@
 """``sriov-rt vf``: the VFs of this host, and the verbs on them."""
 
 import argparse
+import dataclasses
 import json
 import sys
 from collections.abc import Iterable
 from typing import Any
 
+from sriov_rt.host.root import Root
+from sriov_rt.nic import mapping
 from sriov_rt.nic import settings_text
 from sriov_rt.nic import table
 from sriov_rt.nic.vfs import Plan
@@ -48,6 +51,52 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--flr", action="store_true", help="reset the PCI function first"
     )
     _add_dry_run(reset)
+    mapped = _action(
+        actions, "map", "print whose each VF is: instance and port", _map
+    )
+    mapped.add_argument("pf", nargs="?", metavar="PF", help="of this PF only")
+    _add_provision(actions)
+    _add_xml(actions)
+
+
+def _add_provision(actions: Any) -> None:
+    provision = _action(
+        actions,
+        "provision",
+        "make the VFs that [nic] vfs says; those in use stay",
+        _provision,
+    )
+    provision.add_argument(
+        "--config-file",
+        action="append",
+        metavar="FILE",
+        help="may be repeated (default: /etc/sriov_rt/sriov-rt.conf)",
+    )
+    _add_dry_run(provision)
+
+
+def _add_xml(actions: Any) -> None:
+    xml = _action(
+        actions, "xml", "print libvirt's XML that attaches a VF", _xml
+    )
+    xml.add_argument(
+        "device", metavar="VF|PF", help=f"{_VF}; the PF for a network"
+    )
+    xml.add_argument(
+        "--as",
+        dest="way",
+        choices=("interface", "hostdev", "network"),
+        default="interface",
+        help="which of libvirt's three ways (default: %(default)s)",
+    )
+    xml.add_argument("--mac", help="(default: the VF's own, if it has one)")
+    xml.add_argument("--vlan", help="0 to 4094 (default: the VF's own)")
+    xml.add_argument(
+        "--pool",
+        type=int,
+        metavar="NUMBER",
+        help="how many VFs of the PF the network has (default: all)",
+    )
 
 
 def _action(
@@ -132,6 +181,54 @@ def _reset(args: argparse.Namespace) -> int:
     _print(args, plain, (line for each in plans for line in each.lines()))
     if not args.dry_run:
         vfs.apply_all(plans)
+    return 0
+
+
+def _map(args: argparse.Namespace) -> int:
+    states = Vfs.of_host(args.root).list(args.pf)
+    found = tuple(mapping.of(states, mapping.Owners(Root(args.root))))
+    plain = [dataclasses.asdict(each) for each in found]
+    _print(args, plain, mapping.lines(found))
+    return 0
+
+
+def _provision(args: argparse.Namespace) -> int:
+    # Here, for oslo.config takes long to import.
+    from sriov_rt.nic import provisioning
+
+    amounts, timeout = provisioning.configured(args.config_file)
+    owners = mapping.Owners(Root(args.root))
+    work = provisioning.Provisioning(Vfs.of_host(args.root), owners.of, _tell)
+    plans = work.plan(amounts, 0.0 if args.dry_run else timeout)
+    plain = [each.to_plain() for each in plans]
+    _print(args, plain, (line for each in plans for line in each.lines()))
+    if not args.dry_run:
+        work.apply(plans)
+    return 0
+
+
+def _xml(args: argparse.Namespace) -> int:
+    # Here, for lxml takes long to import.
+    from sriov_rt.nic import xml
+
+    words = [
+        f"{name}={value}"
+        for name in ("mac", "vlan")
+        if (value := getattr(args, name)) is not None
+    ]
+    asked = settings_text.parse(words)
+    vfs = Vfs.of_host(args.root)
+    if args.way == xml.Way.NETWORK:
+        pf = vfs.pf(args.device)
+        text = xml.network(pf, args.pool, asked.mac, asked.vlan)
+    else:
+        vf = vfs.locate(args.device)
+        has = vfs.observe(vf).settings
+        mac = has.mac if asked.mac is None else asked.mac
+        vlan = has.vlan if asked.vlan is None else asked.vlan
+        render = xml.interface if args.way == "interface" else xml.hostdev
+        text = render(vf, mac, vlan)
+    _print(args, {"xml": text}, (text,))
     return 0
 
 

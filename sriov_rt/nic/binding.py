@@ -33,6 +33,9 @@ PAUSE_S = 1.0
 #: How long an interface may take from its driver's binding, seconds.
 INTERFACE_S = 5.0
 
+#: How long it is tried to give it its old name, seconds.
+RENAME_S = 2.0
+
 
 def bind(
     kernel: Kernel,
@@ -49,6 +52,7 @@ def bind(
     :raises NotReady: if it is not so after all attempts.
     """
     problem = ""
+    name = kernel.device(vf).netdev
     for attempt in range(ATTEMPTS):
         if attempt:
             LOG.info("vf=%s: bound again, since %s", vf.address, problem)
@@ -66,7 +70,7 @@ def bind(
         if device is None:
             problem = "it has no interface"
         elif mac in (None, NO_MAC, device.mac) or device.netdev is None:
-            return device
+            return _named(kernel, vf, device, name, clock)
         else:
             problem = f"its interface has the MAC {device.mac} and not {mac}"
     raise errors.NotReady(
@@ -74,6 +78,50 @@ def bind(
         "driver",
         f"bound {ATTEMPTS} times, but {problem}",
     )
+
+
+def _named(
+    kernel: Kernel,
+    vf: VfId,
+    device: VfDevice,
+    name: str | None,
+    clock: Clock,
+) -> VfDevice:
+    """Give the VF's new interface the name of the old one.
+
+    The configuration has the name, and the kernel makes up another; udev
+    may be renaming it at this moment, too.
+    """
+    if name is None or device.netdev is None:
+        return device
+    problem: errors.NicError | None = None
+
+    def renamed() -> VfDevice | None:
+        nonlocal problem
+        found = kernel.device(vf)
+        if found.netdev == name:
+            return found
+        try:
+            kernel.rename(found.netdev or "", name)
+        except (
+            errors.NoSuchDevice,
+            errors.VfBusy,
+            errors.NameTaken,
+        ) as error:
+            problem = error
+        return None
+
+    found = waiting.until(clock, RENAME_S, renamed)
+    if found is not None:
+        return found
+    LOG.warning(
+        "vf=%s: its interface was %s and has another name now (%s); rename "
+        "it, or name it by udev or systemd.link",
+        vf.address,
+        name,
+        problem,
+    )
+    return kernel.device(vf)
 
 
 def _up(device: VfDevice, driver: str | None) -> VfDevice | None:

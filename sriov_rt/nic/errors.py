@@ -106,6 +106,12 @@ class VfBusy(NicError):
     remedy = "stop what uses it and try again"
 
 
+class NameTaken(NicError):
+    """Another interface has the name (EEXIST)."""
+
+    remedy = "rename that interface"
+
+
 class NotPermitted(NicError):
     """The caller lacks a privilege (EPERM, EACCES)."""
 
@@ -184,6 +190,7 @@ _BY_CODE: Mapping[int, type[NicError]] = types.MappingProxyType(
         errno.EACCES: NotPermitted,
         errno.EROFS: NotPermitted,
         errno.EBUSY: VfBusy,
+        errno.EEXIST: NameTaken,
         errno.EAGAIN: TryAgain,
         errno.ENODEV: NoSuchDevice,
         errno.ENOENT: NoSuchDevice,

@@ -64,6 +64,9 @@ class Kernel(Protocol):
     def set_netdev(self, netdev: str, settings: VfSettings) -> None:
         """Set mtu, promisc and allmulti of an interface if not None."""
 
+    def rename(self, netdev: str, name: str) -> None:
+        """Give an interface another name."""
+
     def bind(self, vf: VfId, driver: str | None) -> None:
         """Take a VF from its driver, and bind it to another or the same.
 

@@ -16,6 +16,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from sriov_rt.host.root import Root
+from sriov_rt.nic import drivers
 from sriov_rt.nic.netlink import Rtnetlink
 from sriov_rt.nic.settings import VfSettings
 from sriov_rt.nic.sysfs import Sysfs
@@ -31,7 +32,8 @@ class Machine:
     """
 
     def __init__(self, root: str = "/") -> None:
-        self._sysfs = Sysfs(Root(root))
+        self._root = Root(root)
+        self._sysfs = Sysfs(self._root)
         self._netlink = Rtnetlink()
 
     def close(self) -> None:
@@ -70,14 +72,18 @@ class Machine:
         """Set mtu, promisc and allmulti of an interface if not None."""
         self._netlink.set_netdev(netdev, settings)
 
+    def rename(self, netdev: str, name: str) -> None:
+        """Give an interface another name."""
+        self._netlink.rename(netdev, name)
+
     def bind(self, vf: VfId, driver: str | None) -> None:
         """Take a VF from its driver, and bind it to another or the same."""
-        self._sysfs.bind(vf, driver)
+        drivers.bind(self._root, vf, driver)
 
     def flr(self, vf: VfId) -> None:
         """Reset the function of a VF."""
-        self._sysfs.flr(vf)
+        drivers.flr(self._root, vf)
 
     def provision(self, pf: str, number: int, *, probe: bool) -> None:
         """Set how many VFs a PF has."""
-        self._sysfs.provision(pf, number, probe=probe)
+        drivers.provision(self._root, pf, number, probe=probe)

@@ -108,6 +108,13 @@ class Rtnetlink:
             lambda ip: ip.link("set", index=_index(netdev), **wanted),
         )
 
+    def rename(self, netdev: str, name: str) -> None:
+        """Give an interface another name."""
+        self._ask(
+            netdev,
+            lambda ip: ip.link("set", index=_index(netdev), ifname=name),
+        )
+
     def flags(self, netdev: str) -> tuple[bool, bool]:
         """Return whether promisc and allmulti were set by somebody.
 

@@ -17,15 +17,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from sriov_rt.nic import errors
+from sriov_rt.nic import rebind
 from sriov_rt.nic import rules
 from sriov_rt.nic.family import THROUGH_PF
 from sriov_rt.nic.family import Attribute
 from sriov_rt.nic.family import Family
-from sriov_rt.nic.family import MacEffect
 from sriov_rt.nic.family import Support
 from sriov_rt.nic.settings import NO_MAC
 from sriov_rt.nic.settings import VfSettings
-from sriov_rt.nic.words import ADDRESS_SET
 from sriov_rt.nic.words import Pf
 from sriov_rt.nic.words import VfId
 from sriov_rt.nic.words import VfState
@@ -138,7 +137,10 @@ def make(
         low, high = payload[_RATES[0]], payload[_RATES[1]]
         rules.check_rates(family, device, low, high, pf)
     notes += _effects(family, steps)
-    rebind = _rebind(family, observed, expect, steps, notes)
+    changed = frozenset(step.attribute for step in steps)
+    again, note = rebind.why(family, observed, expect, changed)
+    if note is not None:
+        notes.append(note)
     return Plan(
         vf=observed.id,
         family=family.name,
@@ -146,7 +148,7 @@ def make(
         notes=tuple(notes),
         expect=VfSettings(**expect),
         payload=VfSettings(**payload),
-        rebind=rebind,
+        rebind=again,
         required=required,
     )
 
@@ -223,43 +225,3 @@ def _effects(family: Family, steps: tuple[Step, ...]) -> Iterator[str]:
         effect = family.effects.get(step.attribute)
         if effect is not None:
             yield f"changing {step.attribute} {effect}"
-
-
-def _rebind(
-    family: Family,
-    observed: VfState,
-    expect: dict[Attribute, Any],
-    steps: tuple[Step, ...],
-    notes: list[str],
-) -> str | None:
-    """Return why the VF's driver has to be bound again, if it has to.
-
-    A VF's interface keeps the MAC that it came up with, or that somebody
-    set inside.
-    """
-    mac = expect.get(Attribute.MAC)
-    changed = {step.attribute for step in steps}
-    if mac is None or Attribute.DRIVER in changed:
-        return None
-    device = observed.device
-    if device.elsewhere:
-        if Attribute.MAC in changed:
-            notes.append(
-                "its interface is in another network namespace and keeps its "
-                "MAC until its driver is bound again"
-            )
-        return None
-    if device.netdev is None:
-        return None
-    if mac == NO_MAC:
-        set_inside = device.address_type == ADDRESS_SET
-        if Attribute.MAC in changed or set_inside:
-            return f"{device.netdev} keeps the MAC {device.mac} until then"
-        return None
-    if device.mac == mac:
-        return None
-    if Attribute.MAC in changed and (
-        family.mac_effect is not MacEffect.AFTER_REBIND
-    ):
-        return None
-    return f"{device.netdev} has the MAC {device.mac} until then"

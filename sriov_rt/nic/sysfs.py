@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""PFs and VFs in sysfs: what they are, their drivers, how many."""
+"""PFs and VFs in sysfs: what they are."""
 
 import re
 from typing import TypeVar
@@ -21,18 +21,13 @@ from sriov_rt.host import vfs
 from sriov_rt.host.nics import NET
 from sriov_rt.host.root import Root
 from sriov_rt.host.vfs import DEVICES
-from sriov_rt.host.vfs import VFIO
-from sriov_rt.nic import affinity
 from sriov_rt.nic import errors
-from sriov_rt.nic import files
 from sriov_rt.nic import names
 from sriov_rt.nic.words import Pf
 from sriov_rt.nic.words import VfDevice
 from sriov_rt.nic.words import VfId
 from sriov_rt.parse import errors as parse_errors
 from sriov_rt.parse import pci
-
-DRIVERS = "sys/bus/pci/drivers"
 
 #: IFF_UP, IFF_PROMISC and IFF_ALLMULTI of include/uapi/linux/if.h.
 UP, PROMISC, ALLMULTI = 0x1, 0x100, 0x200
@@ -44,7 +39,7 @@ T = TypeVar("T")
 
 
 class Sysfs:
-    """The part of the edge that is files.
+    """The part of the edge that reads files.
 
     :param root: where sysfs and procfs are.
     """
@@ -149,57 +144,8 @@ class Sysfs:
             promisc=None if bits is None else bool(bits & PROMISC),
             allmulti=None if bits is None else bool(bits & ALLMULTI),
             up=None if bits is None else bool(bits & UP),
+            uppers=self._uppers(inner),
         )
-
-    def bind(self, vf: VfId, driver: str | None) -> None:
-        """Take a VF from its driver, and bind it to another or the same.
-
-        :param driver: None for the one that the kernel chooses.
-        :raises DriverMissing: if there is no such driver.
-        """
-        device = f"{DEVICES}/{vf.address}"
-        if driver is not None and (
-            self._root.exists(f"{DRIVERS}/{driver}") is not True
-        ):
-            raise errors.DriverMissing(
-                f"{vf}", "driver", f"the kernel has no PCI driver '{driver}'"
-            )
-        if self._root.exists(f"{device}/driver") is True:
-            self._write(vf, f"{device}/driver/unbind", vf.address)
-        self._write(vf, f"{device}/driver_override", driver or "")
-        parent = values.link_name(self._root, f"{device}/physfn")
-        with affinity.away_from(self._root, str(parent)):
-            if driver is None:
-                self._write(vf, "sys/bus/pci/drivers_probe", vf.address)
-            else:
-                self._write(vf, f"{DRIVERS}/{driver}/bind", vf.address)
-        if driver != VFIO:
-            # Whoever binds it next finds it as the kernel made it.
-            self._write(vf, f"{device}/driver_override", "")
-
-    def flr(self, vf: VfId) -> None:
-        """Reset the function of a VF."""
-        self._write(vf, f"{DEVICES}/{vf.address}/reset", "1")
-
-    def provision(self, pf: str, number: int, *, probe: bool) -> None:
-        """Set how many VFs a PF has.
-
-        :param probe: whether drivers are bound to them.
-        """
-        device = f"{NET}/{names.parse_interface(pf)}/device"
-        files.write(
-            self._root,
-            f"{device}/sriov_drivers_autoprobe",
-            str(int(probe)),
-            pf,
-            "sriov_drivers_autoprobe",
-        )
-        files.write(
-            self._root, f"{device}/sriov_numvfs", str(number), pf, "vfs"
-        )
-
-    def _write(self, vf: VfId, path: str, text: str) -> None:
-        files.write(self._root, path, text, f"{vf}", "driver")
 
     def _total(self, name: str) -> int:
         """Return how many VFs an interface's device can have."""
@@ -219,6 +165,16 @@ class Sysfs:
             return str(pci.PciAddress.parse(str(found)))
         except parse_errors.ParseError:
             raise errors.NotAVf(interface, None, "it is not on PCI") from None
+
+    def _uppers(self, interface: str) -> tuple[str, ...]:
+        names_there = self._root.list_dir(interface)
+        if isinstance(names_there, Unknown):
+            return ()
+        return tuple(
+            name.removeprefix("upper_")
+            for name in names_there
+            if name.startswith("upper_")
+        )
 
     def _group(self, device: str) -> int | None:
         name = values.link_name(self._root, f"{device}/iommu_group")

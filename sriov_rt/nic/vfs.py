@@ -69,6 +69,16 @@ class Vfs:
         """What it acts through."""
         return self._kernel
 
+    @property
+    def families(self) -> Families:
+        """The rows that it chooses from."""
+        return self._families
+
+    @property
+    def clock(self) -> Clock:
+        """What bounded waits go by."""
+        return self._clock
+
     def locate(self, name: str) -> VfId:
         """Return the VF that a text names.
 

@@ -72,6 +72,7 @@ class VfDevice:
     :param mac: of the interface; so are mtu, promisc, allmulti and up.
     :param address_type: where that MAC is from (addr_assign_type).
     :param numa_node: None where the platform has none.
+    :param uppers: what sits on the interface, in this namespace.
     """
 
     driver: str | None
@@ -86,6 +87,7 @@ class VfDevice:
     promisc: bool | None = None
     allmulti: bool | None = None
     up: bool | None = None
+    uppers: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

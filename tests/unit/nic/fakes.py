@@ -85,6 +85,7 @@ class FakeKernel:
         self.fail = {}
         self.bind_fails = []
         self.late_random = 0
+        self.taken = ()
         self.writes = []
         self.reads = 0
         self.binds = []
@@ -186,6 +187,15 @@ class FakeKernel:
                 return
         raise errors.from_errno(errno.ENODEV, netdev)
 
+    def rename(self, netdev, name):
+        if name in self.taken:
+            raise errors.from_errno(errno.EEXIST, netdev)
+        for index, device in self.devices.items():
+            if device.netdev == netdev:
+                self.change_device(index, netdev=name)
+                return
+        raise errors.from_errno(errno.ENODEV, netdev)
+
     def bind(self, vf, driver):
         self.binds.append((vf.index, driver))
         if self.bind_fails:
@@ -203,7 +213,7 @@ class FakeKernel:
         if self.late_random:
             self.late_random -= 1
             admin = NO_MAC
-        new = self._bound(vf.index, f"enp1s0v{vf.index}", admin)
+        new = self._bound(vf.index, f"eth{vf.index}", admin)
         self.devices[vf.index] = new
         if admin == NO_MAC and self.settings[vf.index].mac == NO_MAC:
             # The driver tells the PF what it made up.

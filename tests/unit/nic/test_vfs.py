@@ -172,7 +172,19 @@ class SetTest(VfsTest):
         self.assertIsNone(state.netdev)
         self.assertEqual(5, state.settings.vlan)
         state = self.set(driver="igbvf")
+        # Nobody knows the name that it had before.
+        self.assertEqual("eth0", state.netdev)
+
+    def test_interface_keeps_its_name_through_a_rebind(self):
+        state = self.set(mac=fakes.ADMIN_MAC)
         self.assertEqual("enp1s0v0", state.netdev)
+
+    def test_name_that_somebody_else_has(self):
+        self.kernel.taken = ("enp1s0v0",)
+        with self.assertLogs("sriov_rt.nic", "WARNING") as logs:
+            state = self.set(mac=fakes.ADMIN_MAC)
+        self.assertEqual("eth0", state.netdev)
+        self.assertIn("was enp1s0v0", logs.output[0])
 
     def test_order_of_many_is_that_of_the_plans(self):
         plans = [
