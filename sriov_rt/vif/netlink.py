@@ -228,7 +228,9 @@ class NetlinkLinks:
     def announce(self, link: Link, addresses: Sequence[str]) -> None:
         """Tell the neighbours by gratuitous ARP and unsolicited NA."""
         packets = announce.packets(link.mac, addresses)
-        if not packets:
+        # An ipvlan that routes has no neighbours: it sends IP alone.
+        routes = link.kind == "ipvlan" and link.mode != "l2"
+        if routes or not packets:
             return
         with telling(link.name, "announce"):
             if link.namespace is None:

@@ -139,6 +139,7 @@ class Undo:
     ) -> None:
         identity = vf.id if vf is not None else None
         home = self._home(entry, link, identity, view)
+        last = link.mac
         self._journal.step(entry.port, "quiet")
         self._links.limit(link, Limits())
         link = self._links.configure(
@@ -157,12 +158,13 @@ class Undo:
             # Its driver was bound again: the kernel numbered it anew.
             again = self._links.move(again, None, home)
         # The alias goes last: until then it says whose the VF is. The MAC
-        # of its last port must not stay on a second VF of the same NIC.
+        # of its last port must not stay on a second VF of the same NIC; a
+        # driver that was bound again has made up another.
         self._journal.step(entry.port, "clean")
         pf = view.here(identity.pf)
         self._links.configure(
             again,
-            mac=_random_mac(),
+            mac=_random_mac() if again.mac == last else None,
             mtu=pf.mtu if pf is not None and pf.mtu != again.mtu else None,
             alias="",
         )
