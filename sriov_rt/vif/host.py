@@ -14,9 +14,11 @@
 """The plugger of this host, put together from its configuration."""
 
 import pathlib
+from collections.abc import Sequence
 
 from oslo_config import cfg
 
+from sriov_rt.exceptions import SriovRtError
 from sriov_rt.nic.vfs import Vfs
 from sriov_rt.vif import options
 from sriov_rt.vif.journal import Journal
@@ -25,6 +27,42 @@ from sriov_rt.vif.netlink import NetlinkLinks
 from sriov_rt.vif.plugger import Plugger
 from sriov_rt.vif.plugger import Rules
 from sriov_rt.vif.pools import Pools
+
+#: Read where no file is named, if it is there.
+CONFIG_FILE = "/etc/sriov_rt/sriov-rt.conf"
+
+
+class ConfigInvalid(SriovRtError):
+    """The configuration cannot be read.
+
+    :param problem: what oslo.config says of it.
+    """
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return (
+            f"the configuration cannot be read ({self.problem}); correct it,"
+            " or name another by --config-file"
+        )
+
+
+def configured(files: Sequence[str] | None = None) -> Plugger:
+    """Return the plugger that configuration files describe.
+
+    :param files: None for CONFIG_FILE, or the defaults if there is none.
+    :raises ConfigInvalid: if they cannot be read.
+    """
+    if files is None:
+        files = [CONFIG_FILE] if pathlib.Path(CONFIG_FILE).exists() else []
+    conf = cfg.ConfigOpts()
+    try:
+        conf([], project="sriov_rt", default_config_files=list(files))
+        return plugger(conf)
+    except cfg.Error as error:
+        raise ConfigInvalid(str(error)) from error
 
 
 def plugger(conf: cfg.ConfigOpts) -> Plugger:

@@ -162,6 +162,10 @@ class Plugger:
         """
         return self._recovery.run()
 
+    def recover_pending(self) -> Recovered | None:
+        """Recover if there is anything in the journal; None if not."""
+        return self.recover() if self._journal.ports() else None
+
     def _plug(self, want: Plug) -> tuple[Link | None, Plugged]:
         """Return the link if it was made now, and the port."""
         parent = want.parent
