@@ -17,26 +17,24 @@ another namespace: threads share nothing, nothing goes stale after a fork,
 and no open socket keeps a namespace alive that its owner has deleted.
 """
 
-import contextlib
 import errno
-import socket
 import time
-from collections.abc import Iterator
-from collections.abc import Mapping
 from collections.abc import Sequence
 
 from sriov_rt.vif import announce
 from sriov_rt.vif import answers
 from sriov_rt.vif import errors
 from sriov_rt.vif import limits as rates
+from sriov_rt.vif import making
+from sriov_rt.vif import moving
 from sriov_rt.vif import namespaces
 from sriov_rt.vif import requests
-from sriov_rt.vif import taps
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.edge import Subinterface
-from sriov_rt.vif.places import Place
+from sriov_rt.vif.places import one
 from sriov_rt.vif.places import opened
 from sriov_rt.vif.places import telling
+from sriov_rt.vif.places import verify
 from sriov_rt.vif.rtnl import Channel
 from sriov_rt.vif.words import Limits
 
@@ -49,13 +47,8 @@ class NetlinkLinks:
 
     def get(self, name: str, namespace: str | None = None) -> Link | None:
         """Return an interface, None if there is none."""
-        with opened(namespace) as place, telling(name, "look up"):
-            try:
-                return _one(place.links(requests.get_link(name=name)), name)
-            except OSError as error:
-                if error.errno == errno.ENODEV:
-                    return None
-                raise
+        with opened(namespace) as place:
+            return place.find(name)
 
     def all(self, *, everywhere: bool = False) -> Sequence[Link]:
         """Return all interfaces; a namespace that goes meanwhile has none.
@@ -76,7 +69,10 @@ class NetlinkLinks:
 
     def _all_there(self, namespace: namespaces.Namespace) -> list[Link]:
         try:
-            with opened(namespace.name, namespace.identity) as place:
+            with (
+                opened(namespace.name, namespace.identity) as place,
+                telling(namespace.name, "list its links"),
+            ):
                 return place.links(requests.get_links())
         except errors.NoSuchNamespace:
             return []
@@ -86,33 +82,7 @@ class NetlinkLinks:
 
         :raises NotVerified: if it is not as asked for; it is gone then.
         """
-        parent = _index(what.parent)
-        with opened(what.namespace) as place, Channel() as own:
-            with telling(what.name, f"make a {what.kind} on {what.parent}"):
-                own.ask(requests.new_link(what, parent, place.descriptor))
-            with _undoing(place, what.name):
-                return self._christen(place, what, parent)
-
-    def _christen(self, place: Place, what: Subinterface, parent: int) -> Link:
-        """Give a new subinterface its alias, and look at it."""
-        with telling(what.name, "set the alias"):
-            found = place.links(
-                requests.set_link(name=what.name, alias=what.alias),
-                requests.get_link(name=what.name),
-            )
-            made = _one(found, what.name)
-        wanted = {
-            "kind": what.kind,
-            "mode": what.mode,
-            "parent": parent,
-            "alias": what.alias,
-            "mac": what.mac,
-            "mtu": what.mtu,
-        }
-        _verify(made, wanted)
-        if what.kind == "macvtap" and what.namespace is None:
-            taps.ensure(made.name, made.index)
-        return made
+        return making.make(what)
 
     def delete(self, link: Link) -> bool:
         """Delete a subinterface; False when it is gone already."""
@@ -133,20 +103,7 @@ class NetlinkLinks:
 
         :param namespace: None for the caller's own.
         """
-        name = name or link.name
-        with (
-            namespaces.opened(namespace) as target,
-            opened(link.namespace) as place,
-            telling(link.name, f"move to {namespace or 'the host'}"),
-        ):
-            place.channel.ask(
-                requests.set_link(index=link.index, target=target, rename=name)
-            )
-        moved = self.get(name, namespace)
-        if moved is None:
-            raise errors.NoSuchLink(name, detail="gone after it was moved")
-        _verify(moved, {"mac": link.mac})
-        return moved
+        return moving.move(link, namespace, name or link.name)
 
     def configure(
         self,
@@ -195,8 +152,8 @@ class NetlinkLinks:
                 ),
                 requests.get_link(index=link.index),
             )
-        now = _one(found, link.name)
-        _verify(now, wanted)
+        now = one(found, link.name)
+        verify(now, wanted)
         return now
 
     def address(
@@ -247,48 +204,12 @@ class NetlinkLinks:
         with opened(link.namespace) as place, telling(link.name, "look at"):
             while True:
                 asked = requests.get_link(index=link.index)
-                if _one(place.links(asked), link.name).carrier:
+                if one(place.links(asked), link.name).carrier:
                     return True
                 left = deadline - time.monotonic()
                 if left <= 0:
                     return False
                 time.sleep(min(POLL_S, left))
-
-
-@contextlib.contextmanager
-def _undoing(place: Place, name: str) -> Iterator[None]:
-    """Delete a subinterface again if what follows fails."""
-    try:
-        yield
-    except errors.VifError:
-        with contextlib.suppress(OSError):
-            found = place.links(requests.get_link(name=name))
-            for each in found:
-                place.channel.ask(requests.delete_link(each.index))
-        raise
-
-
-def _index(name: str) -> int:
-    try:
-        return socket.if_nametoindex(name)
-    except OSError as error:
-        raise errors.NoSuchLink(name) from error
-
-
-def _one(found: Sequence[Link], name: str) -> Link:
-    if not found:
-        raise errors.NoSuchLink(name, detail="the kernel told of none")
-    return found[0]
-
-
-def _verify(link: Link, wanted: Mapping[str, object]) -> None:
-    """Compare what was read with what was wanted and is not None."""
-    for key, value in wanted.items():
-        found = getattr(link, key)
-        if value is not None and found != value:
-            raise errors.NotVerified(
-                link.name, detail=f"{key} is {found!r}, not {value!r}"
-            )
 
 
 def _unless_there(channel: Channel, request: bytes) -> None:

@@ -18,6 +18,8 @@ import functools
 import os
 from collections.abc import Callable
 from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
 
 from sriov_rt.vif import answers
 from sriov_rt.vif import errors
@@ -61,6 +63,16 @@ class Place:
                 found.append(each)
         return found
 
+    def find(self, name: str) -> Link | None:
+        """Return the link of a name, None if there is none."""
+        with telling(name, "look up"):
+            try:
+                return one(self.links(requests.get_link(name=name)), name)
+            except OSError as error:
+                if error.errno == errno.ENODEV:
+                    return None
+                raise
+
 
 @contextlib.contextmanager
 def opened(
@@ -100,3 +112,27 @@ def telling(device: str, what: str) -> Iterator[None]:
         said = "" if error.strerror == os.strerror(code) else error.strerror
         detail = f"{what}: {said}" if said else what
         raise errors.from_errno(code, device, detail=detail) from error
+
+
+def one(found: Sequence[Link], name: str) -> Link:
+    """Return the first of the links that were found.
+
+    :raises NoSuchLink: if there is none.
+    """
+    if not found:
+        raise errors.NoSuchLink(name, detail="the kernel told of none")
+    return found[0]
+
+
+def verify(link: Link, wanted: Mapping[str, object]) -> None:
+    """Compare what was read with what was wanted and is not None.
+
+    :param wanted: fields of the link.
+    :raises NotVerified: for the first that differs.
+    """
+    for key, value in wanted.items():
+        found = getattr(link, key)
+        if value is not None and found != value:
+            raise errors.NotVerified(
+                link.name, detail=f"{key} is {found!r}, not {value!r}"
+            )

@@ -21,6 +21,7 @@ import unittest
 from unittest import mock
 
 from sriov_rt.vif import errors
+from sriov_rt.vif import making
 from sriov_rt.vif import namespaces
 from sriov_rt.vif import netlink
 from sriov_rt.vif import places
@@ -103,9 +104,9 @@ class NetlinkTestCase(unittest.TestCase):
     def setUp(self):
         super().setUp()
         self.channel = FakeChannel(Told())
-        for where in (places, netlink):
+        for where in (places, making):
             self._patch(where, "Channel", lambda: self.channel)
-        self._patch(netlink.socket, "if_nametoindex", lambda name: PARENT)
+        self._patch(making.socket, "if_nametoindex", lambda name: PARENT)
         self.links = netlink.NetlinkLinks()
 
     def _patch(self, where, name, value):
@@ -181,7 +182,7 @@ class CreateTest(NetlinkTestCase):
     def test_no_such_parent(self):
         gone = OSError(errno.ENODEV, "no such device")
         self._patch(
-            netlink.socket, "if_nametoindex", mock.Mock(side_effect=gone)
+            making.socket, "if_nametoindex", mock.Mock(side_effect=gone)
         )
         with self.assertRaises(errors.NoSuchLink) as caught:
             self.links.create(WANTED)
@@ -236,7 +237,7 @@ class CreateTest(NetlinkTestCase):
         what = dataclasses.replace(WANTED, kind="macvtap")
         info = link_info(b"macvtap", struct.pack("=I", 4))
         ensure = mock.Mock()
-        self._patch(netlink.taps, "ensure", ensure)
+        self._patch(making.taps, "ensure", ensure)
         told = Told().answer()
         body = told.body + info
         self._patch(
@@ -268,27 +269,53 @@ class DeleteTest(NetlinkTestCase):
 
 
 class MoveTest(NetlinkTestCase):
+    def setUp(self):
+        super().setUp()
+        self.found = self.link()
+        # Nothing has the name; then the link has.
+        self.there = mock.Mock(side_effect=[None, self.found])
+        self._patch(places.Place, "find", self.there)
+
     def test_moved_and_renamed(self):
-        link = self.link()
-        self.channel.told = Told(name="eth0")
-        moved = self.links.move(link, None, "eth0")
-        self.assertEqual(moved.name, "eth0")
+        self.assertEqual(self.links.move(self.found, None), self.found)
+        self.assertEqual(self.channel.asked[-1], requests.RTM_SETLINK)
+
+    def test_a_name_that_is_taken(self):
+        self.there.side_effect = [self.found]
+        self.channel.asked.clear()
+        with self.assertRaises(errors.NameTaken):
+            self.links.move(self.found, None, "eth0")
+        self.assertEqual(self.channel.asked, [])
+
+    def test_one_that_did_not_go_stays(self):
+        self.channel.refuse = {requests.RTM_SETLINK: errno.EPERM}
+        with self.assertRaises(errors.NotPermitted):
+            self.links.move(self.found, None)
+        self.assertEqual(self.channel.asked[-1], requests.RTM_GETLINK)
+
+    def test_one_that_went_half_way_is_brought_back(self):
+        self.channel.refuse = {
+            requests.RTM_SETLINK: errno.EEXIST,
+            requests.RTM_GETLINK: errno.ENODEV,
+        }
+        with self.assertRaises(errors.NameTaken):
+            self.links.move(self.found, None)
+        self.assertEqual(self.channel.asked[-1], requests.RTM_SETLINK)
 
     def test_gone_on_the_way(self):
-        link = self.link()
-        self.channel.refuse = {requests.RTM_GETLINK: errno.ENODEV}
+        self.there.side_effect = [None, None]
         with self.assertRaises(errors.NoSuchLink):
-            self.links.move(link, None)
+            self.links.move(self.found, None)
 
     def test_another_link_of_the_name(self):
-        link = self.link()
-        self.channel.told = Told(mac="02005e10ffff")
+        other = dataclasses.replace(self.found, mac="02:00:5e:10:ff:ff")
+        self.there.side_effect = [None, other]
         with self.assertRaises(errors.NotVerified):
-            self.links.move(link, None)
+            self.links.move(self.found, None)
 
     def test_into_no_namespace(self):
         with self.assertRaises(errors.NoSuchNamespace):
-            self.links.move(self.link(), "no-such-tenant")
+            self.links.move(self.found, "no-such-tenant")
 
 
 class ConfigureTest(NetlinkTestCase):
