@@ -201,7 +201,8 @@ def _provision(args: argparse.Namespace) -> int:
     work = provisioning.Provisioning(Vfs.of_host(args.root), owners.of, _tell)
     plans = work.plan(amounts, 0.0 if args.dry_run else timeout)
     plain = [each.to_plain() for each in plans]
-    _print(args, plain, (line for each in plans for line in each.lines()))
+    lines = [line for each in plans for line in each.lines()]
+    _print(args, plain, lines or ("[nic] vfs names no PF: nothing to do",))
     if not args.dry_run:
         work.apply(plans)
     return 0

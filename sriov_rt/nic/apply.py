@@ -114,7 +114,7 @@ def _verified(
         for index, each in plans.items():
             differs = verify.differences(
                 each.expect,
-                found[index].settings,
+                found[index],
                 left_out.get(index, frozenset()),
             )
             if differs:

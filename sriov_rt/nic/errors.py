@@ -214,5 +214,8 @@ def from_errno(
     :param code: a positive errno.
     """
     name = errno.errorcode.get(code, str(code))
+    if code == errno.EOPNOTSUPP:
+        # Python has the number's other name, ENOTSUP.
+        name = "EOPNOTSUPP"
     kind = _BY_CODE.get(code, NicError)
     return kind(device, attribute, f"{os.strerror(code)} ({name})", code)

@@ -128,9 +128,9 @@ class Rtnetlink:
 
     def _ask(self, device: str, request: Callable[[Any], Any]) -> Any:
         with self._lock:
-            if self._socket is None:
-                self._socket = pyroute2.IPRoute(rcvsize=RECEIVE)
             try:
+                if self._socket is None:
+                    self._socket = pyroute2.IPRoute(rcvsize=RECEIVE)
                 return list(request(self._socket) or ())
             except exceptions.NetlinkError as error:
                 raise errors.from_errno(error.code, device) from error

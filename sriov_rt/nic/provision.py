@@ -109,7 +109,8 @@ def make(
     if now == amount.number:
         if pf.probes not in (None, probe):
             numbers = (now,)
-            notes += ["the VFs that are there keep the drivers they have"]
+            if now:
+                notes += ["the VFs that are there keep the drivers they have"]
     elif users:
         raise errors.VfsInUse(pf.name, users)
     elif now and amount.number:

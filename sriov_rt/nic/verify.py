@@ -16,12 +16,14 @@ from collections.abc import Collection
 from typing import Any
 
 from sriov_rt.nic.family import Attribute
+from sriov_rt.nic.settings import NO_MAC
 from sriov_rt.nic.settings import VfSettings
+from sriov_rt.nic.words import VfState
 
 
 def differences(
     expect: VfSettings,
-    found: VfSettings,
+    found: VfState,
     beside: Collection[Attribute] = (),
 ) -> tuple[tuple[str, Any, Any], ...]:
     """Return (attribute, wanted, found) of each that is not as expected.
@@ -32,9 +34,12 @@ def differences(
     """
     told = []
     for each in Attribute:
-        wanted, got = getattr(expect, each), getattr(found, each)
+        wanted, got = getattr(expect, each), getattr(found.settings, each)
         if wanted is None or got is None or each in beside:
             continue
         if wanted != got:
             told.append((str(each), wanted, got))
+    inner = found.device.mac
+    if inner is not None and expect.mac not in (None, NO_MAC, inner):
+        told.append(("the interface's mac", expect.mac, inner))
     return tuple(told)

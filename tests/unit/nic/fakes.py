@@ -86,6 +86,7 @@ class FakeKernel:
         self.bind_fails = []
         self.late_random = 0
         self.taken = ()
+        self.stuck = False
         self.writes = []
         self.reads = 0
         self.binds = []
@@ -301,7 +302,16 @@ class FakeKernel:
             self.settings[index].trust
         ):
             self.resetting[index] = 3
-        if "mac" in given and given["mac"] != NO_MAC:
+        self._take_mac(index, given)
+
+    def _ice(self, index, given):
+        if "query_rss" in given:
+            self._refuse(index, errno.EOPNOTSUPP)
+        self._take_mac(index, given)
+
+    def _take_mac(self, index, given):
+        """The VF's driver asks for the MAC anew, unless it is stuck."""
+        if "mac" in given and given["mac"] != NO_MAC and not self.stuck:
             self.change_device(index, mac=given["mac"], address_type=0)
 
     def _sfc(self, index, given):
@@ -309,8 +319,7 @@ class FakeKernel:
             given.get("spoofchk")
         ):
             self._refuse(index, errno.EOPNOTSUPP)
-        if "mac" in given and given["mac"] != NO_MAC:
-            self.change_device(index, mac=given["mac"], address_type=0)
+        self._take_mac(index, given)
 
     def _truncating(self, index, given):
         """A NIC of no row that cuts rates and shows it."""

@@ -1,0 +1,206 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import errno
+import socket
+import unittest
+from unittest import mock
+
+from pyroute2.netlink import exceptions
+from pyroute2.netlink import rtnl
+from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
+from pyroute2.requests.link import LinkIPRouteFilter
+
+from sriov_rt.nic import errors
+from sriov_rt.nic import netlink
+from sriov_rt.nic.settings import LinkState
+from sriov_rt.nic.settings import VfSettings
+from sriov_rt.nic.settings import VlanProtocol
+
+SETTINGS = VfSettings(
+    mac="52:54:00:12:34:56",
+    vlan=7,
+    qos=3,
+    vlan_protocol=VlanProtocol.AD,
+    spoofchk=True,
+    trust=False,
+    link_state=LinkState.DISABLE,
+    min_tx_rate=10,
+    max_tx_rate=100,
+    query_rss=True,
+)
+
+
+def message(*infos):
+    """Return a link with VFs as the kernel's bytes have it."""
+    sent = ifinfmsg()
+    sent["header"]["type"] = rtnl.RTM_NEWLINK
+    sent["index"] = 4
+    if infos:
+        sent["attrs"] = [("IFLA_VFINFO_LIST", {"attrs": list(infos)})]
+    sent.encode()
+    received = ifinfmsg(sent.data)
+    received.decode()
+    return received
+
+
+def encoded(index, settings):
+    """Return the attributes that pyroute2 makes of what is to be set."""
+    spec = netlink.encode(index, settings)
+    (info,) = LinkIPRouteFilter("set").get_vf([spec])["attrs"]
+    return info
+
+
+class EncodingTest(unittest.TestCase):
+    def test_what_is_written_reads_back(self):
+        received = message(
+            encoded(0, SETTINGS), encoded(63, VfSettings(mac=SETTINGS.mac))
+        )
+        found = netlink.decode(received)
+        self.assertEqual({0, 63}, set(found))
+        # The kernel tells a VLAN in both forms, a writer uses one.
+        self.assertEqual(VlanProtocol.AD, found[0].vlan_protocol)
+        for name in ("mac", "spoofchk", "trust", "link_state", "query_rss"):
+            self.assertEqual(
+                getattr(SETTINGS, name), getattr(found[0], name), name
+            )
+        self.assertEqual(10, found[0].min_tx_rate)
+        self.assertEqual(100, found[0].max_tx_rate)
+
+    def test_plain_vlan_is_the_attribute_that_all_drivers_take(self):
+        info = encoded(1, VfSettings(vlan=7, qos=3, vlan_protocol="802.1q"))
+        self.assertEqual(
+            [("IFLA_VF_VLAN", {"vf": 1, "vlan": 7, "qos": 3})],
+            info[1]["attrs"],
+        )
+
+    def test_both_rates_always(self):
+        for settings in (
+            VfSettings(max_tx_rate=100),
+            VfSettings(max_tx_rate=100, min_tx_rate=0),
+        ):
+            ((name, rate),) = encoded(1, settings)[1]["attrs"]
+            self.assertEqual("IFLA_VF_RATE", name)
+            self.assertEqual(
+                {"vf": 1, "min_tx_rate": 0, "max_tx_rate": 100}, rate
+            )
+
+    def test_nothing_to_set_is_no_attribute(self):
+        self.assertEqual([], encoded(1, VfSettings())[1]["attrs"])
+
+    def test_what_a_driver_does_not_report_is_unknown(self):
+        unreported = 0xFFFFFFFF
+        received = message(
+            (
+                "IFLA_VF_INFO",
+                {
+                    "attrs": [
+                        ("IFLA_VF_MAC", {"vf": 0, "mac": SETTINGS.mac}),
+                        ("IFLA_VF_VLAN", {"vf": 0, "vlan": 5, "qos": 1}),
+                        (
+                            "IFLA_VF_SPOOFCHK",
+                            {"vf": 0, "spoofchk": unreported},
+                        ),
+                        ("IFLA_VF_TRUST", {"vf": 0, "trust": unreported}),
+                        ("IFLA_VF_LINK_STATE", {"vf": 0, "link_state": 9}),
+                    ]
+                },
+            )
+        )
+        found = netlink.decode(received)[0]
+        self.assertEqual((5, 1), (found.vlan, found.qos))
+        self.assertIsNone(found.spoofchk)
+        self.assertIsNone(found.trust)
+        self.assertIsNone(found.query_rss)
+        self.assertIsNone(found.link_state)
+        self.assertIsNone(found.vlan_protocol)
+
+    def test_link_without_vfs(self):
+        self.assertEqual({}, netlink.decode(message()))
+
+    def test_info_without_a_mac_is_passed_over(self):
+        info = ("IFLA_VF_INFO", {"attrs": []})
+        self.assertEqual({}, netlink.decode(message(info)))
+
+
+class RtnetlinkTest(unittest.TestCase):
+    def setUp(self):
+        patch = mock.patch.object(netlink.pyroute2, "IPRoute")
+        self.open = patch.start()
+        self.addCleanup(patch.stop)
+        self.link = self.open.return_value.link
+        self.link.return_value = [message(encoded(0, SETTINGS))]
+        patch = mock.patch.object(socket, "if_nametoindex", return_value=4)
+        self.index = patch.start()
+        self.addCleanup(patch.stop)
+        self.netlink = netlink.Rtnetlink()
+
+    def test_one_socket_for_all_and_none_before_it_is_needed(self):
+        self.open.assert_not_called()
+        self.netlink.read("enp1s0")
+        self.netlink.read("enp1s0")
+        self.open.assert_called_once_with(rcvsize=128 * 1024)
+        self.netlink.close()
+        self.open.return_value.close.assert_called_once_with()
+        self.netlink.close()
+        self.netlink.read("enp1s0")
+        self.assertEqual(2, self.open.call_count)
+
+    def test_read_leaves_the_counters_out(self):
+        self.assertEqual([0], list(self.netlink.read("enp1s0")))
+        self.link.assert_called_once_with("get", index=4, ext_mask=9)
+
+    def test_all_vfs_by_one_request(self):
+        vfs = {index: VfSettings(vlan=index) for index in (1, 2)}
+        self.netlink.write("enp1s0", vfs)
+        self.link.assert_called_once_with(
+            "set",
+            index=4,
+            vf=[
+                {"vf": 1, "vlan": {"vlan": 1, "qos": 0}},
+                {"vf": 2, "vlan": {"vlan": 2, "qos": 0}},
+            ],
+        )
+
+    def test_interface(self):
+        self.netlink.set_netdev(
+            "enp1s0v0", VfSettings(mtu=9000, promisc=False, allmulti=True)
+        )
+        self.link.assert_called_once_with(
+            "set", index=4, mtu=9000, flags=0x200, change=0x300
+        )
+        self.link.return_value = [{"flags": 0x1103}]
+        self.assertEqual((True, False), self.netlink.flags("enp1s0v0"))
+
+    def test_rename(self):
+        self.netlink.rename("eth0", "enp1s0v0")
+        self.link.assert_called_once_with("set", index=4, ifname="enp1s0v0")
+
+    def test_errors_name_what_they_are_about(self):
+        self.link.side_effect = exceptions.NetlinkError(errno.EPERM, "no")
+        with self.assertRaises(errors.NotPermitted) as caught:
+            self.netlink.write("enp1s0", {3: VfSettings(vlan=1)})
+        self.assertEqual("enp1s0/3", caught.exception.device)
+        with self.assertRaises(errors.NotPermitted) as caught:
+            self.netlink.read("enp1s0")
+        self.assertEqual("enp1s0", caught.exception.device)
+
+    def test_interface_that_is_gone(self):
+        self.index.side_effect = OSError("no interface with this name")
+        with self.assertRaises(errors.NoSuchDevice):
+            self.netlink.read("enp1s0")
+
+    def test_socket_that_cannot_be_opened(self):
+        self.open.side_effect = OSError(errno.EMFILE, "too many")
+        with self.assertRaises(errors.NicError) as caught:
+            self.netlink.read("enp1s0")
+        self.assertEqual(errno.EMFILE, caught.exception.code)
