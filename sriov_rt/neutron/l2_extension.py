@@ -67,7 +67,7 @@ class SriovRtExtension(
             pathlib.Path(section.state_file),
             section.retry_interval,
         )
-        self._retries = Worker("slots", self._keeper.retry, self._crashed.set)
+        self._retries = Worker("slots", self._keeper.retry, _crashed)
         self._retries.start()
 
     def handle_port(self, context: Any, data: dict[str, Any]) -> None:

@@ -19,6 +19,7 @@ the daemon has no need of it.
 
 import dataclasses
 import functools
+import json
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -71,7 +72,9 @@ class PrivilegedVfs:
         :raises VfNotDone: if it could not be, with why.
         :raises DaemonMissing: see there.
         """
-        return _told(lambda: _settle(slot, codec.to_plain(wanted)))[1]
+        # As JSON has it: a word of ours is no more than a text there.
+        plain = json.loads(json.dumps(codec.to_plain(wanted)))
+        return _told(lambda: _settle(slot, plain))[1]
 
     def clean(
         self, slot: str, before: str | None

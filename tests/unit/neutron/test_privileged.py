@@ -21,6 +21,7 @@ from sriov_rt.host.root import Root
 from sriov_rt.neutron import privileged
 from sriov_rt.nic.settings import NO_MAC
 from sriov_rt.nic.settings import VfSettings
+from sriov_rt.nic.settings import VlanProtocol
 from sriov_rt.nic.words import ADDRESS_SET
 from sriov_rt.nic.words import VfDevice
 from sriov_rt.vif import privsep
@@ -30,7 +31,13 @@ SLOT = "0000:01:10.1"
 PORT_MAC = "fa:16:3e:00:00:01"
 
 WANTED = VfSettings(
-    vlan=117, qos=0, trust=False, min_tx_rate=0, max_tx_rate=0, query_rss=False
+    vlan=117,
+    qos=0,
+    vlan_protocol=VlanProtocol.Q,
+    trust=False,
+    min_tx_rate=0,
+    max_tx_rate=0,
+    query_rss=False,
 )
 
 
