@@ -23,8 +23,8 @@ NIC_OPTS = [
         help="""
 How many VFs each PF has, as PF:NUMBER or PF:NUMBER:MODE.
 
-``enp1s0:4:guests,enp2s0:8:host`` gives enp1s0 four VFs without a driver of the
-host, for guests that take them whole, and enp2s0 eight with one, whose
+``enp1s0:4:guests,enp2s0:8:host`` gives enp1s0 four VFs without a driver of
+the host, for guests that take them whole, and enp2s0 eight with one, whose
 interfaces ports are made of. ``sriov-rt vf provision`` makes them, at boot
 from the unit sriov-rt-vfs; PFs that are not named are left alone.
 """,
