@@ -178,7 +178,10 @@ class Unsupported(VifError):
     """The kernel has no such kind of interface or setting: EOPNOTSUPP."""
 
     problem = "the kernel does not support it"
-    advice = "load its module (modprobe macvlan, macvtap or ipvlan)"
+    advice = (
+        "load its module (modprobe macvlan, macvtap, ipvlan, sch_htb or"
+        " act_police)"
+    )
 
 
 class NotVerified(VifError):

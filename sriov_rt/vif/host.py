@@ -13,13 +13,19 @@
 
 """The plugger of this host, put together from its configuration."""
 
+import contextlib
 import pathlib
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
 from oslo_config import cfg
 
 from sriov_rt.exceptions import SriovRtError
+from sriov_rt.host import values
+from sriov_rt.host.root import Root
+from sriov_rt.nic import affinity
 from sriov_rt.nic.vfs import Vfs
+from sriov_rt.nic.words import VfId
 from sriov_rt.vif import options
 from sriov_rt.vif.journal import Journal
 from sriov_rt.vif.lock import Locks
@@ -84,4 +90,15 @@ def plugger(conf: cfg.ConfigOpts) -> Plugger:
             allow_trust=settings.allow_trust,
             carrier_wait_s=settings.carrier_wait,
         ),
+        _away,
     )
+
+
+def _away(vf: VfId | None) -> AbstractContextManager[object]:
+    root = Root()
+    pf = None
+    if vf is not None:
+        pf = values.link_name(root, f"sys/class/net/{vf.pf}/device")
+    if not isinstance(pf, str):
+        return contextlib.nullcontext()
+    return affinity.away_from(root, pf)

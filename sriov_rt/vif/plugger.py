@@ -34,8 +34,10 @@ from sriov_rt.vif.recovery import Recovered
 from sriov_rt.vif.recovery import Recovery
 from sriov_rt.vif.steps import Steps
 from sriov_rt.vif.undo import Undo
+from sriov_rt.vif.view import Away
 from sriov_rt.vif.view import Vfs
 from sriov_rt.vif.view import View
+from sriov_rt.vif.view import anywhere
 from sriov_rt.vif.view import observe
 from sriov_rt.vif.words import Plug
 from sriov_rt.vif.words import Plugged
@@ -75,6 +77,7 @@ class Plugger:
     :param pools: the parents of each physical network.
     :param journal: where what is in progress is written down.
     :param locks: between processes, and threads of this one.
+    :param away: where the thread must not run meanwhile.
     """
 
     def __init__(
@@ -85,6 +88,7 @@ class Plugger:
         journal: Journal,
         locks: Locks,
         rules: Rules | None = None,
+        away: Away = anywhere,
     ) -> None:
         self._links = links
         self._vfs = vfs
@@ -92,8 +96,8 @@ class Plugger:
         self._journal = journal
         self._locks = locks
         self._rules = rules or Rules()
-        self._undo = Undo(links, vfs, pools, journal)
-        self._steps = Steps(links, vfs, journal)
+        self._undo = Undo(links, vfs, pools, journal, away)
+        self._steps = Steps(links, vfs, journal, away)
         self._recovery = Recovery(links, vfs, self._undo, journal, locks)
 
     def plan(self, want: Plug) -> PlugPlan:

@@ -20,6 +20,7 @@ from sriov_rt.vif.edge import Links
 from sriov_rt.vif.edge import Subinterface
 from sriov_rt.vif.journal import Journal
 from sriov_rt.vif.plan import PlugPlan
+from sriov_rt.vif.view import Away
 from sriov_rt.vif.view import Vfs
 from sriov_rt.vif.words import Kind
 from sriov_rt.vif.words import Limits
@@ -28,16 +29,23 @@ from sriov_rt.vif.words import Limits
 class Steps:
     """Does what a plan says; whoever calls undoes it when that fails."""
 
-    def __init__(self, links: Links, vfs: Vfs, journal: Journal) -> None:
+    def __init__(
+        self, links: Links, vfs: Vfs, journal: Journal, away: Away
+    ) -> None:
         self._links = links
         self._vfs = vfs
         self._journal = journal
+        self._away = away
 
     def run(self, plan: PlugPlan) -> Link:
         """Return the port's interface: configured, up, verified.
 
         :raises VifError: or NicError, for the first step that fails.
         """
+        with self._away(plan.vf):
+            return self._run(plan)
+
+    def _run(self, plan: PlugPlan) -> Link:
         if plan.want.kind == Kind.VF:
             link = self._whole(plan)
         else:

@@ -32,6 +32,7 @@ from sriov_rt.vif.entries import Entry
 from sriov_rt.vif.journal import Journal
 from sriov_rt.vif.plan import unlike
 from sriov_rt.vif.pools import Pools
+from sriov_rt.vif.view import Away
 from sriov_rt.vif.view import Vfs
 from sriov_rt.vif.view import View
 from sriov_rt.vif.words import Kind
@@ -50,8 +51,14 @@ class Undo:
     """
 
     def __init__(
-        self, links: Links, vfs: Vfs, pools: Pools, journal: Journal
+        self,
+        links: Links,
+        vfs: Vfs,
+        pools: Pools,
+        journal: Journal,
+        away: Away,
     ) -> None:
+        self._away = away
         self._links = links
         self._vfs = vfs
         self._pools = pools
@@ -63,8 +70,13 @@ class Undo:
         :param view: the host as it is now.
         :raises VifError: or NicError, if it cannot be.
         """
-        if entry.kind == Kind.VF:
-            return self._bring_home(entry, view)
+        vf = None if entry.vf is None else view.vf_at(entry.vf)
+        with self._away(None if vf is None else vf.id):
+            if entry.kind == Kind.VF:
+                return self._bring_home(entry, view)
+            return self._delete(entry, view)
+
+    def _delete(self, entry: Entry, view: View) -> bool:
         done = False
         for link in _subinterfaces(entry, view):
             self._journal.step(entry.port, "delete")

@@ -13,11 +13,14 @@
 
 """What was observed of a host: its links and its VFs, and who has whom."""
 
+import contextlib
 import dataclasses
 import functools
+from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from sriov_rt.nic.plan import Plan
@@ -37,6 +40,19 @@ KINDS: Mapping[str, Kind] = {
     "macvtap": Kind.MACVTAP,
     "ipvlan": Kind.IPVLAN,
 }
+
+
+#: Kinds whose link is a peer, not what they sit on; a device has none.
+_PEERS = frozenset({"", "veth", "netkit", "vxcan"})
+
+#: Keeps the thread off the CPU that serves a VF's PF while it sets links of
+#: the VF (see nic.affinity); None for no VF.
+Away = Callable[[VfId | None], AbstractContextManager[object]]
+
+
+def anywhere(vf: VfId | None) -> AbstractContextManager[object]:
+    """Keep the thread off no CPU."""
+    return contextlib.nullcontext()
 
 
 class Vfs(Protocol):
@@ -84,7 +100,7 @@ class View:
     def _children(self) -> Mapping[int, Sequence[Link]]:
         found: dict[int, list[Link]] = {}
         for each in self.links:
-            if each.kind and each.parent is not None:
+            if each.kind not in _PEERS and each.parent is not None:
                 found.setdefault(each.parent, []).append(each)
         return found
 
