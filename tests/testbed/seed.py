@@ -133,10 +133,20 @@ def networks(api: Rest) -> None:
             name=name,
             network_id=made["id"],
             ip_version=4,
-            cidr=f"10.77.{first}.0/24",
+            cidr=f"{address(name, 0)}/24",
             gateway_ip=None,
             enable_dhcp=False,
         )
+
+
+def address(physical_network: str, last: int) -> str:
+    """Return an address of a physical network's one subnet, a /24.
+
+    :param physical_network: a key of settings.PHYSICAL_NETWORKS.
+    :param last: its last number.
+    """
+    first, _ = settings.PHYSICAL_NETWORKS[physical_network]
+    return f"10.77.{first}.{last}"
 
 
 def flavors(api: Rest) -> None:
