@@ -19,6 +19,7 @@ import sys
 from collections.abc import Sequence
 
 from neutron.common import config as neutron_config
+from neutron.conf import service
 from neutron.conf.agent import common as agent_config
 from neutron.conf.agent.database import agents_db
 from oslo_config import cfg
@@ -56,6 +57,8 @@ def configure(arguments: Sequence[str]) -> cfg.ConfigOpts:
     neutron_config.register_common_config_options()
     agent_config.register_agent_state_opts_helper(conf)
     agents_db.register_db_agents_opts(conf)
+    # neutron_lib/rpc.py reads it, but only after the first timeout.
+    service.register_service_opts(service.RPC_EXTRA_OPTS, conf)
     options.register_agent(conf)
     neutron_config.init(list(arguments))
     neutron_config.setup_logging()
