@@ -114,7 +114,7 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
         Nova plugs the ports of its instances after this.
         """
         super().init_host(host)
-        recovery.run()
+        recovery.run(host, self.vif_driver, self._host)
 
     def _has_numa_support(self) -> bool:
         return containers.has_numa_support() or super()._has_numa_support()

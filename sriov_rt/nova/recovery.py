@@ -17,27 +17,37 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
 
+from nova import context
+from nova import exception
+from nova import objects
+from nova.compute import vm_states
 from oslo_log import log as logging
 from oslo_privsep import daemon
 
 from sriov_rt import exceptions
+from sriov_rt.nova import ports
 from sriov_rt.vif import privsep
 
 LOG = logging.getLogger(__name__)
 
 
-def run() -> None:
-    """Finish or undo what the journal of this host holds, and log it.
+def run(host: str, vif_driver: Any, guests: Any) -> None:
+    """Finish or undo what was interrupted of ports on this host, and log it.
 
     A host without our configuration is passed over, and privileges are not
     even asked for. Where it can't be done, nova-compute starts all the same:
     guests without ports of ours need none of it, and each plug of a port
     tells what is wrong.
+
+    :param host: as Nova names it.
+    :param vif_driver: unplugs ports.
+    :param guests: Nova's libvirt.host.Host.
     """
     if not privsep.is_configured():
         return
     try:
-        recovered = privsep.recover()
+        for each in _lines(privsep.recover()):
+            LOG.warning("%s", each)
     except (exceptions.SriovRtError, daemon.FailedToDropPrivileges) as error:
         LOG.error(
             "ports of sriov-rt were not recovered (%s); repair that, then "
@@ -45,8 +55,36 @@ def run() -> None:
             error,
         )
         return
-    for each in _lines(recovered):
-        LOG.warning("%s", each)
+    for instance in _unborn(host, guests):
+        _unplug(instance, vif_driver)
+
+
+def _unborn(host: str, guests: Any) -> Iterator[Any]:
+    """Yield the instances that never came to have a domain here.
+
+    The daemon that plugs outlives a nova-compute that is killed, and ends
+    what it was told to do: such a port is whole, and nobody's. Nova only
+    marks the instance as failed.
+    """
+    found = objects.InstanceList.get_by_host(
+        context.get_admin_context(), host, expected_attrs=["info_cache"]
+    )
+    for each in found:
+        if each.vm_state in (vm_states.BUILDING, vm_states.ERROR):
+            try:
+                guests.get_guest(each)
+            except exception.InstanceNotFound:
+                yield each
+
+
+def _unplug(instance: Any, vif_driver: Any) -> None:
+    for vif in instance.get_network_info():
+        if not ports.is_ours(vif):
+            continue
+        try:
+            vif_driver.unplug(instance, vif)
+        except exception.VirtualInterfaceUnplugException as error:
+            LOG.error("%s", error, instance=instance)
 
 
 def _lines(recovered: Mapping[str, Any]) -> Iterator[str]:

@@ -16,6 +16,8 @@ from unittest import mock
 
 import fixtures
 from lxml import etree
+from nova import context
+from nova import objects
 from nova.tests.functional.api import client
 from nova.tests.functional.libvirt import base as libvirt_base
 
@@ -298,6 +300,37 @@ class RestartTest(VifTest):
         self.assertIn(
             f"port={self.port} was half plugged, and is undone", self.logged()
         )
+
+    def _killed_while_it_built(self) -> Any:
+        server = self.serve({})
+        driver = self.computes["rt-1"].driver
+        instance = objects.Instance.get_by_uuid(
+            context.get_admin_context(), server["id"]
+        )
+        driver._host.get_guest(instance).delete_configuration()
+        driver._host.get_connection()._vms.clear()
+        instance.vm_state = "building"
+        instance.task_state = "spawning"
+        instance.save()
+        self.assertEqual([self.port], list(self.pluggers.ports))
+        return server
+
+    def test_what_was_plugged_for_a_guest_that_never_was_is_unplugged(self):
+        server = self._killed_while_it_built()
+        with mock.patch.object(privsep, "is_configured", lambda: True):
+            self.restart_compute_service("rt-1")
+        self.assertEqual({}, self.pluggers.ports)
+        self.assertEqual("ERROR", self.api.get_server(server["id"])["status"])
+
+    def test_a_port_that_cannot_be_unplugged_does_not_stop_nova_compute(self):
+        self._killed_while_it_built()
+        error = fake_plugger.no_parent(self.port)
+        with (
+            mock.patch.object(privsep, "is_configured", lambda: True),
+            mock.patch.object(self.pluggers, "unplug", side_effect=error),
+        ):
+            self.restart_compute_service("rt-1")
+        self.assertIn(str(error), self.logged())
 
     def test_a_journal_that_is_broken_does_not_stop_nova_compute(self):
         self.pluggers.fail = fake_plugger.no_parent(self.port)
