@@ -23,7 +23,7 @@ from sriov_rt.host.root import Root
 from sriov_rt.nic import mapping
 from sriov_rt.nic import settings_text
 from sriov_rt.nic import table
-from sriov_rt.nic.vfs import Plan
+from sriov_rt.nic.settings import BASELINE
 from sriov_rt.nic.vfs import Vfs
 
 _VF = "a PCI address, PF/index such as enp1s0/3, or the VF's interface"
@@ -37,9 +37,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     show = _action(actions, "show", "print all of one VF", _show)
     show.add_argument("vf", metavar="VF", help=_VF)
     planned = _action(
-        actions, "plan", "print what 'set' would do; changes nothing", _plan
+        actions, "plan", "print what 'set' would do; changes nothing", _set
     )
     _add_settings(planned)
+    planned.set_defaults(dry_run=True)
     change = _action(actions, "set", "set attributes of a VF", _set)
     _add_settings(change)
     _add_dry_run(change)
@@ -124,6 +125,13 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
         metavar="ATTRIBUTE=VALUE",
         help="such as mac=52:54:00:12:34:56 vlan=7 max_tx_rate=1000",
     )
+    parser.add_argument(
+        "--wait",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="how long to wait for the PF's link if a rate needs it",
+    )
 
 
 def _add_dry_run(parser: argparse.ArgumentParser) -> None:
@@ -148,25 +156,14 @@ def _show(args: argparse.Namespace) -> int:
     return 0
 
 
-def _plan(args: argparse.Namespace) -> int:
-    _planned(Vfs.of_host(args.root), args)
-    return 0
-
-
 def _set(args: argparse.Namespace) -> int:
     vfs = Vfs.of_host(args.root)
-    made = _planned(vfs, args)
+    wanted = settings_text.parse(args.settings)
+    made = vfs.plan(vfs.locate(args.vf), wanted, wait_s=args.wait)
+    _print(args, table.plan_to_plain(made), made.lines())
     if not args.dry_run:
         vfs.apply(made)
     return 0
-
-
-def _planned(vfs: Vfs, args: argparse.Namespace) -> Plan:
-    """Make and print the plan for what is asked of a VF."""
-    wanted = settings_text.parse(args.settings)
-    made = vfs.plan(vfs.locate(args.vf), wanted)
-    _print(args, table.plan_to_plain(made), made.lines())
-    return made
 
 
 def _reset(args: argparse.Namespace) -> int:
@@ -176,7 +173,7 @@ def _reset(args: argparse.Namespace) -> int:
         for each in asked:
             _tell(f"resetting the function of {each}")
             vfs.kernel.flr(each)
-    plans = [vfs.plan_reset(each) for each in asked]
+    plans = vfs.plan_all(dict.fromkeys(asked, BASELINE), required=False)
     plain = [table.plan_to_plain(each) for each in plans]
     _print(args, plain, (line for each in plans for line in each.lines()))
     if not args.dry_run:

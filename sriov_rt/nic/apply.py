@@ -14,6 +14,7 @@
 
 import logging
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
 
@@ -37,7 +38,7 @@ LOG = logging.getLogger(__name__)
 #: the MAC anew after a reset by the PF.
 SETTLED_S = 3.0
 
-Observe = Callable[[Sequence[int]], Mapping[int, VfState]]
+Observe = Callable[[Collection[int]], Mapping[int, VfState]]
 
 
 def apply(

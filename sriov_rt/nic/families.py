@@ -136,8 +136,11 @@ ICE = Family(
 
 #: SFN8522, X2522, X2541 (EF10). sfc/ef10_sriov.c: no rates and no trust at
 #: all, 802.1Q only (efx_sriov_set_vf_vlan in sfc/sriov.c), spoofchk by
-#: firmware (efx_ef10_sriov_set_vf_spoofchk); MAC and VLAN take the VF's
-#: datapath down and up. 32 unicast filters with the VF's own
+#: firmware (efx_ef10_sriov_set_vf_spoofchk) and not reported; MAC and VLAN
+#: take the VF's datapath down and up, and a VLAN has no priority
+#: (efx_ef10_sriov_set_vf_vlan). The PF gives each VF a random MAC
+#: (efx_ef10_sriov_alloc_vf_vswitching), and the VF's driver cannot do without
+#: one (efx_ef10_get_mac_address_vf). 32 unicast filters with the VF's own
 #: (EFX_EF10_FILTER_DEV_UC_MAX); 240 VFs by sfboot.
 SFC = Family(
     name="sfc",
@@ -151,10 +154,12 @@ SFC = Family(
             Attribute.QUERY_RSS: Support.NO,
             Attribute.SPOOFCHK: Support.PROBE,
             Attribute.VLAN_PROTOCOL: Support.NO,
+            Attribute.QOS: Support.NO,
         }
     ),
     why_not=types.MappingProxyType(
         {
+            Attribute.QOS: "its driver takes VLANs with priority 0 only",
             Attribute.MIN_TX_RATE: "Solarflare NICs do not limit VFs",
             Attribute.MAX_TX_RATE: "Solarflare NICs do not limit VFs",
             Attribute.TRUST: "its driver has no ndo_set_vf_trust",
@@ -169,6 +174,7 @@ SFC = Family(
         }
     ),
     mac_effect=MacEffect.NOW,
+    clears_mac=Support.NO,
     mac_filters=MacFilters(each=31),
     max_vfs=240,
 )

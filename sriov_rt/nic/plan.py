@@ -163,6 +163,7 @@ def _is_beside(
     """Tell whether an attribute is not to be looked at.
 
     :raises NoSuchDevice: if it is of an interface that is not here.
+    :raises UnsupportedByNic: if the MAC cannot be taken away.
     """
     if attribute in _NETDEV and observed.netdev is None:
         if not required or rules.is_neutral(attribute, value):
@@ -173,12 +174,25 @@ def _is_beside(
             "the VF has no interface in this network namespace",
         )
     if attribute is Attribute.MAC and value == NO_MAC:
-        return family.clears_mac is Support.NO and not required
+        return _keeps_mac(family, observed, required)
     if not rules.is_neutral(attribute, value):
         return False
     support = family.supports(attribute)
     unknown = getattr(observed.settings, attribute) is None
     return support is Support.NO or (unknown and not required)
+
+
+def _keeps_mac(family: Family, observed: VfState, required: bool) -> bool:
+    if family.clears_mac is not Support.NO:
+        return False
+    if required and observed.settings.mac != NO_MAC:
+        raise errors.UnsupportedByNic(
+            f"{observed.id}",
+            Attribute.MAC,
+            f"a VF of family {family.name} always has a MAC, its driver needs "
+            "one",
+        )
+    return True
 
 
 def _round(

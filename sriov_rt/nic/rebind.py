@@ -16,10 +16,12 @@ from collections.abc import Collection
 from collections.abc import Mapping
 from typing import Any
 
+from sriov_rt.nic import errors
 from sriov_rt.nic.family import Attribute
 from sriov_rt.nic.family import Family
 from sriov_rt.nic.family import MacEffect
 from sriov_rt.nic.settings import NO_MAC
+from sriov_rt.nic.words import ADDRESS_RANDOM
 from sriov_rt.nic.words import ADDRESS_SET
 from sriov_rt.nic.words import VfDevice
 from sriov_rt.nic.words import VfState
@@ -38,11 +40,21 @@ def why(
 
     :param expect: what the VF is to be.
     :param changed: what of that is not so yet.
+    :raises VfBusy: if that would take something from its user.
     """
-    mac = expect.get(Attribute.MAC)
-    if mac is None or Attribute.DRIVER in changed:
-        return None, None
     device = observed.device
+    if Attribute.DRIVER in changed:
+        _refuse_if_used(observed)
+        if device.elsewhere:
+            raise errors.VfBusy(
+                f"{observed.id}",
+                Attribute.DRIVER,
+                "its interface is in another network namespace",
+            )
+        return None, None
+    mac = expect.get(Attribute.MAC)
+    if mac is None:
+        return None, None
     if device.elsewhere and Attribute.MAC in changed:
         return None, (
             "its interface is in another network namespace and keeps its MAC "
@@ -52,7 +64,19 @@ def why(
         family, device, mac, changes=Attribute.MAC in changed
     ):
         return None, None
+    _refuse_if_used(observed)
     return f"{device.netdev} has the MAC {device.mac} until then", None
+
+
+def _refuse_if_used(observed: VfState) -> None:
+    device = observed.device
+    if device.uppers:
+        raise errors.VfBusy(
+            f"{observed.id}",
+            Attribute.DRIVER,
+            f"{', '.join(device.uppers)} on {device.netdev} would go with it "
+            "if its driver were bound again",
+        )
 
 
 def _is_needed(
@@ -61,6 +85,12 @@ def _is_needed(
     if mac == NO_MAC:
         # No driver gives up by itself a MAC that was set inside or before.
         return changes or device.address_type == ADDRESS_SET
+    if changes and family.mac_effect is MacEffect.NOW:
+        return False
+    if changes and device.address_type == ADDRESS_RANDOM:
+        # iavf takes the MAC without saying that it is random no longer:
+        # later it could not be told from one that was made up.
+        return True
     if device.mac == mac:
         return False
     return not changes or family.mac_effect is MacEffect.AFTER_REBIND

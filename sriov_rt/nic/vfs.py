@@ -12,8 +12,8 @@
 
 """The verbs on VFs: observe, plan, apply, verify, reset."""
 
-import dataclasses
 import itertools
+from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Self
@@ -21,18 +21,16 @@ from typing import Self
 from sriov_rt.nic import apply
 from sriov_rt.nic import errors
 from sriov_rt.nic import names
+from sriov_rt.nic import observe
 from sriov_rt.nic import plan
 from sriov_rt.nic import waiting
 from sriov_rt.nic.choose import Families
 from sriov_rt.nic.kernel import Kernel
 from sriov_rt.nic.plan import Plan as Plan
 from sriov_rt.nic.settings import BASELINE
-from sriov_rt.nic.settings import NO_MAC
 from sriov_rt.nic.settings import VfSettings
 from sriov_rt.nic.waiting import Clock
-from sriov_rt.nic.words import ADDRESS_RANDOM
 from sriov_rt.nic.words import Pf
-from sriov_rt.nic.words import VfDevice
 from sriov_rt.nic.words import VfId as VfId
 from sriov_rt.nic.words import VfState as VfState
 
@@ -118,19 +116,58 @@ class Vfs:
 
         :raises NoSuchDevice: if it is gone.
         """
-        return self._one(self._kernel.pf(vf.pf), vf)
+        return self._these(self._kernel.pf(vf.pf), (vf,))[vf.index]
 
-    def plan(self, vf: VfId, wanted: VfSettings) -> Plan:
+    def plan(
+        self, vf: VfId, wanted: VfSettings, *, wait_s: float = 0.0
+    ) -> Plan:
         """Return what has to be done to make a VF as wanted.
 
         :param wanted: None leaves an attribute alone.
+        :param wait_s: how long to wait for a link that is needed, seconds.
         :raises NicError: if its family or the PF's link does not allow it.
         """
-        return self._plan(vf, wanted, required=True)
+        needed: list[errors.LinkNeeded] = []
+
+        def attempt() -> Plan | None:
+            try:
+                return self.plan_all({vf: wanted})[0]
+            except errors.LinkNeeded as error:
+                needed.append(error)
+                return None
+
+        made = waiting.until(self._clock, wait_s, attempt)
+        if made is None:
+            raise needed[-1]
+        return made
+
+    def plan_all(
+        self, wanted: Mapping[VfId, VfSettings], *, required: bool = True
+    ) -> tuple[Plan, ...]:
+        """Return plans for many VFs: one read for each PF.
+
+        :param required: refuse what a NIC does not have; otherwise it is
+            left out.
+        :raises NicError: for the first that cannot be.
+        """
+        made: dict[VfId, Plan] = {}
+        for name in dict.fromkeys(vf.pf for vf in wanted):
+            pf = self._kernel.pf(name)
+            some = [vf for vf in wanted if vf.pf == name]
+            states = self._these(pf, some)
+            for vf in some:
+                made[vf] = plan.make(
+                    self._families.of(pf),
+                    pf,
+                    states[vf.index],
+                    wanted[vf],
+                    required=required,
+                )
+        return tuple(made[vf] for vf in wanted)
 
     def plan_reset(self, vf: VfId) -> Plan:
         """Return what has to be done to make a VF clean."""
-        return self._plan(vf, BASELINE, required=False)
+        return self.plan_all({vf: BASELINE}, required=False)[0]
 
     def apply(self, plan: Plan) -> VfState:
         """Do what a plan says and read back that it is so.
@@ -152,7 +189,7 @@ class Vfs:
             pf = self._kernel.pf(name)
 
             def again(
-                indices: Sequence[int], pf: Pf = pf
+                indices: Collection[int], pf: Pf = pf
             ) -> Mapping[int, VfState]:
                 return self._observe(pf, indices)
 
@@ -174,65 +211,15 @@ class Vfs:
         self._kernel.flr(vf)
         return self.reset(vf)
 
-    def _plan(self, vf: VfId, wanted: VfSettings, *, required: bool) -> Plan:
-        pf = self._kernel.pf(vf.pf)
-        return plan.make(
-            self._families.of(pf),
-            pf,
-            self._one(pf, vf),
-            wanted,
-            required=required,
-        )
-
-    def _one(self, pf: Pf, vf: VfId) -> VfState:
-        if vf not in pf.vfs:
-            raise errors.NoSuchDevice(f"{vf}", None, "the VF has gone")
-        return self._observe(pf, (vf.index,))[vf.index]
+    def _these(self, pf: Pf, asked: Sequence[VfId]) -> Mapping[int, VfState]:
+        for vf in asked:
+            if vf not in pf.vfs:
+                raise errors.NoSuchDevice(f"{vf}", None, "the VF has gone")
+        return self._observe(pf, frozenset(vf.index for vf in asked))
 
     def _observe(
-        self, pf: Pf, indices: Sequence[int] | None = None
+        self, pf: Pf, indices: Collection[int] | None = None
     ) -> Mapping[int, VfState]:
-        """Return VFs of a PF by their indices; all if none are named."""
-        if not pf.vfs:
-            return {}
-        family = self._families.of(pf)
-        budget = family.mac_filters.budget(len(pf.vfs))
-        read = self._kernel.read(pf.name)
-        asked = None if indices is None else frozenset(indices)
-        found = {}
-        for vf in pf.vfs:
-            if asked is not None and vf.index not in asked:
-                continue
-            if vf.index not in read:
-                raise errors.NoSuchDevice(f"{vf}", None, "the VF has gone")
-            device = self._kernel.device(vf)
-            found[vf.index] = VfState(
-                id=vf,
-                family=family.name,
-                driver=device.driver,
-                netdev=device.netdev,
-                alias=device.alias,
-                iommu_group=device.iommu_group,
-                numa_node=device.numa_node,
-                settings=_joined(read[vf.index], device),
-                mac_budget=budget,
-                device=device,
-            )
-        return found
-
-
-def _joined(read: VfSettings, device: VfDevice) -> VfSettings:
-    """Return what the PF and the VF's own interface say, together.
-
-    A PF shows the MAC that a VF's driver made up as it shows one that was
-    set; the interface tells that it was made up.
-    """
-    made_up = device.address_type == ADDRESS_RANDOM and device.mac == read.mac
-    return dataclasses.replace(
-        read,
-        mac=NO_MAC if made_up else read.mac,
-        mtu=device.mtu,
-        promisc=device.promisc,
-        allmulti=device.allmulti,
-        driver=device.driver,
-    )
+        return observe.observe(
+            self._kernel, self._families.of(pf), pf, indices
+        )

@@ -99,8 +99,16 @@ class FakeKernel:
 
     def _make(self, number):
         self.settings = dict.fromkeys(range(number), FRESH)
+        self.admin = dict.fromkeys(range(number), NO_MAC)
+        if self.driver == "sfc":
+            # Its PF gives each VF a MAC, and does not report spoofchk.
+            for index in range(number):
+                mac = self.admin[index] = f"02:0f:53:00:00:{index:02x}"
+                self.settings[index] = dataclasses.replace(
+                    FRESH, mac=mac, spoofchk=None
+                )
         self.devices = {
-            index: self._bound(index, f"enp1s0v{index}", NO_MAC)
+            index: self._bound(index, f"enp1s0v{index}", self.admin[index])
             for index in range(number)
         }
 
@@ -112,7 +120,7 @@ class FakeKernel:
             netdev=netdev,
             iommu_group=40 + index,
             numa_node=0,
-            mac=mac if made_up else admin,
+            mac=mac if admin == NO_MAC else admin,
             address_type=ADDRESS_RANDOM if made_up else 0,
             mtu=1500,
             promisc=False,
@@ -122,6 +130,10 @@ class FakeKernel:
 
     def change(self, index, **settings):
         """Set attributes behind everybody's back."""
+        if settings.get("mac", self.devices[index].mac) != (
+            self.devices[index].mac
+        ):
+            self.admin[index] = settings["mac"]
         old = self.settings[index]
         self.settings[index] = dataclasses.replace(old, **settings)
 
@@ -138,7 +150,12 @@ class FakeKernel:
             promisc=True,
             allmulti=True,
         )
-        self.change(index, mac="66:66:66:66:66:66")
+        self._report(index, "66:66:66:66:66:66")
+
+    def _report(self, index, mac):
+        """Let the PF show a MAC that was not set through it."""
+        old = self.settings[index]
+        self.settings[index] = dataclasses.replace(old, mac=mac)
 
     # kernel.Kernel
 
@@ -206,19 +223,15 @@ class FakeKernel:
         if driver == "vfio-pci":
             self.devices[vf.index] = VfDevice(driver, iommu_group=40)
             return
-        admin = self.settings[vf.index].mac
-        if admin == self.devices[vf.index].mac and (
-            self.devices[vf.index].address_type == ADDRESS_RANDOM
-        ):
-            admin = NO_MAC
+        admin = self.admin[vf.index]
         if self.late_random:
             self.late_random -= 1
             admin = NO_MAC
         new = self._bound(vf.index, f"eth{vf.index}", admin)
         self.devices[vf.index] = new
-        if admin == NO_MAC and self.settings[vf.index].mac == NO_MAC:
+        if self.admin[vf.index] == NO_MAC:
             # The driver tells the PF what it made up.
-            self.change(vf.index, mac=new.mac)
+            self._report(vf.index, new.mac)
 
     def flr(self, vf):
         self.flrs.append(vf.index)
@@ -256,7 +269,10 @@ class FakeKernel:
         behave = getattr(self, f"_{self.driver}", None)
         if behave is not None:
             behave(index, given)
-        self.change(index, **given)
+        if "mac" in given:
+            self.admin[index] = given["mac"]
+        old = self.settings[index]
+        self.settings[index] = dataclasses.replace(old, **given)
 
     def _fail(self, index, name):
         codes = self.fail.get(name)
@@ -312,13 +328,17 @@ class FakeKernel:
     def _take_mac(self, index, given):
         """The VF's driver asks for the MAC anew, unless it is stuck."""
         if "mac" in given and given["mac"] != NO_MAC and not self.stuck:
-            self.change_device(index, mac=given["mac"], address_type=0)
+            # iavf leaves addr_assign_type as it is.
+            self.change_device(index, mac=given["mac"])
 
     def _sfc(self, index, given):
         if given.keys() & {"max_tx_rate", "trust", "query_rss"} or (
             given.get("spoofchk")
         ):
             self._refuse(index, errno.EOPNOTSUPP)
+        if given.get("qos") or given.get("mac") == NO_MAC:
+            self._refuse(index, errno.EINVAL)
+        given.pop("spoofchk", None)
         self._take_mac(index, given)
 
     def _truncating(self, index, given):

@@ -152,6 +152,60 @@ class SetTest(VfsTest):
         self.kernel.change(0, mac=NO_MAC)
         self.set(mac=fakes.ADMIN_MAC)
 
+    def test_made_up_mac_can_be_made_the_administrative_one(self):
+        for driver in ("igb", "i40e", "ice"):
+            with self.subTest(driver=driver):
+                self.use(driver)
+                mac = self.kernel.devices[0].mac
+                self.kernel._report(0, mac)
+                state = self.set(mac=mac)
+                self.assertEqual(mac, state.settings.mac)
+                self.assertEqual(1, len(self.kernel.binds))
+                self.set(mac=mac)
+                self.assertEqual(1, len(self.kernel.binds))
+
+    def test_next_mac_of_an_x710_needs_no_rebind(self):
+        self.use("i40e")
+        self.set(mac=fakes.ADMIN_MAC)
+        self.kernel.binds.clear()
+        state = self.set(mac="52:54:00:00:00:02")
+        self.assertEqual("52:54:00:00:00:02", state.device.mac)
+        self.assertEqual([], self.kernel.binds)
+
+    def test_rebind_that_would_take_a_macvlan_away_is_refused(self):
+        self.kernel.change_device(0, uppers=("mv0",))
+        for wanted in ({"mac": fakes.ADMIN_MAC}, {"driver": "vfio-pci"}):
+            error = self.refused(errors.VfBusy, **wanted)
+            self.assertIn("mv0 on enp1s0v0 would go", str(error))
+        self.assertEqual([], self.kernel.writes)
+        self.set(vlan=7, trust=True)
+
+    def test_driver_of_an_interface_elsewhere_is_left(self):
+        self.kernel.change_device(0, netdev=None, elsewhere=True)
+        self.refused(errors.VfBusy, driver="vfio-pci")
+
+    def test_link_is_waited_for(self):
+        self.kernel.carrier = False
+        clock = self.vfs.clock
+        sleep = clock.sleep
+
+        def connect(seconds):
+            sleep(seconds)
+            self.kernel.carrier = clock.now > 1002
+
+        clock.sleep = connect
+        wanted = VfSettings(max_tx_rate=100)
+        with self.assertRaises(errors.LinkNeeded):
+            self.vfs.plan(self.vf, wanted, wait_s=1)
+        self.vfs.plan(self.vf, wanted, wait_s=10)
+
+    def test_many_plans_by_one_request(self):
+        self.use("igb", vfs=7)
+        wanted = {vf_id(n): VfSettings(vlan=5) for n in range(7)}
+        self.vfs.apply_all(self.vfs.plan_all(wanted))
+        self.assertEqual(2, self.kernel.reads)
+        self.assertEqual(1, len(self.kernel.writes))
+
     def test_interface_elsewhere_is_not_touched(self):
         self.kernel.change_device(0, netdev=None, elsewhere=True, mac=None)
         made = self.vfs.plan(self.vf, VfSettings(mac=fakes.ADMIN_MAC))
@@ -210,13 +264,27 @@ class ResetTest(VfsTest):
         self.assertNotEqual("66:66:66:66:66:66", state.device.mac)
 
     def test_clean_vf_of_each_family_needs_nothing(self):
-        for driver in ("igb", "ixgbe", "i40e", "ice", "sfc", "mlx5_core"):
+        for driver in ("igb", "ixgbe", "i40e", "ice", "mlx5_core"):
             with self.subTest(driver=driver):
                 self.use(driver)
                 self.assertTrue(self.vfs.plan_reset(self.vf).is_empty)
 
+    def test_what_a_driver_does_not_report_is_tried_each_time(self):
+        self.use("sfc")
+        (step,) = self.vfs.plan_reset(self.vf).steps
+        self.assertEqual("spoofchk unknown -> on", str(step))
+
+    def test_solarflare_vf_always_has_a_mac(self):
+        self.use("sfc")
+        with self.assertLogs("sriov_rt.nic", "WARNING"):
+            state = self.vfs.reset(self.vf)
+        self.assertEqual("02:0f:53:00:00:00", state.settings.mac)
+        error = self.refused(errors.UnsupportedByNic, mac=NO_MAC)
+        self.assertIn("always has a MAC", str(error))
+        self.refused(errors.UnsupportedByNic, vlan=3, qos=1)
+
     def test_reset_twice_writes_once(self):
-        for driver in ("igb", "ixgbe", "i40e", "ice", "sfc"):
+        for driver in ("igb", "ixgbe", "i40e", "ice"):
             with self.subTest(driver=driver):
                 self.use(driver)
                 self.kernel.dirty(0)
@@ -236,7 +304,7 @@ class ResetTest(VfsTest):
 
     def test_what_a_nic_lacks_is_left_out(self):
         self.use("sfc")
-        self.kernel.change(0, spoofchk=False, vlan=3)
+        self.kernel.change(0, vlan=3)
         with self.assertLogs("sriov_rt.nic", "WARNING") as logs:
             state = self.vfs.reset(self.vf)
         self.assertEqual(0, state.settings.vlan)
@@ -304,6 +372,7 @@ class ErrorTest(VfsTest):
 
     def test_interface_that_does_not_follow_its_mac(self):
         self.use("i40e")
+        self.kernel.change_device(0, address_type=0)
         self.kernel.stuck = True
         error = self.refused(errors.VerifyFailed, mac=fakes.ADMIN_MAC)
         ((name, wanted, found),) = error.differences
