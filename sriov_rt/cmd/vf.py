@@ -51,6 +51,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     reset.add_argument(
         "--flr", action="store_true", help="reset the PCI function first"
     )
+    reset.add_argument(
+        "--driver", help="bind this one (default: the one that it has)"
+    )
     _add_dry_run(reset)
     mapped = _action(
         actions, "map", "print whose each VF is: instance and port", _map
@@ -173,7 +176,10 @@ def _reset(args: argparse.Namespace) -> int:
         for each in asked:
             _tell(f"resetting the function of {each}")
             vfs.kernel.flr(each)
-    plans = vfs.plan_all(dict.fromkeys(asked, BASELINE), required=False)
+    words = [] if args.driver is None else [f"driver={args.driver}"]
+    driver = settings_text.parse(words).driver
+    wanted = dataclasses.replace(BASELINE, driver=driver)
+    plans = vfs.plan_all(dict.fromkeys(asked, wanted), required=False)
     plain = [table.plan_to_plain(each) for each in plans]
     _print(args, plain, (line for each in plans for line in each.lines()))
     if not args.dry_run:

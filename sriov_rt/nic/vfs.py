@@ -12,6 +12,7 @@
 
 """The verbs on VFs: observe, plan, apply, verify, reset."""
 
+import dataclasses
 import itertools
 from collections.abc import Collection
 from collections.abc import Mapping
@@ -165,9 +166,13 @@ class Vfs:
                 )
         return tuple(made[vf] for vf in wanted)
 
-    def plan_reset(self, vf: VfId) -> Plan:
-        """Return what has to be done to make a VF clean."""
-        return self.plan_all({vf: BASELINE}, required=False)[0]
+    def plan_reset(self, vf: VfId, driver: str | None = None) -> Plan:
+        """Return what has to be done to make a VF clean.
+
+        :param driver: that it is to have; None for the one it has.
+        """
+        wanted = dataclasses.replace(BASELINE, driver=driver)
+        return self.plan_all({vf: wanted}, required=False)[0]
 
     def apply(self, plan: Plan) -> VfState:
         """Do what a plan says and read back that it is so.
@@ -199,12 +204,14 @@ class Vfs:
             done.update((each.id, each) for each in found)
         return tuple(done[each.vf] for each in plans)
 
-    def reset(self, vf: VfId) -> VfState:
+    def reset(self, vf: VfId, driver: str | None = None) -> VfState:
         """Make a VF clean, settings.BASELINE, and read back that it is.
 
-        What its NIC does not have is left out. Its driver is not changed.
+        What its NIC does not have is left out.
+
+        :param driver: that it is to have; None for the one it has.
         """
-        return self.apply(self.plan_reset(vf))
+        return self.apply(self.plan_reset(vf, driver))
 
     def flr(self, vf: VfId) -> VfState:
         """Reset a VF's function, then make it clean."""

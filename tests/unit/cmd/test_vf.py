@@ -129,6 +129,11 @@ class VfCommandTest(unittest.TestCase):
         self.assertIn("resetting the function", self.told.getvalue())
         self.assertEqual(0, self.kernel.settings[1].vlan)
         self.assertEqual(1, len(self.kernel.writes))
+        printed = self.run_command(
+            "reset", "enp1s0/0", "--driver=vfio-pci", "--dry-run"
+        )
+        self.assertIn("driver igbvf -> vfio-pci", printed)
+        self.assertIn("driver", self.fails("reset", "enp1s0/0", "--driver=/"))
 
     def test_provision(self):
         self.kernel = fakes.FakeKernel(vfs=0)

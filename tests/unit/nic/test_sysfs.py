@@ -72,6 +72,13 @@ class SysfsTest(trees.TreeTest):
             self.sysfs.pf("eno1")
         self.assertIn("vendor is no PCI id", str(caught.exception))
 
+    def test_unreadable_driver(self):
+        self.tree.remove(f"{PF}/driver")
+        self.tree.write(f"{PF}/driver", "no link\n")
+        with self.assertRaises(errors.BadState) as caught:
+            self.sysfs.pf("eno1")
+        self.assertIn("/driver: Invalid argument", str(caught.exception))
+
     def test_locate(self):
         self.assertEqual(VF, self.sysfs.locate("0000:3b:02.0"))
         self.assertEqual(VF, self.sysfs.locate("eno1v0"))
@@ -276,6 +283,10 @@ class AffinityTest(trees.TreeTest):
         self.tree.write("proc/irq/40/effective_affinity_list", "0-2\n")
         self.assertEqual({0, 1, 2}, self.enter())
         self.assertEqual([], self.moves)
+
+    def test_interrupt_that_fires_nowhere_known(self):
+        self.tree.remove("proc/irq/40")
+        self.assertEqual({0, 1}, self.enter())
 
     def test_nothing_known_of_interrupts(self):
         self.tree.remove(f"{PF}/msi_irqs")

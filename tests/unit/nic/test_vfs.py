@@ -75,6 +75,16 @@ class ObserveTest(VfsTest):
         self.assertEqual(7, len(self.vfs.list()))
         self.assertEqual(1, self.kernel.reads)
 
+    def test_pf_without_vfs(self):
+        self.use("igb", vfs=0)
+        self.assertEqual((), self.vfs.list("enp1s0"))
+        self.assertEqual(0, self.kernel.reads)
+
+    def test_vf_that_goes_while_it_is_read(self):
+        self.kernel.read = lambda pf: {}
+        with self.assertRaises(errors.NoSuchDevice):
+            self.vfs.observe(self.vf)
+
     def test_vf_that_is_gone(self):
         with self.assertRaises(errors.NoSuchDevice):
             self.vfs.observe(vf_id(5))
@@ -151,6 +161,27 @@ class SetTest(VfsTest):
         self.kernel.bind_fails = [errno.EIO, errno.EIO]
         self.kernel.change(0, mac=NO_MAC)
         self.set(mac=fakes.ADMIN_MAC)
+
+    def test_interface_that_goes_while_it_is_set(self):
+        made = self.vfs.plan(self.vf, VfSettings(mtu=9000))
+        self.kernel.change_device(0, netdev=None)
+        with self.assertRaises(errors.NoSuchDevice) as caught:
+            self.vfs.apply(made)
+        self.assertIn("its interface has gone", str(caught.exception))
+
+    def test_driver_that_may_not_be_bound(self):
+        self.kernel.bind_fails = [errno.EPERM]
+        self.refused(errors.NotPermitted, mac=fakes.ADMIN_MAC)
+        self.assertEqual(1, len(self.kernel.binds))
+
+    def test_driver_that_makes_no_interface(self):
+        self.kernel.bind = lambda vf, driver: self.kernel.change_device(
+            0, netdev=None
+        )
+        error = self.refused(errors.NotReady, mac=fakes.ADMIN_MAC)
+        self.assertIn("it has no interface", str(error))
+        self.kernel.bind = lambda vf, driver: None
+        self.refused(errors.NotReady, driver="vfio-pci")
 
     def test_made_up_mac_can_be_made_the_administrative_one(self):
         for driver in ("igb", "i40e", "ice"):
@@ -310,6 +341,15 @@ class ResetTest(VfsTest):
         self.assertEqual(0, state.settings.vlan)
         self.assertIn("vf=0000:01:10.0", logs.output[0])
         self.assertIn("spoofchk", logs.output[0])
+
+    def test_right_driver_is_part_of_being_clean(self):
+        self.set(driver="vfio-pci")
+        self.assertEqual("vfio-pci", self.vfs.reset(self.vf).driver)
+        self.assertEqual("igbvf", self.vfs.reset(self.vf, "igbvf").driver)
+
+    def test_interface_elsewhere_is_not_looked_at(self):
+        self.kernel.change_device(0, netdev=None, elsewhere=True)
+        self.assertTrue(self.vfs.plan_reset(self.vf).is_empty)
 
     def test_function_reset_comes_first(self):
         self.vfs.flr(self.vf)
