@@ -140,12 +140,9 @@ class Plugger:
             done = self._recovery.settle(port)
             for _ in range(MAX_TRIES):
                 view = observe(self._links, self._vfs)
-                entry = report.departing(view, port)
-                if entry is None:
-                    break
                 try:
-                    self._unplug(view, entry)
-                    done = True
+                    for entry in report.departing(view, port):
+                        done |= self._unplug(view, entry)
                     break
                 except (errors.NoSuchLink, errors.NoSuchNamespace) as error:
                     # Its namespace went meanwhile: a VF is elsewhere then.
@@ -222,17 +219,18 @@ class Plugger:
         )
         return link, report.made(todo, link)
 
-    def _unplug(self, view: View, entry: Entry) -> None:
+    def _unplug(self, view: View, entry: Entry) -> bool:
         try:
             self._journal.begin(entry)
         except errors.JournalFull as error:
             # The alias says all that is needed, and a full disk must not
             # keep a tenant's VF from being cleaned.
             LOG.warning("%s: unplugged nevertheless (%s)", entry.port, error)
-        self._undo.remove(entry, view)
+        done = self._undo.remove(entry, view)
         self._recovery.rest(entry)
         self._journal.end(entry.port)
         LOG.info("%s: unplugged from %s", report.about(entry), entry.parent)
+        return done
 
     def _announce(self, want: Plug, link: Link) -> None:
         """Tell the neighbours; a port without a carrier is a port too."""

@@ -14,6 +14,7 @@
 """What is told of ports: to the journal, to the logs, to who asks."""
 
 from sriov_rt.vif import errors
+from sriov_rt.vif import names
 from sriov_rt.vif.alias import Alias
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.entries import Action
@@ -48,24 +49,30 @@ def intent(plan: PlugPlan) -> Entry:
     )
 
 
-def departing(view: View, port: str) -> Entry | None:
-    """Return the journal's entry for an unplug; None if nothing is there."""
+def departing(view: View, port: str) -> tuple[Entry, ...]:
+    """Return the journal's entries for an unplug.
+
+    It is one, but for an alias that somebody has set on something else too.
+    """
+    found: dict[tuple[Kind, str], Entry] = {}
     for link, whose in view.port(port):
         parent, vf = _under(view, link)
-        home = whose.home or link.name if not link.kind else parent
-        return Entry(
+        if not link.kind:
+            parent = whose.home or _plain(link.name, port)
+        entry = Entry(
             action=Action.UNPLUG,
             port=port,
             owner=whose.owner,
             kind=KINDS[link.kind],
-            interface=link.name,
+            interface=_plain(link.name, port),
             namespace=link.namespace,
-            parent=home or link.name,
+            parent=parent,
             vf=vf,
             parent_up=True,
             want=None,
         )
-    return None
+        found.setdefault((entry.kind, parent), entry)
+    return tuple(found.values())
 
 
 def standing(view: View, want: Plug) -> Plugged | None:
@@ -135,6 +142,14 @@ def _plugged(view: View, link: Link, whose: Alias) -> Plugged:
         vf=vf,
         tap=_tap(link),
     )
+
+
+def _plain(name: str, port: str) -> str:
+    """Return a name as the journal takes it: root there can choose any."""
+    try:
+        return names.interface(name)
+    except errors.NameInvalid:
+        return names.default(port)
 
 
 def _under(view: View, link: Link) -> tuple[str, str | None]:

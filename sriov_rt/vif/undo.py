@@ -215,11 +215,9 @@ def _whole(entry: Entry, view: View) -> tuple[Link | None, VfState | None]:
     """Return the interface and the VF of a port, as far as they are there."""
     for link, _ in view.port(entry.port):
         vf = view.vf_of(link)
-        known = vf is not None and entry.vf in (None, vf.id.address)
-        # A kernel before 5.14 does not tell the device from afar.
-        afar = link.namespace is not None and not link.kind
-        if known or (vf is None and afar and not link.device):
-            return link, vf
+        if link.kind or (vf and entry.vf not in (None, vf.id.address)):
+            continue
+        return link, vf
     vf = None if entry.vf is None else view.vf_at(entry.vf)
     if vf is None or vf.netdev is None:
         return None, vf

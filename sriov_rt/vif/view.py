@@ -114,13 +114,17 @@ class View:
 
     @functools.cached_property
     def ours(self) -> Sequence[tuple[Link, Alias]]:
-        """Each link that carries an alias of ours, and that."""
+        """Each link that carries an alias of ours, and that.
+
+        Root in a container can set any alias: what is neither a VF nor on
+        an interface of this host was not made by us.
+        """
         return [
             (each, found)
             for each in self.links
-            if each.kind in KINDS
-            and each.alias
+            if each.alias
             and (found := alias.parse(each.alias)) is not None
+            and self._may_be_ours(each)
         ]
 
     @functools.cached_property
@@ -129,6 +133,13 @@ class View:
         for link, whose in self.ours:
             found.setdefault(whose.port, []).append((link, whose))
         return found
+
+    def _may_be_ours(self, link: Link) -> bool:
+        if link.kind:
+            return link.kind in KINDS and self.parent(link) is not None
+        # A kernel before 5.14 does not tell the device from afar.
+        afar = link.namespace is not None and not link.device
+        return afar or self.vf_of(link) is not None
 
     def port(self, port: str) -> Sequence[tuple[Link, Alias]]:
         """Return the links of a port; more than one only if forged."""

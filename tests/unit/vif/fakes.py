@@ -54,6 +54,11 @@ def port(number: int) -> str:
     return f"{number:08x}-1111-4222-8333-444455556666"
 
 
+def files(directory: pathlib.Path | str) -> list[str]:
+    """Return what is in a directory."""
+    return sorted(each.name for each in pathlib.Path(directory).iterdir())
+
+
 def asked(kind=Kind.MACVLAN, **fields) -> Plug:
     """Return a port of physnet1 in the namespace ``box``."""
     values = {
