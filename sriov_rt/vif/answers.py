@@ -13,6 +13,8 @@
 """What the kernel answers on links, read from its bytes."""
 
 import enum
+import functools
+import socket
 import struct
 from collections.abc import Mapping
 
@@ -67,6 +69,8 @@ _MODES: Mapping[str, Mapping[int, str]] = {
 }
 
 
+# The same is asked for again and again, and is the same most of the time.
+@functools.lru_cache(maxsize=1024)
 def link(body: bytes, namespace: str | None, home: int | None) -> Link | None:
     """Return the link that an RTM_NEWLINK tells of.
 
@@ -75,9 +79,9 @@ def link(body: bytes, namespace: str | None, home: int | None) -> Link | None:
         it has none, or is the one where it was asked.
     :returns: None if it is too short or has no name.
     """
-    if len(body) < _LINK.size:
+    if index(body) is None:
         return None
-    _, _, index, flags, _ = _LINK.unpack_from(body)
+    _, _, number, flags, _ = _LINK.unpack_from(body)
     found = Attributes(body[_LINK.size :])
     name = found.text(Ifla.IFNAME, MAX_NAME)
     if not name:
@@ -87,7 +91,7 @@ def link(body: bytes, namespace: str | None, home: int | None) -> Link | None:
     mode = info.nested(_INFO_DATA).number(_MODE)
     return Link(
         name=name,
-        index=index,
+        index=number,
         namespace=namespace,
         kind=kind,
         mode=_MODES.get(kind, {}).get(-1 if mode is None else mode),
@@ -101,6 +105,18 @@ def link(body: bytes, namespace: str | None, home: int | None) -> Link | None:
         allmulti=bool(flags & IFF_ALLMULTI),
         device=_device(found),
     )
+
+
+def index(body: bytes) -> int | None:
+    """Return the index of a link; None where it is told of in part.
+
+    A bridge tells of its ports, and IPv6 of its settings, in messages of
+    their own families.
+    """
+    if len(body) < _LINK.size or body[0] != socket.AF_UNSPEC:
+        return None
+    found: int = _LINK.unpack_from(body)[2]
+    return found
 
 
 def _device(found: Attributes) -> str:

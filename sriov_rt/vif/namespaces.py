@@ -178,6 +178,23 @@ def others(own: Identity) -> Iterator[Namespace]:
             yield Namespace(name, each)
 
 
+def names_changed_at() -> int | None:
+    """Return when a name came or went, in ns; None if there is none."""
+    try:
+        return NAMES.stat().st_mtime_ns
+    except FileNotFoundError:
+        return None
+
+
+def is_now(name: str, identity: Identity) -> bool:
+    """Tell whether a name is that of a namespace, still or again."""
+    try:
+        found = path(name).stat()
+    except OSError:
+        return False
+    return (found.st_dev, found.st_ino) == identity
+
+
 def _candidates() -> Iterator[tuple[str, pathlib.Path]]:
     for name in _listed(NAMES):
         # By another name nobody could ask for it.

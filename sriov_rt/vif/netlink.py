@@ -29,6 +29,8 @@ from sriov_rt.vif import making
 from sriov_rt.vif import moving
 from sriov_rt.vif import namespaces
 from sriov_rt.vif import requests
+from sriov_rt.vif.census import Census
+from sriov_rt.vif.census import here
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.edge import Subinterface
 from sriov_rt.vif.places import one
@@ -45,6 +47,13 @@ POLL_S = 0.02
 class NetlinkLinks:
     """Links of this host's kernel; see :class:`sriov_rt.vif.edge.Links`."""
 
+    def __init__(self) -> None:
+        self._census = Census()
+
+    def close(self) -> None:
+        """Watch the links no more, until they are asked for again."""
+        self._census.close()
+
     def get(self, name: str, namespace: str | None = None) -> Link | None:
         """Return an interface, None if there is none."""
         with opened(namespace) as place:
@@ -55,34 +64,17 @@ class NetlinkLinks:
 
         :param everywhere: those of every other namespace too.
         """
-        found = self._all(None)
-        if everywhere:
-            with namespaces.opened(None) as own:
-                others = namespaces.others(namespaces.identity(own))
-                for each in others:
-                    found += self._all_there(each)
-        return found
-
-    def _all(self, namespace: str | None) -> list[Link]:
-        with opened(namespace) as place, telling("links", "list"):
-            return place.links(requests.get_links())
-
-    def _all_there(self, namespace: namespaces.Namespace) -> list[Link]:
-        try:
-            with (
-                opened(namespace.name, namespace.identity) as place,
-                telling(namespace.name, "list its links"),
-            ):
-                return place.links(requests.get_links())
-        except errors.NoSuchNamespace:
-            return []
+        return self._census.links() if everywhere else here()
 
     def create(self, what: Subinterface) -> Link:
         """Make a subinterface, down, with its alias, in its namespace.
 
         :raises NotVerified: if it is not as asked for; it is gone then.
         """
-        return making.make(what)
+        self._census.expect(what.namespace)
+        made = making.make(what)
+        self._census.note(made)
+        return made
 
     def delete(self, link: Link) -> bool:
         """Delete a subinterface; False when it is gone already."""
@@ -103,6 +95,7 @@ class NetlinkLinks:
 
         :param namespace: None for the caller's own.
         """
+        self._census.expect(namespace)
         return moving.move(link, namespace, name or link.name)
 
     def configure(
@@ -154,6 +147,8 @@ class NetlinkLinks:
             )
         now = one(found, link.name)
         verify(now, wanted)
+        if alias is not None and not now.up:
+            self._census.note(now)
         return now
 
     def address(

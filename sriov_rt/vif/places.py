@@ -17,6 +17,7 @@ import errno
 import functools
 import os
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -26,6 +27,7 @@ from sriov_rt.vif import errors
 from sriov_rt.vif import namespaces
 from sriov_rt.vif import requests
 from sriov_rt.vif.edge import Link
+from sriov_rt.vif.rtnl import Answer
 from sriov_rt.vif.rtnl import Channel
 
 
@@ -52,8 +54,15 @@ class Place:
 
     def links(self, *asked: bytes) -> list[Link]:
         """Return the links that the answers to requests tell of."""
+        return self._read(self.channel.ask(*asked))
+
+    def all(self) -> list[Link]:
+        """Return all links of the namespace."""
+        return self._read(self.channel.dump(requests.get_links()))
+
+    def _read(self, told: Iterable[Answer]) -> list[Link]:
         found = []
-        for answer in self.channel.ask(*asked):
+        for answer in told:
             if answer.kind != requests.RTM_NEWLINK:
                 continue
             body = answer.body

@@ -38,6 +38,8 @@ RTM_GETLINK = 18
 RTM_SETLINK = 19
 RTM_NEWADDR = 20
 RTM_NEWROUTE = 24
+RTM_NEWNSID = 88
+RTM_DELNSID = 89
 RTM_GETNSID = 90
 RTEXT_FILTER_SKIP_STATS = 0x8
 RT_TABLE_MAIN = 254
@@ -89,13 +91,17 @@ def get_link(*, name: str | None = None, index: int = 0) -> bytes:
     )
 
 
-def get_links() -> bytes:
-    """Ask for all links of a namespace."""
+def get_links(space: int | None = None) -> bytes:
+    """Ask for all links of a namespace.
+
+    :param space: its number in the socket's; None for the socket's own.
+    """
+    there = [] if space is None else [("IFLA_IF_NETNSID", space)]
     return encoded(
         ifinfmsg(),
         RTM_GETLINK,
         NLM_F_DUMP,
-        attrs=[("IFLA_EXT_MASK", RTEXT_FILTER_SKIP_STATS)],
+        attrs=[*there, ("IFLA_EXT_MASK", RTEXT_FILTER_SKIP_STATS)],
     )
 
 
@@ -231,7 +237,20 @@ def _family(version: int) -> int:
     return socket.AF_INET if version == 4 else socket.AF_INET6
 
 
-def get_nsid(descriptor: int) -> bytes:
-    """Ask which number a namespace has in the socket's."""
+def get_nsid(descriptor: int, space: int | None = None) -> bytes:
+    """Ask which number a namespace has in another.
+
+    :param descriptor: of its file.
+    :param space: the other's number in the socket's; None for the socket's.
+    """
     attributes = [("NETNSA_FD", descriptor)]
+    if space is not None:
+        attributes.append(("NETNSA_TARGET_NSID", space))
     return encoded(nsidmsg(), RTM_GETNSID, 0, attrs=attributes)
+
+
+def new_nsid(descriptor: int) -> bytes:
+    """Give a namespace a number in the socket's; EEXIST if it has one."""
+    # -1: whichever is free (NETNSA_NSID_NOT_ASSIGNED in net_namespace.h).
+    attributes = [("NETNSA_NSID", 0xFFFFFFFF), ("NETNSA_FD", descriptor)]
+    return encoded(nsidmsg(), RTM_NEWNSID, 0, attrs=attributes)

@@ -34,7 +34,7 @@ NETLINK_CAP_ACK = 10
 NETLINK_EXT_ACK = 11
 NLMSG_ERROR = 2
 NLMSG_DONE = 3
-NLM_F_MULTI = 0x2
+NLM_F_DUMP_INTR = 0x10
 NLM_F_CAPPED = 0x100
 NLM_F_ACK_TLVS = 0x200
 NLMSGERR_ATTR_MSG = 1
@@ -47,6 +47,9 @@ BUFFER = 64 * 1024
 #: Requests are worked off while they are sent, so that the answer is there:
 #: no answer after so many seconds means that it was lost.
 PATIENCE_S = 10.0
+
+#: How often a dump is asked for that changes while it is given.
+MAX_DUMPS = 8
 
 #: The longest text that the kernel adds to an error.
 MAX_TEXT = 200
@@ -115,7 +118,20 @@ class Channel:
             raise refused
         return answers
 
+    def dump(self, request: bytes) -> list[Answer]:
+        """Send a request for a dump and return it, as of one moment.
+
+        :raises OSError: EINTR if what is dumped never stands still.
+        """
+        for _ in range(MAX_DUMPS - 1):
+            try:
+                return self.ask(request)
+            except InterruptedError:
+                continue
+        return self.ask(request)
+
     def _answers(self, number: int) -> Iterator[Answer]:
+        torn = False
         while True:
             data, (sender, _groups) = self._receive()
             # Any process may send to a netlink socket; port 0 is the kernel.
@@ -124,6 +140,9 @@ class Channel:
             for kind, flags, sequence, body in messages(data):
                 if sequence != number:
                     continue
+                torn |= bool(flags & NLM_F_DUMP_INTR)
+                if kind == NLMSG_DONE and torn:
+                    raise OSError(errno.EINTR, "changed while it was dumped")
                 if kind == NLMSG_DONE:
                     return
                 if kind == NLMSG_ERROR:

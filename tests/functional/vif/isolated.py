@@ -83,6 +83,7 @@ class IsolatedTestCase(unittest.TestCase):
         sh("ip", "link", "set", "vf0", "up")
         sh("ip", "link", "set", "peer0", "up")
         self.links = NetlinkLinks()
+        self.addCleanup(self.links.close)
 
     def ip(self, *words: str, namespace: str | None = "tenant") -> Any:
         """Return what ``ip -j`` says.

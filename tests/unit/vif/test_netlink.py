@@ -20,6 +20,7 @@ import struct
 import unittest
 from unittest import mock
 
+from sriov_rt.vif import census
 from sriov_rt.vif import errors
 from sriov_rt.vif import making
 from sriov_rt.vif import namespaces
@@ -88,6 +89,9 @@ class FakeChannel:
     def __exit__(self, *_):
         pass
 
+    def dump(self, request: bytes) -> list[Answer]:
+        return self.ask(request)
+
     def ask(self, *asked: bytes) -> list[Answer]:
         found = []
         for request in asked:
@@ -106,6 +110,8 @@ class NetlinkTestCase(unittest.TestCase):
         self.channel = FakeChannel(Told())
         for where in (places, making):
             self._patch(where, "Channel", lambda: self.channel)
+        deaf = PermissionError(errno.EPERM, "deaf")
+        self._patch(census, "Watch", mock.Mock(side_effect=deaf))
         self._patch(making.socket, "if_nametoindex", lambda name: PARENT)
         self.links = netlink.NetlinkLinks()
 
@@ -143,7 +149,7 @@ class GetTest(NetlinkTestCase):
 class AllTest(NetlinkTestCase):
     def _others(self, *found: str):
         self._patch(
-            netlink.namespaces,
+            census.namespaces,
             "others",
             lambda own: [
                 namespaces.Namespace(each, namespaces.Identity(1, 2))

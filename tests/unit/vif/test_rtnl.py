@@ -105,6 +105,24 @@ class ChannelTest(unittest.TestCase):
         bodies = [body for _, body in asked.ask(REQUEST)]
         self.assertEqual(bodies, [b"a000", b"b000", b"c000"])
 
+    def test_a_dump_that_was_torn_is_asked_for_again(self):
+        torn = rtnl.NLM_F_DUMP_INTR
+        asked = channel(
+            message(1, NEWLINK, b"old0", torn)
+            + message(1, rtnl.NLMSG_DONE, bytes(4), torn),
+            message(2, NEWLINK, b"new0")
+            + message(2, rtnl.NLMSG_DONE, bytes(4)),
+        )
+        self.assertEqual(asked.dump(REQUEST), [(NEWLINK, b"new0")])
+
+    def test_a_dump_that_never_stands_still(self):
+        torn = [
+            message(n, rtnl.NLMSG_DONE, bytes(4), rtnl.NLM_F_DUMP_INTR)
+            for n in range(1, rtnl.MAX_DUMPS + 1)
+        ]
+        with self.assertRaises(InterruptedError):
+            channel(*torn).dump(REQUEST)
+
     def test_the_kernels_own_words(self):
         asked = channel(done(1, errno.EOPNOTSUPP, "Unknown device type"))
         with self.assertRaises(OSError) as caught:
