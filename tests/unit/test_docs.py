@@ -27,8 +27,10 @@ from collections.abc import Iterator
 from sriov_rt import request
 from sriov_rt.cmd import main
 from sriov_rt.nic import vfs
+from sriov_rt.vif import host
 from tests.unit import builders
 from tests.unit.nic import fakes
+from tests.unit.vif import fakes as vif_fakes
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = (ROOT / "README.rst", *sorted((ROOT / "doc/source").rglob("*.rst")))
@@ -82,6 +84,11 @@ class DocumentedCommandTest(unittest.TestCase):
                 vfs.Vfs,
                 "of_host",
                 lambda root: fakes.vfs(fakes.FakeKernel("i40e", vfs=4)),
+            ),
+            unittest.mock.patch.object(
+                host,
+                "configured",
+                lambda files: vif_fakes.plugger(pathlib.Path("journal")),
             ),
         ):
             code = main.main(arguments[:source])

@@ -111,7 +111,7 @@ class FakeHost:
         self.addresses: dict[int, list[str]] = {}
         self.announced: list[str] = []
         self.carrier = True
-        self.namespaces = {"box", "box2", "pid:7"}
+        self.namespaces = {"box", "box2", "pid:4711"}
         self._next = 1
 
     def add(self, name: str, **fields) -> Link:
@@ -401,6 +401,20 @@ class FakeJournal(Journal):
         self._clock.tick("end")
         super().end(port, torn=torn)
         self._clock.tick("ended")
+
+
+def plugger(directory: pathlib.Path) -> Plugger:
+    """Return a plugger on a host of its own: three VFs on physnet1."""
+    host = FakeHost()
+    host.add_pf()
+    return Plugger(
+        FakeLinks(host),
+        FakeVfs(host),
+        Pools.parse(["physnet1:pf:enp1s0"]),
+        Journal(directory),
+        Locks(directory, 0.2),
+        Rules(carrier_wait_s=0.0),
+    )
 
 
 class HostTest(unittest.TestCase):
