@@ -13,7 +13,6 @@
 """Flavors with our extra specs: made, refused, explained."""
 
 import json
-import subprocess
 
 from tests.cloud.base import KERNEL
 from tests.cloud.base import REALTIME
@@ -115,20 +114,3 @@ class TestExplain(CloudTestCase):
         self.assertEqual(2, done.returncode, done.stdout)
         (line,) = done.stderr.splitlines()
         self.assertTrue(line.startswith("sriov-rt: error: "), line)
-
-    def explain(
-        self, flavor: str, *options: str
-    ) -> "subprocess.CompletedProcess[str]":
-        """Run ``sriov-rt explain`` as an administrator does.
-
-        :param flavor: the name of a flavor.
-        :param options: further ones.
-        """
-        nova = self.cloud.place.etc / "nova" / "nova.conf"
-        return self.command(
-            "sriov-rt",
-            "explain",
-            f"--config-file={nova}",
-            f"--flavor={flavor}",
-            *options,
-        )
