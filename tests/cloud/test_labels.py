@@ -16,19 +16,15 @@
 import json
 import pathlib
 import time
-from typing import ClassVar
 
 from tests.cloud.base import AGENT
 from tests.cloud.base import CloudTestCase
 from tests.cloud.base import say
-from tests.cloud.logs import Log
 from tests.testbed import errors
 from tests.testbed import ini
 from tests.testbed.kube.cluster import Kube
 from tests.testbed.kube.host_tree import Card
-from tests.testbed.kube.host_tree import HostTree
 from tests.testbed.services import STD
-from tests.testbed.waiting import wait_for
 
 #: Nova knows nothing of it: only our filter keeps it off a host.
 SOLARFLARE = {"sriov_rt:node_selector": "pci-1924.present=true"}
@@ -54,41 +50,38 @@ class TestNodeLabels(CloudTestCase):
     Its own NICs are left out of it: nfd-worker sees a machine of the test.
     """
 
-    kube: ClassVar[Kube]
-    tree: ClassVar[HostTree]
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        """Make the Node, and let the agent of std-1 follow it."""
-        super().setUpClass()
-        place = cls.cloud.place
-        cls.kube = Kube(place)
-        if not cls.kube.programs.built:
+    def setUp(self) -> None:
+        """Make the Node, let std-1's agent follow it, and make a flavor."""
+        super().setUp()
+        self.asks = self.flavor(SOLARFLARE)
+        # One for each test: NFD needs minutes to come back from an outage.
+        self.kube = Kube(self.cloud.place)
+        if not self.kube.programs.built:
             raise errors.TestbedError(
                 "there is no network to build Kubernetes from in here; run "
                 "`python3 -m tests.testbed.kube prepare` outside first"
             )
         began = time.monotonic()
-        cls.addClassCleanup(cls.kube.stop)
-        cls.kube.start()
-        cls.kube.install_nfd()
-        cls.kube.nodes.create(STD)
-        cls.tree = cls.kube.tree(STD)
-        cls.kube.start_worker(STD, cls.tree)
-        cls.kube.nodes.wait_for_label(STD, DISCOVERED, "debian", LABEL_SECONDS)
-        cls.follow()
+        self.addCleanup(self.kube.stop)
+        self.kube.start()
+        self.kube.install_nfd()
+        self.kube.nodes.create(STD)
+        self.tree = self.kube.tree(STD)
+        self.kube.start_worker(STD, self.tree)
+        self.wait_label(DISCOVERED, "debian")
+        self.follow()
+        self.wait_reasons("labels_mismatch")
         say(f"{STD} is a Node after {time.monotonic() - began:.1f} s")
 
-    @classmethod
-    def follow(cls) -> None:
-        """Give the agent of std-1 its label source until the tests end."""
-        cls.kube.agents.grant(STD)
-        user = cls.kube.agents.with_certificate(STD)
+    def follow(self) -> None:
+        """Give the agent of std-1 its label source until the test ends."""
+        self.kube.agents.grant(STD)
+        user = self.kube.agents.with_certificate(STD)
         options: dict[str, ini.Section] = {
             "labels": {
                 "sources": "kubernetes",
                 "stale_after": STALE_AFTER,
-                "store": cls.kube.place.data / "labels.json",
+                "store": self.kube.place.data / "labels.json",
             },
             "kubernetes": {
                 "kubeconfig": user.kubeconfig,
@@ -96,33 +89,26 @@ class TestNodeLabels(CloudTestCase):
                 "max_backoff": BACKOFF,
             },
         }
-        file = cls.cloud.place.etc / "sriov-rt" / "agent.conf"
+        file = self.cloud.place.etc / "sriov-rt" / "agent.conf"
         before = file.read_text()
-        cls.addClassCleanup(cls.configure, file, before)
-        cls.configure(file, before + ini.render(options))
+        self.addCleanup(self.configure, file, before)
+        self.configure(file, before + ini.render(options))
 
-    @classmethod
-    def configure(cls, file: pathlib.Path, text: str) -> None:
+    def configure(self, file: pathlib.Path, text: str) -> None:
         """Start the agent of std-1 anew with another configuration.
 
         :param file: its configuration file.
         :param text: what shall be in it.
         """
-        cls.cloud.services.stop(AGENT)
+        self.cloud.services.stop(AGENT)
         file.write_text(text)
-        log = Log.from_now(cls.cloud.place.log / AGENT_LOG)
-        cls.cloud.services.start(AGENT)
-        wait_for(
+        log = self.log(AGENT_LOG)
+        self.cloud.services.start(AGENT)
+        self.wait_for(
             f"{AGENT} on {STD} observes",
             lambda: log.lines("facts changed: "),
             timeout=START_SECONDS,
         )
-
-    def setUp(self) -> None:
-        """Make a flavor that asks for the card, which std-1 has not."""
-        super().setUp()
-        self.asks = self.flavor(SOLARFLARE)
-        self.wait_reasons("labels_mismatch")
 
     def test_a_card_comes_and_goes(self) -> None:
         self.assert_no_host(self.asks, "labels_mismatch × 2")
@@ -136,7 +122,6 @@ class TestNodeLabels(CloudTestCase):
     ) -> None:
         self.plug()
         log = self.log(AGENT_LOG)
-        self.addCleanup(self.kube.start_api_server)
         self.kube.stop_api_server()
         seconds = self.wait_reasons("labels_stale")
         say(f"labels_stale {seconds:.1f} s after the API server was stopped")
@@ -150,21 +135,26 @@ class TestNodeLabels(CloudTestCase):
         self.delete(self.boot_on(STD, self.asks).id)
 
     def plug(self) -> None:
-        """Let the card appear until the test ends, and wait for the agent."""
-        self.addCleanup(self.unplug)
+        """Let the card appear, and wait until the agent tells of it."""
         self.tree.plug(Card())
-        self.kube.nodes.wait_for_label(STD, LABEL, "true", LABEL_SECONDS)
+        self.wait_label(LABEL, "true")
         seconds = self.wait_reasons()
         say(f"told {seconds:.1f} s after the label came")
 
     def unplug(self) -> None:
-        """Let the card go, if it is there, and wait for the agent."""
-        if not self.tree.has(Card()):
-            return
+        """Let the card go, and wait until the agent tells of it."""
         self.tree.unplug(Card())
-        self.kube.nodes.wait_for_label(STD, LABEL, None, LABEL_SECONDS)
+        self.wait_label(LABEL, None)
         seconds = self.wait_reasons("labels_mismatch")
         say(f"told {seconds:.1f} s after the label went")
+
+    def wait_label(self, key: str, value: str | None) -> None:
+        """Wait until a label of the Node has a value.
+
+        :param key: the label.
+        :param value: its value; None to wait until it is gone.
+        """
+        self.kube.nodes.wait_for_label(STD, key, value, LABEL_SECONDS)
 
     def wait_reasons(self, *codes: str) -> float:
         """Wait until the flavor finds these Reasons on std-1, no others.

@@ -111,13 +111,6 @@ class HostTree:
         _link(self._sys / "class" / "net" / card.interface, interface)
         _link(self._sys / "bus/pci/devices" / card.address, device)
 
-    def has(self, card: Card) -> bool:
-        """Whether a card is plugged.
-
-        :param card: the card.
-        """
-        return (self._sys / "bus/pci/devices" / card.address).is_symlink()
-
     def unplug(self, card: Card) -> None:
         """Let a card disappear.
 
