@@ -150,23 +150,6 @@ class CloudTestCase(unittest.TestCase):
             },
         )
 
-    def explain(
-        self, flavor: str, *options: str
-    ) -> "subprocess.CompletedProcess[str]":
-        """Run ``sriov-rt explain`` as an administrator does.
-
-        :param flavor: the name of a flavor.
-        :param options: further ones.
-        """
-        nova = self.cloud.place.etc / "nova" / "nova.conf"
-        return self.command(
-            "sriov-rt",
-            "explain",
-            f"--config-file={nova}",
-            f"--flavor={flavor}",
-            *options,
-        )
-
     def flavor(self, specs: Mapping[str, str], **size: int) -> str:
         """Make a flavor that is deleted after the test.
 

@@ -20,6 +20,7 @@ import time
 from tests.cloud.base import AGENT
 from tests.cloud.base import CloudTestCase
 from tests.cloud.base import say
+from tests.cloud.scheduler import explain
 from tests.testbed import errors
 from tests.testbed import ini
 from tests.testbed.kube.cluster import Kube
@@ -170,7 +171,7 @@ class TestNodeLabels(CloudTestCase):
 
     def reasons(self) -> tuple[str, ...]:
         """Return the codes of std-1's Reasons, as ``explain`` has them."""
-        done = self.explain(self.asks, "--json")
+        done = explain(self, self.asks, "--json")
         self.assertIn(done.returncode, (0, 1), done.stderr)
         (found,) = (
             each["reasons"]
