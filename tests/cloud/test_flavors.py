@@ -18,7 +18,7 @@ from tests.cloud.base import KERNEL
 from tests.cloud.base import REALTIME
 from tests.cloud.base import CloudTestCase
 from tests.cloud.scheduler import explain
-from tests.testbed.rest import HttpError
+from tests.testbed.errors import HttpError
 from tests.testbed.seed import ORDINARY_FLAVOR
 from tests.testbed.services import RT
 from tests.testbed.services import STD
