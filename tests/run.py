@@ -37,6 +37,14 @@ _TOTALS = re.compile(
     r"^ - (Passed|Skipped|Failed|Unexpected Success): +([0-9]+)$", re.MULTILINE
 )
 _SKIP = re.compile(r"^\{[0-9]+\} (\S+) .*SKIPPED(?:: *(.*))?$", re.MULTILINE)
+_FAILED = re.compile(r"^\{[0-9]+\} (.*) FAILED$", re.MULTILINE)
+#: A test's traceback in stestr's output, up to the next test's heading.
+_TRACEBACK = re.compile(
+    r"^(\S.*)\n-+\n+Captured traceback:\n~+\n((?:.*\n)*?)(?=\S.*\n-{8}|={4})",
+    re.MULTILINE,
+)
+#: Lines shown of each, and tests that are shown.
+_TRACEBACK_LINES, _MOST_TRACEBACKS = 30, 10
 #: The table that tests/benchmarks prints.
 _BENCHMARK = re.compile(r"^\| .*$", re.MULTILINE)
 
@@ -64,7 +72,7 @@ RUNNERS = (
     Runner("unit", True, 900),
     Runner("functional", True, 1500),
     # Builds Kubernetes and NFD in an empty cache: 10 to 20 minutes. Before
-    # the benchmarks, which use the same programs.
+    # the benchmarks and the cloud, which use the same programs.
     Runner("kubernetes", True, 2700),
     Runner("docs", False, 600),
     Runner("benchmarks", False, 900, _BENCHMARK),
@@ -129,12 +137,20 @@ def _run(
     output = log.read_text(errors="replace")
     passed, failed, skipped = _count(runner, code, output)
     if failed:
-        print("\n".join(output.splitlines()[-150:]), flush=True)
+        print("\n".join(_failures(output)), flush=True)
     elif runner.shown is not None:
         print("\n".join(runner.shown.findall(output)), flush=True)
     skips = tuple(f"{a}: {b or 'no reason'}" for a, b in _SKIP.findall(output))
     seconds = time.monotonic() - began
     return Outcome(runner.name, passed, failed, skipped, seconds, skips)
+
+
+def _failures(output: str) -> Sequence[str]:
+    """Return what tells why a runner failed: names, tracebacks, the end."""
+    lines = [f"FAILED {name}" for name in _FAILED.findall(output)]
+    for name, text in _TRACEBACK.findall(output)[:_MOST_TRACEBACKS]:
+        lines += ["", name, *text.splitlines()[:_TRACEBACK_LINES]]
+    return [*lines, "", *output.splitlines()[-60:]]
 
 
 def _report(outcomes: Sequence[Outcome]) -> int:

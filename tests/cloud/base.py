@@ -23,10 +23,11 @@ from typing import ClassVar
 
 from tests.cloud.logs import Log
 from tests.cloud.logs import NotingResult
+from tests.testbed import errors
 from tests.testbed import programs
 from tests.testbed import settings
 from tests.testbed.cloud import Cloud
-from tests.testbed.rest import HttpError
+from tests.testbed.errors import HttpError
 from tests.testbed.servers import BOOT_SECONDS
 from tests.testbed.servers import Server
 from tests.testbed.services import RT
@@ -47,6 +48,11 @@ LOGS = (
 )
 #: Lines of each that it shows.
 LOG_LINES = 25
+
+#: Seconds in which libvirt and the kernel put a guest's things away after
+#: Nova has said that it is gone; or Nova's reaper finds what nobody told it
+#: of (nova_config), of which there can be more than one.
+LEFTOVER_SECONDS = 90.0
 
 #: Nova's fault of a server for which the scheduler found no host.
 NO_VALID_HOST = "No valid host was found"
@@ -194,6 +200,19 @@ class CloudTestCase(unittest.TestCase):
         except HttpError as error:
             if error.status != 404:
                 raise
+
+    def assert_nothing_left(self) -> None:
+        """Wait until nothing is on the realtime host because of servers."""
+        left: list[str] = []
+
+        def clean() -> bool:
+            left[:] = self.cloud.host(RT).leftovers()
+            return not left
+
+        try:
+            self.wait_for(f"{RT} is empty", clean, timeout=LEFTOVER_SECONDS)
+        except errors.TimedOut:
+            self.fail(f"left on {RT}: {', '.join(left)}")
 
     def assert_no_host(self, flavor: str, *reasons: str) -> None:
         """Check that the scheduler finds no host, and says why.

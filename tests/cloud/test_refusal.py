@@ -24,10 +24,6 @@ from tests.testbed.services import RT
 
 BARE = {**REALTIME, "sriov_rt:guest": "bare"}
 
-#: Seconds in which libvirt and the kernel put a guest's things away after
-#: Nova has said that it is gone.
-LEFTOVER_SECONDS = 60.0
-
 
 class TestLeftovers(CloudTestCase):
     """What servers leave on the realtime host: nothing."""
@@ -70,26 +66,10 @@ class TestLeftovers(CloudTestCase):
         text = self.cloud.host(RT).domain_xml(server.domain)
         devices = text[text.index("<devices>") :]
         self.assertIsNone(re.search("virtio", devices), devices)
-        self.assertIn("hugepages 64", self.leftovers())
+        self.assertIn("hugepages 64", self.cloud.host(RT).leftovers())
         self.delete(server.id)
         self.assert_nothing_left()
         self.assert_unallocated(server)
-
-    def leftovers(self) -> list[str]:
-        """Return what is on the realtime host because of servers."""
-        return self.cloud.host(RT).leftovers()
-
-    def assert_nothing_left(self) -> None:
-        """Wait until nothing is on the realtime host because of servers."""
-        left: list[str] = []
-
-        def clean() -> bool:
-            left[:] = self.leftovers()
-            return not left
-
-        self.wait_for(
-            "the realtime host is empty", clean, timeout=LEFTOVER_SECONDS
-        )
 
     def assert_unallocated(self, server: Server) -> None:
         """Check that Placement has nothing allocated to a server.

@@ -109,7 +109,7 @@ class Cloud:
         :param ram: MiB of memory.
         :param vcpus: number of CPUs.
         :returns: its id.
-        :raises HttpError: when Nova refuses, with why in its body.
+        :raises errors.HttpError: when Nova refuses, with why in its body.
         """
         size: dict[str, object] = {"ram": ram, "vcpus": vcpus, "disk": 0}
         return seed.flavor(self.api, name, size, specs)

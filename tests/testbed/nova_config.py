@@ -154,6 +154,10 @@ def _common(
             # Services that are told to stop, stop.
             "graceful_shutdown_timeout": 5,
             "shutdown_timeout": 1,
+            # A server that is deleted while RabbitMQ is away may be built
+            # all the same; Nova's own reaper finds it, by default each
+            # half hour.
+            "running_deleted_instance_poll_interval": 15,
         },
         "service_user": {
             "send_service_user_token": True,

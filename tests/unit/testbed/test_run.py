@@ -1,0 +1,83 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What the run of all tests says of a runner that failed."""
+
+import unittest
+
+from tests import run
+
+#: As stestr prints it, captured logging and all.
+OUTPUT = """\
+{0} tests.cloud.test_a.TestA.test_passes [0.1s] ... ok
+{0} tests.cloud.test_a.TestA.test_fails [0.2s] ... FAILED
+{0} setUpClass (tests.cloud.test_b.TestB) [0.0s] ... FAILED
+
+==============================
+Failed 2 tests - output below:
+==============================
+
+tests.cloud.test_a.TestA.test_fails
+-----------------------------------
+
+Captured traceback:
+~~~~~~~~~~~~~~~~~~~
+    Traceback (most recent call last):
+      File "tests/cloud/test_a.py", line 38, in test_fails
+    raise errors.CommandFailed("virsh")
+
+    tests.testbed.errors.CommandFailed: virsh exited 1
+
+error: failed to get domain
+
+
+setUpClass (tests.cloud.test_b.TestB)
+-------------------------------------
+
+Captured traceback:
+~~~~~~~~~~~~~~~~~~~
+    Traceback (most recent call last):
+    AssertionError: ERROR: no memory
+
+
+======
+Totals
+======
+Ran: 2 tests in 796.7633 sec.
+ - Passed: 1
+ - Skipped: 0
+ - Expected Fail: 0
+ - Unexpected Success: 0
+ - Failed: 2
+"""
+
+
+class FailuresTest(unittest.TestCase):
+    def test_names_come_first_then_each_traceback(self):
+        lines = list(run._failures(OUTPUT))
+        self.assertEqual(
+            [
+                "FAILED tests.cloud.test_a.TestA.test_fails [0.2s] ...",
+                "FAILED setUpClass (tests.cloud.test_b.TestB) [0.0s] ...",
+            ],
+            lines[:2],
+        )
+        text = "\n".join(lines[: -OUTPUT.count("\n") - 1])
+        self.assertIn("CommandFailed: virsh exited 1", text)
+        self.assertIn("error: failed to get domain", text)
+        self.assertIn("AssertionError: ERROR: no memory", text)
+
+    def test_output_without_tests_is_shown_by_its_end(self):
+        output = "\n".join(f"line {n}" for n in range(1000))
+        lines = list(run._failures(output))
+        self.assertEqual("line 999", lines[-1])
+        self.assertLess(len(lines), 100)
