@@ -59,7 +59,11 @@ def bind(
             clock.sleep(PAUSE_S)
         try:
             kernel.bind(vf, driver)
-        except (errors.NotPermitted, errors.NoSuchDevice):
+        except (
+            errors.NotPermitted,
+            errors.NoSuchDevice,
+            errors.DriverMissing,
+        ):
             raise
         except errors.NicError as error:
             problem = str(error)

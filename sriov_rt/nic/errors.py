@@ -207,15 +207,20 @@ _BY_CODE: Mapping[int, type[NicError]] = types.MappingProxyType(
 
 
 def from_errno(
-    code: int, device: str, attribute: str | None = None
+    code: int,
+    device: str,
+    attribute: str | None = None,
+    words: str | None = None,
 ) -> NicError:
     """Return the error that an errno of the kernel means.
 
     :param code: a positive errno.
+    :param words: what the kernel says beside it; None for nothing.
     """
     name = errno.errorcode.get(code, str(code))
     if code == errno.EOPNOTSUPP:
         # Python has the number's other name, ENOTSUP.
         name = "EOPNOTSUPP"
     kind = _BY_CODE.get(code, NicError)
-    return kind(device, attribute, f"{os.strerror(code)} ({name})", code)
+    problem = f"{words or os.strerror(code)} ({name})"
+    return kind(device, attribute, problem, code)

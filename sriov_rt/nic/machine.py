@@ -36,10 +36,6 @@ class Machine:
         self._sysfs = Sysfs(self._root)
         self._netlink = Rtnetlink()
 
-    def close(self) -> None:
-        """Close what is open."""
-        self._netlink.close()
-
     def pfs(self) -> tuple[str, ...]:
         """Return the interfaces of the PFs that can have VFs, sorted."""
         return self._sysfs.pfs()

@@ -13,17 +13,21 @@
 """VFs over rtnetlink: IFLA_VFINFO_LIST, read and written."""
 
 import errno
+import itertools
 import os
 import socket
-import threading
 import types
-from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
 
-import pyroute2
-from pyroute2.netlink import exceptions
+from pyroute2.netlink import NLM_F_ACK
+from pyroute2.netlink import NLM_F_REQUEST
+from pyroute2.netlink.rtnl import RTM_GETLINK
+from pyroute2.netlink.rtnl import RTM_SETLINK
+from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
 
+from sriov_rt.nic import channel
 from sriov_rt.nic import errors
 from sriov_rt.nic.settings import LinkState
 from sriov_rt.nic.settings import VfSettings
@@ -32,9 +36,6 @@ from sriov_rt.nic.settings import VlanProtocol
 #: RTEXT_FILTER_VF and RTEXT_FILTER_SKIP_STATS (linux/rtnetlink.h). Without
 #: the counters a VF takes 200 bytes and not 320.
 VFS_ONLY = 1 | 8
-
-#: Bytes: 256 VFs in one message; pyroute2's own 16 KiB end at 75.
-RECEIVE = 128 * 1024
 
 #: What a driver that does not report spoofchk, trust or rss_query leaves
 #: there: -1 (rtnl_fill_vfinfo in net/core/rtnetlink.c).
@@ -49,31 +50,22 @@ _PROTOCOLS = types.MappingProxyType(
 )
 _LINK_STATES = (LinkState.AUTO, LinkState.ENABLE, LinkState.DISABLE)
 
+Pair = tuple[str, Any]
+
 
 class Rtnetlink:
-    """One socket, opened at its first use; threads wait for each other."""
+    """Requests on links of the caller's network namespace."""
 
     def __init__(self) -> None:
-        self._socket: pyroute2.IPRoute | None = None
-        self._lock = threading.Lock()
-
-    def close(self) -> None:
-        """Close the socket; the next use opens another."""
-        with self._lock:
-            if self._socket is not None:
-                self._socket.close()
-                self._socket = None
+        self._numbers = itertools.count(1)
 
     def read(self, pf: str) -> Mapping[int, VfSettings]:
         """Return what the PF says of all its VFs, by one request.
 
         :raises NicError: as the kernel's errno says.
         """
-        answer = self._ask(
-            pf,
-            lambda ip: ip.link("get", index=_index(pf), ext_mask=VFS_ONLY),
-        )
-        return decode(answer[0])
+        mask = ("IFLA_EXT_MASK", VFS_ONLY)
+        return decode(self._get(pf, [mask]))
 
     def write(self, pf: str, changes: Mapping[int, VfSettings]) -> None:
         """Set what is not None through the PF, by one request.
@@ -81,18 +73,19 @@ class Rtnetlink:
         :param changes: index of a VF to what to set.
         :raises NicError: as the kernel's errno says.
         """
+        infos = [
+            ("IFLA_VF_INFO", {"attrs": list(encode(index, each))})
+            for index, each in changes.items()
+        ]
+        listed = ("IFLA_VFINFO_LIST", {"attrs": infos})
         device = f"{pf}/{min(changes)}" if len(changes) == 1 else pf
-        specs = [encode(index, each) for index, each in changes.items()]
-        self._ask(
-            device,
-            lambda ip: ip.link("set", index=_index(pf), vf=specs),
-        )
+        self._set(pf, [listed], device=device)
 
     def set_netdev(self, netdev: str, settings: VfSettings) -> None:
         """Set mtu, promisc and allmulti of an interface if not None."""
-        wanted: dict[str, Any] = {}
+        attributes = []
         if settings.mtu is not None:
-            wanted["mtu"] = settings.mtu
+            attributes.append(("IFLA_MTU", settings.mtu))
         mask = flags = 0
         for bit, on in (
             (PROMISC, settings.promisc),
@@ -101,79 +94,104 @@ class Rtnetlink:
             if on is not None:
                 mask |= bit
                 flags |= bit if on else 0
-        if mask:
-            wanted.update(flags=flags, change=mask)
-        self._ask(
-            netdev,
-            lambda ip: ip.link("set", index=_index(netdev), **wanted),
-        )
+        self._set(netdev, attributes, flags=flags, change=mask)
 
     def rename(self, netdev: str, name: str) -> None:
         """Give an interface another name."""
-        self._ask(
-            netdev,
-            lambda ip: ip.link("set", index=_index(netdev), ifname=name),
-        )
+        self._set(netdev, [("IFLA_IFNAME", name)])
 
     def flags(self, netdev: str) -> tuple[bool, bool]:
         """Return whether promisc and allmulti were set by somebody.
 
         sysfs shows them also while something on top needs them.
         """
-        answer = self._ask(
-            netdev, lambda ip: ip.link("get", index=_index(netdev))
-        )
-        bits = answer[0]["flags"]
+        bits = self._get(netdev, [])["flags"]
         return bool(bits & PROMISC), bool(bits & ALLMULTI)
 
-    def _ask(self, device: str, request: Callable[[Any], Any]) -> Any:
-        with self._lock:
-            try:
-                if self._socket is None:
-                    self._socket = pyroute2.IPRoute(rcvsize=RECEIVE)
-                return list(request(self._socket) or ())
-            except exceptions.NetlinkError as error:
-                raise errors.from_errno(error.code, device) from error
-            except OSError as error:
-                code = error.errno or errno.EIO
-                raise errors.from_errno(code, device) from error
+    def _get(self, interface: str, attributes: list[Pair]) -> Any:
+        answers = self._ask(RTM_GETLINK, interface, interface, attributes)
+        if not answers:
+            raise errors.BadState(interface, None, "the kernel says nothing")
+        link = ifinfmsg(answers[0])
+        link.decode()
+        return link
+
+    def _set(
+        self,
+        interface: str,
+        attributes: list[Pair],
+        *,
+        device: str | None = None,
+        **fields: int,
+    ) -> None:
+        about = device or interface
+        self._ask(RTM_SETLINK, interface, about, attributes, **fields)
+
+    def _ask(
+        self,
+        kind: int,
+        interface: str,
+        device: str,
+        attributes: list[Pair],
+        **fields: int,
+    ) -> list[bytes]:
+        message = ifinfmsg()
+        message["header"]["type"] = kind
+        message["header"]["flags"] = NLM_F_REQUEST | NLM_F_ACK
+        message["header"]["sequence_number"] = next(self._numbers)
+        message["attrs"] = attributes
+        try:
+            message["index"] = _index(interface)
+            for name, value in fields.items():
+                message[name] = value
+            message.encode()
+            return channel.ask(bytes(message.data))
+        except OSError as error:
+            code = error.errno or errno.EIO
+            raise errors.from_errno(
+                code, device, words=error.strerror
+            ) from error
 
 
-def encode(index: int, settings: VfSettings) -> dict[str, Any]:
-    """Return what pyroute2 takes as ``vf`` to set one; it empties it.
+def encode(index: int, settings: VfSettings) -> Iterator[Pair]:
+    """Yield the attributes that set a VF.
 
-    :param index: the VF's number on its PF.
+    :param index: its number on its PF.
     """
-    spec: dict[str, Any] = {"vf": index}
     if settings.mac is not None:
-        spec["mac"] = settings.mac
+        yield "IFLA_VF_MAC", {"vf": index, "mac": settings.mac}
     if settings.vlan is not None:
-        spec["vlan"] = _vlan(settings)
+        yield _vlan(index, settings)
     if settings.max_tx_rate is not None or settings.min_tx_rate is not None:
-        spec["rate"] = {
+        rates = {
             "min_tx_rate": settings.min_tx_rate or 0,
             "max_tx_rate": settings.max_tx_rate or 0,
         }
+        yield "IFLA_VF_RATE", {"vf": index, **rates}
     if settings.spoofchk is not None:
-        spec["spoofchk"] = int(settings.spoofchk)
+        on = int(settings.spoofchk)
+        yield "IFLA_VF_SPOOFCHK", {"vf": index, "spoofchk": on}
     if settings.link_state is not None:
-        spec["link_state"] = _LINK_STATES.index(settings.link_state)
+        state = _LINK_STATES.index(settings.link_state)
+        yield "IFLA_VF_LINK_STATE", {"vf": index, "link_state": state}
     if settings.query_rss is not None:
-        spec["rss_query_en"] = int(settings.query_rss)
+        on = int(settings.query_rss)
+        yield "IFLA_VF_RSS_QUERY_EN", {"vf": index, "rss_query_en": on}
     if settings.trust is not None:
-        spec["trust"] = int(settings.trust)
-    return spec
+        on = int(settings.trust)
+        yield "IFLA_VF_TRUST", {"vf": index, "trust": on}
 
 
-def _vlan(settings: VfSettings) -> dict[str, Any] | list[dict[str, Any]]:
+def _vlan(index: int, settings: VfSettings) -> Pair:
     """Return IFLA_VF_VLAN, or the newer list where the tag is 802.1ad.
 
     Older drivers take the first alone.
     """
-    plain = {"vlan": settings.vlan, "qos": settings.qos or 0}
+    plain = {"vf": index, "vlan": settings.vlan, "qos": settings.qos or 0}
     if settings.vlan_protocol is not VlanProtocol.AD:
-        return plain
-    return [{**plain, "proto": _PROTOCOLS[VlanProtocol.AD]}]
+        return "IFLA_VF_VLAN", plain
+    info = {**plain, "proto": _PROTOCOLS[VlanProtocol.AD]}
+    return "IFLA_VF_VLAN_LIST", {"attrs": [("IFLA_VF_VLAN_INFO", info)]}
 
 
 def decode(link: Any) -> Mapping[int, VfSettings]:

@@ -15,10 +15,8 @@ import socket
 import unittest
 from unittest import mock
 
-from pyroute2.netlink import exceptions
 from pyroute2.netlink import rtnl
 from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
-from pyroute2.requests.link import LinkIPRouteFilter
 
 from sriov_rt.nic import errors
 from sriov_rt.nic import netlink
@@ -54,10 +52,9 @@ def message(*infos):
 
 
 def encoded(index, settings):
-    """Return the attributes that pyroute2 makes of what is to be set."""
-    spec = netlink.encode(index, settings)
-    (info,) = LinkIPRouteFilter("set").get_vf([spec])["attrs"]
-    return info
+    """Return the attributes of what is to be set."""
+    attributes = list(netlink.encode(index, settings))
+    return ("IFLA_VF_INFO", {"attrs": attributes})
 
 
 class EncodingTest(unittest.TestCase):
@@ -134,62 +131,81 @@ class EncodingTest(unittest.TestCase):
 
 class RtnetlinkTest(unittest.TestCase):
     def setUp(self):
-        patch = mock.patch.object(netlink.pyroute2, "IPRoute")
-        self.open = patch.start()
+        self.answers = [bytes(message(encoded(0, SETTINGS)).data)]
+        self.asked = []
+        self.error = None
+        patch = mock.patch.object(netlink.channel, "ask", self.ask)
+        patch.start()
         self.addCleanup(patch.stop)
-        self.link = self.open.return_value.link
-        self.link.return_value = [message(encoded(0, SETTINGS))]
         patch = mock.patch.object(socket, "if_nametoindex", return_value=4)
         self.index = patch.start()
         self.addCleanup(patch.stop)
         self.netlink = netlink.Rtnetlink()
 
-    def test_one_socket_for_all_and_none_before_it_is_needed(self):
-        self.open.assert_not_called()
-        self.netlink.read("enp1s0")
-        self.netlink.read("enp1s0")
-        self.open.assert_called_once_with(rcvsize=128 * 1024)
-        self.netlink.close()
-        self.open.return_value.close.assert_called_once_with()
-        self.netlink.close()
-        self.netlink.read("enp1s0")
-        self.assertEqual(2, self.open.call_count)
+    def ask(self, request):
+        if self.error is not None:
+            raise self.error
+        asked = ifinfmsg(request)
+        asked.decode()
+        self.asked.append(asked)
+        return self.answers
 
     def test_read_leaves_the_counters_out(self):
         self.assertEqual([0], list(self.netlink.read("enp1s0")))
-        self.link.assert_called_once_with("get", index=4, ext_mask=9)
+        (asked,) = self.asked
+        self.assertEqual(rtnl.RTM_GETLINK, asked["header"]["type"])
+        self.assertEqual(5, asked["header"]["flags"])
+        self.assertEqual(4, asked["index"])
+        self.assertEqual(9, asked.get_attr("IFLA_EXT_MASK"))
 
     def test_all_vfs_by_one_request(self):
         vfs = {index: VfSettings(vlan=index) for index in (1, 2)}
         self.netlink.write("enp1s0", vfs)
-        self.link.assert_called_once_with(
-            "set",
-            index=4,
-            vf=[
-                {"vf": 1, "vlan": {"vlan": 1, "qos": 0}},
-                {"vf": 2, "vlan": {"vlan": 2, "qos": 0}},
+        (asked,) = self.asked
+        self.assertEqual(rtnl.RTM_SETLINK, asked["header"]["type"])
+        infos = asked.get_attr("IFLA_VFINFO_LIST").get_attrs("IFLA_VF_INFO")
+        self.assertEqual(
+            [(1, 1), (2, 2)],
+            [
+                (vlan["vf"], vlan["vlan"])
+                for info in infos
+                for vlan in [info.get_attr("IFLA_VF_VLAN")]
             ],
         )
+
+    def test_requests_are_told_apart(self):
+        self.netlink.read("enp1s0")
+        self.netlink.read("enp1s0")
+        numbers = [each["header"]["sequence_number"] for each in self.asked]
+        self.assertEqual(2, len(set(numbers)))
 
     def test_interface(self):
         self.netlink.set_netdev(
             "enp1s0v0", VfSettings(mtu=9000, promisc=False, allmulti=True)
         )
-        self.link.assert_called_once_with(
-            "set", index=4, mtu=9000, flags=0x200, change=0x300
-        )
-        self.link.return_value = [{"flags": 0x1103}]
+        (asked,) = self.asked
+        self.assertEqual(9000, asked.get_attr("IFLA_MTU"))
+        self.assertEqual((0x200, 0x300), (asked["flags"], asked["change"]))
+        self.netlink.set_netdev("enp1s0v0", VfSettings(promisc=True))
+        self.assertEqual(0x100, self.asked[1]["change"])
+
+    def test_flags(self):
+        link = ifinfmsg()
+        link["flags"] = 0x1103
+        link.encode()
+        self.answers = [bytes(link.data)]
         self.assertEqual((True, False), self.netlink.flags("enp1s0v0"))
 
     def test_rename(self):
         self.netlink.rename("eth0", "enp1s0v0")
-        self.link.assert_called_once_with("set", index=4, ifname="enp1s0v0")
+        self.assertEqual("enp1s0v0", self.asked[0].get_attr("IFLA_IFNAME"))
 
     def test_errors_name_what_they_are_about(self):
-        self.link.side_effect = exceptions.NetlinkError(errno.EPERM, "no")
+        self.error = OSError(errno.EPERM, "Not for you")
         with self.assertRaises(errors.NotPermitted) as caught:
             self.netlink.write("enp1s0", {3: VfSettings(vlan=1)})
         self.assertEqual("enp1s0/3", caught.exception.device)
+        self.assertIn("Not for you (EPERM)", str(caught.exception))
         with self.assertRaises(errors.NotPermitted) as caught:
             self.netlink.read("enp1s0")
         self.assertEqual("enp1s0", caught.exception.device)
@@ -199,8 +215,7 @@ class RtnetlinkTest(unittest.TestCase):
         with self.assertRaises(errors.NoSuchDevice):
             self.netlink.read("enp1s0")
 
-    def test_socket_that_cannot_be_opened(self):
-        self.open.side_effect = OSError(errno.EMFILE, "too many")
-        with self.assertRaises(errors.NicError) as caught:
+    def test_kernel_that_says_nothing(self):
+        self.answers = []
+        with self.assertRaises(errors.BadState):
             self.netlink.read("enp1s0")
-        self.assertEqual(errno.EMFILE, caught.exception.code)

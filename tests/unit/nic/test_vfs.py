@@ -12,6 +12,7 @@
 
 import errno
 import unittest
+from unittest import mock
 
 from sriov_rt.nic import errors
 from sriov_rt.nic.settings import NO_MAC
@@ -173,6 +174,15 @@ class SetTest(VfsTest):
         self.kernel.bind_fails = [errno.EPERM]
         self.refused(errors.NotPermitted, mac=fakes.ADMIN_MAC)
         self.assertEqual(1, len(self.kernel.binds))
+
+    def test_driver_that_there_is_not(self):
+        missing = errors.DriverMissing("enp1s0/0", "driver", "no driver")
+        with (
+            mock.patch.object(self.kernel, "bind", side_effect=missing),
+            self.assertRaises(errors.DriverMissing),
+        ):
+            self.set(driver="igb_uio")
+        self.assertEqual([], self.vfs.clock.slept)
 
     def test_driver_that_makes_no_interface(self):
         self.kernel.bind = lambda vf, driver: self.kernel.change_device(
