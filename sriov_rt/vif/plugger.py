@@ -169,7 +169,7 @@ class Plugger:
 
     def _plug(self, want: Plug) -> tuple[Link | None, Plugged]:
         """Return the link if it was made now, and the port."""
-        parent = want.parent
+        parent = want.parent or self._pools.only(want.physical_network)
         for _ in range(MAX_TRIES):
             if parent is None:
                 view = observe(self._links, self._vfs)

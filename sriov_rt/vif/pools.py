@@ -83,6 +83,13 @@ class Pools:
         """Yield the members of a physical network."""
         return (each for each in self.members if each.network == network)
 
+    def only(self, network: str | None) -> str | None:
+        """Return the one interface of a network; None if there may be more."""
+        found = list(self.of(network or ""))
+        return (
+            found[0].name if len(found) == 1 and not found[0].of_pf else None
+        )
+
     def network_of(self, netdev: str, pf: str | None) -> str | None:
         """Return the network of an interface; None if it is in no pool.
 

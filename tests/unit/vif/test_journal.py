@@ -14,6 +14,7 @@
 """What is on disk while a port is in progress."""
 
 import contextlib
+import dataclasses
 import errno
 import json
 import os
@@ -143,9 +144,14 @@ class JournalTest(unittest.TestCase):
 
         with mock.patch("os.fsync", fsync):
             self.journal.begin(ENTRY)
+            unplug = dataclasses.replace(
+                ENTRY, action=Action.UNPLUG, port=fakes.OTHER
+            )
+            self.journal.begin(unplug)
         self.assertEqual(
             [self.directory / f".{PORT}.new", self.directory], synced
         )
+        self.assertEqual(unplug, self.journal.get(fakes.OTHER))
 
     def test_a_full_disk_at_any_write_of_an_entry(self):
         for name in ("os.fsync", "pathlib.Path.replace", "os.open"):

@@ -52,6 +52,15 @@ class PoolsTest(unittest.TestCase):
         self.assertIsNone(POOLS.network_of("enp1s0", None))
         self.assertIsNone(POOLS.network_of("eth7", "eth6"))
 
+    def test_the_only_one(self):
+        self.assertIsNone(POOLS.only("physnet1"))
+        self.assertIsNone(POOLS.only("physnet9"))
+        self.assertIsNone(POOLS.only(None))
+        self.assertIsNone(Pools.parse(["physnet1:pf:eth0"]).only("physnet1"))
+        self.assertEqual(
+            "eth0", Pools.parse(["physnet1:eth0"]).only("physnet1")
+        )
+
     def test_what_is_no_member(self):
         for item in (
             "",
