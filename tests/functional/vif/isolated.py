@@ -17,10 +17,8 @@ namespaces: its links, its /sys, its /run/netns and all that it makes there
 are gone when it ends, whatever becomes of it.
 """
 
-import ctypes
 import json
 import os
-import subprocess
 import unittest
 from concurrent import futures
 from typing import Any
@@ -28,34 +26,12 @@ from typing import Any
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.edge import Subinterface
 from sriov_rt.vif.netlink import NetlinkLinks
-
-CLONE_NEWNS = 0x00020000
-CLONE_NEWNET = 0x40000000
+from tests.testbed.isolation import leave
+from tests.testbed.isolation import sh
+from tests.testbed.isolation import wire
 
 MAC = "02:00:5e:10:00:01"
 ALIAS = "sriov-rt:6b1d5c1e-9d6b-4f0e-8f6c-1f2a3b4c5d6e:tester"
-
-
-def sh(*command: str) -> str:
-    """Run a command and return what it prints."""
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, (command, done.stderr)
-    return done.stdout
-
-
-def leave() -> None:
-    """Move the calling thread into namespaces of its own."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(CLONE_NEWNS | CLONE_NEWNET) != 0:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
-    sh("mount", "--make-rprivate", "/")
-    sh("mount", "-t", "sysfs", "sysfs", "/sys")
-    sh("mkdir", "-p", "/run/netns")
-    sh("mount", "-t", "tmpfs", "tmpfs", "/run/netns")
-    sh("ip", "link", "set", "lo", "up")
 
 
 class IsolatedTestCase(unittest.TestCase):
@@ -79,9 +55,7 @@ class IsolatedTestCase(unittest.TestCase):
             return
         leave()
         sh("ip", "netns", "add", "tenant")
-        sh("ip", "link", "add", "vf0", "type", "veth", "peer", "name", "peer0")
-        sh("ip", "link", "set", "vf0", "up")
-        sh("ip", "link", "set", "peer0", "up")
+        wire("vf0", "peer0")
         self.links = NetlinkLinks()
         self.addCleanup(self.links.close)
 

@@ -35,7 +35,7 @@ from sriov_rt.vif.words import Limits
 from tests.functional.vif.isolated import ALIAS
 from tests.functional.vif.isolated import MAC
 from tests.functional.vif.isolated import IsolatedTestCase
-from tests.functional.vif.isolated import sh
+from tests.testbed.isolation import sh
 
 #: Seconds that something may take on a busy machine.
 PATIENCE = 10.0
