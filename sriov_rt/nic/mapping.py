@@ -28,9 +28,11 @@ from sriov_rt.nic.words import VfState
 
 HEAD = ("VF", "ADDRESS", "INTERFACE", "DRIVER", "GROUP", "INSTANCE", "PORT")
 
-# What the VIF driver writes as alias: sriov-rt:<port>:<owner>.
+# What the VIF driver writes as alias: sriov-rt:<port>:<owner>, and for a
+# whole VF the name that its interface has on the host.
 _ALIAS = re.compile(
-    r"sriov-rt:(?P<port>[0-9A-Za-z._-]{1,64}):(?P<owner>[0-9A-Za-z._-]{1,64})",
+    r"sriov-rt:(?P<port>[0-9A-Za-z._-]{1,64}):(?P<owner>[0-9A-Za-z._-]{1,64})"
+    r"(?::[^:]{1,15})?",
     re.ASCII,
 )
 

@@ -33,6 +33,7 @@ from sriov_rt.parse import pci
 UP, PROMISC, ALLMULTI = 0x1, 0x100, 0x200
 
 _HEX = re.compile(r"0x([0-9a-f]{1,8})")
+_REPRESENTOR = re.compile(r"(?:c[0-9]+)?pf[0-9]+[vs]f[0-9]+")
 _MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}")
 
 T = TypeVar("T")
@@ -50,7 +51,11 @@ class Sysfs:
     def pfs(self) -> tuple[str, ...]:
         """Return the interfaces of the PFs that can have VFs, sorted."""
         listed = self._known("/sys/class/net", self._root.list_dir(NET))
-        return tuple(name for name in listed if self._total(name))
+        return tuple(
+            name
+            for name in listed
+            if self._total(name) and not self._is_representor(name)
+        )
 
     def pf(self, name: str) -> Pf:
         """Return a PF.
@@ -64,7 +69,11 @@ class Sysfs:
         total = self._total(name)
         device = f"{NET}/{name}/device"
         address = values.link_name(self._root, device)
-        if not total or not isinstance(address, str):
+        if (
+            not total
+            or not isinstance(address, str)
+            or self._is_representor(name)
+        ):
             raise errors.NotAPf(name, None, "it can have no VFs")
         found = self._known(name, vfs.find(self._root, device))
         probes = values.switch(self._root, f"{device}/sriov_drivers_autoprobe")
@@ -102,6 +111,8 @@ class Sysfs:
             raise errors.NotAVf(name, None, "it is no VF")
         listed = self._root.list_dir(f"{DEVICES}/{parent}/net")
         for pf in () if isinstance(listed, Unknown) else listed:
+            if self._is_representor(pf):
+                continue
             for each in self.pf(pf).vfs:
                 if each.address == address:
                     return each
@@ -153,6 +164,15 @@ class Sysfs:
             self._root, f"{NET}/{name}/device/sriov_totalvfs", 0, vfs.MAX_VFS
         )
         return 0 if isinstance(total, Unknown) else total
+
+    def _is_representor(self, name: str) -> bool:
+        """Tell whether an interface of a PF stands for one of its VFs.
+
+        Those of switchdev mode have the PF's device and pf0vf3 as the name
+        of their port (Documentation/networking/devlink/devlink-port.rst).
+        """
+        port = self._text(f"{NET}/{name}/phys_port_name", _REPRESENTOR)
+        return port is not None
 
     def _address(self, interface: str) -> str:
         path = f"{NET}/{interface}"

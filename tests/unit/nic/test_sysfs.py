@@ -48,6 +48,14 @@ class SysfsTest(trees.TreeTest):
         self.assertEqual(VF, pf.vfs[0])
         self.assertIs(False, pf.probes)
 
+    def test_representor_is_no_pf(self):
+        self.tree.netdev(trees.X710, "eno1_0", phys_port_name="pf0vf0\n")
+        self.tree.write(f"{PF}/net/eno1/phys_port_name", "p0\n")
+        self.assertEqual(("eno1",), self.sysfs.pfs())
+        self.assertEqual(VF, self.sysfs.locate("eno1v0"))
+        with self.assertRaises(errors.NotAPf):
+            self.sysfs.pf("eno1_0")
+
     def test_pf_that_is_down(self):
         self.take_down("eno1")
         pf = self.sysfs.pf("eno1")
