@@ -24,6 +24,7 @@ from sriov_rt.vif import entries
 from sriov_rt.vif import errors
 from sriov_rt.vif import lock
 from sriov_rt.vif import names
+from sriov_rt.vif import tell
 from sriov_rt.vif.entries import MAX_FILE
 from sriov_rt.vif.entries import Action
 from sriov_rt.vif.entries import Entry
@@ -99,8 +100,8 @@ class Journal:
                 os.close(descriptor)
         except OSError as error:
             LOG.warning(
-                "port=%s: the journal does not take the step %s (%s)",
-                port,
+                "%s: the journal does not take the step %s (%s)",
+                tell.about(port),
                 name,
                 error.strerror,
             )

@@ -22,6 +22,7 @@ from sriov_rt.vif import errors
 from sriov_rt.vif import names
 from sriov_rt.vif import plan
 from sriov_rt.vif import report
+from sriov_rt.vif import tell
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.edge import Links
 from sriov_rt.vif.entries import Entry
@@ -146,7 +147,7 @@ class Plugger:
                     break
                 except (errors.NoSuchLink, errors.NoSuchNamespace) as error:
                     # Its namespace went meanwhile: a VF is elsewhere then.
-                    LOG.info("port=%s: moved meanwhile (%s)", port, error)
+                    LOG.info("%s: moved (%s)", tell.about(port), error)
         if not done:
             self._recovery.sweep(view)
         return done
@@ -188,7 +189,7 @@ class Plugger:
                     if want.parent is not None:
                         raise
                     # Another port was quicker: choose again.
-                    LOG.debug("port=%s: %s", want.port, error)
+                    LOG.debug("%s: %s", tell.about(want.port), error)
                     parent = None
                     continue
                 return self._make(todo)
@@ -225,7 +226,7 @@ class Plugger:
         except errors.JournalFull as error:
             # The alias says all that is needed, and a full disk must not
             # keep a tenant's VF from being cleaned.
-            LOG.warning("%s: unplugged nevertheless (%s)", entry.port, error)
+            LOG.warning("%s: goes on (%s)", report.about(entry), error)
         done = self._undo.remove(entry, view)
         self._recovery.rest(entry)
         self._journal.end(entry.port)
@@ -241,10 +242,10 @@ class Plugger:
                 self._links.announce(link, want.addresses)
                 return
             LOG.warning(
-                "port=%s: %s has no carrier after %s s",
-                want.port,
+                "%s: %s has no carrier after %s s",
+                tell.about(want.port),
                 link.name,
                 wait_s,
             )
         except VifError as error:
-            LOG.warning("port=%s: not announced (%s)", want.port, error)
+            LOG.warning("%s: not announced (%s)", tell.about(want.port), error)

@@ -24,6 +24,7 @@ from concurrent import futures
 from sriov_rt.nic.errors import NicError
 from sriov_rt.vif import errors
 from sriov_rt.vif import report
+from sriov_rt.vif import tell
 from sriov_rt.vif.edge import Links
 from sriov_rt.vif.entries import Action
 from sriov_rt.vif.entries import Entry
@@ -167,7 +168,8 @@ class Recovery:
             except GONE:
                 continue
             except (VifError, NicError) as error:
-                LOG.error("%s: not clean: %s", link.name, error)
+                vf = link.device or link.name
+                LOG.error("%s: not clean: %s", tell.about(None, vf), error)
         return tuple(cleaned)
 
     def _finish(self, entries: Sequence[Entry]) -> dict[str, str]:

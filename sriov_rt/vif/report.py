@@ -15,6 +15,7 @@
 
 from sriov_rt.vif import errors
 from sriov_rt.vif import names
+from sriov_rt.vif import tell
 from sriov_rt.vif.alias import Alias
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.entries import Action
@@ -29,7 +30,7 @@ from sriov_rt.vif.words import Plugged
 
 def about(entry: Entry) -> str:
     """Return how the lines of a log about a port begin."""
-    return f"port={entry.port} vf={entry.vf or '-'}"
+    return tell.about(entry.port, entry.vf)
 
 
 def intent(plan: PlugPlan) -> Entry:

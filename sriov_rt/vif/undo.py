@@ -25,6 +25,7 @@ from sriov_rt.nic.words import VfState
 from sriov_rt.vif import alias
 from sriov_rt.vif import errors
 from sriov_rt.vif import homes
+from sriov_rt.vif import tell
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.edge import Links
 from sriov_rt.vif.entries import Action
@@ -233,9 +234,5 @@ def _random_mac() -> str:
 
 
 def _gone(entry: Entry, error: Exception) -> None:
-    LOG.info(
-        "port=%s vf=%s: gone while it was unplugged (%s)",
-        entry.port,
-        entry.vf,
-        error,
-    )
+    told = tell.about(entry.port, entry.vf)
+    LOG.info("%s: gone while it was unplugged (%s)", told, error)

@@ -89,8 +89,10 @@ class PluggerTestCase(IsolatedTestCase):
         self.plugger = self.another()
 
     def another(self, journal: Journal | None = None) -> Plugger:
+        links = NetlinkLinks()
+        self.addCleanup(links.close)
         return Plugger(
-            NetlinkLinks(),
+            links,
             Vfs.of_host(),
             Pools.parse(["physnet1:vf0"]),
             journal or Journal(self.directory),
