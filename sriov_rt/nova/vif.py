@@ -18,12 +18,10 @@ from typing import Any
 
 import nova.conf
 import os_vif
-from lxml import etree
 from nova import exception
 from nova.network import model
 from nova.network import os_vif_util
 from nova.virt import osinfo
-from nova.virt.libvirt import config
 from nova.virt.libvirt import vif as libvirt_vif
 from os_vif import exception as os_vif_exception
 from oslo_log import log as logging
@@ -31,41 +29,17 @@ from oslo_log import log as logging
 from sriov_rt import exceptions
 from sriov_rt import request as requests
 from sriov_rt.nova import ports
+from sriov_rt.nova.hostdev import HostInterface
 from sriov_rt.nova.refusal import GuestRefused
 from sriov_rt.request.words import Guest
+from sriov_rt.vif import privsep
 
 LOG = logging.getLogger(__name__)
 
 #: What a ``bare`` guest gets in place of virtio; guest/bare.py allows none.
 BARE_MODEL = model.VIF_MODEL_E1000E
 
-
-class HostInterface(
-    config.LibvirtConfigGuestHostdev  # type: ignore[misc]
-):
-    """An interface of the host that libvirt moves into a container.
-
-    ``<hostdev mode='capabilities' type='net'>``: Nova has no class for it.
-    libvirt sets nothing of the interface, nor brings it up inside; with the
-    container's namespace a subinterface ends, and a VF's comes back.
-
-    :param name: of the interface, on the host and in the container.
-    """
-
-    def __init__(self, name: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.mode = "capabilities"
-        self.type = "net"
-        self.name = name
-
-    def format_dom(self) -> Any:
-        """Return the element."""
-        element = super().format_dom()
-        # libvirt has it for PCI devices alone.
-        element.attrib.pop("managed", None)
-        source = etree.SubElement(element, "source")
-        etree.SubElement(source, "interface").text = self.name
-        return element
+_BOUND_TO_NOBODY = (model.VIF_TYPE_UNBOUND, model.VIF_TYPE_BINDING_FAILED)
 
 
 class RealtimeVifDriver(
@@ -186,11 +160,19 @@ class RealtimeVifDriver(
     def unplug(self, instance: Any, vif: Mapping[str, Any]) -> None:
         """Unplug a port; it is no error if it is gone.
 
+        A port that Neutron has bound to nobody by now may have been ours;
+        Nova itself can only fail to unplug it.
+
         :raises VirtualInterfaceUnplugException: with the sentence.
         """
-        if not ports.is_ours(vif):
-            super().unplug(instance, vif)
+        if ports.is_ours(vif):
+            self._unplug(instance, vif)
             return
+        if vif["type"] in _BOUND_TO_NOBODY and privsep.is_configured():
+            self._unplug(instance, vif)
+        super().unplug(instance, vif)
+
+    def _unplug(self, instance: Any, vif: Mapping[str, Any]) -> None:
         try:
             os_vif.unplug(
                 ports.gone(vif), os_vif_util.nova_to_osvif_instance(instance)

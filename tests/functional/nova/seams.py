@@ -38,6 +38,7 @@ from nova.virt.libvirt import vif as libvirt_vif
 
 from sriov_rt.nova import driver
 from sriov_rt.nova import filters
+from sriov_rt.nova import hostdev
 from sriov_rt.nova import vif
 from sriov_rt.nova import weights
 
@@ -214,7 +215,7 @@ class ComputeSeams(unittest.TestCase):
         self.assertIn('<mtu size="9000"/>', made.to_xml())
 
     def test_an_interface_of_the_host_can_be_written(self):
-        written = etree.fromstring(vif.HostInterface("srt0").to_xml())
+        written = etree.fromstring(hostdev.HostInterface("srt0").to_xml())
         self.assertEqual(
             {"mode": "capabilities", "type": "net"}, dict(written.attrib)
         )

@@ -156,6 +156,22 @@ class VirtualMachineTest(VifTest):
         self.pluggers.ports.clear()
         self._delete_server(server)
 
+    def _unbound(self, server: Any) -> None:
+        instance = objects.Instance.get_by_uuid(
+            context.get_admin_context(),
+            server["id"],
+            expected_attrs=["info_cache"],
+        )
+        instance.info_cache.network_info[0]["type"] = "unbound"
+        instance.info_cache.save()
+
+    def test_delete_of_what_is_bound_to_nobody_by_now(self):
+        server = self.serve({})
+        self._unbound(server)
+        with mock.patch.object(privsep, "is_configured", lambda: True):
+            self._delete_server(server)
+        self.assertEqual({}, self.pluggers.ports)
+
     def test_hard_reboot_plugs_anew(self):
         server = self.serve({})
         self._reboot_server(server, hard=True)
