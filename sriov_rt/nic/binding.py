@@ -16,6 +16,7 @@ import logging
 
 from sriov_rt.host.vfs import VFIO
 from sriov_rt.nic import errors
+from sriov_rt.nic import naming
 from sriov_rt.nic import waiting
 from sriov_rt.nic.kernel import Kernel
 from sriov_rt.nic.settings import NO_MAC
@@ -33,8 +34,8 @@ PAUSE_S = 1.0
 #: How long an interface may take from its driver's binding, seconds.
 INTERFACE_S = 5.0
 
-#: How long it is tried to give it its old name, seconds.
-RENAME_S = 2.0
+
+_HOPELESS = (errors.NotPermitted, errors.NoSuchDevice, errors.DriverMissing)
 
 
 def bind(
@@ -59,11 +60,7 @@ def bind(
             clock.sleep(PAUSE_S)
         try:
             kernel.bind(vf, driver)
-        except (
-            errors.NotPermitted,
-            errors.NoSuchDevice,
-            errors.DriverMissing,
-        ):
+        except _HOPELESS:
             raise
         except errors.NicError as error:
             problem = str(error)
@@ -74,7 +71,7 @@ def bind(
         if device is None:
             problem = "it has no interface"
         elif mac in (None, NO_MAC, device.mac) or device.netdev is None:
-            return _named(kernel, vf, device, name, clock)
+            return naming.keep(kernel, vf, device, name, clock)
         else:
             problem = f"its interface has the MAC {device.mac} and not {mac}"
     raise errors.NotReady(
@@ -82,50 +79,6 @@ def bind(
         "driver",
         f"bound {ATTEMPTS} times, but {problem}",
     )
-
-
-def _named(
-    kernel: Kernel,
-    vf: VfId,
-    device: VfDevice,
-    name: str | None,
-    clock: Clock,
-) -> VfDevice:
-    """Give the VF's new interface the name of the old one.
-
-    The configuration has the name, and the kernel makes up another; udev
-    may be renaming it at this moment, too.
-    """
-    if name is None or device.netdev is None:
-        return device
-    problem: errors.NicError | None = None
-
-    def renamed() -> VfDevice | None:
-        nonlocal problem
-        found = kernel.device(vf)
-        if found.netdev == name:
-            return found
-        try:
-            kernel.rename(found.netdev or "", name)
-        except (
-            errors.NoSuchDevice,
-            errors.VfBusy,
-            errors.NameTaken,
-        ) as error:
-            problem = error
-        return None
-
-    found = waiting.until(clock, RENAME_S, renamed)
-    if found is not None:
-        return found
-    LOG.warning(
-        "vf=%s: its interface was %s and has another name now (%s); rename "
-        "it, or name it by udev or systemd.link",
-        vf.address,
-        name,
-        problem,
-    )
-    return kernel.device(vf)
 
 
 def _up(device: VfDevice, driver: str | None) -> VfDevice | None:

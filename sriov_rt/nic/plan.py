@@ -116,16 +116,7 @@ def make(
     :raises NicError: if the family or the link does not allow it.
     """
     notes: list[str] = []
-    device = f"{observed.id}"
-    expect = {
-        each: value
-        for each in Attribute
-        if (value := getattr(wanted, each)) is not None
-    }
-    for each in list(expect):
-        rules.check(family, device, each, expect[each])
-        if _is_beside(family, observed, each, expect[each], required):
-            del expect[each]
+    expect = _expected(family, observed, wanted, required)
     _round(family, expect, notes)
     steps = tuple(
         Step(each, before, value)
@@ -135,7 +126,7 @@ def make(
     payload = _payload(observed.settings, expect, steps)
     if any(step.attribute in _RATES for step in steps):
         low, high = payload[_RATES[0]], payload[_RATES[1]]
-        rules.check_rates(family, device, low, high, pf)
+        rules.check_rates(family, f"{observed.id}", low, high, pf)
     notes += _effects(family, steps)
     changed = frozenset(step.attribute for step in steps)
     again, note = rebind.why(family, observed, expect, changed)
@@ -151,6 +142,24 @@ def make(
         rebind=again,
         required=required,
     )
+
+
+def _expected(
+    family: Family, observed: VfState, wanted: VfSettings, required: bool
+) -> dict[Attribute, Any]:
+    """Return what a VF is to be, as far as it is looked at.
+
+    :raises NicError: if the family does not take it.
+    """
+    expect = {}
+    for each in Attribute:
+        value = getattr(wanted, each)
+        if value is None:
+            continue
+        rules.check(family, f"{observed.id}", each, value)
+        if not _is_beside(family, observed, each, value, required):
+            expect[each] = value
+    return expect
 
 
 def _is_beside(

@@ -103,42 +103,38 @@ def check_rates(
     :raises OutOfRange: if a rate is not within its bounds.
     :raises LinkNeeded: if the PF's link is not as rates need it.
     """
+    _check_link(family, device, pf)
     rate = family.rate
-    if rate.needs_carrier and not pf.carrier:
-        raise errors.LinkNeeded(
-            device,
-            Attribute.MAX_TX_RATE,
-            f"family {family.name} takes rates, and clears them, only while "
-            f"{pf.name} has a carrier",
-        )
-    if rate.link_mbps is not None and pf.speed_mbps != rate.link_mbps:
-        raise errors.LinkNeeded(
-            device,
-            Attribute.MAX_TX_RATE,
-            f"family {family.name} takes rates at {rate.link_mbps} Mb/s only "
-            f"and {pf.name} is linked at {pf.speed_mbps}",
-        )
-    if maximum and maximum < rate.minimum:
-        raise errors.OutOfRange(
-            device,
-            Attribute.MAX_TX_RATE,
-            f"{maximum} Mb/s is below {rate.minimum}, the least",
-        )
     bounds = [] if rate.maximum is None else [rate.maximum]
     if rate.to_link and pf.speed_mbps is not None:
         bounds.append(pf.speed_mbps)
-    if bounds and maximum > min(bounds):
-        raise errors.OutOfRange(
-            device,
-            Attribute.MAX_TX_RATE,
-            f"{maximum} Mb/s is above {min(bounds)}, the most",
+    attribute, problem = Attribute.MAX_TX_RATE, None
+    if maximum and maximum < rate.minimum:
+        problem = f"{maximum} Mb/s is below {rate.minimum}, the least"
+    elif bounds and maximum > min(bounds):
+        problem = f"{maximum} Mb/s is above {min(bounds)}, the most"
+    elif maximum and minimum > maximum:
+        attribute = Attribute.MIN_TX_RATE
+        problem = f"{minimum} Mb/s is above max_tx_rate, {maximum}"
+    if problem is not None:
+        raise errors.OutOfRange(device, attribute, problem)
+
+
+def _check_link(family: Family, device: str, pf: Pf) -> None:
+    rate = family.rate
+    problem = None
+    if rate.needs_carrier and not pf.carrier:
+        problem = (
+            f"family {family.name} takes rates, and clears them, only while "
+            f"{pf.name} has a carrier"
         )
-    if maximum and minimum > maximum:
-        raise errors.OutOfRange(
-            device,
-            Attribute.MIN_TX_RATE,
-            f"{minimum} Mb/s is above max_tx_rate, {maximum}",
+    elif rate.link_mbps is not None and pf.speed_mbps != rate.link_mbps:
+        problem = (
+            f"family {family.name} takes rates at {rate.link_mbps} Mb/s only "
+            f"and {pf.name} is linked at {pf.speed_mbps}"
         )
+    if problem is not None:
+        raise errors.LinkNeeded(device, Attribute.MAX_TX_RATE, problem)
 
 
 def _mac(value: str) -> str | None:

@@ -20,6 +20,7 @@ from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
 
 from sriov_rt.nic import errors
 from sriov_rt.nic import netlink
+from sriov_rt.nic import vfinfo
 from sriov_rt.nic.settings import LinkState
 from sriov_rt.nic.settings import VfSettings
 from sriov_rt.nic.settings import VlanProtocol
@@ -53,7 +54,7 @@ def message(*infos):
 
 def encoded(index, settings):
     """Return the attributes of what is to be set."""
-    attributes = list(netlink.encode(index, settings))
+    attributes = list(vfinfo.encode(index, settings))
     return ("IFLA_VF_INFO", {"attrs": attributes})
 
 
@@ -62,7 +63,7 @@ class EncodingTest(unittest.TestCase):
         received = message(
             encoded(0, SETTINGS), encoded(63, VfSettings(mac=SETTINGS.mac))
         )
-        found = netlink.decode(received)
+        found = vfinfo.decode(received)
         self.assertEqual({0, 63}, set(found))
         # The kernel tells a VLAN in both forms, a writer uses one.
         self.assertEqual(VlanProtocol.AD, found[0].vlan_protocol)
@@ -113,7 +114,7 @@ class EncodingTest(unittest.TestCase):
                 },
             )
         )
-        found = netlink.decode(received)[0]
+        found = vfinfo.decode(received)[0]
         self.assertEqual((5, 1), (found.vlan, found.qos))
         self.assertIsNone(found.spoofchk)
         self.assertIsNone(found.trust)
@@ -122,11 +123,11 @@ class EncodingTest(unittest.TestCase):
         self.assertIsNone(found.vlan_protocol)
 
     def test_link_without_vfs(self):
-        self.assertEqual({}, netlink.decode(message()))
+        self.assertEqual({}, vfinfo.decode(message()))
 
     def test_info_without_a_mac_is_passed_over(self):
         info = ("IFLA_VF_INFO", {"attrs": []})
-        self.assertEqual({}, netlink.decode(message(info)))
+        self.assertEqual({}, vfinfo.decode(message(info)))
 
 
 class RtnetlinkTest(unittest.TestCase):

@@ -1,0 +1,131 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""IFLA_VFINFO_LIST: VFs in a message about their PF (linux/if_link.h)."""
+
+import types
+from collections.abc import Iterator
+from collections.abc import Mapping
+from typing import Any
+
+from sriov_rt.nic.settings import LinkState
+from sriov_rt.nic.settings import VfSettings
+from sriov_rt.nic.settings import VlanProtocol
+
+#: What a driver that does not report spoofchk, trust or rss_query leaves
+#: there: -1 (rtnl_fill_vfinfo in net/core/rtnetlink.c).
+UNREPORTED = 0xFFFFFFFF
+
+#: ETH_P_8021Q and ETH_P_8021AD (linux/if_ether.h).
+_PROTOCOLS = types.MappingProxyType(
+    {VlanProtocol.Q: 0x8100, VlanProtocol.AD: 0x88A8}
+)
+_LINK_STATES = (LinkState.AUTO, LinkState.ENABLE, LinkState.DISABLE)
+
+#: A netlink attribute, as pyroute2 has it: its name and its value.
+Pair = tuple[str, Any]
+
+
+def encode(index: int, settings: VfSettings) -> Iterator[Pair]:
+    """Yield the attributes that set a VF.
+
+    :param index: its number on its PF.
+    """
+    if settings.mac is not None:
+        yield "IFLA_VF_MAC", {"vf": index, "mac": settings.mac}
+    if settings.vlan is not None:
+        yield _vlan(index, settings)
+    if settings.max_tx_rate is not None or settings.min_tx_rate is not None:
+        rates = {
+            "min_tx_rate": settings.min_tx_rate or 0,
+            "max_tx_rate": settings.max_tx_rate or 0,
+        }
+        yield "IFLA_VF_RATE", {"vf": index, **rates}
+    if settings.spoofchk is not None:
+        on = int(settings.spoofchk)
+        yield "IFLA_VF_SPOOFCHK", {"vf": index, "spoofchk": on}
+    if settings.link_state is not None:
+        state = _LINK_STATES.index(settings.link_state)
+        yield "IFLA_VF_LINK_STATE", {"vf": index, "link_state": state}
+    if settings.query_rss is not None:
+        on = int(settings.query_rss)
+        yield "IFLA_VF_RSS_QUERY_EN", {"vf": index, "rss_query_en": on}
+    if settings.trust is not None:
+        on = int(settings.trust)
+        yield "IFLA_VF_TRUST", {"vf": index, "trust": on}
+
+
+def _vlan(index: int, settings: VfSettings) -> Pair:
+    """Return IFLA_VF_VLAN, or the newer list where the tag is 802.1ad.
+
+    Older drivers take the first alone.
+    """
+    plain = {"vf": index, "vlan": settings.vlan, "qos": settings.qos or 0}
+    if settings.vlan_protocol is not VlanProtocol.AD:
+        return "IFLA_VF_VLAN", plain
+    info = {**plain, "proto": _PROTOCOLS[VlanProtocol.AD]}
+    return "IFLA_VF_VLAN_LIST", {"attrs": [("IFLA_VF_VLAN_INFO", info)]}
+
+
+def decode(link: Any) -> Mapping[int, VfSettings]:
+    """Return the VFs of an RTM_NEWLINK message.
+
+    What is not as the kernel's header says is left out.
+    """
+    listed = link.get_attr("IFLA_VFINFO_LIST")
+    if listed is None:
+        return {}
+    found = {}
+    for info in listed.get_attrs("IFLA_VF_INFO"):
+        named = dict(info["attrs"])
+        mac = named.get("IFLA_VF_MAC")
+        if mac is not None:
+            found[int(mac["vf"])] = _settings(named)
+    return found
+
+
+def _settings(named: Mapping[str, Any]) -> VfSettings:
+    vlan = named.get("IFLA_VF_VLAN", {})
+    rate = named.get("IFLA_VF_RATE", {})
+    state = named.get("IFLA_VF_LINK_STATE", {}).get("link_state")
+    return VfSettings(
+        mac=named["IFLA_VF_MAC"]["mac"].lower(),
+        vlan=vlan.get("vlan"),
+        qos=vlan.get("qos"),
+        vlan_protocol=_protocol(named),
+        spoofchk=_switch(named, "IFLA_VF_SPOOFCHK", "spoofchk"),
+        trust=_switch(named, "IFLA_VF_TRUST", "trust"),
+        link_state=(
+            _LINK_STATES[state]
+            if state is not None and state < len(_LINK_STATES)
+            else None
+        ),
+        min_tx_rate=rate.get("min_tx_rate"),
+        max_tx_rate=rate.get("max_tx_rate"),
+        query_rss=_switch(named, "IFLA_VF_RSS_QUERY_EN", "rss_query_en"),
+    )
+
+
+def _protocol(named: Mapping[str, Any]) -> VlanProtocol | None:
+    listed = named.get("IFLA_VF_VLAN_LIST")
+    if listed is None:
+        return None
+    for _, info in listed["attrs"]:
+        for protocol, number in _PROTOCOLS.items():
+            if info["proto"] == number:
+                return protocol
+    return None
+
+
+def _switch(named: Mapping[str, Any], name: str, field: str) -> bool | None:
+    value = named.get(name, {}).get(field, UNREPORTED)
+    return None if value == UNREPORTED else bool(value)
