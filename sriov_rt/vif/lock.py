@@ -14,12 +14,14 @@
 """Locks between processes, and between threads, that nobody leaves behind."""
 
 import contextlib
+import dataclasses
 import errno
 import fcntl
 import hashlib
 import os
 import pathlib
 import struct
+import threading
 import time
 from collections.abc import Iterator
 
@@ -33,6 +35,17 @@ _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.001, 0.02
 
 #: struct flock with 64-bit offsets (asm-generic/fcntl.h).
 _FLOCK = struct.Struct("@hhqqi4x")
+
+
+@dataclasses.dataclass
+class _Turn:
+    """Threads of this process that want the same.
+
+    :param users: how many, with who has it.
+    """
+
+    lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
+    users: int = 0
 
 
 class Locks:
@@ -50,6 +63,8 @@ class Locks:
     def __init__(self, directory: pathlib.Path, timeout_s: float) -> None:
         self._directory = directory
         self._timeout_s = timeout_s
+        self._mutex = threading.Lock()
+        self._turns: dict[str, _Turn] = {}
 
     @contextlib.contextmanager
     def port(self, port: str, *, wait: bool = True) -> Iterator[None]:
@@ -69,12 +84,40 @@ class Locks:
 
     @contextlib.contextmanager
     def _hold(self, what: str, port: str | None, wait: bool) -> Iterator[None]:
-        descriptor = self._open()
+        deadline = time.monotonic() + (self._timeout_s if wait else 0)
+        with self._turn(what, port, deadline):
+            descriptor = self._open()
+            try:
+                self._lock(descriptor, what, port, deadline)
+                yield
+            finally:
+                os.close(descriptor)
+
+    @contextlib.contextmanager
+    def _turn(
+        self, what: str, port: str | None, deadline: float
+    ) -> Iterator[None]:
+        """Wait among the threads of this process.
+
+        They are woken when it is their turn; other processes have to look
+        again and again, for a lock of theirs has no wait with a bound.
+        """
+        with self._mutex:
+            turn = self._turns.setdefault(what, _Turn())
+            turn.users += 1
         try:
-            self._lock(descriptor, what, port, wait)
-            yield
+            left = max(0.0, deadline - time.monotonic())
+            if not turn.lock.acquire(timeout=left):
+                raise errors.Busy(what, port=port)
+            try:
+                yield
+            finally:
+                turn.lock.release()
         finally:
-            os.close(descriptor)
+            with self._mutex:
+                turn.users -= 1
+                if not turn.users:
+                    del self._turns[what]
 
     def _open(self) -> int:
         path = self._directory / FILE
@@ -91,12 +134,11 @@ class Locks:
             ) from error
 
     def _lock(
-        self, descriptor: int, what: str, port: str | None, wait: bool
+        self, descriptor: int, what: str, port: str | None, deadline: float
     ) -> None:
         digest = hashlib.sha256(what.encode()).digest()
         place = int.from_bytes(digest[:8], "big") >> 2
         asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, place, 1, 0)
-        deadline = time.monotonic() + (self._timeout_s if wait else 0)
         pause = _FIRST_PAUSE_S
         while True:
             try:

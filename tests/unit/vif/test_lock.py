@@ -89,6 +89,27 @@ class LocksTest(unittest.TestCase):
             each.join()
         self.assertEqual([1] * 80, together)
 
+    def test_who_waits_is_woken_at_once(self):
+        locks = Locks(self.directory, 30)
+        held = threading.Event()
+        waits = []
+
+        def wait():
+            held.wait()
+            with locks.parent("eth0"):
+                waits.append(time.monotonic())
+
+        thread = threading.Thread(target=wait)
+        # Looked at now and then only, it would be some 20 ms later.
+        with mock.patch("sriov_rt.vif.lock._LAST_PAUSE_S", 20.0):
+            thread.start()
+            with locks.parent("eth0"):
+                held.set()
+                time.sleep(0.1)
+            thread.join(10)
+        self.assertEqual(len(waits), 1)
+        self.assertEqual(locks._turns, {})
+
     def test_a_killed_process_holds_nothing(self):
         reader, writer = os.pipe()
         pid = os.fork()
