@@ -58,6 +58,7 @@ class Subinterface:
 
     :param parent: name of an interface in the caller's namespace.
     :param namespace: where it is to be, as in Link.
+    :param up: whether it is set up with its alias, in one message.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Subinterface:
     mac: str | None = None
     mtu: int | None = None
     alias: str = ""
+    up: bool = False
 
 
 class Links(Protocol):
@@ -87,7 +89,7 @@ class Links(Protocol):
         """
 
     def create(self, what: Subinterface) -> Link:
-        """Make a subinterface, down, with its alias, in its namespace."""
+        """Make a subinterface with its alias in its namespace."""
 
     def delete(self, link: Link) -> bool:
         """Delete a subinterface; False when it is gone already."""

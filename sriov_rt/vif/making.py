@@ -16,6 +16,7 @@ import contextlib
 import socket
 from collections.abc import Iterator
 
+from sriov_rt.vif import answers
 from sriov_rt.vif import errors
 from sriov_rt.vif import requests
 from sriov_rt.vif import taps
@@ -30,7 +31,7 @@ from sriov_rt.vif.rtnl import Channel
 
 
 def make(what: Subinterface) -> Link:
-    """Make a subinterface, down, with its alias, in its namespace.
+    """Make a subinterface with its alias in its namespace.
 
     :raises NotVerified: if it is not as asked for; it is gone then.
     """
@@ -44,9 +45,10 @@ def make(what: Subinterface) -> Link:
 
 def _christen(place: Place, what: Subinterface, parent: int) -> Link:
     """Give a new subinterface its alias, and look at it."""
+    flags = {answers.IFF_UP: True} if what.up else None
     with telling(what.name, "set the alias"):
         found = place.links(
-            requests.set_link(name=what.name, alias=what.alias),
+            requests.set_link(name=what.name, alias=what.alias, flags=flags),
             requests.get_link(name=what.name),
         )
         made = one(found, what.name)
@@ -57,6 +59,7 @@ def _christen(place: Place, what: Subinterface, parent: int) -> Link:
         "alias": what.alias,
         "mac": what.mac,
         "mtu": what.mtu,
+        "up": what.up,
     }
     verify(made, wanted)
     if what.kind == "macvtap" and what.namespace is None:

@@ -67,13 +67,14 @@ class NetlinkLinks:
         return self._census.links() if everywhere else here()
 
     def create(self, what: Subinterface) -> Link:
-        """Make a subinterface, down, with its alias, in its namespace.
+        """Make a subinterface with its alias in its namespace.
 
         :raises NotVerified: if it is not as asked for; it is gone then.
         """
         self._census.expect(what.namespace)
         made = making.make(what)
-        self._census.note(made)
+        if not made.up:
+            self._census.note(made)
         return made
 
     def delete(self, link: Link) -> bool:

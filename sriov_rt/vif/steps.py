@@ -54,8 +54,9 @@ class Steps:
         if want.limits != Limits():
             self._note(plan, "limit")
             self._links.limit(link, want.limits)
-        self._note(plan, "up")
-        link = self._links.configure(link, up=True)
+        if not link.up:
+            self._note(plan, "up")
+            link = self._links.configure(link, up=True)
         if want.addresses or want.routes:
             self._note(plan, "address")
             self._links.address(link, want.addresses, want.routes)
@@ -78,6 +79,7 @@ class Steps:
         # One in passthru mode takes its parent's MAC when it is made
         # (macvlan_common_newlink), and can be given another only then.
         passthru = want.mode == budget.PASSTHRU
+        remac = passthru and plan.mac is not None
         self._note(plan, "create")
         link = self._links.create(
             Subinterface(
@@ -89,9 +91,11 @@ class Steps:
                 mac=None if passthru else plan.mac,
                 mtu=want.mtu,
                 alias=str(plan.alias),
+                # Not before its limits hold and its MAC is its own.
+                up=not remac and want.limits == Limits(),
             )
         )
-        if passthru and plan.mac is not None and link.mac != plan.mac:
+        if remac and link.mac != plan.mac:
             self._note(plan, "mac")
             link = self._links.configure(link, mac=plan.mac)
         return link

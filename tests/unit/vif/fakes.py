@@ -251,7 +251,10 @@ class FakeLinks:
             **fields,
         )
         host.clock.tick(f"alias {what.name}")
-        return self._change(link, alias=what.alias)
+        fields = {"alias": what.alias}
+        if what.up:
+            fields |= {"up": True, "carrier": host.carrier}
+        return self._change(link, **fields)
 
     def delete(self, link: Link) -> bool:
         self.host.clock.tick(f"delete {link.name}")

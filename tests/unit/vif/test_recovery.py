@@ -244,7 +244,7 @@ class RecoverTest(fakes.HostTest):
         self.parents = [f"physnet3:{each}" for each in names]
         plugger = self.another()
         for number, name in enumerate(names):
-            self.host.clock.set(8)
+            self.host.clock.set(6)
             with self.assertRaises(Killed):
                 plugger.plug(
                     asked(
