@@ -281,6 +281,8 @@ _WRITERS: Mapping[type, Writer] = types.MappingProxyType(
 
 @functools.cache
 def _writer(cls: Any) -> Writer:
+    if issubclass(cls, enum.StrEnum):
+        return str
     if cls in _WRITERS or not dataclasses.is_dataclass(cls):
         return _WRITERS.get(cls, _same)
     names = [field.name for field in dataclasses.fields(cls)]

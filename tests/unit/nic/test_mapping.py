@@ -36,6 +36,9 @@ class MappingTest(unittest.TestCase):
         self.assertEqual(PORT, found.port)
         self.assertEqual(INSTANCE, found.instance)
         self.assertEqual(("mv0",), found.on_it)
+        # A whole VF's has the name that it has on the host, too.
+        (found,) = self.map(f"sriov-rt:{PORT}:{INSTANCE}:enp1s0v0")
+        self.assertEqual((PORT, INSTANCE), (found.port, found.instance))
 
     def test_other_owners_are_named_as_they_are(self):
         others = (

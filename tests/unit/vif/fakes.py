@@ -34,6 +34,7 @@ from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.plugger import Plugger
 from sriov_rt.vif.plugger import Rules
 from sriov_rt.vif.pools import Pools
+from sriov_rt.vif.view import anywhere
 from sriov_rt.vif.words import Kind
 from sriov_rt.vif.words import Limits
 from sriov_rt.vif.words import Plug
@@ -436,7 +437,7 @@ class HostTest(unittest.TestCase):
         self.vfs = FakeVfs(self.host)
         self.plugger = self.another()
 
-    def another(self, **rules) -> Plugger:
+    def another(self, away=anywhere, **rules) -> Plugger:
         """Return a plugger as another process would have it."""
         return Plugger(
             self.links,
@@ -445,6 +446,7 @@ class HostTest(unittest.TestCase):
             FakeJournal(self.directory, self.host.clock),
             Locks(self.directory, 0.2),
             Rules(**{"carrier_wait_s": 0.0, **rules}),
+            away,
         )
 
     def pending(self) -> tuple[str, ...]:

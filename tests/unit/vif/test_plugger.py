@@ -24,6 +24,7 @@ from unittest import mock
 from sriov_rt.parse.errors import ParseError
 from sriov_rt.vif import errors
 from sriov_rt.vif import homes
+from sriov_rt.vif import host
 from sriov_rt.vif.alias import Alias
 from sriov_rt.vif.pools import Pools
 from sriov_rt.vif.view import View
@@ -186,7 +187,7 @@ class PlugTest(fakes.HostTest):
     def test_a_full_disk_touches_nothing(self):
         before = self.host.state()
         full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        for name in ("os.fsync", "pathlib.Path.replace"):
+        for name in ("os.write", "pathlib.Path.replace"):
             with (
                 mock.patch(name, side_effect=full),
                 self.assertRaises(errors.JournalFull) as caught,
@@ -248,6 +249,34 @@ class PlugTest(fakes.HostTest):
             sorted(each for each in parents if each),
         )
         self.assertEqual((), self.pending())
+
+
+class AwayTest(fakes.HostTest):
+    def test_links_of_a_vf_are_set_away_from_its_pfs_cpu(self):
+        inside = []
+
+        @contextlib.contextmanager
+        def away(vf):
+            inside.append(vf)
+            calls = len(self.host.clock.calls)
+            yield
+            done = [each.split()[0] for each in self.host.clock.calls[calls:]]
+            self.assertTrue({"create", "delete", "move"} & set(done), done)
+
+        self.plugger = self.another(away=away)
+        for kind, network, vf in (
+            (Kind.MACVLAN, "physnet1", self.host.vf(0)),
+            (Kind.VF, "physnet1", self.host.vf(0)),
+            (Kind.MACVLAN, "physnet2", None),
+        ):
+            self.plugger.plug(asked(kind, physical_network=network))
+            self.plugger.unplug(PORT)
+            self.assertEqual([vf, vf], inside)
+            inside.clear()
+
+    def test_a_pf_that_is_not_there_keeps_nobody_away(self):
+        with host._away(self.host.vf(0)), host._away(None):
+            pass
 
 
 class UnplugTest(fakes.HostTest):
