@@ -57,7 +57,21 @@ class ThisHost:
                 error,
             )
             return
-        LOG.info("recovered: %s", found)
+        for port, why in found.failed:
+            LOG.error(
+                "port=%s something of it is left (%s); mend it and start the "
+                "agent again",
+                port,
+                why,
+            )
+        for word, names in (
+            ("plug was undone", found.undone),
+            ("unplug was finished", found.finished),
+        ):
+            for port in names:
+                LOG.info("port=%s its interrupted %s", port, word)
+        for name in found.cleaned:
+            LOG.info("vf=%s of the pools was not clean, and is now", name)
 
     def ports(self) -> Sequence[Plugged]:
         """Return the ports that are plugged."""

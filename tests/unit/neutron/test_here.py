@@ -25,6 +25,7 @@ from sriov_rt.request.words import VifKind
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.errors import Busy
 from sriov_rt.vif.pools import Pools
+from sriov_rt.vif.recovery import Recovered
 from sriov_rt.vif.view import View
 from tests.unit.neutron import fakes
 from tests.unit.nic import fakes as nic_fakes
@@ -125,9 +126,23 @@ class ThisHostTest(unittest.TestCase):
         self.assertIn("enp1s0v0", logged.output[0])
 
     def test_what_was_recovered_is_logged(self):
-        with self.assertLogs(here.LOG, "INFO"):
+        self.plugger.recover.return_value = Recovered(
+            undone=("p1",),
+            finished=("p2",),
+            failed=(("p3", "the VF is busy"),),
+            cleaned=("enp1s0v3",),
+        )
+        with self.assertLogs(here.LOG, "INFO") as logged:
             self.start().recover()
-        self.plugger.recover.assert_called_once_with()
+        text = "\n".join(logged.output)
+        for expected in (
+            "INFO:sriov_rt.neutron.here:port=p1 its interrupted plug",
+            "port=p2 its interrupted unplug was finished",
+            "ERROR:sriov_rt.neutron.here:port=p3 something of it is left "
+            "(the VF is busy)",
+            "vf=enp1s0v3",
+        ):
+            self.assertIn(expected, text)
 
     def test_parents_that_cannot_be_are_refused(self):
         with self.assertRaises(ParseError):
