@@ -37,6 +37,18 @@ _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.001, 0.02
 _FLOCK = struct.Struct("@hhqqi4x")
 
 
+def make(directory: pathlib.Path) -> None:
+    """Make the journal's directory for its owner alone, and what it is in.
+
+    Each with a mode of its own: the daemon of oslo.privsep has a umask of 0,
+    and pathlib would give the parents to everybody.
+    """
+    for each in reversed(directory.parents):
+        if not each.exists():
+            each.mkdir(0o755, exist_ok=True)
+    directory.mkdir(0o700, exist_ok=True)
+
+
 @dataclasses.dataclass
 class _Turn:
     """Threads of this process that want the same.
@@ -126,7 +138,7 @@ class Locks:
             try:
                 return os.open(path, flags, 0o600)
             except FileNotFoundError:
-                self._directory.mkdir(0o700, parents=True, exist_ok=True)
+                make(self._directory)
                 return os.open(path, flags, 0o600)
         except OSError as error:
             raise errors.JournalBroken(

@@ -77,7 +77,7 @@ class PluginTest(IsolatedTestCase):
         place = tempfile.TemporaryDirectory()
         self.addCleanup(place.cleanup)
         self.place = pathlib.Path(place.name)
-        self.journal = self.place / "journal"
+        self.journal = self.place / "state" / "journal"
         ours = self.place / "sriov-rt.conf"
         ours.write_text(
             "[vif]\nparents = physnet1:vf0\ncarrier_wait = 1\n"
@@ -141,6 +141,14 @@ class PluginTest(IsolatedTestCase):
         ):
             expected |= 1 << each
         self.assertIn(expected, [int(each, 16) for each in self.capabilities])
+
+    def test_what_the_daemon_makes_is_roots_alone(self):
+        # oslo.privsep sets its umask to 0.
+        self.call("macvtap", "plug")
+        for place in (self.journal.parent, self.journal):
+            self.assertEqual(0, place.stat().st_mode & 0o022, place)
+        lock = self.journal / "lock"
+        self.assertEqual(0o600, lock.stat().st_mode & 0o777)
 
     def test_what_was_moved_into_a_container_is_plugged(self):
         self.call("macvlan", "plug")
