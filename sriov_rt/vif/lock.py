@@ -18,6 +18,7 @@ import dataclasses
 import errno
 import fcntl
 import hashlib
+import logging
 import os
 import pathlib
 import struct
@@ -27,8 +28,13 @@ from collections.abc import Iterator
 
 from sriov_rt.vif import errors
 
+LOG = logging.getLogger(__name__)
+
 #: Name of the file in the journal's directory.
 FILE = "lock"
+
+#: Who waits for longer than this, in seconds, is told what for.
+QUIET_S = 2.0
 
 #: The first and the longest pause between two tries, in seconds.
 _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.001, 0.02
@@ -119,8 +125,11 @@ class Locks:
             turn.users += 1
         try:
             left = max(0.0, deadline - time.monotonic())
-            if not turn.lock.acquire(timeout=left):
-                raise errors.Busy(what, port=port)
+            if not turn.lock.acquire(timeout=min(left, QUIET_S)):
+                if left > QUIET_S:
+                    LOG.warning("waiting for %s, at most %d s", what, left)
+                if not turn.lock.acquire(timeout=max(0.0, left - QUIET_S)):
+                    raise errors.Busy(what, port=port)
             try:
                 yield
             finally:
@@ -152,6 +161,7 @@ class Locks:
         place = int.from_bytes(digest[:8], "big") >> 2
         asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, place, 1, 0)
         pause = _FIRST_PAUSE_S
+        told = time.monotonic() + QUIET_S
         while True:
             try:
                 fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, asked)
@@ -162,7 +172,13 @@ class Locks:
                         str(self._directory / FILE),
                         detail=f"lock: {error.strerror}",
                     ) from error
-            if time.monotonic() >= deadline:
+            now = time.monotonic()
+            if now >= deadline:
                 raise errors.Busy(what, port=port)
+            if now >= told:
+                LOG.warning(
+                    "waiting for %s, at most %d s", what, deadline - now
+                )
+                told = deadline
             time.sleep(pause)
             pause = min(2 * pause, _LAST_PAUSE_S)

@@ -107,9 +107,7 @@ class Undo:
         :param link: its interface, which nothing uses.
         """
         vf = view.vf(link.name)
-        if vf is None or self._pools.network_of(link.name, vf.id.pf) is None:
-            return False
-        if unlike(vf.settings, BASELINE) is None:
+        if vf is None or not self._needs_reset(vf):
             return False
         if port is not None:
             self._journal.step(port, "baseline")
@@ -128,10 +126,17 @@ class Undo:
                 link is not None
                 and not link.alias
                 and not view.children(link)
-                and self._pools.network_of(link.name, vf.id.pf) is not None
-                and unlike(vf.settings, BASELINE) is not None
+                and self._needs_reset(vf)
             ):
                 yield link
+
+    def _needs_reset(self, vf: VfState) -> bool:
+        """Tell whether a VF of a pool is not as clean as its NIC lets it."""
+        return (
+            self._pools.network_of(vf.netdev or "", vf.id.pf) is not None
+            and unlike(vf.settings, BASELINE) is not None
+            and not self._vfs.plan_reset(vf.id).is_empty
+        )
 
     def _bring_home(self, entry: Entry, view: View) -> bool:
         link, vf = _whole(entry, view)

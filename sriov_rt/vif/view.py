@@ -70,6 +70,9 @@ class Vfs(Protocol):
     def plan(self, vf: VfId, wanted: VfSettings) -> Plan:
         """Return what has to be done to it."""
 
+    def plan_reset(self, vf: VfId) -> Plan:
+        """Return what brings it to the baseline, as far as its NIC can."""
+
     def apply(self, plan: Plan) -> VfState:
         """Do it, and read it back."""
 

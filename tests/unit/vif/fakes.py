@@ -31,6 +31,7 @@ from sriov_rt.vif.edge import Subinterface
 from sriov_rt.vif.entries import Entry
 from sriov_rt.vif.journal import Journal
 from sriov_rt.vif.lock import Locks
+from sriov_rt.vif.plan import unlike
 from sriov_rt.vif.plugger import Plugger
 from sriov_rt.vif.plugger import Rules
 from sriov_rt.vif.pools import Pools
@@ -340,6 +341,14 @@ class FakeVfs:
 
     def plan(self, vf: VfId, wanted: VfSettings) -> Plan:
         return Plan(vf, "igb", (), (), wanted, wanted)
+
+    def plan_reset(self, vf: VfId) -> Plan:
+        """As a NIC that cannot switch its spoof check on."""
+        wanted = dataclasses.replace(CLEAN, spoofchk=None)
+        changes = unlike(self._state(vf).settings, wanted)
+        return Plan(
+            vf, "igb", (), (), wanted, wanted, "it is not" if changes else None
+        )
 
     def apply(self, plan: Plan) -> VfState:
         self._write(plan.vf, plan.payload)

@@ -22,6 +22,7 @@ import unittest
 from unittest import mock
 
 from sriov_rt.vif import errors
+from sriov_rt.vif import lock
 from sriov_rt.vif.lock import Locks
 from tests.unit.vif import fakes
 from tests.unit.vif.fakes import OTHER
@@ -68,6 +69,19 @@ class LocksTest(unittest.TestCase):
             ):
                 pass
             self.assertLess(time.monotonic() - start, 10)
+
+    def test_a_long_wait_is_told_of(self):
+        for other in (self.locks, Locks(self.directory, 0.1)):
+            with (
+                other.parent("eth0"),
+                mock.patch.object(lock, "QUIET_S", 0.02),
+                self.assertLogs("sriov_rt.vif.lock", "WARNING") as logs,
+                self.assertRaises(errors.Busy),
+                self.locks.parent("eth0"),
+            ):
+                pass
+            self.assertEqual(1, len(logs.output))
+            self.assertIn("waiting for parent eth0", logs.output[0])
 
     def test_threads_exclude_each_other(self):
         locks = Locks(self.directory, 30)

@@ -293,6 +293,12 @@ class RecoverTest(fakes.HostTest):
         self.assertEqual(("enp1s0v1",), self.another().recover().cleaned)
         self.assertEqual((), self.another().recover().cleaned)
 
+    def test_what_a_nic_cannot_clean_is_not_tried_again_and_again(self):
+        stuck = dataclasses.replace(fakes.CLEAN, spoofchk=False)
+        self.host.settings[self.host.vf(1)] = stuck
+        self.assertEqual((), self.another().recover().cleaned)
+        self.assertEqual(0, self.vfs.resets)
+
     def test_a_host_without_a_journal_has_nothing_to_recover(self):
         done = self.another().recover()
         self.assertEqual((), done.undone + done.finished + done.failed)
