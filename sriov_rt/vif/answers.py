@@ -51,22 +51,30 @@ class Ifla(enum.IntEnum):
     LINK = 5
     LINKINFO = 18
     IFALIAS = 20
+    NET_NS_FD = 28
+    EXT_MASK = 29
     CARRIER = 33
     LINK_NETNSID = 37
+    TARGET_NETNSID = 46
     PARENT_DEV_NAME = 56
     PARENT_DEV_BUS_NAME = 57
 
 
 #: Inside of LINKINFO; in INFO_DATA the mode of all kinds here is number 1.
-_INFO_KIND = 1
-_INFO_DATA = 2
-_MODE = 1
+INFO_KIND = 1
+INFO_DATA = 2
+INFO_MODE = 1
 _MACVLAN = {1: "private", 2: "vepa", 4: "bridge", 8: "passthru", 16: "source"}
-_MODES: Mapping[str, Mapping[int, str]] = {
+MODES: Mapping[str, Mapping[int, str]] = {
     "macvlan": _MACVLAN,
     "macvtap": _MACVLAN,
     "ipvlan": {0: "l2", 1: "l3", 2: "l3s"},
 }
+
+
+@functools.lru_cache(maxsize=64)
+def _attributes(body: bytes) -> Attributes:
+    return Attributes(body[_LINK.size :])
 
 
 # The same is asked for again and again, and is the same most of the time.
@@ -82,19 +90,19 @@ def link(body: bytes, namespace: str | None, home: int | None) -> Link | None:
     if index(body) is None:
         return None
     _, _, number, flags, _ = _LINK.unpack_from(body)
-    found = Attributes(body[_LINK.size :])
+    found = _attributes(body)
     name = found.text(Ifla.IFNAME, MAX_NAME)
     if not name:
         return None
     info = found.nested(Ifla.LINKINFO)
-    kind = info.text(_INFO_KIND, MAX_NAME)
-    mode = info.nested(_INFO_DATA).number(_MODE)
+    kind = info.text(INFO_KIND, MAX_NAME)
+    mode = info.nested(INFO_DATA).number(INFO_MODE)
     return Link(
         name=name,
         index=number,
         namespace=namespace,
         kind=kind,
-        mode=_MODES.get(kind, {}).get(-1 if mode is None else mode),
+        mode=MODES.get(kind, {}).get(-1 if mode is None else mode),
         parent=_parent(found, namespace, home),
         mac=found.get(Ifla.ADDRESS, b"")[:32].hex(":"),
         mtu=found.number(Ifla.MTU) or 0,
@@ -130,8 +138,7 @@ def abroad(body: bytes) -> int | None:
 
     :returns: None for a parent in the link's own, or none at all.
     """
-    found = Attributes(body[_LINK.size :])
-    return found.number(Ifla.LINK_NETNSID, signed=True)
+    return _attributes(body).number(Ifla.LINK_NETNSID, signed=True)
 
 
 def nsid(body: bytes) -> int | None:

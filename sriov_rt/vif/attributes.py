@@ -13,8 +13,9 @@
 """Attributes of netlink messages, whatever is in them.
 
 What a tenant has set in a namespace of its own is read here too: no bytes
-make these raise, and none are taken beyond their bounds. pyroute2 decodes
-each attribute of a link, which takes ten times as long.
+make these raise, and none are taken beyond their bounds. pyroute2 reads and
+writes all attributes of a link, which takes ten times as long: more than the
+kernel needs for what it is asked.
 """
 
 import struct
@@ -28,7 +29,23 @@ _HEADER = struct.Struct("=HH")
 #: in include/uapi/linux/netlink.h).
 _TYPE = 0x3FFF
 
+_NUMBER = struct.Struct("=I")
+
 _ORDER: Literal["little", "big"] = sys.byteorder
+
+
+def attribute(kind: int, value: bytes | str | int) -> bytes:
+    """Return one attribute, padded.
+
+    :param value: a text, which gets its zero byte, or an unsigned number of
+        32 bits.
+    """
+    if isinstance(value, int):
+        value = _NUMBER.pack(value)
+    elif isinstance(value, str):
+        value = value.encode() + b"\0"
+    length = _HEADER.size + len(value)
+    return _HEADER.pack(length, kind) + value + bytes(-length % 4)
 
 
 class Attributes(dict[int, bytes]):

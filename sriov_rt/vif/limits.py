@@ -25,12 +25,12 @@ from pyroute2.netlink.rtnl.tcmsg import sched_htb
 from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
 from sriov_rt.vif import errors
+from sriov_rt.vif.addressing import encoded
 from sriov_rt.vif.attributes import Attributes
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.requests import NLM_F_CREATE
 from sriov_rt.vif.requests import NLM_F_DUMP
 from sriov_rt.vif.requests import NLM_F_EXCL
-from sriov_rt.vif.requests import encoded
 from sriov_rt.vif.rtnl import Channel
 from sriov_rt.vif.words import Limits
 

@@ -17,6 +17,7 @@ another is done by a thread that ends there. That takes 0.1 ms, and a child
 process, as pyroute2's ``netns`` makes, 10 ms.
 """
 
+import _thread
 import contextlib
 import ctypes
 import errno
@@ -38,6 +39,9 @@ _T = TypeVar("_T")
 #: Where ip-netns(8) keeps the names.
 NAMES = pathlib.Path("/run/netns")
 PROC = pathlib.Path("/proc")
+
+#: That of the calling thread.
+OWN = "/proc/thread-self/ns/net"
 
 #: At most so many namespaces are found, those with names first.
 MAX_FOUND = 16384
@@ -87,7 +91,7 @@ def opened(name: str | None) -> Iterator[int]:
     :raises NoSuchNamespace: if there is none of the name.
     :raises NotPermitted: if the caller may not look into the process.
     """
-    where = path(name) if name else PROC / "thread-self" / "ns" / "net"
+    where = path(name) if name else OWN
     told = name or str(where)
     try:
         descriptor = os.open(where, os.O_RDONLY | os.O_CLOEXEC)
@@ -119,6 +123,12 @@ def identity(descriptor: int) -> Identity:
     return Identity(found.st_dev, found.st_ino)
 
 
+def own() -> Identity:
+    """Return which namespace the calling thread is in."""
+    found = os.stat(OWN)  # noqa: PTH116
+    return Identity(found.st_dev, found.st_ino)
+
+
 def inside(descriptor: int, action: Callable[[], _T]) -> _T:
     """Return what a function returns when called in a namespace.
 
@@ -129,6 +139,8 @@ def inside(descriptor: int, action: Callable[[], _T]) -> _T:
     """
     outcome: list[_T] = []
     failure: list[BaseException] = []
+    done = threading.Lock()
+    done.acquire()
 
     def run() -> None:
         try:
@@ -137,10 +149,12 @@ def inside(descriptor: int, action: Callable[[], _T]) -> _T:
         # Whatever it is, it is raised where it is waited for.
         except BaseException as error:  # noqa: BLE001
             failure.append(error)
+        finally:
+            done.release()
 
-    thread = threading.Thread(target=run, name="netns")
-    thread.start()
-    thread.join()
+    # threading.Thread waits for the thread twice, to begin and to end.
+    _thread.start_new_thread(run, ())
+    done.acquire()
     if failure:
         raise failure[0]
     return outcome[0]

@@ -21,6 +21,7 @@ import errno
 import time
 from collections.abc import Sequence
 
+from sriov_rt.vif import addressing
 from sriov_rt.vif import announce
 from sriov_rt.vif import answers
 from sriov_rt.vif import errors
@@ -160,12 +161,14 @@ class NetlinkLinks:
     ) -> None:
         """Add addresses and routes; those that are there stay."""
         asked = {
-            f"add address {each}": requests.new_address(link.index, each)
+            f"add address {each}": addressing.new_address(link.index, each)
             for each in addresses
         }
         for destination, gateway in routes:
             what = f"add route {destination} by {gateway}"
-            asked[what] = requests.new_route(link.index, destination, gateway)
+            asked[what] = addressing.new_route(
+                link.index, destination, gateway
+            )
         if not asked:
             return
         with opened(link.namespace) as place:

@@ -99,13 +99,13 @@ def opened(
         there = stack.enter_context(namespaces.opened(name))
         if known is not None and namespaces.identity(there) != known:
             raise errors.NoSuchNamespace(name, detail="it is another now")
-        own = stack.enter_context(namespaces.opened(None))
         with telling(name, "enter"):
             channel = namespaces.inside(there, Channel)
         stack.enter_context(channel)
 
         def home() -> int | None:
-            answer = channel.ask(requests.get_nsid(own))
+            with namespaces.opened(None) as own:
+                answer = channel.ask(requests.get_nsid(own))
             return answers.nsid(answer[0].body) if answer else None
 
         yield Place(name, channel, there, home)

@@ -10,18 +10,18 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Requests on links, addresses and routes, as bytes: nothing is sent here."""
+"""Requests on links, as bytes: nothing is sent here."""
 
-import ipaddress
-import socket
+import functools
+import struct
 from collections.abc import Mapping
-from typing import Any
 
-from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
-from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
-from pyroute2.netlink.rtnl.nsidmsg import nsidmsg
-from pyroute2.netlink.rtnl.rtmsg import rtmsg
-
+from sriov_rt.vif.answers import INFO_DATA
+from sriov_rt.vif.answers import INFO_KIND
+from sriov_rt.vif.answers import INFO_MODE
+from sriov_rt.vif.answers import MODES
+from sriov_rt.vif.answers import Ifla
+from sriov_rt.vif.attributes import attribute
 from sriov_rt.vif.edge import Subinterface
 
 #: include/uapi/linux/netlink.h.
@@ -36,73 +36,61 @@ RTM_NEWLINK = 16
 RTM_DELLINK = 17
 RTM_GETLINK = 18
 RTM_SETLINK = 19
-RTM_NEWADDR = 20
-RTM_NEWROUTE = 24
 RTM_NEWNSID = 88
 RTM_DELNSID = 89
 RTM_GETNSID = 90
 RTEXT_FILTER_SKIP_STATS = 0x8
-RT_TABLE_MAIN = 254
-RTPROT_STATIC = 4
-RTN_UNICAST = 1
 
-#: include/uapi/linux/if.h.
+#: include/uapi/linux/net_namespace.h; -1 is whichever is free.
+NETNSA_NSID = 1
+NETNSA_FD = 3
+NETNSA_TARGET_NSID = 4
+NSID_NOT_ASSIGNED = 0xFFFFFFFF
 
-#: include/uapi/linux/if_addr.h. Addresses come from who hands them out, and
-#: are told to the neighbours at once: none waits for its duplicate.
-IFA_F_NODAD = 0x02
+#: struct nlmsghdr, without sequence number and port: see Channel.ask.
+_HEADER = struct.Struct("=IHH8x")
+
+#: struct ifinfomsg: index, flags, change.
+_LINK = struct.Struct("=4xiII")
+
+#: struct rtgenmsg, padded.
+_GENERAL = bytes(4)
+
+#: ipvlan's mode has 16 bits (ipvlan_nl_policy), macvlan's 32.
+_SHORT = struct.Struct("=H")
 
 
-#: IPVLAN_MODE_* in include/uapi/linux/if_link.h.
-IPVLAN_MODES: Mapping[str, int] = {"l2": 0, "l3": 1, "l3s": 2}
-
-
-def encoded(message: Any, kind: int, how: int, **fields: Any) -> bytes:
-    """Return a message of pyroute2's as bytes.
+def message(kind: int, how: int, body: bytes) -> bytes:
+    """Return a request.
 
     :param kind: RTM_*.
     :param how: NLM_F_* beside those of every request: all but dumps are
         acknowledged, so that each has an end.
-    :param fields: of the message.
     """
-    if how != NLM_F_DUMP:
-        how |= NLM_F_ACK
-    for name, value in fields.items():
-        message[name] = value
-    message["header"] = {
-        "type": kind,
-        "flags": how | NLM_F_REQUEST,
-        "sequence_number": 0,
-        "pid": 0,
-    }
-    message.encode()
-    return bytes(message.data)
+    how |= NLM_F_REQUEST if how == NLM_F_DUMP else NLM_F_REQUEST | NLM_F_ACK
+    return _HEADER.pack(_HEADER.size + len(body), kind, how) + body
 
 
 def get_link(*, name: str | None = None, index: int = 0) -> bytes:
     """Ask for one link, by its name or its index."""
-    named = [("IFLA_IFNAME", name)] if name else []
-    return encoded(
-        ifinfmsg(),
-        RTM_GETLINK,
-        0,
-        index=index,
-        attrs=[*named, ("IFLA_EXT_MASK", RTEXT_FILTER_SKIP_STATS)],
-    )
+    body = _LINK.pack(index, 0, 0)
+    if name is not None:
+        body += attribute(Ifla.IFNAME, name)
+    body += attribute(Ifla.EXT_MASK, RTEXT_FILTER_SKIP_STATS)
+    return message(RTM_GETLINK, 0, body)
 
 
+@functools.cache
 def get_links(space: int | None = None) -> bytes:
     """Ask for all links of a namespace.
 
     :param space: its number in the socket's; None for the socket's own.
     """
-    there = [] if space is None else [("IFLA_IF_NETNSID", space)]
-    return encoded(
-        ifinfmsg(),
-        RTM_GETLINK,
-        NLM_F_DUMP,
-        attrs=[*there, ("IFLA_EXT_MASK", RTEXT_FILTER_SKIP_STATS)],
-    )
+    body = _LINK.pack(0, 0, 0)
+    if space is not None:
+        body += attribute(Ifla.TARGET_NETNSID, space)
+    body += attribute(Ifla.EXT_MASK, RTEXT_FILTER_SKIP_STATS)
+    return message(RTM_GETLINK, NLM_F_DUMP, body)
 
 
 def new_link(what: Subinterface, parent: int, target: int | None) -> bytes:
@@ -114,31 +102,23 @@ def new_link(what: Subinterface, parent: int, target: int | None) -> bytes:
     :param parent: index, in the namespace of the socket.
     :param target: descriptor of the namespace; None for the socket's.
     """
-    data = [(f"IFLA_{what.kind.upper()}_MODE", _mode(what))]
-    info = [
-        ("IFLA_INFO_KIND", what.kind),
-        ("IFLA_INFO_DATA", {"attrs": data}),
-    ]
-    attributes: list[Any] = [("IFLA_IFNAME", what.name)]
+    modes = {name: number for number, name in MODES[what.kind].items()}
+    mode: int | bytes = modes[what.mode]
+    if what.kind == "ipvlan":
+        mode = _SHORT.pack(mode)
+    info = attribute(INFO_KIND, what.kind)
+    info += attribute(INFO_DATA, attribute(INFO_MODE, mode))
+    body = _LINK.pack(0, 0, 0)
+    body += attribute(Ifla.IFNAME, what.name)
     if target is not None:
-        attributes.append(("IFLA_NET_NS_FD", target))
-    attributes.append(("IFLA_LINK", parent))
+        body += attribute(Ifla.NET_NS_FD, target)
+    body += attribute(Ifla.LINK, parent)
     if what.mac is not None:
-        attributes.append(("IFLA_ADDRESS", what.mac))
+        body += attribute(Ifla.ADDRESS, _octets(what.mac))
     if what.mtu is not None:
-        attributes.append(("IFLA_MTU", what.mtu))
-    attributes.append(("IFLA_LINKINFO", {"attrs": info}))
-    return encoded(
-        ifinfmsg(),
-        RTM_NEWLINK,
-        NLM_F_CREATE | NLM_F_EXCL,
-        attrs=attributes,
-    )
-
-
-def _mode(what: Subinterface) -> int | str:
-    # pyroute2 takes the names of macvlan's modes and the numbers of ipvlan's.
-    return IPVLAN_MODES[what.mode] if what.kind == "ipvlan" else what.mode
+        body += attribute(Ifla.MTU, what.mtu)
+    body += attribute(Ifla.LINKINFO, info)
+    return message(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, body)
 
 
 def set_link(
@@ -158,83 +138,28 @@ def set_link(
     :param target: descriptor of the namespace to move it into.
     :param rename: its new name.
     """
-    named = {
-        "IFLA_NET_NS_FD": target,
-        "IFLA_IFNAME": rename or name,
-        "IFLA_ADDRESS": mac,
-        "IFLA_MTU": mtu,
-        "IFLA_IFALIAS": alias,
-    }
     flags = flags or {}
-    return encoded(
-        ifinfmsg(),
-        RTM_SETLINK,
-        0,
-        index=index,
-        flags=sum(flag for flag, wanted in flags.items() if wanted),
-        change=sum(flags),
-        attrs=[(key, val) for key, val in named.items() if val is not None],
-    )
+    wanted = sum(flag for flag, wish in flags.items() if wish)
+    body = _LINK.pack(index, wanted, sum(flags))
+    for kind, value in (
+        (Ifla.NET_NS_FD, target),
+        (Ifla.IFNAME, rename or name),
+        (Ifla.ADDRESS, None if mac is None else _octets(mac)),
+        (Ifla.MTU, mtu),
+        (Ifla.IFALIAS, alias),
+    ):
+        if value is not None:
+            body += attribute(kind, value)
+    return message(RTM_SETLINK, 0, body)
+
+
+def _octets(mac: str) -> bytes:
+    return bytes.fromhex(mac.replace(":", ""))
 
 
 def delete_link(index: int) -> bytes:
     """Delete a link."""
-    return encoded(ifinfmsg(), RTM_DELLINK, 0, index=index)
-
-
-def new_address(index: int, address: str) -> bytes:
-    """Add an address such as ``192.0.2.1/24``; EEXIST if it is there.
-
-    :raises ValueError: if it is no address.
-    """
-    parsed = ipaddress.ip_interface(address)
-    own = str(parsed.ip)
-    attributes = [("IFA_LOCAL", own), ("IFA_ADDRESS", own)]
-    if parsed.version == 4 and parsed.network.prefixlen < 31:
-        broadcast = str(parsed.network.broadcast_address)
-        attributes.append(("IFA_BROADCAST", broadcast))
-    return encoded(
-        ifaddrmsg(),
-        RTM_NEWADDR,
-        NLM_F_CREATE | NLM_F_EXCL,
-        family=_family(parsed.version),
-        prefixlen=parsed.network.prefixlen,
-        flags=IFA_F_NODAD if parsed.version == 6 else 0,
-        index=index,
-        attrs=attributes,
-    )
-
-
-def new_route(index: int, destination: str, gateway: str) -> bytes:
-    """Add a route by a gateway; EEXIST if there is one.
-
-    :param destination: such as ``198.51.100.0/24``, or ``default``.
-    :raises ValueError: if they are no network and address of one family.
-    """
-    via = ipaddress.ip_address(gateway)
-    attributes: list[Any] = [("RTA_GATEWAY", str(via)), ("RTA_OIF", index)]
-    length = 0
-    if destination != "default":
-        to = ipaddress.ip_network(destination)
-        if to.version != via.version:
-            raise ValueError(f"{destination} by {gateway}: two families")
-        length = to.prefixlen
-        attributes.append(("RTA_DST", str(to.network_address)))
-    return encoded(
-        rtmsg(),
-        RTM_NEWROUTE,
-        NLM_F_CREATE | NLM_F_EXCL,
-        family=_family(via.version),
-        dst_len=length,
-        table=RT_TABLE_MAIN,
-        proto=RTPROT_STATIC,
-        type=RTN_UNICAST,
-        attrs=attributes,
-    )
-
-
-def _family(version: int) -> int:
-    return socket.AF_INET if version == 4 else socket.AF_INET6
+    return message(RTM_DELLINK, 0, _LINK.pack(index, 0, 0))
 
 
 def get_nsid(descriptor: int, space: int | None = None) -> bytes:
@@ -243,14 +168,13 @@ def get_nsid(descriptor: int, space: int | None = None) -> bytes:
     :param descriptor: of its file.
     :param space: the other's number in the socket's; None for the socket's.
     """
-    attributes = [("NETNSA_FD", descriptor)]
+    body = _GENERAL + attribute(NETNSA_FD, descriptor)
     if space is not None:
-        attributes.append(("NETNSA_TARGET_NSID", space))
-    return encoded(nsidmsg(), RTM_GETNSID, 0, attrs=attributes)
+        body += attribute(NETNSA_TARGET_NSID, space)
+    return message(RTM_GETNSID, 0, body)
 
 
 def new_nsid(descriptor: int) -> bytes:
     """Give a namespace a number in the socket's; EEXIST if it has one."""
-    # -1: whichever is free (NETNSA_NSID_NOT_ASSIGNED in net_namespace.h).
-    attributes = [("NETNSA_NSID", 0xFFFFFFFF), ("NETNSA_FD", descriptor)]
-    return encoded(nsidmsg(), RTM_NEWNSID, 0, attrs=attributes)
+    body = _GENERAL + attribute(NETNSA_NSID, NSID_NOT_ASSIGNED)
+    return message(RTM_NEWNSID, 0, body + attribute(NETNSA_FD, descriptor))

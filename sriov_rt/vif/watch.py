@@ -25,6 +25,7 @@ time, and what this process sets elsewhere it notes itself; the interface of
 a port is up, whoever has plugged it.
 """
 
+import contextlib
 import dataclasses
 import errno
 import os
@@ -87,21 +88,24 @@ class Watch:
         self._spaces: dict[int, Space] = {}
         self._looked = 0.0
         self._names_at: int | None = None
-        self._listener = Listener()
         self._process = os.getpid()
-        with namespaces.opened(None) as own:
-            self._identity = namespaces.identity(own)
+        with contextlib.ExitStack() as stack:
+            self._own = stack.enter_context(namespaces.opened(None))
+            self._identity = namespaces.identity(self._own)
+            self._channel = stack.enter_context(Channel())
+            self._listener = Listener()
+            stack.callback(self._listener.close)
+            self._held = stack.pop_all()
 
     def close(self) -> None:
         """Hear no more."""
-        self._listener.close()
+        self._held.close()
 
     @property
     def valid(self) -> bool:
         """Whether it belongs to the calling process and namespace."""
-        with namespaces.opened(None) as own:
-            here = namespaces.identity(own)
-        return (self._process, self._identity) == (os.getpid(), here)
+        mine = (self._process, self._identity)
+        return mine == (os.getpid(), namespaces.own())
 
     def links(self) -> Sequence[Link]:
         """Return the links of all other namespaces.
@@ -109,11 +113,10 @@ class Watch:
         :raises OSError: ENOBUFS if more was to be heard than a socket holds;
             begin anew then.
         """
-        with namespaces.opened(None) as own, Channel() as channel:
-            self._find(channel, own)
-            while self._hear(channel, own):
-                # A namespace was found, and its links came after it.
-                self._look_around(channel, own)
+        self._find()
+        while self._hear():
+            # A namespace was found, and its links came after it.
+            self._look_around()
         return [
             link
             for space in self._spaces.values()
@@ -135,8 +138,7 @@ class Watch:
         identity = namespaces.identity(descriptor)
         if identity == self._identity or self._space(identity) is not None:
             return
-        with namespaces.opened(None) as own, Channel() as channel:
-            self._add(channel, own, name, descriptor)
+        self._add(name, descriptor)
 
     def _space(self, identity: Identity) -> Space | None:
         # Some hundreds at the most.
@@ -145,11 +147,11 @@ class Watch:
                 return each
         return None
 
-    def _find(self, channel: Channel, own: int) -> None:
+    def _find(self) -> None:
         """Look for namespaces that are new, or known by another name."""
         now = time.monotonic()
         if now - self._looked >= LOOK_AROUND_S or not self._names_hold():
-            self._look_around(channel, own)
+            self._look_around()
 
     def _names_hold(self) -> bool:
         """Tell whether each name still is what it was when it was found."""
@@ -161,7 +163,7 @@ class Watch:
             if each.process and each.links
         )
 
-    def _look_around(self, channel: Channel, own: int) -> None:
+    def _look_around(self) -> None:
         # First the time: what is added meanwhile is found again.
         self._names_at = namespaces.names_changed_at()
         self._looked = time.monotonic()
@@ -180,54 +182,53 @@ class Watch:
             try:
                 with namespaces.opened(name) as there:
                     if namespaces.identity(there) == identity:
-                        self._add(channel, own, name, there)
+                        self._add(name, there)
             except errors.NoSuchNamespace:
                 continue
 
-    def _add(self, channel: Channel, own: int, name: str, there: int) -> None:
+    def _add(self, name: str, there: int) -> None:
         try:
-            channel.ask(requests.new_nsid(there))
+            self._channel.ask(requests.new_nsid(there))
         except OSError as error:
             if error.errno != errno.EEXIST:
                 raise
-        number = _number(channel, requests.get_nsid(there))
+        number = self._number(there)
         if number is None:
             return
         # What happens from here on is heard later.
         space = Space(name, namespaces.identity(there), number)
         self._spaces[number] = space
         try:
-            told = channel.dump(requests.get_links(number))
+            told = self._channel.dump(requests.get_links(number))
         except OSError as error:
             del self._spaces[number]
             if error.errno != errno.EINVAL:
                 raise
             return  # it has gone meanwhile, and its number with it
         # A dump from afar tells where parents are as seen from here.
-        space.home = _number(channel, requests.get_nsid(own))
+        space.home = self._number(self._own)
         for each in told:
             self._set(space, each.body)
-        space.home = _number(channel, requests.get_nsid(own, number))
+        space.home = self._number(self._own, number)
 
-    def _hear(self, channel: Channel, own: int) -> bool:
+    def _hear(self) -> bool:
         """Follow what has happened; tell whether a namespace is new."""
         new = False
         for event in self._listener.heard():
             if event.kind in (requests.RTM_NEWNSID, requests.RTM_DELNSID):
                 if event.space is None:
-                    new |= self._numbered(channel, own, event)
+                    new |= self._numbered(event)
                 continue
             if event.space is None:
                 continue
             if (space := self._spaces.get(event.space)) is not None:
                 abroad = answers.abroad(event.body)
                 if space.home is None and abroad is not None:
-                    asked = requests.get_nsid(own, space.number)
-                    space.home = _number(channel, asked)
+                    space.home = self._number(self._own, space.number)
                 self._follow(space, event)
         return new
 
-    def _numbered(self, channel: Channel, own: int, event: Heard) -> bool:
+    def _numbered(self, event: Heard) -> bool:
         number = answers.nsid(event.body)
         if number is None:
             return False
@@ -237,7 +238,7 @@ class Watch:
         if number in self._spaces:
             return False
         # Ours has one too as soon as a parent of ours is told from afar.
-        return number != _number(channel, requests.get_nsid(own))
+        return number != self._number(self._own)
 
     def _follow(self, space: Space, event: Heard) -> None:
         if event.kind == requests.RTM_NEWLINK:
@@ -252,8 +253,9 @@ class Watch:
         if link is not None:
             space.links[link.index] = link
 
-
-def _number(channel: Channel, request: bytes) -> int | None:
-    for answer in channel.ask(request):
-        return answers.nsid(answer.body)
-    return None
+    def _number(self, descriptor: int, space: int | None = None) -> int | None:
+        """Return the number of a namespace in another, by default here."""
+        asked = requests.get_nsid(descriptor, space)
+        for answer in self._channel.ask(asked):
+            return answers.nsid(answer.body)
+        return None

@@ -125,7 +125,7 @@ class CreateTest(IsolatedTestCase):
     def test_nothing_is_left_of_what_is_not_as_asked_for(self):
         with (
             mock.patch("sriov_rt.vif.answers._MACVLAN", {}),
-            mock.patch("sriov_rt.vif.answers._MODES", {}),
+            mock.patch("sriov_rt.vif.answers.MODES", {}),
             self.assertRaises(errors.NotVerified),
         ):
             self.make()

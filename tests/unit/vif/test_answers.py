@@ -20,7 +20,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from sriov_rt.vif import answers
-from tests.unit.vif.test_attributes import attribute
+from sriov_rt.vif.attributes import attribute
 
 MAC = bytes.fromhex("02005e100001")
 

@@ -20,11 +20,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from sriov_rt.vif.attributes import Attributes
-
-
-def attribute(kind: int, value: bytes) -> bytes:
-    padding = bytes(-len(value) % 4)
-    return struct.pack("=HH", len(value) + 4, kind) + value + padding
+from sriov_rt.vif.attributes import attribute
 
 
 class AttributesTest(unittest.TestCase):

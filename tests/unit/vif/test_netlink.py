@@ -20,6 +20,7 @@ import struct
 import unittest
 from unittest import mock
 
+from sriov_rt.vif import addressing
 from sriov_rt.vif import census
 from sriov_rt.vif import errors
 from sriov_rt.vif import making
@@ -27,12 +28,12 @@ from sriov_rt.vif import namespaces
 from sriov_rt.vif import netlink
 from sriov_rt.vif import places
 from sriov_rt.vif import requests
+from sriov_rt.vif.attributes import attribute
 from sriov_rt.vif.edge import Subinterface
 from sriov_rt.vif.rtnl import Answer
 from sriov_rt.vif.words import Limits
 from tests.unit.vif.test_answers import link_info
 from tests.unit.vif.test_answers import number
-from tests.unit.vif.test_attributes import attribute
 
 WANTED = Subinterface(
     name="srt0",
@@ -370,20 +371,21 @@ class AddressTest(NetlinkTestCase):
         self.channel.asked.clear()
         self.links.address(link, *self.ASKED)
         self.assertEqual(
-            self.channel.asked, [requests.RTM_NEWADDR, requests.RTM_NEWROUTE]
+            self.channel.asked,
+            [addressing.RTM_NEWADDR, addressing.RTM_NEWROUTE],
         )
 
     def test_those_that_are_there_stay(self):
         link = self.link()
         self.channel.refuse = {
-            requests.RTM_NEWADDR: errno.EEXIST,
-            requests.RTM_NEWROUTE: errno.EEXIST,
+            addressing.RTM_NEWADDR: errno.EEXIST,
+            addressing.RTM_NEWROUTE: errno.EEXIST,
         }
         self.links.address(link, *self.ASKED)
 
     def test_one_that_is_refused_is_named(self):
         link = self.link()
-        self.channel.refuse = {requests.RTM_NEWROUTE: errno.ENETUNREACH}
+        self.channel.refuse = {addressing.RTM_NEWROUTE: errno.ENETUNREACH}
         with self.assertRaises(errors.LinkRefused) as caught:
             self.links.address(link, *self.ASKED)
         self.assertIn("default by 192.0.2.254", str(caught.exception))

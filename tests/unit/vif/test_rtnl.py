@@ -23,7 +23,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from sriov_rt.vif import rtnl
-from tests.unit.vif.test_attributes import attribute
+from sriov_rt.vif.attributes import attribute
 
 REQUEST = struct.pack("=IHHII", 16, 18, 5, 0, 0)
 NEWLINK = 16
