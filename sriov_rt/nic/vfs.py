@@ -13,7 +13,6 @@
 """The verbs on VFs: observe, plan, apply, verify, reset."""
 
 import dataclasses
-import itertools
 from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -101,12 +100,12 @@ class Vfs:
 
         :raises NotAPf: if the named one can have no VFs.
         """
-        asked = self._kernel.pfs() if pf is None else (pf,)
-        return tuple(
-            itertools.chain.from_iterable(
-                self._observe(self._kernel.pf(each)).values() for each in asked
-            )
-        )
+        found: list[VfState] = []
+        for name in self._kernel.pfs() if pf is None else (pf,):
+            each = self._kernel.pf(name)
+            family = self._families.of(each)
+            found += observe.survey(self._kernel, family, each)
+        return tuple(found)
 
     def pf(self, name: str) -> Pf:
         """Return a PF."""
@@ -225,8 +224,8 @@ class Vfs:
         return self._observe(pf, frozenset(vf.index for vf in asked))
 
     def _observe(
-        self, pf: Pf, indices: Collection[int] | None = None
+        self, pf: Pf, indices: Collection[int]
     ) -> Mapping[int, VfState]:
         return observe.observe(
-            self._kernel, self._families.of(pf), pf, indices
+            self._kernel, self._families.of(pf), pf, indices, self._clock
         )

@@ -87,6 +87,7 @@ class FakeKernel:
         self.late_random = 0
         self.taken = ()
         self.stuck = False
+        self.untold = {}
         self.writes = []
         self.reads = 0
         self.binds = []
@@ -186,7 +187,12 @@ class FakeKernel:
 
     def read(self, pf):
         self.reads += 1
-        return dict(self.settings)
+        found = dict(self.settings)
+        for index, times in self.untold.items():
+            if times:
+                self.untold[index] -= 1
+                del found[index]
+        return found
 
     def device(self, vf):
         if vf.index not in self.devices:

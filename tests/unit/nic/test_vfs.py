@@ -82,9 +82,31 @@ class ObserveTest(VfsTest):
         self.assertEqual(0, self.kernel.reads)
 
     def test_vf_that_goes_while_it_is_read(self):
-        self.kernel.read = lambda pf: {}
+        def read(pf):
+            self.kernel.devices.clear()
+            return {}
+
+        self.kernel.read = read
         with self.assertRaises(errors.NoSuchDevice):
             self.vfs.observe(self.vf)
+
+    def test_vf_that_its_pf_does_not_tell_of_is_resetting(self):
+        self.kernel.untold = {0: 3}
+        self.assertEqual(0, self.vfs.observe(self.vf).settings.vlan)
+        self.assertEqual(4, self.kernel.reads)
+        self.kernel.untold = {0: 10**6}
+        with self.assertRaises(errors.TryAgain) as caught:
+            self.vfs.observe(self.vf)
+        self.assertIn("enp1s0/0: enp1s0 does not tell", str(caught.exception))
+        self.assertEqual(0, self.vfs.observe(vf_id(1)).settings.vlan)
+
+    def test_list_waits_for_nobody(self):
+        self.kernel.untold = {0: 10**6}
+        first, second = self.vfs.list()
+        self.assertIsNone(first.settings.vlan)
+        self.assertEqual("igbvf", first.settings.driver)
+        self.assertEqual(0, second.settings.vlan)
+        self.assertEqual([], self.vfs.clock.slept)
 
     def test_vf_that_is_gone(self):
         with self.assertRaises(errors.NoSuchDevice):
