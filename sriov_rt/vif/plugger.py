@@ -45,8 +45,7 @@ from sriov_rt.vif.words import Plugged
 
 LOG = logging.getLogger(__name__)
 
-#: How often a choice of parent or a look at a port is made anew because
-#: the host changed meanwhile.
+#: How often to look anew at a host that has changed meanwhile.
 MAX_TRIES = 8
 
 _TAKEN = (
