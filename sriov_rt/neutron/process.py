@@ -32,6 +32,7 @@ from sriov_rt.neutron.here import ThisHost
 from sriov_rt.neutron.here import settings
 from sriov_rt.neutron.ledger import Ledger
 from sriov_rt.neutron.server import Callbacks
+from sriov_rt.neutron.server import Listening
 from sriov_rt.neutron.server import Server
 from sriov_rt.neutron.service import Agent
 
@@ -85,11 +86,15 @@ def serve(conf: cfg.ConfigOpts) -> int:
         signal.signal(
             signal.Signals[name], lambda number, _frame: signals.put(number)
         )
-    callbacks = Callbacks(conf.host, agent.touched)
-    events = Uevents(agent.changed)
-    connection = callbacks.listen()
-    agent.start()
-    events.start()
+    parts = (
+        agent,
+        Listening(
+            Callbacks(conf.host, agent.touched), lambda: signals.put(CRASHED)
+        ),
+        Uevents(agent.changed),
+    )
+    for part in parts:
+        part.start()
     systemd.notify_once()
     while (number := signals.get()) == signal.SIGHUP:
         LOG.info("host=%s all ports are told anew: SIGHUP", conf.host)
@@ -99,9 +104,8 @@ def serve(conf: cfg.ConfigOpts) -> int:
         "stopping on %s",
         "an error" if crashed else signal.Signals(number).name,
     )
-    events.stop()
-    agent.stop()
-    connection.close()
+    for part in reversed(parts):
+        part.stop()
     return EXIT_CRASHED if crashed else 0
 
 

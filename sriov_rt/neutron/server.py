@@ -12,6 +12,8 @@
 
 """neutron-server, as the agent talks to it."""
 
+import logging
+import math
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -28,9 +30,15 @@ from neutron_lib.agent import constants as agent_constants
 from neutron_lib.agent import topics
 
 from sriov_rt import exceptions
+from sriov_rt.agent.worker import Worker
 from sriov_rt.neutron import words
 from sriov_rt.neutron.standing import Standing
 from sriov_rt.neutron.standing import standing
+
+LOG = logging.getLogger(__name__)
+
+#: Seconds after which the message queue is tried again.
+RETRY_S = 5.0
 
 
 class ServerOutOfReach(exceptions.SriovRtError):
@@ -151,6 +159,40 @@ class Callbacks:
             return agent_rpc.create_consumers(
                 [self], topics.AGENT, [list(each) for each in self.CONSUMERS]
             )
+
+
+class Listening:
+    """Hear neutron-server, from when the message queue is there.
+
+    To connect waits for the queue: so it is done in a thread.
+
+    :param crashed: called if the thread meets an error it should not.
+    """
+
+    def __init__(
+        self, callbacks: Callbacks, crashed: Callable[[], None]
+    ) -> None:
+        self._callbacks = callbacks
+        self._connection: Any = None
+        self._worker = Worker("listener", self._listen, crashed)
+
+    def start(self) -> None:
+        """Start to connect."""
+        self._worker.start()
+
+    def stop(self) -> None:
+        """Hear no more; a connection on its way is not waited for."""
+        self._worker.stop()
+        if self._connection is not None:
+            self._connection.close()
+
+    def _listen(self) -> float:
+        try:
+            self._connection = self._callbacks.listen()
+        except ServerOutOfReach as error:
+            LOG.warning("%s", error)
+            return RETRY_S
+        return math.inf
 
 
 @contextmanager

@@ -199,7 +199,7 @@ class TalkTest(in_process.PluginCase):
 CONFIGURATION = """
 [DEFAULT]
 host = rt-1
-transport_url = fake://
+transport_url = {queue}
 state_path = {place}
 rpc_response_timeout = 1
 [oslo_concurrency]
@@ -221,13 +221,13 @@ class ProcessTest(base.BaseTestCase):
         self.addCleanup(directory.cleanup)
         self.place = pathlib.Path(directory.name)
         self.log = self.place / "log"
-        (self.place / "neutron.conf").write_text(
-            CONFIGURATION.format(place=self.place)
-        )
         self.configure("")
 
-    def configure(self, parents: str) -> None:
-        """Write this host's section [vif]."""
+    def configure(self, parents: str, queue: str = "fake://") -> None:
+        """Write neutron's configuration, and this host's section [vif]."""
+        (self.place / "neutron.conf").write_text(
+            CONFIGURATION.format(place=self.place, queue=queue)
+        )
         (self.place / "sriov-rt.conf").write_text(
             f"[vif]\njournal = {self.place}/journal\nparents = {parents}\n"
         )
@@ -266,6 +266,13 @@ class ProcessTest(base.BaseTestCase):
         self.wait_for("host=rt-1 no sign of life: neutron-server gives no")
         process.send_signal(signal.SIGHUP)
         self.wait_for("told anew: SIGHUP")
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(0, process.wait(30), self.log.read_text())
+
+    def test_without_a_message_queue_it_stops_when_told(self):
+        self.configure("", "rabbit://guest:guest@127.0.0.1:1/")
+        process = self.start()
+        self.wait_for("Connection refused")
         process.send_signal(signal.SIGTERM)
         self.assertEqual(0, process.wait(30), self.log.read_text())
 
