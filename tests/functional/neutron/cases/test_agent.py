@@ -13,6 +13,7 @@
 """The agent and a real Neutron server, by the messages between them."""
 
 import json
+import math
 import pathlib
 import signal
 import subprocess
@@ -20,17 +21,23 @@ import sys
 import tempfile
 import time
 from typing import Any
+from unittest import mock
 
 import in_process
+import oslo_messaging
 from neutron.conf.agent import common as agent_config
 from neutron.db import agents_db
 from neutron.tests import base
+from neutron_lib import exceptions
 from neutron_lib.api.definitions import portbindings
 from oslo_config import cfg
 
 from sriov_rt.neutron.ledger import Ledger
+from sriov_rt.neutron.server import RETRY_S
 from sriov_rt.neutron.server import Callbacks
+from sriov_rt.neutron.server import Listening
 from sriov_rt.neutron.server import Server
+from sriov_rt.neutron.server import ServerOutOfReach
 from sriov_rt.neutron.service import Agent
 from tests.unit.neutron import fakes
 
@@ -194,6 +201,40 @@ class TalkTest(in_process.PluginCase):
         self.look()
         self.here.found.clear()
         self.look()
+
+
+class ListeningTest(base.BaseTestCase):
+    def test_a_queue_that_is_away_is_tried_again_and_closed_in_the_end(self):
+        connection = mock.Mock()
+        callbacks = mock.Mock()
+        callbacks.listen.side_effect = [
+            ServerOutOfReach(oslo_messaging.MessagingTimeout("no answer")),
+            connection,
+        ]
+        listening = Listening(callbacks, lambda: self.fail("crashed"))
+        self.assertEqual(RETRY_S, listening._listen())
+        listening.stop()
+        self.assertEqual(math.inf, listening._listen())
+        listening.stop()
+        connection.close.assert_called_once_with()
+
+    def test_what_neutron_server_cannot_do_is_out_of_reach(self):
+        agent_config.register_agent_state_opts_helper(cfg.CONF)
+        server = Server("rt-1")
+        for error in (
+            oslo_messaging.MessagingTimeout("no answer"),
+            exceptions.NeutronException(),
+        ):
+            client = mock.Mock()
+            client.prepare.return_value.call.side_effect = error
+            server._plugin.client = server._reports.client = client
+            for ask in (
+                lambda: server.standings(["p"]),
+                lambda: server.tell(["p"], []),
+                lambda: server.report({}, starting=True),
+            ):
+                raised = self.assertRaises(ServerOutOfReach, ask)
+                self.assertIn(type(error).__name__, str(raised))
 
 
 CONFIGURATION = """
