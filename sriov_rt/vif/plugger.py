@@ -147,6 +147,8 @@ class Plugger:
                 except (errors.NoSuchLink, errors.NoSuchNamespace) as error:
                     # Its namespace went meanwhile: a VF is elsewhere then.
                     LOG.info("%s: moved (%s)", tell.about(port), error)
+            else:
+                raise errors.Busy(port, port=port, detail="it keeps moving")
         if not done:
             self._recovery.sweep(view)
         return done
@@ -210,13 +212,8 @@ class Plugger:
             LOG.warning("%s: undone (%s)", report.about(entry), error)
             self._recovery.undo(entry)
             raise
-        LOG.info(
-            "%s: plugged as %s in %s on %s",
-            report.about(entry),
-            link.name,
-            link.namespace or "the host",
-            entry.parent,
-        )
+        name = f"{link.name} in {link.namespace or 'this namespace'}"
+        LOG.info("%s: plugged: %s", report.about(entry), name)
         return link, report.made(todo, link)
 
     def _unplug(self, view: View, entry: Entry) -> bool:

@@ -16,13 +16,13 @@
 import logging
 import secrets
 from collections.abc import Iterable
-from collections.abc import Sequence
 
 from sriov_rt.nic.errors import NoSuchDevice
 from sriov_rt.nic.settings import BASELINE
 from sriov_rt.nic.words import VfId
 from sriov_rt.nic.words import VfState
 from sriov_rt.vif import alias
+from sriov_rt.vif import attribution
 from sriov_rt.vif import errors
 from sriov_rt.vif import homes
 from sriov_rt.vif import tell
@@ -79,7 +79,7 @@ class Undo:
 
     def _delete(self, entry: Entry, view: View) -> bool:
         done = False
-        for link in _subinterfaces(entry, view):
+        for link in attribution.subinterfaces(entry, view):
             self._journal.step(entry.port, "delete")
             done |= self._links.delete(link)
         return done
@@ -139,7 +139,7 @@ class Undo:
         )
 
     def _bring_home(self, entry: Entry, view: View) -> bool:
-        link, vf = _whole(entry, view)
+        link, vf = attribution.whole(entry, view)
         try:
             if link is not None:
                 self._return(entry, link, vf, view)
@@ -149,8 +149,17 @@ class Undo:
                 self._journal.step(entry.port, "baseline")
                 self._vfs.reset(vf.id)
         except GONE as error:
+            if vf is not None and self._is_there(vf.id):
+                raise  # the namespace went, and it is on the host again
             _gone(entry, error)
         return False
+
+    def _is_there(self, vf: VfId) -> bool:
+        try:
+            self._vfs.observe(vf)
+        except NoSuchDevice:
+            return False
+        return True
 
     def _return(
         self, entry: Entry, link: Link, vf: VfState | None, view: View
@@ -197,40 +206,6 @@ class Undo:
         if not sure and whose is not None and whose.home:
             hint = whose.home
         return homes.choose(hint, link, vf, view, self._pools, sure=sure)
-
-
-def _subinterfaces(entry: Entry, view: View) -> Sequence[Link]:
-    """Return a port's subinterfaces, with or without their alias."""
-    found = [link for link, _ in view.port(entry.port) if link.kind]
-    if entry.action != Action.PLUG:
-        return found
-    parent = view.here(entry.parent)
-    if parent is None:
-        return found
-    # The kernel makes it before it takes its alias. Another of that name,
-    # kind, parent and place is nobody's: there was none at the intent.
-    made = (entry.interface, entry.kind, "", entry.namespace)
-    return found + [
-        each
-        for each in view.children(parent)
-        if (each.name, each.kind, each.alias, each.namespace) == made
-    ]
-
-
-def _whole(entry: Entry, view: View) -> tuple[Link | None, VfState | None]:
-    """Return the interface and the VF of a port, as far as they are there."""
-    for link, _ in view.port(entry.port):
-        vf = view.vf_of(link)
-        if link.kind or (vf and entry.vf not in (None, vf.id.address)):
-            continue
-        return link, vf
-    vf = None if entry.vf is None else view.vf_at(entry.vf)
-    if vf is None or vf.netdev is None:
-        return None, vf
-    bare = view.here(vf.netdev)
-    if bare is None or bare.alias or view.children(bare):
-        return None, None
-    return bare, vf
 
 
 def _random_mac() -> str:

@@ -383,19 +383,34 @@ class UnplugTest(fakes.HostTest):
         self.host.change("enp1s0v0", up=True)
         self.assertEqual(before, self.host.state())
 
-    def test_a_port_that_moves_while_it_is_unplugged(self):
+    def test_a_namespace_that_goes_while_its_port_is_unplugged(self):
+        for error in (errors.NoSuchNamespace("box"), errors.NoSuchLink("e")):
+            self.setUp()
+            before = self.host.state()
+            self.plugger.plug(asked(Kind.VF))
+            real = self.links.limit
+
+            def limit(link, limits, real=real, error=error):
+                self.links.limit = real
+                self.host.end_namespace("box")
+                raise error
+
+            self.links.limit = limit
+            self.assertTrue(self.plugger.unplug(PORT))
+            self.assertEqual((), self.pending())
+            self.host.change("enp1s0v0", up=True)
+            self.assertEqual(before, self.host.state())
+
+    def test_a_port_that_does_not_stop_moving(self):
         self.plugger.plug(asked(Kind.VF))
-        real = self.links.limit
-
-        def limit(link, limits):
-            self.links.limit = real
-            self.host.end_namespace("box")
-            raise errors.NoSuchNamespace("box")
-
-        self.links.limit = limit
-        self.assertTrue(self.plugger.unplug(PORT))
-        self.assertIsNotNone(self.host.named("enp1s0v0"))
-        self.assertEqual((), self.pending())
+        gone = errors.NoSuchLink("eth1")
+        with (
+            mock.patch.object(self.links, "limit", side_effect=gone),
+            self.assertRaises(errors.Busy),
+        ):
+            self.plugger.unplug(PORT)
+        self.assertEqual((PORT,), self.pending())
+        self.assertEqual((PORT,), self.another().recover().finished)
 
 
 class ShowTest(fakes.HostTest):
