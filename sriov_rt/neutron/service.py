@@ -207,7 +207,7 @@ class Agent:
                     word,
                 )
                 continue
-            vf = found[port].vf if port in found else None
+            vf = (found[port].vf if port in found else None) or "-"
             # Of a port that no binding is for, again and again.
             level = logging.DEBUG if word == UNBOUND else logging.INFO
             LOG.log(
