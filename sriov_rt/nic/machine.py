@@ -17,6 +17,7 @@ from collections.abc import Mapping
 
 from sriov_rt.host.root import Root
 from sriov_rt.nic import drivers
+from sriov_rt.nic.device import Devices
 from sriov_rt.nic.netlink import Rtnetlink
 from sriov_rt.nic.settings import VfSettings
 from sriov_rt.nic.sysfs import Sysfs
@@ -34,6 +35,7 @@ class Machine:
     def __init__(self, root: str = "/") -> None:
         self._root = Root(root)
         self._sysfs = Sysfs(self._root)
+        self._devices = Devices(self._root)
         self._netlink = Rtnetlink()
 
     def pfs(self) -> tuple[str, ...]:
@@ -54,7 +56,7 @@ class Machine:
 
     def device(self, vf: VfId) -> VfDevice:
         """Return the PCI device of a VF and its interface."""
-        found = self._sysfs.device(vf)
+        found = self._devices.read(vf)
         if found.netdev is None or not (found.promisc or found.allmulti):
             return found
         promisc, allmulti = self._netlink.flags(found.netdev)

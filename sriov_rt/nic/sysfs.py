@@ -24,17 +24,12 @@ from sriov_rt.host.vfs import DEVICES
 from sriov_rt.nic import errors
 from sriov_rt.nic import names
 from sriov_rt.nic.words import Pf
-from sriov_rt.nic.words import VfDevice
 from sriov_rt.nic.words import VfId
 from sriov_rt.parse import errors as parse_errors
 from sriov_rt.parse import pci
 
-#: IFF_UP, IFF_PROMISC and IFF_ALLMULTI of include/uapi/linux/if.h.
-UP, PROMISC, ALLMULTI = 0x1, 0x100, 0x200
-
 _HEX = re.compile(r"0x([0-9a-f]{1,8})")
 _REPRESENTOR = re.compile(r"(?:c[0-9]+)?pf[0-9]+[vs]f[0-9]+")
-_MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}")
 
 T = TypeVar("T")
 
@@ -120,44 +115,6 @@ class Sysfs:
             name, None, f"its PF {parent} has no interface here"
         )
 
-    def device(self, vf: VfId) -> VfDevice:
-        """Return the PCI device of a VF and its interface.
-
-        ``promisc`` and ``allmulti`` are on here, too, if only something on
-        top of the interface needs it.
-
-        :raises NoSuchDevice: if it is gone.
-        """
-        device = f"{DEVICES}/{vf.address}"
-        if self._root.exists(device) is not True:
-            raise errors.NoSuchDevice(f"{vf}", None, "the VF has gone")
-        driver = _or_none(values.link_name(self._root, f"{device}/driver"))
-        listed = self._root.list_dir(f"{device}/net")
-        netdev = None
-        if not isinstance(listed, Unknown) and listed:
-            netdev = listed[0]
-        inner = f"{device}/net/{netdev}"
-        flags = self._text(f"{inner}/flags", _HEX)
-        bits = None if flags is None else int(flags, 16)
-        return VfDevice(
-            driver=driver,
-            netdev=netdev,
-            # The directory stays when the interface has moved.
-            elsewhere=listed == (),
-            alias=self._alias(inner),
-            iommu_group=self._group(device),
-            numa_node=self._node(device),
-            mac=self._text(f"{inner}/address", _MAC),
-            address_type=_or_none(
-                values.integer(self._root, f"{inner}/addr_assign_type")
-            ),
-            mtu=_or_none(values.integer(self._root, f"{inner}/mtu")),
-            promisc=None if bits is None else bool(bits & PROMISC),
-            allmulti=None if bits is None else bool(bits & ALLMULTI),
-            up=None if bits is None else bool(bits & UP),
-            uppers=self._uppers(inner),
-        )
-
     def _total(self, name: str) -> int:
         """Return how many VFs an interface's device can have."""
         total = values.integer(
@@ -185,32 +142,6 @@ class Sysfs:
             return str(pci.PciAddress.parse(str(found)))
         except parse_errors.ParseError:
             raise errors.NotAVf(interface, None, "it is not on PCI") from None
-
-    def _uppers(self, interface: str) -> tuple[str, ...]:
-        names_there = self._root.list_dir(interface)
-        if isinstance(names_there, Unknown):
-            return ()
-        return tuple(
-            name.removeprefix("upper_")
-            for name in names_there
-            if name.startswith("upper_")
-        )
-
-    def _group(self, device: str) -> int | None:
-        name = values.link_name(self._root, f"{device}/iommu_group")
-        if not isinstance(name, str) or not name.isdecimal():
-            return None
-        return int(name[:10])
-
-    def _node(self, device: str) -> int | None:
-        node = _or_none(
-            values.integer(self._root, f"{device}/numa_node", minimum=-1)
-        )
-        return None if node == -1 else node
-
-    def _alias(self, interface: str) -> str:
-        text = self._root.read_text(f"{interface}/ifalias", may_be_empty=True)
-        return "" if isinstance(text, Unknown) else text.strip()
 
     def _text(self, path: str, pattern: re.Pattern[str]) -> str | None:
         text = self._root.read_text(path)

@@ -15,10 +15,13 @@ import os
 import pathlib
 from unittest import mock
 
+from sriov_rt.host.root import Root
 from sriov_rt.nic import affinity
 from sriov_rt.nic import drivers
 from sriov_rt.nic import errors
 from sriov_rt.nic import files
+from sriov_rt.nic.device import Devices
+from sriov_rt.nic.quick import Quick
 from sriov_rt.nic.sysfs import Sysfs
 from sriov_rt.nic.words import VfId
 from tests.unit.host import trees
@@ -32,6 +35,7 @@ class SysfsTest(trees.TreeTest):
     def setUp(self):
         super().setUp()
         self.sysfs = Sysfs(self.root)
+        self.devices = Devices(self.root)
 
     def test_pfs_are_those_that_can_have_vfs(self):
         self.assertEqual(("eno1",), self.sysfs.pfs())
@@ -119,7 +123,7 @@ class SysfsTest(trees.TreeTest):
         ):
             self.tree.write(f"{inner}/{name}", f"{text}\n")
         self.tree.write(f"{DEVICES}/{VF.address}/numa_node", "0\n")
-        found = self.sysfs.device(VF)
+        found = self.devices.read(VF)
         self.assertEqual("iavf", found.driver)
         self.assertEqual("eno1v0", found.netdev)
         self.assertEqual("sriov-rt instance 7c", found.alias)
@@ -131,7 +135,7 @@ class SysfsTest(trees.TreeTest):
         self.assertFalse(found.elsewhere)
 
     def test_device_without_an_interface(self):
-        found = self.sysfs.device(VfId("eno1", 2, "0000:3b:02.2"))
+        found = self.devices.read(VfId("eno1", 2, "0000:3b:02.2"))
         self.assertEqual("vfio-pci", found.driver)
         self.assertEqual(42, found.iommu_group)
         self.assertIsNone(found.netdev)
@@ -139,13 +143,48 @@ class SysfsTest(trees.TreeTest):
         self.assertFalse(found.elsewhere)
 
     def test_interface_in_another_namespace(self):
-        found = self.sysfs.device(VfId("eno1", 3, "0000:3b:02.3"))
+        found = self.devices.read(VfId("eno1", 3, "0000:3b:02.3"))
         self.assertTrue(found.elsewhere)
         self.assertIsNone(found.netdev)
 
     def test_device_that_is_gone(self):
         with self.assertRaises(errors.NoSuchDevice):
-            self.sysfs.device(VfId("eno1", 9, "0000:3b:03.1"))
+            self.devices.read(VfId("eno1", 9, "0000:3b:03.1"))
+
+
+class QuickTest(trees.TreeTest):
+    """The host's own files, and a tree of a host, read alike."""
+
+    def setUp(self):
+        super().setUp()
+        self.at = str(self.tree.path).lstrip("/")
+        self.host = Quick(Root("/"))
+        self.below = Quick(self.root)
+        self.tree.write("some/text", " seven\n")
+        self.tree.write("some/empty", "")
+        self.tree.write("some/bytes", b"\xff\n")
+        self.tree.link("some/link", "../a/b")
+
+    def test_both_ways_say_the_same(self):
+        for verb, name, found in (
+            ("text", "text", "seven"),
+            ("text", "empty", ""),
+            ("text", "bytes", None),
+            ("text", "none", None),
+            ("text", "", None),
+            ("link", "link", "b"),
+            ("link", "text", None),
+            ("link", "none", None),
+            ("names", "", ["bytes", "empty", "link", "text"]),
+            ("names", "none", None),
+            ("names", "text", None),
+        ):
+            with self.subTest(verb=verb, name=name):
+                host = getattr(self.host, verb)(f"{self.at}/some/{name}")
+                below = getattr(self.below, verb)(f"some/{name}")
+                if isinstance(below, tuple):
+                    below = list(below)
+                self.assertEqual([found, found], [host, below])
 
 
 class WriteTest(trees.TreeTest):
