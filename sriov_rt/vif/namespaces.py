@@ -13,18 +13,15 @@
 """Network namespaces: by name, by process, and what is done inside.
 
 No thread of the caller ever leaves its namespace: what has to be done in
-another is done by a thread that ends there. That takes 0.1 ms, and a child
-process, as pyroute2's ``netns`` makes, 10 ms.
+another is done by a thread of its own (see visitor). A child process, as
+pyroute2's ``netns`` makes, takes 10 ms.
 """
 
-import _thread
 import contextlib
-import ctypes
 import errno
 import fcntl
 import os
 import pathlib
-import threading
 from collections.abc import Callable
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -33,6 +30,9 @@ from typing import TypeVar
 from sriov_rt.parse.errors import ParseError
 from sriov_rt.vif import errors
 from sriov_rt.vif import names
+from sriov_rt.vif import visitor
+from sriov_rt.vif.visitor import CLONE_NEWNET
+from sriov_rt.vif.visitor import OWN
 
 _T = TypeVar("_T")
 
@@ -40,14 +40,11 @@ _T = TypeVar("_T")
 NAMES = pathlib.Path("/run/netns")
 PROC = pathlib.Path("/proc")
 
-#: That of the calling thread.
-OWN = "/proc/thread-self/ns/net"
 
 #: At most so many namespaces are found, those with names first.
 MAX_FOUND = 16384
 
-#: include/uapi/linux/sched.h and nsfs.h.
-CLONE_NEWNET = 0x40000000
+#: include/uapi/linux/nsfs.h.
 NS_GET_NSTYPE = 0xB703
 
 
@@ -133,40 +130,11 @@ def inside(descriptor: int, action: Callable[[], _T]) -> _T:
     """Return what a function returns when called in a namespace.
 
     :param descriptor: of the namespace.
-    :param action: short; it runs in a thread that nobody else sees.
+    :param action: short; it runs in a thread that comes back, or ends.
     :raises OSError: if the namespace cannot be entered; and whatever else
         the function raises.
     """
-    outcome: list[_T] = []
-    failure: list[BaseException] = []
-    done = threading.Lock()
-    done.acquire()
-
-    def run() -> None:
-        try:
-            _enter(descriptor)
-            outcome.append(action())
-        # Whatever it is, it is raised where it is waited for.
-        except BaseException as error:  # noqa: BLE001
-            failure.append(error)
-        finally:
-            done.release()
-
-    # threading.Thread waits for the thread twice, to begin and to end.
-    _thread.start_new_thread(run, ())
-    done.acquire()
-    if failure:
-        raise failure[0]
-    return outcome[0]
-
-
-def _enter(descriptor: int) -> None:
-    """Move the calling thread; os.setns comes with Python 3.12 only."""
-    # The program's own symbols: no library has to be found.
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.setns(descriptor, CLONE_NEWNET) != 0:
-        code = ctypes.get_errno()
-        raise OSError(code, f"setns: {os.strerror(code)}")
+    return visitor.of_process(os.getpid()).do(descriptor, action)
 
 
 def others(own: Identity) -> Iterator[Namespace]:

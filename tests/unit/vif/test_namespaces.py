@@ -16,7 +16,6 @@ import errno
 import os
 import pathlib
 import tempfile
-import threading
 import unittest
 from unittest import mock
 
@@ -136,47 +135,6 @@ class OpenedTest(unittest.TestCase):
             namespaces.opened(None),
         ):
             pass
-
-
-class InsideTest(unittest.TestCase):
-    def setUp(self):
-        super().setUp()
-        patched = mock.patch.object(namespaces, "_enter")
-        self.entered = patched.start()
-        self.addCleanup(patched.stop)
-
-    def test_a_thread_of_its_own_goes_in_and_ends(self):
-        before = threading.active_count()
-        found = namespaces.inside(7, threading.get_ident)
-        self.assertNotEqual(found, threading.get_ident())
-        self.entered.assert_called_once_with(7)
-        self.assertEqual(threading.active_count(), before)
-
-    def test_what_the_function_raises_is_raised(self):
-        def fail():
-            raise KeyError("inside")
-
-        with self.assertRaisesRegex(KeyError, "inside"):
-            namespaces.inside(7, fail)
-
-    def test_a_namespace_that_cannot_be_entered(self):
-        self.entered.side_effect = PermissionError(errno.EPERM, "setns")
-        called = mock.Mock()
-        with self.assertRaises(PermissionError):
-            namespaces.inside(7, called)
-        called.assert_not_called()
-
-
-class EnterTest(unittest.TestCase):
-    def test_the_errno_of_setns_is_raised(self):
-        # A pipe is no namespace, whoever asks.
-        read, write = os.pipe()
-        self.addCleanup(os.close, read)
-        self.addCleanup(os.close, write)
-        with self.assertRaises(OSError) as caught:
-            namespaces.inside(read, lambda: None)
-        self.assertEqual(caught.exception.errno, errno.EINVAL)
-        self.assertIn("setns", str(caught.exception))
 
 
 class OthersTest(unittest.TestCase):
