@@ -16,8 +16,8 @@ import errno
 import itertools
 import os
 import socket
+import struct
 from collections.abc import Mapping
-from typing import Any
 
 from pyroute2.netlink import NLM_F_ACK
 from pyroute2.netlink import NLM_F_REQUEST
@@ -34,6 +34,10 @@ from sriov_rt.nic.vfinfo import Pair
 #: RTEXT_FILTER_VF and RTEXT_FILTER_SKIP_STATS (linux/rtnetlink.h). Without
 #: the counters a VF takes 200 bytes and not 320.
 VFS_ONLY = 1 | 8
+
+# ifi_flags of struct ifinfomsg, behind struct nlmsghdr (linux/rtnetlink.h).
+_IFI_FLAGS = struct.Struct("=I")
+_FLAGS_AT = 16 + 8
 
 #: IFF_PROMISC and IFF_ALLMULTI of include/uapi/linux/if.h.
 PROMISC, ALLMULTI = 0x100, 0x200
@@ -91,16 +95,14 @@ class Rtnetlink:
 
         sysfs shows them also while something on top needs them.
         """
-        bits = self._get(netdev, [])["flags"]
+        (bits,) = _IFI_FLAGS.unpack_from(self._get(netdev, []), _FLAGS_AT)
         return bool(bits & PROMISC), bool(bits & ALLMULTI)
 
-    def _get(self, interface: str, attributes: list[Pair]) -> Any:
+    def _get(self, interface: str, attributes: list[Pair]) -> bytes:
         answers = self._ask(RTM_GETLINK, interface, interface, attributes)
-        if not answers:
+        if not answers or len(answers[0]) < vfinfo.LINK_HEADER:
             raise errors.BadState(interface, None, "the kernel says nothing")
-        link = ifinfmsg(answers[0])
-        link.decode()
-        return link
+        return answers[0]
 
     def _set(
         self,

@@ -15,6 +15,9 @@ import socket
 import unittest
 from unittest import mock
 
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
 from pyroute2.netlink import rtnl
 from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
 
@@ -47,14 +50,12 @@ def message(*infos):
     if infos:
         sent["attrs"] = [("IFLA_VFINFO_LIST", {"attrs": list(infos)})]
     sent.encode()
-    received = ifinfmsg(sent.data)
-    received.decode()
-    return received
+    return bytes(sent.data)
 
 
-def encoded(index, settings):
+def encoded(index, wanted):
     """Return the attributes of what is to be set."""
-    attributes = list(vfinfo.encode(index, settings))
+    attributes = list(vfinfo.encode(index, wanted))
     return ("IFLA_VF_INFO", {"attrs": attributes})
 
 
@@ -82,11 +83,11 @@ class EncodingTest(unittest.TestCase):
         )
 
     def test_both_rates_always(self):
-        for settings in (
+        for given_rates in (
             VfSettings(max_tx_rate=100),
             VfSettings(max_tx_rate=100, min_tx_rate=0),
         ):
-            ((name, rate),) = encoded(1, settings)[1]["attrs"]
+            ((name, rate),) = encoded(1, given_rates)[1]["attrs"]
             self.assertEqual("IFLA_VF_RATE", name)
             self.assertEqual(
                 {"vf": 1, "min_tx_rate": 0, "max_tx_rate": 100}, rate
@@ -122,6 +123,22 @@ class EncodingTest(unittest.TestCase):
         self.assertIsNone(found.link_state)
         self.assertIsNone(found.vlan_protocol)
 
+    def test_vlan_in_the_older_form(self):
+        plain = VfSettings(mac=SETTINGS.mac, vlan=7, qos=3)
+        found = vfinfo.decode(message(encoded(5, plain)))[5]
+        self.assertEqual((7, 3), (found.vlan, found.qos))
+
+    @settings(derandomize=True, max_examples=300, deadline=None)
+    @given(st.data())
+    def test_any_bytes_are_vfs_or_none(self, data):
+        whole = message(encoded(0, SETTINGS), encoded(1, SETTINGS))
+        start = data.draw(st.integers(0, len(whole)))
+        garbage = data.draw(st.binary(max_size=40))
+        cut = whole[:start] + garbage + whole[start + len(garbage) :]
+        for found in vfinfo.decode(cut).values():
+            self.assertEqual(17, len(found.mac))
+        self.assertLessEqual(len(vfinfo.decode(cut[:start])), 2)
+
     def test_link_without_vfs(self):
         self.assertEqual({}, vfinfo.decode(message()))
 
@@ -132,7 +149,7 @@ class EncodingTest(unittest.TestCase):
 
 class RtnetlinkTest(unittest.TestCase):
     def setUp(self):
-        self.answers = [bytes(message(encoded(0, SETTINGS)).data)]
+        self.answers = [message(encoded(0, SETTINGS))]
         self.asked = []
         self.error = None
         patch = mock.patch.object(netlink.channel, "ask", self.ask)
