@@ -99,7 +99,7 @@ def decode(message: bytes) -> Mapping[int, VfSettings]:
     """Return the VFs of an RTM_NEWLINK message.
 
     Any bytes are taken: what is not as the kernel's header says is left
-    out. pyroute2 takes 60 µs a VF, this 8.
+    out. It takes a sixth of the time that pyroute2 does.
     """
     found = {}
     for kind, listed in attributes(message[LINK_HEADER:]):
