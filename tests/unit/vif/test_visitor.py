@@ -28,6 +28,9 @@ from sriov_rt.vif.visitor import Visitor
 #: Seconds that something may take on a busy machine.
 PATIENCE = 10.0
 
+#: A descriptor that no test has open.
+THERE = 1 << 20
+
 
 class VisitorTest(unittest.TestCase):
     def setUp(self):
@@ -45,14 +48,14 @@ class VisitorTest(unittest.TestCase):
             time.sleep(0.005)
 
     def test_a_thread_of_its_own_goes_in_and_comes_back(self):
-        found = self.visitor.do(7, threading.get_ident)
+        found = self.visitor.do(THERE, threading.get_ident)
         self.assertNotEqual(found, threading.get_ident())
         there, back = self.enter.call_args_list
-        self.assertEqual(there.args, (7,))
-        self.assertNotEqual(back.args, (7,))
+        self.assertEqual(there.args, (THERE,))
+        self.assertNotEqual(back.args, (THERE,))
 
     def test_the_same_goes_again(self):
-        found = {self.visitor.do(7, threading.get_ident) for _ in range(9)}
+        found = {self.visitor.do(THERE, threading.get_ident) for _ in range(9)}
         self.assertEqual(len(found), 1)
 
     def test_what_the_function_raises_is_raised(self):
@@ -60,20 +63,20 @@ class VisitorTest(unittest.TestCase):
             raise KeyError("inside")
 
         with self.assertRaisesRegex(KeyError, "inside"):
-            self.visitor.do(7, fail)
-        self.assertEqual(self.visitor.do(7, lambda: 1), 1)
+            self.visitor.do(THERE, fail)
+        self.assertEqual(self.visitor.do(THERE, lambda: 1), 1)
 
     def test_a_namespace_that_cannot_be_entered(self):
         self.enter.side_effect = [PermissionError(errno.EPERM, "no"), None]
         called = mock.Mock()
         with self.assertRaises(PermissionError):
-            self.visitor.do(7, called)
+            self.visitor.do(THERE, called)
         called.assert_not_called()
 
     def test_one_that_cannot_come_back_ends(self):
         stuck = OSError(errno.ENOMEM, "no memory")
         self.enter.side_effect = [None, stuck, None, None]
-        first = self.visitor.do(7, threading.get_native_id)
+        first = self.visitor.do(THERE, threading.get_native_id)
         second = self.visitor.do(8, threading.get_native_id)
         self.assertNotEqual(first, second)
         task = pathlib.Path(f"/proc/self/task/{first}")
@@ -89,25 +92,27 @@ class VisitorTest(unittest.TestCase):
         self.enter.side_effect = enter
         with futures.ThreadPoolExecutor(8) as pool:
             found = list(
-                pool.map(lambda n: self.visitor.do(7, lambda: n), range(64))
+                pool.map(
+                    lambda n: self.visitor.do(THERE, lambda: n), range(64)
+                )
             )
         self.assertEqual(found, list(range(64)))
 
     def test_one_that_nobody_needs_ends(self):
         before = len(list(pathlib.Path("/proc/self/fd").iterdir()))
         with mock.patch.object(visitor, "IDLE_S", 0.01):
-            task = self.visitor.do(7, threading.get_native_id)
+            task = self.visitor.do(THERE, threading.get_native_id)
             place = pathlib.Path(f"/proc/self/task/{task}")
             self._until(lambda: not place.exists())
         after = len(list(pathlib.Path("/proc/self/fd").iterdir()))
         self.assertLessEqual(after, before)
-        self.assertEqual(self.visitor.do(7, lambda: 1), 1)
+        self.assertEqual(self.visitor.do(THERE, lambda: 1), 1)
 
     def test_many_threads_share_one(self):
         with futures.ThreadPoolExecutor(8) as pool:
             found = list(
                 pool.map(
-                    lambda n: self.visitor.do(7, lambda: (n, _ident())),
+                    lambda n: self.visitor.do(THERE, lambda: (n, _ident())),
                     range(64),
                 )
             )
