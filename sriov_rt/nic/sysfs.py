@@ -23,9 +23,11 @@ from sriov_rt.host.root import Root
 from sriov_rt.host.vfs import DEVICES
 from sriov_rt.nic import errors
 from sriov_rt.nic import names
+from sriov_rt.nic.quick import Quick
 from sriov_rt.nic.words import Pf
 from sriov_rt.nic.words import VfId
 from sriov_rt.parse import errors as parse_errors
+from sriov_rt.parse import numbers
 from sriov_rt.parse import pci
 
 _HEX = re.compile(r"0x([0-9a-f]{1,8})")
@@ -42,6 +44,7 @@ class Sysfs:
 
     def __init__(self, root: Root) -> None:
         self._root = root
+        self._quick = Quick(root)
 
     def pfs(self) -> tuple[str, ...]:
         """Return the interfaces of the PFs that can have VFs, sorted."""
@@ -117,10 +120,14 @@ class Sysfs:
 
     def _total(self, name: str) -> int:
         """Return how many VFs an interface's device can have."""
-        total = values.integer(
-            self._root, f"{NET}/{name}/device/sriov_totalvfs", 0, vfs.MAX_VFS
-        )
-        return 0 if isinstance(total, Unknown) else total
+        path = f"{NET}/{name}/device/sriov_totalvfs"
+        text = self._quick.text(path)
+        if text is None:
+            return 0
+        try:
+            return numbers.parse_int(text, "number of VFs", 0, vfs.MAX_VFS)
+        except parse_errors.ParseError as error:
+            raise errors.BadState(name, None, f"/{path}: {error}") from error
 
     def _is_representor(self, name: str) -> bool:
         """Tell whether an interface of a PF stands for one of its VFs.
@@ -144,10 +151,8 @@ class Sysfs:
             raise errors.NotAVf(interface, None, "it is not on PCI") from None
 
     def _text(self, path: str, pattern: re.Pattern[str]) -> str | None:
-        text = self._root.read_text(path)
-        if isinstance(text, Unknown):
-            return None
-        match = pattern.fullmatch(text.strip())
+        text = self._quick.text(path)
+        match = None if text is None else pattern.fullmatch(text)
         return None if match is None else match[match.lastindex or 0]
 
     def _id(self, name: str, path: str) -> str:

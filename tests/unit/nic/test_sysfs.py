@@ -84,6 +84,12 @@ class SysfsTest(trees.TreeTest):
             self.sysfs.pf("eno1")
         self.assertIn("vendor is no PCI id", str(caught.exception))
 
+    def test_garbled_number_of_vfs(self):
+        self.tree.write(f"{PF}/sriov_totalvfs", "many\n")
+        with self.assertRaises(errors.BadState) as caught:
+            self.sysfs.pfs()
+        self.assertIn("sriov_totalvfs: Invalid", str(caught.exception))
+
     def test_unreadable_driver(self):
         self.tree.remove(f"{PF}/driver")
         self.tree.write(f"{PF}/driver", "no link\n")
