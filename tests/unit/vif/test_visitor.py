@@ -86,7 +86,7 @@ class VisitorTest(unittest.TestCase):
         back = iter([OSError(errno.ENOMEM, "no memory")] * 20)
 
         def enter(descriptor):
-            if descriptor != 7 and (error := next(back, None)):
+            if descriptor != THERE and (error := next(back, None)):
                 raise error
 
         self.enter.side_effect = enter
@@ -120,10 +120,10 @@ class VisitorTest(unittest.TestCase):
         self.assertEqual(len({who for _, who in found}), 1)
 
     def test_a_fork_has_one_of_its_own(self):
-        namespaces.inside(7, lambda: None)
+        namespaces.inside(THERE, lambda: None)
         child = os.fork()
         if child == 0:
-            os._exit(namespaces.inside(7, lambda: 42))
+            os._exit(namespaces.inside(THERE, lambda: 42))
         _, status = os.waitpid(child, 0)
         self.assertEqual(os.waitstatus_to_exitcode(status), 42)
 
