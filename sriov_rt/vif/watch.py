@@ -26,7 +26,6 @@ a port is up, whoever has plugged it.
 """
 
 import contextlib
-import dataclasses
 import errno
 import os
 import time
@@ -34,7 +33,6 @@ from collections.abc import Sequence
 
 from sriov_rt.vif import answers
 from sriov_rt.vif import errors
-from sriov_rt.vif import names
 from sriov_rt.vif import namespaces
 from sriov_rt.vif import requests
 from sriov_rt.vif.edge import Link
@@ -42,38 +40,11 @@ from sriov_rt.vif.listener import Heard
 from sriov_rt.vif.listener import Listener
 from sriov_rt.vif.namespaces import Identity
 from sriov_rt.vif.rtnl import Channel
+from sriov_rt.vif.space import Space
 
 #: Seconds after which all processes are looked through for namespaces that
 #: have come without a name and without a link from here.
 LOOK_AROUND_S = 5.0
-
-
-@dataclasses.dataclass
-class Space:
-    """One namespace other than the caller's.
-
-    :param name: as in Link.
-    :param number: in the caller's.
-    :param home: the number that the caller's has in it.
-    :param links: by their index.
-    """
-
-    name: str
-    identity: Identity
-    number: int
-    home: int | None = None
-    links: dict[int, Link] = dataclasses.field(default_factory=dict)
-
-    @property
-    def process(self) -> bool:
-        """Whether it is known by a process only."""
-        return self.name.startswith(names.PID)
-
-    def rename(self, name: str) -> None:
-        """Be known by another name."""
-        self.name = name
-        for index, link in self.links.items():
-            self.links[index] = dataclasses.replace(link, namespace=name)
 
 
 class Watch:
@@ -117,6 +88,8 @@ class Watch:
         while self._hear():
             # A namespace was found, and its links came after it.
             self._look_around()
+        for space in self._spaces.values():
+            self._read(space)
         return [
             link
             for space in self._spaces.values()
@@ -125,7 +98,7 @@ class Watch:
 
     def note(self, link: Link) -> None:
         """Take in how a link was just read, with its alias."""
-        self.links()
+        self.links()  # what was told before must not come after it
         for space in self._spaces.values():
             if space.name == link.namespace:
                 space.links[link.index] = link
@@ -205,11 +178,21 @@ class Watch:
             if error.errno != errno.EINVAL:
                 raise
             return  # it has gone meanwhile, and its number with it
+        for each in told:
+            space.take(each.body)
         # A dump from afar tells where parents are as seen from here.
         space.home = self._number(self._own)
-        for each in told:
-            self._set(space, each.body)
+        self._read(space)
         space.home = self._number(self._own, number)
+
+    def _read(self, space: Space) -> None:
+        for index, body in space.told.items():
+            if space.home is None and answers.abroad(body) is not None:
+                space.home = self._number(self._own, space.number)
+            link = answers.link(body, space.name, space.home)
+            if link is not None:
+                space.links[index] = link
+        space.told.clear()
 
     def _hear(self) -> bool:
         """Follow what has happened; tell whether a namespace is new."""
@@ -222,10 +205,7 @@ class Watch:
             if event.space is None:
                 continue
             if (space := self._spaces.get(event.space)) is not None:
-                abroad = answers.abroad(event.body)
-                if space.home is None and abroad is not None:
-                    space.home = self._number(self._own, space.number)
-                self._follow(space, event)
+                space.follow(event)
         return new
 
     def _numbered(self, event: Heard) -> bool:
@@ -240,22 +220,13 @@ class Watch:
         # Ours has one too as soon as a parent of ours is told from afar.
         return number != self._number(self._own)
 
-    def _follow(self, space: Space, event: Heard) -> None:
-        if event.kind == requests.RTM_NEWLINK:
-            self._set(space, event.body)
-        elif event.kind == requests.RTM_DELLINK:
-            index = answers.index(event.body)
-            if index is not None:
-                space.links.pop(index, None)
-
-    def _set(self, space: Space, body: bytes) -> None:
-        link = answers.link(body, space.name, space.home)
-        if link is not None:
-            space.links[link.index] = link
-
     def _number(self, descriptor: int, space: int | None = None) -> int | None:
         """Return the number of a namespace in another, by default here."""
         asked = requests.get_nsid(descriptor, space)
-        for answer in self._channel.ask(asked):
-            return answers.nsid(answer.body)
-        return None
+        try:
+            told = self._channel.ask(asked)
+        except OSError as error:
+            if space is not None and error.errno == errno.EINVAL:
+                return None  # the other has gone, and soon that is heard
+            raise
+        return answers.nsid(told[0].body) if told else None
