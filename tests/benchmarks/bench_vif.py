@@ -31,6 +31,8 @@ from concurrent import futures
 from typing import Any
 
 from sriov_rt.nic.vfs import Vfs
+from sriov_rt.vif.edge import Link
+from sriov_rt.vif.edge import Subinterface
 from sriov_rt.vif.journal import Journal
 from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.netlink import NetlinkLinks
@@ -49,7 +51,8 @@ AT_ONCE = {1: 15, 10: 7, 100: 3}
 
 #: Who else does it, and how much of their time a plug and an unplug may take.
 PEERS: Mapping[str, tuple[str, tuple[float | None, float | None]]] = {
-    "bare": ("its netlink calls alone", (1.5, 1.5)),
+    "pyroute": ("its netlink calls by pyroute2", (1.5, 1.5)),
+    "bare": ("its netlink calls, as bytes", (None, None)),
     "cni": ("CNI's macvlan", (0.25, None)),
     "ip": ("ip(8)", (None, None)),
 }
@@ -76,7 +79,8 @@ class _Killed(BaseException):
 class _Mortal(NetlinkLinks):
     """Links that kill who has just made one."""
 
-    def configure(self, *_: Any, **__: Any) -> Any:
+    def create(self, what: Subinterface) -> Link:
+        super().create(what)
         raise _Killed
 
 
@@ -166,8 +170,10 @@ def _beside(host: Host, count: int) -> list[dict[str, Any]]:
     with (
         futures.ThreadPoolExecutor(count) as pool,
         vif_peers.Bare(PARENT, range(count), namespace) as bare,
+        vif_peers.Pyroute(PARENT, range(count), namespace) as pyroute,
     ):
         subjects = {
+            "pyroute": (pyroute.add, pyroute.delete),
             "ours": (host.plug, host.unplug),
             "bare": (bare.add, bare.delete),
             "ip": (_ip_add, _ip_delete),
@@ -176,7 +182,8 @@ def _beside(host: Host, count: int) -> list[dict[str, Any]]:
         for _ in range(AT_ONCE[count]):
             for name, verbs in subjects.items():
                 for which, verb in enumerate(verbs):
-                    took = _all(pool, verb, count)
+                    alone = count == 1 or name == "pyroute"
+                    took = _all(None if alone else pool, verb, count)
                     best[name][which] = min(best[name][which], took)
     rows = []
     for which, what in enumerate(("plug", "unplug")):
@@ -209,12 +216,16 @@ def _cni(command: str) -> Callable[[int], None]:
 
 
 def _all(
-    pool: futures.Executor, verb: Callable[[int], Any], count: int
+    pool: futures.Executor | None, verb: Callable[[int], Any], count: int
 ) -> float:
-    """Return the seconds that a port took, when all were done."""
+    """Return the seconds that a port took, when all were done.
+
+    :param pool: None to do one after the other.
+    """
     began = time.perf_counter()
-    for done in [pool.submit(verb, number) for number in range(count)]:
-        done.result()
+    done = map if pool is None else pool.map
+    for _ in done(verb, range(count)):
+        pass
     return (time.perf_counter() - began) / count
 
 

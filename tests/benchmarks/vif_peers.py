@@ -21,6 +21,9 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from typing import Self
 
+from pyroute2 import IPRoute
+
+from sriov_rt.vif import namespaces
 from sriov_rt.vif import requests
 from sriov_rt.vif.answers import IFF_UP
 from sriov_rt.vif.edge import Subinterface
@@ -48,7 +51,7 @@ def _alias(number: int) -> str:
 
 
 class Bare:
-    """The netlink calls of a plug and nothing else, on sockets that are open.
+    """The requests of a plug and nothing else, on sockets that are open.
 
     :param numbers: of the ports.
     :param namespace: tells the namespace of one.
@@ -77,7 +80,7 @@ class Bare:
         self._stack.close()
 
     def add(self, number: int) -> None:
-        """Make it, set and read its alias, set it up and read that."""
+        """Make it, set its alias and it up, and read that."""
         place = self._places[number]
         what = Subinterface(
             name=name(number),
@@ -89,13 +92,12 @@ class Bare:
         parent = socket.if_nametoindex(self._parent)
         asked = requests.new_link(what, parent, place.descriptor)
         self._channels[number].ask(asked)
-        (made,) = place.links(
-            requests.set_link(name=what.name, alias=_alias(number)),
-            requests.get_link(name=what.name),
-        )
+        flags = {IFF_UP: True}
         place.links(
-            requests.set_link(index=made.index, flags={IFF_UP: True}),
-            requests.get_link(index=made.index),
+            requests.set_link(
+                name=what.name, alias=_alias(number), flags=flags
+            ),
+            requests.get_link(name=what.name),
         )
 
     def delete(self, number: int) -> None:
@@ -103,6 +105,59 @@ class Bare:
         place = self._places[number]
         (found,) = place.links(requests.get_link(name=name(number)))
         place.channel.ask(requests.delete_link(found.index))
+
+
+class Pyroute:
+    """The same calls as one makes them with pyroute2, sockets reused.
+
+    Its sockets belong to the thread that made them, so that all is done
+    there, one after the other.
+    """
+
+    def __init__(
+        self,
+        parent: str,
+        numbers: Iterable[int],
+        namespace: Callable[[int], str],
+    ) -> None:
+        self._stack = contextlib.ExitStack()
+        self._own = self._stack.enter_context(IPRoute())
+        self._parent = self._own.link_lookup(ifname=parent)[0]
+        self._places: dict[int, tuple[IPRoute, int]] = {}
+        for number in numbers:
+            name = namespace(number)
+            there = self._stack.enter_context(IPRoute(netns=name))
+            file = self._stack.enter_context(namespaces.opened(name))
+            self._places[number] = (there, file)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def add(self, number: int) -> None:
+        """Make it, set its alias and it up, and read that."""
+        there, file = self._places[number]
+        self._own.link(
+            "add",
+            ifname=name(number),
+            kind="macvlan",
+            link=self._parent,
+            macvlan_mode="bridge",
+            address=mac(number),
+            net_ns_fd=file,
+        )
+        (made,) = there.link("get", ifname=name(number))
+        there.link(
+            "set", index=made["index"], ifalias=_alias(number), state="up"
+        )
+
+    def delete(self, number: int) -> None:
+        """Find and delete it."""
+        there, _ = self._places[number]
+        (found,) = there.link("get", ifname=name(number))
+        there.link("del", index=found["index"])
 
 
 def ip_add(parent: str, number: int, namespace: str) -> None:
