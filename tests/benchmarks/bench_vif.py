@@ -62,6 +62,8 @@ INTERRUPTED = 64
 RECOVERY_S = 1.0
 
 #: 10,000 take minutes, for each unplug waits for an RCU grace period.
+WARM_UP = 300
+BATCH = 100
 CYCLES = int(os.environ.get("SRIOV_RT_CYCLES", "1000"))
 THREADS = 8
 
@@ -253,11 +255,15 @@ def _recovery(host: Host) -> dict[str, Any]:
 
 def _growth(host: Host) -> list[dict[str, Any]]:
     def cycles(numbers: Sequence[int]) -> None:
+        # A future takes 2 kB until it is collected: not all at once.
         with futures.ThreadPoolExecutor(THREADS) as pool:
-            for _ in pool.map(lambda n: _cycle(host, n), numbers):
-                pass
+            for start in range(0, len(numbers), BATCH):
+                some = numbers[start : start + BATCH]
+                for _ in pool.map(lambda n: _cycle(host, n), some):
+                    pass
 
-    cycles(range(100))
+    # Long enough for the caches of what was parsed to be full.
+    cycles(range(WARM_UP))
     before = _held(host)
     began = time.perf_counter()
     cycles(range(CYCLES))
