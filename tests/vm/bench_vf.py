@@ -148,12 +148,9 @@ def _ours(
 def _ip(some: Sequence[VfId], names: Sequence[str], turn: int) -> None:
     for vf in some:
         told = values(vf.index, turn)
+        command = ("ip", "link", "set", vf.pf, "vf", str(vf.index))
         for name in names:
-            subprocess.run(
-                ("ip", "link", "set", vf.pf, "vf", str(vf.index))
-                + words(name, told),
-                check=True,
-            )
+            subprocess.run((*command, *words(name, told)), check=True)
 
 
 def _check(
