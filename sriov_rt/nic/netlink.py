@@ -133,7 +133,7 @@ class Rtnetlink:
             for name, value in fields.items():
                 message[name] = value
             message.encode()
-            return channel.ask(bytes(message.data))
+            return channel.ask(vfinfo.widened(bytes(message.data)))
         except OSError as error:
             code = error.errno or errno.EIO
             raise errors.from_errno(

@@ -12,6 +12,7 @@
 
 """IFLA_VFINFO_LIST: VFs in a message about their PF (linux/if_link.h)."""
 
+import re
 import struct
 import types
 from collections.abc import Iterator
@@ -45,6 +46,19 @@ _PROTOCOLS = types.MappingProxyType(
     {VlanProtocol.Q: 0x8100, VlanProtocol.AD: 0x88A8}
 )
 _LINK_STATES = (LinkState.AUTO, LinkState.ENABLE, LinkState.DISABLE)
+
+#: An IFLA_VF_VLAN_LIST of one IFLA_VF_VLAN_INFO: pyroute2 gives the latter
+#: the 14 bytes that are said. struct ifla_vf_vlan_info has 16, and fewer are
+#: EINVAL (do_setvfinfo in net/core/rtnetlink.c); the padding is there.
+_SHORT_LIST = re.compile(
+    b"(?<=%b)%b(?=.{12}\x88\xa8\0\0)"
+    % (
+        re.escape(struct.pack("=HH", 24, IFLA_VF_VLAN_LIST)),
+        re.escape(struct.pack("=HH", 18, 1)),
+    ),
+    re.DOTALL,
+)
+_WHOLE = struct.pack("=HH", 20, 1)
 
 _ATTRIBUTE = struct.Struct("=HH")
 _NUMBER = struct.Struct("=I")
@@ -93,6 +107,14 @@ def _vlan(index: int, settings: VfSettings) -> Pair:
         return "IFLA_VF_VLAN", plain
     info = {**plain, "proto": _PROTOCOLS[VlanProtocol.AD]}
     return "IFLA_VF_VLAN_LIST", {"attrs": [("IFLA_VF_VLAN_INFO", info)]}
+
+
+def widened(message: bytes) -> bytes:
+    """Return a message with each IFLA_VF_VLAN_INFO as long as it is.
+
+    :param message: as pyroute2 has encoded it.
+    """
+    return _SHORT_LIST.sub(_WHOLE, message)
 
 
 def decode(message: bytes) -> Mapping[int, VfSettings]:

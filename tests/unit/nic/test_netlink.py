@@ -12,6 +12,7 @@
 
 import errno
 import socket
+import struct
 import unittest
 from unittest import mock
 
@@ -74,6 +75,18 @@ class EncodingTest(unittest.TestCase):
             )
         self.assertEqual(10, found[0].min_tx_rate)
         self.assertEqual(100, found[0].max_tx_rate)
+
+    def test_8021ad_is_as_long_as_the_kernel_wants_it(self):
+        wanted = VfSettings(vlan=7, vlan_protocol=VlanProtocol.AD)
+        sent = message(encoded(3, wanted))
+        info = struct.pack("=HHIII", 20, 1, 3, 7, 0) + b"\x88\xa8\0\0"
+        self.assertNotIn(info, sent)
+        widened = vfinfo.widened(sent)
+        self.assertIn(info, widened)
+        self.assertEqual(len(sent), len(widened))
+        self.assertEqual(
+            VlanProtocol.AD, vfinfo.decode(widened)[3].vlan_protocol
+        )
 
     def test_plain_vlan_is_the_attribute_that_all_drivers_take(self):
         info = encoded(1, VfSettings(vlan=7, qos=3, vlan_protocol="802.1q"))
