@@ -77,7 +77,9 @@ class EncodingTest(unittest.TestCase):
         self.assertEqual(100, found[0].max_tx_rate)
 
     def test_8021ad_is_as_long_as_the_kernel_wants_it(self):
-        wanted = VfSettings(vlan=7, vlan_protocol=VlanProtocol.AD)
+        wanted = VfSettings(
+            mac=SETTINGS.mac, vlan=7, vlan_protocol=VlanProtocol.AD
+        )
         sent = message(encoded(3, wanted))
         info = struct.pack("=HHIII", 20, 1, 3, 7, 0) + b"\x88\xa8\0\0"
         self.assertNotIn(info, sent)
