@@ -48,9 +48,9 @@ class Cloud:
         self.env = python_env.PythonEnv.in_cache(self.place.cache)
         self.api = Rest()
         self.servers = Servers(self.api)
-        self._realtime = realtime_host.RealtimeHost(self.place, self.env)
+        self.realtime = realtime_host.RealtimeHost(self.place, self.env)
         self.services = Services(
-            catalog.Catalog(self.place, self.env), self._realtime
+            catalog.Catalog(self.place, self.env), self.realtime
         )
 
     def host(self, name: str) -> ComputeHost:
@@ -58,7 +58,7 @@ class Cloud:
 
         :param name: STD or RT.
         """
-        return ComputeHost(name, self.place, self._realtime)
+        return ComputeHost(name, self.place, self.realtime)
 
     def run(self, *command: str, timeout: float = 120.0) -> str:
         """Run a program of the environment as the cloud's administrator.
