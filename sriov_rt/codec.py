@@ -18,6 +18,7 @@ know (a newer writer may have more), and makes one pass.
 """
 
 import dataclasses
+import enum
 import functools
 import types
 import typing
@@ -161,6 +162,8 @@ def _reader(hint: Any) -> Reader:
         return _SCALARS[hint]
     if dataclasses.is_dataclass(hint):
         return _dataclass_reader(hint)
+    if isinstance(hint, type) and issubclass(hint, enum.StrEnum):
+        return _enum_reader(hint)
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is tuple:
         return _tuple_reader(_reader(arguments[0]))
@@ -190,6 +193,17 @@ def _dataclass_reader(cls: Any) -> Reader:
                 # The field came on top after that was written.
                 found.append(default)
         return cls(*found)
+
+    return read
+
+
+def _enum_reader(cls: type[enum.StrEnum]) -> Reader:
+    words = {str(each): each for each in cls}
+
+    def read(value: Any, path: str) -> enum.StrEnum:
+        if type(value) is not str or value not in words:
+            raise SchemaError(path, f"one of {', '.join(words)} expected")
+        return words[value]
 
     return read
 
@@ -271,6 +285,8 @@ _WRITERS: Mapping[type, Writer] = types.MappingProxyType(
 
 @functools.cache
 def _writer(cls: Any) -> Writer:
+    if issubclass(cls, enum.StrEnum):
+        return str
     if cls in _WRITERS or not dataclasses.is_dataclass(cls):
         return _WRITERS.get(cls, _same)
     names = [field.name for field in dataclasses.fields(cls)]

@@ -21,8 +21,12 @@ from sriov_rt import messaging
 from sriov_rt.agent import options
 from sriov_rt.kubernetes import options as kubernetes_options
 from sriov_rt.labels import options as label_options
+from sriov_rt.neutron import options as neutron_options
+from sriov_rt.nic import options as nic_options
 from sriov_rt.onload import options as onload_options
 from sriov_rt.scheduler import options as scheduler_options
+from sriov_rt.vif import options as vif_options
+from sriov_rt.vif import privsep
 
 Listing = list[tuple[str | None, Sequence[cfg.Opt]]]
 
@@ -37,6 +41,8 @@ def list_opts() -> Listing:
         (onload_options.GROUP, onload_options.ONLOAD_OPTS),
         (options.PLACEMENT_GROUP, _placement_opts()),
         ("sriov_rt", messaging.TRANSPORT_OPTS),
+        (nic_options.GROUP, nic_options.NIC_OPTS),
+        (vif_options.GROUP, vif_options.VIF_OPTS),
     ]
 
 
@@ -50,10 +56,20 @@ def _placement_opts() -> Sequence[cfg.Opt]:
 
 
 def list_nova_opts() -> Listing:
-    """Return what nova-scheduler reads of ours in its nova.conf, by group."""
+    """Return what Nova's services read of ours in nova.conf, by group."""
     return [
         (
             scheduler_options.GROUP,
             [*messaging.TRANSPORT_OPTS, *scheduler_options.SCHEDULER_OPTS],
         ),
+        (privsep.GROUP, privsep.OPTS),
+    ]
+
+
+def list_neutron_opts() -> Listing:
+    """Return what neutron-server and its agents read of ours, by group."""
+    return [
+        (neutron_options.ML2_GROUP, neutron_options.ML2_OPTS),
+        (neutron_options.AGENT_GROUP, neutron_options.AGENT_OPTS),
+        (neutron_options.EXTENSION_GROUP, neutron_options.EXTENSION_OPTS),
     ]

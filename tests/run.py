@@ -72,7 +72,7 @@ RUNNERS = (
     Runner("unit", True, 900),
     Runner("functional", True, 1500),
     # Builds Kubernetes and NFD in an empty cache: 10 to 20 minutes. Before
-    # the benchmarks, which use the same programs.
+    # the benchmarks and the cloud, which use the same programs.
     Runner("kubernetes", True, 2700),
     Runner("docs", False, 600),
     Runner("benchmarks", False, 900, _BENCHMARK),

@@ -15,11 +15,10 @@
 libvirt binds a container's controller, and so all processes in it, to the
 cpuset of ``<vcpu>`` (virLXCControllerSetupCpuAffinity in its
 src/lxc/lxc_controller.c); ``<vcpupin>`` means nothing to it.
-Nova pins no container and claims no pCPUs for it, whatever hw:cpu_policy
-says: it has no NUMA topology of a host with virt_type=lxc
-(_has_numa_support in its libvirt driver). Pins of our choice could be
-another's, so a realtime container of Nova's is refused unless its pinning is
-given by somebody who keeps account.
+Nova's own driver has no pCPUs for containers (see sriov_rt/nova/containers.py
+for why, and for what ours does): pins of our choice could be another's, so a
+realtime container of Nova's is refused unless its pinning is given by
+somebody who keeps account.
 """
 
 from sriov_rt.guest import place

@@ -71,9 +71,10 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "to one isolated pCPU"
         ),
         "container_unpinned": (
-            "Nova pins no containers, hw:cpu_policy does not count for them; "
-            "take sriov_rt:realtime off the flavor, or use hosts with "
-            "virt_type=kvm"
+            "Nova has claimed no pCPUs for the container; set "
+            "hw:cpu_policy=dedicated on the flavor, and on the host [compute] "
+            "cpu_dedicated_set and compute_driver="
+            "sriov_rt.RealtimeLibvirtDriver"
         ),
         "vcpus_share_pcpus": (
             "realtime vCPUs share pCPUs {cpus} with other vCPUs; pin each "

@@ -23,7 +23,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import nova.conf
-from nova import exception
 from nova.virt import hardware
 from nova.virt.libvirt import driver
 from oslo_log import log as logging
@@ -38,6 +37,10 @@ from sriov_rt.guest.hook import Hook
 from sriov_rt.host import sources
 from sriov_rt.host.observe import Observer
 from sriov_rt.host.root import Root
+from sriov_rt.nova import containers
+from sriov_rt.nova import recovery
+from sriov_rt.nova import vif
+from sriov_rt.nova.refusal import GuestRefused
 from sriov_rt.reason import reason
 
 LOG = logging.getLogger(__name__)
@@ -45,17 +48,6 @@ LOG = logging.getLogger(__name__)
 #: Seconds for which one observation of this host serves: the instances of
 #: one request come together.
 FACTS_S = 5.0
-
-
-class GuestRefused(exception.BuildAbortException):  # type: ignore[misc]
-    """The instance can't be what its flavor asks for.
-
-    A BuildAbortException, so that Nova cleans up and tries no other host:
-    the sentence would be lost, and speaks of the flavor or its image mostly.
-    Its message is the sentence alone, for Nova cuts a fault to 255 bytes.
-    """
-
-    msg_fmt = "%(reason)s"
 
 
 class LocalHost:
@@ -114,6 +106,31 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
     def __init__(self, virtapi: Any, read_only: bool = False) -> None:
         super().__init__(virtapi, read_only)
         self._sriov_rt_host = LocalHost(Root("/"))
+        self.vif_driver = vif.RealtimeVifDriver(self._host)
+
+    def init_host(self, host: str) -> None:
+        """Start, first finishing or undoing what was interrupted of ports.
+
+        Nova plugs the ports of its instances after this.
+        """
+        super().init_host(host)
+        recovery.run(host, self.vif_driver, self._host)
+
+    def _has_numa_support(self) -> bool:
+        return containers.has_numa_support() or super()._has_numa_support()
+
+    def _get_guest_numa_config(self, *args: Any, **kwargs: Any) -> Any:
+        found = super()._get_guest_numa_config(*args, **kwargs)
+        return containers.confine(found) if containers.is_lxc() else found
+
+    def _find_default_for_image_property(
+        self, instance: Any, image_property: str, *args: Any, **kwargs: Any
+    ) -> Any:
+        if image_property == "hw_vif_model":
+            return self.vif_driver.default_model(instance)
+        return super()._find_default_for_image_property(
+            instance, image_property, *args, **kwargs
+        )
 
     @functools.cached_property
     def _sriov_rt_hooks(self) -> Mapping[str, Hook]:
@@ -135,6 +152,7 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
                 xml,
                 requests.parse(specs),
                 self._sriov_rt_host.facts(),
+                pinning=containers.pinning(instance),
                 hooks=self._sriov_rt_hooks,
             )
         except exceptions.SriovRtError as error:

@@ -12,8 +12,10 @@
 
 """Tests against a real cloud with a realtime compute host.
 
-Each runs inside a cloud that is up::
+Each runs inside a cloud that is up; test_labels wants Kubernetes built
+before that::
 
+    python3 -m tests.testbed.kube prepare
     python3 -m tests.testbed up
     python3 -m tests.testbed inside -- \\
         python3 -m unittest -v tests.cloud.test_guest

@@ -27,7 +27,7 @@ from tests.testbed import errors
 from tests.testbed import programs
 from tests.testbed import settings
 from tests.testbed.cloud import Cloud
-from tests.testbed.rest import HttpError
+from tests.testbed.errors import HttpError
 from tests.testbed.servers import BOOT_SECONDS
 from tests.testbed.servers import Server
 from tests.testbed.services import RT

@@ -10,76 +10,15 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What the realtime host says about a guest: its XML and its threads."""
+"""What libvirt says about a guest: its XML."""
 
-import dataclasses
 import xml.etree.ElementTree as ET
 
+from tests.testbed import guest_view
 from tests.testbed.compute_host import ComputeHost
 
 #: Ours in a domain's metadata: part of what operators' scripts go by.
 GUEST = "{https://docs.openstack.org/sriov-rt/guest/1.0}guest"
-
-SCHED_OTHER, SCHED_FIFO = 0, 1
-
-#: Prints a thread a line: its CPUs, then /proc's stat, then its name. QEMU's
-#: I/O workers come and go; one that ended meanwhile is passed over.
-_THREADS = """\
-read -r pid < "/run/libvirt/qemu/$1.pid"
-for thread in /proc/$pid/task/*; do
-    cpus=
-    name=$(cat "$thread/comm" 2>/dev/null) || continue
-    while read -r key value; do
-        [ "$key" = Cpus_allowed_list: ] && cpus=$value
-    done 2>/dev/null < "$thread/status"
-    stat=$(cat "$thread/stat" 2>/dev/null) || continue
-    [ -n "$cpus" ] || continue
-    echo "$cpus|${stat##*) }|$name"
-done
-"""
-#: Of /proc/PID/stat after the name: rt_priority and policy are the fields
-#: 40 and 41 of proc(5), and the name is field 2.
-_PRIORITY, _POLICY = 40 - 3, 41 - 3
-
-
-@dataclasses.dataclass(frozen=True)
-class Thread:
-    """A thread of a guest's QEMU.
-
-    :param name: as in "CPU 0/TCG" or "IO mon_iothread".
-    :param cpus: those that it may run on, as in "0-1".
-    :param policy: SCHED_OTHER or SCHED_FIFO.
-    :param priority: its realtime priority, 0 if it has none.
-    """
-
-    name: str
-    cpus: str
-    policy: int
-    priority: int
-
-    @property
-    def vcpu(self) -> int | None:
-        """The number of the vCPU that it runs, None for another thread."""
-        kind, _, rest = self.name.partition(" ")
-        if kind != "CPU":
-            return None
-        return int(rest.partition("/")[0])
-
-
-def threads(host: ComputeHost, domain: str) -> list[Thread]:
-    """Return the threads of a running guest, from /proc.
-
-    :param host: where it runs.
-    :param domain: its name in libvirt.
-    """
-    found = []
-    for line in host.run("bash", "-c", _THREADS, "bash", domain).splitlines():
-        cpus, stat, name = line.split("|", 2)
-        fields = stat.split()
-        found.append(
-            Thread(name, cpus, int(fields[_POLICY]), int(fields[_PRIORITY]))
-        )
-    return found
 
 
 def document(host: ComputeHost, domain: str) -> ET.Element:
@@ -105,12 +44,12 @@ def devices(domain: ET.Element) -> list[str]:
     )
 
 
-def pins(domain: ET.Element) -> dict[int, str]:
+def pins(domain: ET.Element) -> dict[int, frozenset[int]]:
     """Return the CPUs that each vCPU is pinned to.
 
     :param domain: its XML.
     """
     return {
-        int(each.get("vcpu", "")): each.get("cpuset", "")
+        int(each.get("vcpu", "")): guest_view.cpus(each.get("cpuset", ""))
         for each in domain.findall("cputune/vcpupin")
     }

@@ -13,12 +13,12 @@
 """Flavors with our extra specs: made, refused, explained."""
 
 import json
-import subprocess
 
 from tests.cloud.base import KERNEL
 from tests.cloud.base import REALTIME
 from tests.cloud.base import CloudTestCase
-from tests.testbed.rest import HttpError
+from tests.cloud.scheduler import explain
+from tests.testbed.errors import HttpError
 from tests.testbed.seed import ORDINARY_FLAVOR
 from tests.testbed.services import RT
 from tests.testbed.services import STD
@@ -77,7 +77,7 @@ class TestExplain(CloudTestCase):
     """``sriov-rt explain`` asks Nova for the flavor, the agents for facts."""
 
     def test_which_host_and_why_not_the_other(self) -> None:
-        done = self.explain(self.flavor(REALTIME), "--json")
+        done = explain(self, self.flavor(REALTIME), "--json")
         self.assertEqual(0, done.returncode, done.stderr)
         std, rt = sorted(
             json.loads(done.stdout), key=lambda each: each["host"] == RT
@@ -88,7 +88,7 @@ class TestExplain(CloudTestCase):
         self.assertIn("boot with isolcpus=", messages["nothing_isolated"])
 
     def test_the_table(self) -> None:
-        done = self.explain(self.flavor(KERNEL))
+        done = explain(self, self.flavor(KERNEL))
         self.assertEqual(0, done.returncode, done.stderr)
         lines = [line.split(None, 2) for line in done.stdout.splitlines()]
         self.assertEqual(["HOST", "PASSES", "REASONS"], lines[0])
@@ -98,37 +98,20 @@ class TestExplain(CloudTestCase):
         self.assertIn("boot a realtime kernel", lines[2][2])
 
     def test_a_flavor_that_no_host_satisfies(self) -> None:
-        done = self.explain(
-            self.flavor({**KERNEL, "sriov_rt:nic": "solarflare"})
+        done = explain(
+            self, self.flavor({**KERNEL, "sriov_rt:nic": "solarflare"})
         )
         self.assertEqual(1, done.returncode, done.stderr)
         self.assertEqual(2, done.stdout.count("nic_missing: "), done.stdout)
 
     def test_a_flavor_that_asks_nothing(self) -> None:
-        done = self.explain(ORDINARY_FLAVOR, "--json")
+        done = explain(self, ORDINARY_FLAVOR, "--json")
         self.assertEqual(0, done.returncode, done.stderr)
         verdicts = json.loads(done.stdout)
         self.assertEqual([True, True], [each["passes"] for each in verdicts])
 
     def test_a_flavor_that_is_not_there(self) -> None:
-        done = self.explain("no-such-flavor")
+        done = explain(self, "no-such-flavor")
         self.assertEqual(2, done.returncode, done.stdout)
         (line,) = done.stderr.splitlines()
         self.assertTrue(line.startswith("sriov-rt: error: "), line)
-
-    def explain(
-        self, flavor: str, *options: str
-    ) -> "subprocess.CompletedProcess[str]":
-        """Run ``sriov-rt explain`` as an administrator does.
-
-        :param flavor: the name of a flavor.
-        :param options: further ones.
-        """
-        nova = self.cloud.place.etc / "nova" / "nova.conf"
-        return self.command(
-            "sriov-rt",
-            "explain",
-            f"--config-file={nova}",
-            f"--flavor={flavor}",
-            *options,
-        )

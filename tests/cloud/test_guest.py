@@ -20,8 +20,10 @@ from tests.cloud import readme
 from tests.cloud.base import RT_COMPUTE_LOG
 from tests.cloud.base import CloudTestCase
 from tests.testbed import guest_image
-from tests.testbed import realtime_host
+from tests.testbed import guest_view
 from tests.testbed.compute_host import ComputeHost
+from tests.testbed.realtime_host import DEDICATED_CPUS
+from tests.testbed.realtime_host import SHARED_CPUS
 from tests.testbed.servers import Server
 from tests.testbed.services import RT
 
@@ -95,7 +97,8 @@ class TestReadmeFlavor(CloudTestCase):
         pins = guests.pins(self.domain())
         self.assertEqual({0, 1}, pins.keys())
         self.assertEqual(
-            set(realtime_host.DEDICATED_CPUS.split(",")), set(pins.values())
+            {frozenset({cpu}) for cpu in guest_view.cpus(DEDICATED_CPUS)},
+            set(pins.values()),
         )
 
     def test_the_guest_reaches_its_userspace(self) -> None:
@@ -106,18 +109,15 @@ class TestReadmeFlavor(CloudTestCase):
 
     def test_the_kernel_runs_its_threads_so(self) -> None:
         pins = guests.pins(self.domain())
-        threads = guests.threads(self.host, self.server.domain)
+        threads = guest_view.threads(self.host, self.server.domain)
         vcpus = {t.vcpu: t for t in threads if t.vcpu is not None}
-        self.assertEqual(pins, {n: t.cpus for n, t in vcpus.items()})
+        self.assertEqual(pins, {n: t.allowed for n, t in vcpus.items()})
         # hw:cpu_realtime_mask=^0: the first one is for the guest's system.
-        self.assertEqual(guests.SCHED_OTHER, vcpus[0].policy)
-        self.assertEqual(
-            (guests.SCHED_FIFO, 1), (vcpus[1].policy, vcpus[1].priority)
-        )
-        # Nova gives QEMU's own threads the CPUs of the vCPUs that are not
-        # realtime, unless hw:emulator_threads_policy says otherwise.
-        others = {t.cpus for t in threads if t.vcpu is None}
-        self.assertEqual({pins[0]}, others)
+        self.assertEqual("OTHER", vcpus[0].policy)
+        self.assertEqual(("FIFO", 1), (vcpus[1].policy, vcpus[1].priority))
+        # hw:emulator_threads_policy=share: QEMU's own threads disturb none.
+        others = {t.allowed for t in threads if t.vcpu is None}
+        self.assertEqual({guest_view.cpus(SHARED_CPUS)}, others)
 
     def test_whatever_it_is_a_hard_reboot_keeps(self) -> None:
         before = self.domain()

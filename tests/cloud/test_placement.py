@@ -14,11 +14,12 @@
 
 from collections.abc import Mapping
 
-from tests.cloud import guests
 from tests.cloud.base import KERNEL
 from tests.cloud.base import REALTIME
 from tests.cloud.base import CloudTestCase
-from tests.testbed import realtime_host
+from tests.testbed import guest_view
+from tests.testbed.realtime_host import DEDICATED_CPUS
+from tests.testbed.realtime_host import SHARED_CPUS
 from tests.testbed.seed import ORDINARY_FLAVOR
 from tests.testbed.services import RT
 from tests.testbed.services import STD
@@ -46,15 +47,13 @@ class TestWhereServersLand(CloudTestCase):
 
     def test_realtime_threads_run_on_isolated_cpus(self) -> None:
         server = self.boot_on(RT, self.flavor(REALTIME))
-        threads = guests.threads(self.cloud.host(RT), server.domain)
-        vcpus = [each for each in threads if each.vcpu is not None]
-        others = {each.cpus for each in threads if each.vcpu is None}
-        self.assertEqual(1, len(vcpus))
-        self.assertIn(vcpus[0].cpus, realtime_host.DEDICATED_CPUS.split(","))
-        self.assertEqual(
-            (guests.SCHED_FIFO, 1), (vcpus[0].policy, vcpus[0].priority)
-        )
-        self.assertEqual({"0-1"}, others)
+        threads = guest_view.threads(self.cloud.host(RT), server.domain)
+        (vcpu,) = (each for each in threads if each.vcpu is not None)
+        others = {each.allowed for each in threads if each.vcpu is None}
+        self.assertEqual(1, len(vcpu.allowed))
+        self.assertLess(vcpu.allowed, guest_view.cpus(DEDICATED_CPUS))
+        self.assertEqual(("FIFO", 1), (vcpu.policy, vcpu.priority))
+        self.assertEqual({guest_view.cpus(SHARED_CPUS)}, others)
 
     def test_the_weigher_keeps_the_realtime_host_free(self) -> None:
         self.aggregate(PREFER_SMALL)

@@ -17,8 +17,8 @@ import urllib.parse
 from typing import Any
 
 from tests.kubernetes.base import KubernetesTestCase
+from tests.testbed.errors import HttpError
 from tests.testbed.kube.api import Api
-from tests.testbed.kube.api import ApiError
 from tests.testbed.waiting import wait_for
 
 _NODES = "/api/v1/nodes"
@@ -33,7 +33,7 @@ class ControlPlaneTest(KubernetesTestCase):
     """One control plane; a Node and its agent for each test."""
 
     def assertStatus(self, status: int, api: Api, path: str) -> None:
-        with self.assertRaises(ApiError) as caught:
+        with self.assertRaises(HttpError) as caught:
             api.get(path)
         self.assertEqual(status, caught.exception.status)
 
@@ -42,7 +42,7 @@ class ControlPlaneTest(KubernetesTestCase):
         def allowed() -> bool:
             try:
                 api.get(path)
-            except ApiError as error:
+            except HttpError as error:
                 if error.status != 403:
                     raise
                 return False
@@ -54,7 +54,7 @@ class ControlPlaneTest(KubernetesTestCase):
         def refused() -> bool:
             try:
                 api.get(path)
-            except ApiError as error:
+            except HttpError as error:
                 return error.status == status
             return False
 
@@ -96,7 +96,7 @@ class ControlPlaneTest(KubernetesTestCase):
                 "/api/v1/pods",
             ):
                 self.assertStatus(403, api, path)
-            with self.assertRaises(ApiError) as caught:
+            with self.assertRaises(HttpError) as caught:
                 api.patch(
                     f"{_NODES}/own", {"metadata": {"labels": {"a": "b"}}}
                 )

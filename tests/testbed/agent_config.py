@@ -10,9 +10,10 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Configuration of sriov-rt-agent."""
+"""Configuration of sriov-rt-agent, and of who plugs ports on a host."""
 
 import pathlib
+from collections.abc import Sequence
 
 from tests.testbed import ini
 from tests.testbed import settings
@@ -37,3 +38,12 @@ def agent(
         },
         "placement": settings.credentials("placement"),
     }
+
+
+def ports(parents: Sequence[str], journal: str) -> dict[str, ini.Section]:
+    """Return the configuration of all that plug ports on a host.
+
+    :param parents: as in "physnet2:enp2s0v2".
+    :param journal: the directory that they have in common.
+    """
+    return {"vif": {"parents": ",".join(parents), "journal": journal}}

@@ -162,6 +162,7 @@ class BringUp:
                 network.REALTIME,
                 lambda: all(map(host.running, realtime_host.SERVICES)),
             )
+            self._wait_agents(network.REALTIME)
 
     def _wait_known(self, name: str, well: Callable[[], bool]) -> None:
         """Wait until the scheduler can choose a host."""
@@ -177,6 +178,22 @@ class BringUp:
         wait_for(
             f"nova-compute on {name} is known to the scheduler",
             known,
+            timeout=_HOST_SECONDS,
+            interval=1,
+        )
+
+    def _wait_agents(self, host: str) -> None:
+        """Wait until Neutron can bind ports of sriov_rt to a host."""
+
+        def alive() -> bool:
+            listed = self._api.get("neutron", f"/agents?host={host}")
+            return {
+                each["binary"] for each in listed["agents"] if each["alive"]
+            } >= {realtime_host.NEUTRON_AGENT, realtime_host.SRIOV_AGENT}
+
+        wait_for(
+            f"the agents of {host} are known to Neutron",
+            alive,
             timeout=_HOST_SECONDS,
             interval=1,
         )

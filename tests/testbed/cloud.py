@@ -48,9 +48,9 @@ class Cloud:
         self.env = python_env.PythonEnv.in_cache(self.place.cache)
         self.api = Rest()
         self.servers = Servers(self.api)
-        self._realtime = realtime_host.RealtimeHost(self.place, self.env)
+        self.realtime = realtime_host.RealtimeHost(self.place, self.env)
         self.services = Services(
-            catalog.Catalog(self.place, self.env), self._realtime
+            catalog.Catalog(self.place, self.env), self.realtime
         )
 
     def host(self, name: str) -> ComputeHost:
@@ -58,7 +58,7 @@ class Cloud:
 
         :param name: STD or RT.
         """
-        return ComputeHost(name, self.place, self._realtime)
+        return ComputeHost(name, self.place, self.realtime)
 
     def run(self, *command: str, timeout: float = 120.0) -> str:
         """Run a program of the environment as the cloud's administrator.
@@ -109,7 +109,7 @@ class Cloud:
         :param ram: MiB of memory.
         :param vcpus: number of CPUs.
         :returns: its id.
-        :raises HttpError: when Nova refuses, with why in its body.
+        :raises errors.HttpError: when Nova refuses, with why in its body.
         """
         size: dict[str, object] = {"ram": ram, "vcpus": vcpus, "disk": 0}
         return seed.flavor(self.api, name, size, specs)

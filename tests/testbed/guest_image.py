@@ -25,6 +25,23 @@ from tests.testbed.waiting import run
 #: What the guest's console says when its userspace runs.
 READY = "SRIOV-RT-GUEST-READY"
 
+#: What it says when it got an answer from the peer that its kernel line
+#: names; the peer's address follows.
+REACHED = "SRIOV-RT-GUEST-REACHED"
+#: On the kernel line: its own address with a prefix, and another guest's.
+ADDRESS, PEER = "sriov-rt.address", "sriov-rt.peer"
+#: Of Debian's kernel, each after those that it needs.
+_MODULES = (
+    "drivers/virtio/virtio_ring",
+    "drivers/virtio/virtio",
+    "drivers/virtio/virtio_pci_legacy_dev",
+    "drivers/virtio/virtio_pci_modern_dev",
+    "drivers/virtio/virtio_pci",
+    "net/core/failover",
+    "drivers/net/net_failover",
+    "drivers/net/virtio_net",
+)
+
 _INIT = f"""\
 #!/bin/busybox sh
 /bin/busybox --install -s /bin
@@ -34,6 +51,21 @@ mount -t devtmpfs dev /dev
 echo "{READY} after $(cut -d' ' -f1 /proc/uptime) s with\
  $(grep -c ^processor /proc/cpuinfo) CPU,\
  pci $(ls /sys/bus/pci/devices | wc -l)"
+argument() {{
+    sed -n "s|.*$1=\\([^ ]*\\).*|\\1|p" /proc/cmdline
+}}
+address=$(argument {ADDRESS})
+peer=$(argument {PEER})
+if [ -n "$address" ]; then
+    for module in {" ".join(each.split("/")[-1] for each in _MODULES)}; do
+        insmod "/modules/$module.ko"
+    done
+    ip address add "$address" dev eth0
+    ip link set eth0 up
+    until ping -c 1 -W 5 "$peer"; do sleep 1; done
+    echo "{REACHED} $peer"
+    # The other one may still be on its way.
+fi
 while :; do sleep 60; done
 """
 _DISK_BYTES = 1 << 20
@@ -65,30 +97,34 @@ class GuestImage:
         )
 
 
-def build(bzimage: pathlib.Path, directory: pathlib.Path) -> GuestImage:
+def build(kernel: pathlib.Path, directory: pathlib.Path) -> GuestImage:
     """Make the guest's files.
 
-    :param bzimage: a kernel of Debian.
+    :param kernel: a kernel package of Debian, unpacked.
     :param directory: where to put the files.
     :raises errors.TestbedError: when the kernel isn't understood.
     """
     files = GuestImage.in_directory(directory)
     directory.mkdir(parents=True, exist_ok=True)
+    (bzimage,) = (kernel / "boot").glob("vmlinuz-*")
+    (modules,) = (kernel / "lib" / "modules").glob("*/kernel")
     if not files.kernel.exists():
         draft = files.kernel.with_suffix(".new")
         draft.write_bytes(vmlinux.extract(bzimage.read_bytes()))
         draft.rename(files.kernel)
-    files.ramdisk.write_bytes(_initramfs())
+    files.ramdisk.write_bytes(_initramfs(modules))
     with files.disk.open("wb") as stream:
         stream.truncate(_DISK_BYTES)
     return files
 
 
-def _initramfs() -> bytes:
+def _initramfs(modules: pathlib.Path) -> bytes:
     with tempfile.TemporaryDirectory() as scratch:
         root = pathlib.Path(scratch)
-        for name in ("bin", "proc", "sys", "dev"):
+        for name in ("bin", "proc", "sys", "dev", "modules"):
             (root / name).mkdir()
+        for name in _MODULES:
+            shutil.copy2(modules / f"{name}.ko", root / "modules")
         shutil.copy2("/bin/busybox", root / "bin" / "busybox")
         (root / "init").write_text(_INIT)
         (root / "init").chmod(stat.S_IRWXU)

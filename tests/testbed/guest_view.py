@@ -25,6 +25,7 @@ read -r pid < "/run/libvirt/qemu/$1.pid"
 for task in "/proc/$pid/task/"*; do
     allowed=$(sed -n 's/^Cpus_allowed_list:[^0-9]*//p' "$task/status" \\
         2>/dev/null) || continue
+    [ -n "$allowed" ] || continue
     name=$(cat "$task/comm" 2>/dev/null) || continue
     stat=$(cat "$task/stat" 2>/dev/null) || continue
     set -- ${stat##*) }
@@ -33,6 +34,7 @@ for task in "/proc/$pid/task/"*; do
     echo "${task##*/}:$1:$2:$3:$allowed:$name"
 done
 """
+#: The scheduling policies by their numbers (sched(7)).
 _POLICIES = {0: "OTHER", 1: "FIFO", 2: "RR", 3: "BATCH", 5: "IDLE"}
 #: Attributes that tell a device from others of its kind.
 _TELLING = ("type", "model", "bus", "mode")
@@ -47,7 +49,7 @@ class Thread:
     :param processor: the CPU that it ran on last.
     :param priority: its realtime priority; 0 without one.
     :param policy: as in "FIFO".
-    :param allowed: the CPUs that it may run on, as in "2" or "0-1".
+    :param allowed: the CPUs that it may run on.
     """
 
     tid: int
@@ -55,12 +57,27 @@ class Thread:
     processor: int
     priority: int
     policy: str
-    allowed: str
+    allowed: frozenset[int]
 
     @property
-    def is_vcpu(self) -> bool:
-        """Whether it runs a virtual CPU."""
-        return self.name.startswith("CPU ")
+    def vcpu(self) -> int | None:
+        """The number of the vCPU that it runs, None for another thread."""
+        kind, _, rest = self.name.partition(" ")
+        if kind != "CPU":
+            return None
+        return int(rest.partition("/")[0])
+
+
+def cpus(text: str) -> frozenset[int]:
+    """Read a list of CPUs as the kernel or libvirt writes it.
+
+    :param text: as in "0-1,3"; empty for none.
+    """
+    found: set[int] = set()
+    for part in filter(None, text.strip().split(",")):
+        first, _, last = part.partition("-")
+        found |= set(range(int(first), int(last or first) + 1))
+    return frozenset(found)
 
 
 def threads(host: ComputeHost, domain: str) -> list[Thread]:
@@ -70,8 +87,16 @@ def threads(host: ComputeHost, domain: str) -> list[Thread]:
     :param domain: its name in libvirt.
     :raises errors.CommandFailed: when it doesn't run there.
     """
+    return parse_threads(host.run("sh", "-c", _THREADS, "sh", domain))
+
+
+def parse_threads(text: str) -> list[Thread]:
+    """Read what the script on the host printed.
+
+    :param text: a thread a line, as in "71:2:1:1:2-3:CPU 0/TCG".
+    """
     found = []
-    for line in host.run("sh", "-c", _THREADS, "sh", domain).splitlines():
+    for line in text.splitlines():
         tid, processor, priority, policy, allowed, name = line.split(":", 5)
         found.append(
             Thread(
@@ -80,7 +105,7 @@ def threads(host: ComputeHost, domain: str) -> list[Thread]:
                 processor=int(processor),
                 priority=int(priority),
                 policy=_POLICIES.get(int(policy), policy),
-                allowed=allowed,
+                allowed=cpus(allowed),
             )
         )
     return found

@@ -65,8 +65,9 @@ def _make_images(
 ) -> None:
     with progress.step("guest image"):
         kernel = Unpacker(place.cache / "debian").kernel("cloud-amd64")
-        (bzimage,) = pathlib.Path(kernel.root, "boot").glob("vmlinuz-*")
-        guest_image.build(bzimage, place.cache / "guest" / kernel.version)
+        guest_image.build(
+            pathlib.Path(kernel.root), place.cache / "guest" / kernel.version
+        )
     if realtime:
         with progress.step("QEMU, kernel and initramfs of rt-1"):
             RtVm(place).prepare()

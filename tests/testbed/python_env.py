@@ -20,6 +20,7 @@ import shutil
 import tempfile
 import tomllib
 from collections.abc import Sequence
+from typing import Any
 
 from tests.testbed import errors
 from tests.testbed import paths
@@ -38,6 +39,8 @@ OPENSTACK = (
 )
 #: These are compiled, and need headers that apt brings.
 COMPILED = ("libvirt-python", "uwsgi")
+#: Of pyproject.toml; the label source `kubernetes` is one of the project's.
+EXTRA = "kubernetes"
 #: Debian's own interpreter: python3-dev has the headers of that one.
 _PYTHON = "/usr/bin/python3"
 #: What the wheel of sriov-rt is made from.
@@ -123,7 +126,8 @@ class PythonEnv:
         :raises errors.TestbedError: when it doesn't build or install, or
             something runs from the environment.
         """
-        digest = _project_digest()
+        extra = _project()["project"]["optional-dependencies"][EXTRA]
+        digest = f"{_project_digest()} {EXTRA}"
         mark = self._done("project")
         if mark.exists() and mark.read_text() == digest:
             return False
@@ -148,7 +152,8 @@ class PythonEnv:
                 log=log,
             )
             (wheel,) = pathlib.Path(wheels).glob("*.whl")
-            self._pip(("-r", str(tree / "requirements.txt")), log)
+            requirements = str(tree / "requirements.txt")
+            self._pip(("-r", requirements, *extra), log)
             self._pip(("--no-deps", "--force-reinstall", str(wheel)), log)
         mark.write_text(digest)
         return True
@@ -180,9 +185,12 @@ class PythonEnv:
 
 def _build_tools() -> tuple[str, ...]:
     """Return what the project's own wheel is built with."""
-    text = (paths.CHECKOUT / "pyproject.toml").read_text()
-    requires: list[str] = tomllib.loads(text)["build-system"]["requires"]
+    requires: list[str] = _project()["build-system"]["requires"]
     return ("wheel", *requires)
+
+
+def _project() -> dict[str, Any]:
+    return tomllib.loads((paths.CHECKOUT / "pyproject.toml").read_text())
 
 
 def _project_files() -> list[pathlib.Path]:

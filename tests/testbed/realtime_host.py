@@ -18,6 +18,7 @@ import pathlib
 
 from tests.testbed import agent_config
 from tests.testbed import controller_config
+from tests.testbed import errors
 from tests.testbed import ini
 from tests.testbed import network
 from tests.testbed import nova_config
@@ -33,22 +34,35 @@ from tests.testbed.rtvm import RtVm
 #: The machine's isolated CPUs, and the others; as on its kernel line.
 DEDICATED_CPUS = "2,3"
 SHARED_CPUS = "0,1"
-#: The PF on each physical network, and the PCI bus of its VFs.
-_PHYSICAL_FUNCTIONS = {
-    "physnet1": ("enp1s0", "01"),
-    "physnet2": ("enp2s0", "02"),
+#: The PF on each physical network.
+_PHYSICAL_FUNCTIONS = {"physnet1": "enp1s0", "physnet2": "enp2s0"}
+#: The VFs that Nova may pass through: all but those of the pool.
+_PASSED_THROUGH = {
+    "physnet1": ("*:01:*.*",),
+    "physnet2": ("0000:02:10.0", "0000:02:10.2"),
 }
 #: The 82576's VF (drivers/net/ethernet/intel/igbvf/netdev.c).
 _VF_ID = {"vendor_id": "8086", "product_id": "10ca"}
 #: On tmpfs in the machine; it has few GB, and they are memory.
 _STATE = pathlib.Path("/var/lib/nova")
 
+#: Where ports of sriov_rt are made, and the VFs that they are made on. They
+#: are VFs 2 and 3 of their PF, of which each other function number is one.
+POOL_NETWORK = settings.POOL_NETWORK
+_POOL = {"enp2s0v2": "0000:02:10.4", "enp2s0v3": "0000:02:10.6"}
+#: What is being plugged has a file there.
+JOURNAL = "/var/lib/sriov-rt/vif"
+#: Where all that plug ports on the machine look for it.
+_PORTS_CONFIGURATION = "/etc/sriov_rt/sriov-rt.conf"
+
 #: A boot takes 40 s of an idle machine.
 _BOOT_SECONDS = 600.0
 
 AGENT = "sriov-rt-agent"
+NEUTRON_AGENT = "sriov-rt-neutron-agent"
+SRIOV_AGENT = "neutron-sriov-nic-agent"
 COMPUTE = "nova-compute"
-SERVICES = (AGENT, "neutron-sriov-nic-agent", COMPUTE)
+SERVICES = (AGENT, NEUTRON_AGENT, SRIOV_AGENT, COMPUTE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,11 +97,12 @@ class RealtimeHost:
             json.dumps(
                 {
                     **_VF_ID,
-                    "address": f"*:{bus}:*.*",
+                    "address": address,
                     "physical_network": physical_network,
                 }
             )
-            for physical_network, (_, bus) in _PHYSICAL_FUNCTIONS.items()
+            for physical_network, addresses in _PASSED_THROUGH.items()
+            for address in addresses
         )
         host = nova_config.Host(
             name=network.REALTIME,
@@ -111,6 +126,8 @@ class RealtimeHost:
             etc / "agent.conf",
             agent_config.agent(network.REALTIME, etc / "nova.conf"),
         )
+        parents = [f"{POOL_NETWORK}:{netdev}" for netdev in _POOL]
+        ini.write(etc / "sriov-rt.conf", agent_config.ports(parents, JOURNAL))
 
     def boot(self, progress: Progress) -> None:
         """Start the machine and wait until libvirtd in it answers.
@@ -122,7 +139,16 @@ class RealtimeHost:
         with progress.step(f"{network.REALTIME} boots"):
             machine.start()
             machine.wait_ready(progress.say, timeout=_BOOT_SECONDS)
-            machine.run(("mkdir", "-p", f"{_STATE}/instances"))
+            machine.run(
+                ("mkdir", "-p", f"{_STATE}/instances", f"{_STATE}/neutron")
+            )
+            machine.run(
+                (
+                    *("install", "-D", "-m", "644"),
+                    str(self._etc / "sriov-rt.conf"),
+                    _PORTS_CONFIGURATION,
+                )
+            )
 
     def start(self, name: str) -> None:
         """Start a service, unless it runs.
@@ -165,6 +191,17 @@ class RealtimeHost:
             )
         self.machine.kill(job, grace)
 
+    def pid(self, name: str) -> int:
+        """Return the process of a service, which leads a session.
+
+        :param name: one of SERVICES.
+        :raises errors.TestbedError: when it was never started.
+        """
+        job = self._job(name)
+        if job is None:
+            raise errors.TestbedError(f"{name} was never started")
+        return job.pid
+
     @property
     def _etc(self) -> pathlib.Path:
         return self.place.etc / network.REALTIME
@@ -189,7 +226,11 @@ class RealtimeHost:
                 f"--config-file={etc / 'agent.conf'}",
                 f"--log-file={self._log / 'sriov-rt-agent.log'}",
             ),
-            "neutron-sriov-nic-agent": (
+            NEUTRON_AGENT: (
+                f"--config-file={etc / 'neutron.conf'}",
+                f"--log-file={self._log / 'sriov-rt-neutron-agent.log'}",
+            ),
+            SRIOV_AGENT: (
                 f"--config-file={etc / 'neutron.conf'}",
                 f"--config-file={etc / 'sriov_agent.ini'}",
                 f"--log-file={self._log / 'neutron-sriov-nic-agent.log'}",
@@ -201,14 +242,18 @@ class RealtimeHost:
 def _sriov_agent() -> dict[str, ini.Section]:
     mappings = ",".join(
         f"{physical_network}:{interface}"
-        for physical_network, (interface, _) in _PHYSICAL_FUNCTIONS.items()
+        for physical_network, interface in _PHYSICAL_FUNCTIONS.items()
     )
     assert _PHYSICAL_FUNCTIONS.keys() == settings.PHYSICAL_NETWORKS.keys()
+    pool = _PHYSICAL_FUNCTIONS[POOL_NETWORK]
     return {
-        "sriov_nic": {"physical_device_mappings": mappings},
+        "sriov_nic": {
+            "physical_device_mappings": mappings,
+            "exclude_devices": f"{pool}:{';'.join(_POOL.values())}",
+        },
         "securitygroup": {
             "enable_security_group": False,
             "firewall_driver": "noop",
         },
-        "agent": {"polling_interval": 2},
+        "agent": {"polling_interval": 2, "extensions": "sriov_rt"},
     }

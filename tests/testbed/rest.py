@@ -37,23 +37,6 @@ _VERSION_HEADERS = {
 }
 
 
-class HttpError(errors.TestbedError):
-    """A service answered with a status of 400 or more.
-
-    :param method: as in "POST".
-    :param url: what was asked.
-    :param status: the HTTP status.
-    :param body: the answer.
-    """
-
-    def __init__(self, method: str, url: str, status: int, body: str) -> None:
-        self.method = method
-        self.url = url
-        self.status = status
-        self.body = body
-        super().__init__(f"{method} {url} answered {status}: {body[:2000]}")
-
-
 class Rest:
     """Talks to all services as the cloud's administrator."""
 
@@ -65,7 +48,7 @@ class Rest:
 
         :param service: a key of network.PORTS, as in "nova-api".
         :param path: as in the API reference, as in "/servers/detail".
-        :raises HttpError: when it refuses.
+        :raises errors.HttpError: when it refuses.
         :raises OSError: when it doesn't answer.
         """
         return self.call("GET", service, path)
@@ -76,7 +59,7 @@ class Rest:
         :param service: a key of network.PORTS.
         :param path: as in the API reference.
         :param body: what is sent as JSON.
-        :raises HttpError: when the service refuses.
+        :raises errors.HttpError: when the service refuses.
         :raises OSError: when it doesn't answer.
         """
         return self.call("POST", service, path, json.dumps(body).encode())
@@ -87,7 +70,7 @@ class Rest:
         :param service: a key of network.PORTS.
         :param path: as in the API reference.
         :param body: what is sent as JSON; nothing when None.
-        :raises HttpError: when the service refuses.
+        :raises errors.HttpError: when the service refuses.
         :raises OSError: when it doesn't answer.
         """
         data = None if body is None else json.dumps(body).encode()
@@ -98,7 +81,7 @@ class Rest:
 
         :param service: a key of network.PORTS.
         :param path: as in the API reference.
-        :raises HttpError: when the service refuses.
+        :raises errors.HttpError: when the service refuses.
         :raises OSError: when it doesn't answer.
         """
         self.call("DELETE", service, path)
@@ -108,7 +91,7 @@ class Rest:
 
         :param path: as in "/images/ID/file".
         :param file: the bytes.
-        :raises HttpError: when Glance refuses.
+        :raises errors.HttpError: when Glance refuses.
         :raises OSError: when it doesn't answer.
         """
         self.call(
@@ -151,7 +134,7 @@ class Rest:
         :param data: what is sent.
         :param headers: beside those of every request.
         :returns: the JSON of the answer, None without one.
-        :raises HttpError: when the service refuses.
+        :raises errors.HttpError: when the service refuses.
         :raises OSError: when it doesn't answer.
         """
         url = network.url(service) + _PREFIXES[service] + path
@@ -170,7 +153,7 @@ class Rest:
                         **(headers or {}),
                     },
                 )[1]
-            except HttpError as error:
+            except errors.HttpError as error:
                 if error.status != 401 or last:
                     raise
                 self._token = ""
@@ -184,7 +167,7 @@ def answers(url: str) -> bool:
     """
     try:
         _request("GET", url, None, {})
-    except HttpError as error:
+    except errors.HttpError as error:
         return error.status < 500
     except OSError:
         return False
@@ -230,4 +213,4 @@ def _request(
             return response.headers, parsed
     except urllib.error.HTTPError as error:
         body = error.read().decode(errors="replace")
-        raise HttpError(method, url, error.code, body) from error
+        raise errors.HttpError(method, url, error.code, body) from error

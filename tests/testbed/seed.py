@@ -133,10 +133,20 @@ def networks(api: Rest) -> None:
             name=name,
             network_id=made["id"],
             ip_version=4,
-            cidr=f"10.77.{first}.0/24",
+            cidr=f"{address(name, 0)}/24",
             gateway_ip=None,
             enable_dhcp=False,
         )
+
+
+def address(physical_network: str, last: int) -> str:
+    """Return an address of a physical network's one subnet, a /24.
+
+    :param physical_network: a key of settings.PHYSICAL_NETWORKS.
+    :param last: its last number.
+    """
+    first, _ = settings.PHYSICAL_NETWORKS[physical_network]
+    return f"10.77.{first}.{last}"
 
 
 def flavors(api: Rest) -> None:
@@ -191,6 +201,29 @@ def images(api: Rest, files: guest_image.GuestImage) -> None:
         }
         disk = _image(api, name, "raw", {**common, **properties})
         api.upload(f"/images/{disk}/file", files.disk)
+
+
+def variant(
+    api: Rest, name: str, arguments: str, files: guest_image.GuestImage
+) -> str:
+    """Make an image of the guest with more on its kernel line.
+
+    :param api: the cloud.
+    :param name: its name.
+    :param arguments: what comes on top, as in "sriov-rt.peer=192.0.2.1".
+    :param files: what the guest is made of.
+    :returns: its id.
+    :raises errors.TestbedError: when Glance refuses.
+    """
+    common = {
+        "kernel_id": api.identify("glance", "images", "guest-kernel"),
+        "ramdisk_id": api.identify("glance", "images", "guest-ramdisk"),
+        "os_command_line": f"{_KERNEL_ARGUMENTS} {arguments}",
+        "hw_machine_type": "q35",
+    }
+    made = _image(api, name, "raw", common)
+    api.upload(f"/images/{made}/file", files.disk)
+    return made
 
 
 def _image(api: Rest, name: str, kind: str, properties: dict[str, str]) -> str:

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.testbed import seed
-from tests.testbed.rest import HttpError
+from tests.testbed.errors import HttpError
 from tests.testbed.rest import Rest
 from tests.testbed.waiting import wait_for
 
@@ -89,7 +89,7 @@ class Servers:
         :param ports: ids of its ports; no network when empty.
         :param timeout: seconds to wait.
         :returns: the server as it is then, in ERROR too.
-        :raises HttpError: when Nova's API refuses.
+        :raises errors.HttpError: when Nova's API refuses.
         :raises errors.TimedOut: when it stays in BUILD.
         """
         server = self.create(name, flavor, image=image, ports=ports)
@@ -109,7 +109,7 @@ class Servers:
         :param flavor: name of its flavor.
         :param image: name of its image.
         :param ports: ids of its ports; no network when empty.
-        :raises HttpError: when Nova's API refuses.
+        :raises errors.HttpError: when Nova's API refuses.
         """
         body = {
             "name": name,
@@ -124,7 +124,7 @@ class Servers:
         """Return a server as it is now.
 
         :param server: its id.
-        :raises HttpError: with status 404 when there is none.
+        :raises errors.HttpError: with status 404 when there is none.
         """
         answer = self._api.get("nova-api", f"/servers/{server}")
         return Server.of(answer["server"])

@@ -22,6 +22,9 @@ REGION = "RegionOne"
 #: Networks that direct ports can be on, one a PF of rt-1, with VLANs.
 PHYSICAL_NETWORKS = {"physnet1": (100, 199), "physnet2": (200, 299)}
 
+#: The one on which rt-1 has parents for ports of sriov_rt.
+POOL_NETWORK = "physnet2"
+
 TRANSPORT_URL = (
     f"rabbit://guest:guest@{network.CONTROLLER_ADDRESS}"
     f":{network.PORTS['rabbitmq']}/"

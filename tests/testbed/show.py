@@ -152,22 +152,23 @@ class Show:
         print("  TID    ON CPU  MAY RUN ON  POLICY  PRIORITY  NAME")
         for each in threads:
             print(
-                f"  {each.tid:<6} {each.processor:<7} {each.allowed:<11} "
+                f"  {each.tid:<6} {each.processor:<7} "
+                f"{','.join(map(str, sorted(each.allowed))):<11} "
                 f"{each.policy:<7} {each.priority:<9} {each.name}"
             )
-        own = _cpus(isolated)
-        vcpus = [each for each in threads if each.is_vcpu]
+        own = guest_view.cpus(isolated)
+        vcpus = [each for each in threads if each.vcpu is not None]
         _expect(bool(vcpus), "there are vCPU threads")
         for each in vcpus:
             _expect(each.policy == "FIFO", f"{each.name} is SCHED_FIFO")
             _expect(
-                {each.processor} | _cpus(each.allowed) <= own,
+                {each.processor} | each.allowed <= own,
                 f"{each.name} is on isolated CPUs only",
             )
-        others = [each for each in threads if not each.is_vcpu]
+        others = [each for each in threads if each.vcpu is None]
         for each in others:
             _expect(
-                not _cpus(each.allowed) & own,
+                not each.allowed & own,
                 f"{each.name} is kept off the isolated CPUs",
             )
         self._note(
@@ -205,15 +206,6 @@ class Show:
         for each in self._shown:
             print(f"  {each.what:<14} {each.detail}")
         _print("The cloud stays up; `tools/demo down` ends it.")
-
-
-def _cpus(text: str) -> set[int]:
-    """Read a list of CPUs as the kernel writes it."""
-    found: set[int] = set()
-    for part in filter(None, text.split(",")):
-        first, _, last = part.partition("-")
-        found |= set(range(int(first), int(last or first) + 1))
-    return found
 
 
 def _expect(truth: bool, what: str) -> None:

@@ -26,7 +26,11 @@ from collections.abc import Iterator
 
 from sriov_rt import request
 from sriov_rt.cmd import main
+from sriov_rt.nic import vfs
+from sriov_rt.vif import host
 from tests.unit import builders
+from tests.unit.nic import fakes
+from tests.unit.vif import fakes as vif_fakes
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = (ROOT / "README.rst", *sorted((ROOT / "doc/source").rglob("*.rst")))
@@ -90,6 +94,16 @@ class DocumentedCommandTest(unittest.TestCase):
             contextlib.redirect_stdout(printed),
             contextlib.redirect_stderr(told),
             unittest.mock.patch("sys.stdin", stdin),
+            unittest.mock.patch.object(
+                vfs.Vfs,
+                "of_host",
+                lambda root: fakes.vfs(fakes.FakeKernel("i40e", vfs=4)),
+            ),
+            unittest.mock.patch.object(
+                host,
+                "configured",
+                lambda files: vif_fakes.plugger(pathlib.Path("journal")),
+            ),
         ):
             code = main.main(arguments[:source])
         return code, printed.getvalue() + told.getvalue()

@@ -15,22 +15,39 @@
 import atexit
 import functools
 import hashlib
+import json
+import pathlib
 import sys
 import tomllib
 import unittest
 from typing import ClassVar
 
+from tests.testbed import errors
 from tests.testbed import packages
 from tests.testbed import paths
 from tests.testbed.progress import Progress
 from tests.testbed.python_env import PythonEnv
+from tests.testbed.rtvm import Cable
+from tests.testbed.rtvm import Machine
 from tests.testbed.rtvm import Result
 from tests.testbed.rtvm import RtVm
 from tests.testbed.waiting import run
+from tests.testbed.waiting import wait_for
 
 #: Seconds that one command may take inside: far more than it needs, as the
 #: CPUs are emulated, and the machine may do other things as well.
 PATIENCE = 300.0
+
+#: What the tests use inside, beside what a machine needs itself.
+PACKAGES = ("iperf3", "libvirt-daemon-driver-lxc", "lxc")
+
+#: Where the server of warm.py listens inside.
+_PORT = 4720
+_WARM = pathlib.Path(__file__).with_name("warm.py")
+_CLIENT = (
+    "set -e; exec 3<> /dev/tcp/127.0.0.1/$1; "
+    "cat >&3; printf '\\n' >&3; cat <&3"
+)
 
 
 def place() -> paths.Paths:
@@ -40,13 +57,19 @@ def place() -> paths.Paths:
     return paths.Paths(cache=shared.cache, state=state)
 
 
+def cable() -> pathlib.Path:
+    """Return the socket where another machine finds rt-1's wire."""
+    return place().state / "vm/rt-1/cable.sock"
+
+
 @functools.cache
 def machine() -> RtVm:
     """Boot rt-1, once for all tests of a process, and end it with that."""
     directories = place()
     directories.make()
-    packages.install(RtVm.packages(), directories.log / "apt.log")
-    vm = RtVm(directories)
+    wanted = (*RtVm.packages(), *PACKAGES)
+    packages.install(wanted, directories.log / "apt.log")
+    vm = RtVm(directories, Machine(cable=Cable(cable(), listens=True)))
     vm.stop()
     atexit.register(vm.stop)
     vm.start()
@@ -77,6 +100,25 @@ def product() -> PythonEnv:
         (env.root / ".tools-installed").touch()
     env.install_project(log)
     return env
+
+
+@functools.cache
+def warm() -> int:
+    """Start the server of warm.py in rt-1 and return its port."""
+    vm = machine()
+    log = place().log / "warm.log"
+    log.unlink(missing_ok=True)
+    python = product().program("python")
+    job = vm.spawn((python, "-I", str(_WARM), str(_PORT)), log=log)
+    probe = ("bash", "-c", f"exec 3<> /dev/tcp/127.0.0.1/{_PORT}")
+
+    def listens() -> bool:
+        if vm.status(job) is not None:
+            raise errors.ProcessDied(_WARM.name, log)
+        return vm.run(probe, check=False).status == 0
+
+    wait_for(f"{_WARM.name} listens", listens, timeout=PATIENCE)
+    return _PORT
 
 
 class VmTestCase(unittest.TestCase):
@@ -115,4 +157,29 @@ class VmTestCase(unittest.TestCase):
             timeout=PATIENCE,
             check=False,
             stdin=stdin,
+        )
+
+    @classmethod
+    def command(cls, *arguments: str, stdin: str = "") -> Result:
+        """Run the command of the project inside, in a warm interpreter.
+
+        :param arguments: of sriov-rt.
+        :param stdin: what it reads.
+        """
+        request = json.dumps({"arguments": arguments, "stdin": stdin})
+        answer = cls.vm.run(
+            ("bash", "-c", _CLIENT, "-", str(warm())),
+            timeout=PATIENCE,
+            stdin=request.encode(),
+        )
+        if not answer.stdout:
+            raise errors.TestbedError(
+                f"sriov-rt {' '.join(arguments)} died; see warm.log"
+            )
+        got = json.loads(answer.stdout)
+        return Result(
+            ("sriov-rt", *arguments),
+            got["status"],
+            got["stdout"].encode(),
+            got["stderr"].encode(),
         )

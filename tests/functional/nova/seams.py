@@ -18,10 +18,12 @@ Its name keeps it from being run against one release only.
 import inspect
 import unittest
 
+from lxml import etree
 from nova import exception
 from nova import weights as nova_weights
 from nova.api.validation.extra_specs import base as validation
 from nova.api.validation.extra_specs import validators as nova_validators
+from nova.cmd import compute as cmd_compute
 from nova.compute import manager
 from nova.scheduler import filters as nova_filters
 from nova.scheduler import host_manager
@@ -30,10 +32,14 @@ from nova.scheduler import weights as nova_host_weights
 from nova.virt import driver as nova_driver
 from nova.virt import hardware
 from nova.virt import sriov_rt as shim
+from nova.virt.libvirt import config
 from nova.virt.libvirt import driver as libvirt_driver
+from nova.virt.libvirt import vif as libvirt_vif
 
 from sriov_rt.nova import driver
 from sriov_rt.nova import filters
+from sriov_rt.nova import hostdev
+from sriov_rt.nova import vif
 from sriov_rt.nova import weights
 
 
@@ -145,6 +151,93 @@ class ComputeSeams(unittest.TestCase):
             hardware.get_cpu_shared_set,
         ):
             self.assertEqual([], parameters(function))
+
+    def test_the_vif_driver_may_be_replaced(self):
+        source = inspect.getsource(libvirt_driver.LibvirtDriver.__init__)
+        self.assertIn("self.vif_driver = ", source)
+        self.assertIn("self._host = ", source)
+        for name in ("plug_vifs", "_unplug_vifs", "attach_interface"):
+            method = getattr(libvirt_driver.LibvirtDriver, name)
+            self.assertIn("self.vif_driver.", inspect.getsource(method), name)
+
+    def test_a_vif_driver_is_called_as_ours_takes_it(self):
+        theirs = libvirt_vif.LibvirtGenericVIFDriver
+        ours = vif.RealtimeVifDriver
+        for name in ("plug", "unplug", "get_config", "get_vif_devname"):
+            self.assertEqual(
+                parameters(getattr(theirs, name)),
+                parameters(getattr(ours, name)),
+            )
+        self.assertEqual(
+            [
+                *("self", "instance", "mac", "image_meta"),
+                *("flavor", "virt_type", "vnic_type"),
+            ],
+            parameters(theirs.get_base_config),
+        )
+
+    def test_a_domain_is_written_before_its_ports_are_plugged(self):
+        for name in ("spawn", "_hard_reboot"):
+            method = getattr(libvirt_driver.LibvirtDriver, name)
+            source = inspect.getsource(method)
+            self.assertLess(
+                source.index("self._get_guest_xml("),
+                source.index("self._create_guest_with_network("),
+                name,
+            )
+
+    def test_ports_are_plugged_again_after_init_host(self):
+        source = inspect.getsource(manager.ComputeManager.init_host)
+        self.assertLess(
+            source.index("self.driver.init_host("),
+            source.index("self._init_instance("),
+        )
+        source = inspect.getsource(manager.ComputeManager._init_instance)
+        plugged = source.index("self.driver.plug_vifs(")
+        survived = source.index("except exception.VirtualInterfacePlug")
+        self.assertLess(plugged, survived)
+
+    def test_nova_waits_for_any_port_that_is_down(self):
+        vif = {"id": "p", "active": False, "vnic_type": "normal"}
+        self.assertEqual(
+            [("network-vif-plugged", "p")],
+            libvirt_driver.LibvirtDriver._get_neutron_events(None, [vif]),
+        )
+
+    def test_os_vif_is_initialized_by_nova_compute(self):
+        self.assertIn("os_vif.initialize()", inspect.getsource(cmd_compute))
+
+    def test_a_ready_made_target_can_be_written(self):
+        made = config.LibvirtConfigGuestInterface()
+        made.net_type, made.target_dev = "ethernet", "srt0"
+        made.mac_addr, made.managed, made.mtu = "02:00:00:00:00:01", "no", 9000
+        self.assertIn('<target dev="srt0" managed="no"/>', made.to_xml())
+        self.assertIn('<mtu size="9000"/>', made.to_xml())
+
+    def test_an_interface_of_the_host_can_be_written(self):
+        written = etree.fromstring(hostdev.HostInterface("srt0").to_xml())
+        self.assertEqual(
+            {"mode": "capabilities", "type": "net"}, dict(written.attrib)
+        )
+        self.assertEqual("srt0", written.findtext("source/interface"))
+
+    def test_the_defaults_of_an_image_are_found_one_by_one(self):
+        found = parameters(
+            libvirt_driver.LibvirtDriver._find_default_for_image_property
+        )
+        self.assertEqual(["self", "instance", "image_property"], found[:3])
+
+    def test_containers_are_claimed_pcpus_by_the_hosts_topology(self):
+        theirs = libvirt_driver.LibvirtDriver
+        self.assertEqual(["self"], parameters(theirs._has_numa_support))
+        source = inspect.getsource(theirs._get_host_numa_topology)
+        self.assertIn("self._has_numa_support()", source)
+        self.assertLessEqual(
+            {"cpuset", "cputune", "numaconfig", "numatune"},
+            set(libvirt_driver.GuestNumaConfig._fields),
+        )
+        source = inspect.getsource(theirs._get_guest_config)
+        self.assertIn("self._get_guest_numa_config(", source)
 
     def test_an_aborted_build_is_not_tried_elsewhere(self):
         source = inspect.getsource(

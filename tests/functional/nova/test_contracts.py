@@ -28,6 +28,17 @@ _CLOUD = (
     "test_guest.ResizeTest.test_resize_to_a_lean_flavor_and_back",
     "test_guest.RefusalTest.test_the_sentence_is_the_fault_and_nothing_is_"
     "left",
+    "test_vif.VirtualMachineTest.test_it_gets_a_ready_made_macvtap",
+    "test_vif.VirtualMachineTest.test_hard_reboot_of_what_is_gone",
+    "test_vif.VirtualMachineTest.test_a_bare_guest_gets_none_after_a_reboot_"
+    "either",
+    "test_vif.LiveMigrationTest.test_the_port_is_plugged_there_first_and_"
+    "unplugged_here_after",
+    "test_vif.RestartTest.test_what_was_interrupted_is_recovered_first",
+    "test_vif_container.ContainerPortTest.test_it_gets_the_macvlan_itself",
+    "test_vif_container.ContainerPinningTest.test_a_container_gets_the_pcpus_"
+    "that_nova_claimed",
+    "test_vif_container.NovaAloneTest.test_a_dedicated_container_fits_nowhere",
     "test_validation.ValidationTest.test_values_out_of_the_grammar_are_"
     "refused_with_a_sentence",
 )

@@ -12,6 +12,8 @@
 
 """What operators give to the agents: rbac.yaml, and who they are."""
 
+import contextlib
+
 from tests.testbed import paths
 from tests.testbed.kube import manifests
 from tests.testbed.kube.api_server import ApiServer
@@ -41,22 +43,23 @@ class Agents:
         """Let an agent read its Node, as rbac.yaml lets it.
 
         :param node: the Node.
-        :raises api.ApiError: when the API server refuses.
+        :raises errors.HttpError: when the API server refuses.
         :raises OSError: when it doesn't answer.
         """
-        manifests.apply(self._server.admin(), rbac(node))
+        with contextlib.closing(self._server.admin()) as admin:
+            manifests.apply(admin, rbac(node))
 
     def withdraw(self, node: str) -> None:
         """Take from an agent what grant() gave it; who it is stays.
 
         :param node: the Node.
-        :raises api.ApiError: when the API server refuses.
+        :raises errors.HttpError: when the API server refuses.
         :raises OSError: when it doesn't answer.
         """
-        admin = self._server.admin()
-        for manifest in manifests.parse(rbac(node)):
-            if manifest.kind == "ClusterRoleBinding":
-                admin.delete(manifest.path)
+        with contextlib.closing(self._server.admin()) as admin:
+            for manifest in manifests.parse(rbac(node)):
+                if manifest.kind == "ClusterRoleBinding":
+                    admin.delete(manifest.path)
 
     def with_certificate(
         self, node: str, seconds: float = _DAY
@@ -79,7 +82,7 @@ class Agents:
 
         :param node: the Node.
         :param seconds: how long the token is valid; 600 at least.
-        :raises api.ApiError: when the API server refuses.
+        :raises errors.HttpError: when the API server refuses.
         :raises OSError: when it doesn't answer.
         """
         name = agent_name(node)

@@ -30,23 +30,6 @@ MERGE_PATCH = "application/merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 
 
-class ApiError(errors.TestbedError):
-    """The API server answered with a status of 400 or more.
-
-    :param method: as in "POST".
-    :param path: what was asked.
-    :param status: the HTTP status.
-    :param body: the answer.
-    """
-
-    def __init__(self, method: str, path: str, status: int, body: str) -> None:
-        self.method = method
-        self.path = path
-        self.status = status
-        self.body = body
-        super().__init__(f"{method} {path} answered {status}: {body[:2000]}")
-
-
 class _Local(threading.local):
     connection: http.client.HTTPSConnection | None = None
 
@@ -73,7 +56,7 @@ class Api:
         """Return an object or a list.
 
         :param path: as in "/api/v1/nodes".
-        :raises ApiError: when the server refuses.
+        :raises errors.HttpError: when the server refuses.
         :raises OSError: when it doesn't answer.
         """
         return self.call("GET", path)
@@ -83,7 +66,7 @@ class Api:
 
         :param path: the collection.
         :param body: the object.
-        :raises ApiError: when the server refuses.
+        :raises errors.HttpError: when the server refuses.
         :raises OSError: when it doesn't answer.
         """
         return self.call("POST", path, json.dumps(body).encode())
@@ -93,7 +76,7 @@ class Api:
 
         :param path: the object.
         :param body: what is merged.
-        :raises ApiError: when the server refuses.
+        :raises errors.HttpError: when the server refuses.
         :raises OSError: when it doesn't answer.
         """
         return self.call("PATCH", path, json.dumps(body).encode(), MERGE_PATCH)
@@ -102,12 +85,12 @@ class Api:
         """Delete an object, or do nothing when there is none.
 
         :param path: the object.
-        :raises ApiError: when the server refuses.
+        :raises errors.HttpError: when the server refuses.
         :raises OSError: when it doesn't answer.
         """
         try:
             self.call("DELETE", path)
-        except ApiError as error:
+        except errors.HttpError as error:
             if error.status != 404:
                 raise
 
@@ -127,7 +110,7 @@ class Api:
         :param content_type: what that is.
         :param seconds: how long each step may take.
         :returns: the JSON of the answer, or its text.
-        :raises ApiError: when the server refuses.
+        :raises errors.HttpError: when the server refuses.
         :raises OSError: when it doesn't answer.
         """
         kept = self._local.connection is not None
@@ -140,7 +123,7 @@ class Api:
                 return self.call(method, path, body, content_type, seconds)
             raise ConnectionError(f"{method} {path}: {error}") from error
         if response.status >= 400:
-            raise ApiError(
+            raise errors.HttpError(
                 method, path, response.status, text.decode(errors="replace")
             )
         kind = response.headers.get("Content-Type", "")
@@ -156,7 +139,7 @@ class Api:
         :param path: the collection.
         :param query: as in {"resourceVersion": "7"}.
         :param seconds: how long the server shall keep it.
-        :raises ApiError: when the server refuses.
+        :raises errors.HttpError: when the server refuses.
         :raises OSError: when the connection breaks.
         """
         asked = {
@@ -169,7 +152,7 @@ class Api:
         try:
             response = watcher._send("GET", whole, None, JSON, seconds + 10)
             if response.status >= 400:
-                raise ApiError(
+                raise errors.HttpError(
                     "GET", whole, response.status, response.read().decode()
                 )
             while line := response.readline():

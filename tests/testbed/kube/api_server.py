@@ -17,8 +17,8 @@ import signal
 import ssl
 
 from tests.testbed import paths
+from tests.testbed.errors import HttpError
 from tests.testbed.kube.api import Api
-from tests.testbed.kube.api import ApiError
 from tests.testbed.kube.authority import Authority
 from tests.testbed.kube.kubeconfig import Credentials
 from tests.testbed.kube.kubeconfig import write
@@ -175,7 +175,7 @@ class ApiServer:
         admin = self.admin()
         try:
             admin.get("/readyz")
-        except ApiError:
+        except HttpError:
             return False
         finally:
             admin.close()

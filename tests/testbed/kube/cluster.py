@@ -89,7 +89,6 @@ class Kube:
             shutil.rmtree(directory)
         self.place.make()
         self.server.configure()
-        self._admin = None
         self.etcd.service.start(self.place)
         self.etcd.service.wait(self.place)
         self.start_api_server()
@@ -99,6 +98,9 @@ class Kube:
 
         :raises errors.TimedOut: when a process can't be ended.
         """
+        if self._admin is not None:
+            self._admin.close()
+            self._admin = None
         self.nfd.stop()
         self.stop_api_server()
         self.etcd.service.stop(self.place)

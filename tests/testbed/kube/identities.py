@@ -104,7 +104,7 @@ class ServiceAccountUser:
         the API server may take that token for 10 s more out of its cache.
 
         :param seconds: how long the new token is valid; 600 at least.
-        :raises api.ApiError: when the API server refuses.
+        :raises errors.HttpError: when the API server refuses.
         :raises OSError: when it doesn't answer.
         """
         old = self._generation()

@@ -98,7 +98,7 @@ def apply(api: Api, text: str) -> None:
 
     :param api: a client that may.
     :param text: see parse().
-    :raises api.ApiError: when the server refuses.
+    :raises errors.HttpError: when the server refuses.
     :raises OSError: when it doesn't answer.
     """
     for manifest in parse(text):

@@ -40,7 +40,7 @@ class Nodes:
 
         :param name: its name.
         :param labels: its labels beside its name's.
-        :raises api.ApiError: when the API server refuses.
+        :raises errors.HttpError: when the API server refuses.
         :raises OSError: when it doesn't answer.
         """
         metadata = {
@@ -54,7 +54,7 @@ class Nodes:
         """Delete a Node, or do nothing when there is none.
 
         :param name: its name.
-        :raises api.ApiError: when the API server refuses.
+        :raises errors.HttpError: when the API server refuses.
         :raises OSError: when it doesn't answer.
         """
         self._api.delete(f"{_NODES}/{name}")
@@ -63,7 +63,7 @@ class Nodes:
         """Return a Node.
 
         :param name: its name.
-        :raises api.ApiError: when the API server refuses.
+        :raises errors.HttpError: when the API server refuses.
         :raises OSError: when it doesn't answer.
         """
         return self._api.get(f"{_NODES}/{name}")
@@ -72,7 +72,7 @@ class Nodes:
         """Return all labels of a Node.
 
         :param name: its name.
-        :raises api.ApiError: when the API server refuses.
+        :raises errors.HttpError: when the API server refuses.
         :raises OSError: when it doesn't answer.
         """
         found: Mapping[str, str] = self.get(name)["metadata"]["labels"]
@@ -83,7 +83,7 @@ class Nodes:
 
         :param name: the Node.
         :param labels: None removes one.
-        :raises api.ApiError: when the API server refuses.
+        :raises errors.HttpError: when the API server refuses.
         :raises OSError: when it doesn't answer.
         """
         node = self._api.patch(
@@ -99,7 +99,7 @@ class Nodes:
         :param name: the Node.
         :param resources: as in {"solarflare.com/sfc": "8"}; None removes
             one.
-        :raises api.ApiError: when the API server refuses.
+        :raises errors.HttpError: when the API server refuses.
         :raises OSError: when it doesn't answer.
         """
         self._api.patch(
@@ -117,7 +117,7 @@ class Nodes:
         :param value: its value; None to wait until it is gone.
         :param timeout: seconds to wait at most.
         :raises errors.TimedOut: when it never had.
-        :raises api.ApiError: when the API server refuses.
+        :raises errors.HttpError: when the API server refuses.
         """
         wait_for(
             f"{name} has {key}={json.dumps(value)}",

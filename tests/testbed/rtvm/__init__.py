@@ -19,9 +19,10 @@ print(vm.run(["uname", "-a"]).text)
 vm.stop()
 """
 
+from tests.testbed.rtvm.machine import Cable
 from tests.testbed.rtvm.machine import Machine
 from tests.testbed.rtvm.results import Job
 from tests.testbed.rtvm.results import Result
 from tests.testbed.rtvm.vm import RtVm
 
-__all__ = ["Job", "Machine", "Result", "RtVm"]
+__all__ = ["Cable", "Job", "Machine", "Result", "RtVm"]

@@ -129,6 +129,7 @@ def qemu(
         *_management(machine),
         *_physical_function(machine, 1),
         *_physical_function(machine, 2),
+        *_cable(machine),
         *("-kernel", str(kernel), "-initrd", str(initramfs)),
         *("-append", arguments),
     )
@@ -178,4 +179,16 @@ def _physical_function(machine: Machine, number: int) -> tuple[str, ...]:
         *("-device", f"pcie-root-port,{port}"),
         *("-netdev", f"hubport,id=wire{number},hubid=0"),
         *("-device", f"igb,{card},rombar=0"),
+    )
+
+
+def _cable(machine: Machine) -> tuple[str, ...]:
+    """Return one more port of the hub, with a stream to another machine."""
+    if machine.cable is None:
+        return ()
+    end = "server=on" if machine.cable.listens else "reconnect-ms=200"
+    address = f"addr.type=unix,addr.path={machine.cable.socket}"
+    return (
+        *("-netdev", f"stream,id=cable,{end},{address}"),
+        *("-netdev", "hubport,id=far,hubid=0,netdev=cable"),
     )

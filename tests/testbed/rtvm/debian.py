@@ -117,7 +117,7 @@ class Unpacker:
         """Download packages, unpack them and name the tree."""
         with tempfile.TemporaryDirectory(dir=self._cache) as scratch:
             room = pathlib.Path(scratch)
-            files = _download(packages, room, environment)
+            files = download(packages, room, environment)
             # dpkg takes the mode of the root from the last archive.
             draft = room / "tree"
             for file in files:
@@ -162,12 +162,18 @@ class Unpacker:
         return environment
 
 
-def _download(
+def download(
     packages: Sequence[str],
     directory: pathlib.Path,
-    environment: Mapping[str, str] | None,
+    environment: Mapping[str, str] | None = None,
 ) -> list[pathlib.Path]:
-    """Fetch packages, and return their files in the same order."""
+    """Fetch packages, and return their files in the same order.
+
+    :param packages: names, with ``=VERSION`` for another than the newest.
+    :param directory: each gets a directory of its own in it.
+    :param environment: of apt; ours when None.
+    :raises errors.TestbedError: when apt can't find or fetch one.
+    """
     files: list[pathlib.Path] = []
     for package in packages:
         target = directory / package

@@ -14,6 +14,7 @@
 
 import dataclasses
 import ipaddress
+import pathlib
 import uuid
 from collections.abc import Mapping
 
@@ -60,6 +61,18 @@ _IDENTITIES = uuid.UUID("6b1f4c83-6f05-4d0c-9a60-5d3f5c0f3c52")
 
 
 @dataclasses.dataclass(frozen=True)
+class Cable:
+    """Joins the wires of two machines.
+
+    :param socket: unix socket that one listens on and the other finds.
+    :param listens: whether this end is the one that listens.
+    """
+
+    socket: pathlib.Path
+    listens: bool
+
+
+@dataclasses.dataclass(frozen=True)
 class Machine:
     """A virtual compute host; the default is the realtime host rt-1.
 
@@ -79,6 +92,8 @@ class Machine:
     :param compute_id: what Nova takes for the identity of the host; one
         made from the name when empty.
     :param libvirt: whether virtlogd and libvirtd are started.
+    :param cable: from the wire between its PFs to another machine's; None
+        for a wire of its own.
     """
 
     name: str = "rt-1"
@@ -97,6 +112,7 @@ class Machine:
     hosts: Mapping[str, str] = dataclasses.field(default_factory=dict)
     compute_id: str = ""
     libvirt: bool = True
+    cable: Cable | None = None
 
     def __post_init__(self) -> None:
         """Refuse what can't work before anything is started.

@@ -16,6 +16,7 @@ import unittest
 from sriov_rt import facts
 from sriov_rt.agent.bus import BusUnreachable
 from sriov_rt.agent.publisher import Publisher
+from sriov_rt.codec import Unknown
 from tests.unit import builders
 from tests.unit.agent import fake_caster
 from tests.unit.agent import fakes
@@ -68,7 +69,7 @@ class PublisherTest(unittest.TestCase):
 
     def test_changed_facts_are_sent_in_full(self):
         self._observe()
-        self._observe(latency=facts.LatencyFacts(facts.Unknown("garbled")))
+        self._observe(latency=facts.LatencyFacts(Unknown("garbled")))
         self.assertEqual(["facts", "facts"], self.caster.methods)
 
     def test_heartbeats_do_not_follow_each_of_many_observations(self):

@@ -35,6 +35,45 @@ _DOMAIN = """
 """
 
 
+_THREADS = """\
+71:3:1:1:3:CPU 1/TCG
+70:0:0:0:0-1:qemu-system-x86
+72:1:0:7:0-1:IO mon: iothread
+"""
+
+
+class ThreadsTest(unittest.TestCase):
+    def test_a_line_is_a_thread(self) -> None:
+        vcpu, main, worker = guest_view.parse_threads(_THREADS)
+        self.assertEqual(
+            guest_view.Thread(
+                tid=71,
+                name="CPU 1/TCG",
+                processor=3,
+                priority=1,
+                policy="FIFO",
+                allowed=frozenset({3}),
+            ),
+            vcpu,
+        )
+        self.assertEqual(("OTHER", {0, 1}), (main.policy, main.allowed))
+        # A name may have a colon; a policy that is new keeps its number.
+        self.assertEqual(
+            ("IO mon: iothread", "7"), (worker.name, worker.policy)
+        )
+
+    def test_vcpus_are_told_by_their_names(self) -> None:
+        self.assertEqual(
+            [1, None, None],
+            [each.vcpu for each in guest_view.parse_threads(_THREADS)],
+        )
+
+    def test_lists_of_cpus_in_any_form_are_equal(self) -> None:
+        self.assertEqual({0, 1, 2, 5}, guest_view.cpus("0-2,5\n"))
+        self.assertEqual(guest_view.cpus("0,1"), guest_view.cpus("0-1"))
+        self.assertEqual(set(), guest_view.cpus(""))
+
+
 class GuestViewTest(unittest.TestCase):
     def test_counts_devices_by_kind(self) -> None:
         self.assertEqual(

@@ -17,6 +17,7 @@ import tempfile
 import unittest
 
 from tests.testbed import errors
+from tests.testbed.rtvm import Cable
 from tests.testbed.rtvm import Machine
 from tests.testbed.rtvm import commands
 from tests.testbed.rtvm import initramfs
@@ -72,6 +73,17 @@ class QemuTest(unittest.TestCase):
         command = " ".join(self._command(Machine()))
         self.assertNotIn("virtio-net", command)
         self.assertEqual(command.count("igb,netdev="), 2)
+
+    def test_cable_joins_the_wire_to_another_machine(self) -> None:
+        """One end listens, the other looks for it until it is there."""
+        socket = pathlib.Path("/state/cable.sock")
+        for listens, word in ((True, "server=on"), (False, "reconnect-ms")):
+            with self.subTest(listens=listens):
+                machine = Machine(cable=Cable(socket, listens))
+                command = " ".join(self._command(machine))
+                self.assertIn(f"-netdev stream,id=cable,{word}", command)
+                self.assertIn("hubport,id=far,hubid=0,netdev=cable", command)
+        self.assertNotIn("stream", " ".join(self._command(Machine())))
 
     def test_tap_of_the_caller_is_used(self) -> None:
         """QEMU neither makes nor configures it."""

@@ -10,30 +10,16 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""HostFacts: what a host is, as its kernel tells it.
+"""The parts of HostFacts, each what one source reads.
 
-Each part is what one source (``sriov_rt.fact_sources``) reads. A fact that
-could not be read is :class:`~sriov_rt.codec.Unknown` with the reason; it is
-never guessed.
+The sources are those of ``sriov_rt.fact_sources``. A fact that could not be
+read is :class:`~sriov_rt.codec.Unknown` with the reason; it is never guessed.
 """
 
 import dataclasses
-import hashlib
-import json
-import typing
 from collections.abc import Mapping
-from typing import Any
 
-from sriov_rt import codec
 from sriov_rt.codec import Unknown
-
-#: Raised by one when a reader of the old form would misread the new one.
-#: Fields that come on top do not count: readers pass over what is new.
-SCHEMA_VERSION = 1
-
-#: The longest HostFacts document that is taken in, in bytes. A host with
-#: four PFs of 64 VFs each is about 45 kB.
-MAX_DOCUMENT = 4 * 1024 * 1024
 
 CpuSet = frozenset[int]
 
@@ -268,141 +254,3 @@ class LabelFacts:
     values: Mapping[str, str] | Unknown
     sources: Mapping[str, str] | Unknown
     stale: tuple[str, ...] | Unknown
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class HostFacts:
-    """All that is known of one host.
-
-    :param host: the name that Nova calls it by (``[DEFAULT] host``).
-    :param node: the hypervisor's name, Placement's provider name.
-    :param observed_at: Unix time of the observation, seconds.
-    """
-
-    host: str
-    node: str
-    observed_at: float
-    cpus: CpuFacts
-    kernel: KernelFacts
-    memory: MemoryFacts
-    irqs: IrqFacts
-    virt: VirtFacts
-    nics: NicFacts
-    onload: OnloadFacts
-    compute: ComputeFacts
-    latency: LatencyFacts
-    labels: LabelFacts
-
-    def to_plain(self) -> dict[str, Any]:
-        """Return the facts as a JSON object with its schema version."""
-        return {"schema": SCHEMA_VERSION, **codec.to_plain(self)}
-
-    def digest(self) -> str:
-        """Return a name for all but the time: 64 hex digits (SHA-256)."""
-        plain = self.to_plain()
-        del plain["observed_at"]
-        text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()
-
-
-#: Name of a part (a field of HostFacts, and its source's) to its class.
-PARTS: Mapping[str, Any] = {
-    name: hint
-    for name, hint in typing.get_type_hints(HostFacts).items()
-    if dataclasses.is_dataclass(hint)
-}
-
-
-def unknown(part: str, reason: str) -> Any:
-    """Return the named part with every fact in it unknown.
-
-    :param part: a key of :data:`PARTS`.
-    :param reason: why, one clause for an operator.
-    """
-    cls = PARTS[part]
-    return cls(*(Unknown(reason) for _ in dataclasses.fields(cls)))
-
-
-def from_plain(plain: Any) -> HostFacts:
-    """Build HostFacts from the object that :meth:`HostFacts.to_plain` gave.
-
-    :raises SchemaError: for another schema version, or a value out of form.
-    """
-    if type(plain) is not dict:
-        raise codec.SchemaError("", "object expected")
-    if plain.get("schema") != SCHEMA_VERSION:
-        raise codec.SchemaError(
-            "schema",
-            f"version {SCHEMA_VERSION} expected; run one release of sriov-rt "
-            "on the agents and on who reads their facts",
-        )
-    return codec.from_plain(HostFacts, plain)
-
-
-def from_json(text: str | bytes) -> HostFacts:
-    """Build HostFacts from JSON text.
-
-    :param text: at most :data:`MAX_DOCUMENT` bytes.
-    :raises SchemaError: for text that is too long, no JSON, or out of form.
-    """
-    if len(text) > MAX_DOCUMENT:
-        raise codec.SchemaError("", f"longer than {MAX_DOCUMENT} bytes")
-    try:
-        plain = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise codec.SchemaError("", f"not JSON: {error}") from None
-    return from_plain(plain)
-
-
-def anonymous(facts: HostFacts) -> HostFacts:
-    """Return the facts without what names one machine.
-
-    Two hosts of one build are then equal, and one decision serves both:
-    names, addresses, owners of VFs, interrupt numbers and the command line
-    are blank, interrupts that fire on neither isolated nor dedicated CPUs
-    are left out, and so are the sources of labels while none is stale; all
-    that :mod:`sriov_rt.decide` reads is kept.
-    """
-    nics = facts.nics.nics
-    if not isinstance(nics, Unknown):
-        nics = tuple(_anonymous_nic(nic) for nic in nics)
-    return dataclasses.replace(
-        facts,
-        host="",
-        node="",
-        observed_at=0.0,
-        kernel=dataclasses.replace(facts.kernel, command_line=""),
-        nics=NicFacts(nics),
-        irqs=_anonymous_irqs(facts),
-        labels=_anonymous_labels(facts.labels),
-    )
-
-
-def _anonymous_labels(labels: LabelFacts) -> LabelFacts:
-    if labels.stale:
-        return labels
-    return dataclasses.replace(labels, sources={})
-
-
-def _anonymous_irqs(facts: HostFacts) -> IrqFacts:
-    groups = facts.irqs.groups
-    if isinstance(groups, Unknown):
-        return facts.irqs
-    # Where the others fire is chance: no two hosts would be alike.
-    isolated, dedicated = facts.cpus.isolated, facts.compute.dedicated
-    watched = set() if isinstance(isolated, Unknown) else set(isolated)
-    if dedicated is not None and not isinstance(dedicated, Unknown):
-        watched |= dedicated
-    kept = {
-        dataclasses.replace(group, irqs=())
-        for group in groups
-        if not watched.isdisjoint(group.effective)
-    }
-    ordered = sorted(
-        kept, key=lambda each: (sorted(each.allowed), sorted(each.effective))
-    )
-    return dataclasses.replace(facts.irqs, groups=tuple(ordered))
-
-
-def _anonymous_nic(nic: Nic) -> Nic:
-    return dataclasses.replace(nic, name="", address="", mac="", vfs=())

@@ -1,0 +1,67 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""HostFacts: what a host is, as its kernel tells it."""
+
+from sriov_rt.facts.alike import anonymous
+from sriov_rt.facts.host_facts import MAX_DOCUMENT
+from sriov_rt.facts.host_facts import PARTS
+from sriov_rt.facts.host_facts import SCHEMA_VERSION
+from sriov_rt.facts.host_facts import HostFacts
+from sriov_rt.facts.host_facts import from_json
+from sriov_rt.facts.host_facts import from_plain
+from sriov_rt.facts.host_facts import unknown
+from sriov_rt.facts.parts import ComputeFacts
+from sriov_rt.facts.parts import CpuFacts
+from sriov_rt.facts.parts import CpuSet
+from sriov_rt.facts.parts import HugePages
+from sriov_rt.facts.parts import IrqFacts
+from sriov_rt.facts.parts import IrqGroup
+from sriov_rt.facts.parts import KernelFacts
+from sriov_rt.facts.parts import LabelFacts
+from sriov_rt.facts.parts import LatencyCertificate
+from sriov_rt.facts.parts import LatencyFacts
+from sriov_rt.facts.parts import MemoryFacts
+from sriov_rt.facts.parts import Nic
+from sriov_rt.facts.parts import NicFacts
+from sriov_rt.facts.parts import NumaNode
+from sriov_rt.facts.parts import OnloadFacts
+from sriov_rt.facts.parts import Vf
+from sriov_rt.facts.parts import VirtFacts
+
+__all__ = [
+    "MAX_DOCUMENT",
+    "PARTS",
+    "SCHEMA_VERSION",
+    "ComputeFacts",
+    "CpuFacts",
+    "CpuSet",
+    "HostFacts",
+    "HugePages",
+    "IrqFacts",
+    "IrqGroup",
+    "KernelFacts",
+    "LabelFacts",
+    "LatencyCertificate",
+    "LatencyFacts",
+    "MemoryFacts",
+    "Nic",
+    "NicFacts",
+    "NumaNode",
+    "OnloadFacts",
+    "Vf",
+    "VirtFacts",
+    "anonymous",
+    "from_json",
+    "from_plain",
+    "unknown",
+]

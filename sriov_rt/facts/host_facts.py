@@ -1,0 +1,125 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""HostFacts: its parts as one, and as JSON."""
+
+import dataclasses
+import hashlib
+import json
+import typing
+from collections.abc import Mapping
+from typing import Any
+
+from sriov_rt import codec
+from sriov_rt.codec import Unknown
+from sriov_rt.facts.parts import ComputeFacts
+from sriov_rt.facts.parts import CpuFacts
+from sriov_rt.facts.parts import IrqFacts
+from sriov_rt.facts.parts import KernelFacts
+from sriov_rt.facts.parts import LabelFacts
+from sriov_rt.facts.parts import LatencyFacts
+from sriov_rt.facts.parts import MemoryFacts
+from sriov_rt.facts.parts import NicFacts
+from sriov_rt.facts.parts import OnloadFacts
+from sriov_rt.facts.parts import VirtFacts
+
+#: Raised by one when a reader of the old form would misread the new one.
+#: Fields that come on top do not count: readers pass over what is new.
+SCHEMA_VERSION = 1
+
+#: The longest HostFacts document that is taken in, in bytes. A host with
+#: four PFs of 64 VFs each is about 45 kB.
+MAX_DOCUMENT = 4 * 1024 * 1024
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HostFacts:
+    """All that is known of one host.
+
+    :param host: the name that Nova calls it by (``[DEFAULT] host``).
+    :param node: the hypervisor's name, Placement's provider name.
+    :param observed_at: Unix time of the observation, seconds.
+    """
+
+    host: str
+    node: str
+    observed_at: float
+    cpus: CpuFacts
+    kernel: KernelFacts
+    memory: MemoryFacts
+    irqs: IrqFacts
+    virt: VirtFacts
+    nics: NicFacts
+    onload: OnloadFacts
+    compute: ComputeFacts
+    latency: LatencyFacts
+    labels: LabelFacts
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the facts as a JSON object with its schema version."""
+        return {"schema": SCHEMA_VERSION, **codec.to_plain(self)}
+
+    def digest(self) -> str:
+        """Return a name for all but the time: 64 hex digits (SHA-256)."""
+        plain = self.to_plain()
+        del plain["observed_at"]
+        text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+#: Name of a part (a field of HostFacts, and its source's) to its class.
+PARTS: Mapping[str, Any] = {
+    name: hint
+    for name, hint in typing.get_type_hints(HostFacts).items()
+    if dataclasses.is_dataclass(hint)
+}
+
+
+def unknown(part: str, reason: str) -> Any:
+    """Return the named part with every fact in it unknown.
+
+    :param part: a key of :data:`PARTS`.
+    :param reason: why, one clause for an operator.
+    """
+    cls = PARTS[part]
+    return cls(*(Unknown(reason) for _ in dataclasses.fields(cls)))
+
+
+def from_plain(plain: Any) -> HostFacts:
+    """Build HostFacts from the object that :meth:`HostFacts.to_plain` gave.
+
+    :raises SchemaError: for another schema version, or a value out of form.
+    """
+    if type(plain) is not dict:
+        raise codec.SchemaError("", "object expected")
+    if plain.get("schema") != SCHEMA_VERSION:
+        raise codec.SchemaError(
+            "schema",
+            f"version {SCHEMA_VERSION} expected; run one release of sriov-rt "
+            "on the agents and on who reads their facts",
+        )
+    return codec.from_plain(HostFacts, plain)
+
+
+def from_json(text: str | bytes) -> HostFacts:
+    """Build HostFacts from JSON text.
+
+    :param text: at most :data:`MAX_DOCUMENT` bytes.
+    :raises SchemaError: for text that is too long, no JSON, or out of form.
+    """
+    if len(text) > MAX_DOCUMENT:
+        raise codec.SchemaError("", f"longer than {MAX_DOCUMENT} bytes")
+    try:
+        plain = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise codec.SchemaError("", f"not JSON: {error}") from None
+    return from_plain(plain)

@@ -1,0 +1,35 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The ``sriov-rt-neutron-agent`` command."""
+
+import sys
+from collections.abc import Sequence
+
+from oslo_service import backend
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the agent and return its exit code.
+
+    :param arguments: without the program's name; ``sys.argv`` by default.
+    """
+    # Before the import: whoever imports oslo.service first settles what its
+    # threads are.
+    backend.init_backend(backend.BackendType.THREADING)
+    from sriov_rt.neutron import process
+
+    return process.main(sys.argv[1:] if arguments is None else arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,133 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What a port of the stock SR-IOV agent says of its VF."""
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from sriov_rt.nic.settings import VfSettings
+from sriov_rt.nic.settings import VlanProtocol
+from sriov_rt.parse import errors
+from sriov_rt.parse import numbers
+from sriov_rt.parse import pci
+
+#: 802.1Q: 0 and 4095 are no VLANs.
+MAX_VLAN = 4094
+
+#: What oslo.utils' bool_from_string takes for true, as Nova reads it
+#: (nova/virt/libvirt/vif.py: set_vf_trusted's caller).
+_TRUE = frozenset({"1", "t", "true", "on", "y", "yes"})
+
+_PORT = re.compile(r"[0-9A-Za-z-]{1,64}", re.ASCII)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Claim:
+    """A VF that a port has.
+
+    :param slot: PCI address of the VF.
+    :param wanted: how the VF has to be while the port has it. What Nova,
+        libvirt and the stock agent set on their own is None: they have just
+        done so. That is the MAC (the agent knows the VF by it), spoofchk,
+        the link's state, and the rates of a port with a QoS policy.
+    """
+
+    port: str
+    slot: str
+    wanted: VfSettings
+
+
+def read(details: Mapping[str, Any]) -> Claim | None:
+    """Return what a port claims; None if it has no VF.
+
+    :param details: of a port, as neutron-server gives them to the agent.
+    :raises ParseError: for what is out of the form.
+    """
+    slot = _slot(details)
+    if slot is None:
+        return None
+    return Claim(
+        port=_port(details.get("port_id")),
+        slot=slot,
+        wanted=_wanted(details),
+    )
+
+
+def read_departure(details: Mapping[str, Any]) -> Claim | None:
+    """Return what a port claimed that has left; None if it had no VF.
+
+    :param details: what the agent tells of it: port_id and profile.
+    :raises ParseError: for what is out of the form.
+    """
+    slot = _slot(details)
+    if slot is None:
+        return None
+    return Claim(
+        port=_port(details.get("port_id")),
+        slot=slot,
+        wanted=VfSettings(),
+    )
+
+
+def _wanted(details: Mapping[str, Any]) -> VfSettings:
+    limited = bool(
+        details.get("qos_policy_id") or details.get("network_qos_policy_id")
+    )
+    rate = None if limited else 0
+    return VfSettings(
+        vlan=_vlan(details),
+        qos=0,
+        vlan_protocol=VlanProtocol.Q,
+        trust=_trusted(details),
+        min_tx_rate=rate,
+        max_tx_rate=rate,
+        query_rss=False,
+    )
+
+
+def _slot(details: Mapping[str, Any]) -> str | None:
+    profile = details.get("profile")
+    slot = profile.get("pci_slot") if isinstance(profile, Mapping) else None
+    if slot is None:
+        return None
+    return str(pci.PciAddress.parse(_text(slot, "PCI address")))
+
+
+def _port(value: Any) -> str:
+    text = _text(value, "port")
+    if not _PORT.fullmatch(text):
+        raise errors.ParseError("port", text, "a UUID expected")
+    return text
+
+
+def _vlan(details: Mapping[str, Any]) -> int:
+    if details.get("network_type") != "vlan":
+        return 0
+    segment = details.get("segmentation_id")
+    return numbers.parse_int(str(segment)[:80], "VLAN", 1, MAX_VLAN)
+
+
+def _trusted(details: Mapping[str, Any]) -> bool:
+    # By the profile, where Neutron's own extension port_trusted puts it too
+    # (neutron/db/port_trusted_db.py).
+    trusted = details["profile"].get("trusted")
+    return str(trusted)[:80].strip().lower() in _TRUE
+
+
+def _text(value: Any, what: str) -> str:
+    if not isinstance(value, str):
+        raise errors.ParseError(what, str(value)[:80], "a text expected")
+    errors.check_length(what, value, errors.MAX_TEXT)
+    return value

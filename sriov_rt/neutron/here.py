@@ -1,0 +1,115 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""This host, as the agent sees it: its ports and its pools."""
+
+import logging
+from collections.abc import Mapping
+from collections.abc import Sequence
+
+from oslo_config import cfg
+
+from sriov_rt import exceptions
+from sriov_rt.neutron.words import Offer
+from sriov_rt.nic.vfs import Vfs
+from sriov_rt.request.words import VifKind
+from sriov_rt.vif import host
+from sriov_rt.vif import options
+from sriov_rt.vif.netlink import NetlinkLinks
+from sriov_rt.vif.pools import Pools
+from sriov_rt.vif.view import View
+from sriov_rt.vif.view import observe
+from sriov_rt.vif.words import Plugged
+
+LOG = logging.getLogger(__name__)
+
+
+class ThisHost:
+    """The real one.
+
+    :param conf: ``[vif]`` of sriov-rt.conf; see :func:`settings`.
+    :raises ParseError: if ``[vif] parents`` is no list of parents.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        self._plugger = host.plugger(conf)
+        self._pools = Pools.parse(conf[options.GROUP].parents)
+        self._links = NetlinkLinks()
+        self._vfs = Vfs.of_host()
+
+    def recover(self) -> None:
+        """Undo or finish what was interrupted; what can't be is logged."""
+        try:
+            found = self._plugger.recover()
+        except exceptions.SriovRtError as error:
+            LOG.error(
+                "ports that were interrupted stay as they are: %s; mend it "
+                "and start the agent again",
+                error,
+            )
+            return
+        for port, why in found.failed:
+            LOG.error(
+                "port=%s something of it is left (%s); mend it and start the "
+                "agent again",
+                port,
+                why,
+            )
+        for word, names in (
+            ("plug was undone", found.undone),
+            ("unplug was finished", found.finished),
+        ):
+            for port in names:
+                LOG.info("port=%s its interrupted %s", port, word)
+        for name in found.cleaned:
+            LOG.info("vf=%s of the pools was not clean, and is now", name)
+
+    def ports(self) -> Sequence[Plugged]:
+        """Return the ports that are plugged."""
+        return self._plugger.show()
+
+    def offer(self) -> Offer:
+        """Return what ports can be made of."""
+        found = parents(observe(self._links, self._vfs), self._pools)
+        return Offer(found, frozenset(VifKind))
+
+
+def settings(path: str) -> cfg.ConfigOpts:
+    """Return this host's ``[vif]`` section, as all that plug ports read it.
+
+    :param path: of sriov-rt.conf.
+    :raises oslo_config.cfg.Error: if it cannot be read.
+    """
+    conf = cfg.ConfigOpts()
+    options.register(conf)
+    conf([], project="sriov_rt", default_config_files=[path])
+    return conf
+
+
+def parents(view: View, pools: Pools) -> Mapping[str, int]:
+    """Return how many parents each physical network has on a host.
+
+    :param pools: those that the operator names; what is not there, or has
+        been given away as a whole VF, carries nothing.
+    """
+    found: dict[str, set[str]] = {}
+    for member in pools.members:
+        names = found.setdefault(member.network, set())
+        if not member.of_pf:
+            if view.here(member.name) is not None:
+                names.add(member.name)
+            continue
+        for vf in view.vfs_of(member.name):
+            netdev = vf.netdev or ""
+            if pools.network_of(netdev, vf.id.pf) == member.network:
+                names.add(netdev)
+    return {network: len(names) for network, names in found.items() if names}

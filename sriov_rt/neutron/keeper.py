@@ -1,0 +1,218 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""VFs that Nova passes through itself, kept clean before use and after."""
+
+import logging
+import math
+import pathlib
+import threading
+import time
+from collections.abc import Callable
+from collections.abc import Sequence
+from typing import Protocol
+
+from sriov_rt import exceptions
+from sriov_rt.neutron import slots
+from sriov_rt.neutron.claims import Claim
+from sriov_rt.neutron.slots import Slot
+from sriov_rt.nic.settings import VfSettings
+
+LOG = logging.getLogger(__name__)
+
+
+class Vfs(Protocol):
+    """What is done to VFs, with the privileges that it takes."""
+
+    def settle(self, slot: str, wanted: VfSettings) -> Sequence[str]:
+        """Set what is known to differ; return what was changed."""
+
+    def clean(
+        self, slot: str, before: str | None
+    ) -> tuple[str | None, Sequence[str]]:
+        """Bring a VF at rest to the baseline.
+
+        :param before: why it was not at rest at the last look, if it was
+            not.
+        :returns: why it is not at rest, or what was changed.
+        """
+
+
+class Keeper:
+    """Who has which VF; and what is cleaned when.
+
+    A VF with a new owner is never cleaned, whatever order the agent tells it
+    in: it hears of the new port of a VF before it hears that the old one has
+    left. All that concerns one VF is done one after the other.
+
+    :param host: for the log.
+    :param path: where it keeps what it knows.
+    :param retry_s: seconds from one look at a VF to be cleaned to the next.
+    :param monotonic: the clock, seconds.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        vfs: Vfs,
+        path: pathlib.Path,
+        retry_s: float,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._monotonic = monotonic
+        self._host = host
+        self._vfs = vfs
+        self._path = path
+        self._retry_s = retry_s
+        self._lock = threading.Lock()
+        self._busy: dict[str, threading.RLock] = {}
+        # What any port had may have been given back meanwhile. Ports that
+        # are still here claim theirs again in the agent's first look.
+        self._slots = {
+            address: Slot(slot.port, left=True)
+            for address, slot in slots.load(path).items()
+        }
+        self._unsettled: dict[str, Claim] = {}
+        self._said: dict[str, str] = {}
+        self._not_before: dict[str, float] = {}
+
+    def claim(self, claim: Claim) -> bool:
+        """Note that a port has a VF, and set right what is wrong with it.
+
+        :returns: whether it is to be tried again.
+        """
+        with self._turn(claim.slot):
+            self._put(claim.slot, Slot(claim.port, left=False))
+            return not self._settle(claim)
+
+    def leave(self, claim: Claim) -> bool:
+        """Note that a port has left a VF; clean it if it is at rest.
+
+        :returns: whether it is to be looked at again.
+        """
+        with self._turn(claim.slot):
+            slot = self._get(claim.slot)
+            if slot is not None and slot.port != claim.port:
+                LOG.info(
+                    "port=%s vf=%s host=%s left; port=%s has it now",
+                    claim.port,
+                    claim.slot,
+                    self._host,
+                    slot.port,
+                )
+                return False
+            self._put(claim.slot, Slot(claim.port, left=True))
+            return not self._clean(claim.slot)
+
+    def retry(self) -> float:
+        """Do what could not be done yet; return the seconds until due."""
+        now = self._monotonic()
+        with self._lock:
+            left = [each for each, slot in self._slots.items() if slot.left]
+            unsettled = dict(self._unsettled)
+        again = False
+        for address in left:
+            if self._not_before.get(address, now) > now:
+                # Another's turn; two looks have to be so far apart.
+                again = True
+                continue
+            with self._turn(address):
+                again = not self._clean(address) or again
+        for address, claim in unsettled.items():
+            with self._turn(address):
+                # Another port may have claimed it since.
+                if self._unsettled.get(address) == claim:
+                    again = not self._settle(claim) or again
+        return self._retry_s if again else math.inf
+
+    def _settle(self, claim: Claim) -> bool:
+        """Tell whether a VF is as its port has to have it. In its turn."""
+        try:
+            changed = self._vfs.settle(claim.slot, claim.wanted)
+        except exceptions.SriovRtError as error:
+            self._unsettled[claim.slot] = claim
+            self._say(
+                logging.ERROR,
+                claim.slot,
+                claim.port,
+                f"in use, and not as its port has to have it: {error}",
+            )
+            return False
+        self._unsettled.pop(claim.slot, None)
+        if changed:
+            self._say(
+                logging.WARNING,
+                claim.slot,
+                claim.port,
+                f"set right for its port: {'; '.join(changed)}",
+            )
+        return True
+
+    def _clean(self, address: str) -> bool:
+        """Tell whether there is nothing more to do. In its turn."""
+        slot = self._get(address)
+        if slot is None or not slot.left:
+            return True
+        try:
+            why_not, changed = self._vfs.clean(
+                address, self._said.get(address)
+            )
+        except exceptions.SriovRtError as error:
+            self._say(logging.ERROR, address, slot.port, str(error))
+            return False
+        if why_not is not None:
+            self._not_before[address] = self._monotonic() + self._retry_s
+            self._say(logging.INFO, address, slot.port, why_not)
+            return False
+        done = "; ".join(changed) or "nothing to do"
+        self._say(logging.INFO, address, slot.port, f"clean: {done}")
+        self._drop(address)
+        return True
+
+    def _say(self, level: int, address: str, port: str, what: str) -> None:
+        # Once, and not at each look.
+        if self._said.get(address) != what:
+            self._said[address] = what
+            LOG.log(
+                level,
+                "port=%s vf=%s host=%s %s",
+                port,
+                address,
+                self._host,
+                what,
+            )
+
+    def _turn(self, address: str) -> threading.RLock:
+        with self._lock:
+            return self._busy.setdefault(address, threading.RLock())
+
+    def _get(self, address: str) -> Slot | None:
+        with self._lock:
+            return self._slots.get(address)
+
+    def _put(self, address: str, slot: Slot) -> None:
+        with self._lock:
+            self._forget(address)
+            if self._slots.get(address) != slot:
+                self._slots[address] = slot
+                slots.save(self._path, self._slots)
+
+    def _drop(self, address: str) -> None:
+        with self._lock:
+            self._forget(address)
+            del self._slots[address]
+            slots.save(self._path, self._slots)
+
+    def _forget(self, address: str) -> None:
+        self._said.pop(address, None)
+        self._not_before.pop(address, None)
+        self._unsettled.pop(address, None)

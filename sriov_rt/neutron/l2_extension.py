@@ -1,0 +1,120 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The L2 extension of the stock SR-IOV agent, ``[agent] extensions``."""
+
+import logging
+import pathlib
+from typing import Any
+
+from neutron_lib.agent import l2_extension
+from oslo_config import cfg
+
+from sriov_rt import exceptions
+from sriov_rt.agent.worker import Worker
+from sriov_rt.neutron import claims
+from sriov_rt.neutron import options
+from sriov_rt.neutron.keeper import Keeper
+from sriov_rt.neutron.privileged import PrivilegedVfs
+from sriov_rt.parse import errors
+
+LOG = logging.getLogger(__name__)
+
+#: What the stock SR-IOV agent calls itself (sriov_nic_agent.py,
+#: _create_agent_extension_manager).
+DRIVER_TYPE = "sriov"
+
+
+class WrongAgent(exceptions.SriovRtError):
+    """The extension was loaded by an agent that has no VFs."""
+
+    def __init__(self, driver_type: str) -> None:
+        self.driver_type = driver_type
+        super().__init__(
+            f"the extension sriov_rt is for neutron-sriov-nic-agent, and this "
+            f"is an agent of type {driver_type!r}: take it out of [agent] "
+            "extensions here"
+        )
+
+
+class SriovRtExtension(
+    l2_extension.L2AgentExtension  # type: ignore[misc]
+):
+    """Keep VFs clean that Nova passes through itself."""
+
+    def initialize(self, connection: Any, driver_type: str) -> None:
+        """Take up what was known; the agent calls it once at the start.
+
+        :raises WrongAgent: see there.
+        """
+        if driver_type != DRIVER_TYPE:
+            raise WrongAgent(driver_type)
+        conf = cfg.CONF
+        options.register_extension(conf)
+        section = conf[options.EXTENSION_GROUP]
+        self._keeper = Keeper(
+            conf.host,
+            PrivilegedVfs(),
+            pathlib.Path(section.state_file),
+            section.retry_interval,
+        )
+        self._retries = Worker("slots", self._keeper.retry, _crashed)
+        self._retries.start()
+
+    def handle_port(self, context: Any, data: dict[str, Any]) -> None:
+        """Set the VF of a port right; a guest has it or is about to.
+
+        :param data: the port's details, from neutron-server.
+        """
+        try:
+            claim = claims.read(data)
+        except errors.ParseError as error:
+            self._log_garbled(data, error)
+            return
+        if claim is not None and self._keeper.claim(claim):
+            self._wake()
+
+    def delete_port(self, context: Any, data: dict[str, Any]) -> None:
+        """Clean the VF that a port has left, unless another has it.
+
+        :param data: port_id and profile.
+        """
+        try:
+            claim = claims.read_departure(data)
+        except errors.ParseError as error:
+            self._log_garbled(data, error)
+            return
+        if claim is not None and self._keeper.leave(claim):
+            self._wake()
+
+    def _wake(self) -> None:
+        interval = cfg.CONF[options.EXTENSION_GROUP].retry_interval
+        self._retries.wake(interval)
+
+    def _log_garbled(
+        self, data: dict[str, Any], error: errors.ParseError
+    ) -> None:
+        LOG.error(
+            "port=%.64s host=%s its VF is left as it is: %s",
+            data.get("port_id"),
+            cfg.CONF.host,
+            error,
+        )
+
+
+def _crashed() -> None:
+    # The stock agent's process is not ours to end.
+    LOG.critical(
+        "host=%s VFs that are not at rest when their ports leave are cleaned "
+        "no more; restart neutron-sriov-nic-agent",
+        cfg.CONF.host,
+    )

@@ -1,0 +1,124 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Which ports are here, and what neutron-server has been told of them."""
+
+import dataclasses
+import threading
+from collections.abc import Iterable
+from collections.abc import Mapping
+
+from sriov_rt.vif.words import Plugged
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Work:
+    """What neutron-server is to be asked and told.
+
+    :param ask: ports that are here and may have become so since.
+    :param gone: ports that it was told of and that are here no more.
+    """
+
+    ask: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+
+
+class Ledger:
+    """What was told, beside what is there; pure but for its lock.
+
+    One thread looks and tells, others (of the message queue) touch.
+
+    :param retry_s: seconds after which a port is asked about again that has
+        no active binding here, or that neutron-server refused.
+    """
+
+    def __init__(self, retry_s: float) -> None:
+        self._retry_s = retry_s
+        self._lock = threading.Lock()
+        self._told: dict[str, Plugged] = {}
+        self._again: dict[str, tuple[Plugged, float]] = {}
+        self._gone: dict[str, float] = {}
+        self._touched: set[str] = set()
+        self._resync = False
+
+    def touch(self, port: str) -> None:
+        """Have a port asked about anew, if it is here."""
+        with self._lock:
+            self._touched.add(port)
+
+    def resync(self) -> None:
+        """Have every port told anew: neutron-server may have forgotten."""
+        with self._lock:
+            self._resync = True
+
+    def look(self, present: Mapping[str, Plugged], now: float) -> Work:
+        """Return what is to be done.
+
+        :param present: the ports that are here, by UUID.
+        :param now: the clock, seconds.
+        """
+        with self._lock:
+            touched, self._touched = self._touched, set()
+            everything, self._resync = self._resync, False
+        if everything:
+            touched |= present.keys()
+        for port in self._told.keys() - present.keys():
+            del self._told[port]
+            self._gone[port] = now
+        for port in self._again.keys() - present.keys():
+            del self._again[port]
+        for port in self._gone.keys() & present.keys():
+            # It came back before its going was told; that is what counts.
+            del self._gone[port]
+        return Work(
+            ask=tuple(
+                port
+                for port, plugged in present.items()
+                if port in touched or self._is_due(port, plugged, now)
+            ),
+            gone=tuple(
+                port for port, again in self._gone.items() if again <= now
+            ),
+        )
+
+    def _is_due(self, port: str, plugged: Plugged, now: float) -> bool:
+        # One that was unplugged and plugged between two looks differs: in
+        # the number of its tap, say.
+        if self._told.get(port) == plugged:
+            return False
+        before, again = self._again.get(port, (None, now))
+        return before != plugged or again <= now
+
+    def told(self, port: str, plugged: Plugged) -> None:
+        """Note that neutron-server knows of a port as it is."""
+        self._told[port] = plugged
+        self._again.pop(port, None)
+
+    def wait(self, port: str, plugged: Plugged, now: float) -> None:
+        """Note that a port is to be asked about again later."""
+        self._told.pop(port, None)
+        self._again[port] = (plugged, now + self._retry_s)
+
+    def told_gone(self, ports: Iterable[str]) -> None:
+        """Note that neutron-server knows that ports are here no more."""
+        for port in ports:
+            self._gone.pop(port, None)
+
+    def wait_gone(self, ports: Iterable[str], now: float) -> None:
+        """Note that this is to be told again later."""
+        for port in ports:
+            self._gone[port] = now + self._retry_s
+
+    def lost(self, work: Work) -> None:
+        """Note that neutron-server was not reached: it is all to do again."""
+        with self._lock:
+            self._touched |= set(work.ask)

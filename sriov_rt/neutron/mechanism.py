@@ -1,0 +1,131 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The ML2 mechanism driver, ``mechanism_drivers = …,sriov_rt``."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from neutron.plugins.ml2.drivers import mech_agent
+from neutron_lib import constants
+from neutron_lib.api.definitions import portbindings
+from neutron_lib.plugins.ml2 import api
+from oslo_config import cfg
+from oslo_log import log as logging
+
+from sriov_rt.neutron import options
+from sriov_rt.neutron import words
+from sriov_rt.request.words import Vif
+from sriov_rt.vif import details
+
+LOG = logging.getLogger(__name__)
+
+#: The VLAN of an untagged network.
+UNTAGGED = 0
+
+
+class SriovRtMechanismDriver(
+    mech_agent.SimpleAgentMechanismDriverBase  # type: ignore[misc]
+):
+    """Bind ports where the host's agent has parents for them.
+
+    Ports of VNIC type normal only: direct and macvtap ports are claimed by
+    Nova as PCI devices, which sriovnicswitch binds.
+    """
+
+    # No bandwidth is counted in Placement: not responsible for any.
+    resource_provider_uuid5_namespace = None
+
+    def __init__(self) -> None:
+        options.register_ml2(cfg.CONF)
+        self._networks: Mapping[str, Vif] = options.networks(cfg.CONF)
+        super().__init__(
+            words.AGENT_TYPE,
+            details.VIF_TYPE,
+            # The packets do not pass the host's firewall.
+            {portbindings.CAP_PORT_FILTER: False},
+            supported_vnic_types=[portbindings.VNIC_NORMAL],
+        )
+
+    def initialize(self) -> None:
+        """Say what will be bound; Neutron calls it once at the start."""
+        if not self._networks:
+            LOG.warning(
+                "[%s] physical_networks is empty: no port will be bound by "
+                "sriov_rt. Name the networks there, or take sriov_rt out of "
+                "[ml2] mechanism_drivers",
+                options.ML2_GROUP,
+            )
+        for name, vif in self._networks.items():
+            LOG.info("physical_network=%s is served by %s", name, _text(vif))
+
+    @property
+    def connectivity(self) -> str:
+        """What the ports connect to."""
+        layer: str = portbindings.CONNECTIVITY_L2
+        return layer
+
+    def get_allowed_network_types(self, agent: Any = None) -> tuple[str, ...]:
+        """Return the types of network whose ports are bound."""
+        return (constants.TYPE_FLAT, constants.TYPE_VLAN)
+
+    def get_mappings(self, agent: Mapping[str, Any]) -> dict[str, int]:
+        """Return the physical networks that a host serves.
+
+        :param agent: as Neutron's database has it.
+        """
+        offer = words.Offer.from_configurations(agent.get("configurations"))
+        return {
+            name: offer.parents[name]
+            for name, vif in self._networks.items()
+            if name in offer.parents and vif.kind in offer.kinds
+        }
+
+    def get_vif_details(
+        self,
+        context: Any,
+        agent: Mapping[str, Any],
+        segment: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        """Return what nova-compute on the host has to know."""
+        network = segment[api.PHYSICAL_NETWORK]
+        vif = self._networks[network]
+        return {
+            **self.vif_details,
+            details.KIND: vif.kind.value,
+            details.MODE: vif.mode,
+            details.PHYSICAL_NETWORK: network,
+            details.VLAN: _vlan(segment),
+        }
+
+    def _insert_provisioning_block(self, context: Any) -> None:
+        # Of our own ports only. Others of VNIC type normal on the same host
+        # may have a driver whose agent nobody waits for.
+        if self._may_bind(context):
+            super()._insert_provisioning_block(context)
+
+    def _may_bind(self, context: Any) -> bool:
+        return any(
+            self.check_segment_for_agent(segment, agent)
+            for agent in context.host_agents(self.agent_type)
+            for segment in context.network.network_segments
+        )
+
+
+def _vlan(segment: Mapping[str, Any]) -> int:
+    if segment[api.NETWORK_TYPE] == constants.TYPE_FLAT:
+        return UNTAGGED
+    return int(segment[api.SEGMENTATION_ID])
+
+
+def _text(vif: Vif) -> str:
+    return vif.kind if vif.mode is None else f"{vif.kind}:{vif.mode}"

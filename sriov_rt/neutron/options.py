@@ -1,0 +1,216 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The options that neutron-server and the agents read of ours."""
+
+from typing import Any
+
+from oslo_config import cfg
+from oslo_config import types
+
+from sriov_rt.neutron import words
+from sriov_rt.parse import errors
+from sriov_rt.request import grammar
+from sriov_rt.request.words import Vif
+
+#: Of neutron-server.
+ML2_GROUP = "ml2_sriov_rt"
+
+#: Of ``sriov-rt-neutron-agent``.
+AGENT_GROUP = "sriov_rt_agent"
+
+#: Of the L2 extension, in the configuration of neutron-sriov-nic-agent.
+EXTENSION_GROUP = "sriov_rt_extension"
+
+
+class VifType(types.ConfigType):
+    """A kind of port and its mode, as ``sriov_rt:vif`` takes it."""
+
+    def __init__(self) -> None:
+        super().__init__(type_name="vif value")
+
+    def __call__(self, value: Any) -> Vif:
+        """Return the value's meaning.
+
+        :raises ParseError: a ValueError, if it is out of the grammar.
+        """
+        if isinstance(value, Vif):
+            return value
+        vif: Vif = grammar.parse_value("vif", str(value))
+        return vif
+
+    def __repr__(self) -> str:
+        return "Vif"
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other)
+
+    __hash__ = types.ConfigType.__hash__
+
+    def _formatter(self, value: Any) -> str:
+        return str(value)
+
+
+class NetworkType(types.ConfigType):
+    """The name of a physical network, with a kind of its own if need be."""
+
+    def __init__(self) -> None:
+        super().__init__(type_name="network value")
+
+    def __call__(self, value: Any) -> tuple[str, Vif | None]:
+        """Return the name, and the kind or None.
+
+        :raises ParseError: a ValueError, if it is out of the grammar.
+        """
+        name, colon, vif = str(value).partition(":")
+        if not words.is_network(name):
+            raise errors.ParseError(
+                "physical network",
+                str(value),
+                f"1 to {words.MAX_NAME} characters without space, comma and "
+                "colon expected",
+            )
+        return name, VifType()(vif) if colon else None
+
+    def __repr__(self) -> str:
+        return "Network"
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other)
+
+    __hash__ = types.ConfigType.__hash__
+
+    def _formatter(self, value: Any) -> str:
+        return str(value)
+
+
+ML2_OPTS = [
+    cfg.ListOpt(
+        "physical_networks",
+        item_type=NetworkType(),
+        default=[],
+        help="""
+The physical networks whose ports of VNIC type normal are bound here.
+
+Each is bound on hosts whose sriov-rt-neutron-agent is alive and has parents
+on it; on other hosts its ports are left to the mechanism drivers that come
+after. A name with a kind behind it (``physnet2:ipvlan:l2``) has that one in
+place of ``vif``; without any name here the driver binds nothing.
+""",
+    ),
+    cfg.Opt(
+        "vif",
+        type=VifType(),
+        default="macvlan:bridge",
+        help="""
+How ports are made: ``macvlan``, ``ipvlan`` or ``vf``, with a mode.
+
+The grammar is that of the extra spec ``sriov_rt:vif``: ``macvlan:bridge``,
+``:private``, ``:vepa`` and ``:passthru``, ``ipvlan:l2``, ``:l3`` and
+``:l3s``, and ``vf``. Ports that are bound already keep what they are until
+they are bound again.
+""",
+    ),
+]
+
+AGENT_OPTS = [
+    cfg.StrOpt(
+        "config_file",
+        default="/etc/sriov_rt/sriov-rt.conf",
+        help="""
+The file with this host's ``[vif]`` section: parents, journal, limits.
+
+Name the one that ``[os_vif_sriov_rt] config_file`` names in nova.conf: the
+agent offers Neutron the parents that nova-compute plugs ports on. Without
+parents in it no port is bound to this host.
+""",
+    ),
+    cfg.FloatOpt(
+        "polling_interval",
+        default=2.0,
+        min=0.2,
+        max=60.0,
+        help="""
+Seconds from one look at the ports of this host to the next.
+
+Most ports are seen at once, by the kernel's events; one that is made within
+another network namespace sends none here and is seen after this time at the
+latest. An instance waits for its port's ACTIVE: raise it only on hosts with
+hundreds of ports.
+""",
+    ),
+    cfg.FloatOpt(
+        "retry_interval",
+        default=10.0,
+        min=0.5,
+        max=600.0,
+        help="""
+Seconds after which neutron-server is asked again about a port.
+
+Ports whose binding is not active here yet, such as those of an instance that
+migrates to this host, are asked about again when Neutron says so, and after
+this time in case that message was lost.
+""",
+    ),
+]
+
+EXTENSION_OPTS = [
+    cfg.StrOpt(
+        "state_file",
+        default="$state_path/sriov-rt-slots.json",
+        help="""
+Where the extension keeps which VF it has seen in use by which port.
+
+A VF that its guest gave back while the agent was down is found by it at the
+next start and reset. The agent's user has to be able to write the directory;
+without the file such a VF is cleaned only when its next port comes.
+""",
+    ),
+    cfg.FloatOpt(
+        "retry_interval",
+        default=5.0,
+        min=0.5,
+        max=600.0,
+        help="""
+Seconds after which a VF is looked at again that could not be reset.
+
+A VF that a port has left is reset as soon as it is back at its host driver
+and nobody uses it; libvirt gives it back a moment after the guest has ended.
+""",
+    ),
+]
+
+
+def register_ml2(conf: cfg.ConfigOpts) -> None:
+    """Register what the mechanism driver reads."""
+    conf.register_opts(ML2_OPTS, group=ML2_GROUP)
+
+
+def register_agent(conf: cfg.ConfigOpts) -> None:
+    """Register what the agent reads, beside neutron's own."""
+    conf.register_opts(AGENT_OPTS, group=AGENT_GROUP)
+
+
+def register_extension(conf: cfg.ConfigOpts) -> None:
+    """Register what the L2 extension reads."""
+    conf.register_opts(EXTENSION_OPTS, group=EXTENSION_GROUP)
+
+
+def networks(conf: cfg.ConfigOpts) -> dict[str, Vif]:
+    """Return how ports are made on each physical network.
+
+    :param conf: with the options of the mechanism driver.
+    """
+    section = conf[ML2_GROUP]
+    return {
+        name: vif or section.vif for name, vif in section.physical_networks
+    }

@@ -1,0 +1,121 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The agent's process: its configuration, its signals, its exit code."""
+
+import logging
+import queue
+import signal
+import sys
+from collections.abc import Sequence
+
+from neutron.common import config as neutron_config
+from neutron.conf import service
+from neutron.conf.agent import common as agent_config
+from neutron.conf.agent.database import agents_db
+from oslo_config import cfg
+from oslo_service import systemd
+
+from sriov_rt import exceptions
+from sriov_rt.agent.uevents import Uevents
+from sriov_rt.neutron import options
+from sriov_rt.neutron.here import ThisHost
+from sriov_rt.neutron.here import settings
+from sriov_rt.neutron.ledger import Ledger
+from sriov_rt.neutron.server import Callbacks
+from sriov_rt.neutron.server import Listening
+from sriov_rt.neutron.server import Server
+from sriov_rt.neutron.service import Agent
+
+LOG = logging.getLogger(__name__)
+
+#: Exit code for a configuration that the agent cannot work with.
+EXIT_CONFIGURATION = 2
+
+#: Exit code after an error that it should not have met.
+EXIT_CRASHED = 1
+
+#: What threads put beside the numbers of signals: one of them crashed.
+CRASHED = 0
+
+
+def configure(arguments: Sequence[str]) -> cfg.ConfigOpts:
+    """Return the configuration, neutron's own, logging set up by it.
+
+    :param arguments: the command line without the program's name.
+    :raises oslo_config.cfg.Error: if it cannot be read.
+    """
+    conf = cfg.CONF
+    neutron_config.register_common_config_options()
+    agent_config.register_agent_state_opts_helper(conf)
+    agents_db.register_db_agents_opts(conf)
+    # neutron_lib/rpc.py reads it, but only after the first timeout.
+    service.register_service_opts(service.RPC_EXTRA_OPTS, conf)
+    options.register_agent(conf)
+    neutron_config.init(list(arguments))
+    neutron_config.setup_logging()
+    return conf
+
+
+def serve(conf: cfg.ConfigOpts) -> int:
+    """Run the agent until it is told to stop; return the exit code."""
+    # A SimpleQueue may be put to from a signal handler.
+    signals: queue.SimpleQueue[int] = queue.SimpleQueue()
+    section = conf[options.AGENT_GROUP]
+    here = ThisHost(settings(section.config_file))
+    here.recover()
+    agent = Agent(
+        conf.host,
+        here,
+        Server(conf.host),
+        Ledger(section.retry_interval),
+        polling_s=section.polling_interval,
+        report_s=conf.AGENT.report_interval,
+        crashed=lambda: signals.put(CRASHED),
+    )
+    for name in ("SIGTERM", "SIGINT", "SIGHUP"):
+        signal.signal(
+            signal.Signals[name], lambda number, _frame: signals.put(number)
+        )
+    parts = (
+        agent,
+        Listening(
+            Callbacks(conf.host, agent.touched), lambda: signals.put(CRASHED)
+        ),
+        Uevents(agent.changed),
+    )
+    for part in parts:
+        part.start()
+    systemd.notify_once()
+    while (number := signals.get()) == signal.SIGHUP:
+        LOG.info("host=%s all ports are told anew: SIGHUP", conf.host)
+        agent.resync()
+    crashed = number == CRASHED
+    LOG.info(
+        "stopping on %s",
+        "an error" if crashed else signal.Signals(number).name,
+    )
+    for part in reversed(parts):
+        part.stop()
+    return EXIT_CRASHED if crashed else 0
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the agent and return its exit code.
+
+    :param arguments: the command line without the program's name.
+    """
+    try:
+        return serve(configure(arguments))
+    except (cfg.Error, exceptions.SriovRtError) as error:
+        print(f"sriov-rt-neutron-agent: error: {error}", file=sys.stderr)
+        return EXIT_CONFIGURATION

@@ -1,0 +1,206 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""neutron-server, as the agent talks to it."""
+
+import logging
+import math
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import oslo_messaging
+from neutron.agent import rpc as agent_rpc
+from neutron_lib import constants
+from neutron_lib import context
+from neutron_lib import exceptions as neutron_exceptions
+from neutron_lib.agent import constants as agent_constants
+from neutron_lib.agent import topics
+
+from sriov_rt import exceptions
+from sriov_rt.agent.worker import Worker
+from sriov_rt.neutron import words
+from sriov_rt.neutron.standing import Standing
+from sriov_rt.neutron.standing import standing
+
+LOG = logging.getLogger(__name__)
+
+#: Seconds after which the message queue is tried again.
+RETRY_S = 5.0
+
+
+class ServerOutOfReach(exceptions.SriovRtError):
+    """neutron-server did not answer, or could not do it."""
+
+    def __init__(self, why: Exception) -> None:
+        self.why = why
+        kind = type(why).__name__
+        super().__init__(
+            f"neutron-server gives no answer ({kind}: {why}); see that "
+            "RabbitMQ and neutron-rpc-server run, it is asked again"
+        )
+
+
+class Server:
+    """The calls that the agent makes.
+
+    :param host: the name that Neutron calls this host by.
+    """
+
+    def __init__(self, host: str) -> None:
+        self._host = host
+        self._id = f"{words.AGENT_BINARY}.{host}"
+        self._context = context.get_admin_context_without_session()
+        self._plugin = agent_rpc.PluginApi(topics.PLUGIN)
+        self._reports = agent_rpc.PluginReportStateAPI(topics.REPORTS)
+
+    def standings(self, ports: Sequence[str]) -> Mapping[str, Standing]:
+        """Return what ports are to be; those that failed are left out.
+
+        :raises ServerOutOfReach: see there.
+        """
+        with _reached():
+            answer = self._plugin.get_devices_details_list_and_failed_devices(
+                self._context, list(ports), self._id, self._host
+            )
+        return {each["device"]: standing(each) for each in answer["devices"]}
+
+    def tell(self, up: Sequence[str], down: Sequence[str]) -> frozenset[str]:
+        """Say which ports are up or down; return those that it refused.
+
+        :raises ServerOutOfReach: see there.
+        """
+        with _reached():
+            answer = self._plugin.update_device_list(
+                self._context, up, down, self._id, self._host
+            )
+        return frozenset(
+            (*answer["failed_devices_up"], *answer["failed_devices_down"])
+        )
+
+    def report(
+        self, configurations: Mapping[str, Any], *, starting: bool
+    ) -> bool:
+        """Say that the agent is alive; tell whether it was thought dead.
+
+        :param starting: whether this is the first time.
+        :raises ServerOutOfReach: see there.
+        """
+        state = {
+            "agent_type": words.AGENT_TYPE,
+            "binary": words.AGENT_BINARY,
+            "host": self._host,
+            "topic": constants.L2_AGENT_TOPIC,
+            "configurations": dict(configurations),
+        }
+        if starting:
+            state["start_flag"] = True
+        with _reached():
+            status = self._reports.report_state(
+                self._context, state, use_call=True
+            )
+        return bool(status == agent_constants.AGENT_REVIVED)
+
+
+class Callbacks:
+    """What neutron-server tells the agents.
+
+    :param host: the name that Neutron calls this host by.
+    :param touched: called with a port that may have changed.
+    """
+
+    # 1.5 has binding_activate (neutron/plugins/ml2/rpc.py, AgentNotifierApi).
+    target = oslo_messaging.Target(version="1.5")
+
+    #: The messages that it takes, for agent_rpc.create_consumers.
+    CONSUMERS = (
+        (topics.PORT, topics.UPDATE),
+        (topics.PORT_BINDING, topics.ACTIVATE),
+        (topics.PORT_BINDING, topics.DEACTIVATE),
+    )
+
+    def __init__(self, host: str, touched: Callable[[str], None]) -> None:
+        self._host = host
+        self._touched = touched
+
+    def port_update(self, _context: Any, **given: Any) -> None:
+        """Hear that a port of any host has changed."""
+        port = given.get("port")
+        if isinstance(port, Mapping) and isinstance(port.get("id"), str):
+            self._touched(port["id"])
+
+    def binding_activate(self, _context: Any, **given: Any) -> None:
+        """Hear that a port has moved to a host."""
+        port = given.get("port_id")
+        if given.get("host") == self._host and isinstance(port, str):
+            self._touched(port)
+
+    def binding_deactivate(self, _context: Any, **_given: Any) -> None:
+        """Hear that a port has left a host: its unplugging will tell."""
+
+    def listen(self) -> Any:
+        """Return a connection that hears, to be closed in the end.
+
+        :raises ServerOutOfReach: if the message queue cannot be reached.
+        """
+        with _reached():
+            return agent_rpc.create_consumers(
+                [self], topics.AGENT, [list(each) for each in self.CONSUMERS]
+            )
+
+
+class Listening:
+    """Hear neutron-server, from when the message queue is there.
+
+    To connect waits for the queue: so it is done in a thread.
+
+    :param crashed: called if the thread meets an error it should not.
+    """
+
+    def __init__(
+        self, callbacks: Callbacks, crashed: Callable[[], None]
+    ) -> None:
+        self._callbacks = callbacks
+        self._connection: Any = None
+        self._worker = Worker("listener", self._listen, crashed)
+
+    def start(self) -> None:
+        """Start to connect."""
+        self._worker.start()
+
+    def stop(self) -> None:
+        """Hear no more; a connection on its way is not waited for."""
+        self._worker.stop()
+        if self._connection is not None:
+            self._connection.close()
+
+    def _listen(self) -> float:
+        try:
+            self._connection = self._callbacks.listen()
+        except ServerOutOfReach as error:
+            LOG.warning("%s", error)
+            return RETRY_S
+        return math.inf
+
+
+@contextmanager
+def _reached() -> Iterator[None]:
+    try:
+        yield
+    except (
+        oslo_messaging.MessagingException,
+        neutron_exceptions.NeutronException,
+    ) as error:
+        raise ServerOutOfReach(error) from error

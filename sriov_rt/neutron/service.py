@@ -1,0 +1,228 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The agent's two threads: ports, and signs of life."""
+
+import logging
+import time
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+from typing import Protocol
+
+from sriov_rt import exceptions
+from sriov_rt.agent.backoff import Backoff
+from sriov_rt.agent.worker import Worker
+from sriov_rt.neutron.ledger import Ledger
+from sriov_rt.neutron.ledger import Work
+from sriov_rt.neutron.standing import Standing
+from sriov_rt.neutron.words import Offer
+from sriov_rt.vif.words import Plugged
+
+LOG = logging.getLogger(__name__)
+
+#: Seconds from a device's event to the look: its alias and its neighbours'
+#: events come within a burst.
+SETTLE_S = 0.1
+
+#: Delays after a failure, seconds: the first and the longest. An instance
+#: waits for its port 300 s (Nova's [DEFAULT] vif_plugging_timeout).
+FIRST_DELAY_S = 1.0
+DELAY_LIMIT_S = 10.0
+
+UNBOUND = "not bound here"
+
+
+class Here(Protocol):
+    """What the agent needs of the host."""
+
+    def ports(self) -> Sequence[Plugged]:
+        """Return the ports that are plugged."""
+
+    def offer(self) -> Offer:
+        """Return what ports can be made of."""
+
+
+class Server(Protocol):
+    """What the agent needs of neutron-server."""
+
+    def standings(self, ports: Sequence[str]) -> Mapping[str, Standing]:
+        """Return what ports are to be."""
+
+    def tell(self, up: Sequence[str], down: Sequence[str]) -> frozenset[str]:
+        """Say which are up or down; return the refused ones."""
+
+    def report(
+        self, configurations: Mapping[str, Any], *, starting: bool
+    ) -> bool:
+        """Say that the agent is alive; tell whether it was thought dead."""
+
+
+class Agent:
+    """Tell neutron-server of the ports that are really here.
+
+    :param host: the name that Neutron calls this host by.
+    :param polling_s: seconds from one look to the next.
+    :param report_s: seconds from one sign of life to the next.
+    :param crashed: called if a thread meets an error it should not.
+    :param monotonic: the clock, seconds.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        here: Here,
+        server: Server,
+        ledger: Ledger,
+        *,
+        polling_s: float,
+        report_s: float,
+        crashed: Callable[[], None],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._host = host
+        self._here = here
+        self._server = server
+        self._ledger = ledger
+        self._polling_s = polling_s
+        self._report_s = report_s
+        self._monotonic = monotonic
+        self._starting = True
+        self._telling = Backoff(FIRST_DELAY_S, DELAY_LIMIT_S)
+        self._reporting = Backoff(FIRST_DELAY_S, DELAY_LIMIT_S)
+        self._looking = Worker("ports", self.look, crashed, monotonic)
+        self._living = Worker("reports", self.report, crashed, monotonic)
+
+    def start(self) -> None:
+        """Start both threads."""
+        self._living.start()
+        self._looking.start()
+
+    def stop(self) -> None:
+        """Let both threads end; what they wait for is not waited for."""
+        self._looking.stop()
+        self._living.stop()
+
+    def changed(self) -> None:
+        """Look soon: an interface came or went."""
+        self._looking.wake(SETTLE_S)
+
+    def touched(self, port: str) -> None:
+        """Look now: neutron-server says that a port has changed."""
+        self._ledger.touch(port)
+        self._looking.wake()
+
+    def resync(self) -> None:
+        """Tell of every port anew."""
+        self._ledger.resync()
+        self._looking.wake()
+
+    def report(self) -> float:
+        """Give a sign of life; return the seconds until the next."""
+        try:
+            offer = self._here.offer()
+            revived = self._server.report(
+                offer.to_configurations(), starting=self._starting
+            )
+        except exceptions.SriovRtError as error:
+            return self._failed(self._reporting, "no sign of life", error)
+        if self._starting:
+            LOG.info(
+                "host=%s reported with parents %s",
+                self._host,
+                dict(offer.parents),
+            )
+        if revived or self._reporting.failures:
+            LOG.info("host=%s all ports are told anew", self._host)
+            self.resync()
+        self._starting = False
+        self._reporting.succeeded()
+        return self._report_s
+
+    def look(self) -> float:
+        """Tell of what came and went; return the seconds until due again."""
+        try:
+            found = {each.port: each for each in self._here.ports()}
+        except exceptions.SriovRtError as error:
+            return self._failed(self._telling, "no look at the ports", error)
+        work = self._ledger.look(found, self._monotonic())
+        if work == Work():
+            return self._polling_s
+        try:
+            self._tell(work, found)
+        except exceptions.SriovRtError as error:
+            self._ledger.lost(work)
+            return self._failed(self._telling, "ports wait", error)
+        self._telling.succeeded()
+        return self._polling_s
+
+    def _tell(self, work: Work, found: Mapping[str, Plugged]) -> None:
+        asked = self._server.standings(work.ask) if work.ask else {}
+        by: dict[Standing, list[str]] = {each: [] for each in Standing}
+        for port in work.ask:
+            by[asked.get(port, Standing.ELSEWHERE)].append(port)
+        up, down = by[Standing.UP], by[Standing.DOWN]
+        refused = self._server.tell(up, [*down, *work.gone])
+        now = self._monotonic()
+        for port in work.ask:
+            settled = port in up or port in down
+            if settled and port not in refused:
+                self._ledger.told(port, found[port])
+            else:
+                self._ledger.wait(port, found[port], now)
+        self._ledger.told_gone(set(work.gone) - refused)
+        self._ledger.wait_gone(set(work.gone) & refused, now)
+        for word, ports in (
+            ("up", up),
+            ("down", down),
+            ("gone", work.gone),
+            (UNBOUND, by[Standing.ELSEWHERE]),
+        ):
+            self._log(word, ports, found, refused)
+
+    def _log(
+        self,
+        word: str,
+        ports: Sequence[str],
+        found: Mapping[str, Plugged],
+        refused: frozenset[str],
+    ) -> None:
+        for port in ports:
+            if port in refused:
+                LOG.warning(
+                    "port=%s host=%s neutron-server could not take it as %s; "
+                    "see its log, it is told again",
+                    port,
+                    self._host,
+                    word,
+                )
+                continue
+            vf = (found[port].vf if port in found else None) or "-"
+            # Of a port that no binding is for, again and again.
+            level = logging.DEBUG if word == UNBOUND else logging.INFO
+            LOG.log(
+                level, "port=%s vf=%s host=%s %s", port, vf, self._host, word
+            )
+
+    def _failed(
+        self, backoff: Backoff, what: str, error: exceptions.SriovRtError
+    ) -> float:
+        delay_s = backoff.failed()
+        LOG.warning(
+            "host=%s %s: %s (again in %.1f s)",
+            self._host,
+            what,
+            error,
+            delay_s,
+        )
+        return delay_s

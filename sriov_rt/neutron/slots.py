@@ -1,0 +1,118 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Which port has which VF, and which VFs are to be cleaned: on disk."""
+
+import dataclasses
+import json
+import logging
+import os
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+from sriov_rt import codec
+from sriov_rt.parse import errors
+from sriov_rt.parse import pci
+
+LOG = logging.getLogger(__name__)
+
+#: Raised by one when an older reader would misread a newer file.
+SCHEMA_VERSION = 1
+
+#: The longest file, in bytes: a VF takes about 120, and 16 PFs with the 256
+#: function numbers of PCI ARI have 4096.
+MAX_FILE = 1024 * 1024
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Slot:
+    """A VF that a port has, or had until it is clean.
+
+    :param left: whether the port has left it.
+    """
+
+    port: str
+    left: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Slots:
+    """What is kept: PCI address to its slot."""
+
+    slots: Mapping[str, Slot]
+
+
+def load(path: pathlib.Path) -> dict[str, Slot]:
+    """Return what was kept; nothing if there is no file or it is of no use.
+
+    A VF that nobody knows of any more is cleaned when its next port comes.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE + 1)
+        return dict(parse(data).slots)
+    except FileNotFoundError:
+        return {}
+    except (OSError, codec.SchemaError, errors.ParseError) as error:
+        LOG.warning(
+            "%s is of no use (%s): VFs that were given back while the agent "
+            "was down are cleaned when their next ports come",
+            path,
+            error,
+        )
+        return {}
+
+
+def parse(data: bytes) -> Slots:
+    """Return what the bytes of a file say.
+
+    :raises SchemaError: if they are not what :func:`save` writes.
+    :raises ParseError: for a slot that is no PCI address.
+    """
+    if len(data) > MAX_FILE:
+        raise codec.SchemaError("", f"longer than {MAX_FILE} bytes")
+    try:
+        plain: Any = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise codec.SchemaError("", f"not JSON: {error}") from None
+    if type(plain) is not dict or plain.get("schema") != SCHEMA_VERSION:
+        raise codec.SchemaError("schema", f"{SCHEMA_VERSION} expected")
+    found = codec.from_plain(Slots, plain)
+    for address in found.slots:
+        pci.PciAddress.parse(address)
+    return found
+
+
+def save(path: pathlib.Path, slots: Mapping[str, Slot]) -> bool:
+    """Replace the file, all at once; tell whether it could be.
+
+    No fsync: VFs are made anew when the host boots.
+    """
+    plain = {"schema": SCHEMA_VERSION, **codec.to_plain(Slots(slots))}
+    temporary = path.with_name(f".{path.name}.new")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+    try:
+        descriptor = os.open(temporary, flags | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(json.dumps(plain, separators=(",", ":")).encode())
+        temporary.replace(path)
+    except OSError as error:
+        LOG.warning(
+            "%s cannot be written (%s): a VF that is given back while the "
+            "agent is down will be cleaned only when its next port comes. "
+            "Let the agent's user write it, or set state_file",
+            path,
+            error,
+        )
+        return False
+    return True

@@ -1,0 +1,83 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Keeping off the CPU that serves a PF's mailbox.
+
+igbvf waits for the PF's answer with bottom halves off (igbvf_probe holds
+mbx_lock in drivers/net/ethernet/intel/igbvf). On PREEMPT_RT the thread of
+the PF's mailbox interrupt cannot run on that CPU meanwhile: the VF gives up
+with "PF still in reset state". So a driver is bound from another CPU.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+from sriov_rt.codec import Unknown
+from sriov_rt.host import values
+from sriov_rt.host.root import Root
+from sriov_rt.host.vfs import DEVICES
+
+
+@contextlib.contextmanager
+def away_from(root: Root, address: str) -> Iterator[frozenset[int]]:
+    """Keep this thread off the CPU of a PF's mailbox, if it has others.
+
+    It stays within the CPUs that it may run on: not on to isolated ones.
+
+    :param address: PCI address of the PF.
+    :returns: the CPUs that it runs on meanwhile.
+    """
+    before = frozenset(os.sched_getaffinity(0))
+    others = before - _serving(root, address)
+    if not others or others == before:
+        yield before
+        return
+    os.sched_setaffinity(0, others)
+    try:
+        yield others
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def _serving(root: Root, address: str) -> frozenset[int]:
+    """Return the CPUs that a device's mailbox interrupt fires on.
+
+    Drivers name the interrupt of what is no queue like the interface
+    (igb_request_msix); those of queues may be on all CPUs. If there is
+    none of that name, any may be it.
+    """
+    device = f"{DEVICES}/{address}"
+    listed = root.list_dir(f"{device}/net")
+    interfaces = () if isinstance(listed, Unknown) else listed
+    numbers = root.list_dir(f"{device}/msi_irqs")
+    if isinstance(numbers, Unknown):
+        return frozenset()
+    mailbox = [
+        number
+        for number in numbers
+        if any(
+            root.exists(f"proc/irq/{number}/{name}") is True
+            for name in interfaces
+        )
+    ]
+    return frozenset().union(
+        *(_fires_on(root, number) for number in mailbox or numbers)
+    )
+
+
+def _fires_on(root: Root, number: str) -> frozenset[int]:
+    for name in ("effective_affinity_list", "smp_affinity_list"):
+        cpus = values.cpu_set(root, f"proc/irq/{number}/{name}")
+        if not isinstance(cpus, Unknown) and cpus:
+            return cpus
+    return frozenset()

@@ -1,0 +1,226 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What goes wrong with a VF, named for what to do next."""
+
+import errno
+import os
+import types
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+
+from sriov_rt import exceptions
+
+
+class NicError(exceptions.SriovRtError):
+    """Something that was asked of a NIC was not done.
+
+    :param device: an interface's name, a PCI address or ``PF/index``.
+    :param attribute: of the VF, such as ``max_tx_rate``; None for none.
+    :param problem: what is wrong, a clause.
+    :param code: the kernel's errno; None if it was not asked.
+    """
+
+    #: What to do next, a clause.
+    remedy = "see the kernel's log (dmesg) for the NIC's own message"
+
+    def __init__(
+        self,
+        device: str,
+        attribute: str | None = None,
+        problem: str = "failed",
+        code: int | None = None,
+    ) -> None:
+        self.device = device
+        self.attribute = attribute
+        self.problem = problem
+        self.code = code
+        where = device if attribute is None else f"{device}: {attribute}"
+        super().__init__(f"{where}: {problem}; {self.remedy}")
+
+
+class UnsupportedByNic(NicError):
+    """The NIC or its driver does not have the attribute."""
+
+    remedy = "leave it out, or use a NIC that has it"
+
+
+class OutOfRange(NicError):
+    """The value is none that the NIC takes."""
+
+    remedy = "give a value within the range"
+
+
+class LinkNeeded(NicError):
+    """The PF's link has to be up, or at another speed, for this."""
+
+    remedy = "connect the PF, set it up and try again"
+
+
+class RefusedByNic(NicError):
+    """The driver found the value or the VF's state not right (EINVAL)."""
+
+    remedy = "compare 'sriov-rt vf show' with what was asked"
+
+
+class NoSuchDevice(NicError):
+    """There is no such device, or it has gone."""
+
+    remedy = "see 'sriov-rt vf list' for those that are there"
+
+
+class NotAPf(NicError):
+    """The device cannot have VFs."""
+
+    remedy = "name the interface of a PF with SR-IOV"
+
+
+class NotAVf(NicError):
+    """The device is no VF."""
+
+    remedy = "name a VF by PCI address, PF/index or its interface"
+
+
+class BadName(NicError):
+    """The text names no device that there can be."""
+
+    remedy = (
+        "give a PCI address such as 0000:01:10.0, PF/index such as enp1s0/3 "
+        "or the name of an interface"
+    )
+
+
+class VfBusy(NicError):
+    """The device is in use (EBUSY)."""
+
+    remedy = "stop what uses it and try again"
+
+
+class NameTaken(NicError):
+    """Another interface has the name (EEXIST)."""
+
+    remedy = "rename that interface"
+
+
+class NotPermitted(NicError):
+    """The caller lacks a privilege (EPERM, EACCES)."""
+
+    remedy = "run it as root, or with CAP_NET_ADMIN"
+
+
+class TryAgain(NicError):
+    """The VF was still resetting after all retries (EAGAIN)."""
+
+    remedy = "try again in a few seconds"
+
+
+class NoRoom(NicError):
+    """The NIC's tables or the kernel's memory are full (ENOSPC, ENOMEM)."""
+
+    remedy = (
+        "free MAC or VLAN filters of other VFs; if the VF stays so, reset it "
+        "by 'sriov-rt vf reset --flr'"
+    )
+
+
+class NotReady(NicError):
+    """A VF did not become ready in time."""
+
+    remedy = "check that the PF is up and see dmesg, then try again"
+
+
+class DriverMissing(NicError):
+    """The kernel has no such driver."""
+
+    remedy = "load its module (modprobe) or name another driver"
+
+
+class BadState(NicError):
+    """What the kernel says of a device cannot be understood."""
+
+
+class VerifyFailed(NicError):
+    """The kernel took a write, but what it says afterwards is different.
+
+    :param differences: (attribute, wanted, found) of each that differs.
+    """
+
+    remedy = "reset the VF; do not hand it out as it is"
+
+    def __init__(
+        self, device: str, differences: Sequence[tuple[str, Any, Any]]
+    ) -> None:
+        self.differences = tuple(differences)
+        told = ", ".join(
+            f"{name} is {found} and not {wanted}"
+            for name, wanted, found in differences
+        )
+        super().__init__(device, None, f"read back after the write: {told}")
+
+
+class VfsInUse(NicError):
+    """The number of VFs cannot change while some are in use.
+
+    :param users: (VF, who or what uses it) of each.
+    """
+
+    remedy = "move or stop what uses them first"
+
+    def __init__(self, device: str, users: Sequence[tuple[str, str]]) -> None:
+        self.users = tuple(users)
+        told = ", ".join(f"{vf} ({user})" for vf, user in users)
+        super().__init__(device, None, f"VFs are in use: {told}")
+
+
+_BY_CODE: Mapping[int, type[NicError]] = types.MappingProxyType(
+    {
+        errno.EOPNOTSUPP: UnsupportedByNic,
+        errno.EPROTONOSUPPORT: UnsupportedByNic,
+        errno.EPERM: NotPermitted,
+        errno.EACCES: NotPermitted,
+        errno.EROFS: NotPermitted,
+        errno.EBUSY: VfBusy,
+        errno.EEXIST: NameTaken,
+        errno.EAGAIN: TryAgain,
+        errno.ENODEV: NoSuchDevice,
+        errno.ENOENT: NoSuchDevice,
+        errno.ENXIO: NoSuchDevice,
+        errno.ERANGE: OutOfRange,
+        errno.EINVAL: RefusedByNic,
+        errno.EADDRNOTAVAIL: RefusedByNic,
+        errno.EADDRINUSE: RefusedByNic,
+        errno.ENETDOWN: LinkNeeded,
+        errno.ENOSPC: NoRoom,
+        errno.ENOMEM: NoRoom,
+    }
+)
+
+
+def from_errno(
+    code: int,
+    device: str,
+    attribute: str | None = None,
+    words: str | None = None,
+) -> NicError:
+    """Return the error that an errno of the kernel means.
+
+    :param code: a positive errno.
+    :param words: what the kernel says beside it; None for nothing.
+    """
+    name = errno.errorcode.get(code, str(code))
+    if code == errno.EOPNOTSUPP:
+        # Python has the number's other name, ENOTSUP.
+        name = "EOPNOTSUPP"
+    kind = _BY_CODE.get(code, NicError)
+    problem = f"{words or os.strerror(code)} ({name})"
+    return kind(device, attribute, problem, code)

@@ -1,0 +1,83 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The edge to the kernel's VFs: what the verbs need of it.
+
+``machine.Machine`` is the real one; the unit tests have one that behaves
+like each family.
+"""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from sriov_rt.nic.settings import VfSettings
+from sriov_rt.nic.words import Pf
+from sriov_rt.nic.words import VfDevice
+from sriov_rt.nic.words import VfId
+
+
+class Kernel(Protocol):
+    """Verbs on PFs and VFs. What fails comes as errors.NicError."""
+
+    def pfs(self) -> tuple[str, ...]:
+        """Return the interfaces of the PFs that can have VFs, sorted."""
+
+    def pf(self, name: str) -> Pf:
+        """Return a PF.
+
+        :raises NotAPf: if it can have no VFs.
+        """
+
+    def locate(self, name: str) -> VfId:
+        """Return the VF of a PCI address or an interface.
+
+        :raises NotAVf: if it is no VF.
+        """
+
+    def read(self, pf: str) -> Mapping[int, VfSettings]:
+        """Return what the PF says of all its VFs, by one request."""
+
+    def device(self, vf: VfId) -> VfDevice:
+        """Return the PCI device of a VF and its interface.
+
+        :raises NoSuchDevice: if it is gone.
+        """
+
+    def write(self, pf: str, changes: Mapping[int, VfSettings]) -> None:
+        """Set what is not None through the PF, by one request.
+
+        A VLAN is written whole and so are the rates: the kernel takes them
+        so. The first that fails ends it; what came before stays.
+
+        :param changes: index of a VF to what to set.
+        """
+
+    def set_netdev(self, netdev: str, settings: VfSettings) -> None:
+        """Set mtu, promisc and allmulti of an interface if not None."""
+
+    def rename(self, netdev: str, name: str) -> None:
+        """Give an interface another name."""
+
+    def bind(self, vf: VfId, driver: str | None) -> None:
+        """Take a VF from its driver, and bind it to another or the same.
+
+        :param driver: None for the one that the kernel chooses.
+        """
+
+    def flr(self, vf: VfId) -> None:
+        """Reset the function of a VF."""
+
+    def provision(self, pf: str, number: int, *, probe: bool) -> None:
+        """Set how many VFs a PF has.
+
+        :param probe: whether drivers are bound to them.
+        """

@@ -1,0 +1,108 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Which VF is which interface, and whose."""
+
+import dataclasses
+import re
+from collections.abc import Iterable
+from collections.abc import Iterator
+
+from sriov_rt.codec import Unknown
+from sriov_rt.host import holders
+from sriov_rt.host import vfs
+from sriov_rt.host.root import Root
+from sriov_rt.nic import table
+from sriov_rt.nic.words import VfDevice
+from sriov_rt.nic.words import VfId
+from sriov_rt.nic.words import VfState
+
+HEAD = ("VF", "ADDRESS", "INTERFACE", "DRIVER", "GROUP", "INSTANCE", "PORT")
+
+# What the VIF driver writes as alias: sriov-rt:<port>:<owner>, and for a
+# whole VF the name that its interface has on the host.
+_ALIAS = re.compile(
+    r"sriov-rt:(?P<port>[0-9A-Za-z._-]{1,64}):(?P<owner>[0-9A-Za-z._-]{1,64})"
+    r"(?::[^:]{1,15})?",
+    re.ASCII,
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Mapped:
+    """One VF and whose it is.
+
+    :param instance: who has it: an instance's UUID if the alias names one,
+        a process, or where its interface is; None for nobody.
+    :param port: UUID of the Neutron port, if the alias names one.
+    :param on_it: interfaces that sit on it.
+    """
+
+    vf: VfId
+    netdev: str | None
+    driver: str | None
+    iommu_group: int | None
+    instance: str | None
+    port: str | None
+    on_it: tuple[str, ...]
+
+
+class Owners:
+    """Who has a VF: host.vfs.Owners for what nic knows of a VF."""
+
+    def __init__(self, root: Root) -> None:
+        self._owners = vfs.Owners(root, holders.Holders(root))
+
+    def of(self, vf: VfId, device: VfDevice) -> str | None | Unknown:
+        """Return the owner of a VF; None for nobody."""
+        return self._owners.of(
+            vf.address, device.driver, device.netdev, device.iommu_group
+        )
+
+
+def of(states: Iterable[VfState], owners: Owners) -> Iterator[Mapped]:
+    """Yield each VF and whose it is."""
+    for state in states:
+        owner = owners.of(state.id, state.device)
+        if isinstance(owner, Unknown):
+            owner = f"unknown ({owner.reason})"
+        port = None
+        match = _ALIAS.fullmatch(owner or "")
+        if match is not None:
+            port, owner = match["port"], match["owner"]
+        yield Mapped(
+            vf=state.id,
+            netdev=state.netdev,
+            driver=state.driver,
+            iommu_group=state.iommu_group,
+            instance=owner,
+            port=port,
+            on_it=state.device.uppers,
+        )
+
+
+def lines(mapped: Iterable[Mapped]) -> Iterator[str]:
+    """Yield the table."""
+    return table.columns(HEAD, (_row(each) for each in mapped))
+
+
+def _row(each: Mapped) -> tuple[str, ...]:
+    on_it = f" < {','.join(each.on_it)}" if each.on_it else ""
+    return (
+        str(each.vf),
+        each.vf.address,
+        f"{each.netdev or '-'}{on_it}",
+        each.driver or "-",
+        "-" if each.iommu_group is None else str(each.iommu_group),
+        each.instance or "-",
+        each.port or "-",
+    )

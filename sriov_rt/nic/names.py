@@ -1,0 +1,77 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""How a VF can be named on a command line."""
+
+import dataclasses
+import re
+
+from sriov_rt.nic import errors
+from sriov_rt.parse import errors as parse_errors
+from sriov_rt.parse import numbers
+from sriov_rt.parse import pci
+
+#: VFs of a PF are numbered in 16 bits (PCI_SRIOV_TOTAL_VF, pci_regs.h).
+MAX_INDEX = 65535
+
+# IFNAMSIZ - 1 bytes (linux/if.h); not what means something elsewhere: a
+# path, PF/index, an alias (eth0:1) or a pattern of the kernel's (eth%d).
+_INTERFACE = re.compile(r"(?!\.\.?$)[!-$&-.0-9;-~]{1,15}", re.ASCII)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class VfName:
+    """One of the three ways to name a VF.
+
+    :param address: PCI address, None if it is not named so.
+    :param interface: its own, or with an index its PF's.
+    """
+
+    address: str | None = None
+    interface: str | None = None
+    index: int | None = None
+
+
+def is_interface(text: str) -> bool:
+    """Tell whether a text can be the name of an interface."""
+    return _INTERFACE.fullmatch(text) is not None
+
+
+def parse_interface(text: str) -> str:
+    """Return the name of an interface.
+
+    :raises BadName: if it can be none: a slash or space in it, too long.
+    """
+    if not is_interface(text):
+        raise errors.BadName(
+            repr(text[:80]), None, "no interface can have that name"
+        )
+    return text
+
+
+def parse(text: str) -> VfName:
+    """Return what ``0000:01:10.0``, ``enp1s0/3`` or ``enp1s0v3`` names.
+
+    :raises BadName: if it is none of these.
+    """
+    if is_interface(text):
+        return VfName(interface=text)
+    name, slash, number = text.partition("/")
+    try:
+        if slash and is_interface(name):
+            index = numbers.parse_int(number, "VF", 0, MAX_INDEX)
+            return VfName(interface=name, index=index)
+        return VfName(address=str(pci.PciAddress.parse(text)))
+    except parse_errors.ParseError:
+        raise errors.BadName(
+            repr(text[:80]), None, "that names no VF"
+        ) from None

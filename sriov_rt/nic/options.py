@@ -1,0 +1,59 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The options of NICs, ``[nic]``."""
+
+from oslo_config import cfg
+
+GROUP = "nic"
+
+NIC_OPTS = [
+    cfg.ListOpt(
+        "vfs",
+        default=[],
+        help="""
+How many VFs each PF has, as PF:NUMBER or PF:NUMBER:MODE.
+
+``enp1s0:4:guests,enp2s0:8:host`` gives enp1s0 four VFs without a driver of
+the host, for guests that take them whole, and enp2s0 eight with one, whose
+interfaces ports are made of. ``sriov-rt vf provision`` makes them, at boot
+from the unit sriov-rt-vfs; PFs that are not named are left alone.
+""",
+    ),
+    cfg.StrOpt(
+        "vf_mode",
+        default="host",
+        choices=[
+            ("host", "the kernel binds its driver to new VFs"),
+            ("guests", "new VFs have no driver until a guest takes them"),
+        ],
+        help="""
+The mode of the PFs that ``vfs`` names without one.
+
+Choose ``guests`` on hosts that only pass VFs through: 63 VFs of an X520 then
+come up at once and not after ten seconds, and udev sees no interfaces. Ports
+of kind macvlan, ipvlan or VF in a container need ``host``.
+""",
+    ),
+    cfg.FloatOpt(
+        "pf_timeout",
+        default=30.0,
+        min=0.0,
+        max=600.0,
+        help="""
+Seconds for which ``sriov-rt vf provision`` waits for a PF to appear.
+
+At boot the driver of a NIC may load after the unit has started. Raise it for
+NICs whose firmware takes long; a PF that is not there in time is an error.
+""",
+    ),
+]

@@ -1,0 +1,250 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""From what a VF is and what it is to be, to the steps between."""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+from sriov_rt.nic import errors
+from sriov_rt.nic import rebind
+from sriov_rt.nic import rules
+from sriov_rt.nic.family import THROUGH_PF
+from sriov_rt.nic.family import Attribute
+from sriov_rt.nic.family import Family
+from sriov_rt.nic.family import Support
+from sriov_rt.nic.settings import NO_MAC
+from sriov_rt.nic.settings import VfSettings
+from sriov_rt.nic.words import Pf
+from sriov_rt.nic.words import VfId
+from sriov_rt.nic.words import VfState
+
+#: The kernel takes these together or zeroes those left out: IFLA_VF_VLAN
+#: and IFLA_VF_RATE (do_setvfinfo in net/core/rtnetlink.c).
+GROUPS = (
+    (Attribute.VLAN, Attribute.QOS, Attribute.VLAN_PROTOCOL),
+    (Attribute.MIN_TX_RATE, Attribute.MAX_TX_RATE),
+)
+
+_RATES = GROUPS[1]
+_NETDEV = (Attribute.MTU, Attribute.PROMISC, Attribute.ALLMULTI)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Step:
+    """One attribute that changes.
+
+    :param before: what it is; None if the kernel does not tell.
+    """
+
+    attribute: Attribute
+    before: Any
+    after: Any
+
+    def __str__(self) -> str:
+        return f"{self.attribute} {told(self.before)} -> {told(self.after)}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be done to one VF.
+
+    :param notes: what else an operator should know, sentences.
+    :param expect: what it is afterwards, as far as it was asked.
+    :param payload: what is written through the PF.
+    :param rebind: why its driver is bound again; None if it is not.
+    :param required: whether what the NIC does not have is an error.
+    """
+
+    vf: VfId
+    family: str
+    steps: tuple[Step, ...]
+    notes: tuple[str, ...]
+    expect: VfSettings
+    payload: VfSettings
+    rebind: str | None = None
+    required: bool = True
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is to be done."""
+        return not self.steps and self.rebind is None
+
+    def lines(self) -> Iterator[str]:
+        """Yield the plan as text."""
+        if self.is_empty:
+            yield f"{self.vf}: nothing to do"
+        else:
+            yield f"{self.vf} ({self.vf.address}, {self.family}):"
+        yield from (f"  {step}" for step in self.steps)
+        if self.rebind is not None:
+            yield f"  bind its driver again: {self.rebind}"
+        yield from (f"  note: {note}" for note in self.notes)
+
+
+def told(value: Any) -> str:
+    """Return a value of a VF's attribute as text."""
+    if value is None:
+        return "unknown"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return str(value)
+
+
+def make(
+    family: Family,
+    pf: Pf,
+    observed: VfState,
+    wanted: VfSettings,
+    *,
+    required: bool = True,
+) -> Plan:
+    """Return the plan; empty if the VF is as wanted.
+
+    :param required: refuse what the NIC does not have; otherwise it is left
+        out, as for the baseline, which speaks of all NICs.
+    :raises NicError: if the family or the link does not allow it.
+    """
+    notes: list[str] = []
+    expect = _expected(family, observed, wanted, required)
+    _round(family, expect, notes)
+    steps = tuple(
+        Step(each, before, value)
+        for each, value in expect.items()
+        if (before := getattr(observed.settings, each)) != value
+    )
+    payload = _payload(observed.settings, expect, steps)
+    if any(step.attribute in _RATES for step in steps):
+        low, high = payload[_RATES[0]], payload[_RATES[1]]
+        rules.check_rates(family, f"{observed.id}", low, high, pf)
+    notes += _effects(family, steps)
+    changed = frozenset(step.attribute for step in steps)
+    again, note = rebind.why(family, observed, expect, changed)
+    if note is not None:
+        notes.append(note)
+    return Plan(
+        vf=observed.id,
+        family=family.name,
+        steps=steps,
+        notes=tuple(notes),
+        expect=VfSettings(**expect),
+        payload=VfSettings(**payload),
+        rebind=again,
+        required=required,
+    )
+
+
+def _expected(
+    family: Family, observed: VfState, wanted: VfSettings, required: bool
+) -> dict[Attribute, Any]:
+    """Return what a VF is to be, as far as it is looked at.
+
+    :raises NicError: if the family does not take it.
+    """
+    expect = {}
+    for each in Attribute:
+        value = getattr(wanted, each)
+        if value is None:
+            continue
+        rules.check(family, f"{observed.id}", each, value)
+        if not _is_beside(family, observed, each, value, required):
+            expect[each] = value
+    return expect
+
+
+def _is_beside(
+    family: Family,
+    observed: VfState,
+    attribute: Attribute,
+    value: Any,
+    required: bool,
+) -> bool:
+    """Tell whether an attribute is not to be looked at.
+
+    :raises NoSuchDevice: if it is of an interface that is not here.
+    :raises UnsupportedByNic: if the MAC cannot be taken away.
+    """
+    if attribute in _NETDEV and observed.netdev is None:
+        if not required or rules.is_neutral(attribute, value):
+            return True
+        raise errors.NoSuchDevice(
+            f"{observed.id}",
+            attribute,
+            "the VF has no interface in this network namespace",
+        )
+    if attribute is Attribute.MAC and value == NO_MAC:
+        return _keeps_mac(family, observed, required)
+    if not rules.is_neutral(attribute, value):
+        return False
+    support = family.supports(attribute)
+    unknown = getattr(observed.settings, attribute) is None
+    return support is Support.NO or (unknown and not required)
+
+
+def _keeps_mac(family: Family, observed: VfState, required: bool) -> bool:
+    if family.clears_mac is not Support.NO:
+        return False
+    if required and observed.settings.mac != NO_MAC:
+        raise errors.UnsupportedByNic(
+            f"{observed.id}",
+            Attribute.MAC,
+            f"a VF of family {family.name} always has a MAC, its driver needs "
+            "one",
+        )
+    return True
+
+
+def _round(
+    family: Family, expect: dict[Attribute, Any], notes: list[str]
+) -> None:
+    """Put the rate that the NIC keeps in place of the one asked."""
+    asked = expect.get(Attribute.MAX_TX_RATE)
+    if asked is None:
+        return
+    effective = family.rate.effective(asked)
+    if effective != asked:
+        notes.append(
+            f"max_tx_rate: {asked} asked, {effective} effective: family "
+            f"{family.name} has {family.rate.minimum} Mb/s at the least and "
+            f"steps of {family.rate.quantum}"
+        )
+        expect[Attribute.MAX_TX_RATE] = effective
+
+
+def _payload(
+    observed: VfSettings, expect: dict[Attribute, Any], steps: tuple[Step, ...]
+) -> dict[Attribute, Any]:
+    """Return what to write through the PF, groups completed."""
+    payload = {
+        step.attribute: step.after
+        for step in steps
+        if step.attribute in THROUGH_PF
+    }
+    for group in GROUPS:
+        if payload.keys().isdisjoint(group):
+            continue
+        for each in group:
+            value = expect.get(each)
+            if value is None:
+                value = getattr(observed, each)
+            if value is None:
+                value = getattr(rules.NEUTRAL, each)
+            payload[each] = value
+    return payload
+
+
+def _effects(family: Family, steps: tuple[Step, ...]) -> Iterator[str]:
+    for step in steps:
+        effect = family.effects.get(step.attribute)
+        if effect is not None:
+            yield f"changing {step.attribute} {effect}"

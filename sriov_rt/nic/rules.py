@@ -1,0 +1,169 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Whether a family takes a value, and what it makes of it."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from sriov_rt.nic import errors
+from sriov_rt.nic import settings
+from sriov_rt.nic.family import Attribute
+from sriov_rt.nic.family import Family
+from sriov_rt.nic.family import Support
+from sriov_rt.nic.settings import NO_MAC
+from sriov_rt.nic.settings import LinkState
+from sriov_rt.nic.settings import VlanProtocol
+from sriov_rt.nic.words import Pf
+
+#: VLAN 4095 is reserved (IEEE 802.1Q); priorities have 3 bits.
+MAX_VLAN = 4094
+MAX_QOS = 7
+
+#: ETH_MIN_MTU and ETH_MAX_MTU of include/uapi/linux/if_ether.h.
+MIN_MTU = 68
+MAX_MTU = 65535
+
+#: IFLA_VF_RATE has 32 bits.
+MAX_RATE = 2**32 - 1
+
+#: What an attribute is on a NIC that does not have it.
+NEUTRAL = settings.VfSettings(
+    mac=NO_MAC,
+    vlan=0,
+    qos=0,
+    vlan_protocol=VlanProtocol.Q,
+    trust=False,
+    link_state=LinkState.AUTO,
+    min_tx_rate=0,
+    max_tx_rate=0,
+    query_rss=False,
+    promisc=False,
+    allmulti=False,
+)
+
+_MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}")
+_DRIVER = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+def is_neutral(attribute: Attribute, value: Any) -> bool:
+    """Tell whether a value is what a NIC without the attribute has."""
+    return bool(value is not None and value == getattr(NEUTRAL, attribute))
+
+
+def check(
+    family: Family, device: str, attribute: Attribute, value: Any
+) -> None:
+    """Refuse what the family does not take in any state of the link.
+
+    :param device: the VF, for the error.
+    :raises UnsupportedByNic: if it does not have the attribute or value.
+    :raises OutOfRange: if the value is none that any NIC takes.
+    """
+    if family.supports(attribute) is Support.NO and not is_neutral(
+        attribute, value
+    ):
+        why = family.why_not.get(attribute, "the NIC does not have it")
+        raise errors.UnsupportedByNic(
+            device, attribute, f"{why} (family {family.name})"
+        )
+    find = _CHECKS.get(attribute)
+    problem = find(value) if find is not None else None
+    if problem is not None:
+        raise errors.OutOfRange(device, attribute, problem)
+    if (
+        attribute is Attribute.LINK_STATE
+        and value not in family.link_states
+        and not is_neutral(attribute, value)
+    ):
+        raise errors.UnsupportedByNic(
+            device,
+            attribute,
+            f"family {family.name} does not do '{value}', though its driver "
+            "may take it",
+        )
+
+
+def check_rates(
+    family: Family, device: str, minimum: int, maximum: int, pf: Pf
+) -> None:
+    """Refuse effective rates that the NIC would refuse or not keep.
+
+    :param minimum: Mbit/s; so is the maximum.
+    :raises OutOfRange: if a rate is not within its bounds.
+    :raises LinkNeeded: if the PF's link is not as rates need it.
+    """
+    _check_link(family, device, pf)
+    rate = family.rate
+    bounds = [] if rate.maximum is None else [rate.maximum]
+    if rate.to_link and pf.speed_mbps is not None:
+        bounds.append(pf.speed_mbps)
+    attribute, problem = Attribute.MAX_TX_RATE, None
+    if maximum and maximum < rate.minimum:
+        problem = f"{maximum} Mb/s is below {rate.minimum}, the least"
+    elif bounds and maximum > min(bounds):
+        problem = f"{maximum} Mb/s is above {min(bounds)}, the most"
+    elif maximum and minimum > maximum:
+        attribute = Attribute.MIN_TX_RATE
+        problem = f"{minimum} Mb/s is above max_tx_rate, {maximum}"
+    if problem is not None:
+        raise errors.OutOfRange(device, attribute, problem)
+
+
+def _check_link(family: Family, device: str, pf: Pf) -> None:
+    rate = family.rate
+    problem = None
+    if rate.needs_carrier and not pf.carrier:
+        problem = (
+            f"family {family.name} takes rates, and clears them, only while "
+            f"{pf.name} has a carrier"
+        )
+    elif rate.link_mbps is not None and pf.speed_mbps != rate.link_mbps:
+        problem = (
+            f"family {family.name} takes rates at {rate.link_mbps} Mb/s only "
+            f"and {pf.name} is linked at {pf.speed_mbps}"
+        )
+    if problem is not None:
+        raise errors.LinkNeeded(device, Attribute.MAX_TX_RATE, problem)
+
+
+def _mac(value: str) -> str | None:
+    if not _MAC.fullmatch(value):
+        return f"{value!r} is no MAC in lower case"
+    if int(value[:2], 16) & 1:
+        return f"{value} is a multicast address"
+    return None
+
+
+def _driver(value: str) -> str | None:
+    return None if _DRIVER.fullmatch(value) else f"{value!r} is no driver"
+
+
+def _within(minimum: int, maximum: int) -> Callable[[int], str | None]:
+    def find(value: int) -> str | None:
+        if minimum <= value <= maximum:
+            return None
+        return f"{value} is not within {minimum} to {maximum}"
+
+    return find
+
+
+_CHECKS: dict[Attribute, Callable[[Any], str | None]] = {
+    Attribute.MAC: _mac,
+    Attribute.VLAN: _within(0, MAX_VLAN),
+    Attribute.QOS: _within(0, MAX_QOS),
+    Attribute.MIN_TX_RATE: _within(0, MAX_RATE),
+    Attribute.MAX_TX_RATE: _within(0, MAX_RATE),
+    Attribute.MTU: _within(MIN_MTU, MAX_MTU),
+    Attribute.DRIVER: _driver,
+}

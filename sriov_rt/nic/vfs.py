@@ -1,0 +1,231 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The verbs on VFs: observe, plan, apply, verify, reset."""
+
+import dataclasses
+from collections.abc import Collection
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Self
+
+from sriov_rt.nic import apply
+from sriov_rt.nic import errors
+from sriov_rt.nic import names
+from sriov_rt.nic import observe
+from sriov_rt.nic import plan
+from sriov_rt.nic import waiting
+from sriov_rt.nic.choose import Families
+from sriov_rt.nic.kernel import Kernel
+from sriov_rt.nic.plan import Plan as Plan
+from sriov_rt.nic.settings import BASELINE
+from sriov_rt.nic.settings import VfSettings
+from sriov_rt.nic.waiting import Clock
+from sriov_rt.nic.words import Pf
+from sriov_rt.nic.words import VfId as VfId
+from sriov_rt.nic.words import VfState as VfState
+
+
+class Vfs:
+    """What can be done with the VFs of a host.
+
+    It may be used by several threads; two that set the same VF at once get
+    what the kernel makes of it, and VerifyFailed.
+
+    :param clock: what bounded waits go by; None for the system's.
+    """
+
+    def __init__(
+        self, kernel: Kernel, families: Families, clock: Clock | None = None
+    ) -> None:
+        self._kernel = kernel
+        self._families = families
+        self._clock = waiting.real() if clock is None else clock
+
+    @classmethod
+    def of_host(cls, root: str = "/") -> Self:
+        """Return the verbs on this host's VFs.
+
+        :param root: where its sysfs and procfs are.
+        """
+        # pyroute2 takes 190 ms to import.
+        from sriov_rt.nic.machine import Machine
+
+        return cls(Machine(root), Families.installed())
+
+    @property
+    def kernel(self) -> Kernel:
+        """What it acts through."""
+        return self._kernel
+
+    @property
+    def families(self) -> Families:
+        """The rows that it chooses from."""
+        return self._families
+
+    @property
+    def clock(self) -> Clock:
+        """What bounded waits go by."""
+        return self._clock
+
+    def locate(self, name: str) -> VfId:
+        """Return the VF that a text names.
+
+        :param name: such as ``0000:01:10.0``, ``enp1s0/3`` (PF/index) or
+            ``enp1s0v3``, the VF's own interface.
+        :raises NicError: if it names none, or no VF.
+        """
+        asked = names.parse(name)
+        if asked.index is None:
+            return self._kernel.locate(asked.address or asked.interface or "")
+        pf = self._kernel.pf(asked.interface or "")
+        for vf in pf.vfs:
+            if vf.index == asked.index:
+                return vf
+        raise errors.NoSuchDevice(
+            name, None, f"{pf.name} has {len(pf.vfs)} VFs, from 0"
+        )
+
+    def list(self, pf: str | None = None) -> tuple[VfState, ...]:
+        """Return the VFs of a PF or of all, in order.
+
+        :raises NotAPf: if the named one can have no VFs.
+        """
+        found: list[VfState] = []
+        for name in self._kernel.pfs() if pf is None else (pf,):
+            each = self._kernel.pf(name)
+            family = self._families.of(each)
+            found += observe.survey(self._kernel, family, each)
+        return tuple(found)
+
+    def pf(self, name: str) -> Pf:
+        """Return a PF."""
+        return self._kernel.pf(name)
+
+    def observe(self, vf: VfId) -> VfState:
+        """Return a VF as the kernel has it now.
+
+        :raises NoSuchDevice: if it is gone.
+        """
+        return self._these(self._kernel.pf(vf.pf), (vf,))[vf.index]
+
+    def plan(
+        self, vf: VfId, wanted: VfSettings, *, wait_s: float = 0.0
+    ) -> Plan:
+        """Return what has to be done to make a VF as wanted.
+
+        :param wanted: None leaves an attribute alone.
+        :param wait_s: how long to wait for a link that is needed, seconds.
+        :raises NicError: if its family or the PF's link does not allow it.
+        """
+        needed: list[errors.LinkNeeded] = []
+
+        def attempt() -> Plan | None:
+            try:
+                return self.plan_all({vf: wanted})[0]
+            except errors.LinkNeeded as error:
+                needed.append(error)
+                return None
+
+        made = waiting.until(self._clock, wait_s, attempt)
+        if made is None:
+            raise needed[-1]
+        return made
+
+    def plan_all(
+        self, wanted: Mapping[VfId, VfSettings], *, required: bool = True
+    ) -> tuple[Plan, ...]:
+        """Return plans for many VFs: one read for each PF.
+
+        :param required: refuse what a NIC does not have; otherwise it is
+            left out.
+        :raises NicError: for the first that cannot be.
+        """
+        made: dict[VfId, Plan] = {}
+        for name in dict.fromkeys(vf.pf for vf in wanted):
+            pf = self._kernel.pf(name)
+            some = [vf for vf in wanted if vf.pf == name]
+            states = self._these(pf, some)
+            for vf in some:
+                made[vf] = plan.make(
+                    self._families.of(pf),
+                    pf,
+                    states[vf.index],
+                    wanted[vf],
+                    required=required,
+                )
+        return tuple(made[vf] for vf in wanted)
+
+    def plan_reset(self, vf: VfId, driver: str | None = None) -> Plan:
+        """Return what has to be done to make a VF clean.
+
+        :param driver: that it is to have; None for the one it has.
+        """
+        wanted = dataclasses.replace(BASELINE, driver=driver)
+        return self.plan_all({vf: wanted}, required=False)[0]
+
+    def apply(self, plan: Plan) -> VfState:
+        """Do what a plan says and read back that it is so.
+
+        :raises VerifyFailed: if the kernel says something else afterwards.
+        """
+        return self.apply_all((plan,))[0]
+
+    def apply_all(self, plans: Sequence[Plan]) -> tuple[VfState, ...]:
+        """Do what plans say: one write and one read for each PF.
+
+        :raises VerifyFailed: if the kernel says something else afterwards.
+        """
+        done: dict[VfId, VfState] = {}
+        by_pf: dict[str, list[Plan]] = {}
+        for each in plans:
+            by_pf.setdefault(each.vf.pf, []).append(each)
+        for name, some in by_pf.items():
+            pf = self._kernel.pf(name)
+
+            def again(
+                indices: Collection[int], pf: Pf = pf
+            ) -> Mapping[int, VfState]:
+                return self._observe(pf, indices)
+
+            found = apply.apply(
+                self._kernel, self._families.of(pf), some, again, self._clock
+            )
+            done.update((each.id, each) for each in found)
+        return tuple(done[each.vf] for each in plans)
+
+    def reset(self, vf: VfId, driver: str | None = None) -> VfState:
+        """Make a VF clean, settings.BASELINE, and read back that it is.
+
+        What its NIC does not have is left out.
+
+        :param driver: that it is to have; None for the one it has.
+        """
+        return self.apply(self.plan_reset(vf, driver))
+
+    def flr(self, vf: VfId) -> VfState:
+        """Reset a VF's function, then make it clean."""
+        self._kernel.flr(vf)
+        return self.reset(vf)
+
+    def _these(self, pf: Pf, asked: Sequence[VfId]) -> Mapping[int, VfState]:
+        for vf in asked:
+            if vf not in pf.vfs:
+                raise errors.NoSuchDevice(f"{vf}", None, "the VF has gone")
+        return self._observe(pf, frozenset(vf.index for vf in asked))
+
+    def _observe(
+        self, pf: Pf, indices: Collection[int]
+    ) -> Mapping[int, VfState]:
+        return observe.observe(
+            self._kernel, self._families.of(pf), pf, indices, self._clock
+        )

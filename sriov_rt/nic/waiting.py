@@ -1,0 +1,58 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Waits with a bound, by a clock that tests can put in place of time."""
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+from typing import TypeVar
+
+T = TypeVar("T")
+
+#: The first wait and the longest, seconds; each is twice the one before.
+FIRST_S = 0.01
+LONGEST_S = 0.5
+
+
+class Clock(Protocol):
+    """What of the module time is needed."""
+
+    def monotonic(self) -> float:
+        """Return seconds that only grow."""
+
+    def sleep(self, seconds: float, /) -> None:
+        """Wait."""
+
+
+def until(
+    clock: Clock, seconds: float, probe: Callable[[], T | None]
+) -> T | None:
+    """Return what a probe finds as soon as that is not None.
+
+    :param seconds: how long to go on; the probe is asked once in any case.
+    :returns: None if it found nothing in time.
+    """
+    end = clock.monotonic() + seconds
+    pause = FIRST_S
+    while (found := probe()) is None:
+        left = end - clock.monotonic()
+        if left <= 0:
+            return None
+        clock.sleep(min(pause, left))
+        pause = min(2 * pause, LONGEST_S)
+    return found
+
+
+def real() -> Clock:
+    """Return the system's clock."""
+    return time

@@ -1,0 +1,114 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""PFs and VFs, as the kernel shows them."""
+
+import dataclasses
+
+from sriov_rt.nic.settings import VfSettings
+
+#: NET_ADDR_RANDOM and NET_ADDR_SET of include/uapi/linux/netdevice.h.
+ADDRESS_RANDOM = 1
+ADDRESS_SET = 3
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class VfId:
+    """Which VF.
+
+    :param pf: name of its PF's interface.
+    :param index: its number there, from 0.
+    :param address: its PCI address.
+    """
+
+    pf: str
+    index: int
+    address: str
+
+    def __str__(self) -> str:
+        return f"{self.pf}/{self.index}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pf:
+    """A physical function that can have VFs.
+
+    :param name: of its interface.
+    :param vendor: PCI id, four lower-case hex digits; so is product.
+    :param speed_mbps: of its link, Mbit/s; None without one.
+    :param carrier: None if it is down or does not tell.
+    :param total_vfs: what sriov_totalvfs allows.
+    :param probes: whether the kernel binds drivers to new VFs
+        (sriov_drivers_autoprobe); None if it does not tell.
+    """
+
+    name: str
+    address: str
+    driver: str | None
+    vendor: str
+    product: str
+    speed_mbps: int | None
+    carrier: bool | None
+    total_vfs: int
+    vfs: tuple[VfId, ...]
+    probes: bool | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class VfDevice:
+    """The PCI device of a VF and its interface.
+
+    :param netdev: its interface, None if it has none in this namespace.
+    :param elsewhere: whether it has one in another namespace.
+    :param mac: of the interface; so are mtu, promisc, allmulti and up.
+    :param address_type: where that MAC is from (addr_assign_type).
+    :param numa_node: None where the platform has none.
+    :param uppers: what sits on the interface, in this namespace.
+    """
+
+    driver: str | None
+    netdev: str | None = None
+    elsewhere: bool = False
+    alias: str = ""
+    iommu_group: int | None = None
+    numa_node: int | None = None
+    mac: str | None = None
+    address_type: int | None = None
+    mtu: int | None = None
+    promisc: bool | None = None
+    allmulti: bool | None = None
+    up: bool | None = None
+    uppers: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class VfState:
+    """One VF, as the kernel has it.
+
+    :param family: name of its PF's row.
+    :param netdev: None if it is in another namespace or the VF has none.
+    :param alias: ``sriov-rt:<port>:<owner>`` if it is ours; or empty.
+    :param device: its device as it was read, with its interface's MAC.
+    :param mac_budget: unicast MAC filters that it can count on for
+        subinterfaces; None if the family does not tell.
+    """
+
+    id: VfId
+    family: str
+    driver: str | None
+    netdev: str | None
+    alias: str
+    iommu_group: int | None
+    numa_node: int | None
+    settings: VfSettings
+    mac_budget: int | None
+    device: VfDevice = VfDevice(None)

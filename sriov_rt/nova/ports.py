@@ -1,0 +1,161 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""A port of Nova's as our os-vif plugin takes it."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from os_vif.objects import network as networks
+from os_vif.objects import vif as vifs
+
+from sriov_rt import exceptions
+from sriov_rt import request as requests
+from sriov_rt.parse import numbers
+from sriov_rt.request.words import VifKind
+from sriov_rt.vif import asked
+from sriov_rt.vif import details
+from sriov_rt.vif import names
+from sriov_rt.vif import plugin
+from sriov_rt.vif.words import Kind
+
+#: What a port becomes by ``[libvirt] virt_type``. QEMU takes packets from a
+#: character device, which of these a macvlan has alone: its macvtap. A
+#: container takes any interface of the host.
+KINDS: Mapping[str, Mapping[VifKind, Kind]] = MappingProxyType(
+    {
+        "kvm": {VifKind.MACVLAN: Kind.MACVTAP},
+        "qemu": {VifKind.MACVLAN: Kind.MACVTAP},
+        "lxc": {
+            VifKind.MACVLAN: Kind.MACVLAN,
+            VifKind.IPVLAN: Kind.IPVLAN,
+            VifKind.VF: Kind.VF,
+        },
+    }
+)
+
+#: What to do about a kind that the virt_type has not.
+_INSTEAD: Mapping[VifKind, str] = MappingProxyType(
+    {
+        VifKind.VF: "make the port with --vnic-type direct, which gives a "
+        "virtual machine the VF itself",
+        VifKind.IPVLAN: "set sriov_rt:vif=macvlan on the flavor",
+        VifKind.MACVLAN: "use hosts with virt_type kvm, qemu or lxc",
+    }
+)
+
+#: Rates are KiB/s to libvirt and so to Nova (``<bandwidth>`` in libvirt's
+#: formatdomain), kbit/s to tc.
+_BITS, _KILO = 8 * 1024, 1000
+_MAX_KIB = asked.MAX_KBPS * _KILO // _BITS
+
+
+class PortRefused(exceptions.SriovRtError):
+    """A guest of this kind can't have the port as it is asked for.
+
+    :param port: its UUID.
+    :param problem: why, a clause.
+    :param instead: what the operator can do.
+    """
+
+    def __init__(self, port: str, problem: str, instead: str) -> None:
+        super().__init__(port, problem, instead)
+        self.port = port
+        self.problem = problem
+        self.instead = instead
+
+    def __str__(self) -> str:
+        return f"port={self.port} {self.problem}; {self.instead}"
+
+
+def is_ours(vif: Mapping[str, Any]) -> bool:
+    """Tell whether a port was bound by our mechanism driver."""
+    return bool(vif["type"] == details.VIF_TYPE)
+
+
+def device(vif: Mapping[str, Any]) -> str:
+    """Return the name of a port's interface.
+
+    Nova writes the domain before it plugs, so it can't be one that is found
+    out when the port is plugged.
+    """
+    return names.default(vif["id"])
+
+
+def gone(vif: Mapping[str, Any]) -> vifs.VIFGeneric:
+    """Return what os-vif needs to unplug a port, whatever its binding is."""
+    return vifs.VIFGeneric(
+        id=vif["id"], plugin=plugin.NAME, vif_name=device(vif)
+    )
+
+
+def wanted(
+    vif: Mapping[str, Any],
+    specs: Mapping[str, str],
+    virt_type: str,
+    numa_node: int | None = None,
+) -> vifs.VIFGeneric:
+    """Return what os-vif needs to plug a port.
+
+    ``sriov_rt:vif`` of the flavor goes before the network's default: only
+    administrators set it.
+
+    :param vif: Nova's, bound by our mechanism driver.
+    :param specs: extra specs of the flavor.
+    :param virt_type: as in nova.conf.
+    :param numa_node: of the host, where the instance is.
+    :raises PortRefused: if such a guest can't have such a port.
+    :raises ParseError: for a binding, rate or extra spec out of the grammar.
+    """
+    found = details.parse(vif["details"] or {})
+    how = _flavored(specs) or found.vif
+    kind = KINDS.get(virt_type, {}).get(how.kind)
+    if kind is None:
+        raise PortRefused(
+            vif["id"],
+            f"is {how.kind}, which no guest of virt_type {virt_type} can have",
+            _INSTEAD[how.kind],
+        )
+    made = gone(vif)
+    made.address = vif["address"]
+    if mtu := mtu_of(vif):
+        made.network = networks.Network(id=vif["network"]["id"], mtu=mtu)
+    made.port_profile = plugin.VIFPortProfileSriovRt(
+        kind=kind,
+        mode=how.mode,
+        physical_network=found.physical_network,
+        vlan=found.vlan,
+        out_kbps=_rate(specs, "quota:vif_outbound_average"),
+        in_kbps=_rate(specs, "quota:vif_inbound_average"),
+        numa_node=numa_node,
+    )
+    return made
+
+
+def mtu_of(vif: Mapping[str, Any]) -> int | None:
+    """Return the MTU of a port's network in bytes, None if it has none."""
+    network = vif["network"]
+    found: int | None = None if network is None else network.get_meta("mtu")
+    return found
+
+
+def _flavored(specs: Mapping[str, str]) -> Any:
+    return requests.parse(specs).vif if requests.asks(specs) else None
+
+
+def _rate(specs: Mapping[str, str], key: str) -> int | None:
+    text = specs.get(key)
+    if text is None:
+        return None
+    return numbers.parse_int(text, key, 0, _MAX_KIB) * _BITS // _KILO or None

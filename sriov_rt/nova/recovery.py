@@ -1,0 +1,106 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Ports that a nova-compute before this one did not come to finish."""
+
+from collections.abc import Iterator
+from collections.abc import Mapping
+from typing import Any
+
+from nova import context
+from nova import exception
+from nova import objects
+from nova.compute import vm_states
+from oslo_log import log as logging
+from oslo_privsep import daemon
+
+from sriov_rt import exceptions
+from sriov_rt.nova import ports
+from sriov_rt.vif import privsep
+
+LOG = logging.getLogger(__name__)
+
+
+def run(host: str, vif_driver: Any, guests: Any) -> None:
+    """Finish or undo what was interrupted of ports on this host, and log it.
+
+    A host without our configuration is passed over, and privileges are not
+    even asked for. Where it can't be done, nova-compute starts all the same:
+    guests without ports of ours need none of it, and each plug of a port
+    tells what is wrong.
+
+    :param host: as Nova names it.
+    :param vif_driver: unplugs ports.
+    :param guests: Nova's libvirt.host.Host.
+    """
+    if not privsep.is_configured():
+        return
+    try:
+        for each in _lines(privsep.recover()):
+            LOG.warning("%s", each)
+    except (exceptions.SriovRtError, daemon.FailedToDropPrivileges) as error:
+        LOG.error(
+            "ports of sriov-rt were not recovered (%s); repair that, then "
+            "start nova-compute again",
+            error,
+        )
+        return
+    for instance in _unborn(host, guests):
+        _unplug(instance, vif_driver)
+
+
+def _unborn(host: str, guests: Any) -> Iterator[Any]:
+    """Yield the instances that never came to have a domain here.
+
+    The daemon that plugs outlives a nova-compute that is killed, and ends
+    what it was told to do: such a port is whole, and nobody's. Nova only
+    marks the instance as failed.
+    """
+    found = objects.InstanceList.get_by_host(
+        context.get_admin_context(), host, expected_attrs=["info_cache"]
+    )
+    for each in found:
+        if each.vm_state in (vm_states.BUILDING, vm_states.ERROR):
+            try:
+                guests.get_guest(each)
+            except exception.InstanceNotFound:
+                yield each
+
+
+def _unplug(instance: Any, vif_driver: Any) -> None:
+    for vif in instance.get_network_info():
+        if not ports.is_ours(vif):
+            continue
+        try:
+            vif_driver.unplug(instance, vif)
+        except exception.VirtualInterfaceUnplugException as error:
+            LOG.error("%s", error, instance=instance)
+
+
+def _lines(recovered: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a line on each port.
+
+    :param recovered: the fields of a Recovered.
+    """
+    for port in recovered["undone"]:
+        yield f"port={port} was half plugged, and is undone"
+    for port in recovered["finished"]:
+        yield f"port={port} was half unplugged, and is gone"
+    for port in recovered["busy"]:
+        yield f"port={port} is left to the process that works on it"
+    for port, why in recovered["failed"]:
+        yield f"port={port} is left behind: {why}"
+    for name in recovered["cleaned"]:
+        yield f"VF {name} was in no use and not clean, and is at the baseline"
+    for name in recovered["set_aside"]:
+        yield f"{name} is no entry of the journal, and was set aside"

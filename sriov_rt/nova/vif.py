@@ -1,0 +1,231 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The vif driver: ports that are ours go to os-vif, all others to Nova."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import nova.conf
+import os_vif
+from nova import exception
+from nova.network import model
+from nova.network import os_vif_util
+from nova.virt import osinfo
+from nova.virt.libvirt import vif as libvirt_vif
+from os_vif import exception as os_vif_exception
+from oslo_log import log as logging
+
+from sriov_rt import exceptions
+from sriov_rt import request as requests
+from sriov_rt.nova import ports
+from sriov_rt.nova.hostdev import HostInterface
+from sriov_rt.nova.refusal import GuestRefused
+from sriov_rt.request.words import Guest
+from sriov_rt.vif import privsep
+
+LOG = logging.getLogger(__name__)
+
+#: What a ``bare`` guest gets in place of virtio; guest/bare.py allows none.
+BARE_MODEL = model.VIF_MODEL_E1000E
+
+_BOUND_TO_NOBODY = (model.VIF_TYPE_UNBOUND, model.VIF_TYPE_BINDING_FAILED)
+
+
+class RealtimeVifDriver(
+    libvirt_vif.LibvirtGenericVIFDriver  # type: ignore[misc]
+):
+    """Nova's vif driver, and ports of vif type ``sriov_rt``.
+
+    Nova plugs a port after it has written the domain and before it starts
+    it, so all that the domain says of a port is known beforehand: its name.
+
+    A virtual machine has its port as a ready-made macvtap, ``<interface
+    type='ethernet'>`` with ``managed='no'``, and not as ``type='direct'``.
+    For that libvirt would make the macvtap itself, on a parent that the
+    domain has to name before there is one chosen; it would carry no alias
+    by which its owner can be told, nobody would have counted its MAC on the
+    VF, and a nova-compute killed in between could not undo it. What
+    ``direct`` does better, to follow the guest when it changes its MAC, is
+    not wanted on a VF. It takes libvirt 5.7, with which such a target may be
+    a macvtap (virNetDevMacVLanTapOpen in src/util/virnetdevmacvlan.c).
+    """
+
+    def default_model(self, instance: Any) -> str | None:
+        """Return the model that Nova is to remember for an instance.
+
+        After its first start Nova keeps its choice as if the image had made
+        it, and virtio of the image is refused to a bare guest.
+        """
+        found: str | None = self.get_vif_model(instance.image_meta)
+        specs = instance.flavor.extra_specs or {}
+        if _takes_no_virtio(specs, instance.image_meta, found):
+            found = BARE_MODEL
+        return found
+
+    def get_vif_devname(self, vif: Mapping[str, Any]) -> str:
+        """Return the name of a port's interface on the host."""
+        if ports.is_ours(vif):
+            return ports.device(vif)
+        name: str = super().get_vif_devname(vif)
+        return name
+
+    def get_config(
+        self,
+        instance: Any,
+        vif: Mapping[str, Any],
+        image_meta: Any,
+        flavor: Any,
+        virt_type: str,
+    ) -> Any:
+        """Return what the domain has for a port.
+
+        :raises GuestRefused: if such a guest can't have such a port.
+        """
+        if not ports.is_ours(vif):
+            return super().get_config(
+                instance, vif, image_meta, flavor, virt_type
+            )
+        specs = flavor.extra_specs or {}
+        try:
+            wanted = ports.wanted(vif, specs, virt_type)
+        except exceptions.SriovRtError as error:
+            LOG.error("%s", error, instance=instance)
+            raise GuestRefused(
+                instance_uuid=instance.uuid, reason=str(error)
+            ) from error
+        if virt_type == "lxc":
+            return HostInterface(wanted.vif_name)
+        made = self.get_base_config(
+            instance,
+            vif["address"],
+            image_meta,
+            flavor,
+            virt_type,
+            vif["vnic_type"],
+        )
+        if _takes_no_virtio(specs, image_meta, made.model):
+            _set_model(made, BARE_MODEL)
+        made.net_type = "ethernet"
+        made.target_dev = wanted.vif_name
+        made.managed = "no"
+        made.mtu = ports.mtu_of(vif)
+        return made
+
+    def plug(self, instance: Any, vif: Mapping[str, Any]) -> None:
+        """Plug a port; one that is plugged stays as it is.
+
+        :raises VirtualInterfacePlugException: with the sentence of why not.
+            nova-compute survives that one when it starts, and a build is
+            tried on another host.
+        """
+        if not ports.is_ours(vif):
+            super().plug(instance, vif)
+            return
+        virt_type = nova.conf.CONF.libvirt.virt_type
+        if virt_type == "lxc" and self._runs(instance):
+            # libvirt has moved it inside.
+            LOG.debug(
+                "port=%s left as it is: its container runs",
+                vif["id"],
+                instance=instance,
+            )
+            return
+        try:
+            wanted = ports.wanted(
+                vif,
+                instance.flavor.extra_specs or {},
+                virt_type,
+                _numa_node(instance),
+            )
+            os_vif.plug(wanted, os_vif_util.nova_to_osvif_instance(instance))
+        except (
+            exceptions.SriovRtError,
+            os_vif_exception.ExceptionBase,
+        ) as error:
+            raise exception.VirtualInterfacePlugException(
+                _sentence(error)
+            ) from error
+
+    def unplug(self, instance: Any, vif: Mapping[str, Any]) -> None:
+        """Unplug a port; it is no error if it is gone.
+
+        A port that Neutron has bound to nobody by now may have been ours;
+        Nova itself can only fail to unplug it.
+
+        :raises VirtualInterfaceUnplugException: with the sentence.
+        """
+        if ports.is_ours(vif):
+            self._unplug(instance, vif)
+            return
+        if vif["type"] in _BOUND_TO_NOBODY and privsep.is_configured():
+            self._unplug(instance, vif)
+        super().unplug(instance, vif)
+
+    def _unplug(self, instance: Any, vif: Mapping[str, Any]) -> None:
+        try:
+            os_vif.unplug(
+                ports.gone(vif), os_vif_util.nova_to_osvif_instance(instance)
+            )
+        except os_vif_exception.ExceptionBase as error:
+            raise exception.VirtualInterfaceUnplugException(
+                _sentence(error)
+            ) from error
+
+    def _runs(self, instance: Any) -> bool:
+        try:
+            found: bool = self.host.get_guest(instance).is_active()
+        except exception.InstanceNotFound:
+            return False
+        return found
+
+
+def _takes_no_virtio(
+    specs: Mapping[str, str], image_meta: Any, found: str | None
+) -> bool:
+    """Tell whether virtio is but Nova's default, for a guest without any.
+
+    :param found: the model that Nova chose.
+    """
+    return (
+        found == model.VIF_MODEL_VIRTIO
+        and requests.asks(specs)
+        and requests.parse(specs).guest is Guest.BARE
+        and osinfo.HardwareProperties(image_meta).network_model is None
+    )
+
+
+def _set_model(made: Any, name: str) -> None:
+    made.model = name
+    # The rest is virtio's.
+    made.driver_name = None
+    made.driver_packed = False
+    made.vhost_queues = None
+    made.vhost_rx_queue_size = None
+    made.vhost_tx_queue_size = None
+
+
+def _numa_node(instance: Any) -> int | None:
+    """Return the host's NUMA node of an instance that is on one alone."""
+    topology = instance.numa_topology
+    if topology is None or len(topology.cells) != 1:
+        return None
+    node: int = topology.cells[0].id
+    return node
+
+
+def _sentence(error: Exception) -> str:
+    # os_vif's own message has the whole VIF before it, and Nova cuts a fault
+    # to 255 bytes.
+    inner = getattr(error, "kwargs", {}).get("err")
+    return str(error if inner is None else inner)

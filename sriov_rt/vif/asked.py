@@ -1,0 +1,186 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""A port as it is asked for, checked and with its defaults filled in."""
+
+import dataclasses
+import ipaddress
+import re
+from collections.abc import Mapping
+from collections.abc import Sequence
+
+from sriov_rt.parse.errors import ParseError
+from sriov_rt.request.words import VIF_MODES
+from sriov_rt.request.words import VifKind
+from sriov_rt.vif import names
+from sriov_rt.vif.words import Kind
+from sriov_rt.vif.words import Plug
+
+#: The modes of each kind, the default first; macvtap is a macvlan.
+MODES: Mapping[Kind, tuple[str, ...]] = {
+    Kind.MACVLAN: VIF_MODES[VifKind.MACVLAN],
+    Kind.MACVTAP: VIF_MODES[VifKind.MACVLAN],
+    Kind.IPVLAN: VIF_MODES[VifKind.IPVLAN],
+    Kind.VF: VIF_MODES[VifKind.VF],
+}
+
+#: The most addresses, and the most routes, of one port.
+MAX_ITEMS = 64
+
+#: 802.1Q's VLAN ids without the reserved one (include/linux/if_vlan.h).
+MAX_VLAN = 4094
+
+#: ETH_MIN_MTU and ETH_MAX_MTU (include/uapi/linux/if_ether.h).
+MIN_MTU, MAX_MTU = 68, 65535
+
+#: The greatest rate that is taken: 400 Gbit/s, in kbit/s.
+MAX_KBPS = 400_000_000
+
+#: The most nodes of an x86 kernel: 1 << NODES_SHIFT (arch/x86/Kconfig).
+MAX_NODE = 1023
+
+#: physical_network is String(64) in Neutron's tables.
+_NETWORK = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}")
+_NO_MAC = "00:00:00:00:00:00"
+
+
+def checked(want: Plug) -> Plug:
+    """Return what is asked for, every value in its one spelling.
+
+    :raises ParseError: for a value that no port can have.
+    :raises NameInvalid: for a name that no interface can have.
+    """
+    names.port(want.port)
+    names.owner(want.owner)
+    _numbers(want)
+    if want.physical_network is not None:
+        network(want.physical_network)
+    if want.parent is not None:
+        names.interface(want.parent)
+    elif want.physical_network is None:
+        raise ParseError(
+            "port", want.port, "a physical network or a parent is needed"
+        )
+    if want.kind == Kind.IPVLAN and want.mac is not None:
+        raise ParseError("MAC", want.mac, "an ipvlan has its parent's")
+    place = want.namespace
+    if want.kind == Kind.VF and place is None and want.addresses:
+        raise ParseError(
+            "port",
+            want.port,
+            "a VF gets addresses in a namespace only, which takes them away",
+        )
+    return dataclasses.replace(
+        want,
+        mode=_mode(want.kind, want.mode),
+        namespace=None if place is None else names.namespace(place),
+        name=names.interface(want.name or names.default(want.port)),
+        mac=None if want.mac is None else mac(want.mac),
+        addresses=_addresses(want.addresses),
+        routes=_routes(want.routes),
+    )
+
+
+def network(text: str) -> str:
+    """Return a physical network's name if it is one.
+
+    :raises ParseError: if it is none.
+    """
+    if not _NETWORK.fullmatch(text):
+        raise ParseError(
+            "physical network", text, "1 to 64 of A-Z a-z 0-9 . _ - expected"
+        )
+    return text
+
+
+def mac(text: str) -> str:
+    """Return a MAC in lower case if an interface can have it.
+
+    :raises ParseError: if it is none, zero or multicast
+        (is_valid_ether_addr in include/linux/etherdevice.h).
+    """
+    lower = text.lower()
+    if not _MAC.fullmatch(lower) or lower == _NO_MAC:
+        raise ParseError("MAC", text, "six octets such as 02:00:5e:10:00:01")
+    if int(lower[:2], 16) & 1:
+        raise ParseError("MAC", text, "it is a multicast address")
+    return lower
+
+
+def _mode(kind: Kind, mode: str | None) -> str | None:
+    modes = MODES[kind]
+    if mode is None:
+        return modes[0] if modes else None
+    if mode not in modes:
+        expected = f"one of {', '.join(modes)}" if modes else "none"
+        raise ParseError(f"mode of {kind}", mode, f"{expected} expected")
+    return mode
+
+
+def _numbers(want: Plug) -> None:
+    for what, value, minimum, maximum in (
+        ("VLAN", want.vlan, 0, MAX_VLAN),
+        ("MTU", want.mtu, MIN_MTU, MAX_MTU),
+        ("rate in kbit/s", want.limits.out_kbps, 1, MAX_KBPS),
+        ("rate in kbit/s", want.limits.in_kbps, 1, MAX_KBPS),
+        ("NUMA node", want.numa_node, 0, MAX_NODE),
+    ):
+        if value is not None and not minimum <= value <= maximum:
+            raise ParseError(
+                what, str(value), f"{minimum} to {maximum} expected"
+            )
+
+
+def _addresses(texts: Sequence[str]) -> tuple[str, ...]:
+    _few("addresses", texts)
+    return tuple(_address(each) for each in texts)
+
+
+def _address(text: str) -> str:
+    try:
+        if "/" in text and "%" not in text:
+            return str(ipaddress.ip_interface(text))
+    except ValueError:
+        pass
+    raise ParseError("address", text, "such as 192.0.2.1/24 expected")
+
+
+def _routes(
+    pairs: Sequence[tuple[str, str]],
+) -> tuple[tuple[str, str], ...]:
+    _few("routes", pairs)
+    return tuple(_route(*each) for each in pairs)
+
+
+def _route(destination: str, gateway: str) -> tuple[str, str]:
+    text = f"{destination}={gateway}"
+    try:
+        if "%" in text:
+            raise ValueError
+        through = ipaddress.ip_address(gateway)
+        if destination == "default":
+            return destination, str(through)
+        target = ipaddress.ip_network(destination)
+    except ValueError:
+        raise ParseError(
+            "route", text, "such as 198.51.100.0/24=192.0.2.254 expected"
+        ) from None
+    if target.version != through.version:
+        raise ParseError("route", text, "IPv4 and IPv6 in one route")
+    return str(target), str(through)
+
+
+def _few(what: str, items: Sequence[object]) -> None:
+    if len(items) > MAX_ITEMS:
+        raise ParseError(what, str(len(items)), f"at most {MAX_ITEMS}")

@@ -1,0 +1,88 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Attributes of netlink messages, whatever is in them.
+
+What a tenant has set in a namespace of its own is read here too: no bytes
+make these raise, and none are taken beyond their bounds. pyroute2 reads and
+writes all attributes of a link, which takes ten times as long: more than the
+kernel needs for what it is asked.
+"""
+
+import struct
+import sys
+from collections.abc import Iterator
+from typing import Literal
+
+_HEADER = struct.Struct("=HH")
+
+#: An attribute's type without its flags: nested, byte order (NLA_TYPE_MASK
+#: in include/uapi/linux/netlink.h).
+_TYPE = 0x3FFF
+
+_NUMBER = struct.Struct("=I")
+
+_ORDER: Literal["little", "big"] = sys.byteorder
+
+
+def attribute(kind: int, value: bytes | str | int) -> bytes:
+    """Return one attribute, padded.
+
+    :param value: a text, which gets its zero byte, or an unsigned number of
+        32 bits.
+    """
+    if isinstance(value, int):
+        value = _NUMBER.pack(value)
+    elif isinstance(value, str):
+        value = value.encode() + b"\0"
+    length = _HEADER.size + len(value)
+    return _HEADER.pack(length, kind) + value + bytes(-length % 4)
+
+
+class Attributes(dict[int, bytes]):
+    """Attributes by their type; the last of each counts.
+
+    :param data: one behind the other. What is malformed ends them.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(_pairs(data))
+
+    def nested(self, kind: int) -> "Attributes":
+        """Return those inside of one; none if it is absent."""
+        return Attributes(self.get(kind, b""))
+
+    def number(self, kind: int, *, signed: bool = False) -> int | None:
+        """Return a number of 1, 2, 4 or 8 bytes; None for anything else."""
+        value = self.get(kind, b"")
+        if len(value) not in (1, 2, 4, 8):
+            return None
+        return int.from_bytes(value, _ORDER, signed=signed)
+
+    def text(self, kind: int, limit: int) -> str:
+        """Return a text up to its zero byte, empty if it is absent.
+
+        :param limit: the longest, in bytes; the rest is left out.
+        """
+        value = self.get(kind, b"")[:limit].partition(b"\0")[0]
+        return value.decode("utf-8", "replace")
+
+
+def _pairs(data: bytes) -> Iterator[tuple[int, bytes]]:
+    offset = 0
+    while offset + _HEADER.size <= len(data):
+        length, kind = _HEADER.unpack_from(data, offset)
+        end = offset + length
+        if length < _HEADER.size or end > len(data):
+            return
+        yield kind & _TYPE, data[offset + _HEADER.size : end]
+        offset += (length + 3) & ~3

@@ -1,0 +1,104 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The plugger of this host, put together from its configuration."""
+
+import contextlib
+import pathlib
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+
+from oslo_config import cfg
+
+from sriov_rt.exceptions import SriovRtError
+from sriov_rt.host import values
+from sriov_rt.host.root import Root
+from sriov_rt.nic import affinity
+from sriov_rt.nic.vfs import Vfs
+from sriov_rt.nic.words import VfId
+from sriov_rt.vif import options
+from sriov_rt.vif.journal import Journal
+from sriov_rt.vif.lock import Locks
+from sriov_rt.vif.netlink import NetlinkLinks
+from sriov_rt.vif.plugger import Plugger
+from sriov_rt.vif.plugger import Rules
+from sriov_rt.vif.pools import Pools
+
+#: Read where no file is named, if it is there.
+CONFIG_FILE = "/etc/sriov_rt/sriov-rt.conf"
+
+
+class ConfigInvalid(SriovRtError):
+    """The configuration cannot be read.
+
+    :param problem: what oslo.config says of it.
+    """
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return (
+            f"the configuration cannot be read ({self.problem}); correct it,"
+            " or name another by --config-file"
+        )
+
+
+def configured(files: Sequence[str] | None = None) -> Plugger:
+    """Return the plugger that configuration files describe.
+
+    :param files: None for CONFIG_FILE, or the defaults if there is none.
+    :raises ConfigInvalid: if they cannot be read.
+    """
+    if files is None:
+        files = [CONFIG_FILE] if pathlib.Path(CONFIG_FILE).exists() else []
+    conf = cfg.ConfigOpts()
+    try:
+        conf([], project="sriov_rt", default_config_files=list(files))
+        return plugger(conf)
+    except cfg.Error as error:
+        raise ConfigInvalid(str(error)) from error
+
+
+def plugger(conf: cfg.ConfigOpts) -> Plugger:
+    """Return the plugger that acts on this host; nothing is touched yet.
+
+    :param conf: has read its files; ``[vif]`` is registered here.
+    :raises ParseError: if ``[vif] parents`` is no list of parents.
+    """
+    options.register(conf)
+    settings = conf[options.GROUP]
+    directory = pathlib.Path(settings.journal).absolute()
+    return Plugger(
+        NetlinkLinks(),
+        Vfs.of_host(),
+        Pools.parse(settings.parents),
+        Journal(directory),
+        Locks(directory, settings.lock_timeout),
+        Rules(
+            allow_trust=settings.allow_trust,
+            carrier_wait_s=settings.carrier_wait,
+        ),
+        _away,
+    )
+
+
+def _away(vf: VfId | None) -> AbstractContextManager[object]:
+    root = Root()
+    pf = None
+    if vf is not None:
+        pf = values.link_name(root, f"sys/class/net/{vf.pf}/device")
+    if not isinstance(pf, str):
+        return contextlib.nullcontext()
+    return affinity.away_from(root, pf)

@@ -1,0 +1,234 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What is in progress, on disk before anything is done to the host."""
+
+import errno
+import logging
+import os
+import pathlib
+
+from sriov_rt.exceptions import SriovRtError
+from sriov_rt.parse.errors import ParseError
+from sriov_rt.vif import entries
+from sriov_rt.vif import errors
+from sriov_rt.vif import lock
+from sriov_rt.vif import names
+from sriov_rt.vif import tell
+from sriov_rt.vif.entries import MAX_FILE
+from sriov_rt.vif.entries import Entry
+
+LOG = logging.getLogger(__name__)
+
+_NEW = ".new"
+
+#: Where what is no entry is put, in the journal's directory.
+ASIDE = "set-aside"
+
+#: The most files of one name that are kept there; the last is replaced.
+MAX_ASIDE = 100
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+#: What is there by the name of a port is a directory, a link, a socket.
+_NO_FILE = (errno.EISDIR, errno.ELOOP, errno.ENXIO)
+
+
+class Journal:
+    """A directory with a file for each port in progress.
+
+    The first line of a file is its entry, each other one the name of a step
+    that is about to be done. The entry says it all; the steps are for who
+    reads the file. Nothing is made before the first entry.
+
+    :param directory: on a file system of this host.
+    """
+
+    def __init__(self, directory: pathlib.Path) -> None:
+        self.directory = directory
+
+    def begin(self, entry: Entry) -> None:
+        """Write an entry, for the next process, however this one ends.
+
+        A power cut may take it along with all that there was to undo:
+        links and the settings of VFs are in memories that it clears. So
+        the disk, which takes longer than a plug, is not waited for.
+
+        :raises JournalFull: if there is no space; nothing is left behind.
+        :raises JournalBroken: if it cannot be written otherwise.
+        """
+        data = entries.form(entry)
+        path = self.directory / entry.port
+        temporary = self._unfinished(entry.port)
+        try:
+            lock.make(self.directory)
+            try:
+                _write(temporary, data)
+                temporary.replace(path)
+            except OSError:
+                temporary.unlink(missing_ok=True)
+                path.unlink(missing_ok=True)
+                raise
+        except OSError as error:
+            raise self._error(error, entry.port) from error
+
+    def step(self, port: str, name: str) -> None:
+        """Note the step that is about to be done.
+
+        A disk that is full by now changes nothing: the entry is there.
+        """
+        try:
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+            descriptor = os.open(self.directory / port, flags)
+            try:
+                os.write(descriptor, f"{name}\n".encode())
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            LOG.warning(
+                "%s: the journal does not take the step %s (%s)",
+                tell.about(port),
+                name,
+                error.strerror,
+            )
+
+    def end(self, port: str, *, torn: bool = False) -> None:
+        """Remove an entry; one that is gone is removed.
+
+        :param torn: remove also what was never wholly written.
+        :raises JournalBroken: if it cannot be.
+        """
+        try:
+            (self.directory / port).unlink(missing_ok=True)
+            if torn:
+                self._unfinished(port).unlink(missing_ok=True)
+        except OSError as error:
+            raise self._error(error, port) from error
+
+    def get(self, port: str) -> Entry | None:
+        """Return an entry; None if there is none.
+
+        What is no entry is set aside, with a warning.
+
+        :raises JournalBroken: if the directory cannot be read.
+        """
+        try:
+            data = _read(self.directory / port)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            if error.errno not in _NO_FILE:
+                raise self._error(error, port) from error
+            self._set_aside(port, error.strerror or str(error))
+            return None
+        try:
+            entry = entries.parse(data)
+            if entry.port != port:
+                raise ParseError("entry", entry.port, "not of this file")
+        except SriovRtError as error:
+            self._set_aside(port, str(error))
+            return None
+        return entry
+
+    def ports(self) -> tuple[str, ...]:
+        """Return the ports of which there is a file, even unfinished, sorted.
+
+        Files that are none of the journal's are set aside, with a warning.
+
+        :raises JournalBroken: if the directory cannot be read.
+        """
+        try:
+            found = sorted(os.listdir(self.directory))  # noqa: PTH208
+        except FileNotFoundError:
+            return ()
+        except OSError as error:
+            raise self._error(error, None) from error
+        ports: dict[str, None] = {}
+        for name in found:
+            try:
+                port = name.removeprefix(".").removesuffix(_NEW)
+                ports[names.port(port)] = None
+            except ParseError:
+                if name not in (lock.FILE, ASIDE):
+                    self._set_aside(name, "not the name of a port")
+        return tuple(ports)
+
+    def aside(self) -> tuple[str, ...]:
+        """Return the names of what was set aside, sorted."""
+        try:
+            found = os.listdir(self.directory / ASIDE)  # noqa: PTH208
+        except (FileNotFoundError, NotADirectoryError):
+            return ()
+        except OSError as error:
+            raise self._error(error, None) from error
+        return tuple(sorted(found))
+
+    def _unfinished(self, port: str) -> pathlib.Path:
+        return self.directory / f".{port}{_NEW}"
+
+    def _set_aside(self, name: str, problem: str) -> None:
+        place = self.directory / ASIDE
+        try:
+            place.mkdir(0o700, exist_ok=True)
+            target = next(
+                each
+                for number in range(MAX_ASIDE)
+                if not os.path.lexists(
+                    each := place / f"{name[:200]}.{number}"
+                )
+                or number == MAX_ASIDE - 1
+            )
+            (self.directory / name).replace(target)
+        except OSError as error:
+            LOG.warning(
+                "%s in the journal %s is of no use (%s) and cannot be moved"
+                " to %s (%s); move it yourself",
+                repr(name),
+                self.directory,
+                problem,
+                place,
+                error.strerror,
+            )
+            return
+        LOG.warning(
+            "%s in the journal %s is of no use (%s); it is kept as %s, and"
+            " what was in progress has to be looked at: 'sriov-rt vif show'",
+            repr(name),
+            self.directory,
+            problem,
+            target,
+        )
+
+    def _error(self, error: OSError, port: str | None) -> errors.VifError:
+        named: type[errors.VifError] = errors.JournalBroken
+        if error.errno in _FULL:
+            named = errors.JournalFull
+        detail = error.strerror or str(error)
+        return named(str(self.directory), port=port, detail=detail)
+
+
+def _write(path: pathlib.Path, data: bytes) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+    descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
+    try:
+        # A disk that is nearly full takes a part.
+        while data:
+            data = data[os.write(descriptor, data) :]
+    finally:
+        os.close(descriptor)
+
+
+def _read(path: pathlib.Path) -> bytes:
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with os.fdopen(os.open(path, flags), "rb") as file:
+        return file.read(MAX_FILE + 1)

@@ -1,0 +1,184 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Locks between processes, and between threads, that nobody leaves behind."""
+
+import contextlib
+import dataclasses
+import errno
+import fcntl
+import hashlib
+import logging
+import os
+import pathlib
+import struct
+import threading
+import time
+from collections.abc import Iterator
+
+from sriov_rt.vif import errors
+
+LOG = logging.getLogger(__name__)
+
+#: Name of the file in the journal's directory.
+FILE = "lock"
+
+#: Who waits for longer than this, in seconds, is told what for.
+QUIET_S = 2.0
+
+#: The first and the longest pause between two tries, in seconds.
+_FIRST_PAUSE_S, _LAST_PAUSE_S = 0.001, 0.02
+
+#: struct flock with 64-bit offsets (asm-generic/fcntl.h).
+_FLOCK = struct.Struct("@hhqqi4x")
+
+
+def make(directory: pathlib.Path) -> None:
+    """Make the journal's directory for its owner alone, and what it is in.
+
+    Each with a mode of its own: the daemon of oslo.privsep has a umask of 0,
+    and pathlib would give the parents to everybody.
+    """
+    for each in reversed(directory.parents):
+        if not each.exists():
+            each.mkdir(0o755, exist_ok=True)
+    directory.mkdir(0o700, exist_ok=True)
+
+
+@dataclasses.dataclass
+class _Turn:
+    """Threads of this process that want the same.
+
+    :param users: how many, with who has it.
+    """
+
+    lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
+    users: int = 0
+
+
+class Locks:
+    """One lock for each name, all in one file.
+
+    Each is one byte of it, at a place that follows from the name, locked
+    for an open file description (F_OFD_SETLK): it goes with the process,
+    however that ends, threads exclude each other too, and 10,000 ports
+    leave no 10,000 lock files.
+
+    :param directory: the journal's.
+    :param timeout_s: how long to wait for a lock, in seconds.
+    """
+
+    def __init__(self, directory: pathlib.Path, timeout_s: float) -> None:
+        self._directory = directory
+        self._timeout_s = timeout_s
+        self._mutex = threading.Lock()
+        self._turns: dict[str, _Turn] = {}
+
+    @contextlib.contextmanager
+    def port(self, port: str, *, wait: bool = True) -> Iterator[None]:
+        """Hold a port.
+
+        :param wait: False to give up at once.
+        :raises Busy: if another has it for longer than the timeout.
+        """
+        with self._hold(f"port {port}", port, wait):
+            yield
+
+    @contextlib.contextmanager
+    def parent(self, name: str, *, wait: bool = True) -> Iterator[None]:
+        """Hold an interface of the host; see :meth:`port`."""
+        with self._hold(f"parent {name}", None, wait):
+            yield
+
+    @contextlib.contextmanager
+    def _hold(self, what: str, port: str | None, wait: bool) -> Iterator[None]:
+        deadline = time.monotonic() + (self._timeout_s if wait else 0)
+        with self._turn(what, port, deadline):
+            descriptor = self._open()
+            try:
+                self._lock(descriptor, what, port, deadline)
+                yield
+            finally:
+                os.close(descriptor)
+
+    @contextlib.contextmanager
+    def _turn(
+        self, what: str, port: str | None, deadline: float
+    ) -> Iterator[None]:
+        """Wait among the threads of this process.
+
+        They are woken when it is their turn; other processes have to look
+        again and again, for a lock of theirs has no wait with a bound.
+        """
+        with self._mutex:
+            turn = self._turns.setdefault(what, _Turn())
+            turn.users += 1
+        try:
+            left = max(0.0, deadline - time.monotonic())
+            if not turn.lock.acquire(timeout=min(left, QUIET_S)):
+                if left > QUIET_S:
+                    LOG.warning("waiting for %s, at most %d s", what, left)
+                if not turn.lock.acquire(timeout=max(0.0, left - QUIET_S)):
+                    raise errors.Busy(what, port=port)
+            try:
+                yield
+            finally:
+                turn.lock.release()
+        finally:
+            with self._mutex:
+                turn.users -= 1
+                if not turn.users:
+                    del self._turns[what]
+
+    def _open(self) -> int:
+        path = self._directory / FILE
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            try:
+                return os.open(path, flags, 0o600)
+            except FileNotFoundError:
+                make(self._directory)
+                return os.open(path, flags, 0o600)
+        except OSError as error:
+            raise errors.JournalBroken(
+                str(path), detail=error.strerror or str(error)
+            ) from error
+
+    def _lock(
+        self, descriptor: int, what: str, port: str | None, deadline: float
+    ) -> None:
+        digest = hashlib.sha256(what.encode()).digest()
+        place = int.from_bytes(digest[:8], "big") >> 2
+        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, place, 1, 0)
+        pause = _FIRST_PAUSE_S
+        told = time.monotonic() + QUIET_S
+        while True:
+            try:
+                fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, asked)
+                return
+            except OSError as error:
+                if error.errno not in (errno.EAGAIN, errno.EACCES):
+                    raise errors.JournalBroken(
+                        str(self._directory / FILE),
+                        detail=f"lock: {error.strerror}",
+                    ) from error
+            now = time.monotonic()
+            if now >= deadline:
+                raise errors.Busy(what, port=port)
+            if now >= told:
+                LOG.warning(
+                    "waiting for %s, at most %d s", what, deadline - now
+                )
+                told = deadline
+            time.sleep(pause)
+            pause = min(2 * pause, _LAST_PAUSE_S)

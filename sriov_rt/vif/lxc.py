@@ -1,0 +1,73 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The lines of an LXC configuration that plug and unplug a port."""
+
+import shlex
+from collections.abc import Iterator
+from collections.abc import Sequence
+
+from sriov_rt.vif import names
+from sriov_rt.vif.words import Plug
+
+#: A process that there always is, in place of the container's.
+NAMESPACE = f"{names.PID}1"
+
+_COMMAND = "sriov-rt vif"
+
+#: LXC's own variable for the container's first process, set before the
+#: hook start-host (lxc_spawn in src/lxc/start.c); a shell reads the line.
+_CONTAINER = f"{names.PID}$LXC_PID"
+
+
+def lines(want: Plug, config_files: Sequence[str]) -> list[str]:
+    """Return the lines, for LXC from 3.0 on.
+
+    Its second version of hooks passes everything in the environment; in the
+    first, words are added to the command.
+
+    :param want: a checked port; its namespace is the container's.
+    """
+    config = [f"--config-file={each}" for each in config_files]
+    plug = [*config, *_words(want)]
+    unplug = [*config, want.port]
+    return [
+        "# The container has no other network, and not the host's.",
+        "lxc.net.0.type = empty",
+        "lxc.hook.version = 1",
+        f"lxc.hook.start-host = {_COMMAND} plug {shlex.join(plug)}"
+        f" --namespace={_CONTAINER}",
+        f"lxc.hook.post-stop = {_COMMAND} unplug {shlex.join(unplug)}",
+    ]
+
+
+def _words(want: Plug) -> Iterator[str]:
+    for option, value in (
+        ("port", want.port),
+        ("owner", want.owner),
+        ("kind", want.kind),
+        ("mode", want.mode),
+        ("network", want.physical_network),
+        ("parent", want.parent),
+        ("name", want.name),
+        ("mac", want.mac),
+        ("vlan", want.vlan or None),
+        ("mtu", want.mtu),
+        ("out-kbps", want.limits.out_kbps),
+        ("in-kbps", want.limits.in_kbps),
+        ("numa-node", want.numa_node),
+    ):
+        if value is not None:
+            yield f"--{option}={value}"
+    yield from (f"--address={each}" for each in want.addresses)
+    yield from (f"--route={to}={by}" for to, by in want.routes)

@@ -1,0 +1,77 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Move an interface from one network namespace into another."""
+
+import contextlib
+
+from sriov_rt.vif import errors
+from sriov_rt.vif import namespaces
+from sriov_rt.vif import requests
+from sriov_rt.vif.edge import Link
+from sriov_rt.vif.places import Place
+from sriov_rt.vif.places import opened
+from sriov_rt.vif.places import telling
+from sriov_rt.vif.places import verify
+
+
+def move(link: Link, namespace: str | None, name: str) -> Link:
+    """Move an interface into a namespace and rename it there.
+
+    It stays where it was if that fails.
+
+    :param namespace: None for the caller's own.
+    :param name: its name there.
+    :raises NameTaken: if there is an interface of the name.
+    """
+    with (
+        opened(link.namespace) as source,
+        opened(namespace) as target,
+        namespaces.opened(namespace) as into,
+    ):
+        if target.find(name) is not None:
+            raise errors.NameTaken(name, detail=f"in {_told(namespace)}")
+        with telling(link.name, f"move to {_told(namespace)}"):
+            request = requests.set_link(
+                index=link.index, target=into, rename=name
+            )
+            try:
+                source.channel.ask(request)
+            except OSError:
+                _bring_back(link, source, target)
+                raise
+        moved = target.find(name)
+    if moved is None:
+        raise errors.NoSuchLink(name, detail="gone after it was moved")
+    verify(moved, {"mac": link.mac})
+    return moved
+
+
+def _bring_back(link: Link, source: Place, target: Place) -> None:
+    """Undo a move that failed half-way, as far as that is needed.
+
+    The kernel moves first, and then the name may be taken (do_setlink in
+    net/core/rtnetlink.c).
+    """
+    with contextlib.suppress(OSError):
+        source.channel.ask(requests.get_link(index=link.index))
+        return
+    with (
+        contextlib.suppress(OSError),
+        namespaces.opened(link.namespace) as home,
+    ):
+        back = requests.set_link(name=link.name, target=home)
+        target.channel.ask(back)
+
+
+def _told(namespace: str | None) -> str:
+    return "the host" if namespace is None else f"namespace {namespace}"

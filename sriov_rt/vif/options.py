@@ -1,0 +1,90 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The options of the VIF driver."""
+
+from oslo_config import cfg
+
+GROUP = "vif"
+
+VIF_OPTS = [
+    cfg.ListOpt(
+        "parents",
+        default=[],
+        help="""
+The parents of ports, each as NETWORK:INTERFACE or NETWORK:pf:INTERFACE.
+
+NETWORK is the physical network that the interface is wired to, as in
+Neutron's configuration. ``physnet1:enp1s0v0`` names one interface, often a
+VF; ``physnet2:pf:enp2s0`` stands for every VF of that PF whose interface is
+on the host. VFs named here are sriov-rt's: it sets their VLAN and trust, and
+brings them to the baseline when nothing uses them. An interface can be on
+one network only.
+""",
+    ),
+    cfg.StrOpt(
+        "journal",
+        default="/var/lib/sriov-rt/vif",
+        help="""
+The directory that holds what is in progress.
+
+A port that is being plugged or unplugged has a file there until that is done,
+so that a crash leaves nothing behind. Only root needs to read or write it; it
+is made if it is not there. All processes of a host that plug ports have to
+use the same.
+""",
+    ),
+    cfg.FloatOpt(
+        "lock_timeout",
+        default=60.0,
+        min=0.0,
+        max=3600.0,
+        help="""
+Seconds to wait for another process that works on the same port or parent.
+
+Some NICs reset a VF when it is set, which takes seconds; raise it where many
+ports of one parent are plugged at once. What could not get its turn fails and
+has changed nothing.
+""",
+    ),
+    cfg.BoolOpt(
+        "allow_trust",
+        default=True,
+        help="""
+Whether VFs of ``parents`` may be set trusted where a port needs it.
+
+A macvlan has a MAC of its own, which a VF with an administrative MAC carries
+only while it is trusted. Trust is taken away when its last port goes. Turn it
+off where VFs must never be trusted: such ports are then refused, and ipvlan
+or VFs without an administrative MAC are what works.
+""",
+    ),
+    cfg.FloatOpt(
+        "carrier_wait",
+        default=2.0,
+        min=0.0,
+        max=60.0,
+        help="""
+Seconds to wait for the carrier of a new port before it is announced.
+
+A neighbour that gets no gratuitous ARP finds a port that moved here only when
+its cache expires. A port that has no carrier after this time is plugged all
+the same, with a warning in the log.
+""",
+    ),
+]
+
+
+def register(conf: cfg.ConfigOpts) -> None:
+    """Register the options of ``[vif]``."""
+    conf.register_opts(VIF_OPTS, group=GROUP)

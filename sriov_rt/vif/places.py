@@ -1,0 +1,147 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A network namespace, open for requests to its kernel."""
+
+import contextlib
+import errno
+import functools
+import os
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+
+from sriov_rt.vif import answers
+from sriov_rt.vif import errors
+from sriov_rt.vif import namespaces
+from sriov_rt.vif import requests
+from sriov_rt.vif.edge import Link
+from sriov_rt.vif.rtnl import Answer
+from sriov_rt.vif.rtnl import Channel
+
+
+class Place:
+    """One namespace, open for requests.
+
+    :param name: as in Link; None for the caller's.
+    :param channel: a socket in it.
+    :param descriptor: of its file; None for the caller's.
+    :param home: asks which number the caller's namespace has in it.
+    """
+
+    def __init__(
+        self,
+        name: str | None,
+        channel: Channel,
+        descriptor: int | None = None,
+        home: Callable[[], int | None] = lambda: None,
+    ) -> None:
+        self.name = name
+        self.channel = channel
+        self.descriptor = descriptor
+        self.home = functools.cache(home)
+
+    def links(self, *asked: bytes) -> list[Link]:
+        """Return the links that the answers to requests tell of."""
+        return self._read(self.channel.ask(*asked))
+
+    def all(self) -> list[Link]:
+        """Return all links of the namespace."""
+        return self._read(self.channel.dump(requests.get_links()))
+
+    def _read(self, told: Iterable[Answer]) -> list[Link]:
+        found = []
+        for answer in told:
+            if answer.kind != requests.RTM_NEWLINK:
+                continue
+            body = answer.body
+            home = None if answers.abroad(body) is None else self.home()
+            each = answers.link(body, self.name, home)
+            if each is not None:
+                found.append(each)
+        return found
+
+    def find(self, name: str) -> Link | None:
+        """Return the link of a name, None if there is none."""
+        with telling(name, "look up"):
+            try:
+                return one(self.links(requests.get_link(name=name)), name)
+            except OSError as error:
+                if error.errno == errno.ENODEV:
+                    return None
+                raise
+
+
+@contextlib.contextmanager
+def opened(
+    name: str | None, known: namespaces.Identity | None = None
+) -> Iterator[Place]:
+    """Open a namespace for requests.
+
+    :param known: which one it was; it may have gone since.
+    """
+    if name is None:
+        with Channel() as channel:
+            yield Place(None, channel)
+        return
+    with contextlib.ExitStack() as stack:
+        there = stack.enter_context(namespaces.opened(name))
+        if known is not None and namespaces.identity(there) != known:
+            raise errors.NoSuchNamespace(name, detail="it is another now")
+        with telling(name, "enter"):
+            channel = namespaces.inside(there, Channel)
+        stack.enter_context(channel)
+
+        def home() -> int | None:
+            with namespaces.opened(None) as own:
+                answer = channel.ask(requests.get_nsid(own))
+            return answers.nsid(answer[0].body) if answer else None
+
+        yield Place(name, channel, there, home)
+
+
+@contextlib.contextmanager
+def telling(device: str, what: str) -> Iterator[None]:
+    """Raise an OSError from inside as what it means to the operator."""
+    try:
+        yield
+    except OSError as error:
+        code = error.errno or errno.EIO
+        said = "" if error.strerror == os.strerror(code) else error.strerror
+        detail = f"{what}: {said}" if said else what
+        raise errors.from_errno(code, device, detail=detail) from error
+
+
+def one(found: Sequence[Link], name: str) -> Link:
+    """Return the first of the links that were found.
+
+    :raises NoSuchLink: if there is none.
+    """
+    if not found:
+        raise errors.NoSuchLink(name, detail="the kernel told of none")
+    return found[0]
+
+
+def verify(link: Link, wanted: Mapping[str, object]) -> None:
+    """Compare what was read with what was wanted and is not None.
+
+    :param wanted: fields of the link.
+    :raises NotVerified: for the first that differs.
+    """
+    for key, value in wanted.items():
+        found = getattr(link, key)
+        if value is not None and found != value:
+            raise errors.NotVerified(
+                link.name, detail=f"{key} is {found!r}, not {value!r}"
+            )

@@ -1,0 +1,247 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Ports: plugged, unplugged, shown; and recovered after a crash."""
+
+import dataclasses
+import logging
+
+from sriov_rt.nic.errors import NicError
+from sriov_rt.vif import asked
+from sriov_rt.vif import errors
+from sriov_rt.vif import names
+from sriov_rt.vif import plan
+from sriov_rt.vif import report
+from sriov_rt.vif import tell
+from sriov_rt.vif.edge import Link
+from sriov_rt.vif.edge import Links
+from sriov_rt.vif.entries import Entry
+from sriov_rt.vif.errors import VifError
+from sriov_rt.vif.journal import Journal
+from sriov_rt.vif.lock import Locks
+from sriov_rt.vif.plan import PlugPlan
+from sriov_rt.vif.pools import Pools
+from sriov_rt.vif.recovery import Recovered
+from sriov_rt.vif.recovery import Recovery
+from sriov_rt.vif.steps import Steps
+from sriov_rt.vif.undo import Undo
+from sriov_rt.vif.view import Away
+from sriov_rt.vif.view import Vfs
+from sriov_rt.vif.view import View
+from sriov_rt.vif.view import anywhere
+from sriov_rt.vif.view import observe
+from sriov_rt.vif.words import Plug
+from sriov_rt.vif.words import Plugged
+
+LOG = logging.getLogger(__name__)
+
+#: How often to look anew at a host that has changed meanwhile.
+MAX_TRIES = 8
+
+_TAKEN = (
+    errors.BudgetExceeded,
+    errors.NoParent,
+    errors.NoSuchLink,
+    errors.ParentTaken,
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rules:
+    """What an operator chooses.
+
+    :param allow_trust: whether VFs of the pools may be set trusted.
+    :param carrier_wait_s: how long a new port is given to get a carrier
+        before it is announced, in seconds.
+    """
+
+    allow_trust: bool = True
+    carrier_wait_s: float = 2.0
+
+
+class Plugger:
+    """Ports of this host.
+
+    :param links: the edge to the kernel's links.
+    :param vfs: the verbs on VFs.
+    :param pools: the parents of each physical network.
+    :param journal: where what is in progress is written down.
+    :param locks: between processes, and threads of this one.
+    :param away: where the thread must not run meanwhile.
+    """
+
+    def __init__(
+        self,
+        links: Links,
+        vfs: Vfs,
+        pools: Pools,
+        journal: Journal,
+        locks: Locks,
+        rules: Rules | None = None,
+        away: Away = anywhere,
+    ) -> None:
+        self._links = links
+        self._vfs = vfs
+        self._pools = pools
+        self._journal = journal
+        self._locks = locks
+        self._rules = rules or Rules()
+        self._undo = Undo(links, vfs, pools, journal, away)
+        self._steps = Steps(links, vfs, journal, away)
+        self._recovery = Recovery(links, vfs, self._undo, journal, locks)
+
+    def plan(self, want: Plug) -> PlugPlan:
+        """Return what :meth:`plug` would do; nothing is touched.
+
+        :raises VifError: if it cannot be done.
+        :raises ParseError: for a value that no port can have.
+        """
+        want = asked.checked(want)
+        view = observe(self._links, self._vfs)
+        if view.port(want.port):
+            raise errors.AlreadyPlugged(
+                view.port(want.port)[0][0].name, port=want.port
+            )
+        return self._plan(want, view)
+
+    def plug(self, want: Plug) -> Plugged:
+        """Make a port, or return it as it is if it is there.
+
+        :raises VifError: or NicError, if it cannot be made; then nothing of
+            it is left.
+        :raises ParseError: for a value that no port can have.
+        """
+        want = asked.checked(want)
+        with self._locks.port(want.port):
+            self._recovery.settle(want.port)
+            link, plugged = self._plug(want)
+        if link is not None:
+            self._announce(want, link)
+        return plugged
+
+    def unplug(self, port: str) -> bool:
+        """Remove a port; False if there was nothing of it.
+
+        :raises VifError: or NicError, if it cannot be removed.
+        :raises ParseError: if it is no port's UUID.
+        """
+        names.port(port)
+        with self._locks.port(port):
+            done = self._recovery.settle(port)
+            for _ in range(MAX_TRIES):
+                view = observe(self._links, self._vfs)
+                try:
+                    for entry in report.departing(view, port):
+                        done |= self._unplug(view, entry)
+                    break
+                except (errors.NoSuchLink, errors.NoSuchNamespace) as error:
+                    # Its namespace went meanwhile: a VF is elsewhere then.
+                    LOG.info("%s: moved (%s)", tell.about(port), error)
+            else:
+                raise errors.Busy(port, port=port, detail="it keeps moving")
+        if not done:
+            self._recovery.sweep(view)
+        return done
+
+    def show(self) -> tuple[Plugged, ...]:
+        """Return all ports, as the kernel has them."""
+        return report.plugged(observe(self._links, self._vfs))
+
+    def recover(self) -> Recovered:
+        """Undo the plugs and finish the unplugs that were interrupted.
+
+        What carries our alias and is not in the journal is told of and left
+        alone. Another process's work in progress is not touched.
+        """
+        return self._recovery.run()
+
+    def recover_pending(self) -> Recovered | None:
+        """Recover if there is anything in the journal; None if not."""
+        return self.recover() if self._journal.ports() else None
+
+    def _plug(self, want: Plug) -> tuple[Link | None, Plugged]:
+        """Return the link if it was made now, and the port."""
+        parent = want.parent or self._pools.only(want.physical_network)
+        for _ in range(MAX_TRIES):
+            if parent is None:
+                view = observe(self._links, self._vfs)
+                if (there := report.standing(view, want)) is not None:
+                    return None, there
+                parent = self._plan(want, view).parent
+            with self._locks.parent(parent):
+                view = observe(self._links, self._vfs)
+                if (there := report.standing(view, want)) is not None:
+                    return None, there
+                try:
+                    todo = self._plan(
+                        dataclasses.replace(want, parent=parent), view
+                    )
+                except _TAKEN as error:
+                    if want.parent is not None:
+                        raise
+                    # Another port was quicker: choose again.
+                    LOG.debug("%s: %s", tell.about(want.port), error)
+                    parent = None
+                    continue
+                return self._make(todo)
+        raise errors.Busy(want.physical_network or "", port=want.port)
+
+    def _plan(self, want: Plug, view: View) -> PlugPlan:
+        return plan.make(
+            want, view, self._pools, allow_trust=self._rules.allow_trust
+        )
+
+    def _make(self, todo: PlugPlan) -> tuple[Link, Plugged]:
+        """Do a plan while its port and its parent are locked."""
+        entry = report.intent(todo)
+        self._journal.begin(entry)
+        try:
+            link = self._steps.run(todo)
+            self._journal.end(entry.port)
+        except (VifError, NicError) as error:
+            LOG.warning("%s: undone (%s)", report.about(entry), error)
+            self._recovery.undo(entry)
+            raise
+        name = f"{link.name} in {link.namespace or 'this namespace'}"
+        LOG.info("%s: plugged: %s", report.about(entry), name)
+        return link, report.made(todo, link)
+
+    def _unplug(self, view: View, entry: Entry) -> bool:
+        try:
+            self._journal.begin(entry)
+        except errors.JournalFull as error:
+            # The alias says all that is needed, and a full disk must not
+            # keep a tenant's VF from being cleaned.
+            LOG.warning("%s: goes on (%s)", report.about(entry), error)
+        done = self._undo.remove(entry, view)
+        self._recovery.rest(entry)
+        self._journal.end(entry.port)
+        LOG.info("%s: unplugged from %s", report.about(entry), entry.parent)
+        return done
+
+    def _announce(self, want: Plug, link: Link) -> None:
+        """Tell the neighbours; a port without a carrier is a port too."""
+        try:
+            wait_s = self._rules.carrier_wait_s
+            carrier = link.carrier or self._links.wait_carrier(link, wait_s)
+            if carrier:
+                self._links.announce(link, want.addresses)
+                return
+            LOG.warning(
+                "%s: %s has no carrier after %s s",
+                tell.about(want.port),
+                link.name,
+                wait_s,
+            )
+        except VifError as error:
+            LOG.warning("%s: not announced (%s)", tell.about(want.port), error)

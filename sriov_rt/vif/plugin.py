@@ -1,0 +1,185 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The os-vif plugin ``sriov_rt``: what calls os_vif.plug() can use it.
+
+It translates and hands on. Loading it reads no configuration and touches no
+interface.
+"""
+
+from typing import Any
+from typing import ClassVar
+
+from os_vif import exception
+from os_vif import plugin
+from os_vif.objects import host_info
+from os_vif.objects import vif as vifs
+from oslo_config import cfg
+from oslo_log import log as logging
+from oslo_versionedobjects import base
+from oslo_versionedobjects import fields as types
+
+from sriov_rt import exceptions
+from sriov_rt.vif import asked
+from sriov_rt.vif import privsep
+from sriov_rt.vif.words import Kind
+from sriov_rt.vif.words import Limits
+from sriov_rt.vif.words import Plug
+
+LOG = logging.getLogger(__name__)
+
+#: The name of the plugin, in ``vif.plugin``.
+NAME = "sriov_rt"
+
+
+@base.VersionedObjectRegistry.register
+class VIFPortProfileSriovRt(vifs.VIFPortProfileBase):  # type: ignore[misc]
+    """How a port is made; see :class:`sriov_rt.vif.words.Plug`."""
+
+    # Version 1.0: Initial release, with VIFPortProfileBase 1.1
+    VERSION = "1.0"
+
+    fields: ClassVar[dict[str, Any]] = {
+        "kind": types.EnumField(valid_values=[each.value for each in Kind]),
+        "mode": types.StringField(nullable=True),
+        "physical_network": types.StringField(),
+        "vlan": types.IntegerField(),
+        "out_kbps": types.IntegerField(nullable=True),
+        "in_kbps": types.IntegerField(nullable=True),
+        "numa_node": types.IntegerField(nullable=True),
+    }
+
+
+class NotOurVif(exceptions.SriovRtError):
+    """The VIF is not described in a way that this plugin knows.
+
+    :param name: of its class.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name}: the os-vif plugin {NAME} takes a VIFGeneric whose "
+            f"port_profile is a {VIFPortProfileSriovRt.__name__} with kind "
+            "and physical_network; describe the port so"
+        )
+
+
+class SriovRtPlugin(plugin.PluginBase):  # type: ignore[misc]
+    """Plugs macvlan, macvtap and ipvlan interfaces and whole VFs.
+
+    A port is a VIFGeneric: a device that the plugin makes, by ``vif_name``,
+    in the namespace of the host. What it sits on is for the host to choose
+    from the physical network's parents, so no other class of VIF fits:
+    VIFDirect and VIFHostDevice come with a PCI address.
+    """
+
+    CONFIG_OPTS: ClassVar[list[cfg.Opt]] = list(privsep.OPTS)
+
+    def describe(self) -> Any:
+        """Return what the plugin supports, a HostPluginInfo."""
+        return host_info.HostPluginInfo(
+            plugin_name=NAME,
+            vif_info=[
+                host_info.HostVIFInfo(
+                    vif_object_name=vifs.VIFGeneric.__name__,
+                    min_version="1.0",
+                    max_version="1.0",
+                    supported_port_profiles=[
+                        host_info.HostPortProfileInfo(
+                            profile_object_name=VIFPortProfileSriovRt.__name__,
+                            min_version="1.0",
+                            max_version="1.0",
+                        )
+                    ],
+                )
+            ],
+        )
+
+    def plug(self, vif: Any, instance_info: Any) -> None:
+        """Plug a port; one that is plugged already stays as it is.
+
+        :param vif: a VIFGeneric with a VIFPortProfileSriovRt. Without an
+            ``address`` it gets the one that the port came to have.
+        :raises PlugException: with the sentence of what was wrong.
+        """
+        try:
+            plugged = privsep.plug(_asked(vif, instance_info))
+        except exceptions.SriovRtError as error:
+            raise exception.PlugException(str(error)) from error
+        LOG.info(
+            "port=%s vf=%s plugged as %s %s on %s",
+            vif.id,
+            plugged["vf"],
+            plugged["kind"],
+            plugged["interface"],
+            plugged["parent"],
+        )
+        if _given(vif, "address") is None:
+            vif.address = plugged["mac"]
+
+    def unplug(self, vif: Any, instance_info: Any) -> None:
+        """Unplug a port; it is no error if it is gone.
+
+        :raises UnplugException: with the sentence of what was wrong.
+        """
+        try:
+            there = privsep.unplug(vif.id)
+        except exceptions.SriovRtError as error:
+            raise exception.UnplugException(str(error)) from error
+        LOG.info(
+            "port=%s %s", vif.id, "unplugged" if there else "was not plugged"
+        )
+
+
+def _asked(vif: Any, instance_info: Any) -> Plug:
+    """Return what a VIF asks for.
+
+    :raises NotOurVif: if it is none of this plugin's.
+    :raises ParseError: for a value that no port can have.
+    """
+    profile = _given(vif, "port_profile")
+    if not (
+        isinstance(vif, vifs.VIFGeneric)
+        and isinstance(profile, VIFPortProfileSriovRt)
+        and "kind" in profile
+        and "physical_network" in profile
+    ):
+        raise NotOurVif(vif.obj_name())
+    kind = Kind(profile.kind)
+    network = _given(vif, "network")
+    return asked.checked(
+        Plug(
+            port=vif.id,
+            owner=instance_info.uuid,
+            kind=kind,
+            mode=_given(profile, "mode"),
+            physical_network=profile.physical_network,
+            name=_given(vif, "vif_name"),
+            # An ipvlan has its parent's.
+            mac=None if kind == Kind.IPVLAN else _given(vif, "address"),
+            vlan=_given(profile, "vlan") or 0,
+            mtu=None if network is None else _given(network, "mtu"),
+            limits=Limits(
+                _given(profile, "out_kbps"), _given(profile, "in_kbps")
+            ),
+            numa_node=_given(profile, "numa_node"),
+        )
+    )
+
+
+def _given(thing: Any, field: str) -> Any:
+    return getattr(thing, field) if field in thing else None

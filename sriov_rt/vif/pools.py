@@ -1,0 +1,129 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The parents of each physical network, as an operator configures them."""
+
+import dataclasses
+from collections.abc import Iterator
+from collections.abc import Sequence
+from typing import Self
+
+from sriov_rt.parse.errors import ParseError
+from sriov_rt.parse.errors import check_length
+from sriov_rt.vif import asked
+from sriov_rt.vif import names
+from sriov_rt.vif.errors import NameInvalid
+
+#: Before the name of a PF whose VFs are all members.
+OF_PF = "pf:"
+
+#: The most members: VFs of 16 PFs with the 256 function numbers of PCI ARI.
+MAX_MEMBERS = 4096
+
+_WHAT = "[vif] parents"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Member:
+    """An interface, or all VFs of one, on a physical network.
+
+    :param name: of the interface, or of the PF.
+    :param of_pf: whether the PF's VFs are meant, and not itself.
+    """
+
+    network: str
+    name: str
+    of_pf: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.network}:{OF_PF if self.of_pf else ''}{self.name}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pools:
+    """All members, in the order of the configuration."""
+
+    members: tuple[Member, ...] = ()
+
+    @classmethod
+    def parse(cls, items: Sequence[str]) -> Self:
+        """Return the pools of ``physnet1:enp1s0v0``, ``physnet2:pf:enp2s0``.
+
+        :raises ParseError: for an item that is neither, and for an
+            interface on two networks: a parent is on one wire.
+        """
+        if len(items) > MAX_MEMBERS:
+            raise ParseError(_WHAT, str(len(items)), f"at most {MAX_MEMBERS}")
+        found: dict[tuple[str, bool], Member] = {}
+        for item in items:
+            member = _member(item)
+            first = found.setdefault((member.name, member.of_pf), member)
+            if first.network != member.network:
+                raise ParseError(
+                    _WHAT, item, f"it is on {first.network} already"
+                )
+        return cls(tuple(found.values()))
+
+    @property
+    def networks(self) -> tuple[str, ...]:
+        """The physical networks that have members."""
+        return tuple(dict.fromkeys(each.network for each in self.members))
+
+    def of(self, network: str) -> Iterator[Member]:
+        """Yield the members of a physical network."""
+        return (each for each in self.members if each.network == network)
+
+    def only(self, network: str | None) -> str | None:
+        """Return the one interface of a network; None if there may be more."""
+        found = list(self.of(network or ""))
+        return (
+            found[0].name if len(found) == 1 and not found[0].of_pf else None
+        )
+
+    def network_of(self, netdev: str, pf: str | None) -> str | None:
+        """Return the network of an interface; None if it is in no pool.
+
+        What is named itself is so whatever its PF is.
+
+        :param pf: name of its PF's interface, if it is a VF.
+        """
+        of_pf = None
+        for each in self.members:
+            if not each.of_pf and each.name == netdev:
+                return each.network
+            if each.of_pf and each.name == pf:
+                of_pf = each.network
+        return of_pf
+
+
+def _member(item: str) -> Member:
+    check_length(_WHAT, item, 128)
+    network, colon, name = item.partition(":")
+    of_pf = name.startswith(OF_PF)
+    try:
+        if colon:
+            return Member(
+                asked.network(network),
+                names.interface(name.removeprefix(OF_PF)),
+                of_pf,
+            )
+        problem = "no colon"
+    except NameInvalid as error:
+        problem = str(error)
+    except ParseError as error:
+        problem = error.problem
+    raise ParseError(
+        _WHAT,
+        item,
+        f"NETWORK:INTERFACE or NETWORK:pf:INTERFACE expected, but {problem}",
+    )

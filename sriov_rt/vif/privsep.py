@@ -1,0 +1,201 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What of the os-vif plugin runs with privileges: plug, unplug, recover.
+
+The daemon that runs it is root with few capabilities. CAP_NET_ADMIN does all
+the work on a port in the host's own namespace:
+
+- links, tc and what a PF sets of its VFs are netlink's, and netlink asks for
+  CAP_NET_ADMIN (rtnetlink_rcv_msg in net/core/rtnetlink.c);
+- what is written in sysfs (a VF's driver, its reset) and in the journal's
+  directory belongs to root, and root needs no capability for files of its
+  own. With ``user`` set to another, CAP_DAC_OVERRIDE would be needed.
+
+It can't tell what is in use, though. A VF may carry the port of a container,
+and looks idle from the host: to count it free would be to reset it under its
+tenant. So each look at the host is one into its other namespaces, and that
+takes CAP_SYS_ADMIN to enter one (netns_install in net/core/net_namespace.c)
+and CAP_SYS_PTRACE to find one by its processes (proc_ns_get_link in
+fs/proc/namespaces.c). CAP_MKNOD is for the device node of a macvtap where
+/dev is not devtmpfs, as in a container that nova-compute runs in.
+"""
+
+import dataclasses
+import functools
+import pathlib
+from collections.abc import Callable
+from collections.abc import Mapping
+from typing import Any
+
+from oslo_config import cfg
+from oslo_privsep import capabilities
+from oslo_privsep import priv_context
+
+from sriov_rt import exceptions
+from sriov_rt.vif.words import Kind
+from sriov_rt.vif.words import Limits
+from sriov_rt.vif.words import Plug
+
+#: The group of the plugin's options (os_vif.plugin.PluginBase.load).
+GROUP = "os_vif_sriov_rt"
+
+OPTS = [
+    cfg.StrOpt(
+        "config_file",
+        default="/etc/sriov_rt/sriov-rt.conf",
+        help="""
+The file with this host's ``[vif]`` section: parents, journal, limits.
+
+The command line and the agents read the same one, so that all of them work
+with one journal and one pool of parents. Without the file, or without
+parents in it, no port of ours can be plugged on this host; nothing else
+depends on it.
+""",
+    ),
+]
+
+vif_plug = priv_context.PrivContext(
+    "sriov_rt",
+    cfg_section="sriov_rt_privileged",
+    pypath=f"{__name__}.vif_plug",
+    capabilities=[
+        capabilities.CAP_MKNOD,
+        capabilities.CAP_NET_ADMIN,
+        capabilities.CAP_SYS_ADMIN,
+        capabilities.CAP_SYS_PTRACE,
+    ],
+)
+
+#: What goes back through the privsep daemon: (value, None) or (None, error).
+Answer = tuple[Any, dict[str, str] | None]
+
+
+class HostRefused(exceptions.SriovRtError):
+    """The host could not do it; the sentence is that of its error.
+
+    :param name: of the error's class, such as ``NoParent``.
+    :param sentence: what it says.
+    """
+
+    def __init__(self, name: str, sentence: str) -> None:
+        super().__init__(name, sentence)
+        self.name = name
+        self.sentence = sentence
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+def is_configured() -> bool:
+    """Tell whether this host has a file with a configuration of ours.
+
+    What is in it is for root to read, and so may be its directory.
+    """
+    try:
+        pathlib.Path(_config_file()).stat()
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def plug(want: Plug) -> Mapping[str, Any]:
+    """Plug a port and return what it became: the fields of a Plugged.
+
+    :raises HostRefused: if it cannot be plugged.
+    """
+    found: Mapping[str, Any] = _value(_plug(dataclasses.asdict(want)))
+    return found
+
+
+def unplug(port: str) -> bool:
+    """Unplug a port; False if there was nothing to unplug.
+
+    :raises HostRefused: if what is there cannot be taken away.
+    """
+    return bool(_value(_unplug(port)))
+
+
+def recover() -> Mapping[str, Any]:
+    """Finish or undo what was interrupted: the fields of a Recovered.
+
+    :raises HostRefused: if the journal cannot be read.
+    """
+    found: Mapping[str, Any] = _value(_recover())
+    return found
+
+
+def _value(answer: Answer) -> Any:
+    value, error = answer
+    if error is not None:
+        raise HostRefused(error["name"], error["sentence"])
+    return value
+
+
+@functools.cache
+def _plugger(config_file: str) -> Any:
+    # Only the daemon needs it: whoever loads the plugin loads this module.
+    from sriov_rt.vif import host
+
+    conf = cfg.ConfigOpts()
+    conf([], project="sriov_rt", default_config_files=[config_file])
+    return host.plugger(conf)
+
+
+def _here() -> Any:
+    """Return this host's plugger, as the configuration of root has it.
+
+    The file is not one of the caller's choice: who asks has no privileges.
+    """
+    return _plugger(_config_file())
+
+
+def _config_file() -> str:
+    cfg.CONF.register_opts(OPTS, group=GROUP)
+    file: str = cfg.CONF[GROUP].config_file
+    return file
+
+
+def _told(action: Callable[[], Any]) -> Answer:
+    # An exception would be made anew on the other side from its arguments
+    # alone, and ours take keywords.
+    try:
+        return action(), None
+    except exceptions.SriovRtError as error:
+        return None, {"name": type(error).__name__, "sentence": str(error)}
+    except cfg.Error as error:
+        return None, {"name": type(error).__name__, "sentence": str(error)}
+
+
+@vif_plug.entrypoint
+def _plug(asked: Mapping[str, Any]) -> Answer:
+    return _told(lambda: dataclasses.asdict(_here().plug(_want(asked))))
+
+
+@vif_plug.entrypoint
+def _unplug(port: str) -> Answer:
+    return _told(lambda: _here().unplug(port))
+
+
+@vif_plug.entrypoint
+def _recover() -> Answer:
+    return _told(lambda: dataclasses.asdict(_here().recover()))
+
+
+def _want(asked: Mapping[str, Any]) -> Plug:
+    given = dict(asked)
+    given["kind"] = Kind(given["kind"])
+    given["limits"] = Limits(**given["limits"])
+    return Plug(**given)

@@ -1,0 +1,180 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Requests on links, as bytes: nothing is sent here."""
+
+import functools
+import struct
+from collections.abc import Mapping
+
+from sriov_rt.vif.answers import INFO_DATA
+from sriov_rt.vif.answers import INFO_KIND
+from sriov_rt.vif.answers import INFO_MODE
+from sriov_rt.vif.answers import MODES
+from sriov_rt.vif.answers import Ifla
+from sriov_rt.vif.attributes import attribute
+from sriov_rt.vif.edge import Subinterface
+
+#: include/uapi/linux/netlink.h.
+NLM_F_REQUEST = 0x1
+NLM_F_ACK = 0x4
+NLM_F_DUMP = 0x300
+NLM_F_EXCL = 0x200
+NLM_F_CREATE = 0x400
+
+#: include/uapi/linux/rtnetlink.h.
+RTM_NEWLINK = 16
+RTM_DELLINK = 17
+RTM_GETLINK = 18
+RTM_SETLINK = 19
+RTM_NEWNSID = 88
+RTM_DELNSID = 89
+RTM_GETNSID = 90
+RTEXT_FILTER_SKIP_STATS = 0x8
+
+#: include/uapi/linux/net_namespace.h; -1 is whichever is free.
+NETNSA_NSID = 1
+NETNSA_FD = 3
+NETNSA_TARGET_NSID = 4
+NSID_NOT_ASSIGNED = 0xFFFFFFFF
+
+#: struct nlmsghdr, without sequence number and port: see Channel.ask.
+_HEADER = struct.Struct("=IHH8x")
+
+#: struct ifinfomsg: index, flags, change.
+_LINK = struct.Struct("=4xiII")
+
+#: struct rtgenmsg, padded.
+_GENERAL = bytes(4)
+
+#: ipvlan's mode has 16 bits (ipvlan_nl_policy), macvlan's 32.
+_SHORT = struct.Struct("=H")
+
+
+def message(kind: int, how: int, body: bytes) -> bytes:
+    """Return a request.
+
+    :param kind: RTM_*.
+    :param how: NLM_F_* beside those of every request: all but dumps are
+        acknowledged, so that each has an end.
+    """
+    how |= NLM_F_REQUEST if how == NLM_F_DUMP else NLM_F_REQUEST | NLM_F_ACK
+    return _HEADER.pack(_HEADER.size + len(body), kind, how) + body
+
+
+def get_link(*, name: str | None = None, index: int = 0) -> bytes:
+    """Ask for one link, by its name or its index."""
+    body = _LINK.pack(index, 0, 0)
+    if name is not None:
+        body += attribute(Ifla.IFNAME, name)
+    body += attribute(Ifla.EXT_MASK, RTEXT_FILTER_SKIP_STATS)
+    return message(RTM_GETLINK, 0, body)
+
+
+@functools.cache
+def get_links(space: int | None = None) -> bytes:
+    """Ask for all links of a namespace.
+
+    :param space: its number in the socket's; None for the socket's own.
+    """
+    body = _LINK.pack(0, 0, 0)
+    if space is not None:
+        body += attribute(Ifla.TARGET_NETNSID, space)
+    body += attribute(Ifla.EXT_MASK, RTEXT_FILTER_SKIP_STATS)
+    return message(RTM_GETLINK, NLM_F_DUMP, body)
+
+
+def new_link(what: Subinterface, parent: int, target: int | None) -> bytes:
+    """Make a subinterface.
+
+    Its alias is left out: the kernel takes none here (rtnl_create_link in
+    net/core/rtnetlink.c).
+
+    :param parent: index, in the namespace of the socket.
+    :param target: descriptor of the namespace; None for the socket's.
+    """
+    modes = {name: number for number, name in MODES[what.kind].items()}
+    mode: int | bytes = modes[what.mode]
+    if what.kind == "ipvlan":
+        mode = _SHORT.pack(mode)
+    info = attribute(INFO_KIND, what.kind)
+    info += attribute(INFO_DATA, attribute(INFO_MODE, mode))
+    body = _LINK.pack(0, 0, 0)
+    body += attribute(Ifla.IFNAME, what.name)
+    if target is not None:
+        body += attribute(Ifla.NET_NS_FD, target)
+    body += attribute(Ifla.LINK, parent)
+    if what.mac is not None:
+        body += attribute(Ifla.ADDRESS, _octets(what.mac))
+    if what.mtu is not None:
+        body += attribute(Ifla.MTU, what.mtu)
+    body += attribute(Ifla.LINKINFO, info)
+    return message(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, body)
+
+
+def set_link(
+    *,
+    name: str | None = None,
+    index: int = 0,
+    flags: Mapping[int, bool] | None = None,
+    target: int | None = None,
+    rename: str | None = None,
+    mac: str | None = None,
+    mtu: int | None = None,
+    alias: str | None = None,
+) -> bytes:
+    """Change a link, which is told by its index or else by its name.
+
+    :param flags: IFF_* to whether it is to be set; others stay.
+    :param target: descriptor of the namespace to move it into.
+    :param rename: its new name.
+    """
+    flags = flags or {}
+    wanted = sum(flag for flag, wish in flags.items() if wish)
+    body = _LINK.pack(index, wanted, sum(flags))
+    for kind, value in (
+        (Ifla.NET_NS_FD, target),
+        (Ifla.IFNAME, rename or name),
+        (Ifla.ADDRESS, None if mac is None else _octets(mac)),
+        (Ifla.MTU, mtu),
+        (Ifla.IFALIAS, alias),
+    ):
+        if value is not None:
+            body += attribute(kind, value)
+    return message(RTM_SETLINK, 0, body)
+
+
+def _octets(mac: str) -> bytes:
+    return bytes.fromhex(mac.replace(":", ""))
+
+
+def delete_link(index: int) -> bytes:
+    """Delete a link."""
+    return message(RTM_DELLINK, 0, _LINK.pack(index, 0, 0))
+
+
+def get_nsid(descriptor: int, space: int | None = None) -> bytes:
+    """Ask which number a namespace has in another.
+
+    :param descriptor: of its file.
+    :param space: the other's number in the socket's; None for the socket's.
+    """
+    body = _GENERAL + attribute(NETNSA_FD, descriptor)
+    if space is not None:
+        body += attribute(NETNSA_TARGET_NSID, space)
+    return message(RTM_GETNSID, 0, body)
+
+
+def new_nsid(descriptor: int) -> bytes:
+    """Give a namespace a number in the socket's; EEXIST if it has one."""
+    body = _GENERAL + attribute(NETNSA_NSID, NSID_NOT_ASSIGNED)
+    return message(RTM_NEWNSID, 0, body + attribute(NETNSA_FD, descriptor))

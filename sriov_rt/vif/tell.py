@@ -1,0 +1,25 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""How every line of a log about a port begins."""
+
+import os
+
+
+def about(port: str | None, vf: str | None = None) -> str:
+    """Return what to search the logs of a cloud for.
+
+    :param vf: PCI address of the VF that the port is or sits on.
+    """
+    words = {"port": port, "vf": vf, "host": os.uname().nodename}
+    return " ".join(f"{key}={value or '-'}" for key, value in words.items())

@@ -1,0 +1,110 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What a port is asked to be, and what it became."""
+
+import dataclasses
+import enum
+
+#: The first part of the alias that every interface of ours carries:
+#: ``sriov-rt:<port>:<owner>``. It is how the kernel tells what is ours.
+ALIAS_PREFIX = "sriov-rt"
+
+
+class Kind(enum.StrEnum):
+    """How a port is made.
+
+    A macvtap is what QEMU takes for a macvlan.
+    """
+
+    MACVLAN = "macvlan"
+    MACVTAP = "macvtap"
+    IPVLAN = "ipvlan"
+    VF = "vf"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Limits:
+    """Rates of one subinterface, kept by tc.
+
+    :param out_kbps: what leaves it, kbit/s; None is no limit.
+    :param in_kbps: what it receives, likewise.
+    """
+
+    out_kbps: int | None = None
+    in_kbps: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Plug:
+    """One port, as it is asked for.
+
+    :param port: its UUID; it names the port in Neutron, in the journal, in
+        the alias and in the logs.
+    :param owner: who has it: an instance's UUID or a name of the operator's
+        choice (1 to 64 of A-Z a-z 0-9 . _ -).
+    :param mode: of the kind (see request.words.VIF_MODES); None for VF.
+    :param physical_network: picks the pool of parents.
+    :param parent: an interface of the pool, or None to choose one.
+    :param namespace: None for the namespace of the caller, ``pid:N`` or the
+        name of one in /run/netns.
+    :param name: of the interface in its namespace; None for ``srt`` and the
+        first 11 characters of the port.
+    :param mac: None for the port's own choice of the kernel (macvlan) or
+        the parent's (ipvlan).
+    :param vlan: 0 to 4094; 0 is untagged.
+    :param mtu: bytes, None for the parent's.
+    :param addresses: such as ``192.0.2.1/24`` or ``2001:db8::1/64``.
+    :param routes: (destination or ``default``, gateway) pairs.
+    :param numa_node: where the parent is to be, if there is a choice.
+    """
+
+    port: str
+    owner: str
+    kind: Kind
+    mode: str | None = None
+    physical_network: str | None = None
+    parent: str | None = None
+    namespace: str | None = None
+    name: str | None = None
+    mac: str | None = None
+    vlan: int = 0
+    mtu: int | None = None
+    addresses: tuple[str, ...] = ()
+    routes: tuple[tuple[str, str], ...] = ()
+    limits: Limits = Limits()
+    numa_node: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Plugged:
+    """One port, as the kernel has it.
+
+    :param interface: its name in its namespace.
+    :param namespace: as in Plug; ``pid:N`` for one without a name.
+    :param parent: name of its parent; its own VF's PF for a whole VF.
+    :param vf: PCI address of the VF that it is or sits on, None if on none.
+    :param tap: ``/dev/tapN`` of a macvtap, else None.
+    """
+
+    port: str
+    owner: str
+    kind: Kind
+    mode: str | None
+    interface: str
+    namespace: str | None
+    parent: str
+    mac: str
+    vlan: int
+    mtu: int
+    vf: str | None
+    tap: str | None = None

@@ -1,0 +1,306 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Ports plugged and unplugged, beside who else does it.
+
+All are macvlans on one veth in the benchmark's own namespaces, each port in
+a namespace of its own; several at once are as many threads. How often ports
+are plugged and unplugged in search of what grows, ``SRIOV_RT_CYCLES`` says.
+"""
+
+import gc
+import os
+import pathlib
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from concurrent import futures
+from typing import Any
+
+from sriov_rt.nic.vfs import Vfs
+from sriov_rt.vif.edge import Link
+from sriov_rt.vif.edge import Subinterface
+from sriov_rt.vif.journal import Journal
+from sriov_rt.vif.lock import Locks
+from sriov_rt.vif.netlink import NetlinkLinks
+from sriov_rt.vif.plugger import Plugger
+from sriov_rt.vif.pools import Pools
+from sriov_rt.vif.words import Kind
+from sriov_rt.vif.words import Plug
+from tests.benchmarks import vif_peers
+from tests.benchmarks.measure import row
+from tests.testbed import isolation
+from tests.testbed import packages
+from tests.testbed.paths import Paths
+
+#: How many at once, and how often; the best counts.
+AT_ONCE = {1: 15, 10: 7, 100: 3}
+
+#: Who else does it, and how much of their time a plug and an unplug may take.
+PEERS: Mapping[str, tuple[str, tuple[float | None, float | None]]] = {
+    "pyroute": ("its netlink calls by pyroute2", (1.5, 1.5)),
+    "bare": ("its netlink calls, as bytes", (None, None)),
+    "cni": ("CNI's macvlan", (0.25, None)),
+    "ip": ("ip(8)", (None, None)),
+}
+
+#: Plugs that are interrupted, and the seconds to recover from that.
+INTERRUPTED = 64
+RECOVERY_S = 1.0
+
+#: 10,000 take minutes, for each unplug waits for an RCU grace period.
+WARM_UP = 300
+BATCH = 100
+CYCLES = int(os.environ.get("SRIOV_RT_CYCLES", "1000"))
+THREADS = 8
+
+#: How far the memory may have grown, MB: less than 1 kB a cycle of 10,000.
+GROWTH_MB = 8.0
+
+PARENT = "vf0"
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class _Killed(BaseException):
+    """Stands for SIGKILL: nobody catches it."""
+
+
+class _Mortal(NetlinkLinks):
+    """Links that kill who has just made one."""
+
+    def create(self, what: Subinterface) -> Link:
+        super().create(what)
+        raise _Killed
+
+
+class Host:
+    """This host, with a parent and namespaces for ports.
+
+    :param directory: for the journal.
+    """
+
+    def __init__(self, directory: pathlib.Path) -> None:
+        isolation.wire(PARENT, "peer0")
+        for number in range(max(AT_ONCE)):
+            isolation.sh("ip", "netns", "add", namespace(number))
+        self.directory = directory
+        self.links = NetlinkLinks()
+        self.plugger = self.make(self.links)
+
+    def make(self, links: NetlinkLinks) -> Plugger:
+        """Return a plugger."""
+        return Plugger(
+            links,
+            Vfs.of_host(),
+            Pools.parse([f"physnet1:{PARENT}"]),
+            Journal(self.directory),
+            Locks(self.directory, 60.0),
+        )
+
+    def plug(self, number: int) -> None:
+        """Plug a port."""
+        self.plugger.plug(want(number))
+
+    def unplug(self, number: int) -> None:
+        """Unplug it."""
+        assert self.plugger.unplug(port(number))
+
+
+def namespace(number: int) -> str:
+    """Return the name of a port's namespace."""
+    return f"bench{number % max(AT_ONCE)}"
+
+
+def port(number: int) -> str:
+    """Return a port's UUID."""
+    return str(uuid.UUID(int=(number + 1) << 64))
+
+
+def want(number: int) -> Plug:
+    """Return a port as it is asked for."""
+    return Plug(
+        port=port(number),
+        owner="bench",
+        kind=Kind.MACVLAN,
+        physical_network="physnet1",
+        namespace=namespace(number),
+        name=vif_peers.name(number),
+        mac=vif_peers.mac(number),
+    )
+
+
+def run() -> list[dict[str, Any]]:
+    """Return the rows."""
+    place = Paths.from_environment()
+    place.make()
+    packages.install(vif_peers.PACKAGES, place.log / "apt.log")
+    # What is measured leaves the namespaces of the process to itself.
+    with (
+        tempfile.TemporaryDirectory(dir=place.state) as directory,
+        futures.ThreadPoolExecutor(1) as pool,
+    ):
+        return pool.submit(_run, pathlib.Path(directory)).result()
+
+
+def _run(directory: pathlib.Path) -> list[dict[str, Any]]:
+    isolation.leave()
+    host = Host(directory / "journal")
+    rows = []
+    for count in AT_ONCE:
+        rows += _beside(host, count)
+    rows.append(_recovery(host))
+    rows += _growth(host)
+    host.links.close()
+    return rows
+
+
+def _beside(host: Host, count: int) -> list[dict[str, Any]]:
+    best = {name: [float("inf")] * 2 for name in ("ours", *PEERS)}
+    with (
+        futures.ThreadPoolExecutor(count) as pool,
+        vif_peers.Bare(PARENT, range(count), namespace) as bare,
+        vif_peers.Pyroute(PARENT, range(count), namespace) as pyroute,
+    ):
+        subjects = {
+            "pyroute": (pyroute.add, pyroute.delete),
+            "ours": (host.plug, host.unplug),
+            "bare": (bare.add, bare.delete),
+            "ip": (_ip_add, _ip_delete),
+            "cni": (_cni("ADD"), _cni("DEL")),
+        }
+        for _ in range(AT_ONCE[count]):
+            for name, verbs in subjects.items():
+                for which, verb in enumerate(verbs):
+                    alone = count == 1 or name == "pyroute"
+                    took = _all(None if alone else pool, verb, count)
+                    best[name][which] = min(best[name][which], took)
+    rows = []
+    for which, what in enumerate(("plug", "unplug")):
+        ours = best["ours"][which] * 1e3
+        for peer, (told, targets) in PEERS.items():
+            rows.append(
+                row(
+                    f"{what}, {count} at once / {told}",
+                    ours,
+                    "ms",
+                    peer=best[peer][which] * 1e3,
+                    target=targets[which],
+                )
+            )
+    return rows
+
+
+def _ip_add(number: int) -> None:
+    vif_peers.ip_add(PARENT, number, namespace(number))
+
+
+def _ip_delete(number: int) -> None:
+    vif_peers.ip_delete(number, namespace(number))
+
+
+def _cni(command: str) -> Callable[[int], None]:
+    return lambda number: vif_peers.cni(
+        command, PARENT, number, namespace(number)
+    )
+
+
+def _all(
+    pool: futures.Executor | None, verb: Callable[[int], Any], count: int
+) -> float:
+    """Return the seconds that a port took, when all were done.
+
+    :param pool: None to do one after the other.
+    """
+    began = time.perf_counter()
+    done = map if pool is None else pool.map
+    for _ in done(verb, range(count)):
+        pass
+    return (time.perf_counter() - began) / count
+
+
+def _recovery(host: Host) -> dict[str, Any]:
+    mortal = host.make(_Mortal())
+    for number in range(INTERRUPTED):
+        try:
+            mortal.plug(want(number))
+        except _Killed:
+            continue
+        raise AssertionError("it has not been interrupted")
+    again = host.make(NetlinkLinks())
+    began = time.perf_counter()
+    again.recover()
+    took = time.perf_counter() - began
+    left = [each for each in host.links.all(everywhere=True) if each.alias]
+    assert not left, left
+    return row(
+        f"recovery of {INTERRUPTED} interrupted plugs",
+        took,
+        "s",
+        target=RECOVERY_S,
+    )
+
+
+def _growth(host: Host) -> list[dict[str, Any]]:
+    def cycles(numbers: Sequence[int]) -> None:
+        # A future takes 2 kB until it is collected: not all at once.
+        with futures.ThreadPoolExecutor(THREADS) as pool:
+            for start in range(0, len(numbers), BATCH):
+                some = numbers[start : start + BATCH]
+                for _ in pool.map(lambda n: _cycle(host, n), some):
+                    pass
+
+    # Long enough for the caches of what was parsed to be full.
+    cycles(range(WARM_UP))
+    before = _held(host)
+    began = time.perf_counter()
+    cycles(range(CYCLES))
+    took = time.perf_counter() - began
+    after = _held(host)
+    rows = [row(f"{CYCLES:,} plugs and unplugs", took, "s")]
+    for what, limit in (
+        ("descriptors", 0),
+        ("threads", 0),
+        ("namespaces", 0),
+        ("links", 0),
+        ("files of the journal", 0),
+        ("memory in MB", GROWTH_MB),
+    ):
+        grown = after[what] - before[what]
+        rows.append(row(f"  {what} more than before", grown, "", target=limit))
+    return rows
+
+
+def _cycle(host: Host, number: int) -> None:
+    host.plug(number)
+    host.unplug(number)
+
+
+def _held(host: Host) -> dict[str, float]:
+    gc.collect()
+    links = host.links.all(everywhere=True)
+    fields = pathlib.Path("/proc/self/statm").read_text().split()
+    return {
+        "descriptors": _count("/proc/self/fd"),
+        "threads": threading.active_count(),
+        "namespaces": len({each.namespace for each in links}),
+        "links": len(links),
+        "files of the journal": _count(host.directory),
+        "memory in MB": int(fields[1]) * _PAGE / 1e6,
+    }
+
+
+def _count(directory: pathlib.Path | str) -> int:
+    return len(list(pathlib.Path(directory).iterdir()))

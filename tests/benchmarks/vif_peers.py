@@ -1,0 +1,231 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Who else makes a macvlan in a namespace: CNI, ip(8), and netlink alone."""
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+from collections.abc import Callable
+from collections.abc import Iterable
+from typing import Self
+
+from pyroute2 import IPRoute
+
+from sriov_rt.vif import namespaces
+from sriov_rt.vif import requests
+from sriov_rt.vif.answers import IFF_UP
+from sriov_rt.vif.edge import Subinterface
+from sriov_rt.vif.places import Place
+from sriov_rt.vif.places import opened
+from sriov_rt.vif.rtnl import Channel
+
+#: Debian's, with the macvlan plugin in PLUGINS.
+PACKAGES = ("containernetworking-plugins", "iproute2")
+PLUGINS = "/usr/lib/cni"
+
+
+def name(number: int) -> str:
+    """Return the name of a port's interface."""
+    return f"srt{number}"
+
+
+def mac(number: int) -> str:
+    """Return the MAC of a port."""
+    return f"02:00:5e:20:{number >> 8 & 255:02x}:{number & 255:02x}"
+
+
+def _alias(number: int) -> str:
+    return f"bench:{number:0>60}"
+
+
+class Bare:
+    """The requests of a plug and nothing else, on sockets that are open.
+
+    :param numbers: of the ports.
+    :param namespace: tells the namespace of one.
+    """
+
+    def __init__(
+        self,
+        parent: str,
+        numbers: Iterable[int],
+        namespace: Callable[[int], str],
+    ) -> None:
+        self._parent = parent
+        self._stack = contextlib.ExitStack()
+        self._places: dict[int, Place] = {}
+        self._channels: dict[int, Channel] = {}
+        for number in numbers:
+            place = self._stack.enter_context(opened(namespace(number)))
+            self._places[number] = place
+            channel = self._stack.enter_context(Channel())
+            self._channels[number] = channel
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def add(self, number: int) -> None:
+        """Make it, set its alias and it up, and read that."""
+        place = self._places[number]
+        what = Subinterface(
+            name=name(number),
+            kind="macvlan",
+            mode="bridge",
+            parent=self._parent,
+            mac=mac(number),
+        )
+        parent = socket.if_nametoindex(self._parent)
+        asked = requests.new_link(what, parent, place.descriptor)
+        self._channels[number].ask(asked)
+        flags = {IFF_UP: True}
+        place.links(
+            requests.set_link(
+                name=what.name, alias=_alias(number), flags=flags
+            ),
+            requests.get_link(name=what.name),
+        )
+
+    def delete(self, number: int) -> None:
+        """Find and delete it."""
+        place = self._places[number]
+        (found,) = place.links(requests.get_link(name=name(number)))
+        place.channel.ask(requests.delete_link(found.index))
+
+
+class Pyroute:
+    """The same calls as one makes them with pyroute2, sockets reused.
+
+    Its sockets belong to the thread that made them, so that all is done
+    there, one after the other.
+    """
+
+    def __init__(
+        self,
+        parent: str,
+        numbers: Iterable[int],
+        namespace: Callable[[int], str],
+    ) -> None:
+        self._stack = contextlib.ExitStack()
+        self._own = self._stack.enter_context(IPRoute())
+        self._parent = self._own.link_lookup(ifname=parent)[0]
+        self._places: dict[int, tuple[IPRoute, int]] = {}
+        for number in numbers:
+            name = namespace(number)
+            there = self._stack.enter_context(IPRoute(netns=name))
+            file = self._stack.enter_context(namespaces.opened(name))
+            self._places[number] = (there, file)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def add(self, number: int) -> None:
+        """Make it, set its alias and it up, and read that."""
+        there, file = self._places[number]
+        self._own.link(
+            "add",
+            ifname=name(number),
+            kind="macvlan",
+            link=self._parent,
+            macvlan_mode="bridge",
+            address=mac(number),
+            net_ns_fd=file,
+        )
+        (made,) = there.link("get", ifname=name(number))
+        there.link(
+            "set", index=made["index"], ifalias=_alias(number), state="up"
+        )
+
+    def delete(self, number: int) -> None:
+        """Find and delete it."""
+        there, _ = self._places[number]
+        (found,) = there.link("get", ifname=name(number))
+        there.link("del", index=found["index"])
+
+
+def ip_add(parent: str, number: int, namespace: str) -> None:
+    """Make it by ip(8), which sets an alias and what is up apart."""
+    _run(
+        "ip",
+        "link",
+        "add",
+        "link",
+        parent,
+        "name",
+        name(number),
+        "netns",
+        namespace,
+        "address",
+        mac(number),
+        "type",
+        "macvlan",
+        "mode",
+        "bridge",
+    )
+    _run(
+        "ip",
+        "-n",
+        namespace,
+        "link",
+        "set",
+        name(number),
+        "alias",
+        _alias(number),
+        "up",
+    )
+
+
+def ip_delete(number: int, namespace: str) -> None:
+    """Delete it by ip(8)."""
+    _run("ip", "-n", namespace, "link", "del", name(number))
+
+
+def cni(command: str, parent: str, number: int, namespace: str) -> None:
+    """Let the plugin do it as a container runtime does.
+
+    :param command: ADD or DEL.
+    """
+    config = {
+        "cniVersion": "0.4.0",
+        "name": "bench",
+        "type": "macvlan",
+        "master": parent,
+        "mode": "bridge",
+        "ipam": {},
+    }
+    environment = {
+        "CNI_COMMAND": command,
+        "CNI_CONTAINERID": f"bench{number}",
+        "CNI_NETNS": f"/run/netns/{namespace}",
+        "CNI_IFNAME": name(number),
+        "CNI_PATH": PLUGINS,
+        "PATH": os.environ["PATH"],
+    }
+    subprocess.run(
+        (f"{PLUGINS}/macvlan",),
+        input=json.dumps(config).encode(),
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        check=True,
+    )
+
+
+def _run(*command: str) -> None:
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)

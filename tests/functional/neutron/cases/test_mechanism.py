@@ -1,0 +1,214 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The mechanism driver in a real ML2 plugin with its database."""
+
+from typing import ClassVar
+
+import in_process
+from neutron.db import provisioning_blocks
+from neutron.plugins.ml2 import plugin as ml2
+from neutron.tests.unit.plugins.ml2 import _test_mech_agent as mech_agent
+from neutron_lib.api.definitions import portbindings
+from neutron_lib.callbacks import resources
+from neutron_lib.plugins.ml2 import api
+from oslo_config import cfg
+
+from sriov_rt.neutron import mechanism
+from sriov_rt.neutron import options
+from sriov_rt.neutron import words
+from sriov_rt.vif import details
+
+
+class StockBindingTest(
+    mech_agent.AgentMechanismGenericTestCase,
+    mech_agent.AgentMechanismFlatTestCase,
+    mech_agent.AgentMechanismVlanTestCase,
+):
+    """Neutron's own tests of a driver with an agent."""
+
+    AGENT_TYPE = words.AGENT_TYPE
+    VIF_TYPE = details.VIF_TYPE
+    CAP_PORT_FILTER = False
+    GOOD_MAPPINGS: ClassVar = {"fake_physical_network": 2}
+    AGENTS: ClassVar = [in_process.agent(parents=GOOD_MAPPINGS)]
+    AGENTS_DEAD: ClassVar = [
+        in_process.agent(alive=False, parents=GOOD_MAPPINGS)
+    ]
+    AGENTS_BAD: ClassVar = [
+        in_process.agent(parents={"other": 2}),
+        in_process.agent(parents="garbled"),
+    ]
+
+    def setUp(self) -> None:
+        super().setUp()
+        options.register_ml2(cfg.CONF)
+        cfg.CONF.set_override(
+            "physical_networks", ["fake_physical_network"], in_process.ML2
+        )
+        self.driver = mechanism.SriovRtMechanismDriver()
+        self.driver.initialize()
+
+    def test_a_host_without_the_kind_is_left_alone(self):
+        context = mech_agent.FakePortContext(
+            self.AGENT_TYPE,
+            [in_process.agent(parents=self.GOOD_MAPPINGS, kinds=["ipvlan"])],
+            self.VLAN_SEGMENTS,
+        )
+        self.driver.bind_port(context)
+        self._check_unbound(context)
+
+    def test_direct_and_macvtap_ports_are_left_alone(self):
+        for vnic_type in ("direct", "macvtap", "direct-physical"):
+            with self.subTest(vnic_type):
+                context = mech_agent.FakePortContext(
+                    self.AGENT_TYPE,
+                    self.AGENTS,
+                    self.VLAN_SEGMENTS,
+                    vnic_type=vnic_type,
+                )
+                self.driver.bind_port(context)
+                self._check_unbound(context)
+
+
+class PluginTest(in_process.PluginCase):
+    def test_a_vlan_port_is_bound_with_what_nova_has_to_know(self):
+        self.host("rt-1")
+        port = self.port_on("rt-1")
+        self.assertEqual("sriov_rt", port[portbindings.VIF_TYPE])
+        self.assertEqual(
+            {
+                "port_filter": False,
+                "connectivity": "l2",
+                "bound_drivers": {"0": "sriov_rt"},
+                "kind": "macvlan",
+                "mode": "bridge",
+                "physical_network": "physnet1",
+                "vlan": 17,
+            },
+            port[portbindings.VIF_DETAILS],
+        )
+
+    def test_a_flat_port_is_untagged(self):
+        cfg.CONF.set_override("flat_networks", ["*"], "ml2_type_flat")
+        self.driver.type_manager.drivers["flat"].obj._parse_networks(["*"])
+        self.host("rt-1")
+        port = self.port_on("rt-1", kind="flat")
+        self.assertEqual(0, port[portbindings.VIF_DETAILS]["vlan"])
+
+    def test_a_network_may_have_a_kind_of_its_own(self):
+        self.host("rt-1", parents={"physnet2": 1})
+        details = self.port_on("rt-1", "physnet2")[portbindings.VIF_DETAILS]
+        self.assertEqual(("ipvlan", "l3s"), (details["kind"], details["mode"]))
+
+    def test_a_host_without_parents_is_left_to_the_next_driver(self):
+        self.host("rt-1", parents={"physnet2": 1})
+        self.host("rt-2", parents={})
+        network = self.network_on("physnet1")
+        for name in ("rt-1", "rt-2", "std-1"):
+            with self.subTest(name):
+                self.ovs_host(name)
+                port = self.port_of(network, name)
+                self.assertEqual("ovs", port[portbindings.VIF_TYPE])
+
+    def test_a_host_with_parents_is_ours_though_the_next_would_take_it(self):
+        self.host("rt-1")
+        self.ovs_host("rt-1")
+        port = self.port_on("rt-1")
+        self.assertEqual("sriov_rt", port[portbindings.VIF_TYPE])
+
+    def test_it_turns_active_when_it_is_plugged_and_not_before(self):
+        self.host("rt-1")
+        port = self.port_on("rt-1")
+        self.assertEqual("DOWN", port["status"])
+        self.assertTrue(self.blocked(port))
+        # What any other component says does not do.
+        provisioning_blocks.provisioning_complete(
+            self.context, port["id"], resources.PORT, "DHCP"
+        )
+        self.assertEqual("DOWN", self.shown(port)["status"])
+        self.up(port, host="rt-2")
+        self.assertEqual("DOWN", self.shown(port)["status"])
+        self.up(port)
+        self.assertEqual("ACTIVE", self.shown(port)["status"])
+
+    def test_it_turns_down_when_it_is_unplugged(self):
+        self.host("rt-1")
+        port = self.port_on("rt-1")
+        self.up(port)
+        self.rpc.update_device_down(
+            self.context, agent_id="it", device=port["id"], host="rt-1"
+        )
+        self.assertEqual("DOWN", self.shown(port)["status"])
+
+    def test_ports_of_others_wait_for_no_agent_of_ours(self):
+        self.host("rt-1", parents={"physnet2": 1})
+        port = self.port_on("rt-1")
+        self.assertEqual(
+            portbindings.VIF_TYPE_BINDING_FAILED, port[portbindings.VIF_TYPE]
+        )
+        self.assertFalse(self.blocked(port))
+
+    def test_after_a_live_migration_the_new_host_makes_it_active(self):
+        for name in ("rt-1", "rt-2"):
+            self.host(name)
+        port = self.port_on("rt-1")
+        self.up(port)
+        # As nova-compute does: a second binding, plugged there beforehand.
+        self.driver.create_port_binding(
+            self.context,
+            port["id"],
+            {"binding": {"host": "rt-2", "vnic_type": "normal"}},
+        )
+        self.up(port, host="rt-2")
+        self.assertEqual("rt-1", self.shown(port)[portbindings.HOST_ID])
+        self.driver.activate(self.context, "rt-2", port["id"])
+        shown = self.shown(port)
+        self.assertEqual("rt-2", shown[portbindings.HOST_ID])
+        self.assertEqual("sriov_rt", shown[portbindings.VIF_TYPE])
+        self.assertEqual("DOWN", shown["status"])
+        self.assertTrue(self.blocked(port))
+        # The old host's is unplugged; that counts no more.
+        self.rpc.update_device_down(
+            self.context, agent_id="it", device=port["id"], host="rt-1"
+        )
+        self.up(port, host="rt-1")
+        self.assertEqual("DOWN", self.shown(port)["status"])
+        self.up(port, host="rt-2")
+        self.assertEqual("ACTIVE", self.shown(port)["status"])
+
+    def test_the_plugin_is_the_real_one(self):
+        self.assertIsInstance(self.driver, ml2.Ml2Plugin)
+        names = [
+            each.name
+            for each in self.driver.mechanism_manager.ordered_mech_drivers
+        ]
+        self.assertEqual(["sriov_rt", "openvswitch"], names)
+
+    def test_hosts_that_reach_a_segment_are_those_with_parents(self):
+        self.host("rt-1")
+        self.host("rt-2", parents={})
+        driver = self.driver.mechanism_manager.mech_drivers["sriov_rt"].obj
+        segment = {
+            api.NETWORK_TYPE: "vlan",
+            api.PHYSICAL_NETWORK: "physnet1",
+            api.SEGMENTATION_ID: 17,
+            api.ID: "s",
+            api.NETWORK_ID: "n",
+        }
+        found = driver.filter_hosts_with_segment_access(
+            self.context,
+            [segment],
+            ["rt-1", "rt-2"],
+            self.driver.get_agents,
+        )
+        self.assertEqual({"rt-1"}, found)

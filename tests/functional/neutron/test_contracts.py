@@ -1,0 +1,47 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import unittest
+
+from tests.functional.neutron import releases
+
+
+class ContractsTest(unittest.TestCase):
+    """Against a release that can't be had these fail: none is skipped."""
+
+    maxDiff = None
+
+    def _run(self, release: int, *tests: str) -> None:
+        code, output = releases.run(release, *tests)
+        self.assertEqual(0, code, output[-20000:])
+        self.assertRegex(output, r"\nRan [1-9][0-9]* tests? in [^\n]+\nOK\n")
+
+    def test_the_mechanism_driver(self):
+        self._run(29, "test_mechanism")
+
+    def test_the_agent(self):
+        self._run(29, "test_agent")
+
+    def test_the_extension(self):
+        self._run(29, "test_extension")
+
+    def test_all_of_it_on_neutron_28(self):
+        self._run(28, "test_mechanism", "test_agent", "test_extension")
+
+    def test_all_of_it_on_neutron_27(self):
+        self._run(27, "test_mechanism", "test_agent", "test_extension")
+
+    def test_every_case_is_run(self):
+        found = {each.stem for each in releases.CASES.glob("test_*.py")}
+        self.assertEqual(
+            {"test_mechanism", "test_agent", "test_extension"}, found
+        )

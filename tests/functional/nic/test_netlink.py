@@ -1,0 +1,82 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Requests on links of the machine's kernel, in namespaces of their own."""
+
+import os
+import pathlib
+import threading
+import unittest
+from concurrent import futures
+from typing import Any
+
+from sriov_rt.nic import errors
+from sriov_rt.nic.netlink import Rtnetlink
+from sriov_rt.nic.settings import VfSettings
+from tests.testbed.isolation import leave
+from tests.testbed.isolation import wire
+
+
+def descriptors():
+    return len(list(pathlib.Path("/proc/self/fd").iterdir()))
+
+
+class RtnetlinkTest(unittest.TestCase):
+    def run(self, result: Any = None) -> Any:
+        """Run in a thread, which takes its namespaces with it."""
+        with futures.ThreadPoolExecutor(1) as pool:
+            return pool.submit(super().run, result).result()
+
+    def setUp(self):
+        if os.geteuid() != 0:
+            self.skipTest("namespaces are made by root")
+        leave()
+        wire("vf0", "peer0")
+        self.netlink = Rtnetlink()
+
+    def test_flags_and_mtu(self):
+        self.assertEqual((False, False), self.netlink.flags("vf0"))
+        self.netlink.set_netdev(
+            "vf0", VfSettings(mtu=1400, promisc=True, allmulti=True)
+        )
+        self.assertEqual((True, True), self.netlink.flags("vf0"))
+        self.netlink.set_netdev("vf0", VfSettings(promisc=False))
+        self.assertEqual((False, True), self.netlink.flags("vf0"))
+
+    def test_rename(self):
+        self.netlink.rename("vf0", "vf9")
+        self.netlink.flags("vf9")
+        with self.assertRaises(errors.NoSuchDevice):
+            self.netlink.flags("vf0")
+        with self.assertRaises(errors.NameTaken):
+            self.netlink.rename("vf9", "peer0")
+
+    def test_refusals_have_the_kernels_words(self):
+        with self.assertRaises(errors.RefusedByNic) as caught:
+            self.netlink.set_netdev("vf0", VfSettings(mtu=68000))
+        self.assertIn("mtu greater than device max", str(caught.exception))
+
+    def test_device_without_vfs(self):
+        self.assertEqual({}, self.netlink.read("vf0"))
+        with self.assertRaises(errors.UnsupportedByNic) as caught:
+            self.netlink.write("vf0", {1: VfSettings(vlan=7)})
+        self.assertEqual("vf0/1", caught.exception.device)
+
+    def test_threads_leave_no_descriptor(self):
+        self.netlink.read("vf0")
+        before = descriptors()
+        for _ in range(20):
+            # It has this thread's namespace: a new thread is its copy.
+            thread = threading.Thread(target=self.netlink.read, args=("vf0",))
+            thread.start()
+            thread.join()
+        self.assertEqual(before, descriptors())

@@ -1,0 +1,81 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Tests in namespaces of their own, which leave the machine alone.
+
+Each test runs in a thread that has left the process's network and mount
+namespaces: its links, its /sys, its /run/netns and all that it makes there
+are gone when it ends, whatever becomes of it.
+"""
+
+import json
+import os
+import unittest
+from concurrent import futures
+from typing import Any
+
+from sriov_rt.vif.edge import Link
+from sriov_rt.vif.edge import Subinterface
+from sriov_rt.vif.netlink import NetlinkLinks
+from tests.testbed.isolation import leave
+from tests.testbed.isolation import sh
+from tests.testbed.isolation import wire
+
+MAC = "02:00:5e:10:00:01"
+ALIAS = "sriov-rt:6b1d5c1e-9d6b-4f0e-8f6c-1f2a3b4c5d6e:tester"
+
+
+class IsolatedTestCase(unittest.TestCase):
+    """A host of its own: vf0, wired to peer0, and the namespace ``tenant``."""
+
+    def run(self, result: Any = None) -> Any:
+        """Run in a thread, which takes its namespaces with it."""
+        if os.geteuid() != 0:
+            self._testMethodName = "_needs_root"
+            return super().run(result)
+        with futures.ThreadPoolExecutor(1) as pool:
+            return pool.submit(super().run, result).result()
+
+    def _needs_root(self) -> None:
+        self.skipTest("namespaces are made by root")
+
+    def setUp(self) -> None:
+        """Make the host."""
+        super().setUp()
+        if os.geteuid() != 0:
+            return
+        leave()
+        sh("ip", "netns", "add", "tenant")
+        wire("vf0", "peer0")
+        self.links = NetlinkLinks()
+        self.addCleanup(self.links.close)
+
+    def ip(self, *words: str, namespace: str | None = "tenant") -> Any:
+        """Return what ``ip -j`` says.
+
+        :param namespace: None for the host.
+        """
+        where = [] if namespace is None else ["-n", namespace]
+        return json.loads(sh("ip", "-d", "-j", *where, *words) or "[]")
+
+    def make(self, **changes: Any) -> Link:
+        """Make a macvlan on vf0 in the tenant's namespace."""
+        asked: dict[str, Any] = {
+            "name": "srt0",
+            "kind": "macvlan",
+            "mode": "bridge",
+            "parent": "vf0",
+            "namespace": "tenant",
+            "mac": MAC,
+            "alias": ALIAS,
+        }
+        return self.links.create(Subinterface(**(asked | changes)))

@@ -1,0 +1,578 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The edge on this machine's kernel."""
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from concurrent import futures
+from unittest import mock
+
+from sriov_rt.vif import announce
+from sriov_rt.vif import census
+from sriov_rt.vif import errors
+from sriov_rt.vif import taps
+from sriov_rt.vif.netlink import NetlinkLinks
+from sriov_rt.vif.places import Place
+from sriov_rt.vif.words import Limits
+from tests.functional.vif.isolated import ALIAS
+from tests.functional.vif.isolated import MAC
+from tests.functional.vif.isolated import IsolatedTestCase
+from tests.testbed.isolation import sh
+
+#: Seconds that something may take on a busy machine.
+PATIENCE = 10.0
+
+ETH_P_ALL = 3
+
+
+class CreateTest(IsolatedTestCase):
+    def test_a_macvlan_is_made_in_its_namespace(self):
+        made = self.make(mtu=1400)
+        (seen,) = self.ip("link", "show", "srt0")
+        self.assertEqual(seen["ifalias"], ALIAS)
+        self.assertEqual(seen["address"], MAC)
+        self.assertEqual(seen["mtu"], 1400)
+        self.assertNotIn("UP", seen["flags"])
+        self.assertEqual(seen["linkinfo"]["info_data"]["mode"], "bridge")
+        parent = self.links.get("vf0")
+        self.assertEqual(seen["link_index"], parent.index)
+        self.assertEqual(made.parent, parent.index)
+        self.assertIsNone(self.links.get("srt0"))
+
+    def test_every_mode(self):
+        for mode in ("bridge", "private", "vepa", "passthru"):
+            with self.subTest(mode=mode):
+                # A passthru shares its parent's MAC.
+                mac = None if mode == "passthru" else MAC
+                made = self.make(mode=mode, mac=mac)
+                self.assertEqual(self.links.get("srt0", "tenant"), made)
+                self.assertEqual(made.mode, mode)
+                self.assertTrue(self.links.delete(made))
+
+    def test_in_the_namespace_of_a_process(self):
+        with subprocess.Popen(
+            ("unshare", "-n", "sleep", "600"), start_new_session=True
+        ) as process:
+            self.addCleanup(process.wait)
+            self.addCleanup(os.killpg, process.pid, signal.SIGKILL)
+            own = pathlib.Path("/proc/thread-self/ns/net").readlink()
+            other = pathlib.Path(f"/proc/{process.pid}/ns/net")
+            _until(lambda: other.readlink() != own)
+            name = f"pid:{process.pid}"
+            made = self.make(namespace=name)
+            self.assertEqual(made.namespace, name)
+            found = self.links.all(everywhere=True)
+            self.assertIn(made, found)
+            self.doCleanups()
+
+    def test_a_parent_with_the_number_that_its_child_has(self):
+        parent = self.links.get("vf0")
+        sh(
+            "ip",
+            "-n",
+            "tenant",
+            "link",
+            "add",
+            "x",
+            "index",
+            str(parent.index - 1),
+            "type",
+            "bridge",
+        )
+        made = self.make()
+        self.assertEqual((made.index, made.parent), (parent.index,) * 2)
+
+    def test_a_macvtap_has_its_device_node(self):
+        with (
+            tempfile.TemporaryDirectory() as dev,
+            mock.patch.object(taps, "DEV", pathlib.Path(dev)),
+        ):
+            made = self.make(kind="macvtap", namespace=None)
+            self.links.configure(made, up=True)
+            node = pathlib.Path(dev, f"tap{made.index}")
+            with node.open("rb"):
+                pass
+
+    def test_a_name_that_is_taken(self):
+        before = self.make()
+        with self.assertRaises(errors.NameTaken):
+            self.make(mac=None)
+        self.assertEqual(self.links.get("srt0", "tenant"), before)
+
+    def test_a_parent_that_cannot_be_shared(self):
+        self.make(mode="passthru", mac=None)
+        with self.assertRaises(errors.VifError):
+            self.make(name="srt1")
+
+    def test_nothing_is_left_of_what_is_not_as_asked_for(self):
+        with (
+            mock.patch("sriov_rt.vif.answers._MACVLAN", {}),
+            mock.patch("sriov_rt.vif.answers.MODES", {}),
+            self.assertRaises(errors.NotVerified),
+        ):
+            self.make()
+        self.assertIsNone(self.links.get("srt0", "tenant"))
+
+    def test_what_the_kernel_refuses(self):
+        for changes, error in (
+            ({"parent": "vf9"}, errors.NoSuchLink),
+            ({"namespace": "nobody"}, errors.NoSuchNamespace),
+            ({"mtu": 9000}, errors.LinkRefused),
+            ({"name": "lo"}, errors.NameTaken),
+        ):
+            with self.subTest(changes=changes), self.assertRaises(error):
+                self.make(**changes)
+        self.assertEqual([x["ifname"] for x in self.ip("link")], ["lo"])
+
+
+class DeleteTest(IsolatedTestCase):
+    def test_what_is_gone_is_gone(self):
+        made = self.make()
+        self.assertTrue(self.links.delete(made))
+        self.assertFalse(self.links.delete(made))
+
+    def test_a_link_goes_with_its_namespace(self):
+        made = self.make()
+        sh("ip", "netns", "del", "tenant")
+        self.assertFalse(self.links.delete(made))
+
+    def test_a_link_goes_with_its_parent(self):
+        made = self.make()
+        sh("ip", "link", "del", "vf0")
+        self.assertFalse(self.links.delete(made))
+
+
+class AllTest(IsolatedTestCase):
+    def test_links_everywhere_once(self):
+        sh("ip", "netns", "attach", "again", str(os.getpid()))
+        made = self.make()
+        found = self.links.all(everywhere=True)
+        self.assertEqual([x for x in found if x.alias == ALIAS], [made])
+        self.assertIn(self.links.get("vf0"), found)
+        own = [x.name for x in found if x.namespace is None]
+        self.assertEqual(
+            sorted(own),
+            sorted(x["ifname"] for x in self.ip("link", namespace=None)),
+        )
+
+    def test_whatever_a_tenant_writes_is_read(self):
+        self.make()
+        alias = "/sys/class/net/srt0/ifalias"
+        sh(
+            "ip",
+            "netns",
+            "exec",
+            "tenant",
+            "sh",
+            "-c",
+            f"printf 'a\\377\\033[2J%0240d' 1 > {alias}",
+        )
+        found = self.links.get("srt0", "tenant")
+        self.assertTrue(found.alias.startswith("a\ufffd\x1b[2J"))
+        self.assertIn(found, self.links.all(everywhere=True))
+
+
+class WatchTest(IsolatedTestCase):
+    """What is watched is what one finds who goes and looks."""
+
+    def setUp(self):
+        super().setUp()
+        self.other = NetlinkLinks()
+        self.addCleanup(self.other.close)
+
+    def _agree(self) -> None:
+        wanted = _sorted(census.visited())
+        for each in (self.links, self.other):
+            self.assertEqual(_sorted(each.all(everywhere=True)), wanted)
+
+    def test_whatever_happens(self):
+        self._agree()
+        made = self.make()
+        wanted = _sorted(census.visited())
+        self.assertEqual(_sorted(self.links.all(everywhere=True)), wanted)
+        made = self.links.configure(
+            made, up=True, promisc=True, allmulti=True, mtu=1300, alias="x"
+        )
+        self._agree()
+        sh("ip", "-n", "tenant", "link", "set", "srt0", "down", "name", "y")
+        self._agree()
+        sh("sh", "-c", "echo z > /sys/class/net/vf0/ifalias")
+        self._agree()
+        self.links.delete(made)
+        self._agree()
+
+    def test_namespaces_come_and_go(self):
+        self._agree()
+        sh("ip", "netns", "add", "second")
+        made = self.links.configure(self.make(namespace="second"), up=True)
+        self._agree()
+        made = self.links.move(made, "tenant")
+        self._agree()
+        sh("ip", "link", "set", "peer0", "netns", "second")
+        self._agree()
+        sh("ip", "netns", "del", "tenant")
+        _until(lambda: made not in self.links.all(everywhere=True))
+        sh("ip", "netns", "add", "tenant")
+        self.links.configure(self.make(), up=True)
+        self._agree()
+
+    def test_a_namespace_that_gets_another_name(self):
+        made = self.make()
+        self._agree()
+        with subprocess.Popen(
+            ("ip", "netns", "exec", "tenant", "sleep", "600")
+        ) as process:
+            self.addCleanup(process.wait)
+            self.addCleanup(process.kill)
+            _until(lambda: _runs(process.pid, "sleep"))
+            sh("ip", "netns", "del", "tenant")
+            found = self.links.all(everywhere=True)
+            (moved,) = [x for x in found if x.alias == made.alias]
+            self.assertEqual(moved.namespace, f"pid:{process.pid}")
+            self.assertTrue(self.links.delete(moved))
+            self.doCleanups()
+
+    def test_somebody_else_makes_a_link_in_a_new_namespace(self):
+        self._agree()
+        sh("ip", "netns", "add", "second")
+        sh(
+            "ip",
+            "link",
+            "add",
+            "link",
+            "vf0",
+            "name",
+            "cni0",
+            "netns",
+            "second",
+            "type",
+            "macvlan",
+            "mode",
+            "bridge",
+        )
+        self._agree()
+
+    def test_a_container_without_a_name(self):
+        self._agree()
+        with subprocess.Popen(("unshare", "-n", "sleep", "600")) as process:
+            self.addCleanup(process.wait)
+            self.addCleanup(process.kill)
+            _until(lambda: _runs(process.pid, "sleep"))
+            made = self.make(namespace=None)
+            sh("ip", "link", "set", "srt0", "netns", str(process.pid))
+            found = self.links.all(everywhere=True)
+            (moved,) = [x for x in found if x.alias == made.alias]
+            self.assertEqual(moved.namespace, f"pid:{process.pid}")
+            self.assertEqual(moved.parent, made.parent)
+            self.doCleanups()
+
+    def test_more_happens_than_is_heard(self):
+        self._agree()
+        made = self.make()
+        for number in range(400):
+            self.links.configure(made, mtu=1000 + number)
+        self._agree()
+
+    def test_a_fork_begins_anew(self):
+        self._agree()
+        child = os.fork()
+        if child == 0:
+            with contextlib.suppress(BaseException):
+                self._agree()
+                os._exit(0)
+            os._exit(1)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+
+
+class MoveTest(IsolatedTestCase):
+    def test_there_and_back_with_a_name_on_each_side(self):
+        device = self.links.get("vf0")
+        moved = self.links.move(device, "tenant", "eth0")
+        self.assertEqual((moved.name, moved.namespace), ("eth0", "tenant"))
+        self.assertFalse(moved.up)
+        self.assertIsNone(self.links.get("vf0"))
+        back = self.links.move(moved, None, "vf0")
+        self.assertEqual((back.name, back.namespace), ("vf0", None))
+        self.assertEqual(back.mac, device.mac)
+
+    def test_onto_a_name_that_is_taken(self):
+        device = self.links.get("vf0")
+        with self.assertRaises(errors.NameTaken):
+            self.links.move(device, "tenant", "lo")
+        self.assertEqual(self.links.get("vf0"), device)
+
+    def test_onto_a_name_that_is_taken_just_then(self):
+        device = self.links.get("vf0")
+        with (
+            mock.patch.object(Place, "find", return_value=None),
+            self.assertRaises(errors.NameTaken),
+        ):
+            self.links.move(device, "tenant", "lo")
+        self.assertEqual(self.links.get("vf0").mac, device.mac)
+        self.assertEqual([x["ifname"] for x in self.ip("link")], ["lo"])
+
+    def test_from_a_namespace_to_another(self):
+        sh("ip", "netns", "add", "second")
+        made = self.links.move(self.make(), "second")
+        self.assertEqual(made.namespace, "second")
+        self.assertEqual(made.parent, self.links.get("vf0").index)
+
+
+class ConfigureTest(IsolatedTestCase):
+    def test_all_at_once(self):
+        made = self.make()
+        now = self.links.configure(
+            made,
+            mac="02:00:5e:10:00:02",
+            mtu=1300,
+            alias="another",
+            up=True,
+            promisc=True,
+            allmulti=True,
+        )
+        (seen,) = self.ip("link", "show", "srt0")
+        self.assertEqual(seen["address"], "02:00:5e:10:00:02")
+        self.assertEqual(seen["mtu"], 1300)
+        self.assertEqual(seen["ifalias"], "another")
+        for flag in ("UP", "PROMISC", "ALLMULTI"):
+            self.assertIn(flag, seen["flags"])
+        self.assertTrue(now.up and now.promisc and now.allmulti)
+
+    def test_and_back(self):
+        made = self.make()
+        self.links.configure(made, up=True, promisc=True, allmulti=True)
+        now = self.links.configure(
+            made, alias="", up=False, promisc=False, allmulti=False
+        )
+        self.assertFalse(now.up or now.promisc or now.allmulti)
+        self.assertEqual(now.alias, "")
+
+    def test_of_the_host(self):
+        device = self.links.get("vf0")
+        self.assertEqual(self.links.configure(device, mtu=1400).mtu, 1400)
+
+    def test_what_the_kernel_refuses(self):
+        with self.assertRaises(errors.LinkRefused) as caught:
+            self.links.configure(self.make(), mtu=60000)
+        self.assertIn("mtu", str(caught.exception))
+
+    def test_a_carrier_is_waited_for(self):
+        made = self.links.configure(self.make(), up=True)
+        sh("ip", "link", "set", "peer0", "down")
+        began = time.monotonic()
+        self.assertFalse(self.links.wait_carrier(made, 0.2))
+        self.assertGreaterEqual(time.monotonic() - began, 0.2)
+        cable = threading.Timer(0.1, sh, ("ip", "link", "set", "peer0", "up"))
+        cable.start()
+        self.assertTrue(self.links.wait_carrier(made, PATIENCE))
+        cable.join()
+
+
+class AddressTest(IsolatedTestCase):
+    ADDRESSES = ("192.0.2.1/24", "2001:db8::1/64")
+    ROUTES = (
+        ("default", "192.0.2.254"),
+        ("198.51.100.0/24", "192.0.2.253"),
+        ("default", "2001:db8::fe"),
+    )
+
+    def test_addresses_and_routes(self):
+        made = self.links.configure(self.make(), up=True)
+        for _ in ("once", "again"):
+            self.links.address(made, self.ADDRESSES, self.ROUTES)
+            (seen,) = self.ip("address", "show", "srt0")
+            found = {
+                f"{x['local']}/{x['prefixlen']}": x for x in seen["addr_info"]
+            }
+            self.assertLessEqual(set(self.ADDRESSES), set(found))
+            self.assertNotIn("tentative", found["2001:db8::1/64"])
+            self.assertEqual(found["192.0.2.1/24"]["broadcast"], "192.0.2.255")
+            routes = self.ip("route") + self.ip("-6", "route")
+            ways = {(x["dst"], x.get("gateway")) for x in routes}
+            self.assertLessEqual(set(self.ROUTES), ways)
+
+    def test_a_gateway_that_is_out_of_reach(self):
+        made = self.links.configure(self.make(), up=True)
+        with self.assertRaises(errors.LinkRefused):
+            self.links.address(made, (), (("default", "203.0.113.1"),))
+
+    def test_traffic_passes(self):
+        made = self.links.configure(self.make(), up=True)
+        self.links.address(made, self.ADDRESSES[:1], ())
+        sh("ip", "address", "add", "192.0.2.2/24", "dev", "peer0")
+        sh("ping", "-c1", "-W5", "192.0.2.1")
+
+
+class AnnounceTest(IsolatedTestCase):
+    def test_the_neighbours_hear_it(self):
+        made = self.links.configure(self.make(), up=True)
+        addresses = ("192.0.2.1/24", "2001:db8::1/64")
+        wanted = set(announce.packets(MAC, addresses))
+        with socket.socket(
+            socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL)
+        ) as heard:
+            heard.bind(("peer0", ETH_P_ALL))
+            heard.settimeout(PATIENCE)
+            self.links.announce(made, addresses)
+            while wanted:
+                wanted.discard(heard.recv(2048))
+
+    def test_an_interface_that_is_down(self):
+        with self.assertRaises(errors.LinkRefused):
+            self.links.announce(self.make(), ("192.0.2.1/24",))
+
+
+class LimitTest(IsolatedTestCase):
+    def _qdiscs(self) -> set[str]:
+        told = sh("tc", "-n", "tenant", "qdisc", "show", "dev", "srt0")
+        return {line.split()[1] for line in told.splitlines()}
+
+    def test_what_leaves_is_held_back(self):
+        made = self.links.configure(self.make(), up=True)
+        self.links.address(made, ("192.0.2.1/24",), ())
+        sh("ip", "address", "add", "192.0.2.2/24", "dev", "peer0")
+        sh("ping", "-c1", "-W5", "192.0.2.1")
+        free = self._seconds_for(60)
+        self.links.limit(made, Limits(out_kbps=800))
+        held = self._seconds_for(60)
+        # 60 datagrams of 1,242 bytes are 0.75 s of 800 kbit/s.
+        self.assertGreater(held, 0.6)
+        self.assertLess(free, 0.3)
+        self.links.limit(made, Limits())
+        self.assertEqual(self._qdiscs(), {"noqueue"})
+
+    def _seconds_for(self, count: int) -> float:
+        """Let the tenant send datagrams, and take the time they need."""
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as ends:
+            ends.bind(("192.0.2.2", 0))
+            ends.settimeout(PATIENCE)
+            port = ends.getsockname()[1]
+            program = (
+                "import socket\n"
+                "s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+                f"for _ in range({count}):\n"
+                f"    s.sendto(bytes(1200), ('192.0.2.2', {port}))\n"
+            )
+            with subprocess.Popen(
+                ("ip", "netns", "exec", "tenant", "python3", "-c", program)
+            ):
+                ends.recv(2048)
+                began = time.monotonic()
+                for _ in range(count - 1):
+                    ends.recv(2048)
+                return time.monotonic() - began
+
+    def test_a_limit_is_replaced(self):
+        made = self.make()
+        for kbps in (1000, 2_000_000, 100_000_000):
+            self.links.limit(made, Limits(out_kbps=kbps))
+            told = sh("tc", "-n", "tenant", "class", "show", "dev", "srt0")
+            self.assertEqual(told.count("class htb"), 2)
+        self.assertIn("rate 100Gbit", told)
+
+    def test_what_comes_in_is_limited_or_refused(self):
+        # Not every kernel has the policer; none is left half-limited.
+        made = self.make()
+        try:
+            self.links.limit(made, Limits(out_kbps=1000, in_kbps=1000))
+        except errors.Unsupported:
+            self.assertLessEqual(self._qdiscs(), {"noop"})
+        else:
+            self.assertEqual(self._qdiscs(), {"htb", "ingress"})
+            self.links.limit(made, Limits())
+            self.assertLessEqual(self._qdiscs(), {"noop"})
+
+    def test_somebody_elses_limit_stays(self):
+        made = self.make()
+        sh(
+            "tc",
+            "-n",
+            "tenant",
+            "qdisc",
+            "add",
+            "dev",
+            "srt0",
+            "root",
+            "handle",
+            "7:",
+            "tbf",
+            "rate",
+            "1mbit",
+            "burst",
+            "10k",
+            "latency",
+            "50ms",
+        )
+        self.links.limit(made, Limits())
+        self.assertEqual(self._qdiscs(), {"tbf"})
+
+
+class ManyTest(IsolatedTestCase):
+    def test_threads_do_not_get_into_each_others_way(self):
+        namespace = pathlib.Path("/proc/thread-self/ns/net")
+        self.assertEqual(self._cycle(0), "srt0000")
+        before = self._held()
+
+        def cycle(number: int) -> str:
+            # A pool's threads are started by this one, in its namespace.
+            found = self._cycle(number)
+            self.assertEqual(namespace.readlink(), own)
+            return found
+
+        own = namespace.readlink()
+        with futures.ThreadPoolExecutor(20) as pool:
+            names = list(pool.map(cycle, range(200)))
+        self.assertEqual(len(set(names)), 200)
+        self.assertEqual(namespace.readlink(), own)
+        self.assertEqual(self._held(), before)
+        self.assertEqual([x["ifname"] for x in self.ip("link")], ["lo"])
+
+    def _cycle(self, number: int) -> str:
+        mac = f"02:00:5e:11:{number >> 8:02x}:{number & 255:02x}"
+        made = self.make(name=f"srt{number:04}", mac=mac)
+        made = self.links.configure(made, up=True)
+        self.assertEqual(made.mac, mac)
+        self.assertTrue(self.links.delete(made))
+        return made.name
+
+    def _held(self) -> tuple[int, int]:
+        descriptors = len(list(pathlib.Path("/proc/self/fd").iterdir()))
+        return descriptors, threading.active_count()
+
+
+def _sorted(links):
+    # The kernel takes up to a second to tell of a carrier (linkwatch).
+    return sorted(
+        (dataclasses.replace(each, carrier=False) for each in links),
+        key=lambda each: (each.namespace or "", each.index),
+    )
+
+
+def _runs(pid: int, name: str) -> bool:
+    file = pathlib.Path(f"/proc/{pid}/comm")
+    return file.read_text().strip() == name
+
+
+def _until(probe) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not probe():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

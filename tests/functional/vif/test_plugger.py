@@ -1,0 +1,503 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Ports on this machine's kernel, on a veth in place of a VF."""
+
+import functools
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from concurrent import futures
+
+from sriov_rt.nic.vfs import Vfs
+from sriov_rt.vif import errors
+from sriov_rt.vif.entries import Entry
+from sriov_rt.vif.journal import Journal
+from sriov_rt.vif.lock import Locks
+from sriov_rt.vif.netlink import NetlinkLinks
+from sriov_rt.vif.plugger import Plugger
+from sriov_rt.vif.plugger import Rules
+from sriov_rt.vif.pools import Pools
+from sriov_rt.vif.words import Kind
+from sriov_rt.vif.words import Limits
+from sriov_rt.vif.words import Plug
+from tests.functional.vif.isolated import IsolatedTestCase
+from tests.functional.vif.isolated import sh
+
+#: The plugger looks into every namespace of the machine, those of other
+#: tests too: no two have the same ports.
+PORT = str(uuid.uuid4())
+OTHER = str(uuid.uuid4())
+OWNER = f"tester-{PORT[:8]}"
+
+#: More than the writes to the journal that any plug or unplug makes.
+MANY = 60
+
+#: The write of a plain plug before which its interface is there: after the
+#: intent and the step ``create`` comes the end.
+MADE = 5
+
+
+class DyingJournal(Journal):
+    """Kills its process before, and after, a write of a number."""
+
+    def __init__(self, directory: pathlib.Path, at: int) -> None:
+        super().__init__(directory)
+        self._left = at
+
+    def _tick(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def begin(self, entry: Entry) -> None:
+        self._tick()
+        super().begin(entry)
+        self._tick()
+
+    def step(self, port: str, name: str) -> None:
+        self._tick()
+        super().step(port, name)
+        self._tick()
+
+    def end(self, port: str, *, torn: bool = False) -> None:
+        self._tick()
+        super().end(port, torn=torn)
+        self._tick()
+
+
+class PluggerTestCase(IsolatedTestCase):
+    def setUp(self):
+        super().setUp()
+        if os.geteuid() != 0:
+            return
+        place = tempfile.TemporaryDirectory()
+        self.addCleanup(place.cleanup)
+        self.directory = pathlib.Path(place.name) / "vif"
+        self.plugger = self.another()
+
+    def another(self, journal: Journal | None = None) -> Plugger:
+        links = NetlinkLinks()
+        self.addCleanup(links.close)
+        return Plugger(
+            links,
+            Vfs.of_host(),
+            Pools.parse(["physnet1:vf0"]),
+            journal or Journal(self.directory),
+            Locks(self.directory, 10),
+            Rules(carrier_wait_s=1.0),
+        )
+
+    def asked(self, kind=Kind.MACVLAN, **fields) -> Plug:
+        values = {
+            "port": PORT,
+            "owner": OWNER,
+            "kind": kind,
+            "physical_network": "physnet1",
+            "namespace": "tenant",
+            "name": "eth1",
+        }
+        return Plug(**{**values, **fields})
+
+    def shown(self):
+        """Return the ports of this host: those of other tests are not."""
+        return tuple(
+            each for each in self.plugger.show() if each.owner == OWNER
+        )
+
+    def machine(self):
+        """Return every link of the host and of the tenant, but its state."""
+        return [
+            sorted(
+                (each["ifname"], each["ifindex"], each.get("ifalias"))
+                for each in self.ip("link", namespace=place)
+            )
+            for place in (None, "tenant")
+        ]
+
+
+class PlugTest(PluggerTestCase):
+    def test_every_mode_of_a_macvlan_in_a_named_namespace(self):
+        before = self.machine()
+        for kind in (Kind.MACVLAN, Kind.MACVTAP):
+            for mode in ("bridge", "private", "vepa", "passthru"):
+                with self.subTest(kind=kind, mode=mode):
+                    found = self.plugger.plug(
+                        self.asked(
+                            kind,
+                            mode=mode,
+                            mac="02:00:5e:10:00:01",
+                            mtu=1400,
+                            addresses=("192.0.2.1/24", "2001:db8::1/64"),
+                            routes=(("default", "192.0.2.254"),),
+                            limits=Limits(10_000, None),
+                        )
+                    )
+                    (link,) = self.ip("link", "show", "eth1")
+                    info = link["linkinfo"]
+                    self.assertEqual(
+                        (str(kind), mode, "02:00:5e:10:00:01", 1400),
+                        (
+                            info["info_kind"],
+                            info["info_data"]["mode"],
+                            link["address"],
+                            link["mtu"],
+                        ),
+                    )
+                    self.assertIn("UP", link["flags"])
+                    self.assertEqual("UP", link["operstate"])
+                    self.assertEqual(
+                        f"sriov-rt:{PORT}:{OWNER}", link["ifalias"]
+                    )
+                    (route,) = self.ip("route", "show", "default")
+                    self.assertEqual("192.0.2.254", route["gateway"])
+                    self.assertEqual((found,), self.shown())
+                    self.assertEqual("vf0", found.parent)
+                    self.assertEqual(found, self.plugger.plug(self.asked(
+                        kind, mode=mode
+                    )))  # fmt: skip
+                    self.assertTrue(self.plugger.unplug(PORT))
+                    self.assertFalse(self.plugger.unplug(PORT))
+                    self.assertEqual(before, self.machine())
+        self.assertEqual([pathlib.Path("lock")], [
+            each.relative_to(self.directory)
+            for each in self.directory.iterdir()
+        ])  # fmt: skip
+
+    def test_into_the_namespace_of_a_process(self):
+        with subprocess.Popen(
+            ["unshare", "-n", "sleep", "60"], stdout=subprocess.DEVNULL
+        ) as process:
+            self.addCleanup(process.kill)
+            own = pathlib.Path("/proc/thread-self/ns/net").readlink()
+            there = pathlib.Path(f"/proc/{process.pid}/ns/net")
+            while there.readlink() == own:
+                time.sleep(0.01)
+            place = f"pid:{process.pid}"
+            found = self.plugger.plug(self.asked(namespace=place))
+            self.assertEqual(
+                (place, "eth1"), (found.namespace, found.interface)
+            )
+            self.assertEqual((found,), self.shown())
+            seen = sh(
+                "nsenter", f"--net={there}", "ip", "-j", "link", "show", "eth1"
+            )
+            self.assertEqual(found.mac, json.loads(seen)[0]["address"])
+            process.kill()
+        deadline = time.monotonic() + 10
+        while self.shown() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        # It went with its namespace; that is no error.
+        self.assertFalse(self.plugger.unplug(PORT))
+
+    def test_traffic_between_two_ports(self):
+        sh("ip", "netns", "add", "other")
+        self.plugger.plug(self.asked(addresses=("192.0.2.1/24",)))
+        self.plugger.plug(
+            self.asked(
+                port=OTHER, namespace="other", addresses=("192.0.2.2/24",)
+            )
+        )
+        said = sh(
+            "ip", "netns", "exec", "tenant",
+            "ping", "-c", "3", "-i", "0.1", "-W", "2", "192.0.2.2",
+        )  # fmt: skip
+        self.assertIn("3 received", said)
+        self.plugger.unplug(OTHER)
+        done = subprocess.run(
+            [
+                "ip",
+                "netns",
+                "exec",
+                "tenant",
+                "ping",
+                "-c1",
+                "-W1",
+                "192.0.2.2",
+            ],
+            capture_output=True,
+            check=False,
+        )
+        self.assertNotEqual(0, done.returncode)
+
+    def test_what_the_kernel_refuses_is_named_and_undone(self):
+        sh("ip", "-n", "tenant", "link", "add", "eth1", "type", "bridge")
+        before = self.machine()
+        with self.assertRaises(errors.NameTaken):
+            self.plugger.plug(self.asked())
+        with self.assertRaises(errors.NoSuchNamespace):
+            self.plugger.plug(self.asked(namespace="nowhere"))
+        with self.assertRaises(errors.LinkRefused):
+            # No network leads to the gateway: that fails at a late step.
+            self.plugger.plug(
+                self.asked(name="eth2", routes=(("default", "192.0.2.9"),))
+            )
+        with self.assertRaises(errors.NoParent):
+            self.plugger.plug(self.asked(kind=Kind.VF))
+        self.assertEqual(before, self.machine())
+        self.assertEqual((), self.shown())
+        self.assertEqual((), Journal(self.directory).ports())
+
+    def test_a_parent_that_was_down_is_up(self):
+        sh("ip", "link", "set", "vf0", "down")
+        self.plugger.plug(self.asked())
+        (link,) = self.ip("link", "show", "vf0", namespace=None)
+        self.assertIn("UP", link["flags"])
+
+    def test_two_hundred_cycles_leave_no_descriptor(self):
+        want = self.asked(addresses=("192.0.2.1/24",))
+        self.plugger.plug(want)
+        self.plugger.unplug(PORT)
+        descriptors = pathlib.Path("/proc/self/fd")
+        before = len(list(descriptors.iterdir()))
+        for _ in range(200):
+            self.plugger.plug(want)
+            self.assertTrue(self.plugger.unplug(PORT))
+        self.assertLessEqual(len(list(descriptors.iterdir())), before)
+
+
+class CrashTest(PluggerTestCase):
+    def _dies(self, at, work) -> bool:
+        """Do some work in a process; tell whether it was killed."""
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                work(self.another(DyingJournal(self.directory, at)))
+                code = 0
+            finally:
+                os._exit(code)
+        _, status = os.waitpid(pid, 0)
+        if os.WIFSIGNALED(status):
+            self.assertEqual(signal.SIGKILL, os.WTERMSIG(status))
+            return True
+        self.assertEqual(0, os.waitstatus_to_exitcode(status))
+        return False
+
+    def _full(self, kind, mode) -> Plug:
+        return self.asked(
+            kind,
+            mode=mode,
+            mac="02:00:5e:10:00:01",
+            addresses=("192.0.2.1/24",),
+            limits=Limits(10_000, None),
+        )
+
+    def test_killed_at_each_write_of_a_plug(self):
+        before = self.machine()
+        for kind, mode in (
+            (Kind.MACVLAN, "bridge"),
+            (Kind.MACVLAN, "passthru"),
+            (Kind.MACVTAP, "bridge"),
+        ):
+            want = self._full(kind, mode)
+            for number in range(1, MANY):
+                died = self._dies(number, lambda it, want=want: it.plug(want))
+                with self.subTest(kind=kind, mode=mode, at=number):
+                    done = self.plugger.recover()
+                    self.assertEqual((), done.failed)
+                    if PORT in done.standing:
+                        # The last write says that it is done.
+                        self.assertEqual((), done.undone)
+                        self.assertTrue(self.plugger.unplug(PORT))
+                    self.assertEqual(before, self.machine())
+                    self.assertEqual((), Journal(self.directory).ports())
+                if not died:
+                    break
+            self.assertGreater(number, 8)
+
+    def test_killed_at_each_write_of_an_unplug(self):
+        before = self.machine()
+        for number in range(1, MANY):
+            self.plugger.plug(self._full(Kind.MACVLAN, "bridge"))
+            died = self._dies(number, lambda it: it.unplug(PORT))
+            with self.subTest(at=number):
+                done = self.plugger.recover()
+                self.assertEqual(number == 1, PORT in done.standing)
+                self.plugger.unplug(PORT)
+                self.assertEqual(before, self.machine())
+                self.assertEqual((), Journal(self.directory).ports())
+            if not died:
+                break
+        self.assertGreater(number, 4)
+
+    def test_killed_and_plugged_again(self):
+        want = self._full(Kind.MACVLAN, "bridge")
+        for number in (2, 3, 5, 8):
+            self._dies(number, lambda it: it.plug(want))
+            found = self.plugger.plug(want)
+            self.assertEqual((found,), self.shown())
+            self.assertTrue(self.plugger.unplug(PORT))
+
+    def test_sixty_four_interrupted_plugs_in_under_a_second(self):
+        for number in range(64):
+            want = self.asked(
+                port=str(uuid.uuid4()),
+                name=f"eth{number}",
+            )
+            self.assertTrue(
+                self._dies(MADE, lambda it, want=want: it.plug(want))
+            )
+        self.assertEqual(64, len(Journal(self.directory).ports()))
+        self.assertEqual(64, len(self.shown()))
+        start = time.monotonic()
+        done = self.plugger.recover()
+        took = time.monotonic() - start
+        self.assertEqual(64, len(done.undone))
+        self.assertEqual((), self.shown())
+        self.assertLess(took, 1.0)
+
+
+class TogetherTest(PluggerTestCase):
+    def _at_once(self, *works) -> list[int]:
+        children = []
+        for work in works:
+            pid = os.fork()
+            if pid == 0:
+                code = 1
+                try:
+                    work(self.another())
+                    code = 0
+                finally:
+                    os._exit(code)
+            children.append(pid)
+        return [
+            os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            for pid in children
+        ]
+
+    def test_two_processes_that_plug_the_same_port(self):
+        want = self.asked()
+        for _ in range(10):
+            codes = self._at_once(*[lambda it: it.plug(want)] * 2)
+            self.assertEqual([0, 0], codes)
+            self.assertEqual(1, len(self.shown()))
+            codes = self._at_once(*[lambda it: it.unplug(PORT)] * 2)
+            self.assertEqual([0, 0], codes)
+            self.assertEqual((), self.shown())
+
+    def test_processes_that_plug_ports_of_one_parent(self):
+        wants = [
+            self.asked(
+                port=str(uuid.uuid4()),
+                name=f"eth{number}",
+            )
+            for number in range(8)
+        ]
+        works = [lambda it, want=want: it.plug(want) for want in wants]
+        self.assertEqual([0] * 8, self._at_once(*works))
+        self.assertEqual(8, len(self.shown()))
+
+    def test_passthru_is_got_by_one_of_two(self):
+        wants = [
+            self.asked(port=port, name=name, mode="passthru")
+            for port, name in ((PORT, "eth1"), (OTHER, "eth2"))
+        ]
+        works = [lambda it, want=want: it.plug(want) for want in wants]
+        self.assertEqual([0, 1], sorted(self._at_once(*works)))
+        self.assertEqual(1, len(self.shown()))
+
+    def test_threads_of_one_process(self):
+        own = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+        self.addCleanup(os.close, own)
+
+        def cycle(number):
+            _enter(own)
+            port = str(uuid.uuid4())
+            for _ in range(5):
+                self.plugger.plug(self.asked(port=port, name=f"eth{number}"))
+                self.assertTrue(self.plugger.unplug(port))
+
+        with futures.ThreadPoolExecutor(4) as pool:
+            list(pool.map(cycle, range(4)))
+        self.assertEqual((), self.shown())
+
+
+class CommandTest(PluggerTestCase):
+    def setUp(self):
+        super().setUp()
+        if os.geteuid() != 0:
+            return
+        self.config = self.directory.parent / "sriov-rt.conf"
+        self.config.write_text(
+            f"[vif]\nparents = physnet1:vf0\njournal = {self.directory}\n"
+        )
+
+    def run_command(self, action, *words, code=0):
+        done = subprocess.run(
+            [
+                sys.executable, "-m", "sriov_rt.cmd.main", "vif", action,
+                "--config-file", str(self.config), *words,
+            ],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )  # fmt: skip
+        self.assertEqual(code, done.returncode, done.stderr)
+        return done.stdout + done.stderr
+
+    def test_plug_show_unplug(self):
+        words = (
+            "--port", PORT, "--owner", OWNER, "--kind", "macvlan",
+            "--network", "physnet1", "--namespace", "tenant",
+            "--name", "eth1", "--address", "192.0.2.1/24",
+        )  # fmt: skip
+        planned = self.run_command("plug", *words, "--dry-run")
+        self.assertIn("make macvlan bridge eth1 on vf0 in tenant", planned)
+        self.assertNotIn(PORT, self.run_command("show", "--json"))
+        plugged = json.loads(self.run_command("plug", *words, "--json"))
+        self.assertEqual("eth1", plugged["interface"])
+        self.assertIn(PORT, self.run_command("show"))
+        self.assertIn("unplugged", self.run_command("unplug", PORT))
+        self.assertIn("was not plugged", self.run_command("unplug", PORT))
+
+    def test_errors_are_one_line(self):
+        said = self.run_command(
+            "plug", "--port", PORT, "--owner", OWNER, "--kind", "macvlan",
+            "--parent", "vf9", code=2,
+        )  # fmt: skip
+        self.assertIn("vf9: no such interface", said)
+        self.assertEqual(1, len(said.splitlines()))
+
+    def test_a_start_recovers_what_was_interrupted(self):
+        dying = DyingJournal(self.directory, MADE)
+        pid = os.fork()
+        if pid == 0:
+            try:
+                self.another(dying).plug(self.asked())
+            finally:
+                os._exit(0)
+        os.waitpid(pid, 0)
+        self.run_command("unplug", OTHER)
+        self.assertEqual((), Journal(self.directory).ports())
+        self.assertEqual((), self.shown())
+
+
+@functools.cache
+def _libc():
+    import ctypes
+
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _enter(descriptor: int) -> None:
+    """Move a thread of the pool to the test's namespace."""
+    if _libc().setns(descriptor, 0x40000000) != 0:
+        raise OSError("setns")

@@ -1,0 +1,194 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The os-vif plugin with its daemon, which has few capabilities."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+from oslo_privsep import capabilities
+
+from tests.functional.vif.isolated import IsolatedTestCase
+from tests.functional.vif.isolated import sh
+
+PORT = "b3f2e1d0-1111-4222-8333-444455556666"
+NAME = "srtb3f2e1d0-11"
+MAC = "02:00:5e:10:00:07"
+
+#: What a service does that plugs by os-vif. Its arguments: a configuration,
+#: a port, its name, MAC and kind, and what is to be done one after another.
+_CALLER = """
+import json, pathlib, sys
+import os_vif
+from os_vif import objects
+from os_vif.objects import vif as vifs
+from oslo_config import cfg
+
+config, uuid, name, mac, kind, *todo = sys.argv[1:]
+cfg.CONF([], project="caller", default_config_files=[config])
+os_vif.initialize()
+from sriov_rt.vif import plugin, privsep
+
+instance = objects.instance_info.InstanceInfo(
+    uuid="5c4a1a8e-7f0f-4f0e-8a53-1df1d3e4c0aa", name="i")
+port = vifs.VIFGeneric(
+    id=uuid, plugin="sriov_rt", vif_name=name, address=mac,
+    port_profile=plugin.VIFPortProfileSriovRt(
+        kind=kind, physical_network="physnet1", out_kbps=8000))
+told = []
+for what in todo:
+    try:
+        if what == "recover":
+            told.append(privsep.recover())
+        else:
+            told.append(getattr(os_vif, what)(port, instance))
+    except os_vif.exception.ExceptionBase as error:
+        told.append(str(error.kwargs["err"]))
+children = [
+    line.split()[1]
+    for status in pathlib.Path("/proc").glob("[0-9]*/status")
+    if "privsep" in status.with_name("cmdline").read_text()
+    for line in status.read_text().splitlines()
+    if line.startswith("CapEff")
+]
+print(json.dumps([told, children]))
+"""
+
+
+class PluginTest(IsolatedTestCase):
+    def setUp(self):
+        super().setUp()
+        if os.geteuid() != 0:
+            return
+        place = tempfile.TemporaryDirectory()
+        self.addCleanup(place.cleanup)
+        self.place = pathlib.Path(place.name)
+        self.journal = self.place / "state" / "journal"
+        ours = self.place / "sriov-rt.conf"
+        ours.write_text(
+            "[vif]\nparents = physnet1:vf0\ncarrier_wait = 1\n"
+            f"journal = {self.journal}\n"
+        )
+        helper = pathlib.Path(sys.executable).with_name("privsep-helper")
+        self.config = self.place / "caller.conf"
+        self.config.write_text(
+            f"[os_vif_sriov_rt]\nconfig_file = {ours}\n"
+            "[sriov_rt_privileged]\n"
+            f"helper_command = {helper} --config-file {self.config}\n"
+        )
+
+    def call(self, kind: str, *what: str) -> list:
+        """Let a service do something, and return what it was told."""
+        done = subprocess.run(
+            (
+                *(sys.executable, "-W", "ignore", "-c", _CALLER),
+                *(str(self.config), PORT, NAME, MAC, kind, *what),
+            ),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        self.assertEqual(0, done.returncode, done.stderr[-4000:])
+        told, self.capabilities = json.loads(done.stdout)
+        return told
+
+    def named(self, name: str, namespace: str | None = None) -> list:
+        return [
+            each
+            for each in self.ip("link", namespace=namespace)
+            if each["ifname"] == name
+        ]
+
+    def test_a_macvtap_is_plugged_and_unplugged(self):
+        self.assertEqual([None], self.call("macvtap", "plug"))
+        (found,) = self.named(NAME)
+        self.assertEqual("macvtap", found["linkinfo"]["info_kind"])
+        self.assertEqual(MAC, found["address"])
+        self.assertIn(f"sriov-rt:{PORT}:", found["ifalias"])
+        self.assertIn("UP", found["flags"])
+        self.assertTrue(
+            pathlib.Path(f"/dev/tap{found['ifindex']}").is_char_device()
+        )
+        self.assertEqual(
+            [None, None], self.call("macvtap", "unplug", "unplug")
+        )
+        self.assertEqual([], self.named(NAME))
+        self.assertFalse((self.journal / PORT).exists())
+
+    def test_the_daemon_has_four_capabilities(self):
+        self.call("macvtap", "plug")
+        expected = 0
+        for each in (
+            capabilities.CAP_MKNOD,
+            capabilities.CAP_NET_ADMIN,
+            capabilities.CAP_SYS_ADMIN,
+            capabilities.CAP_SYS_PTRACE,
+        ):
+            expected |= 1 << each
+        self.assertIn(expected, [int(each, 16) for each in self.capabilities])
+
+    def test_what_the_daemon_makes_is_roots_alone(self):
+        # oslo.privsep sets its umask to 0.
+        self.call("macvtap", "plug")
+        for place in (self.journal.parent, self.journal):
+            self.assertEqual(0, place.stat().st_mode & 0o022, place)
+        lock = self.journal / "lock"
+        self.assertEqual(0o600, lock.stat().st_mode & 0o777)
+
+    def test_what_was_moved_into_a_container_is_plugged(self):
+        self.call("macvlan", "plug")
+        sh("ip", "link", "set", NAME, "netns", "tenant")
+        self.assertEqual([None], self.call("macvlan", "plug"))
+        self.assertEqual([], self.named(NAME))
+        self.assertEqual(1, len(self.named(NAME, "tenant")))
+        self.assertEqual([None], self.call("macvlan", "unplug"))
+        self.assertEqual([], self.named(NAME, "tenant"))
+
+    def test_so_is_what_is_in_one_that_has_no_name(self):
+        self.call("macvlan", "plug")
+        container = subprocess.Popen(("unshare", "-n", "sleep", "60"))
+        self.addCleanup(container.wait)
+        self.addCleanup(container.kill)
+        self._moved(container.pid)
+        self.assertEqual([None], self.call("macvlan", "plug"))
+        self.assertEqual([], self.named(NAME))
+
+    def _moved(self, pid: int) -> None:
+        # Until unshare has left, the process is in the host's namespace.
+        for _ in range(100):
+            sh("ip", "link", "set", NAME, "netns", str(pid))
+            if not self.named(NAME):
+                return
+        self.fail("it stays on the host")
+
+    def test_an_error_comes_back_as_its_sentence(self):
+        sh("ip", "link", "del", "vf0")
+        (told,) = self.call("macvtap", "plug")
+        self.assertTrue(told.startswith(f"port={PORT} "), told)
+
+    def test_recovery_tells_what_it_found(self):
+        self.call("macvtap", "plug")
+        (told,) = self.call("macvtap", "recover")
+        self.assertEqual([PORT], told["standing"])
+        self.assertEqual([], told["undone"])
+
+    def test_a_configuration_that_is_wrong_is_told_of(self):
+        ours = self.place / "sriov-rt.conf"
+        ours.write_text("[vif]\nlock_timeout = soon\n")
+        (told,) = self.call("macvtap", "plug")
+        self.assertIn("lock_timeout", told)

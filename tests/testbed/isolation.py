@@ -1,0 +1,56 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Namespaces of one thread's own: a small host that ends with it."""
+
+import ctypes
+import os
+import subprocess
+
+#: include/uapi/linux/sched.h.
+CLONE_NEWNS = 0x00020000
+CLONE_NEWNET = 0x40000000
+
+
+def sh(*command: str) -> str:
+    """Run a command and return what it prints."""
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, (command, done.stderr)
+    return done.stdout
+
+
+def leave() -> None:
+    """Move the calling thread into namespaces of its own.
+
+    Threads and processes that it starts are there too. Its links, its /sys,
+    its /run/netns and all that it makes there are gone when they have ended.
+
+    :raises OSError: EPERM for others than root.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(CLONE_NEWNS | CLONE_NEWNET) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    sh("mount", "--make-rprivate", "/")
+    sh("mount", "-t", "sysfs", "sysfs", "/sys")
+    sh("mkdir", "-p", "/run/netns")
+    sh("mount", "-t", "tmpfs", "tmpfs", "/run/netns")
+    sh("ip", "link", "set", "lo", "up")
+
+
+def wire(name: str, peer: str) -> None:
+    """Make two interfaces with a cable between them, up."""
+    sh("ip", "link", "add", name, "type", "veth", "peer", "name", peer)
+    sh("ip", "link", "set", name, "up")
+    sh("ip", "link", "set", peer, "up")

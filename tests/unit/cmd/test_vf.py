@@ -1,0 +1,210 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import contextlib
+import io
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+from sriov_rt.cmd import main
+from sriov_rt.nic import vfs
+from sriov_rt.nic.words import VfDevice
+from tests.unit.nic import fakes
+
+
+class VfCommandTest(unittest.TestCase):
+    def setUp(self):
+        self.kernel = fakes.FakeKernel()
+        patch = mock.patch.object(
+            vfs.Vfs, "of_host", lambda root: fakes.vfs(self.kernel)
+        )
+        patch.start()
+        self.addCleanup(patch.stop)
+        place = tempfile.TemporaryDirectory()
+        self.addCleanup(place.cleanup)
+        self.place = pathlib.Path(place.name)
+
+    def run_command(self, *words, code=0):
+        printed, self.told = io.StringIO(), io.StringIO()
+        with (
+            contextlib.redirect_stdout(printed),
+            contextlib.redirect_stderr(self.told),
+        ):
+            self.assertEqual(
+                code, main.main(["vf", *words]), self.told.getvalue()
+            )
+        return printed.getvalue()
+
+    def run_json(self, *words):
+        return json.loads(self.run_command(*words, "--json"))
+
+    def fails(self, *words):
+        self.assertEqual("", self.run_command(*words, code=2))
+        return self.told.getvalue()
+
+    def configure(self, text):
+        path = self.place / "sriov-rt.conf"
+        path.write_text(f"[nic]\n{text}\n")
+        return "--config-file", str(path)
+
+    def test_list(self):
+        lines = self.run_command("list").splitlines()
+        self.assertEqual(3, len(lines))
+        self.assertEqual(
+            "enp1s0/1  0000:01:10.1  igbvf   enp1s0v1   00:00:00:00:00:00  "
+            "0     -",
+            lines[2],
+        )
+        self.assertEqual(2, len(self.run_json("list", "enp1s0")))
+        self.assertIn("there is none", self.fails("list", "enp9s0"))
+
+    def test_show(self):
+        printed = self.run_command("show", "enp1s0/0")
+        self.assertIn("mac_budget     3\n", printed)
+        self.assertIn("spoofchk       on\n", printed)
+        self.assertIn("query_rss      unknown\n", printed)
+        found = self.run_json("show", "0000:01:10.0")
+        self.assertEqual("igb", found["family"])
+        self.assertEqual(0, found["vf"]["index"])
+        self.assertEqual("auto", found["settings"]["link_state"])
+        self.kernel.change_device(0, netdev=None, elsewhere=True)
+        self.assertIn(
+            "(another namespace)", self.run_command("show", "enp1s0/0")
+        )
+
+    def test_plan_changes_nothing(self):
+        printed = self.run_command("plan", "enp1s0/0", "vlan=7")
+        self.assertIn("vlan 0 -> 7", printed)
+        found = self.run_json("plan", "enp1s0/0", "vlan=7")
+        self.assertEqual(
+            [{"attribute": "vlan", "before": 0, "after": 7}], found["steps"]
+        )
+        self.assertEqual([], self.kernel.writes)
+
+    def test_plan_answers_99_with_50(self):
+        self.kernel = fakes.FakeKernel("i40e")
+        printed = self.run_command("plan", "enp1s0/0", "max_tx_rate=99")
+        self.assertIn("99 asked, 50 effective", printed)
+
+    def test_set(self):
+        self.run_command("set", "enp1s0/0", "vlan=7", "--dry-run")
+        self.assertEqual([], self.kernel.writes)
+        self.run_command("set", "enp1s0/0", "vlan=7", "spoofchk=off")
+        self.assertEqual(7, self.kernel.settings[0].vlan)
+        self.assertFalse(self.kernel.settings[0].spoofchk)
+
+    def test_set_refused(self):
+        self.assertIn("VLAN", self.fails("set", "enp1s0/0", "vlan=4095"))
+        self.kernel = fakes.FakeKernel("sfc")
+        self.assertIn(
+            "Solarflare NICs do not limit VFs",
+            self.fails("set", "enp1s0/0", "max_tx_rate=1000"),
+        )
+        self.assertIn("PF/index", self.fails("set", "a/b/c", "vlan=4"))
+
+    def test_reset(self):
+        self.kernel.change(1, vlan=9)
+        self.kernel.dirty(0)
+        printed = self.run_command(
+            "reset", "enp1s0/0", "enp1s0/1", "--dry-run", "--flr"
+        )
+        self.assertIn("vlan 9 -> 0", printed)
+        self.assertEqual([], self.kernel.writes + self.kernel.flrs)
+        self.run_command("reset", "enp1s0/0", "enp1s0/1", "--flr")
+        self.assertEqual([0, 1], self.kernel.flrs)
+        self.assertIn("resetting the function", self.told.getvalue())
+        self.assertEqual(0, self.kernel.settings[1].vlan)
+        self.assertEqual(1, len(self.kernel.writes))
+        printed = self.run_command(
+            "reset", "enp1s0/0", "--driver=vfio-pci", "--dry-run"
+        )
+        self.assertIn("driver igbvf -> vfio-pci", printed)
+        self.assertIn("driver", self.fails("reset", "enp1s0/0", "--driver=/"))
+
+    def test_provision(self):
+        self.kernel = fakes.FakeKernel(vfs=0)
+        config = self.configure("vfs = enp1s0:4\nvf_mode = guests")
+        printed = self.run_command("provision", *config, "--dry-run")
+        self.assertEqual("enp1s0: VFs 0 -> 4, for guests\n", printed)
+        self.assertEqual([], self.kernel.made)
+        found = self.run_json("provision", *config)
+        self.assertEqual([4], found[0]["numbers"])
+        self.assertEqual([(4, False)], self.kernel.made)
+        self.assertIn("making 4 VFs of enp1s0", self.told.getvalue())
+        printed = self.run_command("provision", *config)
+        self.assertIn("4 VFs for guests, nothing to do", printed)
+
+    def test_provision_that_would_destroy(self):
+        self.kernel.change_device(0, up=True)
+        self.assertIn(
+            "VFs are in use: enp1s0/0 (enp1s0v0 is up)",
+            self.fails("provision", *self.configure("vfs = enp1s0:4")),
+        )
+        self.assertEqual([], self.kernel.made)
+
+    def test_provision_of_nothing(self):
+        self.assertIn(
+            "nothing to do",
+            self.run_command("provision", *self.configure("")),
+        )
+
+    def test_provision_with_a_bad_configuration(self):
+        self.assertIn(
+            "PF:NUMBER", self.fails("provision", *self.configure("vfs = a"))
+        )
+        self.assertIn(
+            "vf_mode",
+            self.fails("provision", *self.configure("vf_mode = both")),
+        )
+        self.assertIn(
+            "--config-file",
+            self.fails("provision", "--config-file", "/nowhere.conf"),
+        )
+
+    def test_map(self):
+        self.kernel.devices[1] = VfDevice(None, iommu_group=41)
+        printed = self.run_command("map", "--root", str(self.place))
+        self.assertIn("enp1s0/1  0000:01:10.1  -", printed)
+        self.assertEqual(41, self.run_json("map")[1]["iommu_group"])
+
+    def test_xml(self):
+        self.kernel.change(0, mac=fakes.ADMIN_MAC, vlan=7)
+        printed = self.run_command("xml", "enp1s0/0")
+        self.assertIn(f'<mac address="{fakes.ADMIN_MAC}"/>', printed)
+        self.assertIn('<tag id="7"/>', printed)
+        printed = self.run_command(
+            "xml", "enp1s0/0", "--as", "hostdev", "--mac", "none", "--vlan=9"
+        )
+        self.assertIn("before: sriov-rt vf set enp1s0/0 vlan=9 -->", printed)
+        printed = self.run_command("xml", "enp1s0", "--as", "network")
+        self.assertIn("<network>", printed)
+        self.assertIn(
+            "the PF has 2",
+            self.fails("xml", "enp1s0", "--as=network", "--pool=3"),
+        )
+        self.assertIn("MAC", self.fails("xml", "enp1s0/0", "--mac=x"))
+
+    def test_help_imports_nothing_that_is_slow(self):
+        code = (
+            "import sys; from sriov_rt.cmd import vf; "
+            "print([m for m in ('pyroute2', 'lxml', 'oslo_config') "
+            "if m in sys.modules])"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, check=True
+        )
+        self.assertEqual(b"[]\n", done.stdout)

@@ -1,0 +1,197 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""``sriov-rt vif``, on a host of memory."""
+
+import contextlib
+import io
+import json
+import pathlib
+import tempfile
+import unittest
+from unittest import mock
+
+from sriov_rt.cmd import main
+from sriov_rt.vif import errors
+from sriov_rt.vif import host
+from sriov_rt.vif.recovery import Recovered
+from tests.unit.vif import fakes
+from tests.unit.vif.fakes import PORT
+
+PLUG = (
+    "plug", "--port", PORT, "--owner", "web", "--kind", "macvlan",
+    "--network", "physnet1", "--namespace", "box",
+)  # fmt: skip
+
+
+class VifCommandTest(unittest.TestCase):
+    def setUp(self):
+        place = tempfile.TemporaryDirectory()
+        self.addCleanup(place.cleanup)
+        self.directory = pathlib.Path(place.name) / "vif"
+        self.plugger = fakes.plugger(self.directory)
+        patch = mock.patch.object(
+            host, "configured", return_value=self.plugger
+        )
+        self.configured = patch.start()
+        self.addCleanup(patch.stop)
+
+    def run_command(self, *words, code=0) -> str:
+        printed, told = io.StringIO(), io.StringIO()
+        with (
+            contextlib.redirect_stdout(printed),
+            contextlib.redirect_stderr(told),
+        ):
+            self.assertEqual(code, main.main(["vif", *words]), told)
+        return printed.getvalue() + told.getvalue()
+
+    def test_plug_show_unplug(self):
+        found = json.loads(self.run_command(*PLUG, "--json"))
+        self.assertEqual("enp1s0v0", found["parent"])
+        self.assertEqual(
+            [found], json.loads(self.run_command("show", "--json"))
+        )
+        table = self.run_command("show").splitlines()
+        self.assertEqual(2, len(table))
+        self.assertRegex(
+            table[1], f"^{PORT}  web  +macvlan  bridge  srtb3f2e1d0"
+        )
+        self.assertEqual(
+            f"{PORT} unplugged\n", self.run_command("unplug", PORT)
+        )
+        self.assertEqual(
+            {"port": PORT, "unplugged": False},
+            json.loads(self.run_command("unplug", PORT, "--json")),
+        )
+
+    def test_dry_runs_change_nothing(self):
+        planned = self.run_command(*PLUG, "--dry-run")
+        self.assertIn("make macvlan bridge srtb3f2e1d0-11", planned)
+        lines = json.loads(self.run_command(*PLUG, "--dry-run", "--json"))
+        self.assertEqual(planned.splitlines(), lines)
+        self.assertEqual((), self.plugger.show())
+        self.plugger.plug(fakes.asked())
+        self.assertIn(PORT, self.run_command("unplug", PORT, "--dry-run"))
+        self.assertEqual(1, len(self.plugger.show()))
+
+    def test_everything_of_a_port(self):
+        self.run_command(
+            *PLUG, "--mode", "private", "--name", "eth1", "--mac",
+            "02:00:5E:10:00:01", "--vlan", "7", "--mtu", "1400", "--address",
+            "192.0.2.1/24", "--address", "2001:db8::1/64", "--route",
+            "default=192.0.2.254", "--out-kbps", "100", "--in-kbps", "200",
+            "--numa-node", "0",
+        )  # fmt: skip
+        (found,) = self.plugger.show()
+        self.assertEqual(
+            ("private", "eth1", "02:00:5e:10:00:01", 7, 1400),
+            (found.mode, found.interface, found.mac, found.vlan, found.mtu),
+        )
+
+    def test_what_is_wrong_is_said(self):
+        for words in (
+            (*PLUG, "--route", "default"),
+            (*PLUG, "--mac", "x"),
+            (*PLUG, "--name", "a/b"),
+            (*PLUG, "--network", "physnet9"),
+            ("unplug", "x"),
+        ):
+            said = self.run_command(*words, code=2)
+            self.assertTrue(said.startswith("sriov-rt: error: "), said)
+            self.assertEqual(1, len(said.splitlines()))
+
+    def test_numbers_are_whole(self):
+        for text in ("x", "-1", "1e3", "١", "9" * 40):
+            with self.assertRaises(SystemExit) as caught:
+                self.run_command(*PLUG, "--vlan", text)
+            self.assertEqual(2, caught.exception.code)
+
+    def test_a_start_recovers_first(self):
+        self.directory.mkdir()
+        (self.directory / fakes.OTHER).write_text("torn")
+        with self.assertLogs("sriov_rt.vif", "WARNING"):
+            self.run_command("unplug", PORT)
+        self.assertEqual(
+            [fakes.OTHER + ".0"], fakes.files(self.directory / "set-aside")
+        )
+
+    def test_a_failed_recovery_of_others_stops_nothing(self):
+        broken = errors.JournalBroken("/x")
+        with mock.patch.object(
+            self.plugger, "recover_pending", side_effect=broken
+        ):
+            said = self.run_command(*PLUG)
+        self.assertIn("not recovered: /x", said)
+        self.assertIn(PORT, said)
+
+    def test_recover(self):
+        self.assertEqual("", self.run_command("recover"))
+        done = Recovered(
+            undone=(PORT,),
+            failed=((fakes.OTHER, "eth1: not permitted"),),
+            set_aside=("README.0",),
+        )
+        with mock.patch.object(self.plugger, "recover", return_value=done):
+            self.assertEqual(
+                [
+                    f"undone: {PORT}",
+                    f"failed: {fakes.OTHER}: eth1: not permitted",
+                    "set aside: README.0",
+                ],
+                self.run_command("recover", code=1).splitlines(),
+            )
+            found = json.loads(self.run_command("recover", "--json", code=1))
+        self.assertEqual([PORT], found["undone"])
+
+    def test_the_lines_for_lxc(self):
+        hook = ("lxc-hook", *PLUG[1:-2], "--address", "192.0.2.1/24")
+        lines = self.run_command(*hook, "--config-file", "/a b").splitlines()
+        self.assertIn("lxc.hook.version = 1", lines)
+        start = next(each for each in lines if "start-host" in each)
+        self.assertTrue(start.endswith(" --namespace=pid:$LXC_PID"))
+        self.assertIn("'--config-file=/a b'", start)
+        self.assertIn("--address=192.0.2.1/24", start)
+        self.assertTrue(
+            lines[-1].endswith(f"unplug '--config-file=/a b' {PORT}")
+        )
+        self.configured.assert_not_called()
+        self.assertEqual(lines, json.loads(self.run_command(
+            *hook, "--config-file", "/a b", "--json"
+        )))  # fmt: skip
+
+
+class ConfiguredTest(unittest.TestCase):
+    def setUp(self):
+        place = tempfile.TemporaryDirectory()
+        self.addCleanup(place.cleanup)
+        self.file = pathlib.Path(place.name) / "sriov-rt.conf"
+
+    def test_a_file(self):
+        self.file.write_text(
+            "[vif]\nparents = physnet1:eth0,physnet2:pf:eth1\n"
+        )
+        found = host.configured([str(self.file)])
+        self.assertEqual(("physnet1", "physnet2"), found._pools.networks)
+
+    def test_none(self):
+        with mock.patch.object(host, "CONFIG_FILE", str(self.file)):
+            self.assertEqual((), host.configured()._pools.members)
+
+    def test_what_cannot_be_read(self):
+        for text in ("no section", "[vif]\nlock_timeout = x\n"):
+            self.file.write_text(text)
+            with self.assertRaises(host.ConfigInvalid) as caught:
+                host.configured([str(self.file)])
+            self.assertIn("--config-file", str(caught.exception))
+        with self.assertRaises(host.ConfigInvalid):
+            host.configured(["/nowhere"])

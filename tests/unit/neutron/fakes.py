@@ -1,0 +1,122 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A host and a neutron-server to be told what they are."""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+
+from sriov_rt import exceptions
+from sriov_rt.neutron.standing import Standing
+from sriov_rt.neutron.words import Offer
+from sriov_rt.request.words import VifKind
+from sriov_rt.vif.words import Kind
+from sriov_rt.vif.words import Plugged
+
+
+def port_id(number: int) -> str:
+    """Return the UUID of a port."""
+    return f"8f6f0000-0000-4000-8000-{number:012d}"
+
+
+def plugged(number: int, tap: str | None = None) -> Plugged:
+    """Return a port as it is plugged."""
+    return Plugged(
+        port=port_id(number),
+        owner="c4f5d2f0-9f6a-4a2e-8b1e-0d5f0a3c7b11",
+        kind=Kind.MACVTAP,
+        mode="bridge",
+        interface=f"srt8f6f{number}",
+        namespace=None,
+        parent="enp2s0v2",
+        mac="fa:16:3e:00:00:01",
+        vlan=200,
+        mtu=1500,
+        vf="0000:02:10.4",
+        tap=tap or f"/dev/tap{number}",
+    )
+
+
+class Broken(exceptions.SriovRtError):
+    """Something is out of reach."""
+
+
+class Here:
+    """A host with these ports.
+
+    :ivar broken: whether nothing can be seen of it.
+    """
+
+    def __init__(self, *ports: Plugged) -> None:
+        self.found = list(ports)
+        self.parents = {"physnet2": 2}
+        self.broken = False
+
+    def ports(self) -> Sequence[Plugged]:
+        """Return them."""
+        if self.broken:
+            raise Broken("no netlink")
+        return tuple(self.found)
+
+    def offer(self) -> Offer:
+        """Return its parents."""
+        if self.broken:
+            raise Broken("no netlink")
+        return Offer(self.parents, frozenset(VifKind))
+
+
+class Server:
+    """A neutron-server that writes down what it hears.
+
+    :ivar stands: port to what it is to be; UP if it is not here.
+    :ivar refuses: ports of which it takes nothing.
+    :ivar broken: whether it is out of reach.
+    :ivar revived: whether it thought the agent dead.
+    """
+
+    def __init__(self) -> None:
+        self.stands: dict[str, Standing] = {}
+        self.refuses: set[str] = set()
+        self.broken = False
+        self.revived = False
+        self.heard: list[tuple[str, ...]] = []
+        self.reports: list[tuple[dict[str, Any], bool]] = []
+
+    def standings(self, ports: Sequence[str]) -> Mapping[str, Standing]:
+        """Return what they are to be."""
+        self._reached()
+        return {each: self.stands.get(each, Standing.UP) for each in ports}
+
+    def tell(self, up: Sequence[str], down: Sequence[str]) -> frozenset[str]:
+        """Hear of them."""
+        self._reached()
+        self.heard += [("up", each) for each in up]
+        self.heard += [("down", each) for each in down]
+        return frozenset(self.refuses & {*up, *down})
+
+    def report(
+        self, configurations: Mapping[str, Any], *, starting: bool
+    ) -> bool:
+        """Hear that the agent is alive."""
+        self._reached()
+        self.reports.append((dict(configurations), starting))
+        return self.revived
+
+    def take(self) -> list[tuple[str, ...]]:
+        """Return what was heard since the last time."""
+        heard, self.heard = self.heard, []
+        return heard
+
+    def _reached(self) -> None:
+        if self.broken:
+            raise Broken("no RabbitMQ")

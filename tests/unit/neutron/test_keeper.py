@@ -1,0 +1,312 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import contextlib
+import logging
+import math
+import pathlib
+import random
+import tempfile
+import threading
+import unittest
+
+from sriov_rt import exceptions
+from sriov_rt.neutron import keeper as keeping
+from sriov_rt.neutron import slots
+from sriov_rt.neutron.claims import Claim
+from sriov_rt.neutron.keeper import Keeper
+from sriov_rt.neutron.slots import Slot
+from sriov_rt.nic.settings import VfSettings
+
+SLOT, OTHER = "0000:01:10.0", "0000:01:10.2"
+
+RETRY_S = 5.0
+
+
+class Refused(exceptions.SriovRtError):
+    """The NIC does not want to."""
+
+
+class FakeVfs:
+    """VFs that remember what was done to them.
+
+    :ivar busy: slot to why it is not at rest.
+    :ivar broken: whether everything fails.
+    :ivar dirty: slots whose ports find them wrong.
+    """
+
+    def __init__(self):
+        self.busy = {}
+        self.broken = False
+        self.dirty = set()
+        self.done = []
+        self.vlans = {}
+
+    def settle(self, slot, wanted):
+        if self.broken:
+            raise Refused("EAGAIN")
+        self.done.append(("settle", slot))
+        self.vlans[slot] = wanted.vlan
+        return ["trust on -> off"] if slot in self.dirty else []
+
+    def clean(self, slot, before):
+        if self.broken:
+            raise Refused("EAGAIN")
+        why_not = self.busy.get(slot)
+        if why_not is not None and why_not != before:
+            return why_not, ()
+        self.done.append(("clean", slot))
+        self.vlans[slot] = 0
+        return None, ["vlan 117 -> 0"]
+
+
+def claim(port, slot=SLOT, vlan=117):
+    return Claim(port, slot, VfSettings(vlan=vlan))
+
+
+class KeeperCase(unittest.TestCase):
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.path = pathlib.Path(directory.name, "slots.json")
+        self.now = 100.0
+        self.vfs = FakeVfs()
+        self.keeper = self.start()
+
+    def start(self):
+        """Return a keeper, as after a start of the agent."""
+        return Keeper("rt-1", self.vfs, self.path, RETRY_S, lambda: self.now)
+
+    @contextlib.contextmanager
+    def logs(self, level):
+        with self.assertLogs(keeping.LOG, level) as logged:
+            yield logged
+
+
+class UseTest(KeeperCase):
+    def test_before_use_a_vf_is_set_right(self):
+        self.vfs.dirty = {SLOT}
+        with self.logs("WARNING") as logged:
+            self.assertFalse(self.keeper.claim(claim("p1")))
+        self.assertEqual([("settle", SLOT)], self.vfs.done)
+        self.assertIn(
+            f"port=p1 vf={SLOT} host=rt-1 set right for its port: "
+            "trust on -> off",
+            logged.output[0],
+        )
+
+    def test_after_use_a_vf_is_cleaned(self):
+        self.keeper.claim(claim("p1"))
+        self.assertFalse(self.keeper.leave(claim("p1")))
+        self.assertEqual(("clean", SLOT), self.vfs.done[-1])
+        self.assertEqual({}, slots.load(self.path))
+        self.assertEqual(math.inf, self.keeper.retry())
+
+    def test_a_vf_that_the_agent_never_told_of_is_cleaned_too(self):
+        self.keeper.leave(claim("p1"))
+        self.assertEqual([("clean", SLOT)], self.vfs.done)
+
+    def test_what_cannot_be_set_right_is_tried_again(self):
+        self.vfs.broken = True
+        with self.logs("ERROR") as logged:
+            self.assertTrue(self.keeper.claim(claim("p1")))
+        self.assertIn(f"port=p1 vf={SLOT} host=rt-1", logged.output[0])
+        # The same is not said again at each look.
+        with self.assertNoLogs(keeping.LOG, "ERROR"):
+            self.assertEqual(RETRY_S, self.keeper.retry())
+        self.vfs.broken = False
+        self.assertEqual(math.inf, self.keeper.retry())
+        self.assertEqual([("settle", SLOT)], self.vfs.done)
+
+    def test_a_port_that_left_meanwhile_is_not_set_right(self):
+        self.vfs.broken = True
+        with self.logs("ERROR"):
+            self.keeper.claim(claim("p1"))
+        self.vfs.broken = False
+        self.keeper.leave(claim("p1"))
+        self.keeper.retry()
+        self.assertEqual([("clean", SLOT)], self.vfs.done)
+
+
+class OrderTest(KeeperCase):
+    def test_added_before_removed_the_new_owners_vf_is_not_cleaned(self):
+        self.keeper.claim(claim("old"))
+        self.keeper.claim(claim("new", vlan=118))
+        with self.logs("INFO") as logged:
+            self.assertFalse(self.keeper.leave(claim("old")))
+        self.assertIn("port=new has it now", logged.output[0])
+        self.assertEqual(math.inf, self.keeper.retry())
+        self.assertNotIn(("clean", SLOT), self.vfs.done)
+        self.assertEqual(118, self.vfs.vlans[SLOT])
+        self.assertEqual(
+            {SLOT: Slot("new", left=False)}, slots.load(self.path)
+        )
+
+    def test_a_port_that_comes_back_is_not_cleaned(self):
+        self.keeper.claim(claim("p1"))
+        self.vfs.busy = {SLOT: "a guest has it"}
+        self.assertTrue(self.keeper.leave(claim("p1")))
+        self.keeper.claim(claim("p1"))
+        self.vfs.busy = {}
+        self.keeper.retry()
+        self.assertNotIn(("clean", SLOT), self.vfs.done)
+
+    def test_others_are_of_no_matter(self):
+        self.keeper.claim(claim("p1"))
+        self.keeper.claim(claim("p2", OTHER))
+        self.keeper.leave(claim("p2", OTHER))
+        self.assertEqual(("clean", OTHER), self.vfs.done[-1])
+        self.assertEqual({SLOT: Slot("p1", left=False)}, slots.load(self.path))
+
+
+class RetryTest(KeeperCase):
+    def test_a_vf_is_cleaned_once_it_is_at_rest(self):
+        self.vfs.busy = {SLOT: "a guest has it"}
+        with self.logs("INFO") as logged:
+            self.assertTrue(self.keeper.leave(claim("p1")))
+        self.assertIn("a guest has it", logged.output[0])
+        self.now += RETRY_S
+        self.vfs.busy = {SLOT: "its driver igbvf has no interface yet"}
+        self.assertEqual(RETRY_S, self.keeper.retry())
+        self.now += RETRY_S
+        self.vfs.busy = {}
+        self.assertEqual(math.inf, self.keeper.retry())
+        self.assertEqual([("clean", SLOT)], self.vfs.done)
+
+    def test_two_looks_are_some_seconds_apart(self):
+        # It is taken for a leftover if it is the same at the second look.
+        self.vfs.busy = {SLOT: "it has the MAC fa:16:3e:00:00:01 still"}
+        self.keeper.leave(claim("p1"))
+        self.now += RETRY_S / 10
+        self.assertEqual(RETRY_S, self.keeper.retry())
+        self.assertEqual([], self.vfs.done)
+        self.now += RETRY_S
+        self.assertEqual(math.inf, self.keeper.retry())
+        self.assertEqual([("clean", SLOT)], self.vfs.done)
+
+    def test_what_cannot_be_cleaned_is_told_once_and_tried_again(self):
+        self.vfs.broken = True
+        with self.logs("ERROR") as logged:
+            self.assertTrue(self.keeper.leave(claim("p1")))
+            self.assertEqual(RETRY_S, self.keeper.retry())
+        self.assertEqual(1, len(logged.output))
+        self.vfs.broken = False
+        self.assertEqual(math.inf, self.keeper.retry())
+        self.assertEqual([("clean", SLOT)], self.vfs.done)
+
+
+class RestartTest(KeeperCase):
+    def test_what_was_given_back_while_it_was_down_is_cleaned(self):
+        self.keeper.claim(claim("p1"))
+        self.keeper.claim(claim("p2", OTHER))
+        self.vfs.busy = {OTHER: "a guest has it"}
+        again = self.start()
+        self.assertEqual(RETRY_S, again.retry())
+        self.assertEqual(("clean", SLOT), self.vfs.done[-1])
+        # The agent's first look finds the other in use still.
+        again.claim(claim("p2", OTHER))
+        self.vfs.busy = {}
+        self.now += RETRY_S
+        self.assertEqual(math.inf, again.retry())
+        self.assertNotIn(("clean", OTHER), self.vfs.done)
+
+    def test_what_was_to_be_cleaned_still_is(self):
+        self.vfs.busy = {SLOT: "a guest has it"}
+        self.keeper.leave(claim("p1"))
+        self.vfs.busy = {}
+        self.start().retry()
+        self.assertEqual([("clean", SLOT)], self.vfs.done)
+
+    def test_without_its_file_it_works_on(self):
+        self.path.parent.chmod(0o700)
+        self.path = self.path / "no" / "such"
+        with self.assertLogs(slots.LOG, "WARNING"):
+            keeper = self.start()
+            keeper.claim(claim("p1"))
+            self.assertFalse(keeper.leave(claim("p1")))
+        self.assertEqual(("clean", SLOT), self.vfs.done[-1])
+
+
+class Guests:
+    """VFs of a host on which guests come and go, checked at each write.
+
+    :ivar owner: slot to the port whose guest has it, None for nobody.
+    """
+
+    def __init__(self, addresses):
+        self.owner = dict.fromkeys(addresses)
+        self.lock = threading.Lock()
+        self.cleaned = 0
+
+    def settle(self, slot, wanted):
+        return []
+
+    def clean(self, slot, before):
+        with self.lock:
+            if self.owner[slot] is not None:
+                return "a guest has it", ()
+            self.cleaned += 1
+        return None, ()
+
+
+class RaceTest(unittest.TestCase):
+    """The agent's thread and the keeper's own, at the same VFs."""
+
+    def test_in_the_end_each_vf_is_clean_or_its_owners(self):
+        logging.getLogger(keeping.__name__).setLevel(logging.ERROR)
+        self.addCleanup(
+            logging.getLogger(keeping.__name__).setLevel, logging.NOTSET
+        )
+        addresses = [f"0000:01:10.{each}" for each in range(4)]
+        vfs = Guests(addresses)
+        with tempfile.TemporaryDirectory() as directory:
+            path = pathlib.Path(directory, "slots.json")
+            keeper = Keeper("rt-1", vfs, path, 0.0)
+            over = threading.Event()
+
+            def retry():
+                while not over.is_set():
+                    keeper.retry()
+
+            threads = [threading.Thread(target=retry) for _ in range(2)]
+            for each in threads:
+                each.start()
+            self._live(keeper, vfs, addresses)
+            over.set()
+            for each in threads:
+                each.join(30)
+            while keeper.retry() != math.inf:
+                pass
+            kept = slots.load(path)
+        self.assertEqual(
+            {
+                slot: Slot(port, left=False)
+                for slot, port in vfs.owner.items()
+                if port is not None
+            },
+            kept,
+        )
+        self.assertGreater(vfs.cleaned, 0)
+
+    def _live(self, keeper, vfs, addresses):
+        chance = random.Random(7)
+        for turn in range(400):
+            slot = chance.choice(addresses)
+            with vfs.lock:
+                old, new = vfs.owner[slot], f"p{turn}"
+                vfs.owner[slot] = new if chance.random() < 0.6 else None
+                now = vfs.owner[slot]
+            # In the agent's order: added before removed.
+            if now is not None:
+                keeper.claim(claim(now, slot))
+            if old is not None:
+                keeper.leave(claim(old, slot))

@@ -1,0 +1,245 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import pathlib
+import tempfile
+import unittest
+import unittest.mock
+
+from oslo_privsep import comm
+
+from sriov_rt.host.root import Root
+from sriov_rt.neutron import privileged
+from sriov_rt.nic.settings import NO_MAC
+from sriov_rt.nic.settings import VfSettings
+from sriov_rt.nic.settings import VlanProtocol
+from sriov_rt.nic.words import ADDRESS_SET
+from sriov_rt.nic.words import VfDevice
+from sriov_rt.vif import privsep
+from tests.unit.nic import fakes
+
+SLOT = "0000:01:10.1"
+PORT_MAC = "fa:16:3e:00:00:01"
+
+WANTED = VfSettings(
+    vlan=117,
+    qos=0,
+    vlan_protocol=VlanProtocol.Q,
+    trust=False,
+    min_tx_rate=0,
+    max_tx_rate=0,
+    query_rss=False,
+)
+
+
+class VfCase(unittest.TestCase):
+    def setUp(self):
+        self.kernel = fakes.FakeKernel("igb")
+        self.vfs = fakes.vfs(self.kernel)
+        place = tempfile.TemporaryDirectory()
+        self.addCleanup(place.cleanup)
+        self.root = Root(place.name)
+        self.place = pathlib.Path(place.name)
+        self.netdev("enp1s0v1")
+
+    def netdev(self, name, *uppers):
+        """Show an interface in sysfs, with others on top."""
+        directory = self.place / "sys/class/net" / name
+        directory.mkdir(parents=True, exist_ok=True)
+        for each in ("queues", "lower_enp1s0", *uppers):
+            (directory / each).mkdir(exist_ok=True)
+
+    def clean(self, before=None):
+        """Clean the VF; return why not and what was changed."""
+        error, why_not, changed = privileged.clean(
+            self.vfs, self.root, SLOT, before
+        )
+        self.assertIsNone(error)
+        return why_not, changed
+
+
+class SettleTest(VfCase):
+    def settle(self, wanted=WANTED):
+        """Set the VF right; return what was changed."""
+        error, why_not, changed = privileged.settle(self.vfs, SLOT, wanted)
+        self.assertIsNone(error)
+        self.assertIsNone(why_not)
+        return changed
+
+    def test_a_vf_as_it_should_be_is_not_written_to(self):
+        self.kernel.change(1, mac=PORT_MAC, vlan=117, spoofchk=False)
+        self.assertEqual([], self.settle())
+        self.assertEqual([], self.kernel.writes)
+
+    def test_only_what_differs_is_set(self):
+        self.kernel.change(1, mac=PORT_MAC, vlan=117, trust=True)
+        self.assertEqual(["trust on -> off"], self.settle())
+        self.assertEqual([{1: VfSettings(trust=False)}], self.kernel.writes)
+
+    def test_what_the_last_tenant_left_is_gone(self):
+        self.kernel.change(
+            1, mac=PORT_MAC, vlan=300, qos=5, trust=True, max_tx_rate=40
+        )
+        self.settle()
+        found = self.kernel.settings[1]
+        self.assertEqual((117, 0), (found.vlan, found.qos))
+        self.assertIs(False, found.trust)
+        self.assertEqual(0, found.max_tx_rate)
+        self.assertEqual(PORT_MAC, found.mac)
+
+    def test_both_rates_are_written_together(self):
+        self.kernel.change(1, vlan=117, max_tx_rate=40)
+        self.settle()
+        (written,) = self.kernel.writes
+        self.assertEqual(
+            (0, 0), (written[1].min_tx_rate, written[1].max_tx_rate)
+        )
+
+    def test_a_vf_in_a_guest_keeps_its_driver(self):
+        self.kernel.devices[1] = VfDevice("vfio-pci", iommu_group=40)
+        self.kernel.change(1, mac=PORT_MAC, vlan=300)
+        self.settle()
+        self.assertEqual([], self.kernel.binds)
+        self.assertEqual(117, self.kernel.settings[1].vlan)
+
+    def test_a_nic_without_trust_and_rates_is_no_failure(self):
+        self.kernel = fakes.FakeKernel("sfc")
+        self.vfs = fakes.vfs(self.kernel)
+        self.kernel.change(
+            1, trust=None, min_tx_rate=None, max_tx_rate=None, vlan=300
+        )
+        self.settle()
+        self.assertEqual(117, self.kernel.settings[1].vlan)
+
+
+class CleanTest(VfCase):
+    def test_a_vf_at_rest_is_brought_to_the_baseline(self):
+        self.kernel.change(1, vlan=117, qos=3, trust=True, max_tx_rate=40)
+        self.kernel.change_device(1, promisc=True, allmulti=True)
+        why_not, changed = self.clean()
+        self.assertIsNone(why_not)
+        self.assertTrue(changed)
+        found = self.kernel.settings[1]
+        self.assertEqual(
+            (0, 0, False, 0),
+            (found.vlan, found.qos, found.trust, found.max_tx_rate),
+        )
+        self.assertIs(False, self.kernel.devices[1].promisc)
+
+    def test_a_clean_vf_is_not_written_to(self):
+        self.assertEqual((None, []), self.clean())
+        self.assertEqual([], self.kernel.writes)
+
+    def test_a_mac_is_a_leftover_only_at_the_second_look(self):
+        self.kernel.dirty(1)
+        why_not, _ = self.clean()
+        self.assertEqual("it has the MAC 66:66:66:66:66:66 still", why_not)
+        self.assertEqual([], self.kernel.writes)
+        why_not, _ = self.clean(why_not)
+        self.assertIsNone(why_not)
+        self.assertFalse(self.kernel.devices[1].promisc)
+        self.assertNotEqual("66:66:66:66:66:66", self.kernel.settings[1].mac)
+
+    def test_another_mac_at_the_second_look_is_a_new_owners(self):
+        self.kernel.change(1, mac=PORT_MAC)
+        self.kernel.change_device(1, mac=PORT_MAC, address_type=ADDRESS_SET)
+        before = "it has the MAC 66:66:66:66:66:66 still"
+        why_not, _ = self.clean(before)
+        self.assertEqual(f"it has the MAC {PORT_MAC} still", why_not)
+        self.assertEqual([], self.kernel.writes)
+
+    def _left_alone(self, expected):
+        self.kernel.change(1, vlan=117)
+        why_not, changed = self.clean()
+        self.assertIn(expected, why_not)
+        self.assertEqual([], changed)
+        self.assertEqual([], self.kernel.writes)
+
+    def test_a_vf_that_a_guest_has_is_left_alone(self):
+        self.kernel.devices[1] = VfDevice("vfio-pci", iommu_group=40)
+        self._left_alone("a guest has it")
+
+    def test_a_vf_that_a_container_has_is_left_alone(self):
+        self.kernel.devices[1] = VfDevice("igbvf", elsewhere=True)
+        self._left_alone("another network namespace")
+
+    def test_a_vf_whose_driver_is_coming_up_is_left_alone(self):
+        self.kernel.devices[1] = VfDevice("igbvf")
+        self._left_alone("no interface for it yet")
+
+    def test_a_vf_under_a_macvtap_is_left_alone(self):
+        self.netdev("enp1s0v1", "upper_macvtap0")
+        self._left_alone("macvtap0 is on top")
+
+    def test_a_vf_that_has_just_been_taken_is_left_alone(self):
+        self.kernel.change_device(1, netdev="gone0")
+        self._left_alone("gone0")
+
+    def test_a_vf_that_is_a_port_of_our_own_is_left_alone(self):
+        self.kernel.change_device(1, alias="sriov-rt:p1:web")
+        self._left_alone("a port of its own (sriov-rt:p1:web)")
+
+    def test_a_vf_without_a_driver_is_cleaned(self):
+        self.kernel.devices[1] = VfDevice(None, iommu_group=40)
+        self.kernel.change(1, vlan=117)
+        self.assertIsNone(self.clean()[0])
+        self.assertEqual(0, self.kernel.settings[1].vlan)
+
+
+class DifferingTest(unittest.TestCase):
+    def test_what_is_unknown_or_unasked_is_left_alone(self):
+        self.assertEqual(
+            VfSettings(vlan=5),
+            privileged.differing(
+                VfSettings(vlan=4, trust=None, mac=NO_MAC, qos=0),
+                VfSettings(vlan=5, trust=False, qos=0),
+            ),
+        )
+
+
+class DaemonTest(VfCase):
+    """The entry points, run in this process."""
+
+    def setUp(self):
+        super().setUp()
+        privsep.vif_plug.set_client_mode(False)
+        self.addCleanup(privsep.vif_plug.set_client_mode, True)
+        self._patch("_vfs", lambda: self.vfs)
+        self._patch("Root", lambda _path: self.root)
+        self.privileged = privileged.PrivilegedVfs()
+
+    def _patch(self, name, value):
+        patched = unittest.mock.patch.object(privileged, name, value)
+        patched.start()
+        self.addCleanup(patched.stop)
+
+    def test_settle_and_clean_come_through(self):
+        changed = self.privileged.settle(SLOT, WANTED)
+        self.assertEqual(["vlan 0 -> 117"], list(changed))
+        why_not, changed = self.privileged.clean(SLOT, None)
+        self.assertIsNone(why_not)
+        self.assertEqual(["vlan 117 -> 0"], list(changed))
+
+    def test_an_error_comes_with_its_sentence(self):
+        with self.assertRaises(privileged.VfNotDone) as raised:
+            self.privileged.settle("0000:09:10.1", WANTED)
+        self.assertIn("no VF", str(raised.exception))
+
+    def test_a_daemon_that_gives_no_answer_is_named(self):
+        for error in (comm.PrivsepTimeout(), OSError(32, "Broken pipe")):
+            self._patch("_clean", unittest.mock.Mock(side_effect=error))
+            with (
+                self.subTest(error=error),
+                self.assertRaises(privileged.DaemonMissing) as raised,
+            ):
+                self.privileged.clean(SLOT, None)
+            self.assertIn("helper_command", str(raised.exception))

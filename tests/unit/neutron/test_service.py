@@ -1,0 +1,280 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import threading
+import unittest
+import unittest.mock
+
+from sriov_rt.neutron.ledger import Ledger
+from sriov_rt.neutron.service import DELAY_LIMIT_S
+from sriov_rt.neutron.service import Agent
+from sriov_rt.neutron.standing import Standing
+from sriov_rt.neutron.standing import standing
+from tests.unit.neutron import fakes
+
+ONE, TWO = fakes.port_id(1), fakes.port_id(2)
+
+RETRY_S = 10.0
+POLLING_S = 2.0
+REPORT_S = 30.0
+
+
+class AgentCase(unittest.TestCase):
+    def setUp(self):
+        self.now = 100.0
+        self.here = fakes.Here()
+        self.server = fakes.Server()
+        self.crashes = []
+        self.agent = Agent(
+            "rt-1",
+            self.here,
+            self.server,
+            Ledger(RETRY_S),
+            polling_s=POLLING_S,
+            report_s=REPORT_S,
+            crashed=lambda: self.crashes.append(True),
+            monotonic=lambda: self.now,
+        )
+
+    def look(self, after_s=POLLING_S):
+        """Look once and return what neutron-server heard of it."""
+        self.now += after_s
+        self.agent.look()
+        return self.server.take()
+
+
+class PortTest(AgentCase):
+    def test_a_port_that_came_is_told_once(self):
+        self.here.found = [fakes.plugged(1)]
+        self.assertEqual([("up", ONE)], self.look())
+        self.assertEqual([], self.look())
+        self.assertEqual([], self.look(1000))
+
+    def test_a_port_that_went_is_told_once(self):
+        self.here.found = [fakes.plugged(1), fakes.plugged(2)]
+        self.look()
+        self.here.found = [fakes.plugged(2)]
+        self.assertEqual([("down", ONE)], self.look())
+        self.assertEqual([], self.look(1000))
+
+    def test_a_port_that_is_to_be_down_is_told_down(self):
+        self.server.stands[ONE] = Standing.DOWN
+        self.here.found = [fakes.plugged(1)]
+        self.assertEqual([("down", ONE)], self.look())
+        self.server.stands[ONE] = Standing.UP
+        self.assertEqual([], self.look())
+        self.agent.touched(ONE)
+        self.assertEqual([("up", ONE)], self.look())
+
+    def test_a_port_plugged_anew_between_two_looks_is_told_again(self):
+        self.here.found = [fakes.plugged(1, tap="/dev/tap7")]
+        self.look()
+        self.here.found = [fakes.plugged(1, tap="/dev/tap9")]
+        self.assertEqual([("up", ONE)], self.look())
+
+    def test_a_port_that_moves_here_is_told_when_its_binding_is_active(self):
+        self.server.stands[ONE] = Standing.ELSEWHERE
+        self.here.found = [fakes.plugged(1)]
+        self.assertEqual([], self.look())
+        self.server.stands[ONE] = Standing.UP
+        # Not before Neutron says so …
+        self.assertEqual([], self.look())
+        self.agent.touched(ONE)
+        self.assertEqual([("up", ONE)], self.look())
+
+    def test_it_is_told_though_that_message_was_lost(self):
+        self.server.stands[ONE] = Standing.ELSEWHERE
+        self.here.found = [fakes.plugged(1)]
+        self.look()
+        self.server.stands[ONE] = Standing.UP
+        self.assertEqual([("up", ONE)], self.look(RETRY_S))
+
+    def test_a_port_that_came_and_went_unbound_is_never_told_of(self):
+        self.server.stands[ONE] = Standing.ELSEWHERE
+        self.here.found = [fakes.plugged(1)]
+        self.look()
+        self.here.found = []
+        self.assertEqual([], self.look(RETRY_S))
+
+    def test_a_refused_port_is_told_again_and_the_others_are_not(self):
+        self.server.refuses = {ONE}
+        self.here.found = [fakes.plugged(1), fakes.plugged(2)]
+        self.assertEqual([("up", ONE), ("up", TWO)], self.look())
+        self.assertEqual([], self.look())
+        self.server.refuses = set()
+        self.assertEqual([("up", ONE)], self.look(RETRY_S))
+
+    def test_a_refused_going_is_told_again(self):
+        self.here.found = [fakes.plugged(1)]
+        self.look()
+        self.here.found, self.server.refuses = [], {ONE}
+        self.assertEqual([("down", ONE)], self.look())
+        self.server.refuses = set()
+        self.assertEqual([], self.look())
+        self.assertEqual([("down", ONE)], self.look(RETRY_S))
+        self.assertEqual([], self.look(RETRY_S))
+
+    def test_a_port_that_is_back_before_its_going_was_told_is_up(self):
+        self.here.found = [fakes.plugged(1)]
+        self.look()
+        self.here.found, self.server.broken = [], True
+        self.assertEqual([], self.look())
+        self.here.found, self.server.broken = [fakes.plugged(1)], False
+        self.assertEqual([("up", ONE)], self.look())
+
+    def test_touched_ports_of_other_hosts_are_nothing_here(self):
+        self.agent.touched(TWO)
+        self.here.found = [fakes.plugged(1)]
+        self.assertEqual([("up", ONE)], self.look())
+
+
+class OutageTest(AgentCase):
+    def test_what_could_not_be_told_is_told_later(self):
+        self.server.broken = True
+        self.here.found = [fakes.plugged(1)]
+        self.assertEqual([], self.look())
+        self.server.broken = False
+        self.assertEqual([("up", ONE)], self.look())
+
+    def test_a_change_during_an_outage_is_not_forgotten(self):
+        self.server.stands[ONE] = Standing.DOWN
+        self.here.found = [fakes.plugged(1)]
+        self.look()
+        self.server.broken = True
+        self.agent.touched(ONE)
+        self.look()
+        self.server.broken, self.server.stands = False, {}
+        self.assertEqual([("up", ONE)], self.look())
+
+    def test_a_server_that_is_away_is_asked_ever_more_seldom(self):
+        self.server.broken = True
+        self.here.found = [fakes.plugged(1)]
+        delays = [self.agent.look() for _ in range(12)]
+        self.assertLess(delays[0], delays[-1])
+        self.assertLessEqual(max(delays), DELAY_LIMIT_S)
+        self.server.broken = False
+        self.assertEqual(POLLING_S, self.agent.look())
+
+    def test_a_host_that_cannot_be_seen_is_looked_at_again(self):
+        self.here.found = [fakes.plugged(1)]
+        self.look()
+        self.here.broken = True
+        self.assertEqual([], self.look())
+        self.here.broken = False
+        # Nothing went down for it.
+        self.assertEqual([], self.look())
+
+
+class ReportTest(AgentCase):
+    def test_the_first_report_says_that_it_starts(self):
+        self.assertEqual(REPORT_S, self.agent.report())
+        self.assertEqual(REPORT_S, self.agent.report())
+        (first, starting), (_, later) = self.server.reports
+        self.assertTrue(starting)
+        self.assertFalse(later)
+        self.assertEqual(
+            {
+                "parents": {"physnet2": 2},
+                "kinds": ["ipvlan", "macvlan", "vf"],
+            },
+            first,
+        )
+
+    def test_a_start_that_was_not_heard_is_said_again(self):
+        self.server.broken = True
+        self.agent.report()
+        self.server.broken = False
+        self.agent.report()
+        self.assertTrue(self.server.reports[-1][1])
+
+    def test_parents_that_went_are_reported_so(self):
+        self.agent.report()
+        self.here.parents = {}
+        self.agent.report()
+        self.assertEqual({}, self.server.reports[-1][0]["parents"])
+
+    def test_after_an_outage_every_port_is_told_anew(self):
+        self.agent.report()
+        self.here.found = [fakes.plugged(1), fakes.plugged(2)]
+        self.look()
+        self.server.broken = True
+        self.agent.report()
+        self.server.broken = False
+        self.agent.report()
+        self.assertEqual([("up", ONE), ("up", TWO)], self.look())
+        self.agent.report()
+        self.assertEqual([], self.look())
+
+    def test_an_agent_that_was_thought_dead_tells_every_port_anew(self):
+        self.agent.report()
+        self.here.found = [fakes.plugged(1)]
+        self.look()
+        self.server.revived = True
+        self.agent.report()
+        self.assertEqual([("up", ONE)], self.look())
+
+    def test_a_host_that_cannot_be_seen_gives_no_sign_of_life(self):
+        self.here.broken = True
+        self.assertLess(self.agent.report(), REPORT_S)
+        self.assertEqual([], self.server.reports)
+
+
+class ThreadTest(AgentCase):
+    def test_its_threads_do_both_until_it_is_stopped(self):
+        done = threading.Event()
+        tell = self.server.tell
+
+        def told(up, down):
+            done.set()
+            return tell(up, down)
+
+        self.server.tell = told
+        self.here.found = [fakes.plugged(1)]
+        self.agent.start()
+        self.addCleanup(self.agent.stop)
+        self.assertTrue(done.wait(10))
+        done.clear()
+        self.agent.touched(ONE)
+        self.assertTrue(done.wait(10))
+        self.assertEqual([], self.crashes)
+
+    def test_what_it_should_not_meet_ends_the_process(self):
+        crashed = threading.Event()
+        agent = Agent(
+            "rt-1",
+            None,
+            self.server,
+            Ledger(RETRY_S),
+            polling_s=POLLING_S,
+            report_s=REPORT_S,
+            crashed=crashed.set,
+        )
+        with (
+            self.assertLogs("sriov_rt.agent.worker", "CRITICAL"),
+            unittest.mock.patch("threading.excepthook"),
+        ):
+            agent.start()
+            self.assertTrue(crashed.wait(10))
+            agent.stop()
+
+
+class StandingTest(unittest.TestCase):
+    def test_what_neutron_server_says_of_a_port(self):
+        for details, expected in (
+            ({"device": ONE}, Standing.ELSEWHERE),
+            ({"device": ONE, "no_active_binding": True}, Standing.ELSEWHERE),
+            ({"port_id": ONE, "admin_state_up": True}, Standing.UP),
+            ({"port_id": ONE, "admin_state_up": False}, Standing.DOWN),
+            ({"port_id": ONE}, Standing.DOWN),
+        ):
+            with self.subTest(details=details):
+                self.assertIs(expected, standing(details))

@@ -1,0 +1,112 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import dataclasses
+import unittest
+from unittest import mock
+
+from sriov_rt.nic import choose
+from sriov_rt.nic import families
+from sriov_rt.nic.family import Attribute
+from sriov_rt.nic.family import Family
+from sriov_rt.nic.family import MacFilters
+from sriov_rt.nic.family import Support
+from tests.unit.nic import fakes
+
+
+class Installed:
+    """What stevedore finds."""
+
+    def __init__(self, *plugins, broken=()):
+        self.plugins = plugins
+        self.broken = broken
+
+    def __call__(self, namespace, on_load_failure_callback):
+        self.namespace = namespace
+        for error in self.broken:
+            on_load_failure_callback(None, mock.Mock(), error)
+        return [mock.Mock(plugin=each) for each in self.plugins]
+
+
+class ChooseTest(unittest.TestCase):
+    def choose(self, families_known=None, **fields):
+        pf = dataclasses.replace(fakes.FakeKernel().pf("enp1s0"), **fields)
+        return (families_known or choose.Families()).of(pf).name
+
+    def test_driver_tells_first(self):
+        for driver in ("ixgbe", "i40e", "ice", "sfc", "igb"):
+            self.assertEqual(driver, self.choose(driver=driver))
+        self.assertEqual("ixgbe", self.choose(driver="ixgbe", vendor="1924"))
+
+    def test_pci_id_where_no_row_has_the_driver(self):
+        for driver in (None, "igb_uio"):
+            self.assertEqual(
+                "i40e",
+                self.choose(driver=driver, vendor="8086", product="1572"),
+            )
+            self.assertEqual(
+                "sfc",
+                self.choose(driver=driver, vendor="1924", product="0b03"),
+            )
+
+    def test_others_are_generic(self):
+        self.assertEqual(
+            "generic",
+            self.choose(driver="mlx5_core", vendor="15b3", product="1019"),
+        )
+        for each in Attribute:
+            self.assertIs(Support.PROBE, families.GENERIC.supports(each))
+
+    def test_rows_of_other_packages(self):
+        row = Family(name="bnxt", drivers=frozenset({"bnxt_en"}))
+        found = Installed(row)
+        with mock.patch.object(choose.stevedore, "ExtensionManager", found):
+            known = choose.Families.installed()
+        self.assertEqual("sriov_rt.nic_families", found.namespace)
+        self.assertEqual("bnxt", self.choose(known, driver="bnxt_en"))
+        self.assertEqual("igb", self.choose(known, driver="igb"))
+
+    def test_row_may_be_replaced(self):
+        row = dataclasses.replace(families.IGB, max_vfs=3)
+        self.assertEqual(
+            3, choose.Families((*families.BUILT_IN, row)).rows["igb"].max_vfs
+        )
+
+    def test_row_that_is_none_is_told_and_passed_over(self):
+        found = Installed("nonsense", broken=[ImportError("no module")])
+        with (
+            mock.patch.object(choose.stevedore, "ExtensionManager", found),
+            self.assertLogs("sriov_rt.nic", "WARNING") as logs,
+        ):
+            known = choose.Families.installed()
+        self.assertEqual(2, len(logs.output))
+        self.assertEqual("igb", self.choose(known, driver="igb"))
+
+
+class RowTest(unittest.TestCase):
+    def test_each_row_says_why_not(self):
+        for row in families.BUILT_IN:
+            lacking = {
+                each
+                for each, support in row.support.items()
+                if support is Support.NO
+            }
+            self.assertEqual(lacking, set(row.why_not), row.name)
+
+    def test_filters_that_all_vfs_share(self):
+        shared = MacFilters(each=3, shared=20)
+        self.assertEqual(
+            [3, 3, 1, 0],
+            [shared.budget(vfs) for vfs in (1, 5, 7, 20)],
+        )
+        self.assertEqual(20, MacFilters(shared=20).budget(0))
+        self.assertIsNone(MacFilters().budget(4))

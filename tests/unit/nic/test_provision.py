@@ -1,0 +1,223 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import unittest
+
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from sriov_rt.codec import Unknown
+from sriov_rt.nic import amounts
+from sriov_rt.nic import errors
+from sriov_rt.nic import provision
+from sriov_rt.nic import provisioning
+from sriov_rt.nic.amounts import Amount
+from sriov_rt.nic.amounts import Mode
+from sriov_rt.nic.words import VfDevice
+from sriov_rt.parse.errors import ParseError
+from tests.unit.nic import fakes
+
+
+class AmountsTest(unittest.TestCase):
+    def test_each_form(self):
+        self.assertEqual(
+            (
+                Amount("enp1s0", 4, Mode.HOST),
+                Amount("enp2s0", 8, Mode.GUESTS),
+            ),
+            amounts.parse(["enp1s0:4", " enp2s0:8:guests"], Mode.HOST),
+        )
+
+    def test_what_is_refused(self):
+        for words in (
+            ["enp1s0"],
+            ["enp1s0:"],
+            ["enp1s0:-1"],
+            ["enp1s0:65536"],
+            ["enp1s0:1:both"],
+            ["a/b:1"],
+            ["enp1s0:1", "enp1s0:2"],
+            ["e:1:host:x"],
+            ["e:" + "0" * 99],
+            [f"e{n}:1" for n in range(300)],
+        ):
+            with self.subTest(words=words), self.assertRaises(ParseError):
+                amounts.parse(words, Mode.HOST)
+
+    @settings(derandomize=True, max_examples=200, deadline=None)
+    @given(st.lists(st.text(max_size=80), max_size=3))
+    def test_any_words_are_amounts_or_an_error(self, words):
+        try:
+            amounts.parse(words, Mode.HOST)
+        except ParseError as error:
+            self.assertLess(len(str(error)), 500)
+
+
+class ProvisionTest(unittest.TestCase):
+    def setUp(self):
+        self.kernel = fakes.FakeKernel(vfs=0)
+        self.told = []
+        self.held = None
+
+    def run_it(self, number, mode=Mode.HOST):
+        work = provisioning.Provisioning(
+            fakes.vfs(self.kernel),
+            lambda vf, device: self.held,
+            self.told.append,
+        )
+        plans = work.plan([Amount("enp1s0", number, mode)], 0.0)
+        work.apply(plans)
+        return plans[0]
+
+    def with_vfs(self, number):
+        self.kernel = fakes.FakeKernel(vfs=number)
+        return self.kernel
+
+    def test_from_none(self):
+        self.run_it(4)
+        self.assertEqual([(4, True)], self.kernel.made)
+        self.assertEqual(["making 4 VFs of enp1s0"], self.told)
+
+    def test_for_guests_no_driver_is_bound(self):
+        self.run_it(4, Mode.GUESTS)
+        self.assertEqual([(4, False)], self.kernel.made)
+
+    def test_again_does_nothing(self):
+        self.run_it(4)
+        self.assertTrue(self.run_it(4).is_empty)
+        self.assertEqual([(4, True)], self.kernel.made)
+        self.assertEqual(1, len(self.told))
+
+    def test_another_number_goes_through_none(self):
+        self.with_vfs(2)
+        made = self.run_it(4)
+        self.assertEqual([(0, True), (4, True)], self.kernel.made)
+        self.assertEqual(
+            ["enp1s0: VFs 2 -> 0 -> 4, for host"], list(made.lines())
+        )
+
+    def test_to_none(self):
+        self.with_vfs(2)
+        self.run_it(0)
+        self.assertEqual([(0, True)], self.kernel.made)
+
+    def test_mode_alone_leaves_the_vfs(self):
+        self.with_vfs(2).provision = lambda pf, number, probe: setattr(
+            self.kernel, "probes", probe
+        )
+        made = self.run_it(2, Mode.GUESTS)
+        self.assertIn("keep the drivers", made.notes[0])
+        self.assertFalse(self.kernel.probes)
+        self.assertEqual(2, len(self.kernel.settings))
+
+    def test_vfs_in_use_stay_and_are_named(self):
+        for fields, user in (
+            ({"alias": "sriov-rt:port:vm"}, "sriov-rt:port:vm"),
+            ({"netdev": None, "elsewhere": True}, "another network namespace"),
+            ({"up": True}, "enp1s0v1 is up"),
+            ({"uppers": ("mv0", "mv1")}, "mv0, mv1 on enp1s0v1"),
+        ):
+            with self.subTest(fields=fields):
+                self.with_vfs(2).change_device(1, **fields)
+                with self.assertRaises(errors.VfsInUse) as caught:
+                    self.run_it(4)
+                ((vf, told),) = caught.exception.users
+                self.assertEqual("enp1s0/1", vf)
+                self.assertIn(user, told)
+                self.assertEqual([], self.kernel.made)
+
+    def test_vf_of_a_guest_is_in_use_while_a_process_holds_it(self):
+        kernel = self.with_vfs(2)
+        kernel.devices[0] = VfDevice("vfio-pci", iommu_group=40)
+        for held, told in (
+            ("pid 7 qemu", "pid 7 qemu"),
+            (Unknown("hidden"), "who holds it is not known"),
+        ):
+            self.held = held
+            with self.assertRaises(errors.VfsInUse) as caught:
+                self.run_it(4)
+            self.assertIn(told, str(caught.exception))
+        self.held = None
+        self.run_it(4)
+
+    def test_vfs_in_use_do_not_matter_if_their_number_is_right(self):
+        self.with_vfs(2).change_device(1, up=True)
+        self.assertTrue(self.run_it(2).is_empty)
+
+    def test_more_than_it_can_have(self):
+        self.kernel.total = 8
+        with self.assertRaises(errors.OutOfRange) as caught:
+            self.run_it(8)
+        self.assertIn("it can have 7", str(caught.exception))
+
+    def test_pf_that_never_comes(self):
+        with self.assertRaises(errors.NoSuchDevice):
+            provisioning.Provisioning(
+                fakes.vfs(self.kernel), lambda vf, device: None, print
+            ).plan([Amount("enp9s0", 1, Mode.HOST)], 5.0)
+
+    def test_pf_that_comes_late(self):
+        pf = self.kernel.pf
+        answers = [errors.NoSuchDevice("enp1s0")] * 3
+
+        def late(name):
+            if answers:
+                raise answers.pop()
+            return pf(name)
+
+        self.kernel.pf = late
+        work = provisioning.Provisioning(
+            fakes.vfs(self.kernel), lambda vf, device: None, print
+        )
+        (made,) = work.plan([Amount("enp1s0", 4, Mode.HOST)], 5.0)
+        self.assertEqual((4,), made.numbers)
+
+    def test_vfs_that_do_not_come_up(self):
+        for spoil, problem in (
+            (lambda k: k.change_device(1, netdev=None), "1 VFs have no inter"),
+            (lambda k: setattr(k, "carrier", False), "lost its carrier"),
+            (lambda k: k.settings.clear(), "it has 0 VFs and not 4"),
+        ):
+            with self.subTest(problem=problem):
+                kernel = self.kernel = fakes.FakeKernel(vfs=0)
+                provide = kernel.provision
+
+                def provision_and_spoil(
+                    *args, kernel=kernel, provide=provide, spoil=spoil, **more
+                ):
+                    provide(*args, **more)
+                    spoil(kernel)
+
+                kernel.provision = provision_and_spoil
+                with self.assertRaises(errors.NotReady) as caught:
+                    self.run_it(4)
+                self.assertIn(problem, str(caught.exception))
+
+    def test_plan_as_plain_values(self):
+        made = provision.make(
+            fakes.vfs(self.kernel).families.of(self.kernel.pf("enp1s0")),
+            self.kernel.pf("enp1s0"),
+            Amount("enp1s0", 0, Mode.GUESTS),
+            (),
+        )
+        self.assertEqual(
+            {
+                "pf": "enp1s0",
+                "now": 0,
+                "asked": 0,
+                "mode": "guests",
+                "numbers": [0],
+                "notes": [],
+            },
+            made.to_plain(),
+        )

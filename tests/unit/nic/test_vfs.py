@@ -1,0 +1,470 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import errno
+import unittest
+from unittest import mock
+
+from sriov_rt.nic import errors
+from sriov_rt.nic.settings import NO_MAC
+from sriov_rt.nic.settings import LinkState
+from sriov_rt.nic.settings import VfSettings
+from sriov_rt.nic.words import ADDRESS_SET
+from tests.unit.nic import fakes
+from tests.unit.nic.fakes import vf_id
+
+
+class VfsTest(unittest.TestCase):
+    def setUp(self):
+        self.kernel = fakes.FakeKernel()
+        self.vfs = fakes.vfs(self.kernel)
+        self.vf = vf_id(0)
+
+    def use(self, driver, **options):
+        self.kernel = fakes.FakeKernel(driver, **options)
+        self.vfs = fakes.vfs(self.kernel)
+
+    def set(self, **settings):
+        return self.vfs.apply(self.vfs.plan(self.vf, VfSettings(**settings)))
+
+    def refused(self, kind, **settings):
+        with self.assertRaises(kind) as caught:
+            self.set(**settings)
+        return caught.exception
+
+
+class NamingTest(VfsTest):
+    def test_three_ways_to_name_a_vf(self):
+        for name in ("0000:01:10.1", "01:10.1", "enp1s0/1", "enp1s0v1"):
+            with self.subTest(name=name):
+                self.assertEqual(vf_id(1), self.vfs.locate(name))
+
+    def test_what_names_nothing(self):
+        for name, kind in (
+            ("enp1s0/7", errors.NoSuchDevice),
+            ("enp9s0/0", errors.NoSuchDevice),
+            ("0000:01:1f.9", errors.BadName),
+            ("eth0/../../x", errors.BadName),
+            ("enp1s0", errors.NotAVf),
+            ("", errors.BadName),
+        ):
+            with self.subTest(name=name), self.assertRaises(kind):
+                self.vfs.locate(name)
+
+
+class ObserveTest(VfsTest):
+    def test_made_up_mac_is_no_administrative_one(self):
+        self.kernel.change(0, mac=self.kernel.devices[0].mac)
+        self.assertEqual(NO_MAC, self.vfs.observe(self.vf).settings.mac)
+
+    def test_mac_that_was_set_inside_shows(self):
+        self.kernel.dirty(0)
+        state = self.vfs.observe(self.vf)
+        self.assertEqual("66:66:66:66:66:66", state.settings.mac)
+
+    def test_all_vfs_of_a_pf_by_one_request(self):
+        self.use("igb", vfs=7)
+        self.assertEqual(7, len(self.vfs.list()))
+        self.assertEqual(1, self.kernel.reads)
+
+    def test_pf_without_vfs(self):
+        self.use("igb", vfs=0)
+        self.assertEqual((), self.vfs.list("enp1s0"))
+        self.assertEqual(0, self.kernel.reads)
+
+    def test_vf_that_goes_while_it_is_read(self):
+        def read(pf):
+            self.kernel.devices.clear()
+            return {}
+
+        self.kernel.read = read
+        with self.assertRaises(errors.NoSuchDevice):
+            self.vfs.observe(self.vf)
+
+    def test_vf_that_its_pf_does_not_tell_of_is_resetting(self):
+        self.kernel.untold = {0: 3}
+        self.assertEqual(0, self.vfs.observe(self.vf).settings.vlan)
+        self.assertEqual(4, self.kernel.reads)
+        self.kernel.untold = {0: 10**6}
+        with self.assertRaises(errors.TryAgain) as caught:
+            self.vfs.observe(self.vf)
+        self.assertIn("enp1s0/0: enp1s0 does not tell", str(caught.exception))
+        self.assertEqual(0, self.vfs.observe(vf_id(1)).settings.vlan)
+
+    def test_list_waits_for_nobody(self):
+        self.kernel.untold = {0: 10**6}
+        first, second = self.vfs.list()
+        self.assertIsNone(first.settings.vlan)
+        self.assertEqual("igbvf", first.settings.driver)
+        self.assertEqual(0, second.settings.vlan)
+        self.assertEqual([], self.vfs.clock.slept)
+
+    def test_vf_that_is_gone(self):
+        with self.assertRaises(errors.NoSuchDevice):
+            self.vfs.observe(vf_id(5))
+
+    def test_mac_budget_is_what_a_vf_can_count_on(self):
+        for driver, vfs, budget in (
+            ("igb", 2, 3),
+            ("igb", 7, 1),
+            ("ixgbe", 8, 13),
+            ("i40e", 4, 16),
+            ("sfc", 4, 31),
+            ("mlx5_core", 4, None),
+        ):
+            with self.subTest(driver=driver, vfs=vfs):
+                self.use(driver, vfs=vfs)
+                self.assertEqual(budget, self.vfs.observe(self.vf).mac_budget)
+
+
+class SetTest(VfsTest):
+    def test_everything_in_one_write(self):
+        state = self.set(
+            mac=fakes.ADMIN_MAC, vlan=7, spoofchk=False, max_tx_rate=100
+        )
+        (written,) = self.kernel.writes
+        self.assertEqual(
+            VfSettings(
+                mac=fakes.ADMIN_MAC,
+                vlan=7,
+                qos=0,
+                vlan_protocol="802.1q",
+                spoofchk=False,
+                min_tx_rate=0,
+                max_tx_rate=100,
+            ),
+            written[0],
+        )
+        self.assertEqual(7, state.settings.vlan)
+
+    def test_same_again_does_nothing(self):
+        self.set(mac=fakes.ADMIN_MAC, vlan=7, trust=True)
+        self.kernel.writes.clear()
+        self.kernel.binds.clear()
+        made = self.vfs.plan(
+            self.vf, VfSettings(mac=fakes.ADMIN_MAC, vlan=7, trust=True)
+        )
+        self.assertTrue(made.is_empty)
+        self.vfs.apply(made)
+        self.assertEqual([], self.kernel.writes + self.kernel.binds)
+
+    def test_igb_has_a_new_mac_after_a_rebind(self):
+        state = self.set(mac=fakes.ADMIN_MAC)
+        self.assertEqual([(0, "igbvf")], self.kernel.binds)
+        self.assertEqual(fakes.ADMIN_MAC, state.device.mac)
+
+    def test_vf_that_came_up_with_a_random_mac_is_bound_again(self):
+        self.kernel.change(0, mac=fakes.ADMIN_MAC)
+        self.kernel.late_random = 2
+        made = self.vfs.plan(self.vf, VfSettings(mac=fakes.ADMIN_MAC))
+        self.assertEqual((), made.steps)
+        self.assertIn("enp1s0v0 has the MAC be:ef", made.rebind)
+        state = self.vfs.apply(made)
+        self.assertEqual(fakes.ADMIN_MAC, state.device.mac)
+        self.assertEqual(3, len(self.kernel.binds))
+
+    def test_vf_that_stays_random_is_not_handed_out(self):
+        self.kernel.late_random = 99
+        error = self.refused(errors.NotReady, mac=fakes.ADMIN_MAC)
+        self.assertIn("bound 4 times, but its interface has", str(error))
+
+    def test_driver_that_fails_to_bind_at_first(self):
+        self.kernel.bind_fails = [errno.EIO, errno.ENODEV]
+        with self.assertRaises(errors.NoSuchDevice):
+            self.set(mac=fakes.ADMIN_MAC)
+        self.kernel.bind_fails = [errno.EIO, errno.EIO]
+        self.kernel.change(0, mac=NO_MAC)
+        self.set(mac=fakes.ADMIN_MAC)
+
+    def test_interface_that_goes_while_it_is_set(self):
+        made = self.vfs.plan(self.vf, VfSettings(mtu=9000))
+        self.kernel.change_device(0, netdev=None)
+        with self.assertRaises(errors.NoSuchDevice) as caught:
+            self.vfs.apply(made)
+        self.assertIn("its interface has gone", str(caught.exception))
+
+    def test_driver_that_may_not_be_bound(self):
+        self.kernel.bind_fails = [errno.EPERM]
+        self.refused(errors.NotPermitted, mac=fakes.ADMIN_MAC)
+        self.assertEqual(1, len(self.kernel.binds))
+
+    def test_driver_that_there_is_not(self):
+        missing = errors.DriverMissing("enp1s0/0", "driver", "no driver")
+        with (
+            mock.patch.object(self.kernel, "bind", side_effect=missing),
+            self.assertRaises(errors.DriverMissing),
+        ):
+            self.set(driver="igb_uio")
+        self.assertEqual([], self.vfs.clock.slept)
+
+    def test_driver_that_makes_no_interface(self):
+        self.kernel.bind = lambda vf, driver: self.kernel.change_device(
+            0, netdev=None
+        )
+        error = self.refused(errors.NotReady, mac=fakes.ADMIN_MAC)
+        self.assertIn("it has no interface", str(error))
+        self.kernel.bind = lambda vf, driver: None
+        self.refused(errors.NotReady, driver="vfio-pci")
+
+    def test_made_up_mac_can_be_made_the_administrative_one(self):
+        for driver in ("igb", "i40e", "ice"):
+            with self.subTest(driver=driver):
+                self.use(driver)
+                mac = self.kernel.devices[0].mac
+                self.kernel._report(0, mac)
+                state = self.set(mac=mac)
+                self.assertEqual(mac, state.settings.mac)
+                self.assertEqual(1, len(self.kernel.binds))
+                self.set(mac=mac)
+                self.assertEqual(1, len(self.kernel.binds))
+
+    def test_next_mac_of_an_x710_needs_no_rebind(self):
+        self.use("i40e")
+        self.set(mac=fakes.ADMIN_MAC)
+        self.kernel.binds.clear()
+        state = self.set(mac="52:54:00:00:00:02")
+        self.assertEqual("52:54:00:00:00:02", state.device.mac)
+        self.assertEqual([], self.kernel.binds)
+
+    def test_rebind_that_would_take_a_macvlan_away_is_refused(self):
+        self.kernel.change_device(0, uppers=("mv0",))
+        for wanted in ({"mac": fakes.ADMIN_MAC}, {"driver": "vfio-pci"}):
+            error = self.refused(errors.VfBusy, **wanted)
+            self.assertIn("mv0 on enp1s0v0 would go", str(error))
+        self.assertEqual([], self.kernel.writes)
+        self.set(vlan=7, trust=True)
+
+    def test_driver_of_an_interface_elsewhere_is_left(self):
+        self.kernel.change_device(0, netdev=None, elsewhere=True)
+        self.refused(errors.VfBusy, driver="vfio-pci")
+
+    def test_link_is_waited_for(self):
+        self.kernel.carrier = False
+        clock = self.vfs.clock
+        sleep = clock.sleep
+
+        def connect(seconds):
+            sleep(seconds)
+            self.kernel.carrier = clock.now > 1002
+
+        clock.sleep = connect
+        wanted = VfSettings(max_tx_rate=100)
+        with self.assertRaises(errors.LinkNeeded):
+            self.vfs.plan(self.vf, wanted, wait_s=1)
+        self.vfs.plan(self.vf, wanted, wait_s=10)
+
+    def test_many_plans_by_one_request(self):
+        self.use("igb", vfs=7)
+        wanted = {vf_id(n): VfSettings(vlan=5) for n in range(7)}
+        self.vfs.apply_all(self.vfs.plan_all(wanted))
+        self.assertEqual(2, self.kernel.reads)
+        self.assertEqual(1, len(self.kernel.writes))
+
+    def test_interface_elsewhere_is_not_touched(self):
+        self.kernel.change_device(0, netdev=None, elsewhere=True, mac=None)
+        made = self.vfs.plan(self.vf, VfSettings(mac=fakes.ADMIN_MAC))
+        self.assertIsNone(made.rebind)
+        self.assertIn("another network namespace", made.notes[0])
+        with self.assertRaises(errors.NoSuchDevice):
+            self.vfs.plan(self.vf, VfSettings(mtu=9000))
+
+    def test_interface_attributes(self):
+        state = self.set(mtu=9000, promisc=True, allmulti=True)
+        self.assertEqual(9000, state.settings.mtu)
+        self.assertTrue(state.settings.promisc)
+        self.assertEqual([], self.kernel.writes)
+
+    def test_another_driver(self):
+        state = self.set(driver="vfio-pci", vlan=5)
+        self.assertEqual("vfio-pci", state.driver)
+        self.assertIsNone(state.netdev)
+        self.assertEqual(5, state.settings.vlan)
+        state = self.set(driver="igbvf")
+        # Nobody knows the name that it had before.
+        self.assertEqual("eth0", state.netdev)
+
+    def test_interface_keeps_its_name_through_a_rebind(self):
+        state = self.set(mac=fakes.ADMIN_MAC)
+        self.assertEqual("enp1s0v0", state.netdev)
+
+    def test_name_that_somebody_else_has(self):
+        self.kernel.taken = ("enp1s0v0",)
+        with self.assertLogs("sriov_rt.nic", "WARNING") as logs:
+            state = self.set(mac=fakes.ADMIN_MAC)
+        self.assertEqual("eth0", state.netdev)
+        self.assertIn("was enp1s0v0", logs.output[0])
+
+    def test_order_of_many_is_that_of_the_plans(self):
+        plans = [
+            self.vfs.plan(vf_id(index), VfSettings(vlan=index + 5))
+            for index in (1, 0)
+        ]
+        states = self.vfs.apply_all(plans)
+        self.assertEqual([6, 5], [each.settings.vlan for each in states])
+        self.assertEqual(1, len(self.kernel.writes))
+
+
+class ResetTest(VfsTest):
+    def test_what_a_tenant_did_is_undone(self):
+        self.kernel.change(0, vlan=9, qos=3, spoofchk=False, trust=True)
+        self.kernel.dirty(0)
+        state = self.vfs.reset(self.vf)
+        self.assertEqual(0, state.settings.vlan)
+        self.assertTrue(state.settings.spoofchk)
+        self.assertFalse(state.settings.trust)
+        self.assertFalse(state.settings.promisc)
+        self.assertFalse(state.settings.allmulti)
+        self.assertEqual(NO_MAC, state.settings.mac)
+        self.assertNotEqual("66:66:66:66:66:66", state.device.mac)
+
+    def test_clean_vf_of_each_family_needs_nothing(self):
+        for driver in ("igb", "ixgbe", "i40e", "ice", "mlx5_core"):
+            with self.subTest(driver=driver):
+                self.use(driver)
+                self.assertTrue(self.vfs.plan_reset(self.vf).is_empty)
+
+    def test_what_a_driver_does_not_report_is_tried_each_time(self):
+        self.use("sfc")
+        (step,) = self.vfs.plan_reset(self.vf).steps
+        self.assertEqual("spoofchk unknown -> on", str(step))
+
+    def test_solarflare_vf_always_has_a_mac(self):
+        self.use("sfc")
+        with self.assertLogs("sriov_rt.nic", "WARNING"):
+            state = self.vfs.reset(self.vf)
+        self.assertEqual("02:0f:53:00:00:00", state.settings.mac)
+        error = self.refused(errors.UnsupportedByNic, mac=NO_MAC)
+        self.assertIn("always has a MAC", str(error))
+        self.refused(errors.UnsupportedByNic, vlan=3, qos=1)
+
+    def test_reset_twice_writes_once(self):
+        for driver in ("igb", "ixgbe", "i40e", "ice"):
+            with self.subTest(driver=driver):
+                self.use(driver)
+                self.kernel.dirty(0)
+                self.kernel.change(0, vlan=9)
+                self.vfs.reset(self.vf)
+                self.kernel.writes.clear()
+                self.kernel.binds.clear()
+                self.vfs.reset(self.vf)
+                self.assertEqual([], self.kernel.writes + self.kernel.binds)
+
+    def test_mac_set_inside_alone_is_undone_by_a_rebind(self):
+        self.kernel.change_device(
+            0, mac="66:66:66:66:66:66", address_type=ADDRESS_SET
+        )
+        made = self.vfs.plan_reset(self.vf)
+        self.assertIn("66:66:66:66:66:66", made.rebind)
+
+    def test_what_a_nic_lacks_is_left_out(self):
+        self.use("sfc")
+        self.kernel.change(0, vlan=3)
+        with self.assertLogs("sriov_rt.nic", "WARNING") as logs:
+            state = self.vfs.reset(self.vf)
+        self.assertEqual(0, state.settings.vlan)
+        self.assertIn("vf=0000:01:10.0", logs.output[0])
+        self.assertIn("spoofchk", logs.output[0])
+
+    def test_right_driver_is_part_of_being_clean(self):
+        self.set(driver="vfio-pci")
+        self.assertEqual("vfio-pci", self.vfs.reset(self.vf).driver)
+        self.assertEqual("igbvf", self.vfs.reset(self.vf, "igbvf").driver)
+
+    def test_interface_elsewhere_is_not_looked_at(self):
+        self.kernel.change_device(0, netdev=None, elsewhere=True)
+        self.assertTrue(self.vfs.plan_reset(self.vf).is_empty)
+
+    def test_function_reset_comes_first(self):
+        self.vfs.flr(self.vf)
+        self.assertEqual([0], self.kernel.flrs)
+
+
+class ErrorTest(VfsTest):
+    def test_transient_error_is_waited_out(self):
+        self.use("i40e")
+        self.set(trust=True)
+        self.assertEqual(3, self.kernel.resetting[0])
+        self.set(vlan=7)
+        self.assertEqual(0, self.kernel.resetting[0])
+
+    def test_ice_says_ebusy_while_a_vf_resets(self):
+        self.use("ice")
+        self.kernel.resetting[0] = 2
+        self.assertEqual(7, self.set(vlan=7).settings.vlan)
+
+    def test_wait_has_a_bound(self):
+        self.use("i40e")
+        self.kernel.resetting[0] = 10**6
+        error = self.refused(errors.TryAgain, vlan=7)
+        self.assertEqual("vlan", error.attribute)
+        self.assertEqual(errno.EAGAIN, error.code)
+
+    def test_each_errno_has_its_name_and_attribute(self):
+        self.assertIn(
+            "(EOPNOTSUPP)", str(errors.from_errno(errno.EOPNOTSUPP, "x"))
+        )
+        for code, kind in (
+            (errno.EPERM, errors.NotPermitted),
+            (errno.EBUSY, errors.VfBusy),
+            (errno.EOPNOTSUPP, errors.UnsupportedByNic),
+            (errno.ENODEV, errors.NoSuchDevice),
+            (errno.ERANGE, errors.OutOfRange),
+            (errno.EINVAL, errors.RefusedByNic),
+            (errno.ENOMEM, errors.NoRoom),
+            (errno.EIO, errors.NicError),
+        ):
+            with self.subTest(code=errno.errorcode[code]):
+                self.use("igb")
+                self.kernel.fail = {"spoofchk": [code, ...]}
+                error = self.refused(kind, spoofchk=False, vlan=3)
+                self.assertEqual("spoofchk", error.attribute)
+                self.assertEqual("enp1s0/0", error.device)
+                self.assertEqual(code, error.code)
+                self.assertIn(kind.remedy, str(error))
+
+    def test_vf_that_vanishes_is_no_bad_value(self):
+        made = self.vfs.plan(self.vf, VfSettings(vlan=3))
+        del self.kernel.settings[0], self.kernel.devices[0]
+        with self.assertRaises(errors.NoSuchDevice):
+            self.vfs.apply(made)
+
+    def test_value_that_does_not_stick(self):
+        self.use("truncating")
+        error = self.refused(errors.VerifyFailed, max_tx_rate=99)
+        self.assertEqual((("max_tx_rate", 99, 50),), error.differences)
+
+    def test_interface_that_does_not_follow_its_mac(self):
+        self.use("i40e")
+        self.kernel.change_device(0, address_type=0)
+        self.kernel.stuck = True
+        error = self.refused(errors.VerifyFailed, mac=fakes.ADMIN_MAC)
+        ((name, wanted, found),) = error.differences
+        self.assertEqual("the interface's mac", name)
+        self.assertEqual(fakes.ADMIN_MAC, wanted)
+        self.assertEqual("be:ef:00:00:00:00", found)
+
+    def test_one_bad_vf_does_not_hide_behind_another(self):
+        plans = [
+            self.vfs.plan(vf_id(index), VfSettings(link_state=None, vlan=3))
+            for index in (0, 1)
+        ]
+        del self.kernel.settings[1], self.kernel.devices[1]
+        with self.assertRaises(errors.NoSuchDevice) as caught:
+            self.vfs.apply_all(plans)
+        self.assertEqual("enp1s0/1", caught.exception.device)
+
+    def test_link_state_is_refused_before_anything_is_touched(self):
+        error = self.refused(
+            errors.UnsupportedByNic, link_state=LinkState.ENABLE
+        )
+        self.assertEqual([], self.kernel.writes)
+        self.assertIn("no ndo_set_vf_link_state", str(error))

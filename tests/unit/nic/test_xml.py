@@ -1,0 +1,84 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import unittest
+
+from sriov_rt.nic import errors
+from sriov_rt.nic import xml
+from sriov_rt.nic.settings import NO_MAC
+from tests.unit.nic import fakes
+
+
+class XmlTest(unittest.TestCase):
+    def setUp(self):
+        self.pf = fakes.FakeKernel(vfs=2).pf("enp1s0")
+        self.vf = self.pf.vfs[1]
+
+    def test_interface_with_mac_and_vlan(self):
+        self.assertEqual(
+            '<interface type="hostdev" managed="yes">\n'
+            '  <mac address="52:54:00:12:34:56"/>\n'
+            "  <source>\n"
+            '    <address type="pci" domain="0x0000" bus="0x01" slot="0x10" '
+            'function="0x1"/>\n'
+            "  </source>\n"
+            "  <vlan>\n"
+            '    <tag id="7"/>\n'
+            "  </vlan>\n"
+            "</interface>",
+            xml.interface(self.vf, fakes.ADMIN_MAC, 7),
+        )
+
+    def test_without_either(self):
+        for mac, vlan in ((None, None), (NO_MAC, 0)):
+            for text in (
+                xml.interface(self.vf, mac, vlan),
+                xml.hostdev(self.vf, mac, vlan),
+                xml.network(self.pf, None, mac, vlan),
+            ):
+                self.assertNotIn("<mac", text)
+                self.assertNotIn("<vlan", text)
+                self.assertNotIn("<!--", text)
+
+    def test_hostdev_says_what_to_set_before(self):
+        self.assertEqual(
+            '<hostdev mode="subsystem" type="pci" managed="yes">\n'
+            "  <!-- before: sriov-rt vf set enp1s0/1 mac=52:54:00:12:34:56 "
+            "vlan=7 -->\n"
+            "  <source>\n"
+            '    <address domain="0x0000" bus="0x01" slot="0x10" '
+            'function="0x1"/>\n'
+            "  </source>\n"
+            "</hostdev>",
+            xml.hostdev(self.vf, fakes.ADMIN_MAC, 7),
+        )
+
+    def test_network_names_each_vf(self):
+        text = xml.network(self.pf, None, fakes.ADMIN_MAC, 7)
+        self.assertEqual(2, text.count('<address type="pci"'))
+        self.assertNotIn("<pf ", text)
+        self.assertIn("<name>sriov-enp1s0</name>", text)
+        self.assertIn('<source network="sriov-enp1s0"/>', text)
+        self.assertIn('<mac address="52:54:00:12:34:56"/>', text)
+        self.assertEqual(1, text.count('<tag id="7"/>'))
+        self.assertEqual(
+            1, xml.network(self.pf, 1, None, None).count('type="pci"')
+        )
+
+    def test_pool_larger_than_the_pf_is_refused(self):
+        for size in (3, 0, -1):
+            with (
+                self.subTest(size=size),
+                self.assertRaises(errors.OutOfRange) as caught,
+            ):
+                xml.network(self.pf, size, None, None)
+            self.assertIn("the PF has 2", str(caught.exception))

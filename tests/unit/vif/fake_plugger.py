@@ -1,0 +1,80 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""A plugger without a kernel, for what calls one."""
+
+from sriov_rt.exceptions import SriovRtError
+from sriov_rt.vif import errors
+from sriov_rt.vif import names
+from sriov_rt.vif.recovery import Recovered
+from sriov_rt.vif.words import Kind
+from sriov_rt.vif.words import Plug
+from sriov_rt.vif.words import Plugged
+
+PARENT = "enp1s0v3"
+VF = "0000:01:10.6"
+MAC = "02:00:5e:10:00:01"
+
+
+class FakePlugger:
+    """Remembers what is plugged.
+
+    :param fail: what each call raises, None to succeed.
+    """
+
+    def __init__(self, fail: SriovRtError | None = None) -> None:
+        self.fail = fail
+        self.asked: list[Plug] = []
+        self.ports: dict[str, Plugged] = {}
+        self.undone: tuple[str, ...] = ()
+        self.asked_at_recovery: list[Plug] | None = None
+
+    def plug(self, want: Plug) -> Plugged:
+        """Plug a port."""
+        if self.fail:
+            raise self.fail
+        self.asked.append(want)
+        mac = MAC if want.mac is None else want.mac
+        plugged = Plugged(
+            port=want.port,
+            owner=want.owner,
+            kind=want.kind,
+            mode=want.mode,
+            interface=want.name or names.default(want.port),
+            namespace=want.namespace,
+            parent=PARENT,
+            mac=mac,
+            vlan=want.vlan,
+            mtu=want.mtu or 1500,
+            vf=VF,
+            tap="/dev/tap7" if want.kind == Kind.MACVTAP else None,
+        )
+        return self.ports.setdefault(want.port, plugged)
+
+    def unplug(self, port: str) -> bool:
+        """Unplug a port."""
+        if self.fail:
+            raise self.fail
+        return self.ports.pop(port, None) is not None
+
+    def recover(self) -> Recovered:
+        """Tell what was said to be interrupted."""
+        if self.fail:
+            raise self.fail
+        self.asked_at_recovery = list(self.asked)
+        return Recovered(undone=self.undone)
+
+
+def no_parent(port: str) -> errors.VifError:
+    """Return the error of a host that has no parent left."""
+    return errors.NoParent("physnet1", port=port)

@@ -1,0 +1,463 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""A host of memory: links, VFs and a journal that can die at each step."""
+
+import dataclasses
+import pathlib
+import tempfile
+import unittest
+from collections.abc import Sequence
+
+from sriov_rt.nic.errors import NoSuchDevice
+from sriov_rt.nic.plan import Plan
+from sriov_rt.nic.settings import BASELINE
+from sriov_rt.nic.settings import VfSettings
+from sriov_rt.nic.words import VfId
+from sriov_rt.nic.words import VfState
+from sriov_rt.vif import errors
+from sriov_rt.vif.edge import Link
+from sriov_rt.vif.edge import Subinterface
+from sriov_rt.vif.entries import Entry
+from sriov_rt.vif.journal import Journal
+from sriov_rt.vif.lock import Locks
+from sriov_rt.vif.plan import unlike
+from sriov_rt.vif.plugger import Plugger
+from sriov_rt.vif.plugger import Rules
+from sriov_rt.vif.pools import Pools
+from sriov_rt.vif.view import anywhere
+from sriov_rt.vif.words import Kind
+from sriov_rt.vif.words import Limits
+from sriov_rt.vif.words import Plug
+
+PORT = "b3f2e1d0-1111-4222-8333-444455556666"
+OTHER = "c4f2e1d0-1111-4222-8333-444455556666"
+
+#: A VF at rest, as igb has it: no link state, no RSS query.
+CLEAN = dataclasses.replace(BASELINE, link_state=None, query_rss=None)
+
+
+class Killed(BaseException):
+    """What SIGKILL is: nobody's ``except`` but the test's catches it."""
+
+
+def port(number: int) -> str:
+    """Return one of many ports."""
+    return f"{number:08x}-1111-4222-8333-444455556666"
+
+
+def files(directory: pathlib.Path | str) -> list[str]:
+    """Return what is in a directory."""
+    return sorted(each.name for each in pathlib.Path(directory).iterdir())
+
+
+def asked(kind=Kind.MACVLAN, **fields) -> Plug:
+    """Return a port of physnet1 in the namespace ``box``."""
+    values = {
+        "port": PORT,
+        "owner": "me",
+        "kind": kind,
+        "physical_network": "physnet1",
+        "namespace": "box",
+        "name": "eth1",
+    }
+    return Plug(**{**values, **fields})
+
+
+class Clock:
+    """Counts what is done to a host, and stops it where it is told to.
+
+    :param at: the number of the call at which ``what`` is raised; None for
+        never.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.at: int | None = None
+        self.what: BaseException = Killed()
+        self.calls: list[str] = []
+
+    def tick(self, call: str) -> None:
+        self.count += 1
+        self.calls.append(call)
+        if self.at is not None and self.count == self.at:
+            raise self.what
+
+    def set(self, at: int | None, what: BaseException | None = None) -> None:
+        self.count = 0
+        self.calls = []
+        self.at = at
+        self.what = what or Killed()
+
+
+class FakeHost:
+    """Links of a host and its namespaces, and the VFs of its PFs."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.links: dict[int, Link] = {}
+        self.settings: dict[VfId, VfSettings] = {}
+        self.budget: int | None = 3
+        self.nodes: dict[str, int] = {}
+        self.limits: dict[int, Limits] = {}
+        self.addresses: dict[int, list[str]] = {}
+        self.announced: list[str] = []
+        self.carrier = True
+        self.namespaces = {"box", "box2", "pid:4711"}
+        self._next = 1
+
+    def add(self, name: str, **fields) -> Link:
+        """Add an interface and return it."""
+        values = {
+            "name": name,
+            "index": self._next,
+            "namespace": None,
+            "kind": "",
+            "mode": None,
+            "parent": None,
+            "mac": f"02:00:00:00:00:{self._next:02x}",
+            "mtu": 1500,
+            "up": True,
+            "carrier": True,
+            "alias": "",
+        }
+        link = Link(**{**values, **fields})
+        self._next += 1
+        self.links[link.index] = link
+        return link
+
+    def add_pf(self, name: str = "enp1s0", vfs: int = 3, **fields) -> None:
+        """Add a PF, and its VFs at the baseline."""
+        self.add(name)
+        for index in range(vfs):
+            vf = VfId(name, index, f"0000:01:10.{index}")
+            self.add(f"{name}v{index}", device=vf.address, **fields)
+            self.settings[vf] = CLEAN
+
+    def vf(self, index: int) -> VfId:
+        return list(self.settings)[index]
+
+    def named(self, name: str, namespace: str | None = None) -> Link | None:
+        for each in self.links.values():
+            if (each.name, each.namespace) == (name, namespace):
+                return each
+        return None
+
+    def change(self, name: str, **fields) -> None:
+        """Change a link of the host behind everybody's back."""
+        link = self.named(name)
+        self.links[link.index] = dataclasses.replace(link, **fields)
+
+    def vanish(self, vf: VfId) -> None:
+        """Take a VF away, with what sits on it."""
+        self.settings.pop(vf, None)
+        for link in list(self.links.values()):
+            if link.device == vf.address:
+                self.drop(link.index)
+
+    def drop(self, index: int) -> None:
+        self.links.pop(index, None)
+        for link in list(self.links.values()):
+            if link.parent == index:
+                self.drop(link.index)
+
+    def end_namespace(self, name: str) -> None:
+        """Do what the kernel does when the last process has gone."""
+        self.namespaces.discard(name)
+        for link in list(self.links.values()):
+            if link.namespace != name:
+                continue
+            if link.kind:
+                self.drop(link.index)
+            else:
+                self.links[link.index] = dataclasses.replace(
+                    link, namespace=None, up=False
+                )
+
+    def state(self) -> tuple[object, ...]:
+        """Return all that a tenant or a crash could leave behind.
+
+        A VF's interface gets another MAC after each use, on purpose.
+        """
+        links = sorted(
+            dataclasses.astuple(
+                dataclasses.replace(each, mac="") if each.device else each
+            )
+            for each in self.links.values()
+        )
+        limits = {k: val for k, val in self.limits.items() if k in self.links}
+        return links, dict(self.settings), limits
+
+
+class FakeLinks:
+    """The Links protocol on a FakeHost, with the kernel's refusals."""
+
+    def __init__(self, host: FakeHost) -> None:
+        self.host = host
+        self.dumps = 0
+
+    def get(self, name, namespace=None):
+        self._there(namespace)
+        return self.host.named(name, namespace)
+
+    def all(self, *, everywhere=False):
+        self.dumps += 1
+        return [
+            each
+            for each in self.host.links.values()
+            if everywhere or each.namespace is None
+        ]
+
+    def create(self, what: Subinterface) -> Link:
+        host = self.host
+        host.clock.tick(f"create {what.name}")
+        self._there(what.namespace)
+        parent = host.named(what.parent)
+        if parent is None:
+            raise errors.NoSuchLink(what.parent)
+        if host.named(what.name, what.namespace):
+            raise errors.NameTaken(what.name)
+        taken = {
+            (each.kind == "ipvlan", each.mode)
+            for each in host.links.values()
+            if each.parent == parent.index
+        }
+        if any(
+            ipvlan != (what.kind == "ipvlan")
+            or "passthru" in (mode, what.mode)
+            for ipvlan, mode in taken
+        ):
+            raise errors.ParentTaken(what.parent)
+        fields = {} if what.mac is None else {"mac": what.mac}
+        if what.kind == "ipvlan" or what.mode == "passthru":
+            fields = {"mac": parent.mac}
+        link = host.add(
+            what.name,
+            namespace=what.namespace,
+            kind=what.kind,
+            mode=what.mode,
+            parent=parent.index,
+            mtu=what.mtu or parent.mtu,
+            up=False,
+            carrier=False,
+            **fields,
+        )
+        host.clock.tick(f"alias {what.name}")
+        fields = {"alias": what.alias}
+        if what.up:
+            fields |= {"up": True, "carrier": host.carrier}
+        return self._change(link, **fields)
+
+    def delete(self, link: Link) -> bool:
+        self.host.clock.tick(f"delete {link.name}")
+        there = link.index in self.host.links
+        self.host.drop(link.index)
+        self.host.clock.tick(f"deleted {link.name}")
+        return there
+
+    def move(self, link, namespace, name=None):
+        self.host.clock.tick(f"move {link.name} to {namespace}")
+        self._there(namespace)
+        name = name or link.name
+        other = self.host.named(name, namespace)
+        if other is not None and other.index != link.index:
+            raise errors.NameTaken(name)
+        return self._change(link, namespace=namespace, name=name)
+
+    def configure(self, link, **wanted):
+        asked = {k: val for k, val in wanted.items() if val is not None}
+        if asked.get("up"):
+            asked["carrier"] = self.host.carrier
+        self.host.clock.tick(f"configure {link.name} {' '.join(asked)}")
+        return self._change(link, **asked)
+
+    def address(self, link, addresses, routes):
+        self.host.clock.tick(f"address {link.name}")
+        self._now(link)
+        self.host.addresses[link.index] = list(addresses)
+
+    def limit(self, link, limits):
+        self.host.clock.tick(f"limit {link.name}")
+        self._now(link)
+        if limits == Limits():
+            self.host.limits.pop(link.index, None)
+        else:
+            self.host.limits[link.index] = limits
+
+    def announce(self, link, addresses):
+        self.host.clock.tick(f"announce {link.name}")
+        self.host.announced.append(link.name)
+
+    def wait_carrier(self, link, seconds):
+        return self._now(link).carrier
+
+    def _there(self, namespace: str | None) -> None:
+        if namespace is not None and namespace not in self.host.namespaces:
+            raise errors.NoSuchNamespace(namespace)
+
+    def _now(self, link: Link) -> Link:
+        if link.index not in self.host.links:
+            raise errors.NoSuchLink(link.name)
+        return self.host.links[link.index]
+
+    def _change(self, link: Link, **fields) -> Link:
+        changed = dataclasses.replace(self._now(link), **fields)
+        self.host.links[link.index] = changed
+        self.host.clock.tick("done")
+        return changed
+
+
+class FakeVfs:
+    """The Vfs protocol on a FakeHost."""
+
+    def __init__(self, host: FakeHost) -> None:
+        self.host = host
+        self.lists = 0
+        self.resets = 0
+
+    def locate(self, name: str) -> VfId:
+        link = self.host.named(name)
+        for vf in self.host.settings:
+            if link is not None and vf.address == link.device:
+                return vf
+        raise NoSuchDevice(name)
+
+    def list(self, pf: str | None = None) -> Sequence[VfState]:
+        self.lists += 1
+        return tuple(map(self._state, self.host.settings))
+
+    def observe(self, vf: VfId) -> VfState:
+        return self._state(vf)
+
+    def plan(self, vf: VfId, wanted: VfSettings) -> Plan:
+        return Plan(vf, "igb", (), (), wanted, wanted)
+
+    def plan_reset(self, vf: VfId) -> Plan:
+        """As a NIC that cannot switch its spoof check on."""
+        wanted = dataclasses.replace(CLEAN, spoofchk=None)
+        changes = unlike(self._state(vf).settings, wanted)
+        return Plan(
+            vf, "igb", (), (), wanted, wanted, "it is not" if changes else None
+        )
+
+    def apply(self, plan: Plan) -> VfState:
+        self._write(plan.vf, plan.payload)
+        return self._state(plan.vf)
+
+    def reset(self, vf: VfId) -> VfState:
+        self.resets += 1
+        self._write(vf, CLEAN)
+        return self._state(vf)
+
+    def _write(self, vf: VfId, wanted: VfSettings) -> None:
+        for field in dataclasses.fields(VfSettings):
+            value = getattr(wanted, field.name)
+            if value is None:
+                continue
+            self.host.clock.tick(f"{vf} {field.name}")
+            now = self._state(vf).settings
+            self.host.settings[vf] = dataclasses.replace(
+                now, **{field.name: value}
+            )
+
+    def _state(self, vf: VfId) -> VfState:
+        if vf not in self.host.settings:
+            raise NoSuchDevice(vf.address)
+        link = next(
+            (
+                each
+                for each in self.host.links.values()
+                if each.device == vf.address and each.namespace is None
+            ),
+            None,
+        )
+        return VfState(
+            id=vf,
+            family="igb",
+            driver="igbvf",
+            netdev=link.name if link else None,
+            alias=link.alias if link else "",
+            iommu_group=None,
+            numa_node=self.host.nodes.get(vf.address),
+            settings=self.host.settings[vf],
+            mac_budget=self.host.budget,
+        )
+
+
+class FakeJournal(Journal):
+    """A real journal whose process can die before and after each write."""
+
+    def __init__(self, directory: pathlib.Path, clock: Clock) -> None:
+        super().__init__(directory)
+        self._clock = clock
+
+    def begin(self, entry: Entry) -> None:
+        self._clock.tick("begin")
+        super().begin(entry)
+        self._clock.tick("begun")
+
+    def step(self, port: str, name: str) -> None:
+        self._clock.tick(f"step {name}")
+        super().step(port, name)
+
+    def end(self, port: str, *, torn: bool = False) -> None:
+        self._clock.tick("end")
+        super().end(port, torn=torn)
+        self._clock.tick("ended")
+
+
+def plugger(directory: pathlib.Path) -> Plugger:
+    """Return a plugger on a host of its own: three VFs on physnet1."""
+    host = FakeHost()
+    host.add_pf()
+    return Plugger(
+        FakeLinks(host),
+        FakeVfs(host),
+        Pools.parse(["physnet1:pf:enp1s0"]),
+        Journal(directory),
+        Locks(directory, 0.2),
+        Rules(carrier_wait_s=0.0),
+    )
+
+
+class HostTest(unittest.TestCase):
+    """A plugger on a host with one PF of three VFs and a plain interface."""
+
+    parents = ("physnet1:pf:enp1s0", "physnet2:bond0")
+
+    def setUp(self):
+        place = tempfile.TemporaryDirectory()
+        self.addCleanup(place.cleanup)
+        self.directory = pathlib.Path(place.name) / "vif"
+        self.host = FakeHost()
+        self.host.add_pf()
+        self.host.add("bond0")
+        self.links = FakeLinks(self.host)
+        self.vfs = FakeVfs(self.host)
+        self.plugger = self.another()
+
+    def another(self, away=anywhere, **rules) -> Plugger:
+        """Return a plugger as another process would have it."""
+        return Plugger(
+            self.links,
+            self.vfs,
+            Pools.parse(self.parents),
+            FakeJournal(self.directory, self.host.clock),
+            Locks(self.directory, 0.2),
+            Rules(**{"carrier_wait_s": 0.0, **rules}),
+            away,
+        )
+
+    def pending(self) -> tuple[str, ...]:
+        """Return the ports that the journal has."""
+        return Journal(self.directory).ports()

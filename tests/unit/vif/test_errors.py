@@ -1,0 +1,73 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+import errno
+import unittest
+
+from sriov_rt.exceptions import SriovRtError
+from sriov_rt.vif import errors
+
+PORT = "b3f2e1d0-1111-4222-8333-444455556666"
+
+
+def _named() -> list[type[errors.VifError]]:
+    return errors.VifError.__subclasses__()
+
+
+class SentenceTest(unittest.TestCase):
+    def test_each_error_says_device_port_and_next_action(self):
+        for named in _named():
+            with self.subTest(named=named.__name__):
+                error = named("enp1s0v0", port=PORT, detail="mode vepa")
+                self.assertIsInstance(error, SriovRtError)
+                text = str(error)
+                self.assertTrue(text.startswith(f"port={PORT} enp1s0v0: "))
+                self.assertIn("mode vepa", text)
+                self.assertTrue(text.endswith(named.advice))
+
+    def test_an_error_without_a_port_names_none(self):
+        self.assertEqual(
+            "enp1s0v0: the kernel asks to try again; wait until the VF has"
+            " finished its reset, then try again",
+            str(errors.TryAgain("enp1s0v0")),
+        )
+
+    def test_no_error_inherits_anothers_words(self):
+        texts = {(each.problem, each.advice) for each in _named()}
+        self.assertEqual(len(_named()), len(texts))
+
+
+class FromErrnoTest(unittest.TestCase):
+    def test_known_errnos_have_names(self):
+        for code, named in (
+            (errno.EPERM, errors.NotPermitted),
+            (errno.EBUSY, errors.ParentTaken),
+            (errno.EAGAIN, errors.TryAgain),
+            (errno.EEXIST, errors.NameTaken),
+            (errno.ENODEV, errors.NoSuchLink),
+            (errno.EOPNOTSUPP, errors.Unsupported),
+        ):
+            with self.subTest(code=code):
+                error = errors.from_errno(code, "veth0", detail="create")
+                self.assertIs(named, type(error))
+                self.assertEqual("veth0", error.device)
+                self.assertEqual("create", error.detail)
+
+    def test_others_are_refusals_that_keep_the_errno(self):
+        error = errors.from_errno(errno.EINVAL, "veth0", port=PORT)
+        self.assertIsInstance(error, errors.LinkRefused)
+        self.assertEqual(errno.EINVAL, error.code)
+        self.assertIn("EINVAL: Invalid argument", str(error))
+
+    def test_a_number_that_is_no_errno_is_shown(self):
+        self.assertIn("4095", str(errors.from_errno(4095, "veth0")))

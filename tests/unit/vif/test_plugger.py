@@ -1,0 +1,463 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Ports on a host of memory: made, found, removed, left alone."""
+
+import contextlib
+import dataclasses
+import errno
+import os
+import pathlib
+from concurrent import futures
+from unittest import mock
+
+from sriov_rt.parse.errors import ParseError
+from sriov_rt.vif import errors
+from sriov_rt.vif import homes
+from sriov_rt.vif import host
+from sriov_rt.vif.alias import Alias
+from sriov_rt.vif.pools import Pools
+from sriov_rt.vif.view import View
+from sriov_rt.vif.words import Kind
+from sriov_rt.vif.words import Limits
+from tests.unit.vif import fakes
+from tests.unit.vif.fakes import OTHER
+from tests.unit.vif.fakes import PORT
+from tests.unit.vif.fakes import asked
+
+MAC = "02:00:5e:10:00:01"
+
+
+class PlugTest(fakes.HostTest):
+    def test_a_macvlan(self):
+        found = self.plugger.plug(
+            asked(
+                mac=MAC,
+                vlan=100,
+                mtu=1400,
+                addresses=("192.0.2.1/24",),
+                limits=Limits(1000),
+            )
+        )
+        link = self.host.named("eth1", "box")
+        self.assertEqual(
+            ("macvlan", "bridge", MAC, 1400, True, f"sriov-rt:{PORT}:me"),
+            (
+                link.kind,
+                link.mode,
+                link.mac,
+                link.mtu,
+                link.up,
+                link.alias,
+            ),
+        )
+        self.assertEqual({link.index: ["192.0.2.1/24"]}, self.host.addresses)
+        self.assertEqual({link.index: Limits(1000)}, self.host.limits)
+        self.assertEqual(["eth1"], self.host.announced)
+        vf = self.host.vf(0)
+        self.assertEqual(100, self.host.settings[vf].vlan)
+        self.assertEqual(
+            ("enp1s0v0", "0000:01:10.0", 100, "box"),
+            (found.parent, found.vf, found.vlan, found.namespace),
+        )
+        self.assertEqual((found,), self.plugger.show())
+
+    def test_a_whole_vf(self):
+        self.host.settings[self.host.vf(0)] = dataclasses.replace(
+            fakes.CLEAN, trust=True, vlan=7
+        )
+        found = self.plugger.plug(asked(Kind.VF, vlan=100))
+        link = self.host.named("eth1", "box")
+        self.assertEqual("0000:01:10.0", link.device)
+        self.assertEqual(f"sriov-rt:{PORT}:me:enp1s0v0", link.alias)
+        settings = self.host.settings[self.host.vf(0)]
+        self.assertEqual((100, False), (settings.vlan, settings.trust))
+        self.assertEqual(link.mac, settings.mac)
+        self.assertTrue(link.mac.startswith("02:"))
+        self.assertEqual(
+            ("enp1s0", "0000:01:10.0", None),
+            (found.parent, found.vf, found.mode),
+        )
+        self.assertEqual((found,), self.plugger.show())
+        self.assertTrue(self.plugger.unplug(PORT))
+        back = self.host.named("enp1s0v0")
+        self.assertEqual(("", False), (back.alias, back.up))
+        self.assertNotEqual(link.mac, back.mac)
+        self.assertEqual(fakes.CLEAN, self.host.settings[self.host.vf(0)])
+
+    def test_a_vf_without_a_mac_keeps_the_one_of_its_port(self):
+        macs = set()
+        for _ in range(2):
+            macs.add(self.plugger.plug(asked(Kind.VF)).mac)
+            self.plugger.unplug(PORT)
+        other = self.plugger.plug(asked(Kind.VF, port=OTHER)).mac
+        self.assertEqual(1, len(macs))
+        self.assertNotIn(other, macs)
+
+    def test_a_macvtap_has_a_tap(self):
+        found = self.plugger.plug(asked(Kind.MACVTAP, namespace=None))
+        link = self.host.named("eth1")
+        self.assertEqual(f"/dev/tap{link.index}", found.tap)
+
+    def test_a_passthru_gets_its_mac_when_it_is_there(self):
+        found = self.plugger.plug(asked(mode="passthru", mac=MAC))
+        self.assertEqual(MAC, found.mac)
+
+    def test_the_same_port_again_is_what_is_there(self):
+        first = self.plugger.plug(asked())
+        before = self.host.state()
+        self.assertEqual(first, self.plugger.plug(asked()))
+        # Where a container's manager moved it to is where it is.
+        again = self.plugger.plug(asked(namespace="box2", name="eth7"))
+        self.assertEqual(first, again)
+        self.assertEqual(first, self.plugger.plug(asked(parent="enp1s0v0")))
+        self.assertEqual(before, self.host.state())
+
+    def test_the_same_port_as_something_else(self):
+        self.plugger.plug(asked())
+        for want in (
+            asked(Kind.MACVTAP),
+            asked(mode="private"),
+            asked(owner="you"),
+        ):
+            with self.assertRaises(errors.AlreadyPlugged):
+                self.plugger.plug(want)
+        with self.assertRaises(errors.AlreadyPlugged):
+            self.plugger.plan(asked())
+
+    def test_a_plan_touches_nothing(self):
+        before = self.host.state()
+        plan = self.plugger.plan(
+            asked(vlan=5, mac=MAC, addresses=("192.0.2.1/24",))
+        )
+        self.assertEqual(
+            [
+                "set of enp1s0/0: vlan 5",
+                "make macvlan bridge eth1 on enp1s0v0 in box",
+                f"alias sriov-rt:{PORT}:me",
+                f"MAC {MAC}",
+                "address 192.0.2.1/24",
+                "set eth1 up and announce it",
+            ],
+            list(plan.lines()),
+        )
+        self.assertEqual(before, self.host.state())
+        self.assertEqual(0, self.host.clock.count)
+        self.assertFalse(self.directory.exists())
+
+    def test_a_name_that_another_has(self):
+        self.host.add("eth1", namespace="box")
+        with self.assertRaises(errors.NameTaken):
+            self.plugger.plug(asked())
+        self.plugger.plug(asked(name="eth2"))
+        with self.assertRaises(errors.NotOurs) as caught:
+            self.plugger.plug(asked(port=OTHER, name="eth2"))
+        self.assertIn(PORT, str(caught.exception))
+
+    def test_values_are_checked_first(self):
+        with self.assertRaises(ParseError):
+            self.plugger.plug(asked(port="x"))
+        with self.assertRaises(errors.NameInvalid):
+            self.plugger.plug(asked(name="a/b"))
+        with self.assertRaises(ParseError):
+            self.plugger.unplug("../x")
+        self.assertFalse(self.directory.exists())
+
+    def test_one_parent_is_one_look_at_the_host(self):
+        self.parents = ("physnet1:enp1s0v1",)
+        self.plugger = self.another()
+        self.plugger.plug(asked())
+        self.assertEqual(1, self.links.dumps)
+        with self.assertRaises(errors.ParentTaken):
+            self.plugger.plug(asked(Kind.IPVLAN, port=OTHER))
+        self.parents = ("physnet1:enp1s0v9",)
+        with self.assertRaises(errors.NoParent):
+            self.another().plug(asked(port=OTHER))
+
+    def test_a_full_disk_touches_nothing(self):
+        before = self.host.state()
+        full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        for name in ("os.write", "pathlib.Path.replace"):
+            with (
+                mock.patch(name, side_effect=full),
+                self.assertRaises(errors.JournalFull) as caught,
+            ):
+                self.plugger.plug(asked(vlan=5))
+            self.assertIn("nothing was changed", str(caught.exception))
+            self.assertEqual(before, self.host.state())
+            self.assertEqual((), self.pending())
+
+    def test_a_full_disk_keeps_nobody_from_unplugging(self):
+        before = self.host.state()
+        full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        for kind in (Kind.MACVLAN, Kind.VF):
+            self.plugger.plug(asked(kind, vlan=5))
+            with (
+                mock.patch("pathlib.Path.replace", side_effect=full),
+                self.assertLogs("sriov_rt.vif", "WARNING"),
+            ):
+                self.assertTrue(self.plugger.unplug(PORT))
+        self.host.change("enp1s0v0", up=True)
+        self.assertEqual(before, self.host.state())
+
+    def test_an_entry_that_stays_undoes_its_plug(self):
+        before = self.host.state()
+        stuck = OSError(errno.EROFS, os.strerror(errno.EROFS))
+        with (
+            mock.patch.object(pathlib.Path, "unlink", side_effect=stuck),
+            self.assertLogs("sriov_rt.vif", "ERROR"),
+            self.assertRaises(errors.JournalBroken),
+        ):
+            self.plugger.plug(asked())
+        self.assertEqual(before, self.host.state())
+        self.assertEqual((PORT,), self.another().recover().undone)
+
+    def test_no_carrier_is_no_error(self):
+        self.host.carrier = False
+        with self.assertLogs("sriov_rt.vif", "WARNING") as logs:
+            self.plugger.plug(asked())
+        self.assertIn("no carrier", logs.output[0])
+        self.assertEqual([], self.host.announced)
+
+    def test_many_at_once_get_all_the_parents_there_are(self):
+        wants = [
+            asked(port=fakes.port(number), name=f"e{number}", mode="passthru")
+            for number in range(6)
+        ]
+        self.plugger = self.another()
+        self.plugger._locks._timeout_s = 30
+
+        def plug(want):
+            with contextlib.suppress(errors.VifError):
+                return self.plugger.plug(want).parent
+            return None
+
+        with futures.ThreadPoolExecutor(6) as pool:
+            parents = list(pool.map(plug, wants))
+        self.assertEqual(
+            ["enp1s0v0", "enp1s0v1", "enp1s0v2"],
+            sorted(each for each in parents if each),
+        )
+        self.assertEqual((), self.pending())
+
+
+class AwayTest(fakes.HostTest):
+    def test_links_of_a_vf_are_set_away_from_its_pfs_cpu(self):
+        inside = []
+
+        @contextlib.contextmanager
+        def away(vf):
+            inside.append(vf)
+            calls = len(self.host.clock.calls)
+            yield
+            done = [each.split()[0] for each in self.host.clock.calls[calls:]]
+            self.assertTrue({"create", "delete", "move"} & set(done), done)
+
+        self.plugger = self.another(away=away)
+        for kind, network, vf in (
+            (Kind.MACVLAN, "physnet1", self.host.vf(0)),
+            (Kind.VF, "physnet1", self.host.vf(0)),
+            (Kind.MACVLAN, "physnet2", None),
+        ):
+            self.plugger.plug(asked(kind, physical_network=network))
+            self.plugger.unplug(PORT)
+            self.assertEqual([vf, vf], inside)
+            inside.clear()
+
+    def test_a_pf_that_is_not_there_keeps_nobody_away(self):
+        with host._away(self.host.vf(0)), host._away(None):
+            pass
+
+
+class UnplugTest(fakes.HostTest):
+    def test_what_is_gone_is_unplugged(self):
+        self.assertFalse(self.plugger.unplug(PORT))
+
+    def test_the_alias_alone_is_enough(self):
+        before = self.host.state()
+        for kind in Kind:
+            self.plugger.plug(asked(kind, vlan=9))
+            for each in self.directory.iterdir():
+                each.unlink()
+            self.assertTrue(self.another().unplug(PORT))
+            self.host.change("enp1s0v0", up=True)
+            self.assertEqual(before, self.host.state())
+
+    def test_the_last_child_takes_its_parents_settings_along(self):
+        self.parents = ("physnet1:enp1s0v0",)
+        self.plugger = self.another()
+        self.plugger.plug(asked(vlan=100))
+        self.plugger.plug(asked(port=OTHER, name="eth2", vlan=100))
+        self.plugger.unplug(PORT)
+        vf = self.host.vf(0)
+        self.assertEqual(100, self.host.settings[vf].vlan)
+        self.plugger.unplug(OTHER)
+        self.assertEqual(fakes.CLEAN, self.host.settings[vf])
+
+    def test_the_namespace_went_first(self):
+        before = self.host.state()
+        self.plugger.plug(asked(vlan=100))
+        self.plugger.plug(asked(Kind.VF, port=OTHER, name="eth2"))
+        self.host.end_namespace("box")
+        # The macvlan went along, and its parent still has its VLAN.
+        self.assertFalse(self.plugger.unplug(PORT))
+        self.assertTrue(self.plugger.unplug(OTHER))
+        self.host.change("enp1s0v1", up=True)
+        self.assertEqual(before, self.host.state())
+
+    def test_a_vf_of_no_pool_that_was_a_parent_is_left(self):
+        self.parents = ("physnet2:bond0",)
+        self.plugger = self.another()
+        vf = self.host.vf(0)
+        self.host.settings[vf] = dataclasses.replace(fakes.CLEAN, vlan=5)
+        before = self.host.state()
+        self.plugger.plug(
+            asked(physical_network=None, parent="enp1s0v0", vlan=5)
+        )
+        self.plugger.unplug(PORT)
+        self.assertEqual(before, self.host.state())
+
+    def test_a_vf_comes_home_under_its_name(self):
+        self.plugger.plug(asked(Kind.VF))
+        self.host.add("enp1s0v0")
+        self.plugger.unplug(PORT)
+        # Another has it meanwhile; it is not left unusable for that.
+        self.assertEqual("", self.host.named("srtb3f2e1d0-11").alias)
+
+    def test_a_moved_vf_has_the_mtu_of_its_pf(self):
+        self.plugger.plug(asked(Kind.VF, mtu=1300))
+        self.plugger.unplug(PORT)
+        self.assertEqual(1500, self.host.named("enp1s0v0").mtu)
+
+    def test_a_tenant_may_call_it_what_it_likes(self):
+        before = self.host.state()
+        for kind in (Kind.MACVLAN, Kind.VF):
+            self.plugger.plug(asked(kind))
+            link = self.host.named("eth1", "box")
+            self.host.links[link.index] = dataclasses.replace(
+                link, name="%s é"
+            )
+            self.host.clock.set(4)
+            with self.assertRaises(fakes.Killed):
+                self.plugger.unplug(PORT)
+            self.host.clock.set(None)
+            self.assertEqual((PORT,), self.another().recover().finished)
+        self.host.change("enp1s0v0", up=True)
+        self.assertEqual(before, self.host.state())
+
+    def test_a_forged_alias_of_another_device_is_not_believed(self):
+        whose = str(Alias(PORT, "me", "enp1s0v0"))
+        self.host.add("dummy", namespace="box2", alias=whose, device="x")
+        self.host.add(
+            "up", namespace="box2", kind="macvlan", parent=999, alias=whose
+        )
+        self.assertEqual((), self.plugger.show())
+        before = self.host.state()
+        self.assertFalse(self.plugger.unplug(PORT))
+        self.assertEqual(before, self.host.state())
+
+    def test_a_forged_alias_keeps_no_vf_from_its_host(self):
+        before = self.host.state()
+        self.plugger.plug(asked(Kind.VF))
+        forged = self.host.add(
+            "up",
+            namespace="box2",
+            kind="macvlan",
+            mode="bridge",
+            parent=self.host.named("enp1s0v2").index,
+            alias=str(Alias(PORT, "you")),
+        )
+        # The kernel may tell of either first.
+        self.host.links = {forged.index: forged, **self.host.links}
+        self.assertTrue(self.plugger.unplug(PORT))
+        self.host.change("enp1s0v0", up=True)
+        self.assertEqual(before, self.host.state())
+
+    def test_a_namespace_that_goes_while_its_port_is_unplugged(self):
+        for error in (errors.NoSuchNamespace("box"), errors.NoSuchLink("e")):
+            self.setUp()
+            before = self.host.state()
+            self.plugger.plug(asked(Kind.VF))
+            real = self.links.limit
+
+            def limit(link, limits, real=real, error=error):
+                self.links.limit = real
+                self.host.end_namespace("box")
+                raise error
+
+            self.links.limit = limit
+            self.assertTrue(self.plugger.unplug(PORT))
+            self.assertEqual((), self.pending())
+            self.host.change("enp1s0v0", up=True)
+            self.assertEqual(before, self.host.state())
+
+    def test_a_port_that_does_not_stop_moving(self):
+        self.plugger.plug(asked(Kind.VF))
+        gone = errors.NoSuchLink("eth1")
+        with (
+            mock.patch.object(self.links, "limit", side_effect=gone),
+            self.assertRaises(errors.Busy),
+        ):
+            self.plugger.unplug(PORT)
+        self.assertEqual((PORT,), self.pending())
+        self.assertEqual((PORT,), self.another().recover().finished)
+
+
+class ShowTest(fakes.HostTest):
+    def test_the_kernel_is_the_store(self):
+        self.assertEqual((), self.plugger.show())
+        self.plugger.plug(asked(vlan=3))
+        self.plugger.plug(asked(Kind.IPVLAN, port=OTHER, name="eth2"))
+        first, second = self.another().show()
+        self.assertEqual(
+            (PORT, "macvlan", 3), (first.port, first.kind, first.vlan)
+        )
+        self.assertEqual(
+            (OTHER, "ipvlan", "l2"), (second.port, second.kind, second.mode)
+        )
+
+    def test_nothing_is_written(self):
+        self.plugger.show()
+        self.assertFalse(self.directory.exists())
+
+
+class HomeTest(fakes.HostTest):
+    def chosen(self, hint, **fields):
+        vf = self.host.vf(0)
+        link = dataclasses.replace(
+            self.host.named("enp1s0v0"),
+            namespace="box",
+            name="eth0",
+            alias=f"sriov-rt:{PORT}:me:{hint}",
+            **fields,
+        )
+        self.host.drop(link.index)
+        view = View(list(self.host.links.values()), self.vfs.list())
+        pools = Pools.parse(["physnet1:fast0"])
+        return homes.choose(hint, link, vf, view, pools)
+
+    def test_names_of_network_devices_are_believed(self):
+        for hint in ("enp7s0v3", "eth5", "fast0", "enp1s0_3"):
+            with self.subTest(hint=hint):
+                self.setUp()
+                self.assertEqual(hint, self.chosen(hint))
+
+    def test_others_could_be_waited_for(self):
+        for hint in ("br-int", "virbr0", "tap0", "docker0", ""):
+            with self.subTest(hint=hint):
+                self.setUp()
+                self.assertEqual("enp1s0v0", self.chosen(hint))
+
+    def test_a_name_that_is_taken_is_not_taken_again(self):
+        self.host.add("eth5")
+        self.assertEqual("enp1s0v0", self.chosen("eth5"))

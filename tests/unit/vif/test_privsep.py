@@ -1,0 +1,189 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+import dataclasses
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+import msgpack
+from oslo_config import cfg
+from oslo_privsep import capabilities
+
+from sriov_rt.vif import host
+from sriov_rt.vif import privsep
+from sriov_rt.vif.words import Kind
+from sriov_rt.vif.words import Limits
+from sriov_rt.vif.words import Plug
+from tests.unit.vif import fake_plugger
+
+CAPABILITIES = """\
+from sriov_rt.vif import privsep
+print(*privsep.vif_plug.conf.capabilities)
+"""
+PORT = "0f6b7f4a-2a3c-4a5e-9f0b-6b5d1c2e3f40"
+WANT = Plug(
+    port=PORT,
+    owner="someone",
+    kind=Kind.MACVLAN,
+    mode="bridge",
+    physical_network="physnet1",
+    addresses=("192.0.2.1/24",),
+    routes=(("default", "192.0.2.254"),),
+    limits=Limits(8000, None),
+)
+
+
+def through(function):
+    """Return a function whose call and answer go as to another process."""
+
+    def call(*arguments):
+        sent = msgpack.unpackb(msgpack.packb(arguments), use_list=False)
+        answer = function(*sent)
+        return msgpack.unpackb(msgpack.packb(answer), use_list=False)
+
+    return call
+
+
+class PrivsepTest(unittest.TestCase):
+    def setUp(self):
+        place = tempfile.TemporaryDirectory()
+        self.addCleanup(place.cleanup)
+        self.file = pathlib.Path(place.name, "sriov-rt.conf")
+        self.file.write_text("[vif]\nparents = physnet1:vf0\n")
+        cfg.CONF.register_opts(privsep.OPTS, group=privsep.GROUP)
+        cfg.CONF.set_override(
+            "config_file", str(self.file), group=privsep.GROUP
+        )
+        self.addCleanup(
+            cfg.CONF.clear_override, "config_file", group=privsep.GROUP
+        )
+        self.plugger = fake_plugger.FakePlugger()
+        self._patch(privsep.vif_plug, "client_mode", False)
+        for name in ("_plug", "_unplug", "_recover"):
+            self._patch(privsep, name, through(getattr(privsep, name)))
+        privsep._plugger.cache_clear()
+        self.addCleanup(privsep._plugger.cache_clear)
+
+    def _patch(self, target, name, new):
+        patched = mock.patch.object(target, name, new)
+        patched.start()
+        self.addCleanup(patched.stop)
+
+    def _without_a_kernel(self):
+        self.made = []
+        self._patch(
+            host,
+            "plugger",
+            lambda conf: self.made.append(conf) or self.plugger,
+        )
+
+
+class CallTest(PrivsepTest):
+    def setUp(self):
+        super().setUp()
+        self._without_a_kernel()
+
+    def test_a_port_arrives_as_it_was_sent(self):
+        found = privsep.plug(WANT)
+        self.assertEqual([WANT], self.plugger.asked)
+        self.assertEqual(
+            dataclasses.asdict(self.plugger.ports[PORT]), dict(found)
+        )
+
+    def test_unplug_tells_whether_there_was_anything(self):
+        privsep.plug(WANT)
+        self.assertIs(True, privsep.unplug(PORT))
+        self.assertIs(False, privsep.unplug(PORT))
+
+    def test_recovery_tells_what_it_did(self):
+        self.plugger.undone = (PORT,)
+        found = privsep.recover()
+        self.assertEqual((PORT,), found["undone"])
+        self.assertEqual((), found["failed"])
+
+    def test_an_error_keeps_its_name_and_its_sentence(self):
+        self.plugger.fail = fake_plugger.no_parent(PORT)
+        for action in (
+            lambda: privsep.plug(WANT),
+            lambda: privsep.unplug(PORT),
+            privsep.recover,
+        ):
+            with self.assertRaises(privsep.HostRefused) as caught:
+                action()
+            self.assertEqual("NoParent", caught.exception.name)
+            self.assertEqual(str(self.plugger.fail), str(caught.exception))
+
+    def test_the_plugger_is_made_once(self):
+        privsep.unplug(PORT)
+        privsep.unplug(PORT)
+        self.assertEqual(1, len(self.made))
+
+    def test_the_configuration_is_the_hosts_and_not_the_callers(self):
+        privsep.unplug(PORT)
+        (conf,) = self.made
+        self.assertEqual([str(self.file)], conf.config_file)
+        self.assertIsNot(cfg.CONF, conf)
+
+
+class ConfigurationTest(PrivsepTest):
+    def test_parents_that_are_none_are_told_of(self):
+        self.file.write_text("[vif]\nparents = nonsense\n")
+        with self.assertRaisesRegex(privsep.HostRefused, "parents"):
+            privsep.plug(WANT)
+
+    def test_a_file_that_is_not_there_is_told_of(self):
+        self.file.unlink()
+        with self.assertRaisesRegex(privsep.HostRefused, "sriov-rt.conf"):
+            privsep.plug(WANT)
+
+    def test_a_host_is_configured_if_it_has_the_file(self):
+        self.assertTrue(privsep.is_configured())
+        self.file.unlink()
+        self.assertFalse(privsep.is_configured())
+
+    def test_a_file_that_only_root_may_see_counts(self):
+        hidden = PermissionError(13, "Permission denied")
+        with mock.patch.object(pathlib.Path, "stat", side_effect=hidden):
+            self.assertTrue(privsep.is_configured())
+
+
+class ContextTest(unittest.TestCase):
+    def test_the_daemon_keeps_four_capabilities(self):
+        # In a process of its own: the default is set once, at the import,
+        # and whoever calls cfg.CONF() in this one takes it away.
+        done = subprocess.run(
+            (sys.executable, "-W", "ignore", "-c", CAPABILITIES),
+            capture_output=True,
+            check=True,
+            text=True,
+        )
+        self.assertEqual(
+            {
+                capabilities.CAP_MKNOD,
+                capabilities.CAP_NET_ADMIN,
+                capabilities.CAP_SYS_ADMIN,
+                capabilities.CAP_SYS_PTRACE,
+            },
+            {int(each) for each in done.stdout.split()},
+        )
+
+    def test_the_daemon_finds_it_by_its_name(self):
+        self.assertEqual(
+            "sriov_rt.vif.privsep.vif_plug", privsep.vif_plug.pypath
+        )
+        command = privsep.vif_plug.helper_command("/tmp/socket")
+        self.assertIn(privsep.vif_plug.pypath, command)

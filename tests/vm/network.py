@@ -1,0 +1,281 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The wire of rt-1 as the tests of the VIF driver use it.
+
+The VFs of one PF are the host's under test. Those of the other stand in
+for the rest of the network: each in a namespace of its own.
+"""
+
+import json
+import re
+from typing import Any
+from typing import ClassVar
+
+from tests.testbed.rtvm import Result
+from tests.testbed.rtvm import RtVm
+from tests.vm import base
+
+#: The PF whose VFs are under test, and the one across the wire.
+PF = "enp1s0"
+FAR = "enp2s0"
+
+#: Seconds that a neighbour may take to answer: an emulated link comes up
+#: two seconds after its driver has been asked to.
+ANSWER = 30
+
+_LOOK = r"""
+set -e
+one() { ip -n "$1" -j -d link show; }
+echo "{\"links\": $(ip -j -d link show)"
+echo ", \"namespaces\": $(ip -j netns list | grep . || echo '[]')"
+echo ", \"qdiscs\": $(tc -j qdisc show)"
+echo ", \"drivers\": {\"\": \"\""
+for vf in /sys/class/net/enp?s0/device/virtfn*; do
+    bdf=$(readlink -f "$vf")
+    driver=$(readlink -f "$vf/driver")
+    echo ", \"${bdf##*/}\": \"${driver##*/} $(cat "$vf/driver_override")\""
+done
+echo "}}"
+"""
+
+#: What says who made something when, and not what it is. A VF's driver
+#: makes up another MAC each time that it is bound, and the PF shows that.
+_VOLATILE = {
+    *("ifindex", "link_index", "link_netnsid", "address", "operstate"),
+    *("inet6_addr_gen_mode", "flags", "txqlen", "qdisc"),
+}
+
+#: Brings the VFs of rt-1 back to how a test found them.
+_TIDY = f"""
+for port in $(ip -j netns list | grep -o 'srt-[a-z0-9]*'); do
+    ip netns del "$port"
+done
+for pf in {PF} {FAR}; do
+    for vf in /sys/class/net/$pf/device/virtfn*; do
+        number=${{vf##*virtfn}}
+        now=$(ls "$vf/net")
+        ip link set "$now" down
+        [ "$now" = "${{pf}}v$number" ] ||
+            ip link set "$now" name "${{pf}}v$number"
+    done
+done
+"""
+
+
+#: igb of Linux 6.1 never frees a filter that a VF has had for a further
+#: MAC: it takes the request to clear them, with an address of zeros, for one
+#: with an invalid address (igb_set_vf_mac_filter). After about three
+#: macvlans the PF's 16 are gone, but for VFs that are made anew.
+_REMAKE = f"""
+set -e
+device=/sys/class/net/{PF}/device
+echo 0 > $device/sriov_drivers_autoprobe
+number=$(cat $device/sriov_numvfs)
+echo 0 > $device/sriov_numvfs
+echo $number > $device/sriov_numvfs
+echo 1 > $device/sriov_drivers_autoprobe
+until [ "$(cat /sys/class/net/{PF}/carrier)" = 1 ]; do sleep 0.1; done
+for irq in /proc/irq/*/{PF}; do
+    echo 0 > "${{irq%/*}}/smp_affinity_list"
+done
+for vf in $device/virtfn*; do
+    address=$(readlink -f $vf)
+    echo "${{address##*/}}" > /sys/bus/pci/drivers_probe
+    until now=$(ls $vf/net 2> /dev/null) && [ -n "$now" ]; do sleep 0.1; done
+    ip link set "$now" name {PF}v${{vf##*virtfn}}
+done
+"""
+
+
+def remake_vfs(vm: RtVm) -> None:
+    """Make the VFs under test anew, with all filters for MACs free.
+
+    :param vm: the machine.
+    """
+    vm.run(
+        ("taskset", "-c", "1", "bash", "-c", _REMAKE), timeout=base.PATIENCE
+    )
+
+
+def look(vm: RtVm) -> dict[str, Any]:
+    """Return what a test has to leave as it was.
+
+    :param vm: the machine.
+    :returns: links, the settings of VFs, their drivers, namespaces.
+    """
+    text = vm.run(("bash", "-c", _LOOK), timeout=base.PATIENCE).text
+    seen = json.loads(text)
+    links = {each["ifname"]: _lasting(each) for each in seen["links"]}
+    qdiscs = sorted(
+        (each["dev"], each["kind"])
+        for each in seen["qdiscs"]
+        if each["kind"] in ("htb", "ingress", "clsact")
+    )
+    return {**seen, "links": links, "qdiscs": qdiscs}
+
+
+def _lasting(link: dict[str, Any]) -> dict[str, Any]:
+    kept = {key: link[key] for key in link.keys() - _VOLATILE}
+    for vf in kept.get("vfinfo_list", ()):
+        del vf["address"]
+    return kept
+
+
+def vf_settings(vm: RtVm, index: int, pf: str = PF) -> dict[str, Any]:
+    """Return what the kernel says of a VF, by iproute2.
+
+    :param vm: the machine.
+    :param index: of the VF.
+    :param pf: its PF.
+    """
+    shown = vm.run(("ip", "-d", "-j", "link", "show", pf)).text
+    (link,) = json.loads(shown)
+    (found,) = [vf for vf in link["vfinfo_list"] if vf["vf"] == index]
+    return dict(found)
+
+
+def link(vm: RtVm, name: str, namespace: str = "") -> dict[str, Any] | None:
+    """Return what the kernel says of an interface, None if it isn't there.
+
+    :param vm: the machine.
+    :param name: of the interface.
+    :param namespace: empty for the machine's own.
+    """
+    where = ("-n", namespace) if namespace else ()
+    command = ("ip", *where, "-d", "-j", "link", "show", name)
+    shown = vm.run(command, check=False)
+    if shown.status != 0:
+        return None
+    (found,) = json.loads(shown.text)
+    return dict(found)
+
+
+class WireTestCase(base.VmTestCase):
+    """A test on the VFs of rt-1, which leaves them as they were.
+
+    :cvar NEIGHBOURS: namespace to what add_neighbour() takes.
+    """
+
+    NEIGHBOURS: ClassVar[dict[str, tuple[int, str, int]]] = {}
+    _before: ClassVar[dict[str, Any]]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        """Look at the machine, and put neighbours on the wire."""
+        super().setUpClass()
+        cls._before = look(cls.vm)
+        cls.addClassCleanup(cls._check_left)
+        cls.addClassCleanup(
+            cls.vm.run,
+            ("taskset", "-c", "1", "bash", "-c", _TIDY),
+            timeout=base.PATIENCE,
+        )
+        for namespace, (index, address, vlan) in cls.NEIGHBOURS.items():
+            cls.addClassCleanup(remove_neighbour, cls.vm, namespace, index)
+            add_neighbour(cls.vm, namespace, index, address, vlan)
+
+    @classmethod
+    def _check_left(cls) -> None:
+        after = look(cls.vm)
+        for part, before in cls._before.items():
+            if after[part] != before:
+                raise AssertionError(
+                    f"{part} were {before} and are {after[part]} now"
+                )
+
+    def done(self, *arguments: str) -> Any:
+        """Return what a command says in JSON that has to succeed.
+
+        :param arguments: of sriov-rt.
+        """
+        result = self.command(*arguments, "--json")
+        self.assertEqual(result.status, 0, result.complaint)
+        return json.loads(result.stdout)
+
+    def refused(self, *arguments: str) -> str:
+        """Return the sentence of a command that has to be refused.
+
+        :param arguments: of sriov-rt.
+        """
+        result: Result = self.command(*arguments)
+        self.assertEqual(result.status, 2, result.text)
+        (sentence,) = (
+            line
+            for line in result.complaint.splitlines()
+            if line.startswith("sriov-rt: error: ")
+        )
+        return sentence
+
+
+def add_neighbour(
+    vm: RtVm, namespace: str, index: int, address: str, vlan: int = 0
+) -> None:
+    """Put a VF of the far PF into a namespace of its own.
+
+    :param vm: the machine.
+    :param namespace: its name.
+    :param index: of the VF.
+    :param address: with its prefix length.
+    :param vlan: what the PF tags and untags for it; 0 is none.
+    """
+    name = f"{FAR}v{index}"
+    vm.run(
+        (
+            *("taskset", "-c", "1", "bash", "-c"),
+            f"set -e; ip netns add {namespace}\n"
+            f"ip link set {FAR} vf {index} vlan {vlan}\n"
+            f"ip link set {name} netns {namespace}\n"
+            f"ip -n {namespace} address add {address} dev {name}\n"
+            f"ip -n {namespace} link set lo up\n"
+            f"ip -n {namespace} link set {name} up\n",
+        ),
+        timeout=base.PATIENCE,
+    )
+
+
+def remove_neighbour(vm: RtVm, namespace: str, index: int) -> None:
+    """Undo add_neighbour().
+
+    :param vm: the machine.
+    :param namespace: its name.
+    :param index: of the VF.
+    """
+    vm.run(
+        (
+            *("taskset", "-c", "1", "bash", "-c"),
+            f"ip -n {namespace} link set {FAR}v{index} netns 1\n"
+            f"ip netns del {namespace}; ip link set {FAR} vf {index} vlan 0",
+        ),
+        timeout=base.PATIENCE,
+        check=False,
+    )
+
+
+def ping(
+    vm: RtVm, namespace: str, address: str, seconds: int = ANSWER
+) -> bool:
+    """Tell whether two answers come from an address.
+
+    :param vm: the machine.
+    :param namespace: to ask from; ``pid:N`` for a process's.
+    :param address: to ask.
+    :param seconds: to wait at most.
+    """
+    enter: tuple[str, ...] = ("ip", "netns", "exec", namespace)
+    if namespace.startswith("pid:"):
+        enter = ("nsenter", "-n", "-t", namespace.removeprefix("pid:"))
+    command = ("ping", "-c", "2", "-i", "0.3", "-w", str(seconds), address)
+    done = vm.run((*enter, *command), timeout=base.PATIENCE, check=False)
+    received = re.search(r"(\d+) received", done.text)
+    return received is not None and int(received[1]) >= 2

@@ -1,0 +1,69 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The attributes of a VF that an 82576 refuses, on a netdevsim."""
+
+import json
+import pathlib
+
+from tests.testbed import packages
+from tests.testbed.rtvm import netdevsim
+from tests.vm import base
+
+_VERBS = pathlib.Path(__file__).with_name("netdevsim_verbs.py")
+
+
+class NetdevsimTest(base.VmTestCase):
+    """Written by the real netlink, and read back from the kernel."""
+
+    def test_what_igb_refuses_is_set_and_reset(self) -> None:
+        """802.1ad, min_tx_rate, link state and query_rss; 64 VFs in one go.
+
+        Eight attributes on each take at most a fifth of ip(8)'s time.
+        """
+        directories = base.place()
+        packages.install(netdevsim.PACKAGES, directories.log / "apt.log")
+        module = netdevsim.module(self.vm.prepare(), directories.cache)
+        self.sh(
+            "mountpoint -q /sys/kernel/debug || "
+            "mount -t debugfs debugfs /sys/kernel/debug\n"
+            f"modprobe psample && insmod {module}"
+        )
+        self.addCleanup(self.sh, "rmmod netdevsim")
+        result = self.vm.run(
+            (base.product().program("python"), "-I", str(_VERBS)),
+            timeout=base.PATIENCE,
+            check=False,
+        )
+        self.assertEqual(result.status, 0, result.complaint)
+        found = json.loads(result.text)
+        for number, wanted in enumerate(
+            (
+                {"vlan": 100, "vlan_protocol": "802.1ad"},
+                {"min_tx_rate": 50, "max_tx_rate": 100},
+                {"link_state": "disable"},
+                {"query_rss": True},
+            )
+        ):
+            with self.subTest(**wanted):
+                after = found["after"][number]
+                self.assertEqual({**after, **wanted}, after)
+        clean = found["clean"]
+        self.assertEqual(
+            (clean["vlan"], clean["vlan_protocol"], clean["min_tx_rate"]),
+            (0, "802.1q", 0),
+        )
+        self.assertEqual(clean["link_state"], "auto")
+        self.assertIs(clean["query_rss"], False)
+        took = found["time"]
+        self.assertLess(took["ours_s"], 0.2 * took["ip_s"], took)

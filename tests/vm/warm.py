@@ -1,0 +1,111 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Runs the command of the project inside, without its start each time.
+
+An emulated CPU needs seconds to import what one command needs, and the
+tests of the VIF driver give hundreds. So a server imports it once, and
+forks for each command line that it is sent; what runs is the same main().
+"""
+
+import importlib
+import json
+import os
+import socketserver
+import sys
+import tempfile
+
+from sriov_rt.cmd import main
+from sriov_rt.nic.choose import Families
+
+#: On a PREEMPT_RT kernel a VF of an igb is brought up from another CPU than
+#: the one its PF answers on (see guest/services.sh).
+CPU = 1
+
+#: What the commands under test import when they run.
+MODULES = (
+    "pyroute2",
+    "sriov_rt.cmd.vf",
+    "sriov_rt.cmd.vif",
+    "sriov_rt.nic.machine",
+    "sriov_rt.nic.mapping",
+    "sriov_rt.nic.provisioning",
+    "sriov_rt.nic.vfs",
+    "sriov_rt.nic.xml",
+    "sriov_rt.vif.host",
+    "sriov_rt.vif.netlink",
+)
+
+
+class Handler(socketserver.StreamRequestHandler):
+    """Takes a line of JSON and answers with another."""
+
+    def handle(self) -> None:
+        """Run one command line, with its output kept apart."""
+        request = json.loads(self.rfile.readline())
+        with (
+            tempfile.TemporaryFile() as stdin,
+            tempfile.TemporaryFile() as stdout,
+            tempfile.TemporaryFile() as stderr,
+        ):
+            stdin.write(request["stdin"].encode())
+            stdin.seek(0)
+            for number, stream in enumerate((stdin, stdout, stderr)):
+                os.dup2(stream.fileno(), number)
+            status = run(request["arguments"])
+            sys.stdout.flush()
+            sys.stderr.flush()
+            stdout.seek(0)
+            stderr.seek(0)
+            answer = {
+                "status": status,
+                "stdout": stdout.read().decode(),
+                "stderr": stderr.read().decode(),
+            }
+        self.wfile.write(json.dumps(answer).encode())
+
+
+def run(arguments: list[str]) -> int:
+    """Return the exit status, as the interpreter would give it."""
+    sys.argv = ["sriov-rt", *arguments]
+    try:
+        return main.main()
+    except SystemExit as end:
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
+            return 1
+        return end.code or 0
+
+
+class Server(socketserver.ForkingTCPServer):
+    """Forks for each connection."""
+
+    allow_reuse_address = True
+
+
+def serve(port: int) -> None:
+    """Answer for ever.
+
+    :param port: of TCP, on the loopback interface.
+    """
+    os.sched_setaffinity(0, {CPU})
+    for name in MODULES:
+        importlib.import_module(name)
+    # Its entry points are looked up now, and remembered.
+    Families.installed()
+    with Server(("127.0.0.1", port), Handler) as server:
+        server.serve_forever()
+
+
+if __name__ == "__main__":
+    serve(int(sys.argv[1]))
