@@ -175,7 +175,7 @@ def _reader(hint: Any) -> Reader:
 def _dataclass_reader(cls: Any) -> Reader:
     hints = typing.get_type_hints(cls)
     readers = [
-        (field.name, _reader(hints[field.name]))
+        (field.name, _reader(hints[field.name]), field.default)
         for field in dataclasses.fields(cls)
     ]
 
@@ -184,10 +184,14 @@ def _dataclass_reader(cls: Any) -> Reader:
             raise SchemaError(path, "object expected")
         prefix = f"{path}." if path else ""
         found = []
-        for name, reader in readers:
-            if name not in value:
+        for name, reader, default in readers:
+            if name in value:
+                found.append(reader(value[name], prefix + name))
+            elif default is dataclasses.MISSING:
                 raise SchemaError(prefix + name, "missing")
-            found.append(reader(value[name], prefix + name))
+            else:
+                # The field came on top after that was written.
+                found.append(default)
         return cls(*found)
 
     return read

@@ -23,6 +23,7 @@ from sriov_rt.kubernetes import options as kubernetes_options
 from sriov_rt.labels import options as label_options
 from sriov_rt.neutron import options as neutron_options
 from sriov_rt.nic import options as nic_options
+from sriov_rt.onload import options as onload_options
 from sriov_rt.scheduler import options as scheduler_options
 from sriov_rt.vif import options as vif_options
 from sriov_rt.vif import privsep
@@ -37,6 +38,7 @@ def list_opts() -> Listing:
         (options.GROUP, options.AGENT_OPTS),
         (label_options.GROUP, label_options.LABEL_OPTS),
         (kubernetes_options.GROUP, kubernetes_options.KUBERNETES_OPTS),
+        (onload_options.GROUP, onload_options.ONLOAD_OPTS),
         (options.PLACEMENT_GROUP, _placement_opts()),
         ("sriov_rt", messaging.TRANSPORT_OPTS),
         (nic_options.GROUP, nic_options.NIC_OPTS),

@@ -163,6 +163,11 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "Onload is not usable: no {missing}; install Onload and run "
             "'onload_tool reload'"
         ),
+        "onload_other_release": (
+            "libonload.so is not of the release of the loaded onload module "
+            "({version}); install both from one release and run 'onload_tool "
+            "reload'"
+        ),
         "onload_profile_missing": (
             "the Onload profile {profile} is not on the host; install it, or "
             "change sriov_rt:onload_profile"

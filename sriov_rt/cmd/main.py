@@ -25,6 +25,7 @@ COMMANDS = {
     "explain": "which hosts satisfy a flavor, and why the others do not",
     "guest": "strip, pin and schedule a libvirt domain",
     "host": "what this host is, and what keeps it from being realtime",
+    "onload": "Onload's profiles, what is injected, and is it in effect",
     "vf": "the VFs of this host: list, plan, set, reset, provision, map",
     "vif": "ports of this host: plug, unplug, show, recover",
 }

@@ -46,7 +46,8 @@ def reasons(
     if request.vif is not None:
         yield from module(facts, VIF_MODULES.get(request.vif.kind))
     if request.onload:
-        yield from _onload(request, facts)
+        yield from onload_usable(facts)
+        yield from _onload_profile(request, facts)
     if request.max_latency_us is not None:
         yield from _latency(request.max_latency_us, facts, now)
 
@@ -161,7 +162,8 @@ def module(facts: HostFacts, name: str | None) -> Iterator[Reason]:
         yield reason("module_missing", module=name)
 
 
-def _onload(request: Request, facts: HostFacts) -> Iterator[Reason]:
+def onload_usable(facts: HostFacts) -> Iterator[Reason]:
+    """Yield what keeps workloads of a host from Onload."""
     onload = facts.onload
     needed = (
         ("modules", onload.modules, "onload", "kernel module onload"),
@@ -176,7 +178,15 @@ def _onload(request: Request, facts: HostFacts) -> Iterator[Reason]:
         yield unknown("onload.library", onload.library)
     elif onload.library is None:
         yield reason("onload_unusable", missing="libonload.so")
-    profile = request.onload_profile
+    elif onload.library_fits is False:
+        # What is unknown here is told by agents of before.
+        version = onload.version
+        known = version if isinstance(version, str) else "unknown"
+        yield reason("onload_other_release", version=known)
+
+
+def _onload_profile(request: Request, facts: HostFacts) -> Iterator[Reason]:
+    onload, profile = facts.onload, request.onload_profile
     if profile is None:
         return
     if isinstance(onload.profiles, Unknown):

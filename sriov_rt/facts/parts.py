@@ -23,6 +23,9 @@ from sriov_rt.codec import Unknown
 
 CpuSet = frozenset[int]
 
+#: A fact that came on top, in a document of an agent that knows none such.
+NOT_TOLD = Unknown("not told by an older agent")
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NumaNode:
@@ -191,12 +194,17 @@ class OnloadFacts:
     :param devices: those of its device nodes that are there.
     :param library: path of ``libonload.so`` below the root; None if absent.
     :param profiles: names of the profiles installed with it.
+    :param version: release of the loaded driver; None without one.
+    :param library_fits: whether the library speaks the loaded driver's
+        interface; None where one of them is missing.
     """
 
     modules: tuple[str, ...] | Unknown
     devices: tuple[str, ...] | Unknown
     library: str | None | Unknown
     profiles: tuple[str, ...] | Unknown
+    version: str | None | Unknown = NOT_TOLD
+    library_fits: bool | None | Unknown = NOT_TOLD
 
 
 @dataclasses.dataclass(frozen=True, slots=True, weakref_slot=True)

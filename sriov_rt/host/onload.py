@@ -12,6 +12,8 @@
 
 """What of Onload is on the host."""
 
+import re
+
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import OnloadFacts
 from sriov_rt.host.root import Root
@@ -35,20 +37,41 @@ LIBRARY_DIRECTORIES = (
 )
 LIBRARY = "libonload.so"
 
+#: What the driver says of itself (efab_version_read_proc of Onload's
+#: src/driver/linux_onload/linux_stats.c); the interface is an MD5 that the
+#: library was built with too, and sends to be compared.
+VERSION = "proc/driver/onload/version"
+_RELEASE = re.compile(r"^onload_version: ([!-~]{1,64})$", re.MULTILINE)
+_INTERFACE = re.compile(r"^uk_intf_ver: ([0-9a-f]{32})$", re.MULTILINE)
+
+#: The longest library, in bytes: that of Onload 9 has 4 MiB with symbols.
+MAX_LIBRARY = 64 * 1024 * 1024
+_PIECE = 1024 * 1024
+
 PROFILES = "usr/libexec/onload/profiles"
 PROFILE_SUFFIX = ".opf"
 
 
-def observe(root: Root) -> OnloadFacts:
+def observe(root: Root, library_path: str | None = None) -> OnloadFacts:
     """Return Onload's modules, device nodes, library and profile names.
 
     Profiles are shell scripts: they are listed here, never read.
+
+    :param library_path: where the library is, if an operator says so.
     """
+    if library_path is None:
+        directories = LIBRARY_DIRECTORIES
+        paths = tuple(f"{each}/{LIBRARY}" for each in directories)
+    else:
+        paths = (library_path.lstrip("/"),)
+    library = _library(root, paths)
     return OnloadFacts(
         modules=_present(root, MODULES, "sys/module/"),
         devices=_present(root, DEVICES, ""),
-        library=_library(root),
+        library=library,
         profiles=_profiles(root),
+        version=_driver(root, _RELEASE),
+        library_fits=_fits(root, library),
     )
 
 
@@ -65,14 +88,51 @@ def _present(
     return tuple(present)
 
 
-def _library(root: Root) -> str | None | Unknown:
-    for directory in LIBRARY_DIRECTORIES:
-        found = root.exists(f"{directory}/{LIBRARY}")
+def _library(root: Root, paths: tuple[str, ...]) -> str | None | Unknown:
+    for path in paths:
+        found = root.exists(path)
         if isinstance(found, Unknown):
             return found
         if found:
-            return f"/{directory}/{LIBRARY}"
+            return f"/{path}"
     return None
+
+
+def _driver(root: Root, what: re.Pattern[str]) -> str | None | Unknown:
+    if root.exists(VERSION) is False:
+        return None
+    text = root.read_text(VERSION)
+    if isinstance(text, Unknown):
+        return text
+    found = what.search(text)
+    if found is None:
+        return Unknown(f"/{VERSION}: not in the form that is known")
+    return found[1]
+
+
+def _fits(root: Root, library: str | None | Unknown) -> bool | None | Unknown:
+    interface = _driver(root, _INTERFACE)
+    for each in (interface, library):
+        if each is None or isinstance(each, Unknown):
+            return each
+    return _contains(root, str(library), str(interface).encode())
+
+
+def _contains(root: Root, path: str, wanted: bytes) -> bool | Unknown:
+    file = root.open_file(path.lstrip("/"))
+    if isinstance(file, Unknown):
+        return file
+    left, rest = MAX_LIBRARY, b""
+    with file:
+        try:
+            while left > 0 and (piece := file.read(_PIECE)):
+                left -= len(piece)
+                rest = rest[-len(wanted) :] + piece
+                if wanted in rest:
+                    return True
+        except OSError as error:
+            return Unknown(f"{path}: {error.strerror}")
+    return False
 
 
 def _profiles(root: Root) -> tuple[str, ...] | Unknown:

@@ -64,8 +64,19 @@ class DocumentedCommandTest(unittest.TestCase):
         pathlib.Path("hosts").mkdir()
         for name in ("facts.json", "rt-1.json", "hosts/rt-1.json"):
             pathlib.Path(name).write_text(facts)
+        self._write_onload(pathlib.Path(place.name).resolve())
         domains = ROOT / "tests/unit/guest/domains"
         self.domain = (domains / "nova-realtime.xml").read_text()
+
+    def _write_onload(self, place: pathlib.Path) -> None:
+        (place / "latency.opf").write_text("onload_set EF_POLL_USEC 100000\n")
+        (place / "sriov-rt.conf").write_text(
+            f"[onload]\nprofile_directories = {place}\nprofiles = latency\n"
+            f"library = {place}/libonload.so\ndevices =\n"
+        )
+        (place / "pod.json").write_text(
+            '{"spec": {"containers": [{"name": "c", "image": "i"}]}}'
+        )
 
     def _run(self, words: list[str]) -> tuple[int, str]:
         printed, told = io.StringIO(), io.StringIO()
@@ -75,7 +86,10 @@ class DocumentedCommandTest(unittest.TestCase):
             source = arguments.index("<")
         elif ">" in arguments:
             source = arguments.index(">")
-        stdin = io.TextIOWrapper(io.BytesIO(self.domain.encode()))
+        given = self.domain
+        if arguments[-1].endswith(".json") and "<" in arguments:
+            given = pathlib.Path(arguments[-1]).read_text()
+        stdin = io.TextIOWrapper(io.BytesIO(given.encode()))
         with (
             contextlib.redirect_stdout(printed),
             contextlib.redirect_stderr(told),

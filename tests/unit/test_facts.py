@@ -102,6 +102,12 @@ class RefusalTest(unittest.TestCase):
         del plain["cpus"]["isolated"]
         self._refused(json.dumps(plain), "cpus.isolated", "missing")
 
+    def test_a_field_that_an_older_agent_does_not_tell_is_unknown(self):
+        plain = builders.realtime_host().to_plain()
+        del plain["onload"]["library_fits"]
+        found = facts.from_json(json.dumps(plain))
+        self.assertIn("older", found.onload.library_fits.reason)
+
     def test_a_truth_is_no_number(self):
         text = self._changed("kernel", "rt_runtime_us", to=True)
         self._refused(text, "kernel.rt_runtime_us")

@@ -18,6 +18,7 @@ from docutils.parsers import rst
 
 from sriov_rt import reason
 from sriov_rt.guest import sentences
+from sriov_rt.onload import sentences as onload_sentences
 from sriov_rt.request import grammar
 
 
@@ -54,7 +55,11 @@ class Reasons(Vocabulary):
     """Every Reason's code and sentence."""
 
     def rows(self):
-        every = {**reason.SENTENCES, **sentences.SENTENCES}
+        every = {
+            **reason.SENTENCES,
+            **sentences.SENTENCES,
+            **onload_sentences.SENTENCES,
+        }
         for code, sentence in sorted(every.items()):
             yield code, (f"``{sentence}``",)
 

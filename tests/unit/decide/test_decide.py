@@ -308,6 +308,10 @@ class DemandTest(DecideTestCase):
             "profiles": ("latency",),
         }
         self.assertEqual([], self.codes(specs, onload=there))
+        other = {**there, "library_fits": False}
+        self.assertEqual(
+            ["onload_other_release"], self.codes(specs, onload=other)
+        )
 
     def test_latency(self):
         specs = {"sriov_rt:max_latency_us": "20"}

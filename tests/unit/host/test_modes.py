@@ -38,7 +38,13 @@ class ModesTest(unittest.TestCase):
         super().setUp()
         virt = {"kvm": True, "iommu_groups": 12}
         nics = {"nics": (builders.nic(),)}
-        self.host = builders.realtime_host(virt=virt, nics=nics)
+        onload = {
+            "modules": ("onload",),
+            "devices": ("/dev/onload",),
+            "library": "/usr/lib64/libonload.so",
+            "library_fits": True,
+        }
+        self.host = builders.realtime_host(virt=virt, nics=nics, onload=onload)
         for name in ("macvlan", "vfio_pci"):
             self.host = with_module(self.host, name, "available")
 
@@ -80,6 +86,15 @@ class ModesTest(unittest.TestCase):
                 (reason,) = modes.reasons(mode, host)
                 self.assertEqual("module_missing", reason.code)
                 self.assertIn(name, reason.message)
+
+    def test_onload(self):
+        onload = dataclasses.replace(
+            self.host.onload, devices=(), library_fits=False, version="9.0"
+        )
+        host = dataclasses.replace(self.host, onload=onload)
+        self.assertEqual(
+            ["onload_unusable", "onload_other_release"], codes("onload", host)
+        )
 
     def test_no_nic(self):
         for mode in modes.MODES:

@@ -10,9 +10,12 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+from unittest import mock
+
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import OnloadFacts
 from sriov_rt.host import onload
+from sriov_rt.host.root import Root
 from tests.unit.host import trees
 
 
@@ -27,6 +30,8 @@ class OnloadTest(trees.TreeTest):
                 devices=("/dev/onload",),
                 library="/usr/lib64/libonload.so",
                 profiles=("latency",),
+                version=None,
+                library_fits=None,
             ),
             self.observe(),
         )
@@ -40,7 +45,9 @@ class OnloadTest(trees.TreeTest):
             "usr/libexec",
         ):
             self.tree.remove(path)
-        self.assertEqual(OnloadFacts((), (), None, ()), self.observe())
+        self.assertEqual(
+            OnloadFacts((), (), None, (), None, None), self.observe()
+        )
 
     def test_library_where_debian_has_it(self):
         self.tree.remove("usr/lib64/libonload.so")
@@ -53,6 +60,50 @@ class OnloadTest(trees.TreeTest):
         self.tree.remove("usr/lib64/libonload.so")
         self.tree.link("usr/lib64/libonload.so", "libonload.so.9")
         self.assertIsNone(self.observe().library)
+
+    def load_driver(self, interface: str = "0123456789abcdef" * 2) -> None:
+        self.tree.write(
+            "proc/driver/onload/version",
+            "onload_product: Onload\nonload_version: 9.0.2\n"
+            f"uk_intf_ver: {interface}\n",
+        )
+
+    def test_the_library_fits_the_driver_or_not(self):
+        self.load_driver()
+        found = self.observe()
+        self.assertEqual(("9.0.2", False), (found.version, found.library_fits))
+        # Across two pieces of what is read.
+        for before in (0, 2**20 - 7):
+            self.tree.write(
+                "usr/lib64/libonload.so",
+                b"x" * before + b"0123456789abcdef" * 2 + b"\0",
+            )
+            self.assertIs(True, self.observe().library_fits)
+        self.tree.remove("usr/lib64/libonload.so")
+        self.assertIsNone(self.observe().library_fits)
+
+    def test_a_driver_that_says_something_else(self):
+        self.load_driver("../etc")
+        self.assertIn("form", self.observe().library_fits.reason)
+        self.tree.write("proc/driver/onload/version", "\n")
+        self.assertIn("form", self.observe().version.reason)
+        self.tree.make_unreadable("proc/driver/onload/version")
+        self.assertIn("Is a directory", self.observe().version.reason)
+
+    def test_a_library_that_cannot_be_read(self):
+        self.load_driver()
+        self.tree.make_unreadable("usr/lib64/libonload.so")
+        self.assertIn("Is a directory", self.observe().library_fits.reason)
+
+    def test_a_library_whose_disk_fails(self):
+        self.load_driver()
+        file = mock.MagicMock()
+        file.read.side_effect = OSError(5, "Input/output error")
+        with mock.patch.object(Root, "open_file", return_value=file):
+            fits = self.observe().library_fits
+        self.assertEqual(
+            Unknown("/usr/lib64/libonload.so: Input/output error"), fits
+        )
 
     def test_profiles_are_not_opened(self):
         path = "usr/libexec/onload/profiles/latency.opf"

@@ -89,6 +89,24 @@ class RootTest(unittest.TestCase):
             Unknown("/a: not a regular file"), self.root.read_text("a")
         )
 
+    def test_open_file(self):
+        self.tree.write("a", b"\xff1")
+        with self.root.open_file("a") as file:
+            file.seek(1)
+            self.assertEqual(b"1", file.read(9))
+        self.assertEqual(
+            Unknown("/b: No such file or directory"), self.root.open_file("b")
+        )
+        self.assertEqual(Unknown("/: Is a directory"), self.root.open_file(""))
+
+    def test_what_is_no_file_is_not_even_opened(self):
+        os.mkfifo(self.tree.path / "pipe")
+        with mock.patch("os.open", wraps=os.open) as opened:
+            found = self.root.open_file("pipe")
+        self.assertEqual(Unknown("/pipe: not a regular file"), found)
+        ((_, flags),) = (call.args for call in opened.call_args_list)
+        self.assertTrue(flags & os.O_PATH)
+
     def test_permission_denied(self):
         self.tree.write("a", "x")
         with mock.patch("os.open", side_effect=PermissionError(13, "No")):

@@ -26,10 +26,10 @@ from sriov_rt.host import kernel
 from sriov_rt.host import latency
 from sriov_rt.host import memory
 from sriov_rt.host import nics
-from sriov_rt.host import onload
 from sriov_rt.host import root as root_module
 from sriov_rt.host import virt
 from sriov_rt.host.root import Root
+from sriov_rt.onload import source as onload
 
 #: What stevedore finds where sriov-rt is installed.
 SOURCES = {

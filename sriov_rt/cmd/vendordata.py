@@ -1,0 +1,139 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The vendordata service, as a WSGI server loads it.
+
+``application`` is its factory, for uwsgi's ``callable`` or gunicorn's
+``sriov_rt.cmd.vendordata:application()``.
+"""
+
+import logging
+import os
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+
+from oslo_config import cfg
+
+from sriov_rt import exceptions
+from sriov_rt.host.root import Root
+from sriov_rt.onload import options
+from sriov_rt.onload import settings as onload_settings
+from sriov_rt.onload.errors import ConfigurationUnreadable
+from sriov_rt.onload.vendordata_app import Application
+
+LOG = logging.getLogger(__name__)
+
+#: Of Nova's API: servers with their flavor's extra specs.
+MICROVERSION = "2.47"
+
+
+class ServiceIncomplete(exceptions.SriovRtError):
+    """What the service needs beside sriov-rt is not installed."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the vendordata service needs keystonemiddleware and "
+            "openstacksdk; install sriov-rt[vendordata]"
+        )
+
+
+class FlavorUnknown(exceptions.SriovRtError):
+    """Nova does not tell the flavor of an instance.
+
+    :param instance: its id.
+    :param problem: what went wrong, a clause.
+    """
+
+    def __init__(self, instance: str, problem: str) -> None:
+        self.instance = instance
+        self.problem = problem
+        super().__init__(
+            f"instance={instance}: Nova does not tell its flavor ({problem}); "
+            "give the service's user the role admin, and see that 'openstack "
+            "server show' works for it"
+        )
+
+
+class NovaFlavors:
+    """Asks Nova for the extra specs of an instance's flavor.
+
+    :param compute: openstacksdk's compute proxy.
+    """
+
+    def __init__(self, compute: Any) -> None:
+        self._compute = compute
+
+    def __call__(self, instance: str) -> Mapping[str, str] | None:
+        """Return the extra specs, None if there is no such instance.
+
+        :param instance: a UUID.
+        :raises FlavorUnknown: if Nova can't be asked, or does not tell.
+        """
+        from keystoneauth1 import exceptions as keystone
+
+        try:
+            answer = self._compute.get(
+                f"/servers/{instance}", microversion=MICROVERSION
+            )
+        except keystone.ClientException as error:
+            raise FlavorUnknown(instance, str(error)) from error
+        if answer.status_code == 404:
+            return None
+        if answer.status_code != 200:
+            raise FlavorUnknown(instance, f"HTTP {answer.status_code}")
+        flavor = answer.json()["server"]["flavor"]
+        if "extra_specs" not in flavor:
+            raise FlavorUnknown(instance, "no extra specs in its flavor")
+        found: Mapping[str, str] = flavor["extra_specs"]
+        return found
+
+
+def application(
+    files: Sequence[str] | None = None,
+    flavors: Callable[[str], Mapping[str, str] | None] | None = None,
+) -> Any:
+    """Return the service behind Keystone's middleware.
+
+    :param files: instead of sriov-rt.conf, which has ``[onload]`` and
+        ``[keystone_authtoken]``.
+    :param flavors: instead of Nova, which openstacksdk finds by ``OS_CLOUD``.
+    :raises ServiceIncomplete: if a package is missing.
+    :raises OnloadError: for a configuration that can't be worked with.
+    """
+    try:
+        from keystonemiddleware import auth_token
+    except ImportError as error:
+        raise ServiceIncomplete from error
+    conf = cfg.ConfigOpts()
+    options.register(conf)
+    if files is None:
+        files = cfg.find_config_files(project="sriov_rt", prog="sriov-rt")
+    try:
+        conf([], project="sriov_rt", default_config_files=list(files))
+    except cfg.Error as error:
+        raise ConfigurationUnreadable(str(error)) from None
+    settings = onload_settings.of(conf)
+    service = Application(settings, Root(), flavors or _nova())
+    return auth_token.AuthProtocol(service, {"oslo_config_config": conf})
+
+
+def _nova() -> NovaFlavors:
+    try:
+        import openstack
+    except ImportError as error:
+        raise ServiceIncomplete from error
+    return NovaFlavors(
+        openstack.connect(cloud=os.environ.get("OS_CLOUD")).compute
+    )

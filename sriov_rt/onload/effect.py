@@ -1,0 +1,194 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Is Onload in effect? Told from the text of /proc, and never more. Pure."""
+
+import dataclasses
+import enum
+import re
+import types
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+
+from sriov_rt.codec import Unknown
+from sriov_rt.onload import plan
+
+#: A library is Onload's by its name: libonload.so, libonload.so.9.
+_LIBRARY = re.compile(r"libonload\.so(?:\.[0-9]+)*", re.ASCII)
+
+#: A line of /proc/PID/maps: addresses, rights, offset, device, inode, path
+#: (show_map_vma of fs/proc/task_mmu.c).
+_MAP = re.compile(
+    r"[0-9a-f]+-[0-9a-f]+ [-rwxsp]{4} [0-9a-f]+ [0-9a-f]+:[0-9a-f]+ [0-9]+"
+    r" *(?P<path>/.*)",
+    re.ASCII,
+)
+
+#: A line of /proc/driver/onload/stacks_ul: the stack, the process that made
+#: it, its user, and counters (efab_stacks_seq_show of Onload's
+#: src/driver/linux_onload/linux_stats.c).
+_STACK = re.compile(r"(?P<id>[0-9]{1,10}): (?P<pid>[0-9]{1,10}) ", re.ASCII)
+
+#: What a library's soname has in it if it only stands in for Onload's, as
+#: those that are compiled for tests do.
+STAND_IN = "stand-in"
+
+
+class State(enum.StrEnum):
+    """How far Onload is with a process."""
+
+    ASKED = "asked"
+    INJECTED = "injected"
+    ACCELERATED = "accelerated"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Driver:
+    """What Onload's driver tells.
+
+    :param is_loaded: whether the module onload is there.
+    :param stacks: process to the number of stacks that it made.
+    """
+
+    is_loaded: bool | Unknown
+    stacks: Mapping[int, int] | Unknown
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Process:
+    """What /proc tells of a process.
+
+    :param variables: LD_PRELOAD and Onload's, as it was started with them.
+    :param library: the path of Onload's library that it has mapped.
+    :param soname: of that file, None if it can't be read.
+    :param why_not: why a preload can't have worked, a clause; else None.
+    """
+
+    pid: int
+    name: str
+    variables: Mapping[str, str]
+    library: str | None
+    soname: str | None = None
+    why_not: str | None = None
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether it was started with Onload's library as a preload."""
+        named = re.split("[ :]", self.variables.get(plan.PRELOAD, ""))
+        return any(is_library(each) for each in named)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Effect:
+    """What there is to say of a process.
+
+    :param is_stand_in: the library only stands in for Onload's.
+    """
+
+    process: Process
+    state: State
+    sentence: str
+    is_stand_in: bool
+
+
+def is_library(path: str) -> bool:
+    """Tell whether a path is one of Onload's library, by its name."""
+    return _LIBRARY.fullmatch(path.rpartition("/")[2]) is not None
+
+
+def variables(environ: bytes) -> Mapping[str, str]:
+    """Return the preload and Onload's variables of /proc/PID/environ."""
+    found: dict[str, str] = {}
+    for each in environ.split(b"\0"):
+        name, equals, value = each.partition(b"=")
+        ours = name == plan.PRELOAD.encode() or name.startswith(
+            plan.PREFIX.encode()
+        )
+        if equals and ours:
+            # As getenv(): the first of a name counts.
+            found.setdefault(_text(name), _text(value))
+    return types.MappingProxyType(found)
+
+
+def mapped(maps: bytes) -> str | None:
+    """Return the path of Onload's library in /proc/PID/maps."""
+    for line in maps.split(b"\n"):
+        if b"libonload.so" not in line:
+            continue
+        found = _MAP.fullmatch(_text(line))
+        if found is None:
+            continue
+        path = found["path"].removesuffix(" (deleted)")
+        if is_library(path):
+            return path
+    return None
+
+
+def stacks(text: str) -> Mapping[int, int]:
+    """Return process to its stacks in /proc/driver/onload/stacks_ul.
+
+    Lines of another form count for nobody.
+    """
+    found: dict[int, int] = {}
+    for line in text.split("\n"):
+        match = _STACK.match(line)
+        if match is not None:
+            pid = int(match["pid"])
+            found[pid] = found.get(pid, 0) + 1
+    return types.MappingProxyType(found)
+
+
+def judge(process: Process, driver: Driver) -> Effect | None:
+    """Return what there is to say; None of a process without Onload."""
+    if process.library is None and not process.is_asked:
+        return None
+    stand_in = STAND_IN in (process.soname or "")
+    if process.library is None:
+        why = process.why_not or "its library is not mapped"
+        sentence = f"asked, not injected: {why}"
+        return Effect(process, State.ASKED, sentence, stand_in)
+    state, why = _injected(process.pid, driver)
+    sentence = f"{state.value}: {why}"
+    if state is State.INJECTED:
+        sentence = f"injected, not accelerated: {why}"
+    if stand_in:
+        sentence += " (the library is a stand-in for Onload's)"
+    return Effect(process, state, sentence, stand_in)
+
+
+def _injected(pid: int, driver: Driver) -> tuple[State, str]:
+    if isinstance(driver.is_loaded, Unknown):
+        why = "whether there is an onload module is unknown"
+        return State.INJECTED, f"{why} ({driver.is_loaded.reason})"
+    if not driver.is_loaded:
+        return State.INJECTED, "no onload module"
+    if isinstance(driver.stacks, Unknown):
+        why = f"its stacks are unknown ({driver.stacks.reason})"
+        return State.INJECTED, why
+    count = driver.stacks.get(pid, 0)
+    if not count:
+        return State.INJECTED, "the driver counts no stack of this process"
+    return State.ACCELERATED, f"the driver counts {count} of its stacks"
+
+
+def all_of(processes: Iterable[Process], driver: Driver) -> Iterator[Effect]:
+    """Yield what there is to say of processes, those without Onload left."""
+    for each in processes:
+        effect = judge(each, driver)
+        if effect is not None:
+            yield effect
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "backslashreplace")

@@ -1,0 +1,142 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What can be wrong with Onload's configuration, profiles and programs."""
+
+from sriov_rt import exceptions
+
+
+class OnloadError(exceptions.SriovRtError):
+    """The base of the errors of this room."""
+
+
+class OptionRejected(OnloadError):
+    """An option of ``[onload]`` is not one that can be worked with.
+
+    :param option: its name.
+    :param value: as the operator gave it.
+    :param problem: what is wrong, or was expected; a clause.
+    """
+
+    def __init__(self, option: str, value: str, problem: str) -> None:
+        self.option = option
+        self.value = value
+        self.problem = problem
+        super().__init__(
+            f"[onload] {option} = {value[:80]!r}: {problem}; correct it in "
+            "sriov-rt.conf"
+        )
+
+
+class ConfigurationUnreadable(OnloadError):
+    """The configuration file can't be read.
+
+    :param problem: what oslo.config said.
+    """
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(
+            f"the configuration cannot be read: {problem}; correct it, or "
+            "give --config-file FILE"
+        )
+
+
+class NotConfigured(OnloadError):
+    """An option of ``[onload]`` that is needed is not set.
+
+    :param option: its name.
+    """
+
+    def __init__(self, option: str) -> None:
+        self.option = option
+        super().__init__(f"[onload] {option} is not set; set it first")
+
+
+class ProfileNotAllowed(OnloadError):
+    """A profile's name is not on the operator's list.
+
+    :param name: as it was asked for; may be anything at all.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(
+            f"the Onload profile {name[:80]!r} is not allowed; add it to "
+            "[onload] profiles, or ask for one that is there "
+            "('sriov-rt onload profile list')"
+        )
+
+
+class ProfileMissing(OnloadError):
+    """An allowed profile is in none of the directories.
+
+    :param name: of the profile.
+    :param directories: where it was looked for, in their order.
+    """
+
+    def __init__(self, name: str, directories: tuple[str, ...]) -> None:
+        self.name = name
+        self.directories = directories
+        places = ", ".join(directories) or "no directory at all"
+        super().__init__(
+            f"the Onload profile {name!r} is not in {places}; put it there, "
+            "or add its directory to [onload] profile_directories"
+        )
+
+
+class ProfileUnreadable(OnloadError):
+    """The file of a profile can't be read.
+
+    :param path: of the file.
+    :param problem: what the system said.
+    """
+
+    def __init__(self, path: str, problem: str) -> None:
+        self.path = path
+        self.problem = problem
+        super().__init__(
+            f"{problem}; make {path} a text file that can be read"
+        )
+
+
+class ProfileRejected(OnloadError):
+    """A line of a profile says something that is no data, or not allowed.
+
+    :param path: of the file.
+    :param line: its number, from 1.
+    :param problem: what is wrong with it, a clause.
+    """
+
+    def __init__(self, path: str, line: int, problem: str) -> None:
+        self.path = path
+        self.line = line
+        self.problem = problem
+        super().__init__(
+            f"{path}:{line}: {problem}; write a profile of your own with "
+            "plain values, and allow that one"
+        )
+
+
+class NotElf(OnloadError):
+    """A file is no ELF file, or a broken one.
+
+    :param problem: what is wrong with it, a clause.
+    """
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(
+            f"no usable ELF file: {problem}; put a program or a shared "
+            "library of glibc in its place"
+        )

@@ -1,0 +1,137 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The lines of an Onload profile (``*.opf``), as data.
+
+Onload sources profiles into a shell. Of a shell's language this takes what
+its profiles need to set variables: comments, blank lines,
+``onload_set NAME VALUE``, ``onload_set NAME=VALUE`` and
+``onload_import NAME``. Each other line is refused with its number.
+"""
+
+import dataclasses
+import re
+from collections.abc import Iterator
+
+from sriov_rt.onload.errors import ProfileRejected
+
+#: The longest profile, in bytes; the longest of Onload 9.2 has 5,300.
+MAX_PROFILE = 64 * 1024
+
+#: The longest line, in characters.
+MAX_LINE = 1024
+
+#: Names of profiles. A letter or digit first, and no two dots in a row: a
+#: name is one part of a path, whatever it says.
+_NAME = r"[A-Za-z0-9](?:\.?[A-Za-z0-9_-]){0,63}"
+NAME = re.compile(_NAME, re.ASCII)
+
+_SPACE = "[ \t]"
+_COMMENT = re.compile(rf"{_SPACE}*(?:#.*)?")
+# What neither means anything to a shell nor is split by one.
+_PLAIN = r"[A-Za-z0-9_.:=,+*/@%-]{1,256}"
+_VALUE = rf"(?:{_PLAIN}|\"{_PLAIN}\"|'{_PLAIN}')"
+_END = rf"{_SPACE}*(?:{_SPACE}#.*)?"
+_SET = re.compile(
+    rf"{_SPACE}*onload_set{_SPACE}+"
+    rf"(?P<name>[A-Za-z_][A-Za-z0-9_]{{0,63}})"
+    rf"(?:{_SPACE}+(?P<spaced>{_VALUE})|=(?P<joined>[A-Za-z0-9_.:,+*-]{{1,256}}))"
+    rf"{_END}",
+    re.ASCII,
+)
+_IMPORT = re.compile(
+    rf"{_SPACE}*onload_import{_SPACE}+(?P<name>{_NAME}){_END}", re.ASCII
+)
+
+#: What a refused line is told to be, by what is found in it first.
+_SHELL = (
+    ("`", "a command substitution"),
+    ("$((", "an arithmetic expansion"),
+    ("$(", "a command substitution"),
+    ("$", "an expansion of a variable"),
+    ("\\", "a backslash"),
+    ("|", "a pipe"),
+    (";", "a second command"),
+    ("&", "a second command"),
+    ("<", "a redirection"),
+    (">", "a redirection"),
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Setting:
+    """``onload_set``: a variable and its value, unquoted."""
+
+    line: int
+    name: str
+    value: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Import:
+    """``onload_import``: the name of another profile or fragment."""
+
+    line: int
+    name: str
+
+
+def is_name(text: str) -> bool:
+    """Tell whether a text can be the name of a profile."""
+    return NAME.fullmatch(text) is not None
+
+
+def parse(text: str, path: str) -> tuple[Setting | Import, ...]:
+    """Return the statements of a profile, in their order.
+
+    :param text: of the file, at most MAX_PROFILE bytes.
+    :param path: of the file, for the error.
+    :raises ProfileRejected: for the first line that would need a shell.
+    """
+    if len(text) > MAX_PROFILE:
+        raise ProfileRejected(path, 1, f"more than {MAX_PROFILE} bytes")
+    # Not splitlines(): that ends lines where no shell does.
+    return tuple(_statements(text.split("\n"), path))
+
+
+def _statements(lines: list[str], path: str) -> Iterator[Setting | Import]:
+    for number, line in enumerate(lines, 1):
+        if len(line) > MAX_LINE:
+            problem = f"more than {MAX_LINE} characters in the line"
+            raise ProfileRejected(path, number, problem)
+        if any(ord(each) < 32 and each != "\t" for each in line):
+            problem = "a control character in the line"
+            raise ProfileRejected(path, number, problem)
+        if _COMMENT.fullmatch(line):
+            continue
+        yield _statement(number, line, path)
+
+
+def _statement(number: int, line: str, path: str) -> Setting | Import:
+    if found := _SET.fullmatch(line):
+        value = found["joined"] or found["spaced"].strip("\"'")
+        return Setting(number, found["name"], value)
+    if found := _IMPORT.fullmatch(line):
+        return Import(number, found["name"])
+    raise ProfileRejected(path, number, _problem(line))
+
+
+def _problem(line: str) -> str:
+    code = line.strip(" \t")
+    found = [(code.find(each), what) for each, what in _SHELL if each in code]
+    if found:
+        _, what = min(found, key=lambda each: each[0])
+        return f"{what}, which needs a shell, in {code[:60]!r}"
+    word = code.replace("\t", " ").partition(" ")[0].partition("=")[0]
+    if word in ("onload_set", "onload_import"):
+        return f"{word} with something other than one value: {code[:60]!r}"
+    return f"neither onload_set nor onload_import: {code[:60]!r}"

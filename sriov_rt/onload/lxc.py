@@ -1,0 +1,95 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Lines for lxc.conf(5) that put Onload into a container. Pure."""
+
+import dataclasses
+import re
+from collections.abc import Iterator
+from collections.abc import Sequence
+
+from sriov_rt.onload.errors import OnloadError
+from sriov_rt.onload.plan import Injection
+
+#: Names of containers; one part of a path, whatever it says.
+_NAME = re.compile(r"[A-Za-z0-9](?:\.?[A-Za-z0-9_-]){0,63}", re.ASCII)
+
+#: What lxc-start runs before the container: it refuses an image into which
+#: nothing would be preloaded.
+HOOK = "sriov-rt onload lxc-hook"
+
+
+class ContainerNameRejected(OnloadError):
+    """A name is none that a container can have.
+
+    :param name: as it was given.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(
+            f"{name[:80]!r} is no name of a container; give one that "
+            "'lxc-ls' shows"
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Node:
+    """A character device and its numbers."""
+
+    path: str
+    major: int
+    minor: int
+
+
+def check_name(name: str) -> str:
+    """Return a container's name.
+
+    :raises ContainerNameRejected: if it can't be one.
+    """
+    if not _NAME.fullmatch(name):
+        raise ContainerNameRejected(name)
+    return name
+
+
+def lines(
+    injection: Injection, nodes: Sequence[Node], cgroup: int
+) -> Iterator[str]:
+    """Yield the lines.
+
+    :param nodes: the injection's devices that are there.
+    :param cgroup: 2 where the host has only cgroup v2, else 1.
+    """
+    profile = "without a profile"
+    if injection.profile is not None:
+        name, sha256 = injection.profile
+        profile = f"profile {name}, sha256 {sha256}"
+    yield f"# Onload, {profile}"
+    for name, value in injection.environment.items():
+        yield f"lxc.environment = {name}={value}"
+    for mount in injection.mounts:
+        inside = mount.target.lstrip("/")
+        yield (
+            f"lxc.mount.entry = {mount.source} {inside} none "
+            "bind,ro,create=dir 0 0"
+        )
+    controller = "cgroup2" if cgroup == 2 else "cgroup"
+    for node in nodes:
+        yield (
+            f"lxc.{controller}.devices.allow = c {node.major}:{node.minor} rw"
+        )
+        yield (
+            f"lxc.mount.entry = {node.path} {node.path.lstrip('/')} none "
+            "bind,create=file 0 0"
+        )
+    yield f"lxc.hook.pre-start = {HOOK}"

@@ -1,0 +1,91 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What is injected into a workload, as a value. Pure."""
+
+import dataclasses
+import types
+from collections.abc import Mapping
+from typing import Any
+
+from sriov_rt.onload.profiles import Profile
+from sriov_rt.onload.settings import Settings
+
+PRELOAD = "LD_PRELOAD"
+
+#: What the variables of Onload start with.
+PREFIX = "EF_"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Mount:
+    """A directory of the host that a workload sees, read-only."""
+
+    source: str
+    target: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Injection:
+    """What a workload gets so that it starts with Onload.
+
+    :param library: the path on the host of what is preloaded.
+    :param environment: name to value: LD_PRELOAD and the profile's.
+    :param mounts: what has to be mounted for it.
+    :param devices: paths of the device nodes.
+    :param profile: name and sha256 of the profile, None without one.
+    """
+
+    library: str
+    environment: Mapping[str, str]
+    mounts: tuple[Mount, ...]
+    devices: tuple[str, ...]
+    profile: tuple[str, str] | None
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the injection as a JSON object."""
+        return {
+            "library": self.library,
+            "environment": dict(self.environment),
+            "mounts": [dataclasses.asdict(each) for each in self.mounts],
+            "devices": list(self.devices),
+            "profile": None
+            if self.profile is None
+            else {"name": self.profile[0], "sha256": self.profile[1]},
+        }
+
+
+def container(settings: Settings, profile: Profile | None) -> Injection:
+    """Return what a container on this host gets.
+
+    :param profile: None to leave Onload to its own defaults.
+    :raises NotConfigured: if the operator names no library.
+    """
+    library = settings.needed_library()
+    directory, _, name = library.rpartition("/")
+    return Injection(
+        library=library,
+        environment=environment(f"{settings.inside}/{name}", profile),
+        mounts=(Mount(directory, settings.inside),),
+        devices=settings.devices,
+        profile=None if profile is None else (profile.name, profile.sha256),
+    )
+
+
+def environment(library: str, profile: Profile | None) -> Mapping[str, str]:
+    """Return the variables that preload a library with a profile.
+
+    :param library: its path or name where the workload runs.
+    """
+    given = {} if profile is None else profile.variables
+    return types.MappingProxyType({PRELOAD: library, **given})

@@ -1,0 +1,145 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""An image's file system: what it starts with, and its libc."""
+
+import dataclasses
+
+from sriov_rt.codec import Unknown
+from sriov_rt.host.root import Root
+from sriov_rt.onload import elf_reader
+from sriov_rt.onload import preload
+from sriov_rt.onload.elf import Elf
+from sriov_rt.onload.errors import NotElf
+from sriov_rt.onload.sentences import reason
+from sriov_rt.reason import Reason
+
+#: Where loaders look for libc without a cache, the architecture's first.
+LIBRARY_DIRECTORIES = (
+    "lib/x86_64-linux-gnu",
+    "lib/aarch64-linux-gnu",
+    "usr/lib/x86_64-linux-gnu",
+    "usr/lib/aarch64-linux-gnu",
+    "lib64",
+    "usr/lib64",
+    "lib",
+    "usr/lib",
+)
+LIBC = "libc.so.6"
+
+#: How many ``#!`` lines may follow each other (BINPRM_MAX_RECURSION was 4 in
+#: fs/exec.c until Linux 5.10, 5 since).
+MAX_SCRIPTS = 4
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Unreadable:
+    """An ELF file that could not be read, and why: a clause."""
+
+    problem: str
+
+
+def read_elf(root: Root, path: str) -> Elf | Unreadable:
+    """Return what an ELF file says of itself.
+
+    :param path: as the root has it; links stay inside.
+    """
+    file = root.open_file(path.lstrip("/"))
+    if isinstance(file, Unknown):
+        return Unreadable(file.reason)
+    with file:
+
+        def read_at(offset: int, size: int) -> bytes:
+            file.seek(offset)
+            return file.read(size)
+
+        try:
+            return elf_reader.read(read_at)
+        except NotElf as error:
+            return Unreadable(f"{path}: {error.problem}")
+        except OSError as error:
+            return Unreadable(f"{path}: {error.strerror}")
+
+
+def program(root: Root, path: str) -> Elf | Unreadable:
+    """Return the ELF file that runs when a path is started.
+
+    :param path: a program, or a script: then what its first line names.
+    """
+    for _ in range(MAX_SCRIPTS):
+        interpreter = _script(root, path)
+        if interpreter is None:
+            return read_elf(root, path)
+        path = interpreter
+    return Unreadable(f"{path}: a script of a script of a script")
+
+
+def _script(root: Root, path: str) -> str | None:
+    file = root.open_file(path.lstrip("/"))
+    if isinstance(file, Unknown):
+        return None
+    with file:
+        try:
+            # BINPRM_BUF_SIZE of include/uapi/linux/binfmts.h.
+            head = file.read(256)
+        except OSError:
+            # Reading it as ELF meets the same error, and tells it.
+            return None
+    if not head.startswith(b"#!"):
+        return None
+    words = head[2:].partition(b"\n")[0].split()
+    return words[0].decode("utf-8", "backslashreplace") if words else None
+
+
+def libc(root: Root, like: Elf) -> Elf | None:
+    """Return the image's libc that a program of this kind would get."""
+    for directory in LIBRARY_DIRECTORIES:
+        found = read_elf(root, f"{directory}/{LIBC}")
+        if isinstance(found, Elf) and found.architecture == like.architecture:
+            return found
+    return None
+
+
+def why_not(
+    image: Root, init: str, host: Root, library: str
+) -> tuple[Reason, ...]:
+    """Return what keeps a library of the host from an image's programs.
+
+    :param image: the image's file system.
+    :param init: the path in it of what is started.
+    :param host: the host's file system.
+    :param library: the path in it of what is to be preloaded.
+    """
+    wanted = read_elf(host, library)
+    if isinstance(wanted, Unreadable):
+        return (
+            reason(
+                "onload_library_unreadable",
+                library=library,
+                problem=wanted.problem,
+            ),
+        )
+    started = program(image, init)
+    if isinstance(started, Unreadable):
+        return (
+            reason(
+                "onload_init_unreadable", init=init, problem=started.problem
+            ),
+        )
+    return preload.why_not_preload(
+        started,
+        wanted,
+        libc(image, started),
+        init_path=init,
+        library_path=library,
+    )

@@ -1,0 +1,77 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Sentences for what keeps Onload from a workload, code by code."""
+
+import types
+from collections.abc import Mapping
+from typing import Any
+
+from sriov_rt.reason import Reason
+
+#: Code to the operator's sentence, with the fields that it takes. Nova cuts
+#: a fault at 255 characters: what to do comes early.
+SENTENCES: Mapping[str, str] = types.MappingProxyType(
+    {
+        "onload_unconfigured": (
+            "Onload is asked for and [onload] {option} is not set on the "
+            "host; set it in sriov-rt.conf"
+        ),
+        "onload_refused": "{problem}",
+        "onload_device_missing": (
+            "{device} is not on the host; load Onload's modules ('onload_tool "
+            "reload'), or take it out of [onload] devices"
+        ),
+        "onload_init_static": (
+            "{init} of the image is linked statically, which no preload "
+            "reaches; use an image whose programs are linked to glibc"
+        ),
+        "onload_musl": (
+            "the image is of musl ({found}), Onload is for glibc; use an "
+            "image of glibc such as Debian's or Fedora's"
+        ),
+        "onload_other_architecture": (
+            "{init} of the image is {architecture}, {library} is {wanted}; "
+            "use an image of that architecture"
+        ),
+        "onload_glibc_floor": (
+            "{library} needs glibc {floor}, the image has {glibc}; use a "
+            "newer image, or an Onload built on an older system"
+        ),
+        "onload_libc_missing": (
+            "the image has no libc.so.6 where its loader looks; use an "
+            "image of glibc"
+        ),
+        "onload_init_unreadable": (
+            "{init} of the image can't be read ({problem}); see that the "
+            "image has it and that it is a program"
+        ),
+        "onload_library_unreadable": (
+            "{library} can't be read on the host ({problem}); install "
+            "Onload, or correct [onload] library"
+        ),
+        "onload_mount_taken": (
+            "the domain mounts {source} at {target}; take it out, or set "
+            "[onload] inside to another directory"
+        ),
+    }
+)
+
+
+def reason(code: str, **fields: Any) -> Reason:
+    """Return the Reason of a code, its sentence filled in.
+
+    :param code: a key of :data:`SENTENCES`.
+    :param fields: those that the sentence takes, and any further ones.
+    """
+    return Reason(code, SENTENCES[code].format(**fields), fields)

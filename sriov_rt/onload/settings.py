@@ -1,0 +1,190 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""``[onload]`` as it is worked with: each value checked."""
+
+import dataclasses
+import re
+from collections.abc import Sequence
+
+from oslo_config import cfg
+
+from sriov_rt.host.root import Root
+from sriov_rt.onload import grammar
+from sriov_rt.onload import options
+from sriov_rt.onload import profiles
+from sriov_rt.onload import variables
+from sriov_rt.onload.directories import Directories
+from sriov_rt.onload.errors import ConfigurationUnreadable
+from sriov_rt.onload.errors import NotConfigured
+from sriov_rt.onload.errors import OptionRejected
+from sriov_rt.onload.profiles import Profile
+
+#: Absolute, of plain names: it is handed to libvirt, lxc.conf and ld.so,
+#: which take spaces, colons and ``$ORIGIN`` to mean something.
+_PATH = re.compile(r"(?:/[A-Za-z0-9_+-][A-Za-z0-9._+-]*){1,32}", re.ASCII)
+_LIBRARY_NAME = re.compile(r"lib[A-Za-z0-9_+-]+\.so(?:\.[0-9]+)*", re.ASCII)
+_RESOURCE = re.compile(r"[a-z0-9][a-z0-9.-]*/[A-Za-z0-9][A-Za-z0-9._-]*")
+
+#: The longest path and the most items of a list.
+MAX_PATH = 255
+MAX_ITEMS = 64
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Settings:
+    """What the operator configured; see :mod:`sriov_rt.onload.options`."""
+
+    profile_directories: tuple[str, ...] = (options.PROFILE_DIRECTORY,)
+    profiles: frozenset[str] = frozenset()
+    default_profile: str | None = None
+    also_allow: frozenset[str] = frozenset()
+    library: str | None = None
+    inside: str = options.INSIDE
+    devices: tuple[str, ...] = ()
+    resource: str = "amd.com/onload"
+    guest_library: str = "libonload.so"
+
+    def profile(self, name: str | None, root: Root) -> Profile | None:
+        """Return the profile of a flavor that names this one, or none.
+
+        :param root: the host's file system.
+        :returns: None if the flavor names none and there is no default.
+        :raises OnloadError: as :func:`sriov_rt.onload.profiles.resolve`.
+        """
+        wanted = self.default_profile if name is None else name
+        if wanted is None:
+            return None
+        places = Directories(root, self.profile_directories)
+        return profiles.resolve(wanted, places, self.profiles, self.also_allow)
+
+    def needed_library(self) -> str:
+        """Return the library's path.
+
+        :raises NotConfigured: if there is none.
+        """
+        if self.library is None:
+            raise NotConfigured("library")
+        return self.library
+
+
+def load(files: Sequence[str] | None = None) -> Settings:
+    """Return the settings of a host's configuration files.
+
+    :param files: instead of sriov-rt.conf where oslo.config finds it.
+    :raises ConfigurationUnreadable: if they can't be read.
+    :raises OptionRejected: for a value that can't be worked with.
+    """
+    conf = cfg.ConfigOpts()
+    options.register(conf)
+    if files is None:
+        files = cfg.find_config_files(project="sriov_rt", prog="sriov-rt")
+    try:
+        conf([], project="sriov_rt", default_config_files=list(files))
+    except cfg.Error as error:
+        raise ConfigurationUnreadable(str(error)) from None
+    return of(conf)
+
+
+def of(conf: cfg.ConfigOpts) -> Settings:
+    """Return the settings of a configuration.
+
+    :param conf: with the options of :mod:`sriov_rt.onload.options`.
+    :raises OptionRejected: for a value that can't be worked with.
+    """
+    given = conf.onload
+    names = _names(given.profiles)
+    default = given.default_profile or None
+    if default is not None and default not in names:
+        problem = "not one of [onload] profiles"
+        raise OptionRejected("default_profile", default, problem)
+    library = given.library or None
+    if library is not None:
+        _path("library", library)
+        _library_name("library", library.rpartition("/")[2], library)
+    return Settings(
+        profile_directories=_paths(
+            "profile_directories", given.profile_directories
+        ),
+        profiles=names,
+        default_profile=default,
+        also_allow=_withheld(given.also_allow),
+        library=library,
+        inside=_path("inside", given.inside),
+        devices=_devices(given.devices),
+        resource=_resource(given.resource),
+        guest_library=_guest_library(given.guest_library),
+    )
+
+
+def _path(option: str, value: str) -> str:
+    if len(value) > MAX_PATH or not _PATH.fullmatch(value):
+        problem = (
+            "an absolute path of letters, digits and . _ + - expected, no "
+            "part of it starting with a dot"
+        )
+        raise OptionRejected(option, value, problem)
+    return value
+
+
+def _paths(option: str, values: Sequence[str]) -> tuple[str, ...]:
+    if len(values) > MAX_ITEMS:
+        raise OptionRejected(option, "", f"more than {MAX_ITEMS} items")
+    return tuple(_path(option, each) for each in values)
+
+
+def _names(values: Sequence[str]) -> frozenset[str]:
+    for each in values:
+        if not grammar.is_name(each):
+            problem = "names of A-Z a-z 0-9 . _ - expected"
+            raise OptionRejected("profiles", each, problem)
+    return frozenset(values)
+
+
+def _withheld(values: Sequence[str]) -> frozenset[str]:
+    for each in values:
+        row = variables.VARIABLES.get(each)
+        if row is None or not row.is_withheld:
+            known = variables.VARIABLES.items()
+            names = (name for name, row in known if row.is_withheld)
+            problem = f"one of {', '.join(names)} expected"
+            raise OptionRejected("also_allow", each, problem)
+    return frozenset(values)
+
+
+def _devices(values: Sequence[str]) -> tuple[str, ...]:
+    for each in _paths("devices", values):
+        if not each.startswith("/dev/"):
+            problem = "a path below /dev expected"
+            raise OptionRejected("devices", each, problem)
+    return tuple(values)
+
+
+def _library_name(option: str, name: str, value: str) -> None:
+    if not _LIBRARY_NAME.fullmatch(name):
+        problem = "a shared library such as libonload.so expected"
+        raise OptionRejected(option, value, problem)
+
+
+def _guest_library(value: str) -> str:
+    if "/" in value:
+        _path("guest_library", value)
+    _library_name("guest_library", value.rpartition("/")[2], value)
+    return value
+
+
+def _resource(value: str) -> str:
+    if len(value) > MAX_PATH or not _RESOURCE.fullmatch(value):
+        problem = "an extended resource such as amd.com/onload expected"
+        raise OptionRejected("resource", value, problem)
+    return value

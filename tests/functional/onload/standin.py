@@ -1,0 +1,132 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""A library that stands in for Onload's, and programs to preload it into.
+
+It counts the calls of socket() that it sees and accelerates nothing. Its
+soname says what it is, so that every output does.
+"""
+
+import contextlib
+import pathlib
+import shutil
+import subprocess
+from collections.abc import Iterator
+
+SONAME = "libonload-stand-in.so"
+
+LIBRARY = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <sys/socket.h>
+
+static int calls;
+
+int socket(int domain, int type, int protocol)
+{
+    int (*real)(int, int, int) = dlsym(RTLD_NEXT, "socket");
+    __atomic_add_fetch(&calls, 1, __ATOMIC_SEQ_CST);
+    return real(domain, type, protocol);
+}
+
+__attribute__((destructor)) static void say(void)
+{
+    fprintf(stderr, "stand-in for libonload.so: %d socket calls\n", calls);
+}
+"""
+
+#: Opens three sockets, says so, and waits for the end of its input; as the
+#: init of a container, where that is at an end, for half a minute.
+PROGRAM = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+extern char **environ;
+
+int main(int argc, char **argv)
+{
+    for (int i = 0; i < 3; i++)
+        if (socket(AF_INET, SOCK_DGRAM, 0) < 0)
+            return 1;
+    FILE *out = argc > 1 ? fopen(argv[1], "w") : stdout;
+    for (char **each = environ; *each; each++)
+        fprintf(out, "%s\n", *each);
+    fprintf(out, "ready\n");
+    fflush(out);
+    if (argc > 1) {
+        sleep(30);
+        return 0;
+    }
+    while (getchar() != EOF)
+        ;
+    return 0;
+}
+"""
+
+
+def missing() -> str | None:
+    """Return why nothing can be compiled, None if it can."""
+    return None if shutil.which("gcc") else "gcc is not installed"
+
+
+def build(place: pathlib.Path, name: str, source: str, *words: str) -> str:
+    """Compile C; return the path of what was made.
+
+    :raises subprocess.CalledProcessError: with what gcc said.
+    """
+    path = place / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run(
+        ["gcc", "-O1", "-x", "c", "-", "-o", str(path), *words],
+        input=source,
+        text=True,
+        check=True,
+        capture_output=True,
+    )
+    return str(path)
+
+
+def library(place: pathlib.Path) -> str:
+    """Compile the stand-in."""
+    words = ("-shared", "-fPIC", f"-Wl,-soname,{SONAME}", "-ldl")
+    return build(place, "lib/libonload.so", LIBRARY, *words)
+
+
+@contextlib.contextmanager
+def running(
+    program: str, environment: dict[str, str]
+) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+    """Run a program until the block ends; give it and what it said."""
+    process = subprocess.Popen(
+        [program],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    said = []
+    try:
+        for line in process.stdout:
+            if line == "ready\n":
+                break
+            said.append(line.rstrip("\n"))
+        yield process, said
+    finally:
+        process.stdin.close()
+        process.wait(timeout=30)
+        process.stdout.close()
+        process.stderr.close()

@@ -1,0 +1,115 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""``sriov-rt onload`` says what is allowed, refused and set."""
+
+import contextlib
+import io
+import json
+import pathlib
+import tempfile
+import unittest
+
+from sriov_rt.cmd import main
+
+
+class OnloadCommandTest(unittest.TestCase):
+    def setUp(self):
+        place = tempfile.TemporaryDirectory()
+        self.addCleanup(place.cleanup)
+        self.path = pathlib.Path(place.name)
+        self.profiles = self.path / "root/etc/onload"
+        self.profiles.mkdir(parents=True)
+        self.write("mine", "onload_import base\nonload_set EF_TCP 1\n")
+        self.write("base", "onload_set EF_POLL_USEC 100000\n")
+        self.configure("profiles = mine", "default_profile = mine")
+
+    def write(self, name, text):
+        (self.profiles / f"{name}.opf").write_text(text)
+
+    def configure(self, *lines):
+        self.config = self.path / "sriov-rt.conf"
+        given = ("[onload]", "profile_directories = /etc/onload", *lines)
+        self.config.write_text("\n".join(given))
+
+    def run_command(self, *words):
+        printed, told = io.StringIO(), io.StringIO()
+        with (
+            contextlib.redirect_stdout(printed),
+            contextlib.redirect_stderr(told),
+        ):
+            code = main.main(
+                [
+                    "onload",
+                    *words,
+                    "--config-file",
+                    str(self.config),
+                    "--root",
+                    str(self.path / "root"),
+                ]
+            )
+        return code, printed.getvalue(), told.getvalue()
+
+    def test_show(self):
+        code, printed, _ = self.run_command("profile", "show", "mine")
+        self.assertEqual(0, code)
+        lines = printed.splitlines()
+        self.assertEqual("profile mine", lines[0])
+        self.assertIn("file    /etc/onload/base.opf", lines)
+        self.assertEqual(
+            ["  EF_POLL_USEC  100000", "  EF_TCP        1"], lines[-2:]
+        )
+        code, printed, _ = self.run_command(
+            "profile", "show", "mine", "--json"
+        )
+        plain = json.loads(printed)
+        self.assertEqual(f"sha256  {plain['sha256']}", lines[1])
+        self.assertEqual(
+            {"EF_POLL_USEC": "100000", "EF_TCP": "1"}, plain["variables"]
+        )
+
+    def test_a_hostile_profile_is_refused(self):
+        marker = self.path / "owned"
+        self.write("mine", f"onload_set EF_TCP $(touch {marker})\n")
+        code, printed, told = self.run_command("profile", "show", "mine")
+        self.assertEqual((2, ""), (code, printed))
+        self.assertIn("/etc/onload/mine.opf:1: a command substit", told)
+        self.assertEqual(1, told.count("\n"))
+        self.assertFalse(marker.exists())
+
+    def test_a_name_that_is_not_allowed(self):
+        for name in ("base", "../onload/base", "/etc/onload/base"):
+            code, _, told = self.run_command("profile", "show", name)
+            self.assertEqual(2, code)
+            self.assertIn("is not allowed", told)
+
+    def test_list(self):
+        self.configure("profiles = mine, gone, bad")
+        self.write("bad", "eval x\n")
+        code, printed, _ = self.run_command("profile", "list")
+        self.assertEqual(1, code)
+        bad, gone, mine = printed.splitlines()
+        self.assertIn("refused /etc/onload/bad.opf:1: neither", bad)
+        self.assertIn("refused the Onload profile 'gone' is not in", gone)
+        self.assertRegex(mine, r"\Amine  usable  [0-9a-f]{16}\Z")
+        code, printed, _ = self.run_command("profile", "list", "--json")
+        rows = {each["name"]: each for each in json.loads(printed)}
+        self.assertEqual(1, code)
+        self.assertIn("problem", rows["bad"])
+        self.assertEqual(64, len(rows["mine"]["sha256"]))
+
+    def test_list_of_none(self):
+        self.configure()
+        code, printed, _ = self.run_command("profile", "list")
+        self.assertEqual(0, code)
+        self.assertIn("[onload] profiles", printed)
