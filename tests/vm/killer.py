@@ -1,0 +1,232 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Runs inside: plugs and unplugs that die, and the recovery after each.
+
+Each attempt is a process of its own that ends itself, as SIGKILL would, at
+the Nth call of the edges or write to the journal; N grows until the work is
+done before. What the kernel has afterwards is compared with what it had.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import random
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from sriov_rt.nic.machine import Machine
+from sriov_rt.nic.vfs import Vfs
+from sriov_rt.vif import host
+from sriov_rt.vif.journal import Journal
+from sriov_rt.vif.netlink import NetlinkLinks
+from sriov_rt.vif.plugger import Plugger
+from sriov_rt.vif.words import Kind
+from sriov_rt.vif.words import Limits
+from sriov_rt.vif.words import Plug
+
+#: The default of ``[vif] journal``.
+JOURNAL = "/var/lib/sriov-rt/vif"
+#: See warm.py.
+CPU = 1
+#: More calls than any plug makes.
+MANY = 200
+#: Exit status of a process that died as it was to.
+DIED = 77
+#: The longest that a plug is let run before it is killed, in seconds.
+LONGEST = 1.5
+
+#: The verbs that change something.
+_LINKS = (
+    *("create", "delete", "move", "configure", "address", "limit"),
+    "announce",
+)
+_JOURNAL = ("begin", "step", "end")
+#: A VF's settings and driver.
+_MACHINE = ("write", "set_netdev", "bind", "rename")
+
+
+class Countdown:
+    """Ends the process at a call.
+
+    :param calls: how many are let pass.
+    """
+
+    def __init__(self, calls: int) -> None:
+        self.left = calls
+
+    def wrap(self, owner: type, name: str) -> None:
+        """Count a method's calls.
+
+        After one is before the next: nothing is changed in between.
+        """
+        original = getattr(owner, name)
+
+        def counted(*args: Any, **named: Any) -> Any:
+            if not self.left:
+                os._exit(DIED)
+            self.left -= 1
+            return original(*args, **named)
+
+        setattr(owner, name, counted)
+
+
+def port(kind: str, namespace: str, network: str) -> Plug:
+    """Return a port that takes every step."""
+    whole = kind == Kind.VF
+    return Plug(
+        port="5a1b8d5e-0000-4000-8000-0000000000d1",
+        owner="vm-test",
+        kind=Kind(kind),
+        mode={Kind.MACVLAN: "bridge", Kind.IPVLAN: "l2"}.get(Kind(kind)),
+        physical_network=network,
+        namespace=namespace,
+        name="p0",
+        mac="52:54:00:aa:00:09" if whole else None,
+        vlan=100,
+        addresses=("192.0.2.1/24",),
+        limits=Limits(4000, 8000),
+    )
+
+
+def child(work: Callable[[Plugger], object], calls: int) -> int:
+    """Return the pid of a process that does work and may die in it."""
+    pid = os.fork()
+    if pid:
+        return pid
+    status = 1
+    try:
+        countdown = Countdown(calls)
+        if calls >= 0:
+            for owner, names in (
+                (NetlinkLinks, _LINKS),
+                (Journal, _JOURNAL),
+                (Machine, _MACHINE),
+            ):
+                for name in names:
+                    countdown.wrap(owner, name)
+        work(host.configured())
+        status = 0
+    finally:
+        if status:
+            traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def wait(pid: int) -> int:
+    """Return the exit status of a child, negative for a signal."""
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def state(pf: str, namespace: str) -> dict[str, Any]:
+    """Return what must be as before: links, VFs, and the journal."""
+    plugger = host.configured()
+    links = NetlinkLinks().all(everywhere=True)
+    return {
+        "ports": [dataclasses.asdict(each) for each in plugger.show()],
+        "here": sorted(each.name for each in links if not each.namespace),
+        "there": [each.name for each in links if each.namespace == namespace],
+        "vfs": [str(each.settings) for each in Vfs.of_host().list(pf)],
+        "journal": Journal(pathlib.Path(JOURNAL)).ports(),
+    }
+
+
+def settle(before: dict[str, Any], args: argparse.Namespace) -> list[str]:
+    """Recover in a new process, and return what is not as before."""
+    failed = wait(child(lambda plugger: plugger.recover(), -1))
+    after = state(args.pf, args.namespace)
+    if after["ports"]:
+        # It died after the journal had said that the port was done.
+        wanted = port("vf", args.namespace, args.network).port
+        failed |= wait(child(lambda plugger: plugger.unplug(wanted), -1))
+        after = state(args.pf, args.namespace)
+    found = [
+        f"{part}: {before[part]} before, {after[part]} after"
+        for part in before
+        if before[part] != after[part]
+    ]
+    return [*found, *(["the recovery failed"] if failed else [])]
+
+
+def at_each_step(
+    args: argparse.Namespace, kind: str, *, unplug: bool
+) -> dict[str, Any]:
+    """Die at each call of a plug or an unplug."""
+    want = port(kind, args.namespace, args.network)
+    before = state(args.pf, args.namespace)
+    problems: dict[int, list[str]] = {}
+    for number in range(MANY):
+        if unplug:
+            wait(child(lambda plugger: plugger.plug(want), -1))
+        done = wait(
+            child(
+                (lambda plugger: plugger.unplug(want.port))
+                if unplug
+                else (lambda plugger: plugger.plug(want)),
+                number,
+            )
+        )
+        if found := settle(before, args):
+            problems[number] = found
+        if done != DIED:
+            return {"died": number, "end": done, "problems": problems}
+    raise SystemExit(f"{kind} never ends")
+
+
+def at_random(args: argparse.Namespace, kind: str) -> dict[str, Any]:
+    """Kill plugs at times that nobody chose."""
+    want = port(kind, args.namespace, args.network)
+    before = state(args.pf, args.namespace)
+    chance = random.Random(args.seed)
+    problems: dict[int, list[str]] = {}
+    died = 0
+    for number in range(args.times):
+        pid = child(lambda plugger: plugger.plug(want), -1)
+        time.sleep(chance.uniform(0, LONGEST))
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        died += wait(pid) == -signal.SIGKILL
+        if found := settle(before, args):
+            problems[number] = found
+    return {"died": died, "problems": problems}
+
+
+def main() -> None:
+    """Print what came of it, as JSON."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("what", choices=("plug", "unplug", "random"))
+    parser.add_argument("kind")
+    parser.add_argument("--pf", required=True)
+    parser.add_argument("--namespace", required=True)
+    parser.add_argument("--network", required=True)
+    parser.add_argument("--times", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    os.sched_setaffinity(0, {CPU})
+    if args.what == "random":
+        found = at_random(args, args.kind)
+    else:
+        found = at_each_step(args, args.kind, unplug=args.what == "unplug")
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

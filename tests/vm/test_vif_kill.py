@@ -1,0 +1,70 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""sriov-rt vif, killed: nothing is left after the next start."""
+
+import json
+import pathlib
+from typing import Any
+from typing import ClassVar
+
+from tests.vm import base
+from tests.vm import network
+from tests.vm import test_vif_kinds
+
+_KILLER = pathlib.Path(__file__).with_name("killer.py")
+
+#: Seconds for all the deaths of one kind.
+_SECONDS = 600.0
+
+
+class KillTest(test_vif_kinds.PortTestCase):
+    """A plug or an unplug dies, and the kernel is as it was."""
+
+    NEIGHBOURS: ClassVar[dict[str, tuple[int, str, int]]] = {}
+    NEEDS_MACS: ClassVar[bool] = False
+
+    def _die(self, what: str, kind: str, *more: str) -> dict[str, Any]:
+        """Return what killer.py found."""
+        result = self.vm.run(
+            (
+                *(base.product().program("python"), "-I", str(_KILLER)),
+                *(what, kind, "--pf", network.PF, "--network", "physnet1"),
+                *("--namespace", test_vif_kinds.NAMESPACE, *more),
+            ),
+            timeout=_SECONDS,
+            check=False,
+        )
+        self.assertEqual(result.status, 0, result.complaint)
+        found: dict[str, Any] = json.loads(result.text.splitlines()[-1])
+        self.assertEqual(found["problems"], {}, result.complaint)
+        return found
+
+    def test_plug_that_dies_anywhere_is_undone(self) -> None:
+        """An ipvlan and a whole VF, at each call and journal write."""
+        for kind in ("ipvlan", "vf"):
+            with self.subTest(kind):
+                found = self._die("plug", kind)
+                self.assertGreater(found["died"], 10)
+                self.assertEqual(found["end"], 0)
+
+    def test_unplug_that_dies_anywhere_is_finished(self) -> None:
+        """The VF is home and clean."""
+        found = self._die("unplug", "vf")
+        self.assertGreater(found["died"], 6)
+        self.assertEqual(found["end"], 0)
+
+    def test_twenty_plugs_killed_at_random_leave_nothing(self) -> None:
+        """By SIGKILL, in the middle of whatever they do."""
+        found = self._die("random", "ipvlan", "--times", "20")
+        self.assertGreater(found["died"], 0)
