@@ -61,13 +61,15 @@ class SriovRtExtension(
         conf = cfg.CONF
         options.register_extension(conf)
         section = conf[options.EXTENSION_GROUP]
+        self._vfs = PrivilegedVfs()
+        self._started = False
         self._keeper = Keeper(
             conf.host,
-            PrivilegedVfs(),
+            self._vfs,
             pathlib.Path(section.state_file),
             section.retry_interval,
         )
-        self._retries = Worker("slots", self._keeper.retry, _crashed)
+        self._retries = Worker("slots", self._retry, _crashed)
         self._retries.start()
 
     def handle_port(self, context: Any, data: dict[str, Any]) -> None:
@@ -95,6 +97,16 @@ class SriovRtExtension(
             return
         if claim is not None and self._keeper.leave(claim):
             self._wake()
+
+    def _retry(self) -> float:
+        if not self._started:
+            self._started = True
+            try:
+                self._vfs.start()
+            except exceptions.SriovRtError as error:
+                # It is tried again with the first port.
+                LOG.error("host=%s %s", cfg.CONF.host, error)
+        return self._keeper.retry()
 
     def _wake(self) -> None:
         interval = cfg.CONF[options.EXTENSION_GROUP].retry_interval

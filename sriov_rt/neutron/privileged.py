@@ -65,6 +65,13 @@ class DaemonMissing(exceptions.SriovRtError):
 class PrivilegedVfs:
     """The VFs of this host, by way of the daemon."""
 
+    def start(self) -> None:
+        """Start the daemon, so that no port has to wait for that.
+
+        :raises DaemonMissing: see there.
+        """
+        _told(_ready)
+
     def settle(self, slot: str, wanted: VfSettings) -> Sequence[str]:
         """Set what is known to differ; return what was changed.
 
@@ -177,6 +184,12 @@ def _answer(act: Callable[[], Answer]) -> Answer:
         return act()
     except exceptions.SriovRtError as error:
         return str(error), None, []
+
+
+@privsep.vif_plug.entrypoint
+def _ready() -> Answer:
+    _vfs()
+    return None, None, []
 
 
 @privsep.vif_plug.entrypoint

@@ -122,7 +122,8 @@ def look(vm: RtVm) -> dict[str, Any]:
         for each in seen["qdiscs"]
         if each["kind"] in ("htb", "ingress", "clsact")
     )
-    return {**seen, "links": links, "qdiscs": qdiscs}
+    names = sorted(each["name"] for each in seen["namespaces"])
+    return {**seen, "links": links, "qdiscs": qdiscs, "namespaces": names}
 
 
 def _lasting(link: dict[str, Any]) -> dict[str, Any]:

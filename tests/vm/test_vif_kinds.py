@@ -167,11 +167,21 @@ class KindsTest(PortTestCase):
         self.assertIsNone(network.link(self.vm, "p0", NAMESPACE))
         self.sh(f"ip -n {FAR} neigh flush all nud permanent")
 
-    def test_macvlan_of_each_mode(self) -> None:
-        """Bridge, private, vepa and passthru reach a neighbour."""
-        for mode in ("bridge", "private", "vepa", "passthru"):
-            with self.subTest(mode):
-                self._check(f"macvlan:{mode}")
+    def test_macvlan_in_bridge_mode(self) -> None:
+        """It reaches a neighbour."""
+        self._check("macvlan:bridge")
+
+    def test_macvlan_in_private_mode(self) -> None:
+        """It reaches a neighbour."""
+        self._check("macvlan:private")
+
+    def test_macvlan_in_vepa_mode(self) -> None:
+        """It reaches a neighbour."""
+        self._check("macvlan:vepa")
+
+    def test_macvlan_in_passthru_mode(self) -> None:
+        """It reaches a neighbour."""
+        self._check("macvlan:passthru")
 
     def test_ipvlan_of_each_mode(self) -> None:
         """l2, l3 and l3s reach a neighbour."""
@@ -223,9 +233,9 @@ class KindsTest(PortTestCase):
         shown = self.sh(f"tc -n {NAMESPACE} -j qdisc show dev p0").text
         kinds = {each["kind"] for each in json.loads(shown)}
         self.assertLessEqual({"htb", "ingress"}, kinds)
-        classes = self.sh(f"tc -n {NAMESPACE} -j class show dev p0").text
-        rates = {each.get("rate") for each in json.loads(classes)}
-        self.assertEqual(rates, {4000 * 1000 // 8})
+        # tc of iproute2 6.1 has no JSON of classes.
+        classes = self.sh(f"tc -n {NAMESPACE} class show dev p0").text
+        self.assertIn(" rate 4Mbit ", classes)
         self.assert_answers(PEER)
         measured = self.sh(
             f"ip netns exec {FAR} iperf3 -s -1 -D\n sleep 1\n"

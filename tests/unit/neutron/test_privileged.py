@@ -234,6 +234,12 @@ class DaemonTest(VfCase):
             self.privileged.settle("0000:09:10.1", WANTED)
         self.assertIn("no VF", str(raised.exception))
 
+    def test_it_can_be_started_before_it_is_needed(self):
+        self.privileged.start()
+        self._patch("_ready", unittest.mock.Mock(side_effect=OSError))
+        with self.assertRaises(privileged.DaemonMissing):
+            self.privileged.start()
+
     def test_a_daemon_that_gives_no_answer_is_named(self):
         for error in (comm.PrivsepTimeout(), OSError(32, "Broken pipe")):
             self._patch("_clean", unittest.mock.Mock(side_effect=error))

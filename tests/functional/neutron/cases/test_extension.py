@@ -273,6 +273,15 @@ class LifeTest(ExtensionCase):
         self.assertIn("port=port-01", self.errors.take())
         self.assertEqual([({OLD}, set())], self.told)
 
+    def test_a_daemon_that_cannot_be_started_is_told_of_at_the_start(self):
+        self._patch(privileged, "_ready", mock.Mock(side_effect=OSError))
+        self.agent()
+        for _ in range(200):
+            if self.errors.found:
+                break
+            self.extension._retries.join(0.05)
+        self.assertIn("helper_command", self.errors.take())
+
     def test_another_agent_does_not_get_it(self):
         extension = l2_extension.SriovRtExtension()
         error = self.assertRaises(
