@@ -27,6 +27,7 @@ import time
 import venv
 from collections.abc import Sequence
 
+from tests.testbed import packages
 from tests.testbed import paths
 from tests.testbed.progress import Progress
 
@@ -58,19 +59,37 @@ class Runner:
         is one check.
     :param limit: seconds after which it is ended.
     :param shown: lines of its output that are worth a reader's time.
+    :param packages: Debian packages that it wants; the test beds install
+        their own.
     """
 
     name: str
     counts: bool
     limit: float
     shown: re.Pattern[str] | None = None
+    packages: tuple[str, ...] = ()
 
+
+#: For real containers and programs that Onload's stand-in is loaded into.
+_FUNCTIONAL = (
+    "binutils",
+    "busybox-static",
+    "gcc",
+    "iproute2",
+    "iputils-ping",
+    "libc6-dev",
+    "libvirt-clients",
+    "libvirt-daemon-driver-lxc",
+    "libvirt-daemon-system",
+    "lxc",
+    "musl-tools",
+)
 
 RUNNERS = (
     Runner("pep8", False, 300),
     Runner("mypy", False, 600),
     Runner("unit", True, 900),
-    Runner("functional", True, 1500),
+    Runner("functional", True, 1500, packages=_FUNCTIONAL),
     # Builds Kubernetes and NFD in an empty cache: 10 to 20 minutes. Before
     # the benchmarks and the cloud, which use the same programs.
     Runner("kubernetes", True, 2700),
@@ -121,6 +140,7 @@ def _run(
 ) -> Outcome:
     log = logs / f"test-{runner.name}.log"
     began = time.monotonic()
+    packages.install(runner.packages, logs / "apt.log")
     with progress.step(f"{runner.name} (log: {log})"), log.open("wb") as sink:
         child = subprocess.Popen(
             (tox, "run", "-e", runner.name),

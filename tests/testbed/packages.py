@@ -74,7 +74,7 @@ def install(names: Sequence[str], log: pathlib.Path) -> list[str]:
     :returns: what had to be installed.
     :raises errors.CommandFailed: when apt-get can't.
     """
-    wanted = missing(names)
+    wanted = missing(names) if names else []
     if not wanted:
         return []
     with _no_daemons():
