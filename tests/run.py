@@ -95,7 +95,7 @@ RUNNERS = (
     Runner("kubernetes", True, 2700),
     Runner("docs", False, 600),
     Runner("benchmarks", False, 900, _BENCHMARK),
-    Runner("vm", True, 1800),
+    Runner("vm", True, 2700),
     Runner("cloud", True, 2700),
 )
 
