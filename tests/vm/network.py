@@ -175,16 +175,20 @@ class WireTestCase(base.VmTestCase):
     def setUpClass(cls) -> None:
         """Look at the machine, and put neighbours on the wire."""
         super().setUpClass()
+        # A VF that a guest had comes back by the kernel's name for it.
+        cls._tidy()
         cls._before = look(cls.vm)
         cls.addClassCleanup(cls._check_left)
-        cls.addClassCleanup(
-            cls.vm.run,
-            ("taskset", "-c", "1", "bash", "-c", _TIDY),
-            timeout=base.PATIENCE,
-        )
+        cls.addClassCleanup(cls._tidy)
         for namespace, (index, address, vlan) in cls.NEIGHBOURS.items():
             cls.addClassCleanup(remove_neighbour, cls.vm, namespace, index)
             add_neighbour(cls.vm, namespace, index, address, vlan)
+
+    @classmethod
+    def _tidy(cls) -> None:
+        cls.vm.run(
+            ("taskset", "-c", "1", "bash", "-c", _TIDY), timeout=base.PATIENCE
+        )
 
     @classmethod
     def _check_left(cls) -> None:

@@ -51,8 +51,14 @@ class VfTest(network.WireTestCase):
     """What a command did is what the kernel says."""
 
     def setUp(self) -> None:
-        """Have a clean VF afterwards, whatever happens."""
+        """Have a clean VF, down, and again whatever happens.
+
+        While it is up its driver takes over a MAC that is set, and says of
+        it, as before, that it was made up: nobody can tell then.
+        """
         super().setUp()
+        self._restore()
+        self.sh(f"taskset -c 1 ip link set {NETDEV} down")
         self.addCleanup(self._restore)
 
     def _restore(self) -> None:
