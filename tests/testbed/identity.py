@@ -75,6 +75,10 @@ class ProcessId:
         :param number: the signal.
         :raises PermissionError: when it isn't ours to signal.
         """
+        if not self.alive:
+            # Its number may be a thread's by now, which pidfd_open(2) refuses
+            # with ENOENT since Linux 6.16, and with EINVAL before.
+            return
         try:
             handle = os.pidfd_open(self.pid)
         except ProcessLookupError:

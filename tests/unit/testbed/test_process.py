@@ -16,6 +16,7 @@ import dataclasses
 import pathlib
 import signal
 import tempfile
+import threading
 import unittest
 
 from tests.testbed import errors
@@ -51,6 +52,15 @@ class ProcessTest(unittest.TestCase):
         self.assertFalse(other.alive)
         other.signal(signal.SIGKILL)
         self.assertTrue(own.alive)
+
+    def test_a_pid_that_is_a_thread_by_now_is_left_alone(self) -> None:
+        over = threading.Event()
+        thread = threading.Thread(target=over.wait)
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(over.set)
+        assert thread.native_id is not None
+        ProcessId(thread.native_id, 0).signal(signal.SIGKILL)
 
     def test_stop_ends_children_whose_parents_are_gone(self) -> None:
         record = self.start("(sleep 61 & sleep 62 &) ; exec sleep 60")
