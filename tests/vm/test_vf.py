@@ -36,6 +36,8 @@ CLEAN = {
 #: What a tenant leaves behind who was let do everything.
 _DIRTY = f"""
 set -e
+# First, for it resets the VF, which then takes over a MAC that was set.
+ip link set {NETDEV} mtu 1400
 ip link set {network.PF} vf {INDEX} mac {MAC}
 ip link set {network.PF} vf {INDEX} vlan 100 qos 3
 ip link set {network.PF} vf {INDEX} trust on
@@ -43,7 +45,6 @@ ip link set {network.PF} vf {INDEX} spoofchk off
 ip link set {network.PF} vf {INDEX} max_tx_rate 200
 ip link set {NETDEV} promisc on
 ip link set {NETDEV} allmulticast on
-ip link set {NETDEV} mtu 1400
 """
 
 
