@@ -96,7 +96,7 @@ class PortsTestCase(CloudTestCase):
         for vf in self.sriov_rt("vf", "list"):
             settings = {name: vf["settings"][name] for name in BASELINE}
             if settings != BASELINE or vf["alias"]:
-                found[vf["id"]["address"]] = vf
+                found[vf["vf"]["address"]] = vf
         return found
 
     def wait_clean(self) -> None:
@@ -304,6 +304,6 @@ class TestPassThrough(PortsTestCase):
         :param slot: its PCI address.
         """
         for vf in self.sriov_rt("vf", "list"):
-            if vf["id"]["address"] == slot:
-                return vf["id"]["pf"], str(vf["id"]["index"])
+            if vf["vf"]["address"] == slot:
+                return vf["vf"]["pf"], str(vf["vf"]["index"])
         raise AssertionError(f"no VF {slot}")
