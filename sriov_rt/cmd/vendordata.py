@@ -24,13 +24,9 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
-from oslo_config import cfg
-
 from sriov_rt import exceptions
 from sriov_rt.host.root import Root
-from sriov_rt.onload import options
 from sriov_rt.onload import settings as onload_settings
-from sriov_rt.onload.errors import ConfigurationUnreadable
 from sriov_rt.onload.vendordata_app import Application
 
 LOG = logging.getLogger(__name__)
@@ -116,14 +112,7 @@ def application(
         from keystonemiddleware import auth_token
     except ImportError as error:
         raise ServiceIncomplete from error
-    conf = cfg.ConfigOpts()
-    options.register(conf)
-    if files is None:
-        files = cfg.find_config_files(project="sriov_rt", prog="sriov-rt")
-    try:
-        conf([], project="sriov_rt", default_config_files=list(files))
-    except cfg.Error as error:
-        raise ConfigurationUnreadable(str(error)) from None
+    conf = onload_settings.configuration(files)
     settings = onload_settings.of(conf)
     service = Application(settings, Root(), flavors or _nova())
     return auth_token.AuthProtocol(service, {"oslo_config_config": conf})

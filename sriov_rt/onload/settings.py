@@ -85,6 +85,15 @@ def load(files: Sequence[str] | None = None) -> Settings:
     :raises ConfigurationUnreadable: if they can't be read.
     :raises OptionRejected: for a value that can't be worked with.
     """
+    return of(configuration(files))
+
+
+def configuration(files: Sequence[str] | None = None) -> cfg.ConfigOpts:
+    """Return what a host's configuration files say.
+
+    :param files: instead of sriov-rt.conf where oslo.config finds it.
+    :raises ConfigurationUnreadable: if they can't be read.
+    """
     conf = cfg.ConfigOpts()
     options.register(conf)
     if files is None:
@@ -93,7 +102,7 @@ def load(files: Sequence[str] | None = None) -> Settings:
         conf([], project="sriov_rt", default_config_files=list(files))
     except cfg.Error as error:
         raise ConfigurationUnreadable(str(error)) from None
-    return of(conf)
+    return conf
 
 
 def of(conf: cfg.ConfigOpts) -> Settings:

@@ -58,7 +58,7 @@ helpers = subprocess.run(
     capture_output=True, check=True, text=True,
 ).stdout.split()
 print("watching", *helpers, flush=True)
-while not (ports := [n for n in os.listdir(journal) if len(n) == 36]):
+while not [n for n in os.listdir(journal) if len(n) == 36]:
     pass
 os.killpg(leader, signal.SIGKILL)
 for helper in helpers:
