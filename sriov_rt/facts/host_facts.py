@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sriov_rt import codec
+from sriov_rt import documents
 from sriov_rt.codec import Unknown
 from sriov_rt.facts.parts import ComputeFacts
 from sriov_rt.facts.parts import CpuFacts
@@ -116,10 +117,4 @@ def from_json(text: str | bytes) -> HostFacts:
     :param text: at most :data:`MAX_DOCUMENT` bytes.
     :raises SchemaError: for text that is too long, no JSON, or out of form.
     """
-    if len(text) > MAX_DOCUMENT:
-        raise codec.SchemaError("", f"longer than {MAX_DOCUMENT} bytes")
-    try:
-        plain = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise codec.SchemaError("", f"not JSON: {error}") from None
-    return from_plain(plain)
+    return from_plain(documents.plain(text, MAX_DOCUMENT))

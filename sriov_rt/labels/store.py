@@ -20,9 +20,9 @@ import os
 import pathlib
 from collections.abc import Iterator
 from collections.abc import Mapping
-from typing import Any
 
 from sriov_rt import codec
+from sriov_rt import documents
 from sriov_rt.parse import label
 
 LOG = logging.getLogger(__name__)
@@ -157,15 +157,7 @@ def parse(data: bytes) -> Record:
 
     :raises SchemaError: if they are not what :func:`save` writes.
     """
-    if len(data) > MAX_FILE:
-        raise codec.SchemaError("", f"longer than {MAX_FILE} bytes")
-    try:
-        plain: Any = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise codec.SchemaError("", f"not JSON: {error}") from None
-    if type(plain) is not dict or plain.get("schema") != SCHEMA_VERSION:
-        raise codec.SchemaError("schema", f"{SCHEMA_VERSION} expected")
-    record = codec.from_plain(Record, plain)
+    record = documents.load(Record, data, MAX_FILE, SCHEMA_VERSION)
     for name, known in record.sources.items():
         for key, value in known.labels.items():
             problem = label.why_not_key(key) or label.why_not_value(value)

@@ -18,9 +18,9 @@ import logging
 import os
 import pathlib
 from collections.abc import Mapping
-from typing import Any
 
 from sriov_rt import codec
+from sriov_rt import documents
 from sriov_rt.parse import errors
 from sriov_rt.parse import pci
 
@@ -79,15 +79,7 @@ def parse(data: bytes) -> Slots:
     :raises SchemaError: if they are not what :func:`save` writes.
     :raises ParseError: for a slot that is no PCI address.
     """
-    if len(data) > MAX_FILE:
-        raise codec.SchemaError("", f"longer than {MAX_FILE} bytes")
-    try:
-        plain: Any = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise codec.SchemaError("", f"not JSON: {error}") from None
-    if type(plain) is not dict or plain.get("schema") != SCHEMA_VERSION:
-        raise codec.SchemaError("schema", f"{SCHEMA_VERSION} expected")
-    found = codec.from_plain(Slots, plain)
+    found = documents.load(Slots, data, MAX_FILE, SCHEMA_VERSION)
     for address in found.slots:
         pci.PciAddress.parse(address)
     return found

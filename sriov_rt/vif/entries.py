@@ -16,9 +16,9 @@
 import dataclasses
 import enum
 import json
-from typing import Any
 
 from sriov_rt import codec
+from sriov_rt import documents
 from sriov_rt.parse import pci
 from sriov_rt.vif import asked
 from sriov_rt.vif import names
@@ -80,13 +80,7 @@ def parse(data: bytes) -> Entry:
     first, newline, _ = data.partition(b"\n")
     if not newline:
         raise codec.SchemaError("", "no whole line")
-    try:
-        plain: Any = json.loads(first)
-    except (ValueError, RecursionError) as error:
-        raise codec.SchemaError("", f"not JSON: {error}") from None
-    if type(plain) is not dict or plain.get("schema") != SCHEMA_VERSION:
-        raise codec.SchemaError("schema", f"{SCHEMA_VERSION} expected")
-    entry = codec.from_plain(Entry, plain)
+    entry = documents.load(Entry, first, MAX_FILE, SCHEMA_VERSION)
     names.port(entry.port)
     names.owner(entry.owner)
     names.interface(entry.interface)

@@ -20,14 +20,23 @@ from collections.abc import Iterator
 PACKAGE = pathlib.Path(__file__).resolve().parents[2] / "sriov_rt"
 
 #: Each room and the rooms that it may import, beside itself.
-WORDS = {"exceptions", "parse", "codec", "request", "facts", "reason"}
+WORDS = {
+    "exceptions",
+    "parse",
+    "codec",
+    "documents",
+    "request",
+    "facts",
+    "reason",
+}
 PURE = WORDS | {"decide"}
 MAY_IMPORT = {
     "exceptions": set(),
     "parse": {"exceptions"},
     "codec": {"exceptions", "parse"},
+    "documents": {"codec"},
     "request": {"exceptions", "parse"},
-    "facts": {"exceptions", "parse", "codec"},
+    "facts": {"exceptions", "parse", "codec", "documents"},
     "reason": set(),
     "decide": WORDS,
     "messaging": set(),

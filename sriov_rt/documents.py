@@ -1,0 +1,48 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Dataclasses as versioned JSON documents: how all that is kept is read."""
+
+import json
+from typing import Any
+from typing import TypeVar
+
+from sriov_rt import codec
+
+T = TypeVar("T")
+
+
+def plain(data: str | bytes, limit: int) -> Any:
+    """Return what a JSON document says.
+
+    :param limit: the longest that is taken, in bytes.
+    :raises SchemaError: if it is longer, or not JSON.
+    """
+    if len(data) > limit:
+        raise codec.SchemaError("", f"longer than {limit} bytes")
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise codec.SchemaError("", f"not JSON: {error}") from None
+
+
+def load(cls: type[T], data: bytes, limit: int, schema: int) -> T:
+    """Build an instance of a dataclass from a document of a version.
+
+    :param limit: the longest that is taken, in bytes.
+    :param schema: the version that it has to have.
+    :raises SchemaError: for a document that is not in its form.
+    """
+    found = plain(data, limit)
+    if type(found) is not dict or found.get("schema") != schema:
+        raise codec.SchemaError("schema", f"{schema} expected")
+    return codec.from_plain(cls, found)
