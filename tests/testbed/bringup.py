@@ -127,6 +127,9 @@ class BringUp:
                 service.start(self._place)
             # Nova's daemons end when these two don't answer.
             self._catalog.start("keystone", "placement")
+            # Two first requests at once, and Keystone may judge the second
+            # by policies that it is still loading: 403.
+            self._api.get("keystone", "/services")
             self._catalog.start(
                 *(
                     service.name
