@@ -37,8 +37,12 @@ START_SECONDS = 240.0
 #: What a port asks for that is no VF of its own.
 NORMAL = {"binding:vnic_type": "normal"}
 
+#: A MAC that no port has.
+DIRTY_MAC = "02:00:5e:66:66:66"
+
 #: How nobody has left a VF: what sriov_rt.nic.settings calls the baseline.
 BASELINE = {
+    "mac": "00:00:00:00:00:00",
     "vlan": 0,
     "qos": 0,
     "spoofchk": True,
@@ -266,3 +270,53 @@ class TestSubinterfaces(PortsTestCase):
             domain, rf"<target dev='{shown['interface']}' managed='no'/>"
         )
         self.assertIn(shown["mac"], domain)
+
+
+class TestPassThrough(PortsTestCase):
+    """VFs that Nova itself hands to guests, and our extension cleans."""
+
+    def test_a_dirty_vf_is_clean_at_its_next_owners(self) -> None:
+        flavor = self.flavor(KERNEL)
+        port = self.port("physnet1")
+        server = self.boot_on(RT, flavor, ports=[port])
+        slot = self.slot(port)
+        self.assertEqual([slot], list(self.dirty()), "its VLAN is set")
+        pf, index = self.pf_and_index(slot)
+        # The agent itself turns spoofchk off, for the port's network has no
+        # port security. What only a guest with a driver can do to a VF,
+        # tests/vm has.
+        for words in (
+            ("trust", "on"),
+            ("mac", DIRTY_MAC),
+            ("vlan", "299", "qos", "3"),
+        ):
+            self.host_run("ip", "link", "set", pf, "vf", index, *words)
+        self.delete(server.id)
+        self.wait_clean()
+        again = self.port("physnet1")
+        self.boot_on(RT, flavor, ports=[again])
+        vf = self.dirty()[self.slot(again)]["settings"]
+        found = self.neutron(again)
+        vlan = found["binding:profile"].get("vlan", vf["vlan"])
+        self.assertEqual(
+            (False, 0, found["mac_address"], vlan),
+            (vf["trust"], vf["qos"], vf["mac"], vf["vlan"]),
+        )
+        self.assertNotEqual(299, vf["vlan"])
+
+    def slot(self, port: str) -> str:
+        """Return the PCI address of a port's VF.
+
+        :param port: its id.
+        """
+        return str(self.neutron(port)["binding:profile"]["pci_slot"])
+
+    def pf_and_index(self, slot: str) -> tuple[str, str]:
+        """Return a VF's PF and its number, as ``ip link`` takes them.
+
+        :param slot: its PCI address.
+        """
+        for vf in self.sriov_rt("vf", "list"):
+            if vf["vf"]["address"] == slot:
+                return vf["vf"]["pf"], str(vf["vf"]["index"])
+        raise AssertionError(f"no VF {slot}")
