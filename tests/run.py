@@ -14,6 +14,9 @@
 
 ``tools/test`` starts this. Each runner's whole output is in its log; the
 last line is ``N passed, N failed, N skipped`` over all of them.
+
+Runners that mostly wait run beside the virtual machine; the cloud has the
+machine to itself, and so have the benchmarks.
 """
 
 import argparse
@@ -25,7 +28,10 @@ import subprocess
 import sys
 import time
 import venv
+from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Sequence
+from concurrent import futures
 
 from tests.testbed import packages
 from tests.testbed import paths
@@ -85,18 +91,30 @@ _FUNCTIONAL = (
     "musl-tools",
 )
 
-RUNNERS = (
-    Runner("pep8", False, 300),
-    Runner("mypy", False, 600),
-    Runner("unit", True, 900),
-    Runner("functional", True, 1500, packages=_FUNCTIONAL),
-    # Builds Kubernetes and NFD in an empty cache: 10 to 20 minutes. Before
-    # the benchmarks and the cloud, which use the same programs.
-    Runner("kubernetes", True, 2700),
-    Runner("docs", False, 600),
-    Runner("benchmarks", False, 900, _BENCHMARK),
-    Runner("vm", True, 2700),
-    Runner("cloud", True, 2700),
+Lane = tuple[Runner, ...]
+
+#: One stage after the other; the lanes of one are run at once, and the
+#: runners of a lane one after the other.
+STAGES: tuple[tuple[Lane, ...], ...] = (
+    (
+        (
+            Runner("pep8", False, 300),
+            Runner("mypy", False, 600),
+            Runner("unit", True, 900),
+            Runner("functional", True, 1500, packages=_FUNCTIONAL),
+            # Builds Kubernetes and NFD in an empty cache: 10 to 20 minutes.
+            # Before the benchmarks and the cloud, which use the same
+            # programs.
+            Runner("kubernetes", True, 2700),
+            Runner("docs", False, 600),
+        ),
+        (Runner("vm", True, 2700),),
+    ),
+    ((Runner("cloud", True, 2700),),),
+    ((Runner("benchmarks", False, 1200, _BENCHMARK),),),
+)
+RUNNERS = tuple(
+    runner for stage in STAGES for lane in stage for runner in lane
 )
 
 
@@ -165,6 +183,22 @@ def _run(
     return Outcome(runner.name, passed, failed, skipped, seconds, skips)
 
 
+def _run_all(
+    names: Collection[str], run: Callable[[Runner], Outcome]
+) -> list[Outcome]:
+    """Run the named runners and return what they found, in their order."""
+
+    def one(lane: Lane) -> list[Outcome]:
+        return [run(each) for each in lane if each.name in names]
+
+    found = []
+    for stage in STAGES:
+        with futures.ThreadPoolExecutor(len(stage)) as pool:
+            for outcomes in pool.map(one, stage):
+                found += outcomes
+    return found
+
+
 def _failures(output: str) -> Sequence[str]:
     """Return what tells why a runner failed: names, tracebacks, the end."""
     lines = [f"FAILED {name}" for name in _FAILED.findall(output)]
@@ -215,13 +249,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if unknown := set(args.runners) - set(names):
         parser.error(f"no runner {', '.join(sorted(unknown))}")
-    chosen = [r for r in RUNNERS if not args.runners or r.name in args.runners]
     places = paths.Paths.from_environment()
     places.make()
     progress = Progress()
     with progress.step("tox"):
         tox = _tox(places.cache)
-    return _report([_run(each, tox, places.log, progress) for each in chosen])
+    return _report(
+        _run_all(
+            args.runners or names,
+            lambda each: _run(each, tox, places.log, progress),
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@
 """Debian packages: what is missing is installed, and nothing is started."""
 
 import contextlib
+import fcntl
 import os
 import pathlib
 import stat
@@ -41,6 +42,8 @@ CONTROL_PLANE = (
     "qemu-utils",
     "rabbitmq-server",
 )
+
+_LOCK = pathlib.Path("/run/lock/sriov-rt-packages")
 
 #: invoke-rc.d(8) asks this program whether a daemon may be started.
 _POLICY = pathlib.Path("/usr/sbin/policy-rc.d")
@@ -74,10 +77,13 @@ def install(names: Sequence[str], log: pathlib.Path) -> list[str]:
     :returns: what had to be installed.
     :raises errors.CommandFailed: when apt-get can't.
     """
-    wanted = missing(names) if names else []
-    if not wanted:
+    if not (names and missing(names)):
         return []
-    with _no_daemons():
+    with _alone(), _no_daemons():
+        # Somebody else may have been at it until now.
+        wanted = missing(names)
+        if not wanted:
+            return []
         try:
             _apt_get("install", "--no-install-recommends", *wanted, log=log)
         except errors.CommandFailed:
@@ -102,6 +108,18 @@ def _apt_get(verb: str, *arguments: str, log: pathlib.Path) -> None:
         environment={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
         log=log,
     )
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """Keep other runners from installing, for a while.
+
+    apt's own lock would do, but for the policy: who ends first takes it
+    away.
+    """
+    with _LOCK.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 @contextlib.contextmanager

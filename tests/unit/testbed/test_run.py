@@ -12,6 +12,8 @@
 
 """What the run of all tests says of a runner that failed."""
 
+import configparser
+import pathlib
 import unittest
 
 from tests import run
@@ -81,3 +83,34 @@ class FailuresTest(unittest.TestCase):
         lines = list(run._failures(output))
         self.assertEqual("line 999", lines[-1])
         self.assertLess(len(lines), 100)
+
+
+class StagesTest(unittest.TestCase):
+    def test_each_runner_is_an_environment_of_tox_once(self):
+        ini = configparser.ConfigParser()
+        ini.read(pathlib.Path(__file__).parents[3] / "tox.ini")
+        names = [runner.name for runner in run.RUNNERS]
+        self.assertEqual(len(set(names)), len(names))
+        for name in names:
+            self.assertIn(f"testenv:{name}", ini)
+
+    def test_those_that_are_named_run_once_and_are_told_in_order(self):
+        began = []
+
+        def note(runner):
+            began.append(runner.name)
+            return run.Outcome(runner.name, 1, 0, 0, 0.0)
+
+        found = run._run_all(("cloud", "unit", "vm"), note)
+        self.assertEqual(
+            ["unit", "vm", "cloud"], [each.runner for each in found]
+        )
+        self.assertEqual("cloud", began[-1])
+        self.assertEqual(["cloud", "unit", "vm"], sorted(began))
+
+    def test_what_fails_a_runner_is_not_swallowed(self):
+        def fail(runner):
+            raise OSError(runner.name)
+
+        with self.assertRaises(OSError):
+            run._run_all(("unit",), fail)
