@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from sriov_rt.vif.rtnl import BUFFER
+from sriov_rt.vif.rtnl import MSG_TRUNC
 from sriov_rt.vif.rtnl import SOL_NETLINK
 from sriov_rt.vif.rtnl import messages
 from sriov_rt.vif.rtnl import open_socket
@@ -80,7 +81,7 @@ class Listener:
                 )
             except BlockingIOError:
                 return
-            if flags & socket.MSG_TRUNC:
+            if flags & MSG_TRUNC:
                 raise OSError(errno.ENOBUFS, "an event was cut")
             if address[0] != 0:
                 continue

@@ -72,8 +72,7 @@ class NetlinkLinks:
 
         :raises NotVerified: if it is not as asked for; it is gone then.
         """
-        self._census.expect(what.namespace)
-        made = making.make(what)
+        made = making.make(what, self._census.expect)
         if not made.up:
             self._census.note(made)
         return made
@@ -97,8 +96,8 @@ class NetlinkLinks:
 
         :param namespace: None for the caller's own.
         """
-        self._census.expect(namespace)
-        return moving.move(link, namespace, name or link.name)
+        expect = self._census.expect
+        return moving.move(link, namespace, name or link.name, expect)
 
     def configure(
         self,

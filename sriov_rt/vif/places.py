@@ -65,8 +65,9 @@ class Place:
         for answer in told:
             if answer.kind != requests.RTM_NEWLINK:
                 continue
-            body = answer.body
-            home = None if answers.abroad(body) is None else self.home()
+            home, body = None, answer.body
+            if self.name is not None and answers.abroad(body) is not None:
+                home = self.home()
             each = answers.link(body, self.name, home)
             if each is not None:
                 found.append(each)
@@ -83,9 +84,20 @@ class Place:
                 raise
 
 
+#: Told of a namespace by its name and its descriptor before it is entered;
+#: says which number the caller's has in it, if that is known.
+Expect = Callable[[str, int], int | None]
+
+
+def _unknown(name: str, descriptor: int) -> int | None:
+    return None
+
+
 @contextlib.contextmanager
 def opened(
-    name: str | None, known: namespaces.Identity | None = None
+    name: str | None,
+    known: namespaces.Identity | None = None,
+    expect: Expect = _unknown,
 ) -> Iterator[Place]:
     """Open a namespace for requests.
 
@@ -99,11 +111,14 @@ def opened(
         there = stack.enter_context(namespaces.opened(name))
         if known is not None and namespaces.identity(there) != known:
             raise errors.NoSuchNamespace(name, detail="it is another now")
+        number = expect(name, there)
         with telling(name, "enter"):
             channel = namespaces.inside(there, Channel)
         stack.enter_context(channel)
 
         def home() -> int | None:
+            if number is not None:
+                return number
             with namespaces.opened(None) as own:
                 answer = channel.ask(requests.get_nsid(own))
             return answers.nsid(answer[0].body) if answer else None

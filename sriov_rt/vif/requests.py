@@ -47,6 +47,9 @@ NETNSA_FD = 3
 NETNSA_TARGET_NSID = 4
 NSID_NOT_ASSIGNED = 0xFFFFFFFF
 
+#: What one message answers, or a dump; an error is told in any case.
+_ANSWERED = frozenset({RTM_GETLINK, RTM_GETNSID})
+
 #: struct nlmsghdr, without sequence number and port: see Channel.ask.
 _HEADER = struct.Struct("=IHH8x")
 
@@ -64,10 +67,10 @@ def message(kind: int, how: int, body: bytes) -> bytes:
     """Return a request.
 
     :param kind: RTM_*.
-    :param how: NLM_F_* beside those of every request: all but dumps are
-        acknowledged, so that each has an end.
+    :param how: NLM_F_* beside those of every request: what has no answer
+        is acknowledged, so that each has an end.
     """
-    how |= NLM_F_REQUEST if how == NLM_F_DUMP else NLM_F_REQUEST | NLM_F_ACK
+    how |= NLM_F_REQUEST if kind in _ANSWERED else NLM_F_REQUEST | NLM_F_ACK
     return _HEADER.pack(_HEADER.size + len(body), kind, how) + body
 
 

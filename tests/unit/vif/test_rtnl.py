@@ -59,7 +59,7 @@ class FakeSocket:
 
     def recvmsg(self, size: int):
         if not self._answers:
-            raise TimeoutError("timed out")
+            raise BlockingIOError(errno.EAGAIN, "timed out")
         answer = self._answers.pop(0)
         data, sender = answer if isinstance(answer, tuple) else (answer, 0)
         return data, [], self.flags, (sender, 0)
