@@ -33,6 +33,15 @@ _NUMBER = struct.Struct("=i")
 #: (RTNLGRP_LINK and RTNLGRP_NSID in include/uapi/linux/rtnetlink.h).
 GROUPS = 1 << (1 - 1) | 1 << (28 - 1)
 
+#: The most memory of events that nobody has heard yet. The kernel counts up
+#: to 4 KiB for one, so the 208 KiB that a socket has by default are 50: a
+#: pod's worth or two, and whatever is lost is to be asked for in every
+#: namespace. To hear what this holds takes as long as to ask 100 of them.
+MEMORY = 8 << 20
+
+#: include/uapi/asm-generic/socket.h; the socket module has none of it.
+SO_RCVBUFFORCE = 33
+
 _NUMBER_SPACE = socket.CMSG_SPACE(_NUMBER.size)
 
 
@@ -59,6 +68,7 @@ class Listener:
         self._socket.setblocking(False)
         try:
             self._socket.setsockopt(SOL_NETLINK, NETLINK_LISTEN_ALL_NSID, 1)
+            self._socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, MEMORY)
             self._socket.bind((0, GROUPS))
         except OSError:
             self._socket.close()
