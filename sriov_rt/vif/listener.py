@@ -15,7 +15,6 @@
 import errno
 import socket
 import struct
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from sriov_rt.vif.rtnl import BUFFER
@@ -78,26 +77,27 @@ class Listener:
         """Close the socket."""
         self._socket.close()
 
-    def heard(self) -> Iterator[Heard]:
-        """Yield the events that have come, and do not wait for others.
+    def heard(self) -> list[Heard]:
+        """Return the events that have come, and do not wait for others.
 
         :raises OSError: ENOBUFS if there were more than the socket holds;
             some are lost then.
         """
+        found: list[Heard] = []
         while True:
             try:
                 data, ancillary, flags, address = self._socket.recvmsg(
                     BUFFER, _NUMBER_SPACE
                 )
             except BlockingIOError:
-                return
+                return found
             if flags & MSG_TRUNC:
                 raise OSError(errno.ENOBUFS, "an event was cut")
             if address[0] != 0:
                 continue
             space = _space(ancillary)
             for kind, _, _, body in messages(data):
-                yield Heard(space, kind, body)
+                found.append(Heard(space, kind, body))
 
 
 def _space(ancillary: list[tuple[int, int, bytes]]) -> int | None:

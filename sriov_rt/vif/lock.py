@@ -25,6 +25,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 
 from sriov_rt.vif import errors
 
@@ -85,21 +86,21 @@ class Locks:
         self._mutex = threading.Lock()
         self._turns: dict[str, _Turn] = {}
 
-    @contextlib.contextmanager
-    def port(self, port: str, *, wait: bool = True) -> Iterator[None]:
+    def port(
+        self, port: str, *, wait: bool = True
+    ) -> AbstractContextManager[None]:
         """Hold a port.
 
         :param wait: False to give up at once.
         :raises Busy: if another has it for longer than the timeout.
         """
-        with self._hold(f"port {port}", port, wait):
-            yield
+        return self._hold(f"port {port}", port, wait)
 
-    @contextlib.contextmanager
-    def parent(self, name: str, *, wait: bool = True) -> Iterator[None]:
+    def parent(
+        self, name: str, *, wait: bool = True
+    ) -> AbstractContextManager[None]:
         """Hold an interface of the host; see :meth:`port`."""
-        with self._hold(f"parent {name}", None, wait):
-            yield
+        return self._hold(f"parent {name}", None, wait)
 
     @contextlib.contextmanager
     def _hold(self, what: str, port: str | None, wait: bool) -> Iterator[None]:

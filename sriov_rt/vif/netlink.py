@@ -182,6 +182,8 @@ class NetlinkLinks:
 
     def announce(self, link: Link, addresses: Sequence[str]) -> None:
         """Tell the neighbours by gratuitous ARP and unsolicited NA."""
+        if not addresses:
+            return
         packets = announce.packets(link.mac, addresses)
         # An ipvlan that routes has no neighbours: it sends IP alone.
         routes = link.kind == "ipvlan" and link.mode != "l2"

@@ -59,6 +59,11 @@ _LINK = struct.Struct("=4xiII")
 #: struct rtgenmsg, padded.
 _GENERAL = bytes(4)
 
+_NUMBERS: Mapping[str, Mapping[str, int]] = {
+    kind: {name: number for number, name in modes.items()}
+    for kind, modes in MODES.items()
+}
+
 #: ipvlan's mode has 16 bits (ipvlan_nl_policy), macvlan's 32.
 _SHORT = struct.Struct("=H")
 
@@ -105,8 +110,7 @@ def new_link(what: Subinterface, parent: int, target: int | None) -> bytes:
     :param parent: index, in the namespace of the socket.
     :param target: descriptor of the namespace; None for the socket's.
     """
-    modes = {name: number for number, name in MODES[what.kind].items()}
-    mode: int | bytes = modes[what.mode]
+    mode: int | bytes = _NUMBERS[what.kind][what.mode]
     if what.kind == "ipvlan":
         mode = _SHORT.pack(mode)
     info = attribute(INFO_KIND, what.kind)
