@@ -67,11 +67,19 @@ class Listener:
         self._socket.setblocking(False)
         try:
             self._socket.setsockopt(SOL_NETLINK, NETLINK_LISTEN_ALL_NSID, 1)
-            self._socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, MEMORY)
+            self._enlarge()
             self._socket.bind((0, GROUPS))
         except OSError:
             self._socket.close()
             raise
+
+    def _enlarge(self) -> None:
+        level = socket.SOL_SOCKET
+        try:
+            self._socket.setsockopt(level, SO_RCVBUFFORCE, MEMORY)
+        except PermissionError:
+            # In a user namespace: as much as net.core.rmem_max lets it have.
+            self._socket.setsockopt(level, socket.SO_RCVBUF, MEMORY)
 
     def close(self) -> None:
         """Close the socket."""

@@ -164,7 +164,7 @@ class Channel:
     def _receive(self) -> tuple[bytes, tuple[int, int]]:
         try:
             data, _, flags, address = self._socket.recvmsg(BUFFER)
-        except BlockingIOError as error:
+        except (BlockingIOError, TimeoutError) as error:
             raise OSError(errno.ETIMEDOUT, "no answer") from error
         if flags & MSG_TRUNC:
             raise OSError(errno.EMSGSIZE, "the kernel's answer was cut")
