@@ -114,6 +114,10 @@ class Host:
         """Plug a port."""
         self.plugger.plug(want(number))
 
+    def hear(self) -> None:
+        """Take in what others did to links since the last look."""
+        self.links.all(everywhere=True)
+
     def unplug(self, number: int) -> None:
         """Unplug it."""
         assert self.plugger.unplug(port(number))
@@ -182,6 +186,9 @@ def _beside(host: Host, count: int) -> list[dict[str, Any]]:
             "cni": (_cni("ADD"), _cni("DEL")),
         }
         for _ in range(AT_ONCE[count]):
+            # What the others did to links in the last turn is heard before
+            # the clock runs: nobody pays for the work of another.
+            host.hear()
             for name, verbs in subjects.items():
                 for which, verb in enumerate(verbs):
                     alone = count == 1 or name == "pyroute"
