@@ -155,7 +155,7 @@ def others(own: Identity) -> Iterator[Namespace]:
         if len(seen) > MAX_FOUND:
             return
         try:
-            found = where.stat()
+            found = os.stat(where)  # noqa: PTH116
         except OSError:
             # The process has ended, or is none of ours to look at.
             continue
@@ -182,14 +182,14 @@ def is_now(name: str, identity: Identity) -> bool:
     return (found.st_dev, found.st_ino) == identity
 
 
-def _candidates() -> Iterator[tuple[str, pathlib.Path]]:
+def _candidates() -> Iterator[tuple[str, str]]:
     for name in _listed(NAMES):
         # By another name nobody could ask for it.
         if _is_name(name):
-            yield name, NAMES / name
+            yield name, f"{NAMES}/{name}"
     pids = (int(each) for each in _listed(PROC) if each.isdecimal())
     for pid in sorted(pids):
-        yield f"{names.PID}{pid}", PROC / str(pid) / "ns" / "net"
+        yield f"{names.PID}{pid}", f"{PROC}/{pid}/ns/net"
 
 
 def _is_name(text: str) -> bool:
@@ -204,6 +204,6 @@ def _is_name(text: str) -> bool:
 
 def _listed(directory: pathlib.Path) -> list[str]:
     try:
-        return sorted(each.name for each in directory.iterdir())
+        return sorted(os.listdir(directory))  # noqa: PTH208
     except FileNotFoundError:
         return []

@@ -171,8 +171,7 @@ class Plugger:
 
     def _plug(self, want: Plug) -> tuple[Link | None, Plugged]:
         """Return the link if it was made now, and the port."""
-        only = self._pools.only(want.physical_network)
-        parent = want.parent or only
+        parent = want.parent or self._pools.only(want.physical_network)
         for _ in range(MAX_TRIES):
             if parent is None:
                 view = observe(self._links, self._vfs)
@@ -184,12 +183,8 @@ class Plugger:
                 if (there := report.standing(view, want)) is not None:
                     return None, there
                 try:
-                    # A network's only parent is what would be chosen.
                     todo = self._plan(
-                        want
-                        if parent == only
-                        else dataclasses.replace(want, parent=parent),
-                        view,
+                        dataclasses.replace(want, parent=parent), view
                     )
                 except _TAKEN as error:
                     if want.parent is not None:

@@ -89,14 +89,12 @@ class Watch:
         while self._hear():
             # A namespace was found, and its links came after it.
             self._look_around()
+        found: list[Link] = []
         for space in self._spaces.values():
             if space.told:
                 self._read(space)
-        return [
-            link
-            for space in self._spaces.values()
-            for link in space.links.values()
-        ]
+            found.extend(space.links.values())
+        return found
 
     def here(self) -> list[Link]:
         """Return the links of the caller's namespace."""
