@@ -28,7 +28,7 @@ _HEADER = struct.Struct("=HH")
 #: in include/uapi/linux/netlink.h).
 _TYPE = 0x3FFF
 
-_NUMBER = struct.Struct("=I")
+_WHOLE = struct.Struct("=HHI")
 
 _ORDER: Literal["little", "big"] = sys.byteorder
 
@@ -40,8 +40,8 @@ def attribute(kind: int, value: bytes | str | int) -> bytes:
         32 bits.
     """
     if isinstance(value, int):
-        value = _NUMBER.pack(value)
-    elif isinstance(value, str):
+        return _WHOLE.pack(_WHOLE.size, kind, value)
+    if isinstance(value, str):
         value = value.encode() + b"\0"
     length = _HEADER.size + len(value)
     return _HEADER.pack(length, kind) + value + bytes(-length % 4)
