@@ -35,6 +35,7 @@ from sriov_rt.vif.edge import Link
 from sriov_rt.vif.edge import Subinterface
 from sriov_rt.vif.journal import Journal
 from sriov_rt.vif.lock import Locks
+from sriov_rt.vif.names import PID
 from sriov_rt.vif.netlink import NetlinkLinks
 from sriov_rt.vif.plugger import Plugger
 from sriov_rt.vif.pools import Pools
@@ -297,7 +298,12 @@ def _cycle(host: Host, number: int) -> None:
 
 def _held(host: Host) -> dict[str, float]:
     gc.collect()
-    links = host.links.all(everywhere=True)
+    # What has no name in these namespaces is somebody else's on the machine.
+    links = [
+        each
+        for each in host.links.all(everywhere=True)
+        if not (each.namespace or "").startswith(PID)
+    ]
     fields = pathlib.Path("/proc/self/statm").read_text().split()
     return {
         "descriptors": _count("/proc/self/fd"),
