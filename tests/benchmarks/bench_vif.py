@@ -119,6 +119,18 @@ class Host:
         """Take in what others did to links since the last look."""
         self.links.all(everywhere=True)
 
+    def all(self) -> list[Link]:
+        """Return the links of this host, and not the rest of the machine's.
+
+        A namespace that only a process shows was there before, or is
+        another's.
+        """
+        return [
+            each
+            for each in self.links.all(everywhere=True)
+            if not (each.namespace or "").startswith(PID)
+        ]
+
     def unplug(self, number: int) -> None:
         """Unplug it."""
         assert self.plugger.unplug(port(number))
@@ -251,7 +263,7 @@ def _recovery(host: Host) -> dict[str, Any]:
     began = time.perf_counter()
     again.recover()
     took = time.perf_counter() - began
-    left = [each for each in host.links.all(everywhere=True) if each.alias]
+    left = [each for each in host.all() if each.alias]
     assert not left, left
     return row(
         f"recovery of {INTERRUPTED} interrupted plugs",
@@ -298,12 +310,7 @@ def _cycle(host: Host, number: int) -> None:
 
 def _held(host: Host) -> dict[str, float]:
     gc.collect()
-    # What has no name in these namespaces is somebody else's on the machine.
-    links = [
-        each
-        for each in host.links.all(everywhere=True)
-        if not (each.namespace or "").startswith(PID)
-    ]
+    links = host.all()
     fields = pathlib.Path("/proc/self/statm").read_text().split()
     return {
         "descriptors": _count("/proc/self/fd"),
