@@ -283,6 +283,10 @@ _WRITERS: Mapping[type, Writer] = types.MappingProxyType(
 )
 
 
+#: What JSON has itself; most fields are one of them.
+_PLAIN = frozenset({str, int, bool, type(None)})
+
+
 @functools.cache
 def _writer(cls: Any) -> Writer:
     if issubclass(cls, enum.StrEnum):
@@ -295,7 +299,7 @@ def _writer(cls: Any) -> Writer:
         found = {}
         for name in names:
             each = getattr(value, name)
-            found[name] = _write(each)
+            found[name] = each if type(each) in _PLAIN else _write(each)
         return found
 
     return write

@@ -48,7 +48,9 @@ class Sysfs:
 
     def pfs(self) -> tuple[str, ...]:
         """Return the interfaces of the PFs that can have VFs, sorted."""
-        listed = self._known("/sys/class/net", self._root.list_dir(NET))
+        listed = self._quick.names(NET)
+        if listed is None:
+            listed = self._known(f"/{NET}", self._root.list_dir(NET))
         return tuple(
             name
             for name in listed

@@ -20,7 +20,6 @@ kernel needs for what it is asked.
 
 import struct
 import sys
-from collections.abc import Iterator
 from typing import Literal
 
 _HEADER = struct.Struct("=HH")
@@ -29,7 +28,7 @@ _HEADER = struct.Struct("=HH")
 #: in include/uapi/linux/netlink.h).
 _TYPE = 0x3FFF
 
-_NUMBER = struct.Struct("=I")
+_WHOLE = struct.Struct("=HHI")
 
 _ORDER: Literal["little", "big"] = sys.byteorder
 
@@ -41,8 +40,8 @@ def attribute(kind: int, value: bytes | str | int) -> bytes:
         32 bits.
     """
     if isinstance(value, int):
-        value = _NUMBER.pack(value)
-    elif isinstance(value, str):
+        return _WHOLE.pack(_WHOLE.size, kind, value)
+    if isinstance(value, str):
         value = value.encode() + b"\0"
     length = _HEADER.size + len(value)
     return _HEADER.pack(length, kind) + value + bytes(-length % 4)
@@ -55,7 +54,17 @@ class Attributes(dict[int, bytes]):
     """
 
     def __init__(self, data: bytes) -> None:
-        super().__init__(_pairs(data))
+        super().__init__()
+        # A link has some 40, and each event on one is read by this.
+        size, offset = _HEADER.size, 0
+        last = len(data) - size
+        while offset <= last:
+            length, kind = _HEADER.unpack_from(data, offset)
+            end = offset + length
+            if length < size or end > last + size:
+                return
+            self[kind & _TYPE] = data[offset + size : end]
+            offset += (length + 3) & ~3
 
     def nested(self, kind: int) -> "Attributes":
         """Return those inside of one; none if it is absent."""
@@ -75,14 +84,3 @@ class Attributes(dict[int, bytes]):
         """
         value = self.get(kind, b"")[:limit].partition(b"\0")[0]
         return value.decode("utf-8", "replace")
-
-
-def _pairs(data: bytes) -> Iterator[tuple[int, bytes]]:
-    offset = 0
-    while offset + _HEADER.size <= len(data):
-        length, kind = _HEADER.unpack_from(data, offset)
-        end = offset + length
-        if length < _HEADER.size or end > len(data):
-            return
-        yield kind & _TYPE, data[offset + _HEADER.size : end]
-        offset += (length + 3) & ~3

@@ -113,7 +113,9 @@ def _taken(found: Candidate, want: Plug) -> str | None:
         return _occupied(found.children)
     if want.mode == PASSTHRU:
         return _occupied(found.children)
-    for each in found.children:
+    # A hundred of one kind and mode are as good as one.
+    kinds = {(each.kind, each.mode): each for each in found.children}
+    for each in kinds.values():
         if (problem := _excluded(each, want)) is not None:
             return problem
     return None

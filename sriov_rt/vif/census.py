@@ -49,20 +49,20 @@ class Census:
                 with telling("links", "watch"):
                     found = self._watched()
                 if found is not None:
-                    return [*here(), *found]
+                    return found
         return visited()
 
-    def expect(self, name: str | None) -> None:
+    def expect(self, name: str, descriptor: int) -> int | None:
         """Get to know a namespace that is about to get a link.
 
-        :raises NoSuchNamespace: if there is none of the name.
+        :param descriptor: of its file.
+        :returns: the number that the caller's has in it, if that is known.
         """
-        if name is None:
-            return
-        with namespaces.opened(name) as there, self._lock:
-            if self._watch is not None and self._watch.valid:
-                with telling(name, "watch"):
-                    self._watch.expect(name, there)
+        with self._lock:
+            if self._watch is None or not self._watch.valid:
+                return None
+            with telling(name, "watch"):
+                return self._watch.expect(name, descriptor)
 
     def note(self, link: Link) -> None:
         """Take in how a link was just read."""
@@ -86,7 +86,8 @@ class Census:
             try:
                 if self._watch is None:
                     self._watch = Watch()
-                return self._watch.links()
+                found = self._watch.links()
+                return [*self._watch.here(), *found]
             except PermissionError:
                 self._deaf = True
                 break

@@ -13,6 +13,7 @@
 
 """What is in progress, on disk before anything is done to the host."""
 
+import contextlib
 import errno
 import logging
 import os
@@ -56,6 +57,7 @@ class Journal:
 
     def __init__(self, directory: pathlib.Path) -> None:
         self.directory = directory
+        self._place = str(directory)
 
     def begin(self, entry: Entry) -> None:
         """Write an entry, for the next process, however this one ends.
@@ -67,20 +69,24 @@ class Journal:
         :raises JournalFull: if there is no space; nothing is left behind.
         :raises JournalBroken: if it cannot be written otherwise.
         """
-        data = entries.form(entry)
-        path = self.directory / entry.port
-        temporary = self._unfinished(entry.port)
         try:
-            lock.make(self.directory)
             try:
-                _write(temporary, data)
-                temporary.replace(path)
-            except OSError:
-                temporary.unlink(missing_ok=True)
-                path.unlink(missing_ok=True)
-                raise
+                self._begin(entry)
+            except FileNotFoundError:
+                lock.make(self.directory)
+                self._begin(entry)
         except OSError as error:
             raise self._error(error, entry.port) from error
+
+    def _begin(self, entry: Entry) -> None:
+        path, temporary = self._path(entry.port), self._unfinished(entry.port)
+        try:
+            _write(temporary, entries.form(entry))
+            os.rename(temporary, path)  # noqa: PTH104
+        except OSError:
+            _remove(temporary)
+            _remove(path)
+            raise
 
     def step(self, port: str, name: str) -> None:
         """Note the step that is about to be done.
@@ -89,7 +95,7 @@ class Journal:
         """
         try:
             flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-            descriptor = os.open(self.directory / port, flags)
+            descriptor = os.open(self._path(port), flags)
             try:
                 os.write(descriptor, f"{name}\n".encode())
             finally:
@@ -109,9 +115,9 @@ class Journal:
         :raises JournalBroken: if it cannot be.
         """
         try:
-            (self.directory / port).unlink(missing_ok=True)
+            _remove(self._path(port))
             if torn:
-                self._unfinished(port).unlink(missing_ok=True)
+                _remove(self._unfinished(port))
         except OSError as error:
             raise self._error(error, port) from error
 
@@ -123,7 +129,7 @@ class Journal:
         :raises JournalBroken: if the directory cannot be read.
         """
         try:
-            data = _read(self.directory / port)
+            data = _read(self._path(port))
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -173,8 +179,12 @@ class Journal:
             raise self._error(error, None) from error
         return tuple(sorted(found))
 
-    def _unfinished(self, port: str) -> pathlib.Path:
-        return self.directory / f".{port}{_NEW}"
+    def _path(self, port: str) -> str:
+        # Each plug asks some times, and pathlib takes as long as the kernel.
+        return f"{self._place}/{port}"
+
+    def _unfinished(self, port: str) -> str:
+        return f"{self._place}/.{port}{_NEW}"
 
     def _set_aside(self, name: str, problem: str) -> None:
         place = self.directory / ASIDE
@@ -217,7 +227,12 @@ class Journal:
         return named(str(self.directory), port=port, detail=detail)
 
 
-def _write(path: pathlib.Path, data: bytes) -> None:
+def _remove(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)  # noqa: PTH108
+
+
+def _write(path: str, data: bytes) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
     descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
     try:
@@ -228,7 +243,7 @@ def _write(path: pathlib.Path, data: bytes) -> None:
         os.close(descriptor)
 
 
-def _read(path: pathlib.Path) -> bytes:
+def _read(path: str) -> bytes:
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with os.fdopen(os.open(path, flags), "rb") as file:
         return file.read(MAX_FILE + 1)

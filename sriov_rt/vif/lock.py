@@ -25,6 +25,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 
 from sriov_rt.vif import errors
 
@@ -80,25 +81,26 @@ class Locks:
 
     def __init__(self, directory: pathlib.Path, timeout_s: float) -> None:
         self._directory = directory
+        self._path = str(directory / FILE)
         self._timeout_s = timeout_s
         self._mutex = threading.Lock()
         self._turns: dict[str, _Turn] = {}
 
-    @contextlib.contextmanager
-    def port(self, port: str, *, wait: bool = True) -> Iterator[None]:
+    def port(
+        self, port: str, *, wait: bool = True
+    ) -> AbstractContextManager[None]:
         """Hold a port.
 
         :param wait: False to give up at once.
         :raises Busy: if another has it for longer than the timeout.
         """
-        with self._hold(f"port {port}", port, wait):
-            yield
+        return self._hold(f"port {port}", port, wait)
 
-    @contextlib.contextmanager
-    def parent(self, name: str, *, wait: bool = True) -> Iterator[None]:
+    def parent(
+        self, name: str, *, wait: bool = True
+    ) -> AbstractContextManager[None]:
         """Hold an interface of the host; see :meth:`port`."""
-        with self._hold(f"parent {name}", None, wait):
-            yield
+        return self._hold(f"parent {name}", None, wait)
 
     @contextlib.contextmanager
     def _hold(self, what: str, port: str | None, wait: bool) -> Iterator[None]:
@@ -141,7 +143,7 @@ class Locks:
                     del self._turns[what]
 
     def _open(self) -> int:
-        path = self._directory / FILE
+        path = self._path
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
             try:
@@ -151,15 +153,13 @@ class Locks:
                 return os.open(path, flags, 0o600)
         except OSError as error:
             raise errors.JournalBroken(
-                str(path), detail=error.strerror or str(error)
+                path, detail=error.strerror or str(error)
             ) from error
 
     def _lock(
         self, descriptor: int, what: str, port: str | None, deadline: float
     ) -> None:
-        digest = hashlib.sha256(what.encode()).digest()
-        place = int.from_bytes(digest[:8], "big") >> 2
-        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, place, 1, 0)
+        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, _place(what), 1, 0)
         pause = _FIRST_PAUSE_S
         told = time.monotonic() + QUIET_S
         while True:
@@ -169,7 +169,7 @@ class Locks:
             except OSError as error:
                 if error.errno not in (errno.EAGAIN, errno.EACCES):
                     raise errors.JournalBroken(
-                        str(self._directory / FILE),
+                        self._path,
                         detail=f"lock: {error.strerror}",
                     ) from error
             now = time.monotonic()
@@ -182,3 +182,8 @@ class Locks:
                 told = deadline
             time.sleep(pause)
             pause = min(2 * pause, _LAST_PAUSE_S)
+
+
+def _place(what: str) -> int:
+    digest = hashlib.sha256(what.encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 2

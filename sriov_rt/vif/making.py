@@ -22,6 +22,7 @@ from sriov_rt.vif import requests
 from sriov_rt.vif import taps
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.edge import Subinterface
+from sriov_rt.vif.places import Expect
 from sriov_rt.vif.places import Place
 from sriov_rt.vif.places import one
 from sriov_rt.vif.places import opened
@@ -30,13 +31,14 @@ from sriov_rt.vif.places import verify
 from sriov_rt.vif.rtnl import Channel
 
 
-def make(what: Subinterface) -> Link:
+def make(what: Subinterface, expect: Expect) -> Link:
     """Make a subinterface with its alias in its namespace.
 
+    :param expect: is told of the namespace before anything is made.
     :raises NotVerified: if it is not as asked for; it is gone then.
     """
     parent = _index(what.parent)
-    with opened(what.namespace) as place, Channel() as own:
+    with opened(what.namespace, expect=expect) as place, Channel() as own:
         with telling(what.name, f"make a {what.kind} on {what.parent}"):
             own.ask(requests.new_link(what, parent, place.descriptor))
         with _undoing(place, what.name):

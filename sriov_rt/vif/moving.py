@@ -18,24 +18,26 @@ from sriov_rt.vif import errors
 from sriov_rt.vif import namespaces
 from sriov_rt.vif import requests
 from sriov_rt.vif.edge import Link
+from sriov_rt.vif.places import Expect
 from sriov_rt.vif.places import Place
 from sriov_rt.vif.places import opened
 from sriov_rt.vif.places import telling
 from sriov_rt.vif.places import verify
 
 
-def move(link: Link, namespace: str | None, name: str) -> Link:
+def move(link: Link, namespace: str | None, name: str, expect: Expect) -> Link:
     """Move an interface into a namespace and rename it there.
 
     It stays where it was if that fails.
 
     :param namespace: None for the caller's own.
     :param name: its name there.
+    :param expect: is told of the namespace before anything is moved.
     :raises NameTaken: if there is an interface of the name.
     """
     with (
         opened(link.namespace) as source,
-        opened(namespace) as target,
+        opened(namespace, expect=expect) as target,
         namespaces.opened(namespace) as into,
     ):
         if target.find(name) is not None:

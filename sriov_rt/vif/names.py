@@ -13,6 +13,7 @@
 
 """Names from outside, checked before anything else looks at them."""
 
+import functools
 import re
 
 from sriov_rt.parse import numbers
@@ -71,6 +72,8 @@ def interface(text: str) -> str:
     return text
 
 
+# The names that a host has are asked for at each look at it.
+@functools.lru_cache(maxsize=1024)
 def namespace(text: str) -> str:
     """Return a namespace's name, or ``pid:N``, if it can be one.
 

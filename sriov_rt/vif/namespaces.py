@@ -71,13 +71,18 @@ def path(name: str) -> pathlib.Path:
     :param name: one in /run/netns, or ``pid:N``.
     :raises NoSuchNamespace: if no namespace can have that name.
     """
+    return pathlib.Path(_path(name))
+
+
+def _path(name: str) -> str:
+    # Each plug asks some times, and pathlib takes as long as the kernel.
     try:
         name = names.namespace(name)
     except ParseError as error:
         raise errors.NoSuchNamespace(name, detail=str(error)) from error
     if name.startswith(names.PID):
-        return PROC / name.removeprefix(names.PID) / "ns" / "net"
-    return NAMES / name
+        return f"{PROC}/{name.removeprefix(names.PID)}/ns/net"
+    return f"{NAMES}/{name}"
 
 
 @contextlib.contextmanager
@@ -88,8 +93,8 @@ def opened(name: str | None) -> Iterator[int]:
     :raises NoSuchNamespace: if there is none of the name.
     :raises NotPermitted: if the caller may not look into the process.
     """
-    where = path(name) if name else OWN
-    told = name or str(where)
+    where = _path(name) if name else OWN
+    told = name or where
     try:
         descriptor = os.open(where, os.O_RDONLY | os.O_CLOEXEC)
     except (FileNotFoundError, ProcessLookupError) as error:
@@ -150,7 +155,7 @@ def others(own: Identity) -> Iterator[Namespace]:
         if len(seen) > MAX_FOUND:
             return
         try:
-            found = where.stat()
+            found = os.stat(where)  # noqa: PTH116
         except OSError:
             # The process has ended, or is none of ours to look at.
             continue
@@ -163,7 +168,7 @@ def others(own: Identity) -> Iterator[Namespace]:
 def names_changed_at() -> int | None:
     """Return when a name came or went, in ns; None if there is none."""
     try:
-        return NAMES.stat().st_mtime_ns
+        return os.stat(NAMES).st_mtime_ns  # noqa: PTH116
     except FileNotFoundError:
         return None
 
@@ -171,20 +176,20 @@ def names_changed_at() -> int | None:
 def is_now(name: str, identity: Identity) -> bool:
     """Tell whether a name is that of a namespace, still or again."""
     try:
-        found = path(name).stat()
+        found = os.stat(_path(name))  # noqa: PTH116
     except OSError:
         return False
     return (found.st_dev, found.st_ino) == identity
 
 
-def _candidates() -> Iterator[tuple[str, pathlib.Path]]:
+def _candidates() -> Iterator[tuple[str, str]]:
     for name in _listed(NAMES):
         # By another name nobody could ask for it.
         if _is_name(name):
-            yield name, NAMES / name
+            yield name, f"{NAMES}/{name}"
     pids = (int(each) for each in _listed(PROC) if each.isdecimal())
     for pid in sorted(pids):
-        yield f"{names.PID}{pid}", PROC / str(pid) / "ns" / "net"
+        yield f"{names.PID}{pid}", f"{PROC}/{pid}/ns/net"
 
 
 def _is_name(text: str) -> bool:
@@ -199,6 +204,6 @@ def _is_name(text: str) -> bool:
 
 def _listed(directory: pathlib.Path) -> list[str]:
     try:
-        return sorted(each.name for each in directory.iterdir())
+        return sorted(os.listdir(directory))  # noqa: PTH208
     except FileNotFoundError:
         return []

@@ -72,8 +72,7 @@ class NetlinkLinks:
 
         :raises NotVerified: if it is not as asked for; it is gone then.
         """
-        self._census.expect(what.namespace)
-        made = making.make(what)
+        made = making.make(what, self._census.expect)
         if not made.up:
             self._census.note(made)
         return made
@@ -97,8 +96,8 @@ class NetlinkLinks:
 
         :param namespace: None for the caller's own.
         """
-        self._census.expect(namespace)
-        return moving.move(link, namespace, name or link.name)
+        expect = self._census.expect
+        return moving.move(link, namespace, name or link.name, expect)
 
     def configure(
         self,
@@ -183,6 +182,8 @@ class NetlinkLinks:
 
     def announce(self, link: Link, addresses: Sequence[str]) -> None:
         """Tell the neighbours by gratuitous ARP and unsolicited NA."""
+        if not addresses:
+            return
         packets = announce.packets(link.mac, addresses)
         # An ipvlan that routes has no neighbours: it sends IP alone.
         routes = link.kind == "ipvlan" and link.mode != "l2"

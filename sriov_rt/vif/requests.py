@@ -47,6 +47,9 @@ NETNSA_FD = 3
 NETNSA_TARGET_NSID = 4
 NSID_NOT_ASSIGNED = 0xFFFFFFFF
 
+#: What one message answers, or a dump; an error is told in any case.
+_ANSWERED = frozenset({RTM_GETLINK, RTM_GETNSID})
+
 #: struct nlmsghdr, without sequence number and port: see Channel.ask.
 _HEADER = struct.Struct("=IHH8x")
 
@@ -56,6 +59,11 @@ _LINK = struct.Struct("=4xiII")
 #: struct rtgenmsg, padded.
 _GENERAL = bytes(4)
 
+_NUMBERS: Mapping[str, Mapping[str, int]] = {
+    kind: {name: number for number, name in modes.items()}
+    for kind, modes in MODES.items()
+}
+
 #: ipvlan's mode has 16 bits (ipvlan_nl_policy), macvlan's 32.
 _SHORT = struct.Struct("=H")
 
@@ -64,10 +72,10 @@ def message(kind: int, how: int, body: bytes) -> bytes:
     """Return a request.
 
     :param kind: RTM_*.
-    :param how: NLM_F_* beside those of every request: all but dumps are
-        acknowledged, so that each has an end.
+    :param how: NLM_F_* beside those of every request: what has no answer
+        is acknowledged, so that each has an end.
     """
-    how |= NLM_F_REQUEST if how == NLM_F_DUMP else NLM_F_REQUEST | NLM_F_ACK
+    how |= NLM_F_REQUEST if kind in _ANSWERED else NLM_F_REQUEST | NLM_F_ACK
     return _HEADER.pack(_HEADER.size + len(body), kind, how) + body
 
 
@@ -102,8 +110,7 @@ def new_link(what: Subinterface, parent: int, target: int | None) -> bytes:
     :param parent: index, in the namespace of the socket.
     :param target: descriptor of the namespace; None for the socket's.
     """
-    modes = {name: number for number, name in MODES[what.kind].items()}
-    mode: int | bytes = modes[what.mode]
+    mode: int | bytes = _NUMBERS[what.kind][what.mode]
     if what.kind == "ipvlan":
         mode = _SHORT.pack(mode)
     info = attribute(INFO_KIND, what.kind)

@@ -22,11 +22,12 @@ import itertools
 import os
 import socket
 import struct
-from collections.abc import Iterator
 from typing import NamedTuple
 from typing import Self
 
 from sriov_rt.vif.attributes import Attributes
+from sriov_rt.vif.requests import NLM_F_ACK
+from sriov_rt.vif.requests import NLM_F_DUMP
 
 #: include/uapi/linux/netlink.h; the socket module has none of them.
 SOL_NETLINK = 270
@@ -46,7 +47,7 @@ BUFFER = 64 * 1024
 
 #: Requests are worked off while they are sent, so that the answer is there:
 #: no answer after so many seconds means that it was lost.
-PATIENCE_S = 10.0
+PATIENCE_S = 10
 
 #: How often a dump is asked for that changes while it is given.
 MAX_DUMPS = 8
@@ -54,8 +55,16 @@ MAX_DUMPS = 8
 #: The longest text that the kernel adds to an error.
 MAX_TEXT = 200
 
+#: As a number: an enumeration's takes 1 µs to be compared.
+MSG_TRUNC = int(socket.MSG_TRUNC)
+
 _HEADER = struct.Struct("=IHHII")
 _ERROR = struct.Struct("=i")
+_NUMBER = struct.Struct("=I")
+_FLAGS = struct.Struct("=6xH")
+
+#: struct timeval.
+_PATIENCE = struct.pack("@ll", PATIENCE_S, 0)
 
 
 class Answer(NamedTuple):
@@ -102,16 +111,16 @@ class Channel:
         data = bytearray()
         for request in requests:
             number = next(self._sequence) & 0xFFFFFFFF
-            numbers.append(number)
+            numbers.append((number, _is_ended(request)))
             start = len(data)
             data += request
-            struct.pack_into("=I", data, start + 8, number)
+            _NUMBER.pack_into(data, start + 8, number)
         self._socket.send(data)
         answers: list[Answer] = []
         refused: OSError | None = None
-        for number in numbers:
+        for number, ended in numbers:
             try:
-                answers += self._answers(number)
+                self._take(number, ended, answers)
             except OSError as error:
                 refused = refused or error
         if refused is not None:
@@ -130,7 +139,7 @@ class Channel:
                 continue
         return self.ask(request)
 
-    def _answers(self, number: int) -> Iterator[Answer]:
+    def _take(self, number: int, ended: bool, answers: list[Answer]) -> None:
         torn = False
         while True:
             data, (sender, _groups) = self._receive()
@@ -148,14 +157,16 @@ class Channel:
                 if kind == NLMSG_ERROR:
                     _check(body, flags)
                     return
-                yield Answer(kind, body)
+                answers.append(Answer(kind, body))
+                if not ended:
+                    return
 
     def _receive(self) -> tuple[bytes, tuple[int, int]]:
         try:
             data, _, flags, address = self._socket.recvmsg(BUFFER)
-        except TimeoutError as error:
+        except (BlockingIOError, TimeoutError) as error:
             raise OSError(errno.ETIMEDOUT, "no answer") from error
-        if flags & socket.MSG_TRUNC:
+        if flags & MSG_TRUNC:
             raise OSError(errno.EMSGSIZE, "the kernel's answer was cut")
         return data, address
 
@@ -173,26 +184,38 @@ def open_socket() -> socket.socket:
     try:
         opened.setsockopt(SOL_NETLINK, NETLINK_EXT_ACK, 1)
         opened.setsockopt(SOL_NETLINK, NETLINK_CAP_ACK, 1)
-        opened.settimeout(PATIENCE_S)
+        # A socket with a timeout of Python's polls before each call.
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _PATIENCE)
     except OSError:
         opened.close()
         raise
     return opened
 
 
-def messages(data: bytes) -> Iterator[tuple[int, int, int, bytes]]:
-    """Yield type, flags, sequence number and body of each message.
+def messages(data: bytes) -> list[tuple[int, int, int, bytes]]:
+    """Return type, flags, sequence number and body of each message.
 
     What does not fit into the data ends them.
     """
+    found = []
     offset = 0
     while offset + _HEADER.size <= len(data):
         length, kind, flags, sequence, _ = _HEADER.unpack_from(data, offset)
         end = offset + length
         if length < _HEADER.size or end > len(data):
-            return
-        yield kind, flags, sequence, data[offset + _HEADER.size : end]
+            break
+        body = data[offset + _HEADER.size : end]
+        found.append((kind, flags, sequence, body))
         offset += (length + 3) & ~3
+    return found
+
+
+def _is_ended(request: bytes) -> bool:
+    """Tell whether something follows the answer: an acknowledgement, DONE.
+
+    Without either, one answer or one error is all that comes.
+    """
+    return bool(_FLAGS.unpack_from(request)[0] & (NLM_F_ACK | NLM_F_DUMP))
 
 
 def _check(body: bytes, flags: int) -> None:

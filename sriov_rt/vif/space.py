@@ -32,6 +32,7 @@ class Space:
     :param links: by their index.
     :param told: what was last heard of links, and not yet read: of most
         changes nobody wants to know.
+    :param process: whether it is known by a process only.
     """
 
     name: str
@@ -40,15 +41,15 @@ class Space:
     home: int | None = None
     links: dict[int, Link] = dataclasses.field(default_factory=dict)
     told: dict[int, bytes] = dataclasses.field(default_factory=dict)
+    process: bool = dataclasses.field(init=False)
 
-    @property
-    def process(self) -> bool:
-        """Whether it is known by a process only."""
-        return self.name.startswith(names.PID)
+    def __post_init__(self) -> None:
+        self.process = self.name.startswith(names.PID)
 
     def rename(self, name: str) -> None:
         """Be known by another name."""
         self.name = name
+        self.process = name.startswith(names.PID)
         for index, link in self.links.items():
             self.links[index] = dataclasses.replace(link, namespace=name)
 

@@ -17,6 +17,7 @@ import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -103,7 +104,7 @@ class View:
     def _children(self) -> Mapping[int, Sequence[Link]]:
         found: dict[int, list[Link]] = {}
         for each in self.links:
-            if each.kind not in _PEERS and each.parent is not None:
+            if each.parent is not None and each.kind not in _PEERS:
                 found.setdefault(each.parent, []).append(each)
         return found
 
@@ -122,20 +123,16 @@ class View:
         Root in a container can set any alias: what is neither a VF nor on
         an interface of this host was not made by us.
         """
+        return self._ours(self.links)
+
+    def _ours(self, links: Iterable[Link]) -> Sequence[tuple[Link, Alias]]:
         return [
             (each, found)
-            for each in self.links
+            for each in links
             if each.alias
             and (found := alias.parse(each.alias)) is not None
             and self._may_be_ours(each)
         ]
-
-    @functools.cached_property
-    def _by_port(self) -> Mapping[str, Sequence[tuple[Link, Alias]]]:
-        found: dict[str, list[tuple[Link, Alias]]] = {}
-        for link, whose in self.ours:
-            found.setdefault(whose.port, []).append((link, whose))
-        return found
 
     def _may_be_ours(self, link: Link) -> bool:
         if link.kind:
@@ -146,7 +143,9 @@ class View:
 
     def port(self, port: str) -> Sequence[tuple[Link, Alias]]:
         """Return the links of a port; more than one only if forged."""
-        return self._by_port.get(port, ())
+        # Of hundreds of aliases one is read.
+        some = self._ours(each for each in self.links if port in each.alias)
+        return [each for each in some if each[1].port == port]
 
     def here(self, name: str) -> Link | None:
         """Return an interface of the caller's namespace."""

@@ -39,6 +39,7 @@ from sriov_rt.vif.edge import Link
 from sriov_rt.vif.listener import Heard
 from sriov_rt.vif.listener import Listener
 from sriov_rt.vif.namespaces import Identity
+from sriov_rt.vif.places import Place
 from sriov_rt.vif.rtnl import Channel
 from sriov_rt.vif.space import Space
 
@@ -88,13 +89,16 @@ class Watch:
         while self._hear():
             # A namespace was found, and its links came after it.
             self._look_around()
+        found: list[Link] = []
         for space in self._spaces.values():
-            self._read(space)
-        return [
-            link
-            for space in self._spaces.values()
-            for link in space.links.values()
-        ]
+            if space.told:
+                self._read(space)
+            found.extend(space.links.values())
+        return found
+
+    def here(self) -> list[Link]:
+        """Return the links of the caller's namespace."""
+        return Place(None, self._channel).all()
 
     def note(self, link: Link) -> None:
         """Take in how a link was just read, with its alias."""
@@ -103,15 +107,20 @@ class Watch:
             if space.name == link.namespace:
                 space.links[link.index] = link
 
-    def expect(self, name: str, descriptor: int) -> None:
+    def expect(self, name: str, descriptor: int) -> int | None:
         """Get to know a namespace that is about to get a link.
 
         :param descriptor: of its file.
+        :returns: the number that the caller's has in it, which stays; None
+            if it has none yet.
         """
         identity = namespaces.identity(descriptor)
-        if identity == self._identity or self._space(identity) is not None:
-            return
-        self._add(name, descriptor)
+        if identity == self._identity:
+            return None
+        if (space := self._space(identity)) is None:
+            self._add(name, descriptor)
+            space = self._space(identity)
+        return None if space is None else space.home
 
     def _space(self, identity: Identity) -> Space | None:
         # Some hundreds at the most.

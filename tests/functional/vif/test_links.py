@@ -28,6 +28,7 @@ from unittest import mock
 from sriov_rt.vif import announce
 from sriov_rt.vif import census
 from sriov_rt.vif import errors
+from sriov_rt.vif import listener
 from sriov_rt.vif import taps
 from sriov_rt.vif.netlink import NetlinkLinks
 from sriov_rt.vif.places import Place
@@ -285,6 +286,9 @@ class WatchTest(IsolatedTestCase):
             self.doCleanups()
 
     def test_more_happens_than_is_heard(self):
+        patched = mock.patch.object(listener, "MEMORY", 64 * 1024)
+        patched.start()
+        self.addCleanup(patched.stop)
         self._agree()
         made = self.make()
         for number in range(400):

@@ -143,7 +143,7 @@ class JournalTest(unittest.TestCase):
         self.assertEqual(ENTRY, self.journal.get(PORT))
 
     def test_a_full_disk_at_any_write_of_an_entry(self):
-        for name in ("os.write", "pathlib.Path.replace", "os.open"):
+        for name in ("os.write", "os.rename", "os.open"):
             for code, named in (
                 (errno.ENOSPC, errors.JournalFull),
                 (errno.EDQUOT, errors.JournalFull),
@@ -173,9 +173,7 @@ class JournalTest(unittest.TestCase):
     def test_an_entry_that_cannot_be_removed(self):
         self.journal.begin(ENTRY)
         with (
-            mock.patch(
-                "pathlib.Path.unlink", side_effect=OSError(errno.EROFS, "ro")
-            ),
+            mock.patch("os.unlink", side_effect=OSError(errno.EROFS, "ro")),
             self.assertRaises(errors.JournalBroken),
         ):
             self.journal.end(PORT)

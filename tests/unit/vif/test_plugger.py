@@ -17,7 +17,6 @@ import contextlib
 import dataclasses
 import errno
 import os
-import pathlib
 from concurrent import futures
 from unittest import mock
 
@@ -187,7 +186,7 @@ class PlugTest(fakes.HostTest):
     def test_a_full_disk_touches_nothing(self):
         before = self.host.state()
         full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        for name in ("os.write", "pathlib.Path.replace"):
+        for name in ("os.write", "os.rename"):
             with (
                 mock.patch(name, side_effect=full),
                 self.assertRaises(errors.JournalFull) as caught,
@@ -203,7 +202,7 @@ class PlugTest(fakes.HostTest):
         for kind in (Kind.MACVLAN, Kind.VF):
             self.plugger.plug(asked(kind, vlan=5))
             with (
-                mock.patch("pathlib.Path.replace", side_effect=full),
+                mock.patch("os.rename", side_effect=full),
                 self.assertLogs("sriov_rt.vif", "WARNING"),
             ):
                 self.assertTrue(self.plugger.unplug(PORT))
@@ -214,7 +213,7 @@ class PlugTest(fakes.HostTest):
         before = self.host.state()
         stuck = OSError(errno.EROFS, os.strerror(errno.EROFS))
         with (
-            mock.patch.object(pathlib.Path, "unlink", side_effect=stuck),
+            mock.patch("os.unlink", side_effect=stuck),
             self.assertLogs("sriov_rt.vif", "ERROR"),
             self.assertRaises(errors.JournalBroken),
         ):
