@@ -44,9 +44,7 @@ class Alias:
 
 
 def is_free(text: str) -> bool:
-    """Tell whether nobody has the interface of an alias, but for what is
-    on it.
-    """
+    """Tell whether an alias keeps nobody off: none does, nor a parent's."""
     return text in ("", PARENT)
 
 
