@@ -188,8 +188,13 @@ def _reset(args: argparse.Namespace) -> int:
 
 
 def _map(args: argparse.Namespace) -> int:
+    # Here, for what reads links takes long to import.
+    from sriov_rt.vif import tenants
+
     states = Vfs.of_host(args.root).list(args.pf)
-    found = tuple(mapping.of(states, mapping.Owners(Root(args.root))))
+    ports = tenants.here(states, _tell) if args.root == "/" else {}
+    owners = mapping.Owners(Root(args.root))
+    found = tuple(mapping.of(states, owners, ports))
     plain = [dataclasses.asdict(each) for each in found]
     _print(args, plain, mapping.lines(found))
     return 0

@@ -38,7 +38,7 @@ def why_not(
     :param before: what was returned of it some seconds ago, if it was.
     """
     if vf.alias.startswith(f"{ALIAS_PREFIX}:"):
-        return f"it is a port of its own ({vf.alias})"
+        return f"it is a port, or the parent of some ({vf.alias})"
     if vf.driver == VFIO:
         return "a guest has it, or it is kept on vfio-pci"
     if vf.device.elsewhere:

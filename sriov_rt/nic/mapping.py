@@ -16,6 +16,8 @@ import dataclasses
 import re
 from collections.abc import Iterable
 from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
 
 from sriov_rt.codec import Unknown
 from sriov_rt.host import holders
@@ -69,25 +71,43 @@ class Owners:
         )
 
 
-def of(states: Iterable[VfState], owners: Owners) -> Iterator[Mapped]:
-    """Yield each VF and whose it is."""
+def of(
+    states: Iterable[VfState],
+    owners: Owners,
+    ports: Mapping[str, Sequence[tuple[str, str]]] | None = None,
+) -> Iterator[Mapped]:
+    """Yield each VF and whose it is.
+
+    :param ports: (port, instance) of those on a VF, by its address; a VF
+        with some is yielded for each.
+    """
     for state in states:
-        owner = owners.of(state.id, state.device)
-        if isinstance(owner, Unknown):
-            owner = f"unknown ({owner.reason})"
-        port = None
-        match = _ALIAS.fullmatch(owner or "")
-        if match is not None:
-            port, owner = match["port"], match["owner"]
-        yield Mapped(
-            vf=state.id,
-            netdev=state.netdev,
-            driver=state.driver,
-            iommu_group=state.iommu_group,
-            instance=owner,
-            port=port,
-            on_it=state.device.uppers,
-        )
+        known = (ports or {}).get(state.id.address, ())
+        for port, instance in known:
+            yield _mapped(state, instance, port)
+        if not known:
+            yield _alone(state, owners.of(state.id, state.device))
+
+
+def _alone(state: VfState, owner: str | None | Unknown) -> Mapped:
+    if isinstance(owner, Unknown):
+        owner = f"unknown ({owner.reason})"
+    match = _ALIAS.fullmatch(owner or "")
+    if match is not None:
+        return _mapped(state, match["owner"], match["port"])
+    return _mapped(state, owner, None)
+
+
+def _mapped(state: VfState, instance: str | None, port: str | None) -> Mapped:
+    return Mapped(
+        vf=state.id,
+        netdev=state.netdev,
+        driver=state.driver,
+        iommu_group=state.iommu_group,
+        instance=instance,
+        port=port,
+        on_it=state.device.uppers,
+    )
 
 
 def lines(mapped: Iterable[Mapped]) -> Iterator[str]:

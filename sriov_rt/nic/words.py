@@ -96,7 +96,8 @@ class VfState:
 
     :param family: name of its PF's row.
     :param netdev: None if it is in another namespace or the VF has none.
-    :param alias: ``sriov-rt:<port>:<owner>`` if it is ours; or empty.
+    :param alias: ``sriov-rt:<port>:<owner>`` if it is a port,
+        ``sriov-rt:parent`` if it is up for those on it; or empty.
     :param device: its device as it was read, with its interface's MAC.
     :param mac_budget: unicast MAC filters that it can count on for
         subinterfaces; None if the family does not tell.

@@ -14,6 +14,7 @@
 
 import ipaddress
 import socket
+import struct
 from typing import Any
 
 from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
@@ -27,6 +28,7 @@ from sriov_rt.vif.requests import NLM_F_REQUEST
 
 #: include/uapi/linux/rtnetlink.h.
 RTM_NEWADDR = 20
+RTM_GETADDR = 22
 RTM_NEWROUTE = 24
 RT_TABLE_MAIN = 254
 RTPROT_STATIC = 4
@@ -35,6 +37,13 @@ RTN_UNICAST = 1
 #: include/uapi/linux/if_addr.h. Addresses come from who hands them out, and
 #: are told to the neighbours at once: none waits for its duplicate.
 IFA_F_NODAD = 0x02
+IFA_F_PERMANENT = 0x80
+
+#: struct ifaddrmsg: family, prefix length, flags, scope, index.
+_ADDRESS = struct.Struct("=BxBBI")
+
+#: include/uapi/linux/rtnetlink.h: of addresses that are the link's alone.
+RT_SCOPE_LINK = 253
 
 
 def encoded(message: Any, kind: int, how: int, **fields: Any) -> bytes:
@@ -80,6 +89,28 @@ def new_address(index: int, address: str) -> bytes:
         index=index,
         attrs=attributes,
     )
+
+
+def get_addresses() -> bytes:
+    """Ask for the addresses of all interfaces."""
+    return encoded(ifaddrmsg(), RTM_GETADDR, NLM_F_DUMP)
+
+
+def is_given(body: bytes, index: int) -> bool:
+    """Tell whether an answer has an address that an interface was given.
+
+    An interface that is up makes itself one of IPv6 for the link, and others
+    with a lifetime from what routers tell (addrconf.c).
+
+    :param body: of an RTM_NEWADDR.
+    """
+    if len(body) < _ADDRESS.size:
+        return False
+    family, flags, scope, whose = _ADDRESS.unpack_from(body)
+    if whose != index:
+        return False
+    made = scope == RT_SCOPE_LINK or not flags & IFA_F_PERMANENT
+    return family != socket.AF_INET6 or not made
 
 
 def new_route(index: int, destination: str, gateway: str) -> bytes:

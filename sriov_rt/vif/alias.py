@@ -19,6 +19,10 @@ from sriov_rt.exceptions import SriovRtError
 from sriov_rt.vif import names
 from sriov_rt.vif.words import ALIAS_PREFIX
 
+#: What the interface of a VF carries that was set up for the ports on it,
+#: and that is to be down again without them. It is no port's alias.
+PARENT = f"{ALIAS_PREFIX}:parent"
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Alias:
@@ -37,6 +41,11 @@ class Alias:
     def __str__(self) -> str:
         text = f"{ALIAS_PREFIX}:{self.port}:{self.owner}"
         return f"{text}:{self.home}" if self.home else text
+
+
+def is_free(text: str) -> bool:
+    """Tell whether an alias keeps nobody off: none does, nor a parent's."""
+    return text in ("", PARENT)
 
 
 def parse(text: str) -> Alias | None:

@@ -49,6 +49,7 @@ class Ifla(enum.IntEnum):
     IFNAME = 3
     MTU = 4
     LINK = 5
+    MASTER = 10
     LINKINFO = 18
     IFALIAS = 20
     NET_NS_FD = 28
@@ -112,6 +113,7 @@ def link(body: bytes, namespace: str | None, home: int | None) -> Link | None:
         promisc=bool(flags & IFF_PROMISC),
         allmulti=bool(flags & IFF_ALLMULTI),
         device=_device(found),
+        master=found.number(Ifla.MASTER),
     )
 
 

@@ -16,6 +16,7 @@
 from collections.abc import Sequence
 
 from sriov_rt.nic.words import VfState
+from sriov_rt.vif import alias
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.entries import Action
 from sriov_rt.vif.entries import Entry
@@ -51,6 +52,6 @@ def whole(entry: Entry, view: View) -> tuple[Link | None, VfState | None]:
     if vf is None or vf.netdev is None:
         return None, vf
     bare = view.here(vf.netdev)
-    if bare is None or bare.alias or view.children(bare):
+    if bare is None or not alias.is_free(bare.alias) or view.children(bare):
         return None, None
     return bare, vf

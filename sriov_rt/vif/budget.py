@@ -108,7 +108,7 @@ def _taken(found: Candidate, want: Plug) -> str | None:
     if whose is not None:
         return f"it is port {whose.port} of {whose.owner}"
     if want.kind == Kind.VF:
-        if found.link.alias:
+        if not alias.is_free(found.link.alias):
             return f"its alias is {found.link.alias!r}"
         return _occupied(found.children)
     if want.mode == PASSTHRU:

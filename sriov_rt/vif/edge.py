@@ -34,6 +34,7 @@ class Link:
     :param parent: index of its parent, in the caller's namespace.
     :param device: PCI address of the device that it is the interface of
         (IFLA_PARENT_DEV_NAME, Linux 5.14); empty for a virtual one.
+    :param master: index of the bridge or bond that it is a port of.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Link:
     promisc: bool = False
     allmulti: bool = False
     device: str = ""
+    master: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -122,6 +124,9 @@ class Links(Protocol):
         routes: Sequence[tuple[str, str]],
     ) -> None:
         """Add addresses and routes; those that are there stay."""
+
+    def addressed(self, link: Link) -> bool:
+        """Tell whether an interface has an address that somebody gave it."""
 
     def limit(self, link: Link, limits: Limits) -> None:
         """Set the rates of an interface, or remove what was set."""

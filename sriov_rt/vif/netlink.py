@@ -175,6 +175,18 @@ class NetlinkLinks:
                 with telling(link.name, what):
                     _unless_there(place.channel, request)
 
+    def addressed(self, link: Link) -> bool:
+        """Tell whether an interface has an address that somebody gave it."""
+        with (
+            opened(link.namespace) as place,
+            telling(link.name, "look at its addresses"),
+        ):
+            return any(
+                addressing.is_given(answer.body, link.index)
+                for answer in place.channel.dump(addressing.get_addresses())
+                if answer.kind == addressing.RTM_NEWADDR
+            )
+
     def limit(self, link: Link, limits: Limits) -> None:
         """Set the rates of an interface, or remove what was set."""
         with opened(link.namespace) as place:

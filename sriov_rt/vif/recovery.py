@@ -52,8 +52,8 @@ class Recovered:
     :param finished: ports whose unplug was.
     :param busy: ports that another process works on.
     :param failed: ports of which something is left, and why.
-    :param cleaned: VFs of the pools that nothing used and that were not at
-        the baseline.
+    :param cleaned: VFs that nothing used: those of the pools that were not
+        at the baseline, and parents that were still up.
     :param standing: ports that carry our alias and were left alone.
     :param set_aside: files that were no entries of the journal.
     """
@@ -151,6 +151,8 @@ class Recovery:
     def sweep(self, view: View) -> tuple[str, ...]:
         """Clean the VFs of the pools that are idle and not clean.
 
+        Parents that no port is left on are set down, as by an unplug.
+
         :returns: their interfaces.
         """
         cleaned = []
@@ -158,11 +160,11 @@ class Recovery:
             try:
                 with self._locks.parent(link.name, wait=False):
                     now = observe(self._links, self._vfs)
-                    idle = link.name in {
-                        each.name for each in self._undo.dirty(now)
-                    }
-                    if idle and self._undo.clean(link, now):
-                        cleaned.append(link.name)
+                    for each in self._undo.dirty(now):
+                        if each.name == link.name and self._undo.clean(
+                            each, now
+                        ):
+                            cleaned.append(link.name)
             except errors.Busy:
                 continue  # it is about to be used, and cleaned by that
             except GONE:

@@ -13,6 +13,7 @@
 
 """The steps of a plug, in their order."""
 
+from sriov_rt.vif import alias
 from sriov_rt.vif import budget
 from sriov_rt.vif import errors
 from sriov_rt.vif.edge import Link
@@ -72,10 +73,7 @@ class Steps:
             self._vfs.apply(self._vfs.plan(plan.vf, plan.settings))
         if not plan.parent_up:
             self._note(plan, "parent-up")
-            parent = self._links.get(plan.parent)
-            if parent is None:
-                raise errors.NoSuchLink(plan.parent, port=want.port)
-            self._links.configure(parent, up=True)
+            self._raise(plan)
         # One in passthru mode takes its parent's MAC when it is made
         # (macvlan_common_newlink), and can be given another only then.
         passthru = want.mode == budget.PASSTHRU
@@ -99,6 +97,19 @@ class Steps:
             self._note(plan, "mac")
             link = self._links.configure(link, mac=plan.mac)
         return link
+
+    def _raise(self, plan: PlugPlan) -> None:
+        """Set a parent up; a VF's says that it is to be down without ports.
+
+        One that has an alias is somebody's, who may want it up later.
+        """
+        parent = self._links.get(plan.parent)
+        if parent is None:
+            raise errors.NoSuchLink(plan.parent, port=plan.want.port)
+        marked = plan.vf is not None and not parent.alias
+        self._links.configure(
+            parent, up=True, alias=alias.PARENT if marked else None
+        )
 
     def _whole(self, plan: PlugPlan) -> Link:
         want = plan.want

@@ -87,46 +87,75 @@ class Undo:
     def rest(self, entry: Entry, view: View) -> None:
         """Bring a parent that has no children left to the baseline.
 
+        And down if we set it up, as a VF's alias says: or else it would be
+        in use for ever (see nic.provision). The entry of a plug knows, too.
+
         :param view: the host as it is after the removal.
         :raises VifError: or NicError, if it cannot be.
         """
         parent = view.here(entry.parent)
         if entry.kind == Kind.VF or parent is None or view.children(parent):
             return
+        raised = entry.action == Action.PLUG and not entry.parent_up
         try:
-            self.clean(parent, view, entry.port)
-            if entry.action == Action.PLUG and not entry.parent_up:
-                self._journal.step(entry.port, "parent-down")
-                self._links.configure(parent, up=False)
+            self.clean(parent, view, entry.port, raised=raised)
         except GONE as error:
             _gone(entry, error)
 
-    def clean(self, link: Link, view: View, port: str | None = None) -> bool:
-        """Bring a VF of a pool to the baseline; False if it is there.
+    def clean(
+        self,
+        link: Link,
+        view: View,
+        port: str | None = None,
+        *,
+        raised: bool = False,
+    ) -> bool:
+        """Bring an idle VF to the baseline, and down; False if it is there.
 
-        :param link: its interface, which nothing uses.
+        :param link: its interface, which nothing is on.
+        :param raised: whether the port that is undone has set it up.
         """
+        lower = raised or self._is_to_be_down(link)
+        if lower:
+            self._note(port, "parent-down")
+            marked = link.alias == alias.PARENT
+            self._links.configure(link, up=False, alias="" if marked else None)
         vf = view.vf(link.name)
         if vf is None or not self._needs_reset(vf):
-            return False
-        if port is not None:
-            self._journal.step(port, "baseline")
+            return lower
+        self._note(port, "baseline")
         self._vfs.reset(vf.id)
         return True
+
+    def _note(self, port: str | None, step: str) -> None:
+        if port is not None:
+            self._journal.step(port, step)
+
+    def _is_to_be_down(self, parent: Link) -> bool:
+        """Tell whether we set up an interface that nothing is on any more.
+
+        What somebody has given an address, or to a bridge, is in use.
+        """
+        return (
+            parent.alias == alias.PARENT
+            and parent.master is None
+            and not self._links.addressed(parent)
+        )
 
     def dirty(self, view: View) -> Iterable[Link]:
         """Yield the idle VFs of the pools that are not at the baseline.
 
-        A namespace that goes takes its subinterfaces along and tells
-        nobody: their parents are found so.
+        And parents that we set up, of the pools or not. A namespace that
+        goes takes its subinterfaces along and tells nobody: their parents
+        are found so.
         """
         for vf in view.vfs:
             link = None if vf.netdev is None else view.here(vf.netdev)
             if (
                 link is not None
-                and not link.alias
+                and alias.is_free(link.alias)
                 and not view.children(link)
-                and self._needs_reset(vf)
+                and (link.alias or self._needs_reset(vf))
             ):
                 yield link
 

@@ -103,10 +103,9 @@ def product() -> PythonEnv:
 
 
 @functools.cache
-def warm() -> int:
-    """Start the server of warm.py in rt-1 and return its port."""
-    vm = machine()
-    log = place().log / "warm.log"
+def _warm(vm: RtVm) -> int:
+    """Start the server of warm.py in a machine and return its port."""
+    log = place().log / f"warm-{vm.machine.name}.log"
     log.unlink(missing_ok=True)
     python = product().program("python")
     job = vm.spawn((python, "-I", str(_WARM), str(_PORT)), log=log)
@@ -119,6 +118,32 @@ def warm() -> int:
 
     wait_for(f"{_WARM.name} listens", listens, timeout=PATIENCE)
     return _PORT
+
+
+def command(vm: RtVm, *arguments: str, stdin: str = "") -> Result:
+    """Run the command of the project inside, in a warm interpreter.
+
+    :param vm: a machine since its start.
+    :param arguments: of sriov-rt.
+    :param stdin: what it reads.
+    """
+    request = json.dumps({"arguments": arguments, "stdin": stdin})
+    answer = vm.run(
+        ("bash", "-c", _CLIENT, "-", str(_warm(vm))),
+        timeout=PATIENCE,
+        stdin=request.encode(),
+    )
+    if not answer.stdout:
+        raise errors.TestbedError(
+            f"sriov-rt {' '.join(arguments)} died; see the log of warm.py"
+        )
+    got = json.loads(answer.stdout)
+    return Result(
+        ("sriov-rt", *arguments),
+        got["status"],
+        got["stdout"].encode(),
+        got["stderr"].encode(),
+    )
 
 
 class VmTestCase(unittest.TestCase):
@@ -166,20 +191,4 @@ class VmTestCase(unittest.TestCase):
         :param arguments: of sriov-rt.
         :param stdin: what it reads.
         """
-        request = json.dumps({"arguments": arguments, "stdin": stdin})
-        answer = cls.vm.run(
-            ("bash", "-c", _CLIENT, "-", str(warm())),
-            timeout=PATIENCE,
-            stdin=request.encode(),
-        )
-        if not answer.stdout:
-            raise errors.TestbedError(
-                f"sriov-rt {' '.join(arguments)} died; see warm.log"
-            )
-        got = json.loads(answer.stdout)
-        return Result(
-            ("sriov-rt", *arguments),
-            got["status"],
-            got["stdout"].encode(),
-            got["stderr"].encode(),
-        )
+        return command(cls.vm, *arguments, stdin=stdin)

@@ -142,7 +142,11 @@ def state(pf: str, namespace: str) -> dict[str, Any]:
     links = NetlinkLinks().all(everywhere=True)
     return {
         "ports": [dataclasses.asdict(each) for each in plugger.show()],
-        "here": sorted(each.name for each in links if not each.namespace),
+        "here": sorted(
+            (each.name, each.up, each.alias)
+            for each in links
+            if not each.namespace
+        ),
         "there": [each.name for each in links if each.namespace == namespace],
         "vfs": [str(each.settings) for each in Vfs.of_host().list(pf)],
         "journal": Journal(pathlib.Path(JOURNAL)).ports(),

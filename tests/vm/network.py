@@ -34,19 +34,16 @@ FAR = "enp2s0"
 #: two seconds after its driver has been asked to.
 ANSWER = 30
 
+#: An emulated CPU takes 0.1 s to start a program: there are few in these.
 _LOOK = r"""
 set -e
-one() { ip -n "$1" -j -d link show; }
 echo "{\"links\": $(ip -j -d link show)"
 echo ", \"namespaces\": $(ip -j netns list | grep . || echo '[]')"
-echo ", \"qdiscs\": $(tc -j qdisc show)"
-echo ", \"drivers\": {\"\": \"\""
-for vf in /sys/class/net/enp?s0/device/virtfn*; do
-    bdf=$(readlink -f "$vf")
-    driver=$(readlink -f "$vf/driver")
-    echo ", \"${bdf##*/}\": \"${driver##*/} $(cat "$vf/driver_override")\""
-done
-echo "}}"
+echo ", \"qdiscs\": $(tc -j qdisc show)}"
+vfs=/sys/class/net/enp?s0/device/virtfn
+echo ---
+ls -l --time-style=+ -d ${vfs}*/driver
+grep -H "" ${vfs}*/driver_override
 """
 
 #: What says who made something when, and not what it is. A VF's driver
@@ -61,15 +58,12 @@ _TIDY = f"""
 for port in $(ip -j netns list | grep -o 'srt-[a-z0-9]*'); do
     ip netns del "$port"
 done
-for pf in {PF} {FAR}; do
-    for vf in /sys/class/net/$pf/device/virtfn*; do
-        number=${{vf##*virtfn}}
-        now=$(ls "$vf/net")
-        ip link set "$now" down
-        [ "$now" = "${{pf}}v$number" ] ||
-            ip link set "$now" name "${{pf}}v$number"
-    done
-done
+for path in /sys/class/net/{{{PF},{FAR}}}/device/virtfn*/net/*; do
+    now=${{path##*/}} vf=${{path%/net/*}} pf=${{path#/sys/class/net/}}
+    name=${{pf%%/*}}v${{vf##*virtfn}}
+    echo "link set $now down"
+    [ "$now" = "$name" ] || echo "link set $now name $name"
+done | ip -force -batch -
 """
 
 
@@ -85,16 +79,19 @@ number=$(cat $device/sriov_numvfs)
 echo 0 > $device/sriov_numvfs
 echo $number > $device/sriov_numvfs
 echo 1 > $device/sriov_drivers_autoprobe
-until [ "$(cat /sys/class/net/{PF}/carrier)" = 1 ]; do sleep 0.1; done
+until read -r up < /sys/class/net/{PF}/carrier && [ $up = 1 ]; do
+    sleep 0.1
+done
 for irq in /proc/irq/*/{PF}; do
     echo 0 > "${{irq%/*}}/smp_affinity_list"
 done
-for vf in $device/virtfn*; do
-    address=$(readlink -f $vf)
-    echo "${{address##*/}}" > /sys/bus/pci/drivers_probe
-    until now=$(ls $vf/net 2> /dev/null) && [ -n "$now" ]; do sleep 0.1; done
-    ip link set "$now" name {PF}v${{vf##*virtfn}}
+for vf in $(readlink -f $device/virtfn*); do
+    echo "${{vf##*/}}" > /sys/bus/pci/drivers_probe
 done
+for vf in $device/virtfn*; do
+    until now=($vf/net/*) && [ -e "$now" ]; do sleep 0.1; done
+    echo "link set ${{now##*/}} name {PF}v${{vf##*virtfn}}"
+done | ip -batch -
 """
 
 
@@ -115,7 +112,8 @@ def look(vm: RtVm) -> dict[str, Any]:
     :returns: links, the settings of VFs, their drivers, namespaces.
     """
     text = vm.run(("bash", "-c", _LOOK), timeout=base.PATIENCE).text
-    seen = json.loads(text)
+    told, _, drivers = text.partition("---\n")
+    seen = {**json.loads(told), "drivers": drivers.splitlines()}
     links = {each["ifname"]: _lasting(each) for each in seen["links"]}
     qdiscs = sorted(
         (each["dev"], each["kind"])
@@ -239,11 +237,15 @@ def add_neighbour(
         (
             *("taskset", "-c", "1", "bash", "-c"),
             f"set -e; ip netns add {namespace}\n"
-            f"ip link set {FAR} vf {index} vlan {vlan}\n"
-            f"ip link set {name} netns {namespace}\n"
-            f"ip -n {namespace} address add {address} dev {name}\n"
-            f"ip -n {namespace} link set lo up\n"
-            f"ip -n {namespace} link set {name} up\n",
+            "ip -batch - <<END\n"
+            f"link set {FAR} vf {index} vlan {vlan}\n"
+            f"link set {name} netns {namespace}\n"
+            "END\n"
+            f"ip -n {namespace} -batch - <<END\n"
+            f"address add {address} dev {name}\n"
+            "link set lo up\n"
+            f"link set {name} up\n"
+            "END\n",
         ),
         timeout=base.PATIENCE,
     )

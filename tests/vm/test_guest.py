@@ -97,13 +97,13 @@ class RenderTest(base.VmTestCase):
 
     @classmethod
     def _render(cls, xml: bytes) -> Result:
-        facts = cls.sriov_rt("host", "show", "--json")
+        facts = cls.command("host", "show", "--json")
         cls.vm.push(facts.stdout, "/root/facts.json")
-        return cls.sriov_rt(
+        return cls.command(
             *("guest", "render", "--facts", "/root/facts.json"),
             *("--extra-spec", "sriov_rt:realtime=required"),
             *("--extra-spec", "sriov_rt:guest=lean"),
-            stdin=xml,
+            stdin=xml.decode(),
         )
 
     @classmethod

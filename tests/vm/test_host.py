@@ -41,7 +41,7 @@ class HostTest(base.VmTestCase):
 
     def _verdict(self, *arguments: str) -> tuple[int, dict[str, Any]]:
         """Return the exit status of a check and what it says."""
-        result = self.sriov_rt("host", "check", *arguments, "--json")
+        result = self.command("host", "check", *arguments, "--json")
         self.assertTrue(result.stdout, result.complaint)
         return result.status, json.loads(result.text)
 

@@ -97,6 +97,7 @@ class ContainerTest(test_vif_kinds.PortTestCase):
 
     def test_plain_lxc_by_its_hooks(self) -> None:
         """The lines that the command prints plug and unplug both."""
+        self.make_room()
         config = [_LXC_CONFIG]
         for kind, name, address in (
             ("vf", "vf-port", _VF_ADDRESS),
@@ -127,6 +128,7 @@ class ContainerTest(test_vif_kinds.PortTestCase):
 
     def test_libvirt_lxc_takes_ready_interfaces(self) -> None:
         """By <hostdev mode='capabilities' type='net'>; both come back."""
+        self.make_room()
         ports = []
         for kind, name in (("vf", "vf-port"), ("macvlan", "macvlan-port")):
             ports.append(self.plug(*self._words(kind, name, "")))

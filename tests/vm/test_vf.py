@@ -15,6 +15,7 @@
 
 from typing import Any
 
+from tests.vm import base
 from tests.vm import network
 
 #: The VF under test; no other test of this module uses another.
@@ -47,37 +48,44 @@ ip link set {NETDEV} promisc on
 ip link set {NETDEV} allmulticast on
 """
 
+#: Gives its interface the name and the MTU again that it had.
+_RESTORE = f"""
+now=$(ls /sys/bus/pci/devices/{ADDRESS}/net)
+ip link set "$now" down
+[ "$now" = {NETDEV} ] || ip link set "$now" name {NETDEV}
+ip link set {NETDEV} mtu 1500
+"""
 
-class VfTest(network.WireTestCase):
-    """What a command did is what the kernel says."""
 
-    def setUp(self) -> None:
-        """Have a clean VF, down, and again whatever happens.
+class VfTestCase(network.WireTestCase):
+    """A test on a VF that is clean, and down.
 
-        While it is up its driver takes over a MAC that is set, and says of
-        it, as before, that it was made up: nobody can tell then.
-        """
-        super().setUp()
-        self._restore()
-        self.sh(f"taskset -c 1 ip link set {NETDEV} down")
-        self.addCleanup(self._restore)
+    While it is up its driver takes over a MAC that is set, and says of it,
+    as before, that it was made up: nobody can tell then.
+    """
 
-    def _restore(self) -> None:
-        self.command("vf", "set", VF, "driver=igbvf")
-        self.command("vf", "reset", VF)
-        self.sh(
-            f"now=$(ls /sys/bus/pci/devices/{ADDRESS}/net); "
-            f'[ "$now" = {NETDEV} ] || ip link set "$now" name {NETDEV}; '
-            f"ip link set {NETDEV} mtu 1500"
+    @classmethod
+    def setUpClass(cls) -> None:
+        """Have the VF."""
+        super().setUpClass()
+        cls.restore()
+
+    @classmethod
+    def restore(cls) -> None:
+        """Have the VF whatever it was."""
+        cls.command("vf", "reset", VF)
+        cls.vm.run(
+            ("taskset", "-c", "1", "bash", "-c", _RESTORE),
+            timeout=base.PATIENCE,
         )
 
-    def _kernel(self) -> dict[str, Any]:
+    def kernel(self) -> dict[str, Any]:
+        """Return what the PF says of it."""
         return network.vf_settings(self.vm, INDEX)
 
-    def _netdev(self) -> dict[str, Any]:
-        found = network.link(self.vm, NETDEV)
-        self.assertIsNotNone(found)
-        return found or {}
+
+class LookTest(VfTestCase):
+    """What only looks, and what is refused, changes nothing."""
 
     def test_list_has_every_vf_of_every_pf(self) -> None:
         """With address, driver, family, IOMMU group and room for MACs."""
@@ -94,54 +102,9 @@ class VfTest(network.WireTestCase):
         table = self.command("vf", "list", network.PF).text.splitlines()
         self.assertEqual(len(table), 5)
 
-    def test_dirty_vf_is_clean_after_a_reset(self) -> None:
-        """All that a tenant or an operator set is gone."""
-        self.sh(_DIRTY)
-        shown = self.done("vf", "show", ADDRESS)["settings"]
-        self.assertEqual(
-            (shown["mac"], shown["vlan"], shown["qos"], shown["promisc"]),
-            (MAC, 100, 3, True),
-        )
-        before = self._kernel()
-        planned = self.done("vf", "reset", VF, "--dry-run")
-        self.assertEqual(self._kernel(), before)
-        self.assertEqual(
-            {step["attribute"] for step in planned[0]["steps"]},
-            {
-                *("mac", "vlan", "qos", "trust", "spoofchk"),
-                *("max_tx_rate", "promisc", "allmulti"),
-            },
-        )
-        self.done("vf", "reset", VF)
-        self.assertEqual(self._kernel(), {**self._kernel(), **CLEAN})
-        netdev = self._netdev()
-        self.assertEqual((netdev["promiscuity"], netdev["allmulti"]), (0, 0))
-        self.assertNotIn("PROMISC", netdev["flags"])
-        self.assertNotEqual(netdev["address"], MAC)
-        self.assertEqual(self.done("vf", "reset", VF)[0]["steps"], [])
-
-    def test_what_is_set_is_what_the_kernel_has(self) -> None:
-        """By one command, and the VF's own interface has the MAC."""
-        words = (
-            *(f"mac={MAC}", "vlan=100", "qos=3", "trust=on", "spoofchk=off"),
-            *("max_tx_rate=200", "mtu=1400", "promisc=on", "allmulti=on"),
-        )
-        self.done("vf", "plan", NETDEV, *words)
-        self.assertNotEqual(self._kernel()["address"], MAC)
-        self.done("vf", "set", NETDEV, *words)
-        kernel = self._kernel()
-        self.assertEqual(kernel["address"], MAC)
-        self.assertEqual(kernel["vlan_list"], [{"vlan": 100, "qos": 3}])
-        self.assertEqual(kernel["rate"], {"max_tx": 200, "min_tx": 0})
-        self.assertEqual((kernel["trust"], kernel["spoofchk"]), (True, False))
-        netdev = self._netdev()
-        self.assertEqual((netdev["address"], netdev["mtu"]), (MAC, 1400))
-        self.assertIn("PROMISC", netdev["flags"])
-        self.assertIn("ALLMULTI", netdev["flags"])
-
     def test_what_the_nic_has_not_is_refused_untouched(self) -> None:
         """Each with the attribute and the reason; nothing was written."""
-        before = self._kernel()
+        before = self.kernel()
         for words, named in (
             (("vlan=100", "vlan_protocol=802.1ad"), "vlan_protocol"),
             (("trust=on", "link_state=enable"), "link_state"),
@@ -152,7 +115,7 @@ class VfTest(network.WireTestCase):
             with self.subTest(named):
                 sentence = self.refused("vf", "set", VF, *words)
                 self.assertIn(f"{VF}: {named}: ", sentence)
-        self.assertEqual(self._kernel(), before)
+        self.assertEqual(self.kernel(), before)
 
     def test_names_of_no_vf_are_refused(self) -> None:
         """Each with what to do instead."""
@@ -167,29 +130,6 @@ class VfTest(network.WireTestCase):
             with self.subTest(name):
                 self.assertIn(told, self.refused("vf", "show", name))
         self.assertIn("can have no VFs", self.refused("vf", "list", "lo"))
-
-    def test_vf_with_another_mac_than_it_was_given_is_bound_anew(
-        self,
-    ) -> None:
-        """The PF has the MAC, the interface a random one: they agree then."""
-        self.sh(f"ip link set {network.PF} vf {INDEX} mac {MAC}")
-        self.assertNotEqual(self._netdev()["address"], MAC)
-        self.done("vf", "set", VF, f"mac={MAC}")
-        self.assertEqual(self._netdev()["address"], MAC)
-
-    def test_vf_goes_to_vfio_and_back(self) -> None:
-        """It has a driver and a link again: its PF answered."""
-        self.sh("dmesg --clear")
-        self.done("vf", "set", VF, "driver=vfio-pci")
-        self.assertEqual(self._driver(), "vfio-pci")
-        self.assertIsNone(self.done("vf", "show", VF)["netdev"])
-        self.done("vf", "set", VF, "driver=igbvf")
-        self.assertEqual(self._driver(), "igbvf")
-        self.assertNotIn("PF still", self.sh("dmesg").text)
-
-    def _driver(self) -> str:
-        path = f"/sys/bus/pci/devices/{ADDRESS}/driver"
-        return self.sh(f"basename $(readlink {path})").text.strip()
 
     def test_network_of_vfs_is_one_that_libvirt_takes(self) -> None:
         """And one with more VFs than the PF has is refused (seed 001)."""
@@ -206,3 +146,86 @@ class VfTest(network.WireTestCase):
             self.sh, f"virsh net-undefine sriov-{network.PF}", check=False
         )
         self.assertEqual(defined.status, 0, defined.complaint)
+
+
+class VfTest(VfTestCase):
+    """What a command did is what the kernel says."""
+
+    def setUp(self) -> None:
+        """Have the VF again afterwards, whatever happens."""
+        super().setUp()
+        self.addCleanup(self.restore)
+
+    def _netdev(self) -> dict[str, Any]:
+        found = network.link(self.vm, NETDEV)
+        self.assertIsNotNone(found)
+        return found or {}
+
+    def test_dirty_vf_is_clean_after_a_reset(self) -> None:
+        """All that a tenant or an operator set is gone."""
+        self.sh(_DIRTY)
+        shown = self.done("vf", "show", ADDRESS)["settings"]
+        self.assertEqual(
+            (shown["mac"], shown["vlan"], shown["qos"], shown["promisc"]),
+            (MAC, 100, 3, True),
+        )
+        before = self.kernel()
+        planned = self.done("vf", "reset", VF, "--dry-run")
+        self.assertEqual(self.kernel(), before)
+        self.assertEqual(
+            {step["attribute"] for step in planned[0]["steps"]},
+            {
+                *("mac", "vlan", "qos", "trust", "spoofchk"),
+                *("max_tx_rate", "promisc", "allmulti"),
+            },
+        )
+        self.done("vf", "reset", VF)
+        self.assertEqual(self.kernel(), {**self.kernel(), **CLEAN})
+        netdev = self._netdev()
+        self.assertEqual((netdev["promiscuity"], netdev["allmulti"]), (0, 0))
+        self.assertNotIn("PROMISC", netdev["flags"])
+        self.assertNotEqual(netdev["address"], MAC)
+        self.assertEqual(self.done("vf", "reset", VF)[0]["steps"], [])
+
+    def test_what_is_set_is_what_the_kernel_has(self) -> None:
+        """By one command, and the VF's own interface has the MAC."""
+        words = (
+            *(f"mac={MAC}", "vlan=100", "qos=3", "trust=on", "spoofchk=off"),
+            *("max_tx_rate=200", "mtu=1400", "promisc=on", "allmulti=on"),
+        )
+        self.done("vf", "plan", NETDEV, *words)
+        self.assertNotEqual(self.kernel()["address"], MAC)
+        self.done("vf", "set", NETDEV, *words)
+        kernel = self.kernel()
+        self.assertEqual(kernel["address"], MAC)
+        self.assertEqual(kernel["vlan_list"], [{"vlan": 100, "qos": 3}])
+        self.assertEqual(kernel["rate"], {"max_tx": 200, "min_tx": 0})
+        self.assertEqual((kernel["trust"], kernel["spoofchk"]), (True, False))
+        netdev = self._netdev()
+        self.assertEqual((netdev["address"], netdev["mtu"]), (MAC, 1400))
+        self.assertIn("PROMISC", netdev["flags"])
+        self.assertIn("ALLMULTI", netdev["flags"])
+
+    def test_vf_with_another_mac_than_it_was_given_is_bound_anew(
+        self,
+    ) -> None:
+        """The PF has the MAC, the interface a random one: they agree then."""
+        self.sh(f"ip link set {network.PF} vf {INDEX} mac {MAC}")
+        self.assertNotEqual(self._netdev()["address"], MAC)
+        self.done("vf", "set", VF, f"mac={MAC}")
+        self.assertEqual(self._netdev()["address"], MAC)
+
+    def test_vf_goes_to_vfio_and_back(self) -> None:
+        """It has a driver and a link again: its PF answered."""
+        self.addCleanup(self.command, "vf", "set", VF, "driver=igbvf")
+        self.sh("dmesg --clear")
+        self.done("vf", "set", VF, "driver=vfio-pci")
+        self.assertEqual(self._driver(), "vfio-pci")
+        self.assertIsNone(self.done("vf", "show", VF)["netdev"])
+        self.done("vf", "set", VF, "driver=igbvf")
+        self.assertEqual(self._driver(), "igbvf")
+        self.assertNotIn("PF still", self.sh("dmesg").text)
+
+    def _driver(self) -> str:
+        path = f"/sys/bus/pci/devices/{ADDRESS}/driver"
+        return self.sh(f"basename $(readlink {path})").text.strip()

@@ -32,7 +32,6 @@ class KillTest(test_vif_kinds.PortTestCase):
     """A plug or an unplug dies, and the kernel is as it was."""
 
     NEIGHBOURS: ClassVar[dict[str, tuple[int, str, int]]] = {}
-    NEEDS_MACS: ClassVar[bool] = False
 
     def _die(self, what: str, kind: str, *more: str) -> dict[str, Any]:
         """Return what killer.py found."""

@@ -35,8 +35,14 @@ CPU = 1
 #: What the commands under test import when they run.
 MODULES = (
     "pyroute2",
+    "sriov_rt.cmd.guest",
+    "sriov_rt.cmd.host",
     "sriov_rt.cmd.vf",
     "sriov_rt.cmd.vif",
+    "sriov_rt.guest.hook",
+    "sriov_rt.host.labels",
+    "sriov_rt.host.novaconf",
+    "sriov_rt.labels.service",
     "sriov_rt.nic.machine",
     "sriov_rt.nic.mapping",
     "sriov_rt.nic.provisioning",
@@ -44,6 +50,7 @@ MODULES = (
     "sriov_rt.nic.xml",
     "sriov_rt.vif.host",
     "sriov_rt.vif.netlink",
+    "sriov_rt.vif.tenants",
 )
 
 

@@ -13,6 +13,7 @@
 
 """Ports on this machine's kernel, on a veth in place of a VF."""
 
+import dataclasses
 import functools
 import json
 import os
@@ -25,8 +26,14 @@ import time
 import uuid
 from concurrent import futures
 
+from sriov_rt.nic.plan import Plan
+from sriov_rt.nic.settings import BASELINE
 from sriov_rt.nic.vfs import Vfs
+from sriov_rt.nic.words import VfId
+from sriov_rt.nic.words import VfState
+from sriov_rt.vif import alias
 from sriov_rt.vif import errors
+from sriov_rt.vif.edge import Link
 from sriov_rt.vif.entries import Entry
 from sriov_rt.vif.journal import Journal
 from sriov_rt.vif.lock import Locks
@@ -37,6 +44,7 @@ from sriov_rt.vif.pools import Pools
 from sriov_rt.vif.words import Kind
 from sriov_rt.vif.words import Limits
 from sriov_rt.vif.words import Plug
+from tests.functional.vif.isolated import MAC
 from tests.functional.vif.isolated import IsolatedTestCase
 from tests.functional.vif.isolated import sh
 
@@ -52,6 +60,19 @@ MANY = 60
 #: The write of a plain plug before which its interface is there: after the
 #: intent and the step ``create`` comes the end.
 MADE = 5
+
+
+ONE_VF = VfState(
+    id=VfId("pf0", 0, "0000:01:10.0"),
+    family="igb",
+    driver="igbvf",
+    netdev="vf0",
+    alias="",
+    iommu_group=None,
+    numa_node=None,
+    settings=BASELINE,
+    mac_budget=3,
+)
 
 
 class DyingJournal(Journal):
@@ -82,7 +103,37 @@ class DyingJournal(Journal):
         self._tick()
 
 
+class DressedLinks(NetlinkLinks):
+    """Shows vf0 as the interface of a PCI device, which it is not here."""
+
+    def get(self, name, namespace=None):
+        found = super().get(name, namespace)
+        return None if found is None else self._dressed(found)
+
+    def all(self, *, everywhere=False):
+        return [*map(self._dressed, super().all(everywhere=everywhere))]
+
+    def _dressed(self, link: Link) -> Link:
+        if (link.name, link.namespace) != ("vf0", None):
+            return link
+        device = ONE_VF.id.address
+        return dataclasses.replace(link, kind="", parent=None, device=device)
+
+
+class OneVf:
+    """The Vfs of a host whose only one is vf0, always at the baseline."""
+
+    def list(self, pf=None):
+        return (ONE_VF,)
+
+    def plan_reset(self, vf):
+        return Plan(vf, "igb", (), (), BASELINE, BASELINE)
+
+
 class PluggerTestCase(IsolatedTestCase):
+    edge = NetlinkLinks
+    vfs = staticmethod(Vfs.of_host)
+
     def setUp(self):
         super().setUp()
         if os.geteuid() != 0:
@@ -93,11 +144,11 @@ class PluggerTestCase(IsolatedTestCase):
         self.plugger = self.another()
 
     def another(self, journal: Journal | None = None) -> Plugger:
-        links = NetlinkLinks()
+        links = self.edge()
         self.addCleanup(links.close)
         return Plugger(
             links,
-            Vfs.of_host(),
+            self.vfs(),
             Pools.parse(["physnet1:vf0"]),
             journal or Journal(self.directory),
             Locks(self.directory, 10),
@@ -114,6 +165,23 @@ class PluggerTestCase(IsolatedTestCase):
             "name": "eth1",
         }
         return Plug(**{**values, **fields})
+
+    def _dies(self, at, work) -> bool:
+        """Do some work in a process; tell whether it was killed."""
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                work(self.another(DyingJournal(self.directory, at)))
+                code = 0
+            finally:
+                os._exit(code)
+        _, status = os.waitpid(pid, 0)
+        if os.WIFSIGNALED(status):
+            self.assertEqual(signal.SIGKILL, os.WTERMSIG(status))
+            return True
+        self.assertEqual(0, os.waitstatus_to_exitcode(status))
+        return False
 
     def shown(self):
         """Return the ports of this host: those of other tests are not."""
@@ -254,11 +322,13 @@ class PlugTest(PluggerTestCase):
         self.assertEqual((), self.shown())
         self.assertEqual((), Journal(self.directory).ports())
 
-    def test_a_parent_that_was_down_is_up(self):
+    def test_a_parent_that_is_no_vf_is_set_up_and_stays(self):
         sh("ip", "link", "set", "vf0", "down")
         self.plugger.plug(self.asked())
+        self.plugger.unplug(PORT)
         (link,) = self.ip("link", "show", "vf0", namespace=None)
         self.assertIn("UP", link["flags"])
+        self.assertNotIn("ifalias", link)
 
     def test_two_hundred_cycles_leave_no_descriptor(self):
         want = self.asked(addresses=("192.0.2.1/24",))
@@ -272,24 +342,114 @@ class PlugTest(PluggerTestCase):
         self.assertLessEqual(len(list(descriptors.iterdir())), before)
 
 
-class CrashTest(PluggerTestCase):
-    def _dies(self, at, work) -> bool:
-        """Do some work in a process; tell whether it was killed."""
-        pid = os.fork()
-        if pid == 0:
-            code = 1
-            try:
-                work(self.another(DyingJournal(self.directory, at)))
-                code = 0
-            finally:
-                os._exit(code)
-        _, status = os.waitpid(pid, 0)
-        if os.WIFSIGNALED(status):
-            self.assertEqual(signal.SIGKILL, os.WTERMSIG(status))
-            return True
-        self.assertEqual(0, os.waitstatus_to_exitcode(status))
-        return False
+class ParentTest(PluggerTestCase):
+    """The parent is a VF, as far as anybody is told, and it is down."""
 
+    edge = DressedLinks
+    vfs = OneVf
+
+    def setUp(self):
+        super().setUp()
+        if os.geteuid() == 0:
+            sh("ip", "link", "set", "vf0", "down")
+
+    def parent(self) -> tuple[bool, str]:
+        """Return whether it is up, and its alias."""
+        (link,) = self.ip("link", "show", "vf0", namespace=None)
+        return "UP" in link["flags"], link.get("ifalias", "")
+
+    def recovered(self) -> tuple[str, ...]:
+        return self.another().recover().cleaned
+
+    def test_it_is_up_while_there_are_ports_on_it(self):
+        self.plugger.plug(self.asked())
+        self.plugger.plug(self.asked(port=OTHER, name="eth2"))
+        self.plugger.unplug(PORT)
+        self.assertEqual((True, alias.PARENT), self.parent())
+        self.another().unplug(OTHER)
+        self.assertEqual((False, ""), self.parent())
+
+    def test_one_that_was_up_stays_up(self):
+        sh("ip", "link", "set", "vf0", "up")
+        self.plugger.plug(self.asked(mode="passthru", mac=MAC))
+        self.plugger.unplug(PORT)
+        self.assertEqual((True, ""), self.parent())
+
+    def test_its_mac_is_back_after_a_passthru_with_another(self):
+        (before,) = self.ip("link", "show", "vf0", namespace=None)
+        self.plugger.plug(self.asked(mode="passthru", mac=MAC))
+        (meanwhile,) = self.ip("link", "show", "vf0", namespace=None)
+        self.assertEqual(MAC, meanwhile["address"])
+        self.plugger.unplug(PORT)
+        (after,) = self.ip("link", "show", "vf0", namespace=None)
+        self.assertEqual(before["address"], after["address"])
+        self.assertEqual((0, False), (after["promiscuity"], self.parent()[0]))
+
+    def test_a_container_that_took_its_port_along(self):
+        self.plugger.plug(self.asked())
+        sh("ip", "netns", "del", "tenant")
+        sh("ip", "netns", "add", "tenant")
+        self.assertEqual((True, alias.PARENT), self.parent())
+        self.assertFalse(self.plugger.unplug(PORT))
+        self.assertEqual((False, ""), self.parent())
+
+    def test_others_keep_it_up_until_they_have_gone(self):
+        vf0 = ("dev", "vf0")
+        for come, go in (
+            (
+                ("link", "add", "web0", "link", "vf0", "type", "macvlan"),
+                ("link", "del", "web0"),
+            ),
+            (
+                ("address", "add", "192.0.2.7/24", *vf0),
+                ("address", "del", "192.0.2.7/24", *vf0),
+            ),
+            (
+                ("address", "add", "2001:db8::7/64", *vf0),
+                ("address", "del", "2001:db8::7/64", *vf0),
+            ),
+        ):
+            with self.subTest(come=come):
+                self.plugger.plug(self.asked())
+                sh("ip", *come)
+                self.plugger.unplug(PORT)
+                self.assertEqual((), self.recovered())
+                self.assertEqual((True, alias.PARENT), self.parent())
+                sh("ip", *go)
+                self.assertEqual(("vf0",), self.recovered())
+                self.assertEqual((False, ""), self.parent())
+
+    def test_a_bridge_keeps_it_up(self):
+        sh("ip", "link", "add", "br0", "type", "bridge")
+        self.plugger.plug(self.asked())
+        sh("ip", "netns", "del", "tenant")
+        sh("ip", "netns", "add", "tenant")
+        sh("ip", "link", "set", "vf0", "master", "br0")
+        self.assertEqual((), self.recovered())
+        self.assertEqual((True, alias.PARENT), self.parent())
+        sh("ip", "link", "set", "vf0", "nomaster")
+        self.assertEqual(("vf0",), self.recovered())
+
+    def test_killed_at_each_write_it_is_down_after_the_next_start(self):
+        want = self.asked()
+        for plugged, work in (
+            (False, lambda it: it.plug(want)),
+            (True, lambda it: it.unplug(PORT)),
+        ):
+            for number in range(1, MANY):
+                if plugged:
+                    self.plugger.plug(want)
+                died = self._dies(number, work)
+                self.plugger.recover()
+                self.plugger.unplug(PORT)
+                with self.subTest(plugged=plugged, at=number):
+                    self.assertEqual((False, ""), self.parent())
+                if not died:
+                    break
+            self.assertGreater(number, 5)
+
+
+class CrashTest(PluggerTestCase):
     def _full(self, kind, mode) -> Plug:
         return self.asked(
             kind,

@@ -185,8 +185,9 @@ class CleanTest(VfCase):
         self._left_alone("gone0")
 
     def test_a_vf_that_is_a_port_of_our_own_is_left_alone(self):
-        self.kernel.change_device(1, alias="sriov-rt:p1:web")
-        self._left_alone("a port of its own (sriov-rt:p1:web)")
+        for alias in ("sriov-rt:p1:web", "sriov-rt:parent"):
+            self.kernel.change_device(1, alias=alias)
+            self._left_alone(f"({alias})")
 
     def test_a_vf_without_a_driver_is_cleaned(self):
         self.kernel.devices[1] = VfDevice(None, iommu_group=40)

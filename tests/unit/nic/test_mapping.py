@@ -24,12 +24,12 @@ INSTANCE = "7c3a6f0e-9a44-4c58-a1d0-a9f3ad0d8a11"
 
 
 class MappingTest(unittest.TestCase):
-    def map(self, *owners):
+    def map(self, *owners, ports=None):
         kernel = fakes.FakeKernel(vfs=len(owners))
         kernel.change_device(0, uppers=("mv0",))
         known = mock.Mock()
         known.of.side_effect = owners
-        return list(mapping.of(fakes.vfs(kernel).list(), known))
+        return list(mapping.of(fakes.vfs(kernel).list(), known, ports))
 
     def test_instance_and_port_are_in_the_alias(self):
         (found,) = self.map(f"sriov-rt:{PORT}:{INSTANCE}")
@@ -39,6 +39,14 @@ class MappingTest(unittest.TestCase):
         # A whole VF's has the name that it has on the host, too.
         (found,) = self.map(f"sriov-rt:{PORT}:{INSTANCE}:enp1s0v0")
         self.assertEqual((PORT, INSTANCE), (found.port, found.instance))
+
+    def test_a_vf_is_told_of_for_each_port_on_it(self):
+        ports = {"0000:01:10.0": [("p1", "web"), ("p2", "db")]}
+        found = self.map(None, None, ports=ports)
+        self.assertEqual(
+            [(0, "p1", "web"), (0, "p2", "db"), (1, None, None)],
+            [(each.vf.index, each.port, each.instance) for each in found],
+        )
 
     def test_other_owners_are_named_as_they_are(self):
         others = (

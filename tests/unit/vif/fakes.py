@@ -286,6 +286,9 @@ class FakeLinks:
         self._now(link)
         self.host.addresses[link.index] = list(addresses)
 
+    def addressed(self, link):
+        return bool(self.host.addresses.get(self._now(link).index))
+
     def limit(self, link, limits):
         self.host.clock.tick(f"limit {link.name}")
         self._now(link)

@@ -13,6 +13,7 @@
 """Requests on addresses and routes."""
 
 import ipaddress
+import socket
 import struct
 import unittest
 
@@ -46,6 +47,33 @@ class AddressRequestsTest(unittest.TestCase):
     def test_no_address(self):
         with self.assertRaises(ValueError):
             addressing.new_address(3, "192.0.2.999/24")
+
+
+class GivenTest(unittest.TestCase):
+    def _is_given(self, family, flags, scope, index=3):
+        body = struct.pack("=BBBBI", family, 64, flags, scope, index)
+        return addressing.is_given(body, 3)
+
+    def test_ipv4_of_any_sort_is(self):
+        for flags in (0, addressing.IFA_F_PERMANENT):
+            self.assertTrue(self._is_given(socket.AF_INET, flags, 0))
+
+    def test_ipv6_with_a_lifetime_or_for_the_link_was_made_by_the_kernel(self):
+        link = addressing.RT_SCOPE_LINK
+        for flags, scope, given in (
+            (addressing.IFA_F_PERMANENT, 0, True),
+            (addressing.IFA_F_PERMANENT, link, False),
+            (0, 0, False),
+        ):
+            with self.subTest(flags=flags, scope=scope):
+                found = self._is_given(socket.AF_INET6, flags, scope)
+                self.assertIs(given, found)
+
+    def test_another_interfaces_is_not(self):
+        self.assertFalse(self._is_given(socket.AF_INET, 0, 0, index=4))
+
+    def test_too_short_it_is_no_address(self):
+        self.assertFalse(addressing.is_given(b"\2" * 7, 3))
 
 
 class RouteRequestsTest(unittest.TestCase):

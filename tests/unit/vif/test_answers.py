@@ -99,6 +99,11 @@ class LinkTest(unittest.TestCase):
         told = body(attribute(56, b"0000:01:10.1\0"), attribute(57, b"pci\0"))
         self.assertEqual(answers.link(told, None, None).device, "0000:01:10.1")
 
+    def test_a_port_of_a_bridge_is_told(self):
+        found = answers.link(body(number(10, 9)), None, None)
+        self.assertEqual(found.master, 9)
+        self.assertIsNone(answers.link(body(), None, None).master)
+
     def test_a_device_of_another_bus_is_not(self):
         told = body(attribute(56, b"virtio0\0"), attribute(57, b"virtio\0"))
         self.assertEqual(answers.link(told, None, None).device, "")
