@@ -17,6 +17,7 @@ from collections.abc import Iterator
 
 from sriov_rt.parse.errors import ParseError
 from sriov_rt.vif import budget
+from sriov_rt.vif import endpoints
 from sriov_rt.vif import errors
 from sriov_rt.vif.budget import Candidate
 from sriov_rt.vif.edge import Link
@@ -48,8 +49,11 @@ def choose(
         _check_number(want, view)
     refusals = []
     fit = []
+    others = endpoints.others(want, view)
     for each in _candidates(want, view, pools):
         problem = budget.refusal(each, want, allow_trust=allow_trust)
+        if problem is None:
+            problem = endpoints.refusal(each, want, others)
         if problem is None:
             fit.append(each)
         else:
@@ -143,11 +147,15 @@ def _no_parent(want: Plug, refusals: list[errors.VifError]) -> errors.VifError:
     if not refusals:
         detail = "it has no interface on this host"
     else:
-        detail = ", ".join(
-            f"{each.device}: {each.detail or each.problem}"
-            for each in refusals[:_TOLD]
+        # The VFs of one NIC may be refused for one reason.
+        told = tuple(
+            dict.fromkeys(
+                f"{each.device}: {each.detail or each.problem}"
+                for each in refusals
+            )
         )
-        if len(refusals) > _TOLD:
-            detail += f" and {len(refusals) - _TOLD} more"
+        detail = ", ".join(told[:_TOLD])
+        if len(told) > _TOLD:
+            detail += f" and {len(told) - _TOLD} more"
     named = same.pop() if len(same) == 1 else errors.NoParent
     return named(pool, port=want.port, detail=detail)

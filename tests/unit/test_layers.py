@@ -45,7 +45,7 @@ MAY_IMPORT = {
     "onload": PURE | {"host", "guest"},
     "labels": PURE | {"host"},
     "nic": PURE | {"host"},
-    "vif": PURE | {"host", "nic"},
+    "vif": PURE | {"host", "nic", "onload"},
     "agent": PURE | {"host", "labels", "messaging"},
     "kubernetes": PURE | {"labels", "agent"},
     "scheduler": PURE | {"messaging"},
