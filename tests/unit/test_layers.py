@@ -49,7 +49,8 @@ MAY_IMPORT = {
     "agent": PURE | {"host", "labels", "messaging"},
     "kubernetes": PURE | {"labels", "agent"},
     "scheduler": PURE | {"messaging"},
-    "nova": PURE | {"host", "guest", "nic", "vif", "scheduler", "messaging"},
+    "nova": PURE
+    | {"host", "guest", "nic", "onload", "vif", "scheduler", "messaging"},
     "neutron": PURE | {"host", "nic", "vif", "agent"},
     "opts": {
         "agent",
