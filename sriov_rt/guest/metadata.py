@@ -72,6 +72,12 @@ def write(
         guest.text = text
 
 
+def marked(domain: Domain, name: str) -> str | None:
+    """Return what a hook marked the domain with, None if it did not."""
+    guest = _find(domain)
+    return None if guest is None else attributes(guest).get(name)
+
+
 def read(guest: Element) -> dict[str, set[str]]:
     """Return hook to the names of the elements that it changed.
 

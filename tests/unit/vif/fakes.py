@@ -449,14 +449,14 @@ class HostTest(unittest.TestCase):
         self.vfs = FakeVfs(self.host)
         self.plugger = self.another()
 
-    def another(self, away=anywhere, **rules) -> Plugger:
+    def another(self, away=anywhere, wait_s=0.2, **rules) -> Plugger:
         """Return a plugger as another process would have it."""
         return Plugger(
             self.links,
             self.vfs,
             Pools.parse(self.parents),
             FakeJournal(self.directory, self.host.clock),
-            Locks(self.directory, 0.2),
+            Locks(self.directory, wait_s),
             Rules(**{"carrier_wait_s": 0.0, **rules}),
             away,
         )

@@ -15,6 +15,7 @@
 
 import dataclasses
 import threading
+import time
 
 from sriov_rt.parse.errors import ParseError
 from sriov_rt.vif import endpoints
@@ -192,13 +193,16 @@ class ParallelTest(EndpointTest):
 
     def test_two_vfs_of_a_nic_are_not_won_by_two(self):
         seen, start = [], threading.Barrier(6)
+        create = self.links.create
+        # Time for another to look while this one is not there yet.
+        self.links.create = lambda what: (time.sleep(0.02), create(what))[1]
 
         def plug(number):
             parent = f"enp1s0v{number % 3}"
             start.wait()
             try:
                 seen.append(
-                    self.another().plug(
+                    self.another(wait_s=30).plug(
                         dataclasses.replace(self.want(number), parent=parent)
                     )
                 )
