@@ -20,9 +20,12 @@ import os
 import threading
 import uuid
 
+from sriov_rt.facts import Endpoint
+from sriov_rt.host.root import Root
 from sriov_rt.nic.vfs import Vfs
 from sriov_rt.vif import endpoints
 from sriov_rt.vif import errors
+from sriov_rt.vif import source
 from sriov_rt.vif import view
 from sriov_rt.vif.journal import Journal
 from sriov_rt.vif.lock import Locks
@@ -149,6 +152,27 @@ class ParallelTest(EndpointTestCase):
             each.join()
         self.assertEqual((MANY, 2), (len(seen), sum(seen)))
         self.assertEqual(2, len(self.mine()))
+
+
+class SourceTest(EndpointTestCase):
+    def test_the_facts_have_the_endpoints_of_all_namespaces(self):
+        want = self.wanted(1, parent="vf0")
+        self.plugger.plug(want)
+        self.plugger.plug(self.wanted(2, parent="vf0", onload=False))
+        found = source.observe(Root()).endpoints
+        self.assertEqual(
+            [Endpoint(want.port, want.owner, NETWORK, "vf0")],
+            [each for each in found if each.network == NETWORK],
+        )
+        self.plugger.unplug(want.port)
+        self.assertEqual(
+            [],
+            [
+                each
+                for each in source.observe(Root()).endpoints
+                if each.network == NETWORK
+            ],
+        )
 
 
 class AliasTest(EndpointTestCase):
