@@ -17,12 +17,16 @@ Onload sends past the kernel's macvlan: what two instances on one NIC send to
 each other is never handed over. So a NIC has one of each network.
 """
 
+import dataclasses
+from collections.abc import Collection
 from collections.abc import Mapping
+from collections.abc import Sequence
 
 from sriov_rt.facts import Endpoint
 from sriov_rt.vif import errors
 from sriov_rt.vif.budget import Candidate
 from sriov_rt.vif.edge import Link
+from sriov_rt.vif.rules import Rules
 from sriov_rt.vif.view import View
 from sriov_rt.vif.words import Plug
 
@@ -43,36 +47,55 @@ def of(view: View) -> tuple[Endpoint, ...]:
     )
 
 
-def others(want: Plug, view: View) -> Mapping[str, Endpoint]:
-    """Return NIC to a port that an accelerated one has to stay away from.
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rule:
+    """Where an accelerated port may be.
 
-    Ports of one instance need not reach each other.
+    :param others: NIC to an endpoint that it has to stay away from.
+    :param only: the NICs that it is kept to; empty for no such bound.
+    """
 
-    :returns: nothing for a port that is not to be accelerated.
+    others: Mapping[str, Endpoint]
+    only: Collection[str]
+
+    def refusal(self, found: Candidate, want: Plug) -> errors.VifError | None:
+        """Return why a port cannot be on a parent; None if it can."""
+        nic = _nic(found)
+        if self.only and nic not in self.only:
+            return errors.NoParent(
+                nic, port=want.port, detail="Onload cannot use it"
+            )
+        there = self.others.get(nic)
+        if there is None:
+            return None
+        return errors.SpreadNeeded(
+            nic, port=want.port, detail=f"instance {there.instance}"
+        )
+
+
+def rule(
+    want: Plug, view: View, candidates: Sequence[Candidate], rules: Rules
+) -> Rule:
+    """Return where a port may be; anywhere if it is not to be accelerated.
+
+    Ports of one instance need not reach each other. Where there is a NIC
+    that Onload can use, it has to be on one; whether a host without any is
+    asked at all is for the scheduler.
     """
     if not want.onload:
-        return {}
-    return {
+        return Rule({}, ())
+    others = {
         each.nic: each
         for each in of(view)
         if each.network == want.network and each.instance != want.owner
     }
-
-
-def refusal(
-    found: Candidate, want: Plug, others: Mapping[str, Endpoint]
-) -> errors.VifError | None:
-    """Return why an accelerated port cannot be on a parent; None if it can.
-
-    :param others: as :func:`others` gives them.
-    """
-    nic = found.vf.id.pf if found.vf else found.link.name
-    there = others.get(nic)
-    if there is None:
-        return None
-    return errors.SpreadNeeded(
-        nic, port=want.port, detail=f"instance {there.instance}"
+    return Rule(
+        others, {_nic(each) for each in candidates} & {*rules.onload_nics()}
     )
+
+
+def _nic(found: Candidate) -> str:
+    return found.vf.id.pf if found.vf else found.link.name
 
 
 def _under(link: Link, view: View) -> str:

@@ -14,13 +14,17 @@
 """The plugger of this host, put together from its configuration."""
 
 import contextlib
+import logging
 import pathlib
+from collections.abc import Collection
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
 from oslo_config import cfg
 
+from sriov_rt.codec import Unknown
 from sriov_rt.exceptions import SriovRtError
+from sriov_rt.host import onload_nics
 from sriov_rt.host import values
 from sriov_rt.host.root import Root
 from sriov_rt.nic import affinity
@@ -34,6 +38,8 @@ from sriov_rt.vif.netlink import NetlinkLinks
 from sriov_rt.vif.plugger import Plugger
 from sriov_rt.vif.pools import Pools
 from sriov_rt.vif.rules import Rules
+
+LOG = logging.getLogger(__name__)
 
 #: Read where no file is named, if it is there.
 CONFIG_FILE = "/etc/sriov_rt/sriov-rt.conf"
@@ -94,9 +100,20 @@ def plugger(conf: cfg.ConfigOpts) -> Plugger:
             allow_trust=settings.allow_trust,
             carrier_wait_s=settings.carrier_wait,
             unaccelerated=second == onload_options.UNACCELERATED,
+            onload_nics=_onload_nics,
         ),
         _away,
     )
+
+
+def _onload_nics() -> Collection[str]:
+    found = onload_nics.observe(Root())
+    if isinstance(found, Unknown):
+        LOG.warning(
+            "the NICs that Onload can use are unknown (%s)", found.reason
+        )
+        return ()
+    return found
 
 
 def _away(vf: VfId | None) -> AbstractContextManager[object]:

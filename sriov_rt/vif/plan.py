@@ -85,15 +85,14 @@ def make(want: Plug, view: View, pools: Pools, rules: Rules) -> PlugPlan:
     :param want: a checked one.
     :raises VifError: if it cannot be plugged, named for why.
     """
-    trust = rules.allow_trust
     try:
-        found = choice.choose(want, view, pools, allow_trust=trust)
+        found = choice.choose(want, view, pools, rules)
     except (errors.NoParent, errors.SpreadNeeded):
         if not (want.onload and rules.unaccelerated):
             raise
         # Whatever else keeps it off, keeps a plain one off as well.
         want = dataclasses.replace(want, onload=False)
-        found = choice.choose(want, view, pools, allow_trust=trust)
+        found = choice.choose(want, view, pools, rules)
     name = want.name or ""
     _check_name(want, name, found, view)
     whole = want.kind == Kind.VF

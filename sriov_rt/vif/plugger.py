@@ -164,19 +164,21 @@ class Plugger:
     def _plug(self, want: Plug) -> tuple[Link | None, Plugged]:
         """Return the link if it was made now, and the port."""
         parent = want.parent or self._pools.only(want.physical_network)
+        chosen = want
         for _ in range(MAX_TRIES):
             if parent is None:
                 view = observe(self._links, self._vfs)
                 if (there := report.standing(view, want)) is not None:
                     return None, there
-                parent = self._plan(want, view).parent
+                first = self._plan(want, view)
+                parent, chosen = first.parent, first.want
             with self._locks.parent(parent):
                 view = observe(self._links, self._vfs)
                 if (there := report.standing(view, want)) is not None:
                     return None, there
                 try:
                     todo = self._plan(
-                        dataclasses.replace(want, parent=parent), view
+                        dataclasses.replace(chosen, parent=parent), view
                     )
                 except _TAKEN as error:
                     if want.parent is not None:

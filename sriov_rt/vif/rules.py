@@ -14,6 +14,12 @@
 """What an operator chooses of how ports are made."""
 
 import dataclasses
+from collections.abc import Callable
+from collections.abc import Collection
+
+
+def _no_nics() -> Collection[str]:
+    return ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -25,8 +31,11 @@ class Rules:
         before it is announced, in seconds.
     :param unaccelerated: whether a port that is to be accelerated, and finds
         no NIC without another of its network, is plugged as a plain one.
+    :param onload_nics: tells the interfaces of the NICs that Onload can use;
+        asked for ports that are to be accelerated.
     """
 
     allow_trust: bool = True
     carrier_wait_s: float = 2.0
     unaccelerated: bool = False
+    onload_nics: Callable[[], Collection[str]] = _no_nics

@@ -148,6 +148,28 @@ class SpreadTest(EndpointTest):
             self.plug(2)
         self.assertIn("instance guest-1", str(caught.exception))
 
+    def test_it_is_on_a_nic_that_onload_can_use(self):
+        self.plugger = self.another(onload_nics=lambda: {"enp2s0", "eth9"})
+        self.assertEqual("enp2s0v0", self.plug(1).parent)
+        with self.assertRaises(errors.NoParent) as caught:
+            self.plug(2)
+        said = str(caught.exception)
+        self.assertIn("enp1s0: Onload cannot use it", said)
+        self.assertIn("enp2s0: instance guest-1", said)
+        # For a plain one they are all alike.
+        self.assertEqual("enp1s0v0", self.plug(3, onload=False).parent)
+
+    def test_where_there_is_none_the_scheduler_was_to_know(self):
+        self.plugger = self.another(onload_nics=lambda: {"eth9"})
+        self.assertEqual("enp1s0v0", self.plug(1).parent)
+
+    def test_nics_are_looked_for_only_if_need_be(self):
+        def fail():
+            raise AssertionError("nobody asked for Onload")
+
+        self.plugger = self.another(onload_nics=fail)
+        self.plug(1, onload=False)
+
     def test_a_network_is_needed(self):
         for network in (None, "mine", NETWORK.upper()):
             with self.assertRaises(ParseError):
@@ -168,6 +190,16 @@ class UnacceleratedTest(EndpointTest):
         alias = self.host.named("eth3", "box").alias
         self.assertEqual(f"sriov-rt:{fakes.port(3)}:guest-3", alias)
         self.assertIn(third, self.plugger.show())
+
+    def test_a_plain_one_may_be_on_any_nic(self):
+        self.plugger = self.another(
+            unaccelerated=True, onload_nics=lambda: {"enp2s0"}
+        )
+        self.assertTrue(self.plug(1).accelerated)
+        second = self.plug(2)
+        self.assertEqual(
+            (False, "enp1s0v0"), (second.accelerated, second.parent)
+        )
 
     def test_the_plan_says_which_it_is(self):
         said = "accelerated on network"
