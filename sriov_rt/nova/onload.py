@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """Onload in the containers of Nova, when they start."""
 
 from typing import Any

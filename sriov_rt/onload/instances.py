@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """The instances of a host that are libvirt's containers.
 
 Whose a process is, is told by nothing that runs in a container: its

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """Onload in a container that is about to start.
 
 By now its image is there to be read, and its ports are plugged: the hook

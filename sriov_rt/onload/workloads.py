@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """What became of the instances of a host that asked for Onload."""
 
 from collections.abc import Iterable

@@ -158,4 +158,7 @@ def _no_parent(want: Plug, refusals: list[errors.VifError]) -> errors.VifError:
         if len(told) > _TOLD:
             detail += f" and {len(told) - _TOLD} more"
     named = same.pop() if len(same) == 1 else errors.NoParent
+    if errors.SpreadNeeded in same:
+        # Else there would be a parent.
+        named = errors.SpreadNeeded
     return named(pool, port=want.port, detail=detail)

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """The accelerated ports of a host, and whom they keep off their NICs. Pure.
 
 Onload sends past the kernel's macvlan: what two instances on one NIC send to

@@ -87,10 +87,9 @@ def make(want: Plug, view: View, pools: Pools, rules: Rules) -> PlugPlan:
     """
     try:
         found = choice.choose(want, view, pools, rules)
-    except (errors.NoParent, errors.SpreadNeeded):
-        if not (want.onload and rules.unaccelerated):
+    except errors.SpreadNeeded:
+        if not rules.unaccelerated:
             raise
-        # Whatever else keeps it off, keeps a plain one off as well.
         want = dataclasses.replace(want, onload=False)
         found = choice.choose(want, view, pools, rules)
     name = want.name or ""

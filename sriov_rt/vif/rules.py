@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """What an operator chooses of how ports are made."""
 
 import dataclasses

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """The fact source of ports: the pools' NICs, and who is accelerated.
 
 The configuration is read below the root, and who has what is the kernel's to

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """Onload in containers that Nova starts; nothing of Onload's is here."""
 
 import pathlib

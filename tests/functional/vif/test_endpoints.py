@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """Accelerated ports on real macvlans: one instance of a network a NIC.
 
 Nothing of Onload's is needed for it; veths stand in for two NICs.

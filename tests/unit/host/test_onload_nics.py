@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 from sriov_rt.codec import Unknown
 from sriov_rt.host import onload_nics
 from tests.unit.host import trees

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """What becomes of an injection when the container is about to start."""
 
 from sriov_rt import request as requests

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """Whose a process is, and what became of the instance."""
 
 import unittest
@@ -125,6 +124,10 @@ class InstancesTest(HostTest):
         self.assertEqual(B, found.instance)
         self.tree.remove("proc/200")
         self.assertEqual((), instances.observe(self.root))
+
+    def test_one_that_ends_meanwhile_is_left_out(self):
+        self.tree.link("run/libvirt/lxc/c.xml", "gone")
+        self.assertEqual(2, len(instances.observe(self.root)))
 
     def test_one_whose_injection_was_taken_out_asks_still(self):
         self.container("b", B, 200, metadata=PLAIN)

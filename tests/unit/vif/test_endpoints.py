@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """One accelerated instance of a network on a NIC."""
 
 import dataclasses
@@ -144,14 +143,16 @@ class SpreadTest(EndpointTest):
                 10 + index, kind=Kind.IPVLAN, onload=False,
                 parent=f"enp2s0v{index}",
             )  # fmt: skip
-        with self.assertRaises(errors.NoParent) as caught:
+        with self.assertRaises(errors.SpreadNeeded) as caught:
             self.plug(2)
-        self.assertIn("instance guest-1", str(caught.exception))
+        said = str(caught.exception)
+        self.assertIn("instance guest-1", said)
+        self.assertIn("ipvlan eth10 and macvlan exclude each other", said)
 
     def test_it_is_on_a_nic_that_onload_can_use(self):
         self.plugger = self.another(onload_nics=lambda: {"enp2s0", "eth9"})
         self.assertEqual("enp2s0v0", self.plug(1).parent)
-        with self.assertRaises(errors.NoParent) as caught:
+        with self.assertRaises(errors.SpreadNeeded) as caught:
             self.plug(2)
         said = str(caught.exception)
         self.assertIn("enp1s0: Onload cannot use it", said)
@@ -212,6 +213,20 @@ class UnacceleratedTest(EndpointTest):
         self.plug(1, parent="enp1s0v0")
         with self.assertRaises(errors.NoParent):
             self.plug(2, mtu=9000)
+
+    def test_it_is_plain_for_another_instance_and_for_nothing_else(self):
+        self.plugger = self.another(
+            unaccelerated=True, onload_nics=lambda: {"enp2s0"}
+        )
+        for index in range(3):
+            self.host.change(f"enp2s0v{index}", alias="uplink of the host")
+            self.plug(
+                10 + index, kind=Kind.IPVLAN, onload=False,
+                parent=f"enp2s0v{index}",
+            )  # fmt: skip
+        with self.assertRaises(errors.NoParent) as caught:
+            self.plug(1)
+        self.assertIn("Onload cannot use it", str(caught.exception))
 
 
 class ParallelTest(EndpointTest):

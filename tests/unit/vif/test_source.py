@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """Where ports can be, by the configuration; and who is accelerated."""
 
 from unittest import mock
