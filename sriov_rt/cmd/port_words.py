@@ -64,6 +64,12 @@ def add(parser: argparse.ArgumentParser, *, namespace: bool = True) -> None:
     arg("--out-kbps", type=_whole, help="limit of what leaves it, kbit/s")
     arg("--in-kbps", type=_whole, help="limit of what reaches it, kbit/s")
     arg("--numa-node", type=_whole, help="where its parent is to be")
+    arg(
+        "--onload",
+        metavar="UUID",
+        help="its owner runs over Onload: UUID of its network in Neutron, of "
+        "which a NIC takes one such owner",
+    )
 
 
 def _whole(text: str) -> int:
@@ -100,5 +106,7 @@ def want(args: argparse.Namespace) -> Plug:
             routes=tuple(routes),
             limits=Limits(args.out_kbps, args.in_kbps),
             numa_node=args.numa_node,
+            network=args.onload,
+            onload=args.onload is not None,
         )
     )

@@ -37,7 +37,7 @@ EXIT_LEFT = 1
 #: Columns of the table of ports.
 _COLUMNS = (
     "port", "owner", "kind", "mode", "interface", "namespace", "parent",
-    "vf", "mac", "vlan", "mtu",
+    "vf", "mac", "vlan", "mtu", "network",
 )  # fmt: skip
 
 

@@ -20,6 +20,13 @@ from sriov_rt.facts.host_facts import HostFacts
 from sriov_rt.facts.host_facts import from_json
 from sriov_rt.facts.host_facts import from_plain
 from sriov_rt.facts.host_facts import unknown
+from sriov_rt.facts.network import Endpoint
+from sriov_rt.facts.network import Nic
+from sriov_rt.facts.network import NicFacts
+from sriov_rt.facts.network import OnloadFacts
+from sriov_rt.facts.network import Vf
+from sriov_rt.facts.network import VifFacts
+from sriov_rt.facts.network import Workload
 from sriov_rt.facts.parts import ComputeFacts
 from sriov_rt.facts.parts import CpuFacts
 from sriov_rt.facts.parts import CpuSet
@@ -31,11 +38,7 @@ from sriov_rt.facts.parts import LabelFacts
 from sriov_rt.facts.parts import LatencyCertificate
 from sriov_rt.facts.parts import LatencyFacts
 from sriov_rt.facts.parts import MemoryFacts
-from sriov_rt.facts.parts import Nic
-from sriov_rt.facts.parts import NicFacts
 from sriov_rt.facts.parts import NumaNode
-from sriov_rt.facts.parts import OnloadFacts
-from sriov_rt.facts.parts import Vf
 from sriov_rt.facts.parts import VirtFacts
 
 __all__ = [
@@ -45,6 +48,7 @@ __all__ = [
     "ComputeFacts",
     "CpuFacts",
     "CpuSet",
+    "Endpoint",
     "HostFacts",
     "HugePages",
     "IrqFacts",
@@ -59,7 +63,9 @@ __all__ = [
     "NumaNode",
     "OnloadFacts",
     "Vf",
+    "VifFacts",
     "VirtFacts",
+    "Workload",
     "anonymous",
     "from_json",
     "from_plain",

@@ -16,10 +16,10 @@ import dataclasses
 
 from sriov_rt.codec import Unknown
 from sriov_rt.facts.host_facts import HostFacts
+from sriov_rt.facts.network import Nic
+from sriov_rt.facts.network import NicFacts
 from sriov_rt.facts.parts import IrqFacts
 from sriov_rt.facts.parts import LabelFacts
-from sriov_rt.facts.parts import Nic
-from sriov_rt.facts.parts import NicFacts
 
 
 def anonymous(facts: HostFacts) -> HostFacts:

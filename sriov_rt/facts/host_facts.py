@@ -22,6 +22,10 @@ from typing import Any
 from sriov_rt import codec
 from sriov_rt import documents
 from sriov_rt.codec import Unknown
+from sriov_rt.facts.network import NicFacts
+from sriov_rt.facts.network import OnloadFacts
+from sriov_rt.facts.network import VifFacts
+from sriov_rt.facts.parts import NOT_TOLD
 from sriov_rt.facts.parts import ComputeFacts
 from sriov_rt.facts.parts import CpuFacts
 from sriov_rt.facts.parts import IrqFacts
@@ -29,8 +33,6 @@ from sriov_rt.facts.parts import KernelFacts
 from sriov_rt.facts.parts import LabelFacts
 from sriov_rt.facts.parts import LatencyFacts
 from sriov_rt.facts.parts import MemoryFacts
-from sriov_rt.facts.parts import NicFacts
-from sriov_rt.facts.parts import OnloadFacts
 from sriov_rt.facts.parts import VirtFacts
 
 #: Raised by one when a reader of the old form would misread the new one.
@@ -40,6 +42,8 @@ SCHEMA_VERSION = 1
 #: The longest HostFacts document that is taken in, in bytes. A host with
 #: four PFs of 64 VFs each is about 45 kB.
 MAX_DOCUMENT = 4 * 1024 * 1024
+
+NO_VIFS_TOLD = VifFacts(NOT_TOLD, NOT_TOLD)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -64,6 +68,7 @@ class HostFacts:
     compute: ComputeFacts
     latency: LatencyFacts
     labels: LabelFacts
+    vifs: VifFacts = NO_VIFS_TOLD
 
     def to_plain(self) -> dict[str, Any]:
         """Return the facts as a JSON object with its schema version."""

@@ -49,12 +49,15 @@ def write(
     """
     before = _find(domain)
     done = {} if before is None else read(before)
+    marks: dict[str, str] = {}
     for each in told:
+        marks |= each.marks
         if names := each.elements():
             done[each.hook] = names.union(done.get(each.hook, ()))
     given = {"class": request.guest.value, "version": version}
     if request.realtime_cpus:
         given["realtime"] = "yes"
+    given |= marks
     text = "; ".join(
         [f"{hook}: {' '.join(sorted(names))}" for hook, names in done.items()]
     )
@@ -67,6 +70,12 @@ def write(
     )
     if text:
         guest.text = text
+
+
+def marked(domain: Domain, name: str) -> str | None:
+    """Return what a hook marked the domain with, None if it did not."""
+    guest = _find(domain)
+    return None if guest is None else attributes(guest).get(name)
 
 
 def read(guest: Element) -> dict[str, set[str]]:

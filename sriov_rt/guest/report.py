@@ -123,10 +123,11 @@ class Recorder:
     :param hook: its name.
     """
 
-    __slots__ = ("_added", "_removed", "hook", "notes", "refusals")
+    __slots__ = ("_added", "_removed", "hook", "marks", "notes", "refusals")
 
     def __init__(self, hook: str) -> None:
         self.hook = hook
+        self.marks: dict[str, str] = {}
         self.notes: list[str] = []
         self.refusals: list[Reason] = []
         self._removed: list[tuple[Sequence[Element], str]] = []
@@ -148,6 +149,10 @@ class Recorder:
     def note(self, message: str) -> None:
         """Tell of something that is left alone."""
         self.notes.append(message)
+
+    def mark(self, name: str, value: str) -> None:
+        """Tell what the domain's metadata is to say of it: an attribute."""
+        self.marks[name] = value
 
     def refuse(self, reason: Reason) -> None:
         """Tell why the domain can't be what the Request asks."""

@@ -16,6 +16,7 @@ import re
 
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import OnloadFacts
+from sriov_rt.host import onload_nics
 from sriov_rt.host.root import Root
 
 MODULES = ("onload", "sfc", "sfc_char", "sfc_resource")
@@ -53,9 +54,10 @@ PROFILE_SUFFIX = ".opf"
 
 
 def observe(root: Root, library_path: str | None = None) -> OnloadFacts:
-    """Return Onload's modules, device nodes, library and profile names.
+    """Return Onload's modules, device nodes, library, profiles and NICs.
 
-    Profiles are shell scripts: they are listed here, never read.
+    Profiles are shell scripts: they are listed here, never read. What became
+    of instances is not told here.
 
     :param library_path: where the library is, if an operator says so.
     """
@@ -72,6 +74,7 @@ def observe(root: Root, library_path: str | None = None) -> OnloadFacts:
         profiles=_profiles(root),
         version=_driver(root, _RELEASE),
         library_fits=_fits(root, library),
+        nics=onload_nics.observe(root),
     )
 
 

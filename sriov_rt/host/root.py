@@ -49,6 +49,11 @@ class Root:
         self.path = pathlib.Path(path).absolute()
         self._confined = self.path.resolve() != pathlib.Path("/")
 
+    @property
+    def is_confined(self) -> bool:
+        """Whether it is another directory than ``/``."""
+        return self._confined
+
     def read_text(
         self,
         relative: str,

@@ -38,10 +38,10 @@ from sriov_rt.host import sources
 from sriov_rt.host.observe import Observer
 from sriov_rt.host.root import Root
 from sriov_rt.nova import containers
+from sriov_rt.nova import onload
 from sriov_rt.nova import recovery
 from sriov_rt.nova import vif
-from sriov_rt.nova.refusal import GuestRefused
-from sriov_rt.reason import reason
+from sriov_rt.nova.refusal import refused
 
 LOG = logging.getLogger(__name__)
 
@@ -156,7 +156,7 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
                 hooks=self._sriov_rt_hooks,
             )
         except exceptions.SriovRtError as error:
-            raise _refused(instance, error) from error
+            raise refused(instance, error) from error
         LOG.info(
             "Guest rendered by sriov-rt: %s",
             rendered.report.summary(),
@@ -164,10 +164,18 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
         )
         return rendered.xml
 
+    def _create_guest(
+        self, context: Any, xml: str, instance: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Define and start a guest, as Nova does.
 
-def _refused(instance: Any, error: exceptions.SriovRtError) -> GuestRefused:
-    sentence = str(error)
-    if isinstance(error, requests.RequestError):
-        sentence = reason("request_invalid", problems=sentence).message
-    LOG.error("Guest refused by sriov-rt: %s", sentence, instance=instance)
-    return GuestRefused(instance_uuid=instance.uuid, reason=sentence)
+        Nova calls it when ports are plugged and a container's image is
+        mounted: neither is known before.
+
+        :raises GuestRefused: if Onload would not get into the container.
+        """
+        if containers.is_lxc() and onload.is_asked(instance):
+            accelerated = self.vif_driver.is_accelerated(instance)
+            xml = onload.started(xml, instance, accelerated)
+            onload.tell(instance, accelerated)
+        return super()._create_guest(context, xml, instance, *args, **kwargs)

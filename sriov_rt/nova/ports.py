@@ -119,7 +119,8 @@ def wanted(
     :raises ParseError: for a binding, rate or extra spec out of the grammar.
     """
     found = details.parse(vif["details"] or {})
-    how = _flavored(specs) or found.vif
+    request = requests.parse(specs) if requests.asks(specs) else None
+    how = (request and request.vif) or found.vif
     kind = KINDS.get(virt_type, {}).get(how.kind)
     if kind is None:
         raise PortRefused(
@@ -131,6 +132,9 @@ def wanted(
     made.address = vif["address"]
     if mtu := mtu_of(vif):
         made.network = networks.Network(id=vif["network"]["id"], mtu=mtu)
+    # In a virtual machine it is for the guest to run over Onload, and none
+    # of these ports would let it.
+    onload = bool(request and request.onload and virt_type == "lxc")
     made.port_profile = plugin.VIFPortProfileSriovRt(
         kind=kind,
         mode=how.mode,
@@ -139,6 +143,8 @@ def wanted(
         out_kbps=_rate(specs, "quota:vif_outbound_average"),
         in_kbps=_rate(specs, "quota:vif_inbound_average"),
         numa_node=numa_node,
+        network=vif["network"]["id"] if onload and vif["network"] else None,
+        onload=onload,
     )
     return made
 
@@ -148,10 +154,6 @@ def mtu_of(vif: Mapping[str, Any]) -> int | None:
     network = vif["network"]
     found: int | None = None if network is None else network.get_meta("mtu")
     return found
-
-
-def _flavored(specs: Mapping[str, str]) -> Any:
-    return requests.parse(specs).vif if requests.asks(specs) else None
 
 
 def _rate(specs: Mapping[str, str], key: str) -> int | None:

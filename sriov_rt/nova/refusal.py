@@ -13,7 +13,16 @@
 
 """How Nova is told that a guest can't be what it is asked to be."""
 
+from typing import Any
+
 from nova import exception
+from oslo_log import log as logging
+
+from sriov_rt import exceptions
+from sriov_rt import request as requests
+from sriov_rt.reason import reason
+
+LOG = logging.getLogger(__name__)
 
 
 class GuestRefused(exception.BuildAbortException):  # type: ignore[misc]
@@ -25,3 +34,12 @@ class GuestRefused(exception.BuildAbortException):  # type: ignore[misc]
     """
 
     msg_fmt = "%(reason)s"
+
+
+def refused(instance: Any, error: exceptions.SriovRtError) -> GuestRefused:
+    """Return what Nova is told of an error, and log it."""
+    sentence = str(error)
+    if isinstance(error, requests.RequestError):
+        sentence = reason("request_invalid", problems=sentence).message
+    LOG.error("Guest refused by sriov-rt: %s", sentence, instance=instance)
+    return GuestRefused(instance_uuid=instance.uuid, reason=sentence)

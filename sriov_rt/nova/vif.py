@@ -30,7 +30,7 @@ from sriov_rt import exceptions
 from sriov_rt import request as requests
 from sriov_rt.nova import ports
 from sriov_rt.nova.hostdev import HostInterface
-from sriov_rt.nova.refusal import GuestRefused
+from sriov_rt.nova.refusal import refused
 from sriov_rt.request.words import Guest
 from sriov_rt.vif import privsep
 
@@ -60,6 +60,19 @@ class RealtimeVifDriver(
     not wanted on a VF. It takes libvirt 5.7, with which such a target may be
     a macvtap (virNetDevMacVLanTapOpen in src/util/virnetdevmacvlan.c).
     """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # Instance to its ports that were to be accelerated, and are not.
+        self._plain: dict[str, set[str]] = {}
+
+    def is_accelerated(self, instance: Any) -> bool:
+        """Tell whether an instance may run over Onload.
+
+        :returns: False if one of the ports that were plugged for it is not
+            accelerated: Onload is in a process or not, whatever the port.
+        """
+        return instance.uuid not in self._plain
 
     def default_model(self, instance: Any) -> str | None:
         """Return the model that Nova is to remember for an instance.
@@ -100,10 +113,7 @@ class RealtimeVifDriver(
         try:
             wanted = ports.wanted(vif, specs, virt_type)
         except exceptions.SriovRtError as error:
-            LOG.error("%s", error, instance=instance)
-            raise GuestRefused(
-                instance_uuid=instance.uuid, reason=str(error)
-            ) from error
+            raise refused(instance, error) from error
         if virt_type == "lxc":
             return HostInterface(wanted.vif_name)
         made = self.get_base_config(
@@ -148,7 +158,10 @@ class RealtimeVifDriver(
                 virt_type,
                 _numa_node(instance),
             )
+            asked = wanted.port_profile.onload
             os_vif.plug(wanted, os_vif_util.nova_to_osvif_instance(instance))
+            plain = asked and not wanted.port_profile.onload
+            self._note(instance.uuid, vif["id"], plain)
         except (
             exceptions.SriovRtError,
             os_vif_exception.ExceptionBase,
@@ -172,7 +185,14 @@ class RealtimeVifDriver(
             self._unplug(instance, vif)
         super().unplug(instance, vif)
 
+    def _note(self, instance: str, port: str, plain: bool) -> None:
+        ports_of = self._plain.setdefault(instance, set())
+        (ports_of.add if plain else ports_of.discard)(port)
+        if not ports_of:
+            del self._plain[instance]
+
     def _unplug(self, instance: Any, vif: Mapping[str, Any]) -> None:
+        self._note(instance.uuid, vif["id"], False)
         try:
             os_vif.unplug(
                 ports.gone(vif), os_vif_util.nova_to_osvif_instance(instance)

@@ -53,6 +53,16 @@ class State(enum.StrEnum):
     ACCELERATED = "accelerated"
 
 
+_WORDS: Mapping[State, str] = types.MappingProxyType(
+    {
+        State.ASKED: "asked, not injected",
+        State.INJECTED: "injected, not accelerated",
+        State.ACCELERATED: "accelerated",
+    }
+)
+_STANDS_IN = " (the library is a stand-in for Onload's)"
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Driver:
     """What Onload's driver tells.
@@ -93,13 +103,24 @@ class Process:
 class Effect:
     """What there is to say of a process.
 
+    :param why: the state's reason, a clause.
     :param is_stand_in: the library only stands in for Onload's.
     """
 
     process: Process
     state: State
-    sentence: str
+    why: str
     is_stand_in: bool
+
+    @property
+    def sentence(self) -> str:
+        """The state and why it is no better."""
+        return f"{_WORDS[self.state]}: {self.why}{self.note}"
+
+    @property
+    def note(self) -> str:
+        """What has to be said wherever the state is; may be empty."""
+        return _STANDS_IN if self.is_stand_in else ""
 
 
 def is_library(path: str) -> bool:
@@ -156,15 +177,9 @@ def judge(process: Process, driver: Driver) -> Effect | None:
     stand_in = STAND_IN in (process.soname or "")
     if process.library is None:
         why = process.why_not or "its library is not mapped"
-        sentence = f"asked, not injected: {why}"
-        return Effect(process, State.ASKED, sentence, stand_in)
+        return Effect(process, State.ASKED, why, stand_in)
     state, why = _injected(process.pid, driver)
-    sentence = f"{state.value}: {why}"
-    if state is State.INJECTED:
-        sentence = f"injected, not accelerated: {why}"
-    if stand_in:
-        sentence += " (the library is a stand-in for Onload's)"
-    return Effect(process, state, sentence, stand_in)
+    return Effect(process, state, why, stand_in)
 
 
 def _injected(pid: int, driver: Driver) -> tuple[State, str]:

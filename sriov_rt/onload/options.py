@@ -23,6 +23,10 @@ PROFILE_DIRECTORY = "/usr/libexec/onload/profiles"
 #: Where the library is mounted in containers.
 INSIDE = "/opt/sriov-rt/onload"
 
+#: What ``second_endpoint`` can be.
+REFUSE = "refuse"
+UNACCELERATED = "unaccelerated"
+
 ONLOAD_OPTS = [
     cfg.ListOpt(
         "profile_directories",
@@ -94,6 +98,22 @@ Onload's device nodes that containers get.
 
 Older releases have ``/dev/sfc_affinity`` too. A node that is missing on the
 host is a Reason for not starting the container.
+""",
+    ),
+    cfg.StrOpt(
+        "second_endpoint",
+        default=REFUSE,
+        choices=[
+            (REFUSE, "it goes to another host or NIC, or nowhere"),
+            (UNACCELERATED, "it runs over the kernel"),
+        ],
+        help="""
+What becomes of a second accelerated instance on one network and NIC.
+
+Onload sends past the kernel's macvlan, so two accelerated instances of one
+host whose ports are on one network and one NIC don't reach each other. Set
+it alike for nova-scheduler and for the compute hosts. With ``unaccelerated``
+the instance's metadata says that it is not accelerated.
 """,
     ),
     cfg.StrOpt(

@@ -13,6 +13,7 @@
 
 """The processes of a host and Onload's driver, as /proc and /sys tell."""
 
+from collections.abc import Iterable
 from collections.abc import Iterator
 
 from sriov_rt.codec import Unknown
@@ -63,7 +64,12 @@ class Processes:
         names = self._root.list_dir("proc")
         if isinstance(names, Unknown):
             return
-        numbers = (int(n) for n in names if n.isascii() and n.isdigit())
+        yield from self.of(
+            int(n) for n in names if n.isascii() and n.isdigit()
+        )
+
+    def of(self, numbers: Iterable[int]) -> Iterator[Process]:
+        """Yield those of these that are there, by number."""
         for pid in sorted(numbers):
             try:
                 found = self._process(pid)

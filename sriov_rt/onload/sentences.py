@@ -56,6 +56,10 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "{init} of the image can't be read ({problem}); see that the "
             "image has it and that it is a program"
         ),
+        "onload_image_unreadable": (
+            "the container's image can't be read ({problem}); see that "
+            "nova-compute may read what it has mounted"
+        ),
         "onload_library_unreadable": (
             "{library} can't be read on the host ({problem}); install "
             "Onload, or correct [onload] library"

@@ -24,6 +24,7 @@ from sriov_rt.facts import OnloadFacts
 from sriov_rt.host import onload
 from sriov_rt.host.root import Root
 from sriov_rt.onload import settings as onload_settings
+from sriov_rt.onload import workloads
 from sriov_rt.onload.errors import OnloadError
 from sriov_rt.onload.settings import Settings
 
@@ -31,11 +32,17 @@ CONFIG = "etc/sriov_rt/sriov-rt.conf"
 
 
 def observe(root: Root) -> OnloadFacts:
-    """Return what of Onload is on the host.
+    """Return what of Onload is on the host, and what became of instances.
 
     Where ``[onload]`` allows profiles, those that can be used; else the names
     of those that are installed. The library is ``[onload] library``, if set.
     """
+    return dataclasses.replace(
+        _installed(root), workloads=workloads.observe(root)
+    )
+
+
+def _installed(root: Root) -> OnloadFacts:
     if root.exists(CONFIG) is False:
         return onload.observe(root)
     try:

@@ -32,14 +32,19 @@ class Alias:
     :param owner: who has it.
     :param home: the name that a VF's interface had on the host, and is to
         have there again; empty for what was made for the port.
+    :param network: UUID of the network of an accelerated port; empty for
+        any other.
     """
 
     port: str
     owner: str
     home: str = ""
+    network: str = ""
 
     def __str__(self) -> str:
         text = f"{ALIAS_PREFIX}:{self.port}:{self.owner}"
+        if self.network:
+            return f"{text}:{self.home}:{self.network}"
         return f"{text}:{self.home}" if self.home else text
 
 
@@ -52,10 +57,10 @@ def parse(text: str) -> Alias | None:
     """Return what an alias says; None if it is not one of ours.
 
     Total: who is root in the namespace can set any alias. The home is no
-    more than a hint (see homes.choose), and the port and the owner count
-    only for what sits on an interface of the host.
+    more than a hint (see homes.choose), and the port, the owner and the
+    network count only for what sits on an interface of the host.
     """
-    parts = text.split(":", 3)
+    parts = text.split(":", 4)
     if len(parts) < 3 or parts[0] != ALIAS_PREFIX:
         return None
     home = parts[3] if len(parts) > 3 else ""
@@ -64,6 +69,7 @@ def parse(text: str) -> Alias | None:
             names.port(parts[1]),
             names.owner(parts[2]),
             names.interface(home) if home else "",
+            names.network(parts[4]) if len(parts) > 4 else "",
         )
     except SriovRtError:
         return None

@@ -64,6 +64,7 @@ def checked(want: Plug) -> Plug:
     names.port(want.port)
     names.owner(want.owner)
     _numbers(want)
+    _onload(want)
     if want.physical_network is not None:
         network(want.physical_network)
     if want.parent is not None:
@@ -116,6 +117,15 @@ def mac(text: str) -> str:
     if int(lower[:2], 16) & 1:
         raise ParseError("MAC", text, "it is a multicast address")
     return lower
+
+
+def _onload(want: Plug) -> None:
+    if want.network is not None:
+        names.network(want.network)
+    elif want.onload:
+        raise ParseError(
+            "port", want.port, "an accelerated one needs its network's UUID"
+        )
 
 
 def _mode(kind: Kind, mode: str | None) -> str | None:

@@ -17,10 +17,12 @@ from collections.abc import Iterator
 
 from sriov_rt.parse.errors import ParseError
 from sriov_rt.vif import budget
+from sriov_rt.vif import endpoints
 from sriov_rt.vif import errors
 from sriov_rt.vif.budget import Candidate
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.pools import Pools
+from sriov_rt.vif.rules import Rules
 from sriov_rt.vif.view import View
 from sriov_rt.vif.words import Kind
 from sriov_rt.vif.words import Plug
@@ -32,24 +34,26 @@ MAX_VFS = 32
 _TOLD = 3
 
 
-def choose(
-    want: Plug, view: View, pools: Pools, *, allow_trust: bool
-) -> Candidate:
+def choose(want: Plug, view: View, pools: Pools, rules: Rules) -> Candidate:
     """Return the parent of a port; for a whole VF, that.
 
     Of those that can carry it: on its NUMA node, with a carrier, with the
     fewest children, with the most room for MACs, and by name.
 
     :param want: a checked one.
-    :param allow_trust: whether a VF of a pool may be set trusted.
     :raises VifError: if there is none, named for why.
     """
     if want.kind == Kind.VF:
         _check_number(want, view)
     refusals = []
     fit = []
-    for each in _candidates(want, view, pools):
-        problem = budget.refusal(each, want, allow_trust=allow_trust)
+    found = tuple(_candidates(want, view, pools))
+    rule = endpoints.rule(want, view, found, rules)
+    for each in found:
+        trust = rules.allow_trust
+        problem = budget.refusal(each, want, allow_trust=trust)
+        if problem is None:
+            problem = rule.refusal(each, want)
         if problem is None:
             fit.append(each)
         else:
@@ -143,11 +147,18 @@ def _no_parent(want: Plug, refusals: list[errors.VifError]) -> errors.VifError:
     if not refusals:
         detail = "it has no interface on this host"
     else:
-        detail = ", ".join(
-            f"{each.device}: {each.detail or each.problem}"
-            for each in refusals[:_TOLD]
+        # The VFs of one NIC may be refused for one reason.
+        told = tuple(
+            dict.fromkeys(
+                f"{each.device}: {each.detail or each.problem}"
+                for each in refusals
+            )
         )
-        if len(refusals) > _TOLD:
-            detail += f" and {len(refusals) - _TOLD} more"
+        detail = ", ".join(told[:_TOLD])
+        if len(told) > _TOLD:
+            detail += f" and {len(told) - _TOLD} more"
     named = same.pop() if len(same) == 1 else errors.NoParent
+    if errors.SpreadNeeded in same:
+        # Else there would be a parent.
+        named = errors.SpreadNeeded
     return named(pool, port=want.port, detail=detail)

@@ -86,6 +86,15 @@ class TrustNeeded(VifError):
     advice = "set [vif] allow_trust, clear the VF's MAC, or use ipvlan"
 
 
+class SpreadNeeded(VifError):
+    """The NIC has an accelerated instance of the network (see endpoints)."""
+
+    problem = (
+        "onload_same_host: an accelerated instance of its network is there"
+    )
+    advice = "use another host or NIC; see also [onload] second_endpoint"
+
+
 class NameInvalid(VifError):
     """No interface can have this name."""
 

@@ -14,25 +14,32 @@
 """The plugger of this host, put together from its configuration."""
 
 import contextlib
+import logging
 import pathlib
+from collections.abc import Collection
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
 from oslo_config import cfg
 
+from sriov_rt.codec import Unknown
 from sriov_rt.exceptions import SriovRtError
+from sriov_rt.host import onload_nics
 from sriov_rt.host import values
 from sriov_rt.host.root import Root
 from sriov_rt.nic import affinity
 from sriov_rt.nic.vfs import Vfs
 from sriov_rt.nic.words import VfId
+from sriov_rt.onload import options as onload_options
 from sriov_rt.vif import options
 from sriov_rt.vif.journal import Journal
 from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.netlink import NetlinkLinks
 from sriov_rt.vif.plugger import Plugger
-from sriov_rt.vif.plugger import Rules
 from sriov_rt.vif.pools import Pools
+from sriov_rt.vif.rules import Rules
+
+LOG = logging.getLogger(__name__)
 
 #: Read where no file is named, if it is there.
 CONFIG_FILE = "/etc/sriov_rt/sriov-rt.conf"
@@ -74,11 +81,14 @@ def configured(files: Sequence[str] | None = None) -> Plugger:
 def plugger(conf: cfg.ConfigOpts) -> Plugger:
     """Return the plugger that acts on this host; nothing is touched yet.
 
-    :param conf: has read its files; ``[vif]`` is registered here.
+    :param conf: has read its files; ``[vif]`` and ``[onload]`` are
+        registered here.
     :raises ParseError: if ``[vif] parents`` is no list of parents.
     """
     options.register(conf)
+    onload_options.register(conf)
     settings = conf[options.GROUP]
+    second = conf[onload_options.GROUP].second_endpoint
     directory = pathlib.Path(settings.journal).absolute()
     return Plugger(
         NetlinkLinks(),
@@ -89,9 +99,21 @@ def plugger(conf: cfg.ConfigOpts) -> Plugger:
         Rules(
             allow_trust=settings.allow_trust,
             carrier_wait_s=settings.carrier_wait,
+            unaccelerated=second == onload_options.UNACCELERATED,
+            onload_nics=_onload_nics,
         ),
         _away,
     )
+
+
+def _onload_nics() -> Collection[str]:
+    found = onload_nics.observe(Root())
+    if isinstance(found, Unknown):
+        LOG.warning(
+            "the NICs that Onload can use are unknown (%s)", found.reason
+        )
+        return ()
+    return found
 
 
 def _away(vf: VfId | None) -> AbstractContextManager[object]:

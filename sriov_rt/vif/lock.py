@@ -103,6 +103,15 @@ class Locks:
         return self._hold(f"parent {name}", None, wait)
 
     @contextlib.contextmanager
+    def network(self, network: str) -> Iterator[None]:
+        """Hold the choice of NICs for the accelerated ports of a network.
+
+        :param network: its UUID.
+        """
+        with self._hold(f"network {network}", None, True):
+            yield
+
+    @contextlib.contextmanager
     def _hold(self, what: str, port: str | None, wait: bool) -> Iterator[None]:
         deadline = time.monotonic() + (self._timeout_s if wait else 0)
         with self._turn(what, port, deadline):

@@ -66,6 +66,7 @@ def _words(want: Plug) -> Iterator[str]:
         ("out-kbps", want.limits.out_kbps),
         ("in-kbps", want.limits.in_kbps),
         ("numa-node", want.numa_node),
+        ("onload", want.network if want.onload else None),
     ):
         if value is not None:
             yield f"--{option}={value}"

@@ -49,6 +49,16 @@ def port(text: str) -> str:
     return text
 
 
+def network(text: str) -> str:
+    """Return the UUID of a network if it is one, as Neutron writes it.
+
+    :raises ParseError: if it is none.
+    """
+    if not _PORT.fullmatch(text):
+        raise ParseError("network", text, "a UUID in lower case expected")
+    return text
+
+
 def owner(text: str) -> str:
     """Return an owner's name if it is one.
 

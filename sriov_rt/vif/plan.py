@@ -27,6 +27,7 @@ from sriov_rt.vif import errors
 from sriov_rt.vif.alias import Alias
 from sriov_rt.vif.budget import Candidate
 from sriov_rt.vif.pools import Pools
+from sriov_rt.vif.rules import Rules
 from sriov_rt.vif.view import View
 from sriov_rt.vif.words import Kind
 from sriov_rt.vif.words import Plug
@@ -78,15 +79,19 @@ class PlugPlan:
         yield f"set {self.interface} up and announce it"
 
 
-def make(
-    want: Plug, view: View, pools: Pools, *, allow_trust: bool
-) -> PlugPlan:
+def make(want: Plug, view: View, pools: Pools, rules: Rules) -> PlugPlan:
     """Return the plan for a port that is not plugged.
 
     :param want: a checked one.
     :raises VifError: if it cannot be plugged, named for why.
     """
-    found = choice.choose(want, view, pools, allow_trust=allow_trust)
+    try:
+        found = choice.choose(want, view, pools, rules)
+    except errors.SpreadNeeded:
+        if not rules.unaccelerated:
+            raise
+        want = dataclasses.replace(want, onload=False)
+        found = choice.choose(want, view, pools, rules)
     name = want.name or ""
     _check_name(want, name, found, view)
     whole = want.kind == Kind.VF
@@ -102,7 +107,12 @@ def make(
         settings=settings,
         parent_up=found.link.up,
         mac=_mac(want),
-        alias=Alias(want.port, want.owner, found.link.name if whole else ""),
+        alias=Alias(
+            want.port,
+            want.owner,
+            home=found.link.name if whole else "",
+            network=(want.network or "") if want.onload else "",
+        ),
     )
 
 
@@ -183,6 +193,8 @@ def _details(plan: PlugPlan) -> Iterator[str]:
     ):
         if value is not None:
             yield f"{what} {value}"
+    if want.onload:
+        yield f"accelerated on network {want.network}"
     yield from (f"address {each}" for each in want.addresses)
     yield from (f"route {to} through {by}" for to, by in want.routes)
 

@@ -13,8 +13,10 @@
 
 """Ports: plugged, unplugged, shown; and recovered after a crash."""
 
+import contextlib
 import dataclasses
 import logging
+from contextlib import AbstractContextManager
 
 from sriov_rt.nic.errors import NicError
 from sriov_rt.vif import asked
@@ -33,6 +35,7 @@ from sriov_rt.vif.plan import PlugPlan
 from sriov_rt.vif.pools import Pools
 from sriov_rt.vif.recovery import Recovered
 from sriov_rt.vif.recovery import Recovery
+from sriov_rt.vif.rules import Rules
 from sriov_rt.vif.steps import Steps
 from sriov_rt.vif.undo import Undo
 from sriov_rt.vif.view import Away
@@ -53,20 +56,8 @@ _TAKEN = (
     errors.NoParent,
     errors.NoSuchLink,
     errors.ParentTaken,
+    errors.SpreadNeeded,
 )
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Rules:
-    """What an operator chooses.
-
-    :param allow_trust: whether VFs of the pools may be set trusted.
-    :param carrier_wait_s: how long a new port is given to get a carrier
-        before it is announced, in seconds.
-    """
-
-    allow_trust: bool = True
-    carrier_wait_s: float = 2.0
 
 
 class Plugger:
@@ -124,7 +115,8 @@ class Plugger:
         want = asked.checked(want)
         with self._locks.port(want.port):
             self._recovery.settle(want.port)
-            link, plugged = self._plug(want)
+            with self._alone(want):
+                link, plugged = self._plug(want)
         if link is not None:
             self._announce(want, link)
         return plugged
@@ -172,19 +164,21 @@ class Plugger:
     def _plug(self, want: Plug) -> tuple[Link | None, Plugged]:
         """Return the link if it was made now, and the port."""
         parent = want.parent or self._pools.only(want.physical_network)
+        chosen = want
         for _ in range(MAX_TRIES):
             if parent is None:
                 view = observe(self._links, self._vfs)
                 if (there := report.standing(view, want)) is not None:
                     return None, there
-                parent = self._plan(want, view).parent
+                first = self._plan(want, view)
+                parent, chosen = first.parent, first.want
             with self._locks.parent(parent):
                 view = observe(self._links, self._vfs)
                 if (there := report.standing(view, want)) is not None:
                     return None, there
                 try:
                     todo = self._plan(
-                        dataclasses.replace(want, parent=parent), view
+                        dataclasses.replace(chosen, parent=parent), view
                     )
                 except _TAKEN as error:
                     if want.parent is not None:
@@ -196,10 +190,15 @@ class Plugger:
                 return self._make(todo)
         raise errors.Busy(want.physical_network or "", port=want.port)
 
+    def _alone(self, want: Plug) -> AbstractContextManager[object]:
+        """Keep other accelerated ports of a network from choosing."""
+        # Two VFs of one PF are two parents: their locks do not do.
+        if want.onload and want.network is not None:
+            return self._locks.network(want.network)
+        return contextlib.nullcontext()
+
     def _plan(self, want: Plug, view: View) -> PlugPlan:
-        return plan.make(
-            want, view, self._pools, allow_trust=self._rules.allow_trust
-        )
+        return plan.make(want, view, self._pools, self._rules)
 
     def _make(self, todo: PlugPlan) -> tuple[Link, Plugged]:
         """Do a plan while its port and its parent are locked."""

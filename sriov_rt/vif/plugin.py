@@ -26,6 +26,7 @@ from os_vif.objects import host_info
 from os_vif.objects import vif as vifs
 from oslo_config import cfg
 from oslo_log import log as logging
+from oslo_utils import versionutils
 from oslo_versionedobjects import base
 from oslo_versionedobjects import fields as types
 
@@ -44,10 +45,14 @@ NAME = "sriov_rt"
 
 @base.VersionedObjectRegistry.register
 class VIFPortProfileSriovRt(vifs.VIFPortProfileBase):  # type: ignore[misc]
-    """How a port is made; see :class:`sriov_rt.vif.words.Plug`."""
+    """How a port is made; see :class:`sriov_rt.vif.words.Plug`.
+
+    Of a port that was plugged, ``onload`` says whether it is accelerated.
+    """
 
     # Version 1.0: Initial release, with VIFPortProfileBase 1.1
-    VERSION = "1.0"
+    # Version 1.1: network and onload
+    VERSION = "1.1"
 
     fields: ClassVar[dict[str, Any]] = {
         "kind": types.EnumField(valid_values=[each.value for each in Kind]),
@@ -57,7 +62,16 @@ class VIFPortProfileSriovRt(vifs.VIFPortProfileBase):  # type: ignore[misc]
         "out_kbps": types.IntegerField(nullable=True),
         "in_kbps": types.IntegerField(nullable=True),
         "numa_node": types.IntegerField(nullable=True),
+        "network": types.UUIDField(nullable=True),
+        "onload": types.BooleanField(),
     }
+
+    def obj_make_compatible(self, primitive: Any, target_version: str) -> None:
+        """Take out what readers of an older version do not know."""
+        super().obj_make_compatible(primitive, target_version)
+        if versionutils.convert_version_to_tuple(target_version) < (1, 1):
+            primitive.pop("network", None)
+            primitive.pop("onload", None)
 
 
 class NotOurVif(exceptions.SriovRtError):
@@ -102,7 +116,7 @@ class SriovRtPlugin(plugin.PluginBase):  # type: ignore[misc]
                         host_info.HostPortProfileInfo(
                             profile_object_name=VIFPortProfileSriovRt.__name__,
                             min_version="1.0",
-                            max_version="1.0",
+                            max_version="1.1",
                         )
                     ],
                 )
@@ -113,7 +127,8 @@ class SriovRtPlugin(plugin.PluginBase):  # type: ignore[misc]
         """Plug a port; one that is plugged already stays as it is.
 
         :param vif: a VIFGeneric with a VIFPortProfileSriovRt. Without an
-            ``address`` it gets the one that the port came to have.
+            ``address`` it gets the one that the port came to have; the
+            profile's ``onload`` becomes what the port came to be.
         :raises PlugException: with the sentence of what was wrong.
         """
         try:
@@ -121,13 +136,15 @@ class SriovRtPlugin(plugin.PluginBase):  # type: ignore[misc]
         except exceptions.SriovRtError as error:
             raise exception.PlugException(str(error)) from error
         LOG.info(
-            "port=%s vf=%s plugged as %s %s on %s",
+            "port=%s vf=%s plugged as %s %s on %s%s",
             vif.id,
             plugged["vf"],
             plugged["kind"],
             plugged["interface"],
             plugged["parent"],
+            ", accelerated" if plugged["accelerated"] else "",
         )
+        vif.port_profile.onload = plugged["accelerated"]
         if _given(vif, "address") is None:
             vif.address = plugged["mac"]
 
@@ -177,6 +194,8 @@ def _asked(vif: Any, instance_info: Any) -> Plug:
                 _given(profile, "out_kbps"), _given(profile, "in_kbps")
             ),
             numa_node=_given(profile, "numa_node"),
+            network=_given(profile, "network"),
+            onload=_given(profile, "onload") or False,
         )
     )
 

@@ -123,6 +123,8 @@ def made(plan: PlugPlan, link: Link) -> Plugged:
         mtu=link.mtu,
         vf=plan.vf.address if plan.vf else None,
         tap=_tap(link),
+        network=plan.alias.network or None,
+        accelerated=bool(plan.alias.network),
     )
 
 
@@ -142,6 +144,8 @@ def _plugged(view: View, link: Link, whose: Alias) -> Plugged:
         mtu=link.mtu,
         vf=vf,
         tap=_tap(link),
+        network=whose.network or None,
+        accelerated=bool(whose.network),
     )
 
 

@@ -16,7 +16,8 @@ import dataclasses
 import enum
 
 #: The first part of the alias that every interface of ours carries:
-#: ``sriov-rt:<port>:<owner>``. It is how the kernel tells what is ours.
+#: ``sriov-rt:<port>:<owner>[:<home>[:<network>]]``. It is how the kernel tells
+#: what is ours.
 ALIAS_PREFIX = "sriov-rt"
 
 
@@ -66,6 +67,9 @@ class Plug:
     :param addresses: such as ``192.0.2.1/24`` or ``2001:db8::1/64``.
     :param routes: (destination or ``default``, gateway) pairs.
     :param numa_node: where the parent is to be, if there is a choice.
+    :param network: UUID of its network in Neutron.
+    :param onload: whether its owner runs over Onload, past the kernel: then
+        it has to have a network, and a NIC has one such owner of each.
     """
 
     port: str
@@ -83,6 +87,8 @@ class Plug:
     routes: tuple[tuple[str, str], ...] = ()
     limits: Limits = Limits()
     numa_node: int | None = None
+    network: str | None = None
+    onload: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -94,6 +100,8 @@ class Plugged:
     :param parent: name of its parent; its own VF's PF for a whole VF.
     :param vf: PCI address of the VF that it is or sits on, None if on none.
     :param tap: ``/dev/tapN`` of a macvtap, else None.
+    :param network: UUID of the network of one that is accelerated, else None.
+    :param accelerated: whether its owner may run over Onload.
     """
 
     port: str
@@ -108,3 +116,5 @@ class Plugged:
     mtu: int
     vf: str | None
     tap: str | None = None
+    network: str | None = None
+    accelerated: bool = False

@@ -45,11 +45,12 @@ MAY_IMPORT = {
     "onload": PURE | {"host", "guest"},
     "labels": PURE | {"host"},
     "nic": PURE | {"host"},
-    "vif": PURE | {"host", "nic"},
+    "vif": PURE | {"host", "nic", "onload"},
     "agent": PURE | {"host", "labels", "messaging"},
     "kubernetes": PURE | {"labels", "agent"},
     "scheduler": PURE | {"messaging"},
-    "nova": PURE | {"host", "guest", "nic", "vif", "scheduler", "messaging"},
+    "nova": PURE
+    | {"host", "guest", "nic", "onload", "vif", "scheduler", "messaging"},
     "neutron": PURE | {"host", "nic", "vif", "agent"},
     "opts": {
         "agent",

@@ -15,7 +15,9 @@
 Its name keeps it from being run against one release only.
 """
 
+import ast
 import inspect
+import textwrap
 import unittest
 
 from lxml import etree
@@ -39,6 +41,7 @@ from nova.virt.libvirt import vif as libvirt_vif
 from sriov_rt.nova import driver
 from sriov_rt.nova import filters
 from sriov_rt.nova import hostdev
+from sriov_rt.nova import refusal
 from sriov_rt.nova import vif
 from sriov_rt.nova import weights
 
@@ -186,6 +189,52 @@ class ComputeSeams(unittest.TestCase):
                 name,
             )
 
+    def test_a_guest_is_made_of_the_xml_that_is_handed_in(self):
+        found = libvirt_driver.LibvirtDriver._create_guest
+        self.assertEqual(
+            ["self", "context", "xml", "instance"], parameters(found)[:4]
+        )
+        source = inspect.getsource(found)
+        self.assertLess(
+            source.index("Guest.create(xml, "), source.index("guest.launch(")
+        )
+
+    def test_a_container_is_made_when_its_image_is_mounted(self):
+        source = textwrap.dedent(
+            inspect.getsource(
+                libvirt_driver.LibvirtDriver._create_guest_with_network
+            )
+        )
+        self.assertLess(
+            source.index("self.plug_vifs("),
+            source.index("self._lxc_disk_handler("),
+        )
+        mounted = [
+            each
+            for each in ast.walk(ast.parse(source))
+            if isinstance(each, ast.With)
+            and "_lxc_disk_handler" in ast.unparse(each.items[0])
+        ]
+        self.assertEqual(1, len(mounted))
+        (call,) = mounted[0].body
+        self.assertIn(
+            "self._create_guest(context, xml, instance", ast.unparse(call)
+        )
+        self.assertEqual(1, source.count("self._create_guest("))
+        handler = inspect.getsource(
+            libvirt_driver.LibvirtDriver._lxc_disk_handler
+        )
+        self.assertLess(
+            handler.index("self._create_domain_setup_lxc("),
+            handler.rindex("yield"),
+        )
+        self.assertIn(
+            "disk_api.setup_container(",
+            inspect.getsource(
+                libvirt_driver.LibvirtDriver._create_domain_setup_lxc
+            ),
+        )
+
     def test_ports_are_plugged_again_after_init_host(self):
         source = inspect.getsource(manager.ComputeManager.init_host)
         self.assertLess(
@@ -247,6 +296,6 @@ class ComputeSeams(unittest.TestCase):
         self.assertLess(first, source.index("except Exception as e"))
 
     def test_a_refusals_message_is_the_sentence_alone(self):
-        refused = driver.GuestRefused(instance_uuid="u", reason="do this")
+        refused = refusal.GuestRefused(instance_uuid="u", reason="do this")
         self.assertEqual("do this", refused.format_message())
         self.assertIsInstance(refused, exception.BuildAbortException)

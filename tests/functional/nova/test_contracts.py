@@ -38,6 +38,10 @@ _CLOUD = (
     "test_vif_container.ContainerPortTest.test_it_gets_the_macvlan_itself",
     "test_vif_container.ContainerPinningTest.test_a_container_gets_the_pcpus_"
     "that_nova_claimed",
+    "test_onload_container.StartTest.test_an_image_of_musl_is_refused_before_"
+    "it_starts",
+    "test_onload_container.SecondEndpointTest.test_it_is_accelerated_when_"
+    "its_place_is_free",
     "test_vif_container.NovaAloneTest.test_a_dedicated_container_fits_nowhere",
     "test_validation.ValidationTest.test_values_out_of_the_grammar_are_"
     "refused_with_a_sentence",

@@ -13,19 +13,25 @@
 
 """libvirt starts a container as the hook rendered it."""
 
+import json
 import os
 import pathlib
 import shutil
 import subprocess
 import time
 import unittest
+import uuid
 
 from sriov_rt import request as requests
 from sriov_rt.guest import engine
 from sriov_rt.host.root import Root
+from sriov_rt.onload import instances
 from sriov_rt.onload import settings as onload_settings
+from sriov_rt.onload import starting
+from sriov_rt.onload import workloads
 from sriov_rt.onload.hook import Onload
 from tests.functional.onload import containers
+from tests.unit.onload import elves
 
 #: A libvirtd of the test's own: no other's sockets, files or domains.
 DAEMON = """
@@ -49,6 +55,7 @@ exec libvirtd -p "$1/pid"
 
 DOMAIN = """<domain type='lxc'>
   <name>{name}</name>
+  <uuid>{uuid}</uuid>
   <memory unit='MiB'>128</memory>
   <vcpu>1</vcpu>
   <os>
@@ -79,6 +86,7 @@ ASKS = {"sriov_rt:onload": "required"}
 class LibvirtTest(containers.ContainerTest):
     def setUp(self):
         super().setUp()
+        self.uuid = str(uuid.uuid4())
         self.daemon = subprocess.Popen(
             [
                 *("unshare", "--mount", "--propagation", "private"),
@@ -97,10 +105,13 @@ class LibvirtTest(containers.ContainerTest):
                 self.fail(self.virsh("version").stderr)
             time.sleep(0.1)
 
+    def inside_daemon(self):
+        return ("nsenter", "--mount", "--target", str(self.daemon.pid))
+
     def virsh(self, *words, **more):
         return subprocess.run(
             [
-                *("nsenter", "--mount", "--target", str(self.daemon.pid)),
+                *self.inside_daemon(),
                 *("virsh", "-c", "lxc:///system", *words),
             ],
             capture_output=True,
@@ -113,7 +124,7 @@ class LibvirtTest(containers.ContainerTest):
     def render(self):
         config = self.configured()
         return engine.render(
-            DOMAIN.format(name=self.name, image=self.image),
+            DOMAIN.format(name=self.name, uuid=self.uuid, image=self.image),
             requests.parse(ASKS),
             hooks={
                 "onload": Onload(
@@ -122,15 +133,18 @@ class LibvirtTest(containers.ContainerTest):
             },
         )
 
+    def start(self, xml):
+        file = self.path / "domain.xml"
+        file.write_text(xml)
+        done = self.virsh("create", str(file))
+        self.assertEqual(0, done.returncode, done.stderr)
+
     def test_a_container_starts_with_the_preload(self):
         self.assert_no_module()
         shutil.copy(self.dynamic, self.image / "init")
         rendered = self.render()
         self.assertNotIn("evil", rendered.xml)
-        file = self.path / "domain.xml"
-        file.write_text(rendered.xml)
-        done = self.virsh("create", str(file))
-        self.assertEqual(0, done.returncode, done.stderr)
+        self.start(rendered.xml)
         said = self.said(lambda: self.virsh("list", "--all").stdout)
         self.assertIn(f"LD_PRELOAD={self.INSIDE}/libonload.so", said)
         self.assertIn("EF_POLL_USEC=100000", said)
@@ -139,6 +153,7 @@ class LibvirtTest(containers.ContainerTest):
 
     def init_pid(self):
         """Return the process whose program is the image's init."""
+        self.said(lambda: self.virsh("list", "--all").stdout)
         inode = (self.image / "init").stat().st_ino
         for each in pathlib.Path("/proc").iterdir():
             try:
@@ -149,6 +164,124 @@ class LibvirtTest(containers.ContainerTest):
             except OSError:
                 continue
         raise AssertionError("the container's init is not there")
+
+    def test_whose_a_process_is(self):
+        self.assert_no_module()
+        shutil.copy(self.dynamic, self.image / "init")
+        self.start(self.render().xml)
+        pid = self.init_pid()
+        root = f"/proc/{self.daemon.pid}/root"
+        done = containers.run("status", "--root", root, "--json")
+        found = json.loads(done.stdout)
+        mine = {each["pid"]: each for each in found["processes"]}[pid]
+        self.assertEqual(self.uuid, mine["instance"])
+        why = "no onload module (the library is a stand-in for Onload's)"
+        self.assertEqual(
+            [{"instance": self.uuid, "state": "injected", "why": why}],
+            [e for e in found["instances"] if e["instance"] == self.uuid],
+        )
+        said = containers.run("status", "--root", root).stdout
+        self.assertIn(f"instance={self.uuid} injected: {why}", said)
+        self.assertIn(f"{pid}  {self.uuid}  init ", said)
+        # As the agent of that host publishes it.
+        (told,) = workloads.observe(Root(root))
+        self.assertEqual(("injected", why), (told.state, told.why))
+        self.virsh("destroy", self.name)
+        self.assertEqual((), workloads.observe(Root(root)))
+
+    def test_a_process_that_calls_itself_another_is_not(self):
+        """A tenant names its init as the keeper of containers is named."""
+        shutil.copy(self.dynamic, self.image / "init")
+        os.link(self.image / "init", self.image / instances.KEEPER)
+        xml = self.render().xml
+        self.start(xml.replace(">/init<", f">/{instances.KEEPER}<"))
+        pid = self.init_pid()
+        name = pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
+        self.assertEqual(instances.KEEPER, name)
+        root = Root(f"/proc/{self.daemon.pid}/root")
+        (kept,) = instances.observe(root)
+        self.assertNotEqual(pid, kept.keeper)
+        self.assertEqual(self.uuid, instances.processes(root, (kept,))[pid])
+
+    def test_one_that_is_taken_out_again(self):
+        self.assert_no_module()
+        shutil.copy(self.dynamic, self.image / "init")
+        rendered = self.started(accelerated=False)
+        self.start(rendered.xml)
+        said = self.said(lambda: self.virsh("list", "--all").stdout)
+        for each in said:
+            self.assertNotRegex(each, "^(LD_PRELOAD|EF_)")
+        (told,) = workloads.observe(Root(f"/proc/{self.daemon.pid}/root"))
+        self.assertEqual("asked", told.state)
+        self.assertIn("runs over the kernel", told.why)
+
+    def started(self, accelerated=True):
+        """Return the domain as it is when its image has been mounted."""
+        config = self.configured()
+        return starting.started(
+            self.render().xml,
+            requests.parse(ASKS),
+            accelerated=accelerated,
+            load=lambda: onload_settings.load([config]),
+            host=Root(),
+        )
+
+    def test_what_is_mounted_later_is_checked_before_the_start(self):
+        whole = self.image
+        self.image = self.path / "rootfs"
+        self.image.mkdir()
+        rendered = self.render()
+        self.assertIn(
+            "the image was not checked", rendered.report.notes[0].message
+        )
+        with self.assertRaises(engine.Refused) as caught:
+            self.started()
+        self.assertIn("can't be read", str(caught.exception))
+        for program, code in (
+            (self.static(), "onload_init_static"),
+            (None, "onload_musl"),
+            (self.dynamic, None),
+        ):
+            with self.subTest(code):
+                if program is None:
+                    data = elves.MUSL.bytes()
+                    (whole / "init").write_bytes(data)
+                else:
+                    shutil.copy(program, whole / "init")
+                self.mount(whole)
+                self.check(code)
+                self.unmount()
+        self.mount(whole)
+        self.start(self.started().xml)
+        said = self.said(lambda: self.virsh("list", "--all").stdout)
+        self.assertIn(f"LD_PRELOAD={self.INSIDE}/libonload.so", said)
+
+    def check(self, code):
+        if code is None:
+            self.started()
+            return
+        with self.assertRaises(engine.Refused) as caught:
+            self.started()
+        self.assertEqual(
+            [code], [each.code for each in caught.exception.reasons]
+        )
+
+    def mount(self, source):
+        """Mount an image where the domain has it, as Nova does."""
+        for where in ((), self.inside_daemon()):
+            subprocess.run(
+                [*where, "mount", "--bind", str(source), str(self.image)],
+                check=True,
+            )
+        self.addCleanup(self.unmount)
+
+    def unmount(self):
+        for where in (self.inside_daemon(), ()):
+            subprocess.run(
+                [*where, "umount", "--quiet", str(self.image)],
+                check=False,
+                stderr=subprocess.DEVNULL,
+            )
 
     def test_a_static_init_is_refused(self):
         shutil.copy(self.static(), self.image / "init")

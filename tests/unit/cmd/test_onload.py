@@ -21,6 +21,8 @@ import tempfile
 import unittest
 
 from sriov_rt.cmd import main
+from tests.unit.onload import test_workloads
+from tests.unit.onload.test_workloads import A
 
 
 class OnloadCommandTest(unittest.TestCase):
@@ -113,3 +115,49 @@ class OnloadCommandTest(unittest.TestCase):
         code, printed, _ = self.run_command("profile", "list")
         self.assertEqual(0, code)
         self.assertIn("[onload] profiles", printed)
+
+
+class StatusTest(test_workloads.HostTest):
+    def setUp(self):
+        super().setUp()
+        self.run_onload(102, 101)
+
+    def status(self, *words):
+        printed = io.StringIO()
+        root = str(self.tree.path)
+        with contextlib.redirect_stdout(printed):
+            code = main.main(["onload", "status", "--root", root, *words])
+        self.assertEqual(0, code)
+        return printed.getvalue()
+
+    def test_a_process_has_its_instance(self):
+        self.run_onload(300, 1)
+        said = self.status()
+        why = "injected, not accelerated: no onload module"
+        self.assertIn(
+            f"102  {test_workloads.A}  server            {why}", said
+        )
+        self.assertIn(f"300  {'-':36}  server            {why}", said)
+        self.assertIn(
+            f"instance={test_workloads.A} injected: no onload module\n", said
+        )
+
+    def test_as_json(self):
+        plain = json.loads(self.status("--json"))
+        (found,) = plain["processes"]
+        self.assertEqual((102, A), (found["pid"], found["instance"]))
+        self.assertEqual(
+            [
+                {
+                    "instance": A,
+                    "state": "injected",
+                    "why": "no onload module",
+                }
+            ],
+            plain["instances"],
+        )
+
+    def test_who_may_not_read_libvirts_files_is_told(self):
+        self.tree.make_unreadable("run/libvirt/lxc/a.xml")
+        self.assertIn("instances: unknown (", self.status())
+        self.assertIsNone(json.loads(self.status("--json"))["instances"])

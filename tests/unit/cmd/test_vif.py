@@ -26,6 +26,7 @@ from sriov_rt.vif import errors
 from sriov_rt.vif import host
 from sriov_rt.vif.recovery import Recovered
 from tests.unit.vif import fakes
+from tests.unit.vif.fakes import NETWORK
 from tests.unit.vif.fakes import PORT
 
 PLUG = (
@@ -54,6 +55,23 @@ class VifCommandTest(unittest.TestCase):
         ):
             self.assertEqual(code, main.main(["vif", *words]), told)
         return printed.getvalue() + told.getvalue()
+
+    def test_an_accelerated_port_shows_its_network(self):
+        words = (*PLUG, "--onload", NETWORK)
+        plan = self.run_command(*words, "--dry-run")
+        self.assertIn(f"accelerated on network {NETWORK}", plan)
+        found = json.loads(self.run_command(*words, "--json"))
+        self.assertEqual(
+            (True, NETWORK), (found["accelerated"], found["network"])
+        )
+        head, row = self.run_command("show").splitlines()
+        self.assertEqual(
+            ("network", NETWORK), (head.split()[-1], row.split()[-1])
+        )
+        other = [fakes.OTHER if w == PORT else w for w in words]
+        other[other.index("web")] = "app"
+        said = self.run_command(*other, "--name", "eth9", code=2)
+        self.assertIn("onload_same_host", said)
 
     def test_plug_show_unplug(self):
         found = json.loads(self.run_command(*PLUG, "--json"))

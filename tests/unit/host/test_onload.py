@@ -32,6 +32,7 @@ class OnloadTest(trees.TreeTest):
                 profiles=("latency",),
                 version=None,
                 library_fits=None,
+                nics={"ens2f0": "native"},
             ),
             self.observe(),
         )
@@ -45,8 +46,10 @@ class OnloadTest(trees.TreeTest):
             "usr/libexec",
         ):
             self.tree.remove(path)
+        # The NIC is one that it could use.
         self.assertEqual(
-            OnloadFacts((), (), None, (), None, None), self.observe()
+            OnloadFacts((), (), None, (), None, None, {"ens2f0": "native"}),
+            self.observe(),
         )
 
     def test_library_where_debian_has_it(self):

@@ -30,6 +30,7 @@ from sriov_rt.host import root as root_module
 from sriov_rt.host import virt
 from sriov_rt.host.root import Root
 from sriov_rt.onload import source as onload
+from sriov_rt.vif import source as vifs
 
 #: What stevedore finds where sriov-rt is installed.
 SOURCES = {
@@ -42,6 +43,7 @@ SOURCES = {
     "onload": onload.observe,
     "compute": compute.observe,
     "latency": latency.observe,
+    "vifs": vifs.observe,
 }
 
 RELEASE = "6.1.0-44-rt-amd64"

@@ -90,6 +90,22 @@ class WantedTest(unittest.TestCase):
         made = ports.wanted(vif(), specs, "kvm")
         self.assertEqual("vepa", made.port_profile.mode)
 
+    def test_a_container_that_asks_for_onload_tells_its_network(self):
+        specs = {"sriov_rt:onload": "required"}
+        profile = ports.wanted(vif(), specs, "lxc").port_profile
+        self.assertEqual((True, NETWORK), (profile.onload, profile.network))
+        self.assertEqual("bridge", profile.mode)
+
+    def test_no_other_guest_does(self):
+        for specs, virt_type in (
+            ({"sriov_rt:onload": "required"}, "kvm"),
+            ({"sriov_rt:onload": "off"}, "lxc"),
+            ({"sriov_rt:guest": "lean"}, "lxc"),
+            ({}, "lxc"),
+        ):
+            profile = ports.wanted(vif(), specs, virt_type).port_profile
+            self.assertEqual((False, None), (profile.onload, profile.network))
+
     def test_a_flavor_that_says_nothing_of_ports_leaves_the_binding(self):
         made = ports.wanted(vif(), {"sriov_rt:guest": "lean"}, "kvm")
         self.assertEqual("bridge", made.port_profile.mode)

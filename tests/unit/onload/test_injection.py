@@ -57,7 +57,14 @@ CONTAINER = """<domain type='lxc'>
 ASKS = {"sriov_rt:onload": "required", "sriov_rt:onload_profile": "latency"}
 
 
-class HookTest(unittest.TestCase):
+def without_library() -> Settings:
+    """Return settings of an operator who names no library."""
+    return dataclasses.replace(SETTINGS, library=None)
+
+
+class HookCase(unittest.TestCase):
+    """A host with profiles and a library, and an image."""
+
     def setUp(self):
         place = tempfile.TemporaryDirectory()
         self.addCleanup(place.cleanup)
@@ -84,6 +91,8 @@ class HookTest(unittest.TestCase):
             xml, requests.parse(specs), hooks={"onload": hook}
         )
 
+
+class HookTest(HookCase):
     def refused(self, **given):
         with self.assertRaises(engine.Refused) as caught:
             self.render(**given)

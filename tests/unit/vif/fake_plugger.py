@@ -37,6 +37,8 @@ class FakePlugger:
         self.asked: list[Plug] = []
         self.ports: dict[str, Plugged] = {}
         self.undone: tuple[str, ...] = ()
+        #: Whether a NIC is free for the accelerated port of a network.
+        self.accelerates = True
         self.asked_at_recovery: list[Plug] | None = None
 
     def plug(self, want: Plug) -> Plugged:
@@ -44,6 +46,7 @@ class FakePlugger:
         if self.fail:
             raise self.fail
         self.asked.append(want)
+        accelerated = want.onload and self.accelerates
         mac = MAC if want.mac is None else want.mac
         plugged = Plugged(
             port=want.port,
@@ -58,6 +61,8 @@ class FakePlugger:
             mtu=want.mtu or 1500,
             vf=VF,
             tap="/dev/tap7" if want.kind == Kind.MACVTAP else None,
+            network=want.network if accelerated else None,
+            accelerated=accelerated,
         )
         return self.ports.setdefault(want.port, plugged)
 

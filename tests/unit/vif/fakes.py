@@ -33,8 +33,8 @@ from sriov_rt.vif.journal import Journal
 from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.plan import unlike
 from sriov_rt.vif.plugger import Plugger
-from sriov_rt.vif.plugger import Rules
 from sriov_rt.vif.pools import Pools
+from sriov_rt.vif.rules import Rules
 from sriov_rt.vif.view import anywhere
 from sriov_rt.vif.words import Kind
 from sriov_rt.vif.words import Limits
@@ -42,6 +42,7 @@ from sriov_rt.vif.words import Plug
 
 PORT = "b3f2e1d0-1111-4222-8333-444455556666"
 OTHER = "c4f2e1d0-1111-4222-8333-444455556666"
+NETWORK = "a1f2e1d0-1111-4222-8333-444455556666"
 
 #: A VF at rest, as igb has it: no link state, no RSS query.
 CLEAN = dataclasses.replace(BASELINE, link_state=None, query_rss=None)
@@ -108,6 +109,7 @@ class FakeHost:
         self.links: dict[int, Link] = {}
         self.settings: dict[VfId, VfSettings] = {}
         self.budget: int | None = 3
+        self._pfs = 0
         self.nodes: dict[str, int] = {}
         self.limits: dict[int, Limits] = {}
         self.addresses: dict[int, list[str]] = {}
@@ -139,8 +141,9 @@ class FakeHost:
     def add_pf(self, name: str = "enp1s0", vfs: int = 3, **fields) -> None:
         """Add a PF, and its VFs at the baseline."""
         self.add(name)
+        self._pfs += 1
         for index in range(vfs):
-            vf = VfId(name, index, f"0000:01:10.{index}")
+            vf = VfId(name, index, f"0000:{self._pfs:02x}:10.{index}")
             self.add(f"{name}v{index}", device=vf.address, **fields)
             self.settings[vf] = CLEAN
 
@@ -449,14 +452,14 @@ class HostTest(unittest.TestCase):
         self.vfs = FakeVfs(self.host)
         self.plugger = self.another()
 
-    def another(self, away=anywhere, **rules) -> Plugger:
+    def another(self, away=anywhere, wait_s=0.2, **rules) -> Plugger:
         """Return a plugger as another process would have it."""
         return Plugger(
             self.links,
             self.vfs,
             Pools.parse(self.parents),
             FakeJournal(self.directory, self.host.clock),
-            Locks(self.directory, 0.2),
+            Locks(self.directory, wait_s),
             Rules(**{"carrier_wait_s": 0.0, **rules}),
             away,
         )

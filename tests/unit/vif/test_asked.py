@@ -27,6 +27,7 @@ from sriov_rt.vif.errors import NameInvalid
 from sriov_rt.vif.words import Kind
 from sriov_rt.vif.words import Limits
 from tests.unit.vif import fakes
+from tests.unit.vif.fakes import NETWORK
 from tests.unit.vif.fakes import PORT
 
 TEXTS = strategies.text(max_size=80)
@@ -81,6 +82,8 @@ class AliasTest(unittest.TestCase):
         for whose in (
             Alias(PORT, "me"),
             Alias(PORT, "x" * 64, "enp1s0f0v3"),
+            Alias(PORT, "me", network=NETWORK),
+            Alias(PORT, "x" * 64, "e" * 15, NETWORK),
         ):
             self.assertEqual(whose, alias.parse(str(whose)))
             # IFALIASZ of include/uapi/linux/if.h, with its end.
@@ -91,14 +94,22 @@ class AliasTest(unittest.TestCase):
             "", "uplink", "sriov-rt", "sriov-rt:", f"sriov-rt:{PORT}",
             f"sriov-rt:{PORT}:", f"sriov-rt:{PORT}:a b", f"other:{PORT}:me",
             f"sriov-rt:{PORT}:me:a/b", f"sriov-rt:{PORT}:me:a:b",
+            f"sriov-rt:{PORT}:me::", f"sriov-rt:{PORT}:me::{NETWORK}:",
+            f"sriov-rt:{PORT}:me::{NETWORK.upper()}",
         ):  # fmt: skip
             with self.subTest(text=text):
                 self.assertIsNone(alias.parse(text))
 
+    def test_those_of_before_say_nothing_of_a_network(self):
+        self.assertEqual(f"sriov-rt:{PORT}:me", str(Alias(PORT, "me")))
+        for text in (f"sriov-rt:{PORT}:me", f"sriov-rt:{PORT}:me:eth1"):
+            self.assertEqual("", alias.parse(text).network)
+
     @settings
     @hypothesis.given(TEXTS)
     def test_any_text_is_taken(self, text):
-        for each in (text, f"sriov-rt:{text}", f"sriov-rt:{PORT}:me:{text}"):
+        mine = f"sriov-rt:{PORT}:me:{text}"
+        for each in (text, f"sriov-rt:{text}", mine, f"{mine}:{NETWORK}"):
             found = alias.parse(each)
             if found is not None:
                 self.assertEqual(each.removesuffix(":"), str(found))

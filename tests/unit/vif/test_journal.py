@@ -58,6 +58,14 @@ class EntryTest(unittest.TestCase):
     def test_an_entry_reads_back(self):
         self.assertEqual(ENTRY, entries.parse(entries.form(ENTRY)))
 
+    def test_one_of_before_has_no_network(self):
+        plain = json.loads(entries.form(ENTRY))
+        for name in ("network", "onload"):
+            del plain["want"][name]
+        self.assertEqual(
+            ENTRY, entries.parse(json.dumps(plain).encode() + b"\n")
+        )
+
     def test_steps_come_after_it(self):
         data = entries.form(ENTRY) + b"create\nup\nto"
         self.assertEqual(ENTRY, entries.parse(data))
@@ -86,6 +94,8 @@ class EntryTest(unittest.TestCase):
             {"vf": "../../x"},
             {"parent_up": 1},
             {"want": {}},
+            {"want": {**plain["want"], "network": "mine"}},
+            {"want": {**plain["want"], "onload": True}},
         ):
             bad.append(json.dumps({**plain, **change}).encode() + b"\n")
         for data in bad:

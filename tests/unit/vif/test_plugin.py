@@ -29,6 +29,7 @@ from sriov_rt.vif.words import Limits
 from tests.unit.vif import fake_plugger
 
 PORT = "0f6b7f4a-2a3c-4a5e-9f0b-6b5d1c2e3f40"
+NETWORK = "7a5e1f6c-2f43-4a53-9a2a-5a3c07d5f0c1"
 INSTANCE = "5c4a1a8e-7f0f-4f0e-8a53-1df1d3e4c0aa"
 
 #: Loads the plugins as nova-compute does, and tells what that touched.
@@ -137,6 +138,32 @@ class PlugTest(PluginTest):
         self.plugin.plug(vif, self.instance)
         self.assertIsNone(self.plugger.asked[0].mac)
         self.assertEqual("02:00:00:00:00:07", vif.address)
+
+    def test_the_profile_says_whether_it_is_accelerated(self):
+        for wins in (True, False):
+            self.plugger.ports.clear()
+            self.plugger.accelerates = wins
+            vif = generic(port_profile=profile(network=NETWORK, onload=True))
+            self.plugin.plug(vif, self.instance)
+            asked = self.plugger.asked[-1]
+            self.assertEqual((NETWORK, True), (asked.network, asked.onload))
+            self.assertIs(wins, vif.port_profile.onload)
+
+    def test_a_profile_of_before_asks_for_no_onload(self):
+        vif = generic()
+        self.plugin.plug(vif, self.instance)
+        (asked,) = self.plugger.asked
+        self.assertEqual((None, False), (asked.network, asked.onload))
+        self.assertIs(False, vif.port_profile.onload)
+
+    def test_an_older_reader_gets_a_profile_that_it_knows(self):
+        made = profile(network=NETWORK, onload=True)
+        for version, there in (("1.0", False), ("1.1", True)):
+            plain = made.obj_to_primitive(target_version=version)
+            found = plain["versioned_object.data"]
+            self.assertEqual(there, "onload" in found)
+            self.assertEqual(there, "network" in found)
+            self.assertIn("physical_network", found)
 
     def test_a_port_and_its_vf_are_in_the_log(self):
         with self.assertLogs(plugin.__name__, "INFO") as logged:
@@ -252,4 +279,4 @@ class LoadingTest(unittest.TestCase):
         self.assertEqual("VIFGeneric", info.vif_object_name)
         self.assertEqual("1.0", info.get_common_version())
         (supported,) = info.supported_port_profiles
-        self.assertEqual("1.0", supported.get_common_version())
+        self.assertEqual("1.1", supported.get_common_version())

@@ -1,0 +1,142 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The parts of HostFacts that tell of its network."""
+
+import dataclasses
+from collections.abc import Mapping
+
+from sriov_rt.codec import Unknown
+from sriov_rt.facts.parts import NOT_TOLD
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Vf:
+    """A virtual function of a PF.
+
+    :param owner: who has it, as the kernel tells: the alias of its
+        interface, or the process that holds its VFIO group; None if nobody.
+    """
+
+    index: int
+    address: str
+    driver: str | None | Unknown
+    netdev: str | None | Unknown
+    iommu_group: int | None | Unknown
+    owner: str | None | Unknown
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Nic:
+    """A network interface on a PCI device that is not itself a VF.
+
+    :param vendor: PCI vendor id, four lower-case hex digits.
+    :param device: PCI device id, likewise.
+    :param numa_node: None where the platform has none (``-1`` in sysfs).
+    :param speed_mbps: Mbit/s; unknown without a carrier.
+    :param vf_device: PCI device id of its VFs (``sriov_vf_device``); None
+        where it can have none.
+    """
+
+    name: str
+    address: str
+    driver: str | None | Unknown
+    vendor: str | Unknown
+    device: str | Unknown
+    numa_node: int | None | Unknown
+    speed_mbps: int | Unknown
+    carrier: bool | Unknown
+    mac: str | Unknown
+    mtu: int | Unknown
+    sriov_totalvfs: int | Unknown
+    sriov_numvfs: int | Unknown
+    vf_device: str | None | Unknown
+    vfs: tuple[Vf, ...] | Unknown
+
+
+@dataclasses.dataclass(frozen=True, slots=True, weakref_slot=True)
+class NicFacts:
+    """The host's network interfaces."""
+
+    nics: tuple[Nic, ...] | Unknown
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Workload:
+    """How far Onload is with an instance of the host.
+
+    :param instance: its UUID.
+    :param state: ``asked``, ``injected`` or ``accelerated``.
+    :param why: one clause on what keeps it from the next state; empty for
+        one that is accelerated.
+    """
+
+    instance: str
+    state: str
+    why: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, weakref_slot=True)
+class OnloadFacts:
+    """What of Onload is on the host.
+
+    :param modules: those of its kernel modules that are loaded.
+    :param devices: those of its device nodes that are there.
+    :param library: path of ``libonload.so`` below the root; None if absent.
+    :param profiles: names of the profiles installed with it.
+    :param version: release of the loaded driver; None without one.
+    :param library_fits: whether the library speaks the loaded driver's
+        interface; None where one of them is missing.
+    :param nics: interface of each NIC that it can use, and how: ``native``
+        or ``afxdp``.
+    :param workloads: what became of each instance that asked for it.
+    """
+
+    modules: tuple[str, ...] | Unknown
+    devices: tuple[str, ...] | Unknown
+    library: str | None | Unknown
+    profiles: tuple[str, ...] | Unknown
+    version: str | None | Unknown = NOT_TOLD
+    library_fits: bool | None | Unknown = NOT_TOLD
+    nics: Mapping[str, str] | Unknown = NOT_TOLD
+    workloads: tuple[Workload, ...] | Unknown = NOT_TOLD
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Endpoint:
+    """An accelerated port of the host: what it sends passes the kernel by.
+
+    :param port: its UUID.
+    :param instance: UUID of the one that has it.
+    :param network: UUID of its network in Neutron.
+    :param nic: interface of the NIC that it is on: the PF's, where its
+        parent is a VF.
+    """
+
+    port: str
+    instance: str
+    network: str
+    nic: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, weakref_slot=True)
+class VifFacts:
+    """Where the host's ports can be, and those that Onload accelerates.
+
+    :param pools: physical network to the interfaces of the NICs that its
+        parents (``[vif] parents``) are on, each the PF's where parents are
+        its VFs; sorted.
+    :param endpoints: sorted.
+    """
+
+    pools: Mapping[str, tuple[str, ...]] | Unknown
+    endpoints: tuple[Endpoint, ...] | Unknown

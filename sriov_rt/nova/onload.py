@@ -1,0 +1,70 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Onload in the containers of Nova, when they start."""
+
+from typing import Any
+
+from oslo_log import log as logging
+
+from sriov_rt import exceptions
+from sriov_rt import request as requests
+from sriov_rt.nova.refusal import refused
+from sriov_rt.onload import starting
+
+LOG = logging.getLogger(__name__)
+
+#: In the metadata of an instance that is not accelerated although its flavor
+#: asks for it. Its owner sees that there, as in ``openstack server show``,
+#: and nowhere else: system metadata is for Nova alone. It is a notice: who
+#: changes it changes nothing, and nothing of ours reads it.
+NOTICE = "sriov_rt_onload"
+
+
+def is_asked(instance: Any) -> bool:
+    """Tell whether an instance's flavor asks for Onload."""
+    specs = instance.flavor.extra_specs or {}
+    return requests.asks(specs) and requests.parse(specs).onload
+
+
+def started(xml: str, instance: Any, accelerated: bool) -> str:
+    """Return a container's domain as it is to start.
+
+    :param xml: its domain; its image is mounted, its ports are plugged.
+    :param accelerated: whether its ports may be.
+    :raises GuestRefused: if Onload would not get into its programs.
+    """
+    request = requests.parse(instance.flavor.extra_specs)
+    try:
+        rendered = starting.started(xml, request, accelerated=accelerated)
+    except exceptions.SriovRtError as error:
+        raise refused(instance, error) from error
+    if not accelerated:
+        LOG.warning(
+            "Onload was taken out again: %s",
+            rendered.report.summary(),
+            instance=instance,
+        )
+    return rendered.xml
+
+
+def tell(instance: Any, accelerated: bool) -> None:
+    """Have the instance's metadata say that it is not accelerated."""
+    found = dict(instance.metadata)
+    if accelerated == (NOTICE not in found):
+        return
+    if accelerated:
+        del found[NOTICE]
+    else:
+        found[NOTICE] = starting.UNACCELERATED
+    instance.metadata = found
+    instance.save()

@@ -1,0 +1,160 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The instances of a host that are libvirt's containers.
+
+Whose a process is, is told by nothing that runs in a container: its
+environment and its name are its own to set. libvirt, as root, writes down
+which process keeps a container (libvirt_lxc); the kernel keeps what was
+started in it below that one.
+"""
+
+import dataclasses
+import re
+from collections.abc import Mapping
+
+from sriov_rt.codec import Unknown
+from sriov_rt.guest import document
+from sriov_rt.guest import metadata
+from sriov_rt.guest.domain import Domain
+from sriov_rt.guest.values import DomainRejected
+from sriov_rt.host.root import Root
+from sriov_rt.onload import effect
+from sriov_rt.onload import plan
+from sriov_rt.onload import starting
+
+#: Where libvirt's LXC driver has a file of each container that runs
+#: (LXC_STATE_DIR of its src/lxc/lxc_conf.h); only root may read it.
+STATE = "run/libvirt/lxc"
+_SUFFIX = ".xml"
+
+#: The process that keeps a container, as its ``comm`` has it.
+KEEPER = "libvirt_lxc"
+
+#: The root element of such a file: the state, and the process.
+_STATUS = re.compile(r"<domstatus [^<>]*\bpid='([0-9]{1,7})'[^<>]*>")
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_PARENT = re.compile(r"^PPid:\t([0-9]{1,7})$", re.MULTILINE)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Container:
+    """One container of libvirt's.
+
+    :param instance: its UUID, which is the instance's of Nova.
+    :param keeper: the process that keeps it.
+    :param asks: whether it was to have Onload.
+    :param is_plain: whether that was taken out again before it started.
+    """
+
+    instance: str
+    keeper: int
+    asks: bool
+    is_plain: bool
+
+
+def observe(root: Root) -> tuple[Container, ...] | Unknown:
+    """Return the containers that run, sorted by instance.
+
+    A file that is none of libvirt's is passed over.
+    """
+    names = root.list_dir(STATE)
+    if isinstance(names, Unknown):
+        # No libvirt with containers has run since the host started.
+        return () if root.exists(STATE) is False else names
+    found = []
+    for name in names:
+        if not name.endswith(_SUFFIX):
+            continue
+        text = root.read_text(f"{STATE}/{name}", document.MAX_DOCUMENT)
+        if isinstance(text, Unknown):
+            if root.exists(f"{STATE}/{name}") is False:
+                continue  # it has ended meanwhile
+            return text
+        each = parse(text)
+        if each is not None and _keeps(root, each.keeper):
+            found.append(each)
+    return tuple(sorted(found, key=lambda each: each.instance))
+
+
+def parse(text: str) -> Container | None:
+    """Return what a state file of libvirt's tells; None if it is none."""
+    status = _STATUS.search(text)
+    start, end = text.find("<domain "), text.rfind("</domain>")
+    if status is None or not 0 <= start < end:
+        return None
+    try:
+        domain = document.parse(text[start : end + len("</domain>")])
+    except DomainRejected:
+        return None
+    instance = domain.root.findtext("uuid") or ""
+    if not _UUID.fullmatch(instance):
+        return None
+    is_plain = metadata.marked(domain, starting.MARK) is not None
+    return Container(
+        instance, int(status[1]), is_plain or _asks(domain), is_plain
+    )
+
+
+def _asks(domain: Domain) -> bool:
+    system = domain.part("os")
+    return system is not None and any(
+        each.get("name") == plan.PRELOAD and effect.is_library(each.text or "")
+        for each in system.findall("initenv")
+    )
+
+
+def _keeps(root: Root, pid: int) -> bool:
+    # A libvirtd that was killed leaves its files, and numbers come again.
+    text = root.read_text(f"proc/{pid}/comm")
+    return isinstance(text, str) and text.strip() == KEEPER
+
+
+def processes(
+    root: Root, containers: tuple[Container, ...]
+) -> Mapping[int, str]:
+    """Return each process of containers, and whose it is.
+
+    :param containers: without any, nothing is read.
+    :returns: process to instance; the keepers are left out.
+    """
+    names = root.list_dir("proc") if containers else ()
+    if isinstance(names, Unknown):
+        return {}
+    parents: dict[int, int] = {}
+    for name in names:
+        if name.isascii() and name.isdigit():
+            text = root.read_text(f"proc/{name}/status")
+            parent = isinstance(text, str) and _PARENT.search(text)
+            if parent:
+                parents[int(name)] = int(parent[1])
+    keepers = {each.keeper: each.instance for each in containers}
+    found = {}
+    for pid in parents:
+        instance = _instance(pid, parents, keepers)
+        if instance is not None:
+            found[pid] = instance
+    return found
+
+
+def _instance(
+    pid: int, parents: Mapping[int, int], keepers: Mapping[int, str]
+) -> str | None:
+    # Read one after the other, the parents of processes that come and go
+    # may make a ring.
+    for _ in range(len(parents)):
+        pid = parents.get(pid, 0)
+        if pid in keepers:
+            return keepers[pid]
+        if pid == 0:
+            return None
+    return None

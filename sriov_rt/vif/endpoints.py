@@ -1,0 +1,108 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The accelerated ports of a host, and whom they keep off their NICs. Pure.
+
+Onload sends past the kernel's macvlan: what two instances on one NIC send to
+each other is never handed over. So a NIC has one of each network.
+"""
+
+import dataclasses
+from collections.abc import Collection
+from collections.abc import Mapping
+from collections.abc import Sequence
+
+from sriov_rt.facts import Endpoint
+from sriov_rt.vif import errors
+from sriov_rt.vif.budget import Candidate
+from sriov_rt.vif.edge import Link
+from sriov_rt.vif.rules import Rules
+from sriov_rt.vif.view import View
+from sriov_rt.vif.words import Plug
+
+
+def of(view: View) -> tuple[Endpoint, ...]:
+    """Return the accelerated ports, as their aliases tell; sorted.
+
+    Root in a container can set its alias: one that is forged can keep others
+    off the NIC that it is on, and no more.
+    """
+    found = []
+    for link, whose in view.ours:
+        nic = _under(link, view) if whose.network else ""
+        if nic:
+            found.append(Endpoint(whose.port, whose.owner, whose.network, nic))
+    return tuple(
+        sorted(found, key=lambda each: (each.nic, each.network, each.port))
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rule:
+    """Where an accelerated port may be.
+
+    :param others: NIC to an endpoint that it has to stay away from.
+    :param only: the NICs that it is kept to; empty for no such bound.
+    """
+
+    others: Mapping[str, Endpoint]
+    only: Collection[str]
+
+    def refusal(self, found: Candidate, want: Plug) -> errors.VifError | None:
+        """Return why a port cannot be on a parent; None if it can."""
+        nic = _nic(found)
+        if self.only and nic not in self.only:
+            return errors.NoParent(
+                nic, port=want.port, detail="Onload cannot use it"
+            )
+        there = self.others.get(nic)
+        if there is None:
+            return None
+        return errors.SpreadNeeded(
+            nic, port=want.port, detail=f"instance {there.instance}"
+        )
+
+
+def rule(
+    want: Plug, view: View, candidates: Sequence[Candidate], rules: Rules
+) -> Rule:
+    """Return where a port may be; anywhere if it is not to be accelerated.
+
+    Ports of one instance need not reach each other. Where there is a NIC
+    that Onload can use, it has to be on one; whether a host without any is
+    asked at all is for the scheduler.
+    """
+    if not want.onload:
+        return Rule({}, ())
+    others = {
+        each.nic: each
+        for each in of(view)
+        if each.network == want.network and each.instance != want.owner
+    }
+    return Rule(
+        others, {_nic(each) for each in candidates} & {*rules.onload_nics()}
+    )
+
+
+def _nic(found: Candidate) -> str:
+    return found.vf.id.pf if found.vf else found.link.name
+
+
+def _under(link: Link, view: View) -> str:
+    """Return the NIC of a port: the PF's interface where it is on a VF."""
+    there = view.parent(link) if link.kind else link
+    if there is None:
+        return ""
+    vf = view.vf_of(there)
+    if vf is not None:
+        return vf.id.pf
+    return there.name if link.kind else ""

@@ -1,0 +1,281 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Whose a process is, and what became of the instance."""
+
+import unittest
+
+import hypothesis
+from hypothesis import strategies
+
+from sriov_rt.codec import Unknown
+from sriov_rt.facts import Workload
+from sriov_rt.onload import effect
+from sriov_rt.onload import instances
+from sriov_rt.onload import source
+from sriov_rt.onload import workloads
+from sriov_rt.onload.effect import Effect
+from sriov_rt.onload.effect import Process
+from sriov_rt.onload.effect import State
+from sriov_rt.onload.instances import Container
+from tests.unit.host import trees
+
+A = "5c4a1a8e-7f0f-4f0e-8a53-1df1d3e4c0aa"
+B = "7a5e1f6c-2f43-4a53-9a2a-5a3c07d5f0c1"
+
+#: As libvirt 9.0 writes it.
+STATUS = """<!--
+WARNING: THIS IS AN AUTO-GENERATED FILE. CHANGES TO IT ARE LIKELY TO BE
+OVERWRITTEN AND LOST. Changes to this xml configuration should be made using:
+  virsh edit instance-00000001
+or other application using the libvirt API.
+-->
+
+<domstatus state='running' reason='booted' pid='{pid}'>
+  <init pid='{init}'/>
+  <domain type='lxc' id='{pid}'>
+    <name>instance-00000001</name>
+    <uuid>{uuid}</uuid>
+    <metadata>{metadata}
+    </metadata>
+    <os>
+      <type arch='x86_64'>exe</type>
+      <init>/sbin/init</init>{more}
+    </os>
+  </domain>
+</domstatus>
+"""
+ASKS = "<initenv name='LD_PRELOAD'>/opt/sriov-rt/onload/libonload.so</initenv>"
+PLAIN = (
+    "<s:guest xmlns:s='https://docs.openstack.org/sriov-rt/guest/1.0'"
+    " class='standard' version='1' onload='unaccelerated'>onload: initenv"
+    "</s:guest>"
+)
+MAP = "7f00-7f01 r-xp 00000000 08:01 42 {}\n"
+
+
+class HostTest(trees.TreeTest):
+    """A host with two containers of libvirt's."""
+
+    def setUp(self):
+        super().setUp()
+        self.tree.remove("sys/module/onload")
+        self.process(1, 0, "systemd")
+        self.container("a", A, 100, more=ASKS)
+        self.container("b", B, 200)
+
+    def container(self, name, uuid, pid, more="", metadata=""):
+        text = STATUS.format(
+            pid=pid, init=pid + 1, uuid=uuid, more=more, metadata=metadata
+        )
+        self.tree.write(f"run/libvirt/lxc/{name}.xml", text)
+        self.process(pid, 1, instances.KEEPER)
+        self.process(pid + 1, pid, "init")
+        self.process(pid + 2, pid + 1, "server")
+
+    def process(self, pid, parent, name, library=None, preload=None):
+        place = f"proc/{pid}"
+        self.tree.write(f"{place}/comm", f"{name}\n")
+        self.tree.write(
+            f"{place}/status", f"Name:\t{name}\nPid:\t{pid}\nPPid:\t{parent}\n"
+        )
+        self.tree.write(f"{place}/maps", MAP.format(library or "/bin/x"))
+        preload = f"LD_PRELOAD={preload}\0" if preload else ""
+        self.tree.write(f"{place}/environ", f"A=b\0{preload}")
+
+    def run_onload(self, pid, parent):
+        place = "/opt/sriov-rt/onload/libonload.so"
+        self.process(pid, parent, "server", library=place, preload=place)
+
+
+class InstancesTest(HostTest):
+    def test_containers_are_those_that_libvirt_knows(self):
+        self.assertEqual(
+            (
+                Container(A, 100, asks=True, is_plain=False),
+                Container(B, 200, asks=False, is_plain=False),
+            ),
+            instances.observe(self.root),
+        )
+
+    def test_their_processes_are_below_their_keepers(self):
+        found = instances.processes(self.root, instances.observe(self.root))
+        self.assertEqual({101: A, 102: A, 201: B, 202: B}, dict(found))
+
+    def test_a_process_that_names_itself_a_keeper_is_none(self):
+        # In a's container, with what an instance of its choice would have.
+        self.process(103, 102, instances.KEEPER)
+        self.process(104, 103, "init")
+        found = instances.processes(self.root, instances.observe(self.root))
+        self.assertEqual((A, A), (found[103], found[104]))
+
+    def test_a_file_that_a_dead_libvirtd_left_is_nobodys(self):
+        self.process(100, 1, "sshd")
+        (found,) = instances.observe(self.root)
+        self.assertEqual(B, found.instance)
+        self.tree.remove("proc/200")
+        self.assertEqual((), instances.observe(self.root))
+
+    def test_one_that_ends_meanwhile_is_left_out(self):
+        self.tree.link("run/libvirt/lxc/c.xml", "gone")
+        self.assertEqual(2, len(instances.observe(self.root)))
+
+    def test_one_whose_injection_was_taken_out_asks_still(self):
+        self.container("b", B, 200, metadata=PLAIN)
+        found = instances.observe(self.root)[1]
+        self.assertEqual((True, True), (found.asks, found.is_plain))
+
+    def test_what_is_not_onloads_is_no_asking(self):
+        for more in (
+            "<initenv name='LD_PRELOAD'>/lib/libjemalloc.so</initenv>",
+            "<initenv name='EF_POLL_USEC'>1</initenv>",
+            "<initenv/>",
+        ):
+            self.container("a", A, 100, more=more)
+            self.assertFalse(instances.observe(self.root)[0].asks)
+
+    def test_a_host_without_containers(self):
+        self.tree.remove("run/libvirt/lxc")
+        self.assertEqual((), instances.observe(self.root))
+        self.assertEqual({}, instances.processes(self.root, ()))
+
+    def test_who_may_not_read_does_not_know(self):
+        self.tree.make_unreadable("run/libvirt/lxc/a.xml")
+        self.assertIsInstance(instances.observe(self.root), Unknown)
+        self.tree.remove("run/libvirt/lxc")
+        self.tree.link("run/libvirt/lxc", "lxc")
+        self.assertIsInstance(instances.observe(self.root), Unknown)
+
+    def test_files_that_are_none_of_libvirts(self):
+        good = STATUS.format(pid=1, init=2, uuid=A, more="", metadata="")
+        for text in (
+            "x",
+            "<domstatus pid='1'/>",
+            good.replace(A, "me"),
+            good.replace("pid='1'", "pid='x'"),
+            good.replace("</os>", ""),
+            good.replace("<domain type", "<domain2 type"),
+            good.replace("<name>", "<name>&x;"),
+        ):
+            with self.subTest(text=text[-80:]):
+                self.assertIsNone(instances.parse(text))
+        self.tree.write("run/libvirt/lxc/c.xml", "x")
+        self.tree.write("run/libvirt/lxc/a.pid", "100\n")
+        self.assertEqual(2, len(instances.observe(self.root)))
+
+    @hypothesis.settings(derandomize=True, deadline=None, max_examples=200)
+    @hypothesis.given(
+        strategies.integers(0, 900), strategies.integers(0, 40),
+        strategies.text(max_size=12),
+    )  # fmt: skip
+    def test_any_text_is_taken(self, place, length, other):
+        good = STATUS.format(pid=1, init=2, uuid=A, more=ASKS, metadata=PLAIN)
+        instances.parse(good[:place] + other + good[place + length :])
+
+    def test_processes_that_are_read_in_a_ring(self):
+        self.process(300, 301, "x")
+        self.process(301, 300, "x")
+        found = instances.processes(self.root, instances.observe(self.root))
+        self.assertNotIn(300, found)
+
+
+class WorkloadsTest(HostTest):
+    def told(self):
+        (found,) = workloads.observe(self.root)
+        self.assertEqual(A, found.instance)
+        return found.state, found.why
+
+    def test_asked_and_nothing_of_it_is_there(self):
+        self.assertEqual(
+            ("asked", "no process of it has Onload's library or preload"),
+            self.told(),
+        )
+
+    def test_asked_and_started_so(self):
+        self.process(101, 100, "init", preload="libonload.so")
+        self.assertEqual(("asked", "its library is not mapped"), self.told())
+
+    def test_injected_without_a_module_is_not_accelerated(self):
+        self.process(101, 100, "init", preload="libonload.so")
+        self.run_onload(102, 101)
+        self.assertEqual(("injected", "no onload module"), self.told())
+
+    def test_accelerated_when_the_driver_counts_its_stacks(self):
+        self.run_onload(102, 101)
+        self.tree.write("sys/module/onload/initstate", "live\n")
+        stacks = "proc/driver/onload/stacks_ul"
+        self.tree.write(stacks, "0: 202 0 1\n")
+        self.assertEqual("injected", self.told()[0])
+        self.tree.write(stacks, "0: 202 0 1\n1: 102 0 1\n")
+        self.assertEqual(("accelerated", ""), self.told())
+
+    def test_processes_of_others_do_not_count(self):
+        self.run_onload(202, 201)
+        self.run_onload(300, 1)
+        self.assertEqual("asked", self.told()[0])
+
+    def test_one_that_runs_over_the_kernel_says_so(self):
+        self.container("a", A, 100, metadata=PLAIN)
+        state, why = self.told()
+        self.assertEqual("asked", state)
+        self.assertIn("runs over the kernel", why)
+
+    def test_what_may_not_be_looked_at_is_not_judged(self):
+        for pid in (101, 102):
+            self.tree.make_unreadable(f"proc/{pid}/maps")
+        self.assertEqual(
+            ("asked", "its processes can't be looked at"), self.told()
+        )
+
+    def test_nothing_is_looked_at_where_nobody_asks(self):
+        self.container("a", A, 100)
+        self.assertEqual((), workloads.observe(self.root))
+
+    def test_the_facts_have_it(self):
+        self.assertEqual(
+            (
+                Workload(
+                    A,
+                    "asked",
+                    "no process of it has Onload's library or preload",
+                ),
+            ),
+            source.observe(self.root).workloads,
+        )
+        self.tree.make_unreadable("run/libvirt/lxc/a.xml")
+        self.assertIsInstance(source.observe(self.root).workloads, Unknown)
+
+
+class JudgeTest(unittest.TestCase):
+    def test_a_stand_in_is_called_so_in_each_state(self):
+        asking = Container(A, 100, asks=True, is_plain=False)
+        process = Process(1, "x", {}, "/libonload.so")
+        for state in State:
+            found = workloads.judge(
+                asking, [Effect(process, state, "why", is_stand_in=True)]
+            )
+            self.assertEqual(state.value, found.state)
+            self.assertIn("stand-in", found.why)
+
+    def test_the_furthest_process_counts(self):
+        asking = Container(A, 100, asks=True, is_plain=False)
+        driver = effect.Driver(is_loaded=True, stacks={2: 1})
+        library = "/libonload.so"
+        every = [
+            Process(1, "x", {"LD_PRELOAD": library}, None),
+            Process(2, "x", {}, library),
+            Process(3, "x", {}, library),
+        ]
+        found = workloads.judge(asking, effect.all_of(every, driver))
+        self.assertEqual(Workload(A, "accelerated", ""), found)
+        found = workloads.judge(asking, effect.all_of(every[::2], driver))
+        self.assertEqual("injected", found.state)

@@ -1,0 +1,58 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What an operator configures is what the plugger of a host goes by."""
+
+import unittest
+from unittest import mock
+
+from oslo_config import cfg
+
+from sriov_rt.codec import Unknown
+from sriov_rt.vif import host
+
+
+class RulesTest(unittest.TestCase):
+    def rules(self, **given):
+        conf = cfg.ConfigOpts()
+        conf([], project="sriov_rt", default_config_files=[])
+        with (
+            mock.patch.object(host, "Plugger") as made,
+            mock.patch.object(host.Vfs, "of_host"),
+        ):
+            host.plugger(conf)
+            for name, value in given.items():
+                conf.set_override(name, value, group="onload")
+            host.plugger(conf)
+        return made.call_args.args[5]
+
+    def test_a_second_endpoint_is_refused_unless_it_may_be_plain(self):
+        self.assertFalse(self.rules().unaccelerated)
+        rules = self.rules(second_endpoint="unaccelerated")
+        self.assertTrue(rules.unaccelerated)
+        self.assertFalse(self.rules(second_endpoint="refuse").unaccelerated)
+
+    def test_the_nics_are_those_of_the_facts(self):
+        with mock.patch.object(
+            host.onload_nics, "observe", return_value={"ens2f0": "native"}
+        ):
+            self.assertEqual({"ens2f0"}, {*self.rules().onload_nics()})
+
+    def test_nics_that_are_not_known_bind_nobody_and_are_told_of(self):
+        with (
+            mock.patch.object(
+                host.onload_nics, "observe", return_value=Unknown("no /sys")
+            ),
+            self.assertLogs(host.__name__, "WARNING") as logged,
+        ):
+            self.assertEqual((), self.rules().onload_nics())
+        self.assertIn("no /sys", logged.output[0])
