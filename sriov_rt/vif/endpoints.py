@@ -18,7 +18,6 @@ each other is never handed over. So a NIC has one of each network.
 
 import dataclasses
 from collections.abc import Collection
-from collections.abc import Mapping
 from collections.abc import Sequence
 
 from sriov_rt.facts import Endpoint
@@ -50,11 +49,11 @@ def of(view: View) -> tuple[Endpoint, ...]:
 class Rule:
     """Where an accelerated port may be.
 
-    :param others: NIC to an endpoint that it has to stay away from.
+    :param others: the NICs that have another instance's of its network.
     :param only: the NICs that it is kept to; empty for no such bound.
     """
 
-    others: Mapping[str, Endpoint]
+    others: Collection[str]
     only: Collection[str]
 
     def refusal(self, found: Candidate, want: Plug) -> errors.VifError | None:
@@ -64,12 +63,11 @@ class Rule:
             return errors.NoParent(
                 nic, port=want.port, detail="Onload cannot use it"
             )
-        there = self.others.get(nic)
-        if there is None:
+        if nic not in self.others:
             return None
-        return errors.SpreadNeeded(
-            nic, port=want.port, detail=f"instance {there.instance}"
-        )
+        # Nova tells the sentence to who has the instance: the other one may
+        # be somebody else's.
+        return errors.SpreadNeeded(nic, port=want.port, detail="it has one")
 
 
 def rule(
@@ -82,9 +80,9 @@ def rule(
     asked at all is for the scheduler.
     """
     if not want.onload:
-        return Rule({}, ())
+        return Rule((), ())
     others = {
-        each.nic: each
+        each.nic
         for each in of(view)
         if each.network == want.network and each.instance != want.owner
     }

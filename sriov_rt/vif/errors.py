@@ -92,7 +92,10 @@ class SpreadNeeded(VifError):
     problem = (
         "onload_same_host: an accelerated instance of its network is there"
     )
-    advice = "use another host or NIC; see also [onload] second_endpoint"
+    advice = (
+        "use another host or NIC ('sriov-rt vif show' on this one says which "
+        "instance it is); see also [onload] second_endpoint"
+    )
 
 
 class NameInvalid(VifError):

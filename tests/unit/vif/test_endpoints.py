@@ -75,8 +75,8 @@ class SpreadTest(EndpointTest):
         text = self.refused(3)
         for each in (
             "physnet1: onload_same_host",
-            "enp1s0: instance guest-1",
-            "enp2s0: instance guest-2",
+            "enp1s0: it has one",
+            "enp2s0: it has one",
         ):
             self.assertIn(each, text)
         self.assertEqual(
@@ -146,7 +146,7 @@ class SpreadTest(EndpointTest):
         with self.assertRaises(errors.SpreadNeeded) as caught:
             self.plug(2)
         said = str(caught.exception)
-        self.assertIn("instance guest-1", said)
+        self.assertIn("enp1s0: it has one", said)
         self.assertIn("ipvlan eth10 and macvlan exclude each other", said)
 
     def test_it_is_on_a_nic_that_onload_can_use(self):
@@ -156,7 +156,7 @@ class SpreadTest(EndpointTest):
             self.plug(2)
         said = str(caught.exception)
         self.assertIn("enp1s0: Onload cannot use it", said)
-        self.assertIn("enp2s0: instance guest-1", said)
+        self.assertIn("enp2s0: it has one", said)
         # For a plain one they are all alike.
         self.assertEqual("enp1s0v0", self.plug(3, onload=False).parent)
 
