@@ -75,27 +75,28 @@ class OnloadTestCase(CloudTestCase):
         f"{LXC}/sriov-rt-agent.log",
         f"{LXC}/libvirtd.log",
     )
-    network: ClassVar[str]
     image: ClassVar[str]
 
     @classmethod
     def setUpClass(cls) -> None:
-        """Make a network and an image."""
+        """Make an image."""
         super().setUpClass()
-        api = cls.cloud.api
-        cls.network = seed.flat_network(
-            api,
+        cls.image = cls.upload(container_image.build)
+
+    def setUp(self) -> None:
+        """Make a network, and see that Onload is known and nothing left."""
+        super().setUp()
+        self.assert_nothing_left(LXC)
+        # Of another test's the host may still tell that it is in use.
+        self.network = seed.flat_network(
+            self.cloud.api,
             f"onload-{uuid.uuid4().hex[:8]}",
             container_config.POOL_NETWORK,
             SUBNET,
         )
-        cls.addClassCleanup(api.delete, "neutron", f"/networks/{cls.network}")
-        cls.image = cls.upload(container_image.build)
-
-    def setUp(self) -> None:
-        """See that nobody else has left anything, and that Onload is known."""
-        super().setUp()
-        self.assert_nothing_left(LXC)
+        self.addCleanup(
+            self.cloud.api.delete, "neutron", f"/networks/{self.network}"
+        )
         self.wait_for(
             f"{LXC} has the trait of Onload",
             lambda: TRAIT in self.cloud.traits(LXC),

@@ -23,6 +23,7 @@ import os
 import pathlib
 import stat
 
+from tests.testbed import container_config
 from tests.testbed import ini
 from tests.testbed import standin
 from tests.testbed.container_host import ContainerHost
@@ -40,7 +41,8 @@ DEVICES = ("onload", "onload_epoll", "sfc_char")
 _NULL = os.makedev(1, 3)
 _MODULES = ("onload", "sfc_char", "sfc_resource")
 
-_CONFIG = pathlib.Path("etc/sriov_rt/sriov-rt.conf")
+#: Below the root directory of the host.
+CONFIG = pathlib.Path("etc/sriov_rt/sriov-rt.conf")
 
 
 def equip(host: ContainerHost) -> None:
@@ -59,7 +61,8 @@ def equip(host: ContainerHost) -> None:
     (profiles / f"{PROFILE}.opf").write_text("\n".join(lines) + "\n")
     _make_nodes(host.root / "dev")
     _bind_modules(host, place / "modules")
-    config = host.root / _CONFIG
+    _bind_driver(host, place / "driver")
+    config = host.root / CONFIG
     config.write_text(config.read_text() + ini.render(_options(place)))
 
 
@@ -89,3 +92,17 @@ def _bind_modules(host: ContainerHost, tree: pathlib.Path) -> None:
         (tree / name).mkdir()
         (tree / name / "version").write_text("stand-in\n")
     host.run("mount", "--bind", str(tree), "/sys/module")
+
+
+def _bind_driver(host: ContainerHost, tree: pathlib.Path) -> None:
+    """Put a tree over /proc/driver: the NICs are registered for AF_XDP.
+
+    As sfc_resource does until Onload 8 (efrm_nic_proc_intf_added in its
+    src/driver/linux_resource/resource_driver.c). There is no version, which
+    the library would have to fit, nor are there stacks.
+    """
+    for name in container_config.PARENTS:
+        directory = tree / "sfc_resource" / name
+        directory.mkdir(parents=True)
+        (directory / "enable").write_text("1\n")
+    host.run("mount", "--bind", str(tree), "/proc/driver")
