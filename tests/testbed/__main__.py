@@ -128,7 +128,9 @@ def _execute(world: namespace.Namespace, options: argparse.Namespace) -> int:
     env = python_env.PythonEnv.in_cache(world.place.cache)
     if options.host == network.CONTAINERS:
         containers = container_host.ContainerHost(world.place, env)
-        print(containers.run(*options.command, timeout=options.timeout))
+        sys.stdout.write(
+            containers.run(*options.command, timeout=options.timeout)
+        )
         return 0
     host = realtime_host.RealtimeHost(world.place, env)
     result = host.machine.run(
