@@ -43,6 +43,7 @@ ONLOAD = {
 #: What a port asks for that is no VF of its own.
 NORMAL = {"binding:vnic_type": "normal"}
 SUBNET = "10.78.0.0/24"
+COMPUTE_LOG = f"{LXC}/nova-compute.log"
 
 #: Seconds until the control plane knows what the host was given.
 FACTS_SECONDS = 60.0
@@ -71,7 +72,7 @@ class OnloadTestCase(CloudTestCase):
 
     logs = (
         *LOGS,
-        f"{LXC}/nova-compute.log",
+        COMPUTE_LOG,
         f"{LXC}/sriov-rt-agent.log",
         f"{LXC}/libvirtd.log",
     )
@@ -175,6 +176,7 @@ class OnloadTestCase(CloudTestCase):
         self.assertNotIn(EVIL, console)
         told = self.sriov_rt("onload", "status")["processes"]
         (found,) = (each for each in told if each["pid"] == int(init.name))
+        self.assertEqual(server.id, found["instance"])
         say(f"{server.id}: {json.dumps(found)}")
         self.assertEqual(
             ("injected", True), (found["state"], found["stand_in"])

@@ -18,13 +18,21 @@ nothing is accelerated. Its NICs stand for real ones, too (container_world).
 """
 
 import base64
+import concurrent.futures
 import json
+import time
 
 from tests.cloud import onload_base
+from tests.cloud.base import SCHEDULER_LOG
 from tests.cloud.base import say
+from tests.cloud.onload_base import COMPUTE_LOG
 from tests.cloud.onload_base import EVIL
 from tests.cloud.onload_base import ONLOAD
 from tests.cloud.onload_base import OnloadTestCase
+from tests.cloud.onload_base import environment
+from tests.cloud.same_host import NOTICE
+from tests.cloud.same_host import SameHostTestCase
+from tests.cloud.scheduler import WORKERS
 from tests.cloud.scheduler import explain
 from tests.testbed import container_image
 from tests.testbed.services import LXC
@@ -102,3 +110,89 @@ class TestInjection(OnloadTestCase):
         self.assert_injected(server)
         self.delete(server.id)
         self.assert_nothing_left(LXC)
+
+
+class TestImages(OnloadTestCase):
+    """Images into which nothing would be preloaded."""
+
+    def test_an_image_of_musl_is_refused_with_its_reason(self) -> None:
+        image = self.upload(container_image.build_musl)
+        server = self.boot(
+            self.flavor(ONLOAD, ram=64), image=image, ports=[self.port()]
+        )
+        self.assertEqual("ERROR", server.status, server.host)
+        self.assertIn("musl", server.fault)
+        say(f"refused: {server.fault}")
+        self.assertEqual([], self.sriov_rt("onload", "status")["processes"])
+        self.delete(server.id)
+        self.assert_nothing_left(LXC)
+
+
+class TestSameHost(SameHostTestCase):
+    """Accelerated instances of one network, of which a NIC takes one."""
+
+    #: Requests at once.
+    REQUESTS = 20
+
+    def test_a_network_is_full_when_each_nic_has_one(self) -> None:
+        servers = [self.create() for _ in range(self.NICS)]
+        self.assert_active(servers)
+        log = self.log(SCHEDULER_LOG)
+        more = self.create()
+        self.assert_refused(more, log)
+        self.delete(more.id)
+        # The NIC of one that has gone takes another.
+        self.delete(servers.pop().id)
+        servers.append(self.create_when_told())
+        self.assert_active(servers)
+        self.delete_all(servers)
+
+    def test_of_many_at_once_as_many_as_there_are_nics(self) -> None:
+        log, compute = self.log(SCHEDULER_LOG), self.log(COMPUTE_LOG)
+        began = time.monotonic()
+        with concurrent.futures.ThreadPoolExecutor(self.REQUESTS) as pool:
+            made = [pool.submit(self.create) for _ in range(self.REQUESTS)]
+            servers = [each.result() for each in made]
+        active = [each for each in servers if each.status == "ACTIVE"]
+        say(
+            f"{len(active)} of {len(servers)} ACTIVE on {self.NICS} NICs "
+            f"after {time.monotonic() - began:.1f} s"
+        )
+        self.assert_active(active)
+        late = []
+        for each in servers:
+            if each in active:
+                continue
+            if log.lines("Placed ", each.id):
+                # Two workers placed within the milliseconds in which neither
+                # hears of the other: the compute host has the last word.
+                self.assertTrue(compute.lines(each.id, "onload_same_host"))
+                late.append(each)
+            else:
+                self.assert_refused(each, log)
+        say(f"of the others {len(late)} were refused by the compute host")
+        # No worker takes the same place twice.
+        self.assertLessEqual(len(late), (WORKERS - 1) * self.NICS)
+        self.delete_all(servers)
+
+    def test_the_next_one_runs_over_the_kernel_if_that_is_wanted(self) -> None:
+        self.allow_unaccelerated()
+        servers = [self.create() for _ in range(self.NICS + 1)]
+        self.assertEqual(
+            [("ACTIVE", LXC)] * len(servers),
+            [(each.status, each.host) for each in servers],
+            [each.fault for each in servers],
+        )
+        for each in servers[:-1]:
+            self.assert_injected(each)
+            self.assertNotIn(NOTICE, self.metadata(each))
+        last = servers[-1]
+        self.assertEqual({}, environment(self.init(last)))
+        self.assertEqual("unaccelerated", self.metadata(last)[NOTICE])
+        shown = {e["owner"]: e for e in self.sriov_rt("vif", "show")}
+        self.assertEqual(
+            {each.id: each is not last for each in servers},
+            {owner: each["accelerated"] for owner, each in shown.items()},
+        )
+        say(f"over the kernel: {json.dumps(shown[last.id])}")
+        self.delete_all(servers)
