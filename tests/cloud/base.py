@@ -90,10 +90,13 @@ class CloudTestCase(unittest.TestCase):
         super().setUpClass()
         cls.cloud = Cloud()
 
+    #: What a failure shows the ends of, below the log directory.
+    logs: ClassVar[tuple[str, ...]] = LOGS
+
     def setUp(self) -> None:
         """Remember where the logs end, and see that all services run."""
         super().setUp()
-        self._logs = [self.log(name) for name in LOGS]
+        self._logs = [self.log(name) for name in self.logs]
         self.assertEqual([], self.ended(), "services have ended")
 
     def run(self, result: Any = None) -> Any:
@@ -180,7 +183,7 @@ class CloudTestCase(unittest.TestCase):
     def boot_on(self, host: str, flavor: str, **options: Any) -> Server:
         """Boot a server and see that it is ACTIVE on a host.
 
-        :param host: STD or RT.
+        :param host: STD, RT or LXC.
         :param flavor: the name of its flavor.
         :param options: of Servers.create.
         """
@@ -201,18 +204,21 @@ class CloudTestCase(unittest.TestCase):
             if error.status != 404:
                 raise
 
-    def assert_nothing_left(self) -> None:
-        """Wait until nothing is on the realtime host because of servers."""
+    def assert_nothing_left(self, host: str = RT) -> None:
+        """Wait until nothing is on a host because of servers.
+
+        :param host: STD, RT or LXC.
+        """
         left: list[str] = []
 
         def clean() -> bool:
-            left[:] = self.cloud.host(RT).leftovers()
+            left[:] = self.cloud.host(host).leftovers()
             return not left
 
         try:
-            self.wait_for(f"{RT} is empty", clean, timeout=LEFTOVER_SECONDS)
+            self.wait_for(f"{host} is empty", clean, timeout=LEFTOVER_SECONDS)
         except errors.TimedOut:
-            self.fail(f"left on {RT}: {', '.join(left)}")
+            self.fail(f"left on {host}: {', '.join(left)}")
 
     def assert_no_host(self, flavor: str, *reasons: str) -> None:
         """Check that the scheduler finds no host, and says why.

@@ -12,7 +12,7 @@
 
 """Command line of the test cloud.
 
-python3 -m tests.testbed up [--no-rt]
+python3 -m tests.testbed up [--no-rt] [--lxc]
 python3 -m tests.testbed status
 python3 -m tests.testbed env
 python3 -m tests.testbed inside -- openstack server list
@@ -27,6 +27,7 @@ import signal
 import subprocess
 import sys
 
+from tests.testbed import container_host
 from tests.testbed import errors
 from tests.testbed import namespace
 from tests.testbed import network
@@ -44,7 +45,7 @@ def _up(world: namespace.Namespace, options: argparse.Namespace) -> int:
     mark = place.run / "up"
     if world.init is not None and mark.exists():
         hosts = mark.read_text().split()
-        if network.REALTIME in hosts or not options.realtime:
+        if set(_wanted(options)) <= set(hosts):
             print(f"testbed: {' and '.join(hosts)} are up already")
             return 0
     progress = Progress()
@@ -55,14 +56,22 @@ def _up(world: namespace.Namespace, options: argparse.Namespace) -> int:
     command = [sys.executable, "-m", "tests.testbed.bringup"]
     if not options.realtime:
         command.append("--no-rt")
+    if options.containers:
+        command.append("--lxc")
     status = _inside(world, command)
     if status == 0:
-        hosts = [network.CONTROLLER]
-        if options.realtime:
-            hosts.append(network.REALTIME)
-        mark.write_text(" ".join(hosts))
+        mark.write_text(" ".join(_wanted(options)))
         progress.say("the cloud is up")
     return status
+
+
+def _wanted(options: argparse.Namespace) -> list[str]:
+    hosts = [network.CONTROLLER]
+    if options.realtime:
+        hosts.append(network.REALTIME)
+    if options.containers:
+        hosts.append(network.CONTAINERS)
+    return hosts
 
 
 def _clear(place: paths.Paths) -> None:
@@ -112,9 +121,17 @@ def _environment(
 
 
 def _execute(world: namespace.Namespace, options: argparse.Namespace) -> int:
-    if options.host != network.REALTIME:
+    if options.host == network.CONTROLLER:
         world.enter(options.command)
+    if options.host == network.CONTAINERS and not world.inside:
+        world.enter((sys.executable, "-m", "tests.testbed", *sys.argv[1:]))
     env = python_env.PythonEnv.in_cache(world.place.cache)
+    if options.host == network.CONTAINERS:
+        containers = container_host.ContainerHost(world.place, env)
+        sys.stdout.write(
+            containers.run(*options.command, timeout=options.timeout)
+        )
+        return 0
     host = realtime_host.RealtimeHost(world.place, env)
     result = host.machine.run(
         options.command, timeout=options.timeout, check=False
@@ -142,6 +159,12 @@ def _parser() -> argparse.ArgumentParser:
         action="store_false",
         help="leave the virtual machine rt-1 out",
     )
+    up.add_argument(
+        "--lxc",
+        dest="containers",
+        action="store_true",
+        help="add the host lxc-1 for containers",
+    )
     up.set_defaults(act=_up)
     down = verbs.add_parser("down", help="end it; logs stay")
     down.set_defaults(act=_down)
@@ -154,7 +177,8 @@ def _parser() -> argparse.ArgumentParser:
     execute = verbs.add_parser("exec", help="run a program on a host")
     execute.add_argument("--timeout", type=float, default=300.0)
     execute.add_argument(
-        "host", choices=(network.CONTROLLER, network.REALTIME)
+        "host",
+        choices=(network.CONTROLLER, network.REALTIME, network.CONTAINERS),
     )
     execute.add_argument("command", nargs="+")
     execute.set_defaults(act=_execute)

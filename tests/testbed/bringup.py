@@ -20,11 +20,13 @@ from collections.abc import Callable
 
 from tests.testbed import agent_config
 from tests.testbed import catalog
+from tests.testbed import container_host
 from tests.testbed import controller_config
 from tests.testbed import database
 from tests.testbed import errors
 from tests.testbed import infrastructure
 from tests.testbed import ini
+from tests.testbed import joining
 from tests.testbed import network
 from tests.testbed import nova_config
 from tests.testbed import openstack_services
@@ -36,12 +38,9 @@ from tests.testbed import realtime_host
 from tests.testbed import seed
 from tests.testbed.progress import Progress
 from tests.testbed.rest import Rest
-from tests.testbed.waiting import wait_for
 
 #: The services expect these to be there.
 _DATA_DIRECTORIES = ("nova/instances", "neutron/lock", "glance")
-#: An emulated host needs 60 s of an idle machine to import Nova.
-_HOST_SECONDS = 600.0
 
 
 class BringUp:
@@ -50,13 +49,20 @@ class BringUp:
     :param place: the directories of the cloud.
     :param progress: where to say what goes on.
     :param realtime: whether rt-1 is wanted.
+    :param containers: whether lxc-1 is wanted.
     """
 
     def __init__(
-        self, place: paths.Paths, progress: Progress, *, realtime: bool
+        self,
+        place: paths.Paths,
+        progress: Progress,
+        *,
+        realtime: bool,
+        containers: bool,
     ) -> None:
         self._place = place
         self._realtime = realtime
+        self._containers = containers
         self._progress = progress
         self._env = python_env.PythonEnv.in_cache(place.cache)
         self._environment = programs.environment(place, self._env)
@@ -75,12 +81,17 @@ class BringUp:
         if self._realtime:
             first.append(lambda: self._host.boot(self._progress))
             second.append(self._realtime_host)
+        if self._containers:
+            second.append(self._container_host)
         self._together(*first)
         self._together(*second)
 
     def _controller(self) -> None:
         self._infrastructure()
         self._control_plane()
+        # Keystone refuses a token that is among the first two at once: each
+        # thread finds the policy half loaded by the other.
+        joining.hypervisors(self._api)
 
     def _configure(self) -> None:
         place, env = self._place, self._env
@@ -151,7 +162,8 @@ class BringUp:
     def _ordinary_host(self) -> None:
         with self._progress.step(f"compute host {network.CONTROLLER}"):
             self._catalog.start("nova-compute", "sriov-rt-agent")
-            self._wait_known(
+            joining.wait_compute(
+                self._api,
                 network.CONTROLLER,
                 lambda: all(self._catalog.status().values()),
             )
@@ -161,45 +173,21 @@ class BringUp:
         with self._progress.step(f"compute host {network.REALTIME}"):
             for name in realtime_host.SERVICES:
                 host.start(name)
-            self._wait_known(
+            joining.wait_compute(
+                self._api,
                 network.REALTIME,
                 lambda: all(map(host.running, realtime_host.SERVICES)),
             )
-            self._wait_agents(network.REALTIME)
+            joining.wait_agents(
+                self._api,
+                network.REALTIME,
+                (realtime_host.NEUTRON_AGENT, realtime_host.SRIOV_AGENT),
+            )
 
-    def _wait_known(self, name: str, well: Callable[[], bool]) -> None:
-        """Wait until the scheduler can choose a host."""
-
-        def known() -> bool:
-            if not well():
-                raise errors.TestbedError(
-                    f"a service of {name} has ended; look into the logs "
-                    f"in {self._place.log}"
-                )
-            return name in hypervisors(self._api)
-
-        wait_for(
-            f"nova-compute on {name} is known to the scheduler",
-            known,
-            timeout=_HOST_SECONDS,
-            interval=1,
-        )
-
-    def _wait_agents(self, host: str) -> None:
-        """Wait until Neutron can bind ports of sriov_rt to a host."""
-
-        def alive() -> bool:
-            listed = self._api.get("neutron", f"/agents?host={host}")
-            return {
-                each["binary"] for each in listed["agents"] if each["alive"]
-            } >= {realtime_host.NEUTRON_AGENT, realtime_host.SRIOV_AGENT}
-
-        wait_for(
-            f"the agents of {host} are known to Neutron",
-            alive,
-            timeout=_HOST_SECONDS,
-            interval=1,
-        )
+    def _container_host(self) -> None:
+        host = container_host.ContainerHost(self._place, self._env)
+        with self._progress.step(f"compute host {network.CONTAINERS}"):
+            container_host.join(host, self._api)
 
     def _start(self, *names: str) -> None:
         with self._progress.step(", ".join(names)):
@@ -212,27 +200,18 @@ class BringUp:
                 future.result()
 
 
-def hypervisors(api: Rest) -> set[str]:
-    """Return the compute hosts that Nova knows in a cell and sees up.
-
-    :param api: the cloud.
-    """
-    listed = api.get("nova-api", "/os-hypervisors/detail")["hypervisors"]
-    return {
-        each["hypervisor_hostname"] for each in listed if each["state"] == "up"
-    }
-
-
 def main() -> int:
     """Bring up the cloud of our directories; the exit status is returned."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--no-rt", dest="realtime", action="store_false")
+    parser.add_argument("--lxc", dest="containers", action="store_true")
     options = parser.parse_args()
     try:
         BringUp(
             paths.Paths.from_environment(),
             Progress(),
             realtime=options.realtime,
+            containers=options.containers,
         ).run()
     except errors.TestbedError as error:
         print(f"testbed: {error}", file=sys.stderr)

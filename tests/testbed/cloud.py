@@ -12,9 +12,10 @@
 
 """The running cloud, as the cloud tests and the demo use it."""
 
-from tests.testbed import bringup
 from tests.testbed import catalog
+from tests.testbed import container_host
 from tests.testbed import errors
+from tests.testbed import joining
 from tests.testbed import namespace
 from tests.testbed import paths
 from tests.testbed import programs
@@ -49,16 +50,37 @@ class Cloud:
         self.api = Rest()
         self.servers = Servers(self.api)
         self.realtime = realtime_host.RealtimeHost(self.place, self.env)
+        self.containers = container_host.ContainerHost(self.place, self.env)
         self.services = Services(
-            catalog.Catalog(self.place, self.env), self.realtime
+            catalog.Catalog(self.place, self.env),
+            self.realtime,
+            self.containers,
         )
 
     def host(self, name: str) -> ComputeHost:
         """Return a compute host to run commands on.
 
-        :param name: STD or RT.
+        :param name: STD, RT or LXC.
         """
-        return ComputeHost(name, self.place, self.realtime)
+        return ComputeHost(name, self.place, self.realtime, self.containers)
+
+    def join_containers(self) -> bool:
+        """Start the host LXC and wait until servers can be booted on it.
+
+        :returns: whether it had to be started: who did so ends it.
+        :raises errors.TestbedError: when it doesn't come up.
+        """
+        if self.containers.is_up:
+            return False
+        container_host.join(self.containers, self.api)
+        return True
+
+    def leave_containers(self) -> None:
+        """End the host LXC, which has no servers any more.
+
+        :raises errors.TestbedError: when something of it stays.
+        """
+        container_host.leave(self.containers, self.api)
 
     def run(self, *command: str, timeout: float = 120.0) -> str:
         """Run a program of the environment as the cloud's administrator.
@@ -80,12 +102,12 @@ class Cloud:
 
     def hypervisors(self) -> set[str]:
         """Return the compute hosts that Nova sees up."""
-        return bringup.hypervisors(self.api)
+        return joining.hypervisors(self.api)
 
     def traits(self, host: str) -> set[str]:
         """Return the traits of a host's resource provider in Placement.
 
-        :param host: STD or RT.
+        :param host: STD, RT or LXC.
         """
         listed = self.api.get("placement", f"/resource_providers?name={host}")
         (provider,) = listed["resource_providers"]

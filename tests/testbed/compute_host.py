@@ -10,13 +10,16 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Commands on a compute host, whichever of the two it is."""
+"""Commands on a compute host, whichever it is."""
 
 import dataclasses
 import pathlib
 
+from tests.testbed import container_host
+from tests.testbed import container_remains
 from tests.testbed import network
 from tests.testbed import paths
+from tests.testbed.container_host import ContainerHost
 from tests.testbed.realtime_host import RealtimeHost
 from tests.testbed.waiting import run
 
@@ -51,14 +54,16 @@ true
 class ComputeHost:
     """A compute host of the cloud.
 
-    :param name: network.CONTROLLER or network.REALTIME.
+    :param name: network.CONTROLLER, network.REALTIME or network.CONTAINERS.
     :param place: the directories of the cloud.
     :param realtime: the virtual machine.
+    :param containers: the host with containers.
     """
 
     name: str
     place: paths.Paths
     realtime: RealtimeHost
+    containers: ContainerHost
 
     def run(self, *command: str, timeout: float = 120.0) -> str:
         """Run a program on the host, as root.
@@ -70,6 +75,8 @@ class ComputeHost:
         """
         if self.name == network.REALTIME:
             return self.realtime.machine.run(command, timeout=timeout).text
+        if self.name == network.CONTAINERS:
+            return self.containers.run(*command, timeout=timeout)
         return run(command, timeout=timeout)
 
     @property
@@ -77,6 +84,8 @@ class ComputeHost:
         """The directory with one directory an instance."""
         if self.name == network.REALTIME:
             return pathlib.PurePath("/var/lib/nova/instances")
+        if self.name == network.CONTAINERS:
+            return self.containers.places.instances
         return self.place.data / "nova" / "instances"
 
     def domain_xml(self, domain: str) -> str:
@@ -85,9 +94,10 @@ class ComputeHost:
         :param domain: its name in libvirt.
         :raises errors.CommandFailed: when there is none.
         """
-        return self.run(
-            "virsh", "--connect", "qemu:///system", "dumpxml", domain
-        )
+        uri = "qemu:///system"
+        if self.name == network.CONTAINERS:
+            uri = container_host.URI
+        return self.run("virsh", "--connect", uri, "dumpxml", domain)
 
     def leftovers(self) -> list[str]:
         """Return what is on the host because of instances.
@@ -96,9 +106,12 @@ class ComputeHost:
         devices bound to vfio-pci and taps; nothing when no instance is
         there and none left anything.
         """
-        lines = self.run(
-            "sh", "-c", _LEFTOVERS, "sh", str(self.instances)
-        ).splitlines()
+        if self.name == network.CONTAINERS:
+            lines = container_remains.find(self.containers)
+        else:
+            lines = self.run(
+                "sh", "-c", _LEFTOVERS, "sh", str(self.instances)
+            ).splitlines()
         return [
             line
             for line in lines

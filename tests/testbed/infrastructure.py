@@ -45,13 +45,23 @@ def configure(place: paths.Paths) -> None:
         "vm_memory_high_watermark.absolute = 512MB\n"
     )
     (rabbit / "enabled_plugins").write_text("[].\n")
-    # Mounted at /etc/libvirt.
-    libvirt = place.data / "libvirt" / "etc"
-    (libvirt / "qemu.conf").write_text(_QEMU_CONF)
-    (libvirt / "libvirtd.conf").write_text(
+    configure_libvirt(
+        place.data / "libvirt" / "etc", place.log / "libvirtd.log"
+    )
+
+
+def configure_libvirt(directory: pathlib.Path, log: pathlib.Path) -> None:
+    """Write the configuration of a libvirtd.
+
+    :param directory: what is mounted at /etc/libvirt for it.
+    :param log: its log file.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "qemu.conf").write_text(_QEMU_CONF)
+    (directory / "libvirtd.conf").write_text(
         'auth_unix_ro = "none"\n'
         'auth_unix_rw = "none"\n'
-        f'log_outputs = "3:file:{place.log / "libvirtd.log"}"\n'
+        f'log_outputs = "3:file:{log}"\n'
     )
 
 

@@ -28,6 +28,7 @@ from collections.abc import Sequence
 
 from tests.testbed import cgroups
 from tests.testbed import errors
+from tests.testbed import loops
 from tests.testbed import paths
 from tests.testbed import remains
 from tests.testbed.identity import ProcessId
@@ -128,6 +129,7 @@ class Namespace:
         now = time.clock_gettime(time.CLOCK_BOOTTIME)
         ticks = int(now * os.sysconf("SC_CLK_TCK"))
         self._end()
+        loops.detach(self.place.state)
         cgroups.remove(groups)
         left = remains.find(traces, groups, self.place.state, ticks)
         if left:

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The cloud's network: one bridge, one wire to rt-1, standard ports."""
+"""The cloud's network: a bridge, a wire to each host, standard ports."""
 
 import pathlib
 import socket
@@ -24,11 +24,16 @@ CONTROLLER_ADDRESS = "10.99.0.1"
 #: Host name and address of the virtual machine.
 REALTIME = "rt-1"
 REALTIME_ADDRESS = "10.99.0.2"
+#: Host name and address of the namespaces with containers.
+CONTAINERS = "lxc-1"
+CONTAINERS_ADDRESS = "10.99.0.3"
 PREFIX_LENGTH = 24
 
 BRIDGE = "srt0"
 #: The machine's end of the virtual machine's management NIC.
 TAP = "srt-rt1"
+#: The controller's end of the cable to lxc-1.
+VETH = "srt-lxc1"
 
 #: The ports that the services have in every OpenStack.
 PORTS = {
@@ -64,6 +69,16 @@ def listens(service: str) -> bool:
         return False
 
 
+def hosts() -> str:
+    """Return the names of all hosts, as /etc/hosts has them."""
+    return (
+        "127.0.0.1 localhost\n"
+        f"{CONTROLLER_ADDRESS} {CONTROLLER}\n"
+        f"{REALTIME_ADDRESS} {REALTIME}\n"
+        f"{CONTAINERS_ADDRESS} {CONTAINERS}\n"
+    )
+
+
 def build(place: paths.Paths) -> None:
     """Make interfaces, addresses and names in new namespaces.
 
@@ -71,14 +86,10 @@ def build(place: paths.Paths) -> None:
     :raises subprocess.CalledProcessError: when the kernel refuses.
     """
     pathlib.Path("/proc/sys/kernel/hostname").write_text(CONTROLLER)
-    hosts = place.etc / "hosts"
-    hosts.parent.mkdir(parents=True, exist_ok=True)
-    hosts.write_text(
-        "127.0.0.1 localhost\n"
-        f"{CONTROLLER_ADDRESS} {CONTROLLER}\n"
-        f"{REALTIME_ADDRESS} {REALTIME}\n"
-    )
-    _run("mount", "--bind", str(hosts), "/etc/hosts")
+    names = place.etc / "hosts"
+    names.parent.mkdir(parents=True, exist_ok=True)
+    names.write_text(hosts())
+    _run("mount", "--bind", str(names), "/etc/hosts")
     _ip("link", "set", "lo", "up")
     _ip("link", "add", BRIDGE, "type", "bridge", "forward_delay", "0")
     _ip("tuntap", "add", "dev", TAP, "mode", "tap")

@@ -47,6 +47,7 @@ class Host:
         option device_spec of Nova's section pci.
     :param tb_cache_mb: MiB of translated code that QEMU keeps an instance;
         QEMU's own choice when 0.
+    :param virt_type: "qemu" for virtual machines, "lxc" for containers.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Host:
     shared_cpus: str = ""
     device_specs: tuple[str, ...] = ()
     tb_cache_mb: int = 0
+    virt_type: str = "qemu"
 
 
 def controller(place: paths.Paths) -> dict[str, ini.Section]:
@@ -75,6 +77,8 @@ def controller(place: paths.Paths) -> dict[str, ini.Section]:
         "api": {"auth_strategy": "keystone"},
         "keystone_authtoken": settings.credentials("nova"),
         "conductor": {"workers": 1},
+        # A test asks for more at once than Nova's defaults allow.
+        "quota": {"instances": -1, "cores": -1, "ram": -1},
         # Eight heartbeats of the agents; a test waits for it to pass.
         "sriov_rt": {"facts_max_age": 40},
         "scheduler": {
@@ -115,12 +119,14 @@ def compute(host: Host) -> dict[str, ini.Section]:
         "log_dir": host.log,
         "instances_path": host.state / "instances",
         "force_config_drive": False,
-        "use_cow_images": True,
+        # Containers are mounted through nbd otherwise, which a kernel may
+        # not have.
+        "use_cow_images": host.virt_type != "lxc",
         "reserved_host_memory_mb": 512,
     }
     sections |= {
         "libvirt": {
-            "virt_type": "qemu",
+            "virt_type": host.virt_type,
             "cpu_mode": "none",
             **_given("tb_cache_size", host.tb_cache_mb),
         },

@@ -24,9 +24,10 @@ from collections.abc import Sequence
 from tests.testbed import errors
 from tests.testbed.waiting import run
 
-#: Build tools and daemons of the control plane and of std-1.
+#: Build tools and daemons of the control plane, of std-1 and of lxc-1.
 CONTROL_PLANE = (
     "busybox-static",
+    "e2fsprogs",
     "gcc",
     "iproute2",
     "libc6-dev",
@@ -35,6 +36,7 @@ CONTROL_PLANE = (
     "libvirt-daemon-system",
     "libvirt-dev",
     "mariadb-server",
+    "musl-tools",
     "pkg-config",
     "python3-dev",
     "python3-venv",

@@ -16,6 +16,7 @@ import dataclasses
 import json
 import pathlib
 
+from tests.testbed import loops
 from tests.testbed import network
 from tests.testbed.cgroups import Hierarchy
 from tests.testbed.identity import ProcessId
@@ -86,8 +87,11 @@ def find(
             found.append(f"mount {target}")
     found += [
         f"interface {name}"
-        for name in (network.BRIDGE, network.TAP)
+        for name in (network.BRIDGE, network.TAP, network.VETH)
         if _exists(f"/sys/class/net/{name}")
+    ]
+    found += [
+        f"{name} of {file}" for name, file in loops.attached(state).items()
     ]
     return found
 

@@ -12,6 +12,7 @@
 
 """What a fresh cloud is given: users, endpoints, networks, flavors, images."""
 
+import pathlib
 from typing import Any
 
 from tests.testbed import guest_image
@@ -139,6 +140,43 @@ def networks(api: Rest) -> None:
         )
 
 
+def flat_network(
+    api: Rest, name: str, physical_network: str, subnet: str
+) -> str:
+    """Make a network without a VLAN, of which a physical one has one.
+
+    :param api: the cloud.
+    :param name: its name, and that of its subnet.
+    :param physical_network: a key of settings.PHYSICAL_NETWORKS.
+    :param subnet: its addresses, as in "192.0.2.0/24".
+    :returns: its id; who deletes it deletes the subnet too.
+    :raises errors.TestbedError: when Neutron refuses.
+    """
+    made = _create(
+        api,
+        "neutron",
+        "network",
+        name=name,
+        port_security_enabled=False,
+        **{
+            "provider:network_type": "flat",
+            "provider:physical_network": physical_network,
+        },
+    )
+    _create(
+        api,
+        "neutron",
+        "subnet",
+        name=name,
+        network_id=made["id"],
+        ip_version=4,
+        cidr=subnet,
+        gateway_ip=None,
+        enable_dhcp=False,
+    )
+    return str(made["id"])
+
+
 def address(physical_network: str, last: int) -> str:
     """Return an address of a physical network's one subnet, a /24.
 
@@ -223,6 +261,23 @@ def variant(
     }
     made = _image(api, name, "raw", common)
     api.upload(f"/images/{made}/file", files.disk)
+    return made
+
+
+def raw_image(
+    api: Rest, name: str, file: pathlib.Path, properties: dict[str, str]
+) -> str:
+    """Upload an image that is used as it is.
+
+    :param api: the cloud.
+    :param name: its name.
+    :param file: the image.
+    :param properties: its properties.
+    :returns: its id.
+    :raises errors.TestbedError: when Glance refuses.
+    """
+    made = _image(api, name, "raw", properties)
+    api.upload(f"/images/{made}/file", file)
     return made
 
 

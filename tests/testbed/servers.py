@@ -13,6 +13,7 @@
 """Servers: boot them, watch them, read their consoles, delete them."""
 
 import dataclasses
+import types
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
@@ -26,6 +27,8 @@ from tests.testbed.waiting import wait_for
 BOOT_SECONDS = 300.0
 #: Until a guest that is emulated twice over says that it is up.
 CONSOLE_SECONDS = 600.0
+
+_NO_FIELDS: Mapping[str, object] = types.MappingProxyType({})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,6 +105,7 @@ class Servers:
         *,
         image: str = seed.IMAGE,
         ports: Sequence[str] = (),
+        fields: Mapping[str, object] = _NO_FIELDS,
     ) -> str:
         """Create a server and return its id at once.
 
@@ -109,9 +113,11 @@ class Servers:
         :param flavor: name of its flavor.
         :param image: name of its image.
         :param ports: ids of its ports; no network when empty.
+        :param fields: more of the request, as in {"metadata": {...}}.
         :raises errors.HttpError: when Nova's API refuses.
         """
         body = {
+            **fields,
             "name": name,
             "flavorRef": self._api.identify("nova-api", "flavors", flavor),
             "imageRef": self._api.identify("glance", "images", image),

@@ -14,34 +14,46 @@
 
 import signal
 
+from tests.testbed import container_host
 from tests.testbed import network
 from tests.testbed import realtime_host
 from tests.testbed.catalog import Catalog
+from tests.testbed.container_host import ContainerHost
 from tests.testbed.realtime_host import RealtimeHost
 
 STD = network.CONTROLLER
 RT = network.REALTIME
+LXC = network.CONTAINERS
 
 
 class Services:
-    """The services of both compute hosts.
+    """The services of all compute hosts.
 
     :param catalog: the services of STD, the controller.
     :param realtime: the host RT.
+    :param containers: the host LXC.
     """
 
-    def __init__(self, catalog: Catalog, realtime: RealtimeHost) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        realtime: RealtimeHost,
+        containers: ContainerHost,
+    ) -> None:
         self._catalog = catalog
         self._realtime = realtime
+        self._containers = containers
 
     def start(self, name: str, host: str = STD) -> None:
-        """Start a service, and wait until it does its work on STD.
+        """Start a service; except on RT, wait until it does its work.
 
         :param name: as status() has it.
-        :param host: STD or RT.
+        :param host: STD, RT or LXC.
         """
         if host == RT:
             self._realtime.start(name)
+        elif host == LXC:
+            self._containers.start(name)
         else:
             self._catalog.start(name)
 
@@ -49,10 +61,12 @@ class Services:
         """Ask a service to end, and wait until it has.
 
         :param name: as status() has it.
-        :param host: STD or RT.
+        :param host: STD, RT or LXC.
         """
         if host == RT:
             self._realtime.stop(name)
+        elif host == LXC:
+            self._containers.stop(name)
         else:
             self._catalog.stop(name)
 
@@ -60,10 +74,12 @@ class Services:
         """End a service that gets no chance to say goodbye.
 
         :param name: as status() has it.
-        :param host: STD or RT.
+        :param host: STD, RT or LXC.
         """
         if host == RT:
             self._realtime.stop(name, grace=0)
+        elif host == LXC:
+            self._containers.stop(name, signal.SIGKILL)
         else:
             self._catalog.stop(name, signal.SIGKILL)
 
@@ -71,7 +87,7 @@ class Services:
         """Stop a service and start it again.
 
         :param name: as status() has it.
-        :param host: STD or RT.
+        :param host: STD, RT or LXC.
         """
         self.stop(name, host)
         self.start(name, host)
@@ -83,5 +99,10 @@ class Services:
             found[RT] = {
                 name: self._realtime.running(name)
                 for name in realtime_host.SERVICES
+            }
+        if self._containers.is_up:
+            found[LXC] = {
+                name: self._containers.running(name)
+                for name in container_host.SERVICES
             }
         return found

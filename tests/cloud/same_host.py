@@ -1,0 +1,144 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Instances of which no two of a network may be on one NIC."""
+
+import concurrent.futures
+import pathlib
+from collections.abc import Callable
+from collections.abc import Sequence
+
+from tests.cloud import onload_host
+from tests.cloud.base import NO_VALID_HOST
+from tests.cloud.base import say
+from tests.cloud.logs import Log
+from tests.cloud.onload_base import FACTS_SECONDS
+from tests.cloud.onload_base import ONLOAD
+from tests.cloud.onload_base import OnloadTestCase
+from tests.testbed import container_config
+from tests.testbed import container_host
+from tests.testbed.servers import Server
+from tests.testbed.services import LXC
+
+#: What the operator sets, and what the instance's owner then reads.
+_UNACCELERATED = "second_endpoint = unaccelerated\n"
+NOTICE = "sriov_rt_onload"
+
+
+class SameHostTestCase(OnloadTestCase):
+    """A test that fills a network."""
+
+    #: The NICs that there are, each of which carries one instance.
+    NICS = len(container_config.PARENTS)
+
+    def setUp(self) -> None:
+        """Make a flavor."""
+        super().setUp()
+        self.asks = self.flavor(ONLOAD, ram=64)
+
+    def allow_unaccelerated(self) -> None:
+        """Let schedulers and host take a second endpoint, for this test."""
+        cloud = self.cloud
+        self.reconfigure(
+            cloud.place.etc / "nova" / "nova.conf",
+            lambda text: f"{text}\n[onload]\n{_UNACCELERATED}",
+            lambda: cloud.services.restart("nova-scheduler"),
+        )
+        self.reconfigure(
+            cloud.containers.root / onload_host.CONFIG,
+            lambda text: text.replace(
+                "[onload]\n", f"[onload]\n{_UNACCELERATED}"
+            ),
+            lambda: cloud.services.restart(container_host.COMPUTE, LXC),
+        )
+
+    def reconfigure(
+        self,
+        file: pathlib.Path,
+        change: Callable[[str], str],
+        restart: Callable[[], None],
+    ) -> None:
+        """Change a configuration file for this test.
+
+        :param file: the file.
+        :param change: gives its new text.
+        :param restart: starts those anew who have read it.
+        """
+        before = file.read_text()
+        self.addCleanup(restart)
+        self.addCleanup(file.write_text, before)
+        file.write_text(change(before))
+        restart()
+
+    def metadata(self, server: Server) -> dict[str, str]:
+        """Return the metadata of a server, as its owner sees them."""
+        answer = self.cloud.api.get("nova-api", f"/servers/{server.id}")
+        found: dict[str, str] = answer["server"]["metadata"]
+        return found
+
+    def create(self) -> Server:
+        """Boot a server with a port of the network; ACTIVE or in ERROR."""
+        return self.boot(self.asks, image=self.image, ports=[self.port()])
+
+    def create_when_told(self) -> Server:
+        """Boot a server as soon as the host has told of its room."""
+        made: list[Server] = []
+
+        def active() -> bool:
+            server = self.create()
+            if server.status == "ACTIVE":
+                made.append(server)
+            else:
+                self.delete(server.id)
+            return bool(made)
+
+        seconds = self.wait_for(
+            "the network has room", active, timeout=FACTS_SECONDS
+        )
+        say(f"its NIC is taken again after {seconds:.1f} s")
+        return made[0]
+
+    def delete_all(self, servers: Sequence[Server]) -> None:
+        """Delete servers, and see that nothing of them is left."""
+        with concurrent.futures.ThreadPoolExecutor(len(servers)) as pool:
+            for _ in pool.map(self.delete, (each.id for each in servers)):
+                pass
+        self.assert_nothing_left(LXC)
+
+    def assert_active(self, servers: Sequence[Server]) -> None:
+        """Check that these are ACTIVE, one on each NIC, and no others."""
+        self.assertEqual(
+            ["ACTIVE"] * self.NICS,
+            [each.status for each in servers],
+            [each.fault for each in servers],
+        )
+        shown = self.sriov_rt("vif", "show")
+        self.assertEqual(
+            sorted(each.id for each in servers),
+            sorted(each["owner"] for each in shown),
+        )
+        self.assertEqual(
+            sorted(container_config.PARENTS),
+            sorted(each["parent"] for each in shown),
+        )
+
+    def assert_refused(self, server: Server, log: Log) -> None:
+        """Check that the scheduler found no host because of the rule.
+
+        :param server: in ERROR.
+        :param log: the scheduler's, from before it was asked for.
+        """
+        self.assertEqual("ERROR", server.status, f"on {server.host}")
+        self.assertIn(NO_VALID_HOST, server.fault)
+        (line,) = log.lines("No host satisfies", server.id)
+        self.assertIn("onload_same_host × 1", line)

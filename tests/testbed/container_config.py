@@ -1,0 +1,110 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Configuration of the compute host lxc-1, and where it keeps its things."""
+
+import dataclasses
+import pathlib
+
+from tests.testbed import agent_config
+from tests.testbed import container_world
+from tests.testbed import controller_config
+from tests.testbed import infrastructure
+from tests.testbed import ini
+from tests.testbed import network
+from tests.testbed import nova_config
+from tests.testbed import paths
+from tests.testbed import python_env
+from tests.testbed import settings
+
+#: Where ports are made, and on what: container_world says what those are.
+POOL_NETWORK = settings.POOL_NETWORK
+PARENTS = container_world.PARENTS
+
+
+@dataclasses.dataclass(frozen=True)
+class Places:
+    """The directories of lxc-1.
+
+    :param place: the directories of its cloud.
+    """
+
+    place: paths.Paths
+
+    @property
+    def state(self) -> pathlib.Path:
+        """All that it keeps."""
+        return self.place.data / network.CONTAINERS
+
+    @property
+    def etc(self) -> pathlib.Path:
+        """The configuration of its services."""
+        return self.place.etc / network.CONTAINERS
+
+    @property
+    def log(self) -> pathlib.Path:
+        """Their logs."""
+        return self.place.log / network.CONTAINERS
+
+    @property
+    def nova(self) -> pathlib.Path:
+        """Nova's state."""
+        return self.state / "nova"
+
+    @property
+    def neutron(self) -> pathlib.Path:
+        """The state of Neutron's agent."""
+        return self.state / "neutron"
+
+    @property
+    def instances(self) -> pathlib.Path:
+        """One directory an instance."""
+        return self.nova / "instances"
+
+
+def write(places: Places, env: python_env.PythonEnv) -> None:
+    """Write the configuration of the host, before it is made.
+
+    :param places: its directories.
+    :param env: the environment with OpenStack.
+    """
+    place, etc = places.place, places.etc
+    for each in (places.log, places.instances, places.neutron):
+        each.mkdir(parents=True, exist_ok=True)
+    host = nova_config.Host(
+        name=network.CONTAINERS,
+        address=network.CONTAINERS_ADDRESS,
+        state=places.nova,
+        log=places.log,
+        virt_type="lxc",
+    )
+    ini.write(etc / "nova.conf", nova_config.compute(host))
+    sections = controller_config.neutron(
+        env, state=places.neutron, host=network.CONTAINERS
+    )
+    del sections["database"]
+    ini.write(etc / "neutron.conf", sections)
+    ini.write(
+        etc / "agent.conf",
+        agent_config.agent(network.CONTAINERS, etc / "nova.conf"),
+    )
+    parents = [f"{POOL_NETWORK}:{name}" for name in PARENTS]
+    own = container_world.etc(place)
+    ini.write(
+        own / "sriov_rt" / "sriov-rt.conf",
+        agent_config.ports(parents, str(places.state / "journal")),
+    )
+    (own / "hosts").write_text(network.hosts())
+    infrastructure.configure_libvirt(
+        container_world.libvirt(place) / "etc", places.log / "libvirtd.log"
+    )

@@ -1,0 +1,258 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The compute host lxc-1: containers, beside std-1 on the same machine.
+
+It has namespaces of its own (container_world) and is there only when it was
+asked for: by `up --lxc`, or by a test.
+"""
+
+import dataclasses
+import pathlib
+import shutil
+import signal
+import sys
+from collections.abc import Mapping
+
+from tests.testbed import container_config
+from tests.testbed import container_world
+from tests.testbed import joining
+from tests.testbed import loops
+from tests.testbed import network
+from tests.testbed import paths
+from tests.testbed import programs
+from tests.testbed import python_env
+from tests.testbed.process import Record
+from tests.testbed.rest import Rest
+from tests.testbed.service import Service
+from tests.testbed.service import running
+from tests.testbed.waiting import run
+
+#: libvirt's driver for containers.
+URI = "lxc:///system"
+
+AGENT = "sriov-rt-agent"
+NEUTRON_AGENT = "sriov-rt-neutron-agent"
+COMPUTE = "nova-compute"
+_LIBVIRT = "libvirtd"
+_HOLDER = "host"
+#: In the order in which they start.
+SERVICES = (_HOLDER, _LIBVIRT, AGENT, NEUTRON_AGENT, COMPUTE)
+
+_DESTROY = """\
+for domain in $(virsh --connect "$1" list --name); do
+    virsh --connect "$1" destroy "$domain"
+done
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class ContainerHost:
+    """The namespaces of lxc-1, and the services in them.
+
+    :param place: the directories of the cloud.
+    :param env: the environment with OpenStack.
+    """
+
+    place: paths.Paths
+    env: python_env.PythonEnv
+
+    @property
+    def is_up(self) -> bool:
+        """Whether its namespaces are there."""
+        return self.running(_HOLDER)
+
+    @property
+    def root(self) -> pathlib.Path:
+        """Its root directory, as we see it; while it is up."""
+        return pathlib.Path(f"/proc/{self._pid}/root")
+
+    @property
+    def places(self) -> container_config.Places:
+        """Its directories, as the cloud sees them."""
+        return container_config.Places(self.place)
+
+    def start(self, name: str | None = None) -> None:
+        """Start a service, or all, and wait until they do their work.
+
+        :param name: one of SERVICES; all, and the host itself, if None.
+        :raises errors.TestbedError: when one doesn't come up.
+        """
+        if name is not None:
+            self._start(name)
+            return
+        if not self.is_up:
+            self._ready.parent.mkdir(parents=True, exist_ok=True)
+            self._ready.unlink(missing_ok=True)
+            container_config.write(self.places, self.env)
+            self._start(_HOLDER)
+            self._connect()
+        for each in SERVICES[1:]:
+            self._start(each)
+
+    def stop(
+        self, name: str | None = None, how: signal.Signals = signal.SIGTERM
+    ) -> None:
+        """End a service, or all of the host; nothing when it doesn't run.
+
+        :param name: one of SERVICES; all, with what they wrote, if None.
+        :param how: SIGKILL to give it no chance to clean up.
+        :raises errors.TestbedError: when something can't be ended.
+        """
+        if name is not None:
+            _stop(name, self.place, how)
+            return
+        if self.running(_LIBVIRT):
+            # They are no children of it, nor of anything else here.
+            self.run("sh", "-c", _DESTROY, "sh", URI)
+        for each in reversed(SERVICES):
+            _stop(each, self.place, how)
+        loops.detach(self.places.state)
+        # A host that comes back is a new one: Nova's record of it has gone.
+        shutil.rmtree(self.places.state, ignore_errors=True)
+
+    def running(self, name: str) -> bool:
+        """Whether a service was started and hasn't ended.
+
+        :param name: one of SERVICES.
+        """
+        return running(_full(name), self.place)
+
+    def run(self, *command: str, timeout: float = 120.0) -> str:
+        """Run a program on it, as root, with OpenStack's environment.
+
+        :param command: program and arguments.
+        :param timeout: seconds it may take.
+        :returns: what it printed.
+        :raises errors.TestbedError: when it fails or takes too long.
+        """
+        return run(
+            (*self._enter(), *command),
+            timeout=timeout,
+            environment=programs.environment(self.place, self.env),
+        )
+
+    def _start(self, name: str) -> None:
+        service = self._service(name)
+        service.start(self.place)
+        service.wait(self.place)
+
+    def _connect(self) -> None:
+        """Lay the cable between it and the controller."""
+        end = network.VETH
+        # An earlier one is there until the kernel has ended its namespace.
+        run(("sh", "-c", f"ip link delete {end} 2>&1 || true"), timeout=20)
+        run(
+            (
+                *("ip", "link", "add", end, "type", "veth"),
+                *("peer", "name", "eth0", "netns", str(self._pid)),
+            ),
+            timeout=20,
+        )
+        master = ("master", network.BRIDGE, "up")
+        run(("ip", "link", "set", end, *master), timeout=20)
+        address = f"{network.CONTAINERS_ADDRESS}/{network.PREFIX_LENGTH}"
+        self.run("ip", "address", "add", address, "dev", "eth0")
+        self.run("ip", "link", "set", "eth0", "up")
+
+    @property
+    def _pid(self) -> int:
+        record = Record.load(self.place.run / f"{_full(_HOLDER)}.json")
+        return record.identity.pid
+
+    @property
+    def _ready(self) -> pathlib.Path:
+        return self.place.run / container_world.READY
+
+    def _enter(self) -> tuple[str, ...]:
+        # It becomes the program, so that a signal to one reaches the other.
+        flags = ("--net", "--mount", "--uts", "--wd=/")
+        return ("nsenter", f"--target={self._pid}", *flags, "--")
+
+    def _service(self, name: str) -> Service:
+        environment = programs.environment(self.place, self.env)
+        if name == _HOLDER:
+            return Service(
+                _full(name),
+                (
+                    *("unshare", "--net", "--mount", "--uts"),
+                    *("--propagation", "private", sys.executable),
+                    *("-m", "tests.testbed.container_world"),
+                ),
+                {**environment, **self._harness()},
+                ready=self._ready.exists,
+            )
+        etc, log = self.places.etc, self.places.log
+        arguments = {
+            _LIBVIRT: (),
+            AGENT: (
+                f"--config-file={etc / 'agent.conf'}",
+                f"--log-file={log / 'sriov-rt-agent.log'}",
+            ),
+            NEUTRON_AGENT: (
+                f"--config-file={etc / 'neutron.conf'}",
+                f"--log-file={log / 'sriov-rt-neutron-agent.log'}",
+            ),
+            COMPUTE: (f"--config-file={etc / 'nova.conf'}",),
+        }[name]
+        command = (*self._enter(), name, *arguments)
+        if name != _LIBVIRT:
+            return Service(_full(name), command, environment)
+        socket = self.root / "run" / "libvirt" / "libvirt-sock"
+        return Service(
+            _full(name), command, environment, ready=socket.is_socket
+        )
+
+    def _harness(self) -> Mapping[str, str]:
+        """Return what a part of the test bed itself needs to be started."""
+        return {
+            "PYTHONPATH": str(paths.CHECKOUT),
+            "SRIOV_RT_STATE": str(self.place.state),
+            "SRIOV_RT_CACHE": str(self.place.cache),
+        }
+
+
+def join(host: ContainerHost, api: Rest) -> None:
+    """Start a host, and wait until servers can be booted on it.
+
+    :param host: the host.
+    :param api: the cloud that it becomes a part of.
+    :raises errors.TestbedError: when it doesn't come up.
+    """
+    host.start()
+    joining.wait_compute(
+        api,
+        network.CONTAINERS,
+        lambda: all(map(host.running, SERVICES)),
+    )
+    joining.wait_agents(api, network.CONTAINERS, (NEUTRON_AGENT,))
+
+
+def leave(host: ContainerHost, api: Rest) -> None:
+    """End a host that has no servers, as if there had never been one.
+
+    :param host: the host.
+    :param api: the cloud that it is a part of.
+    :raises errors.TestbedError: when something of it stays.
+    """
+    host.stop()
+    joining.forget(api, network.CONTAINERS)
+
+
+def _stop(name: str, place: paths.Paths, how: signal.Signals) -> None:
+    Service(_full(name), (), {}).stop(place, how)
+
+
+def _full(name: str) -> str:
+    # Records and output are in directories of the host's own.
+    return f"{network.CONTAINERS}/{name}"
