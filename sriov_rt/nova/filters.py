@@ -21,6 +21,7 @@ from nova.scheduler import utils
 
 from sriov_rt import request as requests
 from sriov_rt.nova import plugins
+from sriov_rt.nova import requested
 from sriov_rt.reason import reason
 from sriov_rt.scheduler import judge as judging
 from sriov_rt.scheduler import worker
@@ -47,8 +48,8 @@ class RealtimeSriovFilter(filters.BaseHostFilter):  # type: ignore[misc]
     # it would not make the host any better.
     RUN_ON_REBUILD = False
 
-    # What a host is does not change with the instances of a request.
-    run_filter_once_per_request = True
+    # Each instance of a request that Onload accelerates takes a place.
+    run_filter_once_per_request = False
 
     def filter_all(
         self, filter_obj_list: Iterable[Any], spec_obj: Any
@@ -68,14 +69,24 @@ class RealtimeSriovFilter(filters.BaseHostFilter):  # type: ignore[misc]
             return filter_obj_list
         hosts = list(filter_obj_list)
         try:
-            request = requests.parse(specs)
+            request = requested.request(spec_obj)
         except requests.RequestError as error:
             _refuse_all(hosts, spec_obj, error)
             return []
         here.warm_up(lambda: here.judge.known(hosts))
-        passing = here.judge.passing(request, hosts)
+        passing = here.judge.passing(request, hosts, spec_obj.instance_uuid)
+        if len(passing) == 1 and request.attachments:
+            # Nova weighs no single host: it is this one that places.
+            passing = _only(here, request, passing[0], spec_obj)
         _log(here.judge, request, hosts, passing, spec_obj)
         return passing
+
+
+def _only(
+    here: worker.Worker, request: requests.Request, host: Any, spec: Any
+) -> list[Any]:
+    placed = here.place(request, spec.instance_uuid, [host.host])
+    return [] if placed is None else [host]
 
 
 def _refuse_all(
@@ -103,7 +114,7 @@ def _log(
     debug = LOG.isEnabledFor(logging.DEBUG)
     if len(passing) == len(hosts) or not (nobody or debug):
         return
-    refusals = judge.refusals(request, hosts)
+    refusals = judge.refusals(request, hosts, spec.instance_uuid)
     if debug:
         for line in judging.lines(refusals):
             LOG.debug("Instance %s: %s", spec.instance_uuid, line)

@@ -18,6 +18,8 @@ import time
 from collections.abc import Callable
 from collections.abc import Mapping
 
+from sriov_rt.codec import Unknown
+from sriov_rt.facts import Endpoint
 from sriov_rt.facts import HostFacts
 from sriov_rt.request import Request
 from sriov_rt.scheduler.kinds import Kind
@@ -41,14 +43,22 @@ class Entry:
     :param kind: what it is.
     :param digest: of the facts that it sent.
     :param confirmed: monotonic time in seconds at which they last held.
+    :param endpoints: its accelerated ports, which are no matter of its kind.
     """
 
-    __slots__ = ("confirmed", "digest", "kind")
+    __slots__ = ("confirmed", "digest", "endpoints", "kind")
 
-    def __init__(self, kind: Kind, digest: bytes, confirmed: float) -> None:
+    def __init__(
+        self,
+        kind: Kind,
+        digest: bytes,
+        confirmed: float,
+        endpoints: tuple[Endpoint, ...] | Unknown = (),
+    ) -> None:
         self.kind = kind
         self.digest = digest
         self.confirmed = confirmed
+        self.endpoints = endpoints
 
 
 class FactsTable:
@@ -98,7 +108,10 @@ class FactsTable:
                 return False
             # A new entry rather than new fields: readers see all or nothing.
             self._entries[host] = Entry(
-                self._kinds.of(facts), packed, self._monotonic()
+                self._kinds.of(facts),
+                packed,
+                self._monotonic(),
+                facts.vifs.endpoints,
             )
         return True
 

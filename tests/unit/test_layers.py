@@ -48,8 +48,9 @@ MAY_IMPORT = {
     "vif": PURE | {"host", "nic"},
     "agent": PURE | {"host", "labels", "messaging"},
     "kubernetes": PURE | {"labels", "agent"},
-    "scheduler": PURE | {"messaging"},
-    "nova": PURE | {"host", "guest", "nic", "vif", "scheduler", "messaging"},
+    "scheduler": PURE | {"messaging", "onload"},
+    "nova": PURE
+    | {"host", "guest", "nic", "onload", "vif", "scheduler", "messaging"},
     "neutron": PURE | {"host", "nic", "vif", "agent"},
     "opts": {
         "agent",

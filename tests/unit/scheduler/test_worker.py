@@ -27,7 +27,7 @@ class FakeListener:
 
     made: "list[FakeListener]"
 
-    def __init__(self, conf, server, table, heard) -> None:
+    def __init__(self, conf, server, table, heard, placed, teller) -> None:
         self.server = server
         self.heard = heard
         self.stopped = threading.Event()
