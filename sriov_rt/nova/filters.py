@@ -16,14 +16,15 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
+import nova.conf
 from nova.scheduler import filters
 from nova.scheduler import utils
 
 from sriov_rt import request as requests
 from sriov_rt.nova import plugins
+from sriov_rt.nova import refusals
 from sriov_rt.nova import requested
 from sriov_rt.reason import reason
-from sriov_rt.scheduler import judge as judging
 from sriov_rt.scheduler import worker
 
 LOG = logging.getLogger(__name__)
@@ -50,6 +51,18 @@ class RealtimeSriovFilter(filters.BaseHostFilter):  # type: ignore[misc]
 
     # Each instance of a request that Onload accelerates takes a place.
     run_filter_once_per_request = False
+
+    def __init__(self) -> None:
+        enabled = nova.conf.CONF.filter_scheduler.enabled_filters
+        name = type(self).__name__
+        if name in enabled and enabled[-1] != name:
+            LOG.warning(
+                "%s is not the last of [filter_scheduler] enabled_filters: "
+                "instances that Onload accelerates may be placed where they "
+                "don't reach each other. Move it behind %s",
+                name,
+                enabled[-1],
+            )
 
     def filter_all(
         self, filter_obj_list: Iterable[Any], spec_obj: Any
@@ -78,7 +91,7 @@ class RealtimeSriovFilter(filters.BaseHostFilter):  # type: ignore[misc]
         if len(passing) == 1 and request.attachments:
             # Nova weighs no single host: it is this one that places.
             passing = _only(here, request, passing[0], spec_obj)
-        _log(here.judge, request, hosts, passing, spec_obj)
+        refusals.log(here.judge, request, hosts, passing, spec_obj)
         return passing
 
 
@@ -101,29 +114,3 @@ def _refuse_all(
         len(hosts),
         why.message,
     )
-
-
-def _log(
-    judge: judging.Judge,
-    request: requests.Request,
-    hosts: list[Any],
-    passing: list[Any],
-    spec: Any,
-) -> None:
-    nobody = bool(hosts) and not passing
-    debug = LOG.isEnabledFor(logging.DEBUG)
-    if len(passing) == len(hosts) or not (nobody or debug):
-        return
-    refusals = judge.refusals(request, hosts, spec.instance_uuid)
-    if debug:
-        for line in judging.lines(refusals):
-            LOG.debug("Instance %s: %s", spec.instance_uuid, line)
-    if nobody:
-        LOG.info(
-            "No host satisfies flavor %s of instance %s: %s. "
-            "'sriov-rt explain --flavor %s' says what to do on each.",
-            spec.flavor.name,
-            spec.instance_uuid,
-            judging.summary(refusals),
-            spec.flavor.name,
-        )

@@ -23,6 +23,7 @@ from nova.scheduler import weights
 
 from sriov_rt import request as requests
 from sriov_rt.nova import plugins
+from sriov_rt.nova import refusals
 from sriov_rt.nova import requested
 from sriov_rt.scheduler import options
 from sriov_rt.scheduler import worker
@@ -130,6 +131,7 @@ class OnloadPlacementWeigher(weights.BaseHostWeigher):  # type: ignore[misc]
             return nothing
         here = worker.of_this_process()
         instance = spec.instance_uuid
+        hosts = [each.obj for each in weighed_obj_list]
         ordered = sorted(
             weighed_obj_list, key=lambda each: _rank(each, instance)
         )
@@ -138,6 +140,8 @@ class OnloadPlacementWeigher(weights.BaseHostWeigher):  # type: ignore[misc]
         for each in weighed_obj_list:
             if not here.judge.is_apart(request, each.obj.host, instance):
                 _take_away(each)
+        if placed is None:
+            refusals.log(here.judge, request, hosts, [], spec)
         winner = None if placed is None else placed.host
         return [float(e.obj.host == winner) for e in weighed_obj_list]
 

@@ -202,11 +202,10 @@ class Judge:
     ) -> Iterator[Reason]:
         if entry is None or not request.onload or not request.attachments:
             return
-        endpoints, arrived = entry.endpoints, set()
+        endpoints = entry.endpoints
         if not isinstance(endpoints, Unknown):
-            arrived = {each.instance for each in endpoints}
             endpoints = tuple(e for e in endpoints if e.instance != instance)
-        coming = self._placements.coming(host, instance, arrived)
+        coming = self._placements.coming(host, instance)
         yield from onload.same_host(
             entry.kind.facts, request.attachments, endpoints, coming
         )

@@ -77,13 +77,19 @@ class Placements:
             there = self._hosts.get(placement.host, ())
             self._hosts[placement.host] = (*there, placement)
 
-    def coming(
-        self, host: str, instance: str | None, arrived: Collection[str]
-    ) -> Mapping[str, int]:
+    def arrived(self, host: str, instances: Collection[str]) -> None:
+        """Let go of instances that the host's facts have endpoints of."""
+        if host not in self._hosts:
+            return
+        with self._lock:
+            for each in self._hosts.get(host, ()):
+                if each.instance in instances:
+                    self._drop(each)
+
+    def coming(self, host: str, instance: str | None) -> Mapping[str, int]:
         """Return by network how many instances are coming to a host.
 
         :param instance: the one that is being placed, which does not count.
-        :param arrived: those of which the host's facts have endpoints.
         """
         # The common case takes no lock: nothing is coming.
         if host not in self._hosts:
@@ -92,8 +98,7 @@ class Placements:
         counts: collections.Counter[str] = collections.Counter()
         with self._lock:
             for each in self._hosts.get(host, ()):
-                known = each.instance == instance or each.instance in arrived
-                if not known and now < self._ending[each]:
+                if each.instance != instance and now < self._ending[each]:
                     counts.update(each.networks)
         return counts
 

@@ -71,6 +71,8 @@ class FactsTable:
     :param stale_s: seconds after which a host gives way when the table is
         full.
     :param monotonic: the clock, seconds.
+    :param arrived: told of a host and the instances that it has accelerated
+        endpoints of.
     """
 
     def __init__(
@@ -78,10 +80,12 @@ class FactsTable:
         max_hosts: int,
         stale_s: float,
         monotonic: Callable[[], float] = time.monotonic,
+        arrived: Callable[[str, frozenset[str]], None] | None = None,
     ) -> None:
         self._max_hosts = max_hosts
         self._stale_s = stale_s
         self._monotonic = monotonic
+        self._arrived = arrived
         self._lock = threading.Lock()
         self._kinds = Kinds()
         self._entries: dict[str, Entry] = {}
@@ -113,6 +117,9 @@ class FactsTable:
                 self._monotonic(),
                 facts.vifs.endpoints,
             )
+        endpoints = facts.vifs.endpoints
+        if endpoints and not isinstance(endpoints, Unknown) and self._arrived:
+            self._arrived(host, frozenset(e.instance for e in endpoints))
         return True
 
     def confirm(self, host: str, digest: str) -> bool:

@@ -70,10 +70,13 @@ class Worker:
     ) -> None:
         options.register(conf)
         group = conf[options.GROUP]
-        self.table = FactsTable(
-            group.facts_max_hosts, group.facts_max_age, monotonic
-        )
         self.placements = Placements(group.placement_hold, monotonic)
+        self.table = FactsTable(
+            group.facts_max_hosts,
+            group.facts_max_age,
+            monotonic,
+            self.placements.arrived,
+        )
         self.judge = Judge(
             self.table, group.facts_max_age, self.placements, monotonic
         )

@@ -60,7 +60,11 @@ class SchedulerSeams(unittest.TestCase):
         found = handler.get_matching_classes(
             ["sriov_rt.nova.weights.all_weighers"]
         )
-        self.assertEqual([weights.RealtimeHostWeigher], found)
+        # The last one places, by the weights of all before it.
+        self.assertEqual(
+            [weights.RealtimeHostWeigher, weights.OnloadPlacementWeigher],
+            found,
+        )
 
     def test_a_filter_may_decide_for_all_hosts_at_once(self):
         theirs = nova_filters.BaseHostFilter
@@ -74,7 +78,7 @@ class SchedulerSeams(unittest.TestCase):
         )
         self.assertIs(False, theirs.RUN_ON_REBUILD)
         self.assertIs(False, theirs.run_filter_once_per_request)
-        self.assertFalse(ours().run_filter_for_index(1))
+        self.assertTrue(ours().run_filter_for_index(1))
 
     def test_a_rebuild_can_be_told(self):
         self.assertEqual(["spec_obj"], parameters(utils.request_is_rebuild))

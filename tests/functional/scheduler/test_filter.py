@@ -95,12 +95,8 @@ class FilterTest(HandlerTest):
         spec = self._spec(REALTIME, _nova_check_type=["rebuild"])
         self.assertEqual(self._names(), self._pass(spec))
 
-    def test_the_further_instances_of_a_request_need_no_new_decision(self):
-        with mock.patch.object(
-            self.worker.judge, "passing", side_effect=AssertionError
-        ):
-            found = self._pass(self._spec(REALTIME), index=1)
-        self.assertEqual(self._names(), found)
+    def test_each_instance_of_a_request_is_judged(self):
+        self.assertEqual(["rt-1"], self._pass(self._spec(REALTIME), index=1))
 
     def test_extra_specs_that_cannot_be(self):
         spec = self._spec({"sriov_rt:kernel": "rt"})

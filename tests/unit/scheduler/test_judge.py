@@ -48,8 +48,10 @@ FAST = dataclasses.replace(
 class JudgeCase(unittest.TestCase):
     def setUp(self):
         self.clock, self.wall = Clock(), Clock(1_790_000_000.0)
-        self.table = FactsTable(100, MAX_AGE_S, self.clock)
         self.placements = Placements(HOLD_S, self.clock)
+        self.table = FactsTable(
+            100, MAX_AGE_S, self.clock, self.placements.arrived
+        )
         self.judge = Judge(
             self.table, MAX_AGE_S, self.placements, self.clock, self.wall
         )
