@@ -136,6 +136,18 @@ def same_host(
             )
 
 
+def physical_network(facts: HostFacts, nic: str) -> str | None:
+    """Return the physical network that a NIC of a host is on.
+
+    :returns: None if it is not known, or on several.
+    """
+    pools = facts.vifs.pools
+    if isinstance(pools, Unknown):
+        return None
+    found = [name for name, pool in pools.items() if nic in pool]
+    return found[0] if len(found) == 1 else None
+
+
 def _able(facts: HostFacts, physical_network: str | None) -> set[str]:
     """Return the NICs on a physical network that Onload can use.
 

@@ -82,13 +82,13 @@ class RealtimeSriovFilter(filters.BaseHostFilter):  # type: ignore[misc]
             return filter_obj_list
         hosts = list(filter_obj_list)
         try:
-            request = requested.request(spec_obj)
+            request = requested.request(spec_obj, here.judge)
         except requests.RequestError as error:
             _refuse_all(hosts, spec_obj, error)
             return []
         here.warm_up(lambda: here.judge.known(hosts))
         passing = here.judge.passing(request, hosts, spec_obj.instance_uuid)
-        if len(passing) == 1 and request.attachments:
+        if len(passing) == 1 and requested.keeps_apart(request):
             # Nova weighs no single host: it is this one that places.
             passing = _only(here, request, passing[0], spec_obj)
         refusals.log(here.judge, request, hosts, passing, spec_obj)

@@ -16,8 +16,8 @@ nova-api puts into it what the user asked for. A network has its UUID there.
 A port has its own alone: its network is looked up for a copy of the list
 (``compute.api._check_requested_networks`` sends tuples), so that Neutron has
 to be asked once more. Who asks for neither gets a network from nova-compute,
-after scheduling. Neither they nor the physical networks are kept for a later
-move of the instance. Of the physical networks there is just the set of all.
+after scheduling. Of the physical networks there is just the set of all.
+Neither is kept for a later move of the instance: its host's facts tell then.
 """
 
 import dataclasses
@@ -36,6 +36,7 @@ from sriov_rt import request as requests
 from sriov_rt.nova import plugins
 from sriov_rt.request import Attachment
 from sriov_rt.scheduler import options
+from sriov_rt.scheduler.judge import Judge
 
 LOG = logging.getLogger(__name__)
 
@@ -43,10 +44,11 @@ LOG = logging.getLogger(__name__)
 _PORTS = 1024
 
 
-def request(spec: Any) -> requests.Request:
+def request(spec: Any, judge: Judge) -> requests.Request:
     """Return what the flavor asks, and the networks that come to it.
 
     :param spec: the RequestSpec.
+    :param judge: knows the endpoints of an instance that moves.
     :raises RequestError: for extra specs that cannot be.
     """
     found = requests.parse(plugins.extra_specs(spec))
@@ -54,20 +56,26 @@ def request(spec: Any) -> requests.Request:
         return found
     conf = nova.conf.CONF
     options.register(conf)
-    apart = options.keeps_apart(conf)
-    return dataclasses.replace(
-        found, attachments=attachments(spec, apart=apart)
-    )
+    attached = attachments(spec) or judge.endpoints_of(spec.instance_uuid)
+    if not options.keeps_apart(conf):
+        attached = tuple(
+            Attachment(None, each.physical_network) for each in attached
+        )
+    return dataclasses.replace(found, attachments=attached)
 
 
-def attachments(spec: Any, *, apart: bool) -> tuple[Attachment, ...]:
+def keeps_apart(found: requests.Request) -> bool:
+    """Tell whether the request takes a place that others can't have."""
+    return any(each.network is not None for each in found.attachments)
+
+
+def attachments(spec: Any) -> tuple[Attachment, ...]:
     """Return the networks on which Onload may accelerate an instance.
 
     Where it is open which network is on which physical one, there is an
     attachment for each that may be.
 
     :param spec: the RequestSpec.
-    :param apart: whether accelerated endpoints are to be kept apart.
     """
     metadata = spec.network_metadata if "network_metadata" in spec else None
     physical: list[str | None] = [None]
@@ -75,7 +83,7 @@ def attachments(spec: Any, *, apart: bool) -> tuple[Attachment, ...]:
         physical = sorted(metadata.physnets)
     # On a tunnel Onload accelerates nothing of ours.
     networks = tuple(dict.fromkeys(_networks(spec))) if physical else ()
-    if not apart or not networks:
+    if not networks:
         return tuple(Attachment(None, each) for each in physical if each)
     return tuple(Attachment(n, each) for n in networks for each in physical)
 

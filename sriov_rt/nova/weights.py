@@ -122,14 +122,14 @@ class OnloadPlacementWeigher(weights.BaseHostWeigher):  # type: ignore[misc]
         spec = weight_properties
         if not requests.asks(plugins.extra_specs(spec)):
             return nothing
+        here = worker.of_this_process()
         try:
-            request = requested.request(spec)
+            request = requested.request(spec, here.judge)
         except requests.RequestError:
             # No host passes the filter with it.
             return nothing
-        if not any(each.network for each in request.attachments):
+        if not requested.keeps_apart(request):
             return nothing
-        here = worker.of_this_process()
         instance = spec.instance_uuid
         hosts = [each.obj for each in weighed_obj_list]
         ordered = sorted(

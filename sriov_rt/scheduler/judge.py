@@ -133,6 +133,23 @@ class Judge:
                 passing.append(host)
         return passing
 
+    def endpoints_of(self, instance: str) -> tuple[requests.Attachment, ...]:
+        """Return where an instance has accelerated endpoints now.
+
+        :param instance: its UUID.
+        """
+        found: dict[requests.Attachment, None] = {}
+        for entry in tuple(self._table.entries.values()):
+            if not entry.endpoints or isinstance(entry.endpoints, Unknown):
+                continue
+            for each in entry.endpoints:
+                if each.instance == instance:
+                    physical = onload.physical_network(
+                        entry.kind.facts, each.nic
+                    )
+                    found[requests.Attachment(each.network, physical)] = None
+        return tuple(found)
+
     def known(self, hosts: Iterable[Host]) -> bool:
         """Tell whether there are fresh facts of every one of the hosts."""
         entries = self._table.entries

@@ -92,11 +92,19 @@ aggregate's hosts.
 ]
 
 
+#: What is said alike for nova-scheduler and for the compute hosts.
+SHARED_OPTS = [
+    each
+    for each in onload_options.ONLOAD_OPTS
+    if each.dest == "second_endpoint"
+]
+
+
 def register(conf: cfg.ConfigOpts) -> None:
     """Register every option that the scheduler's side reads."""
     conf.register_opts(SCHEDULER_OPTS, group=GROUP)
     conf.register_opts(messaging.TRANSPORT_OPTS, group=GROUP)
-    onload_options.register(conf)
+    conf.register_opts(SHARED_OPTS, group=onload_options.GROUP)
 
 
 def keeps_apart(conf: cfg.ConfigOpts) -> bool:

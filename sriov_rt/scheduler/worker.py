@@ -133,18 +133,23 @@ class Worker:
         if known is not None:
             # Nova asks again, for alternates to the host that it has.
             return known
+        networks = tuple(
+            each.network
+            for each in request.attachments
+            if each.network is not None
+        )
         placement = self.placements.choose(
             instance,
-            tuple(a.network for a in request.attachments if a.network),
+            tuple(dict.fromkeys(networks)),
             hosts,
             lambda host: self.judge.is_apart(request, host, instance),
         )
-        if placement is not None and placement.networks:
+        if placement is not None:
             LOG.info(
-                "Placed instance=%s on host=%s, accelerated on networks %s",
+                "Placed instance=%s on host=%s, networks=%s",
                 instance,
                 placement.host,
-                ", ".join(placement.networks),
+                ",".join(placement.networks),
             )
             self._teller.tell(placement)
         return placement

@@ -193,6 +193,23 @@ class OnloadTest(JudgeCase):
         self.assertEqual([], self.names(self.asked("net-a"), "a"))
         self.assertEqual(["a"], self.names(self.asked(None), "a"))
 
+    def test_where_an_instance_has_endpoints(self):
+        put(self.table, builders.onload_host("a", builders.endpoint()))
+        put(
+            self.table,
+            builders.onload_host("b", builders.endpoint("net-b", "eth9")),
+        )
+        spoilt = {"endpoints": Unknown("no right to enter")}
+        put(self.table, builders.onload_host("c", vifs=spoilt))
+        self.assertEqual(
+            {
+                request.Attachment("net-a", "fast"),
+                request.Attachment("net-b", None),
+            },
+            set(self.judge.endpoints_of("inst-1")),
+        )
+        self.assertEqual((), self.judge.endpoints_of("inst-2"))
+
     def test_endpoints_make_no_kinds_and_networks_no_answers(self):
         for number in range(20):
             own = builders.endpoint(f"net-{number}", instance=f"i-{number}")
