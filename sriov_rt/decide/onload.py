@@ -16,7 +16,7 @@ An accelerated endpoint sends past the kernel's macvlan: two of one network
 on one NIC do not reach each other, and must not be placed so.
 """
 
-import collections
+import types
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -32,7 +32,8 @@ from sriov_rt.request import Attachment
 from sriov_rt.request import Request
 
 #: Nothing is on its way to the host.
-NOTHING: Mapping[str, int] = {}
+NOTHING: Mapping[str, int] = types.MappingProxyType({})
+NOWHERE: frozenset[str] = frozenset()
 
 
 def reasons(request: Request, facts: HostFacts) -> Iterator[Reason]:
@@ -117,16 +118,18 @@ def same_host(
     if isinstance(endpoints, Unknown):
         yield unknown("vifs.endpoints", endpoints)
         return
-    taken = collections.defaultdict(set)
+    taken: dict[str, set[str]] = {}
     for endpoint in endpoints:
-        taken[endpoint.network].add(endpoint.nic)
+        taken.setdefault(endpoint.network, set()).add(endpoint.nic)
     for each in attachments:
         network, physical = each.network, each.physical_network
         if network is None:
             continue
+        gone, more = taken.get(network, NOWHERE), coming.get(network, 0)
+        if not gone and not more:
+            continue
         able = _able(facts, physical)
-        left = able - taken[network]
-        if able and len(left) <= coming.get(network, 0):
+        if able and len(able - gone) <= more:
             yield reason(
                 "onload_same_host",
                 where=_where(physical),

@@ -19,7 +19,6 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
-from typing import Any
 from typing import Protocol
 from typing import TypeVar
 
@@ -35,6 +34,10 @@ from sriov_rt.scheduler.table import FactsTable
 
 #: Hosts named in one line of the log.
 HOSTS_A_LINE = 50
+
+
+#: What hosts that fail alike have in common.
+Key = tuple[int | str, ...]
 
 
 class Host(Protocol):
@@ -178,22 +181,25 @@ class Judge:
     ) -> Sequence[Refusal]:
         """Return why hosts fail, those that fail alike together."""
         entries, now = self._table.entries, self._monotonic()
-        alike: dict[Any, list[str]] = collections.defaultdict(list)
-        why: dict[Any, tuple[Reason, ...]] = {}
+        alike: dict[Key, list[str]] = collections.defaultdict(list)
+        why: dict[Key, tuple[Reason, ...]] = {}
+        own: tuple[Reason, ...] = ()
         for host in hosts:
             entry = entries.get(host.host)
-            own = tuple(self._same_host(request, host.host, entry, instance))
-            key: tuple[int, int] = (-1, 0)
+            key: Key = (-1, 0)
             if entry is not None:
                 age_s = now - entry.confirmed
                 stale = age_s > self._max_age_s
                 key = (-2, int(age_s)) if stale else (entry.kind.number, 0)
-            name = (key, tuple(each.message for each in own))
-            alike[name].append(host.host)
-            if name not in why:
-                why[name] = (*self._reasons(request, entry), *own)
+            if request.attachments:
+                found = self._same_host(request, host.host, entry, instance)
+                own = tuple(found)
+                key = (*key, *(each.message for each in own))
+            alike[key].append(host.host)
+            if key not in why:
+                why[key] = (*self._reasons(request, entry), *own)
         refusals = (
-            Refusal(why[name], tuple(names)) for name, names in alike.items()
+            Refusal(why[key], tuple(names)) for key, names in alike.items()
         )
         return [refusal for refusal in refusals if refusal.reasons]
 
@@ -220,9 +226,11 @@ class Judge:
         if entry is None or not request.onload or not request.attachments:
             return
         endpoints = entry.endpoints
+        coming = self._placements.coming(host, instance)
+        if not endpoints and not coming:
+            return
         if not isinstance(endpoints, Unknown):
             endpoints = tuple(e for e in endpoints if e.instance != instance)
-        coming = self._placements.coming(host, instance)
         yield from onload.same_host(
             entry.kind.facts, request.attachments, endpoints, coming
         )
