@@ -12,7 +12,7 @@
 
 """What agents and schedulers say to each other, over oslo.messaging.
 
-Agents cast :class:`Report` calls to all schedulers (and whoever listens
+Agents cast reports to all schedulers (and whoever listens
 beside them); listeners cast ``report_now`` to all agents. Nothing waits for
 an answer: a lost message is made good by the digest in the next heartbeat.
 
@@ -22,8 +22,12 @@ topic           method               arguments
 sriov_rt        facts                host, node, digest, document (JSON)
 sriov_rt        heartbeat            host, node, digest
 sriov_rt        gone                 host, node
+sriov_rt        placed (1.1)         host, instance, networks
 sriov_rt_agent  report_now           hosts: their names, or None for all
 =============== ==================== =====================================
+
+Schedulers tell each other ``placed``. It is of version 1.1, which those that
+know it not refuse; all else stays 1.0, so that each reads each.
 """
 
 import oslo_messaging
@@ -31,6 +35,7 @@ from oslo_config import cfg
 
 EXCHANGE = "sriov_rt"
 VERSION = "1.0"
+PLACED_VERSION = "1.1"
 REPORT_TOPIC = "sriov_rt"
 AGENT_TOPIC = "sriov_rt_agent"
 

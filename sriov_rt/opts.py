@@ -62,6 +62,7 @@ def list_nova_opts() -> Listing:
             scheduler_options.GROUP,
             [*messaging.TRANSPORT_OPTS, *scheduler_options.SCHEDULER_OPTS],
         ),
+        (onload_options.GROUP, scheduler_options.SHARED_OPTS),
         (privsep.GROUP, privsep.OPTS),
     ]
 

@@ -168,6 +168,17 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "({version}); install both from one release and run 'onload_tool "
             "reload'"
         ),
+        "onload_no_nic": (
+            "Onload can use no NIC{where}; add one that it supports, or "
+            "register one for AF_XDP (write its name to "
+            "/sys/module/sfc_resource/afxdp/register), and name it or its "
+            "VFs in [vif] parents"
+        ),
+        "onload_same_host": (
+            "each NIC that Onload can use{where} has an accelerated endpoint "
+            "of network {network}, which another one there would not reach; "
+            "add hosts or NICs, or set [onload] second_endpoint=unaccelerated"
+        ),
         "onload_profile_missing": (
             "the Onload profile {profile} is not on the host; install it, or "
             "change sriov_rt:onload_profile"

@@ -13,10 +13,12 @@
 """``sriov-rt explain``: which hosts satisfy a flavor, and why others don't."""
 
 import argparse
+import dataclasses
 import json
 import pathlib
 import sys
 import time
+import uuid
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -70,6 +72,17 @@ class ExtraSpecMalformed(exceptions.SriovRtError):
         )
 
 
+class NetworkMalformed(exceptions.SriovRtError):
+    """A network on the command line is not UUID[:PHYSNET]."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        super().__init__(
+            f"--network {text!r}: UUID[:PHYSNET] expected, as 'openstack "
+            "network show' tells them (id, provider:physical_network)"
+        )
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``sriov-rt explain``."""
     parser.epilog = _EPILOG
@@ -84,6 +97,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         action="append",
         help="an extra spec of a flavor that need not exist; may be repeated",
+    )
+    parser.add_argument(
+        "--network",
+        metavar="UUID[:PHYSNET]",
+        action="append",
+        default=[],
+        help="a network that the instance is to have a port on, and its "
+        "physical network; may be repeated. Hosts are then judged by the "
+        "same-host rule of Onload too",
     )
     _add_hosts(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -134,7 +156,10 @@ def _run(args: argparse.Namespace) -> int:
         from sriov_rt.cmd import cloud
 
         specs = cloud.extra_specs(args.flavor)
-    request = requests.parse(specs)
+    request = dataclasses.replace(
+        requests.parse(specs),
+        attachments=tuple(_attachment(each) for each in args.network),
+    )
     verdicts = [_judge(request, each) for each in _candidates(args)]
     if args.json:
         plain = [each.to_plain() for each in verdicts]
@@ -152,6 +177,17 @@ def _judge(request: requests.Request, candidate: Candidate) -> Verdict:
     )
     reasons = decide.why_not(request, candidate.facts, view)
     return Verdict(candidate.host, reasons)
+
+
+def _attachment(text: str) -> requests.Attachment:
+    network, colon, physical = text.partition(":")
+    try:
+        name = str(uuid.UUID(network))
+    except ValueError:
+        raise NetworkMalformed(text) from None
+    if colon and not physical:
+        raise NetworkMalformed(text)
+    return requests.Attachment(name, physical or None)
 
 
 def _extra_specs(given: Iterable[str]) -> dict[str, str]:

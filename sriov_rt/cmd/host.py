@@ -36,6 +36,9 @@ from sriov_rt.reason import Reason
 
 HOSTNAME = "proc/sys/kernel/hostname"
 
+#: The mode of which more is told than whether the host is ready.
+ONLOAD = "onload"
+
 #: Exit code of a check that found something.
 EXIT_NOT_READY = 1
 
@@ -122,10 +125,16 @@ def _check(args: argparse.Namespace) -> int:
     if args.mode is not None:
         found += modes.reasons(args.mode, facts)
     problems = tuple({each.message: each for each in found}.values())
-    if args.json:
-        print(json.dumps(_verdict(facts, args.mode, problems), indent=2))
-    else:
-        print("\n".join(_lines(facts, args.mode, problems)))
+    verdict = _verdict(facts, args.mode, problems)
+    told = [*_lines(facts, args.mode, problems)]
+    if args.mode == ONLOAD:
+        # Onload's configuration takes time to import that others don't need.
+        from sriov_rt.cmd import host_onload
+
+        resource = host_onload.resource(Root(args.root))
+        verdict[ONLOAD] = host_onload.plain(facts, resource)
+        told += host_onload.lines(facts, resource)
+    print(json.dumps(verdict, indent=2) if args.json else "\n".join(told))
     return EXIT_NOT_READY if problems else 0
 
 

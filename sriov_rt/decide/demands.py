@@ -15,6 +15,7 @@
 from collections.abc import Iterator
 
 from sriov_rt.codec import Unknown
+from sriov_rt.decide import onload
 from sriov_rt.decide.realtime import unknown
 from sriov_rt.facts import HostFacts
 from sriov_rt.facts import Nic
@@ -46,8 +47,7 @@ def reasons(
     if request.vif is not None:
         yield from module(facts, VIF_MODULES.get(request.vif.kind))
     if request.onload:
-        yield from onload_usable(facts)
-        yield from _onload_profile(request, facts)
+        yield from onload.reasons(request, facts)
     if request.max_latency_us is not None:
         yield from _latency(request.max_latency_us, facts, now)
 
@@ -160,39 +160,6 @@ def module(facts: HostFacts, name: str | None) -> Iterator[Reason]:
         yield unknown("kernel.modules", modules)
     elif modules.get(name, "absent") == "absent":
         yield reason("module_missing", module=name)
-
-
-def onload_usable(facts: HostFacts) -> Iterator[Reason]:
-    """Yield what keeps workloads of a host from Onload."""
-    onload = facts.onload
-    needed = (
-        ("modules", onload.modules, "onload", "kernel module onload"),
-        ("devices", onload.devices, "/dev/onload", "/dev/onload"),
-    )
-    for name, found, item, words_for_it in needed:
-        if isinstance(found, Unknown):
-            yield unknown(f"onload.{name}", found)
-        elif item not in found:
-            yield reason("onload_unusable", missing=words_for_it)
-    if isinstance(onload.library, Unknown):
-        yield unknown("onload.library", onload.library)
-    elif onload.library is None:
-        yield reason("onload_unusable", missing="libonload.so")
-    elif onload.library_fits is False:
-        # What is unknown here is told by agents of before.
-        version = onload.version
-        known = version if isinstance(version, str) else "unknown"
-        yield reason("onload_other_release", version=known)
-
-
-def _onload_profile(request: Request, facts: HostFacts) -> Iterator[Reason]:
-    onload, profile = facts.onload, request.onload_profile
-    if profile is None:
-        return
-    if isinstance(onload.profiles, Unknown):
-        yield unknown("onload.profiles", onload.profiles)
-    elif profile not in onload.profiles:
-        yield reason("onload_profile_missing", profile=profile)
 
 
 def _latency(wanted: int, facts: HostFacts, now: float) -> Iterator[Reason]:

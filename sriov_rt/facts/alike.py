@@ -18,6 +18,7 @@ from sriov_rt.codec import Unknown
 from sriov_rt.facts.host_facts import HostFacts
 from sriov_rt.facts.network import Nic
 from sriov_rt.facts.network import NicFacts
+from sriov_rt.facts.network import VifFacts
 from sriov_rt.facts.parts import IrqFacts
 from sriov_rt.facts.parts import LabelFacts
 
@@ -28,8 +29,9 @@ def anonymous(facts: HostFacts) -> HostFacts:
     Two hosts of one build are then equal, and one decision serves both:
     names, addresses, owners of VFs, interrupt numbers and the command line
     are blank, interrupts that fire on neither isolated nor dedicated CPUs
-    are left out, and so are the sources of labels while none is stale; all
-    that :mod:`sriov_rt.decide` reads is kept.
+    are left out, and so are the sources of labels while none is stale. What
+    instances it has is its own as well: workloads and accelerated endpoints
+    are left out. All else that :mod:`sriov_rt.decide` reads is kept.
     """
     nics = facts.nics.nics
     if not isinstance(nics, Unknown):
@@ -43,7 +45,15 @@ def anonymous(facts: HostFacts) -> HostFacts:
         nics=NicFacts(nics),
         irqs=_anonymous_irqs(facts),
         labels=_anonymous_labels(facts.labels),
+        onload=dataclasses.replace(facts.onload, workloads=()),
+        vifs=_anonymous_vifs(facts.vifs),
     )
+
+
+def _anonymous_vifs(vifs: VifFacts) -> VifFacts:
+    if isinstance(vifs.endpoints, Unknown):
+        return vifs
+    return dataclasses.replace(vifs, endpoints=())
 
 
 def _anonymous_labels(labels: LabelFacts) -> LabelFacts:

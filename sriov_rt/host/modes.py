@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 
 from sriov_rt.codec import Unknown
+from sriov_rt.decide import onload
 from sriov_rt.decide.demands import module
-from sriov_rt.decide.demands import onload_usable
 from sriov_rt.decide.realtime import unknown
 from sriov_rt.facts import HostFacts
 from sriov_rt.facts import Nic
@@ -113,7 +113,7 @@ MODES: Mapping[str, tuple[Check, ...]] = types.MappingProxyType(
         "container-vf": (_vfs, _vfs_as_interfaces),
         "passthrough": (_iommu, _kvm, _vfio, _vfs),
         "macvlan": (_macvlan, _nic),
-        "onload": (_nic, onload_usable),
+        "onload": (_nic, onload.usable, onload.nics),
     }
 )
 

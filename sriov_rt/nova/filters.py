@@ -16,13 +16,15 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
+import nova.conf
 from nova.scheduler import filters
 from nova.scheduler import utils
 
 from sriov_rt import request as requests
 from sriov_rt.nova import plugins
+from sriov_rt.nova import refusals
+from sriov_rt.nova import requested
 from sriov_rt.reason import reason
-from sriov_rt.scheduler import judge as judging
 from sriov_rt.scheduler import worker
 
 LOG = logging.getLogger(__name__)
@@ -47,8 +49,20 @@ class RealtimeSriovFilter(filters.BaseHostFilter):  # type: ignore[misc]
     # it would not make the host any better.
     RUN_ON_REBUILD = False
 
-    # What a host is does not change with the instances of a request.
-    run_filter_once_per_request = True
+    # Each instance of a request that Onload accelerates takes a place.
+    run_filter_once_per_request = False
+
+    def __init__(self) -> None:
+        enabled = nova.conf.CONF.filter_scheduler.enabled_filters
+        name = type(self).__name__
+        if name in enabled and enabled[-1] != name:
+            LOG.warning(
+                "%s is not the last of [filter_scheduler] enabled_filters: "
+                "instances that Onload accelerates may be placed where they "
+                "don't reach each other. Move it behind %s",
+                name,
+                enabled[-1],
+            )
 
     def filter_all(
         self, filter_obj_list: Iterable[Any], spec_obj: Any
@@ -68,14 +82,24 @@ class RealtimeSriovFilter(filters.BaseHostFilter):  # type: ignore[misc]
             return filter_obj_list
         hosts = list(filter_obj_list)
         try:
-            request = requests.parse(specs)
+            request = requested.request(spec_obj, here.judge)
         except requests.RequestError as error:
             _refuse_all(hosts, spec_obj, error)
             return []
         here.warm_up(lambda: here.judge.known(hosts))
-        passing = here.judge.passing(request, hosts)
-        _log(here.judge, request, hosts, passing, spec_obj)
+        passing = here.judge.passing(request, hosts, spec_obj.instance_uuid)
+        if len(passing) == 1 and requested.keeps_apart(request):
+            # Nova weighs no single host: it is this one that places.
+            passing = _only(here, request, passing[0], spec_obj)
+        refusals.log(here.judge, request, hosts, passing, spec_obj)
         return passing
+
+
+def _only(
+    here: worker.Worker, request: requests.Request, host: Any, spec: Any
+) -> list[Any]:
+    placed = here.place(request, spec.instance_uuid, [host.host])
+    return [] if placed is None else [host]
 
 
 def _refuse_all(
@@ -90,29 +114,3 @@ def _refuse_all(
         len(hosts),
         why.message,
     )
-
-
-def _log(
-    judge: judging.Judge,
-    request: requests.Request,
-    hosts: list[Any],
-    passing: list[Any],
-    spec: Any,
-) -> None:
-    nobody = bool(hosts) and not passing
-    debug = LOG.isEnabledFor(logging.DEBUG)
-    if len(passing) == len(hosts) or not (nobody or debug):
-        return
-    refusals = judge.refusals(request, hosts)
-    if debug:
-        for line in judging.lines(refusals):
-            LOG.debug("Instance %s: %s", spec.instance_uuid, line)
-    if nobody:
-        LOG.info(
-            "No host satisfies flavor %s of instance %s: %s. "
-            "'sriov-rt explain --flavor %s' says what to do on each.",
-            spec.flavor.name,
-            spec.instance_uuid,
-            judging.summary(refusals),
-            spec.flavor.name,
-        )

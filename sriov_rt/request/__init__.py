@@ -20,9 +20,10 @@ from sriov_rt import exceptions
 from sriov_rt.parse import errors
 from sriov_rt.request import grammar
 from sriov_rt.request import words
+from sriov_rt.request.words import Attachment
 from sriov_rt.request.words import Request
 
-__all__ = ["Request", "RequestError", "asks", "parse"]
+__all__ = ["Attachment", "Request", "RequestError", "asks", "parse"]
 
 
 class RequestError(exceptions.SriovRtError, ValueError):

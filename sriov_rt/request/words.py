@@ -109,6 +109,19 @@ class Scheduling:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Attachment:
+    """A network that an instance is to have a port on.
+
+    :param network: its UUID in Neutron; None where no accelerated endpoints
+        have to be kept apart on it.
+    :param physical_network: None if it is not known.
+    """
+
+    network: str | None
+    physical_network: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Request:
     """What one flavor asks of a host and of its guest.
 
@@ -117,6 +130,8 @@ class Request:
     :param realtime_cpus: ``hw:cpu_realtime``, or ``sriov_rt:realtime``.
     :param keep: device classes that ``lean`` and ``bare`` leave in.
     :param max_latency_us: worst latency in µs that a certificate may show.
+    :param attachments: not the flavor's but the instance's, from who places
+        it: networks on which Onload may accelerate its ports.
     """
 
     realtime: bool = False
@@ -134,3 +149,4 @@ class Request:
     max_latency_us: int | None = None
     dedicated_cpus: bool = False
     realtime_cpus: bool = False
+    attachments: tuple[Attachment, ...] = ()

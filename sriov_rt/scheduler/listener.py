@@ -24,6 +24,8 @@ from oslo_config import cfg
 from sriov_rt import codec
 from sriov_rt import facts
 from sriov_rt import messaging
+from sriov_rt.scheduler.placements import Placement
+from sriov_rt.scheduler.teller import Teller
 
 LOG = logging.getLogger(__name__)
 
@@ -36,6 +38,14 @@ MAX_ASKED = 500
 
 #: Longest host name that is taken (RFC 1035), and longest node name.
 MAX_NAME = 255
+
+
+#: Most networks of one instance that are taken: some PCI slots' worth.
+MAX_NETWORKS = 64
+
+
+def _passed_over(placement: Placement) -> None:
+    """Do nothing: not everyone who hears the agents places instances."""
 
 
 class Sink(Protocol):
@@ -118,24 +128,27 @@ class Asker:
 
 
 class Endpoint:
-    """The methods that agents call; see :mod:`sriov_rt.messaging`.
+    """The methods that are called; see :mod:`sriov_rt.messaging`.
 
     :param sink: where the reports go.
     :param want: asks a host to report.
     :param heard: called after each report.
+    :param placed: takes what a scheduler placed.
     """
 
-    target = oslo_messaging.Target(version=messaging.VERSION)
+    target = oslo_messaging.Target(version=messaging.PLACED_VERSION)
 
     def __init__(
         self,
         sink: Sink,
         want: Callable[[str], None],
         heard: Callable[[], None],
+        placed: Callable[[Placement], None] = _passed_over,
     ) -> None:
         self._sink = sink
         self._want = want
         self._heard = heard
+        self._placed = placed
 
     def facts(
         self,
@@ -181,11 +194,27 @@ class Endpoint:
         if _named(host, node):
             self._sink.forget(host)
 
+    def placed(
+        self,
+        context: Any,
+        host: Any = None,
+        instance: Any = None,
+        networks: Any = None,
+    ) -> None:
+        """Note what another scheduler placed."""
+        if (
+            type(networks) is not list
+            or len(networks) > MAX_NETWORKS
+            or not _named(host, instance, *networks)
+        ):
+            LOG.warning("Placement refused: it is not in the form of one")
+            return
+        self._placed(Placement(host, instance, tuple(networks)))
 
-def _named(host: Any, node: Any) -> bool:
+
+def _named(*names: Any) -> bool:
     return all(
-        type(name) is str and 0 < len(name) <= MAX_NAME
-        for name in (host, node)
+        type(name) is str and 0 < len(name) <= MAX_NAME for name in names
     )
 
 
@@ -206,6 +235,8 @@ class Listener:
         and the same after a restart: RabbitMQ keeps a queue by this name.
     :param sink: where the reports go.
     :param heard: called after each report.
+    :param placed: takes what other schedulers placed.
+    :param teller: has what this one placed; None if it places nothing.
     :raises oslo_messaging.MessagingException: for a queue that can't be
         used as it is configured.
     """
@@ -216,7 +247,10 @@ class Listener:
         server: str,
         sink: Sink,
         heard: Callable[[], None],
+        placed: Callable[[Placement], None] = _passed_over,
+        teller: Teller | None = None,
     ) -> None:
+        self._teller = teller
         self._transport = messaging.transport(conf)
         client = oslo_messaging.get_rpc_client(
             self._transport, messaging.target(messaging.AGENT_TOPIC), retry=3
@@ -227,7 +261,7 @@ class Listener:
         self._server = oslo_messaging.get_rpc_server(
             self._transport,
             messaging.target(messaging.REPORT_TOPIC, server),
-            [Endpoint(sink, self._asker.want, heard)],
+            [Endpoint(sink, self._asker.want, heard, placed)],
         )
 
     def run(self) -> None:
@@ -235,7 +269,11 @@ class Listener:
         # One thread: of two reports of a host the later one has to win.
         self._server.start(override_pool_size=1)
         self._asker.want()
+        telling = self._start_telling()
         self._asker.run()
+        if self._teller is not None and telling is not None:
+            self._teller.stop()
+            telling.join()
         self._server.stop()
         self._server.wait()
         self._transport.cleanup()
@@ -243,3 +281,28 @@ class Listener:
     def stop(self) -> None:
         """Let :meth:`run` return. Safe in any thread."""
         self._asker.stop()
+
+    def _start_telling(self) -> threading.Thread | None:
+        if self._teller is None:
+            return None
+        client = oslo_messaging.get_rpc_client(
+            self._transport, messaging.target(messaging.REPORT_TOPIC), retry=0
+        ).prepare(version=messaging.PLACED_VERSION)
+
+        def cast(placement: Placement) -> None:
+            client.cast(
+                {},
+                "placed",
+                host=placement.host,
+                instance=placement.instance,
+                networks=list(placement.networks),
+            )
+
+        thread = threading.Thread(
+            target=self._teller.run,
+            args=(cast,),
+            name="sriov-rt-placed",
+            daemon=True,
+        )
+        thread.start()
+        return thread

@@ -15,6 +15,7 @@
 from oslo_config import cfg
 
 from sriov_rt import messaging
+from sriov_rt.onload import options as onload_options
 
 GROUP = "sriov_rt"
 
@@ -62,6 +63,20 @@ no ``sriov_rt:`` flavor: raise it in clouds that have more compute hosts.
 """,
     ),
     cfg.FloatOpt(
+        "placement_hold",
+        default=60.0,
+        min=0.0,
+        max=3600.0,
+        help="""
+Seconds that an instance just placed counts as an accelerated endpoint.
+
+Until its host reports its endpoints, or this time is over, no other instance
+that Onload accelerates on the same network is placed beside it. Raise it
+where instances take longer to come up; an instance that fails to build keeps
+others off its host for as long.
+""",
+    ),
+    cfg.FloatOpt(
         "realtime_host_weight_multiplier",
         default=10.0,
         help="""
@@ -77,7 +92,22 @@ aggregate's hosts.
 ]
 
 
+#: What is said alike for nova-scheduler and for the compute hosts.
+SHARED_OPTS = [
+    each
+    for each in onload_options.ONLOAD_OPTS
+    if each.dest == "second_endpoint"
+]
+
+
 def register(conf: cfg.ConfigOpts) -> None:
     """Register every option that the scheduler's side reads."""
     conf.register_opts(SCHEDULER_OPTS, group=GROUP)
     conf.register_opts(messaging.TRANSPORT_OPTS, group=GROUP)
+    conf.register_opts(SHARED_OPTS, group=onload_options.GROUP)
+
+
+def keeps_apart(conf: cfg.ConfigOpts) -> bool:
+    """Tell whether accelerated endpoints of one network are kept apart."""
+    group = conf[onload_options.GROUP]
+    return bool(group.second_endpoint == onload_options.REFUSE)

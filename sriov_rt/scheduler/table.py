@@ -18,6 +18,8 @@ import time
 from collections.abc import Callable
 from collections.abc import Mapping
 
+from sriov_rt.codec import Unknown
+from sriov_rt.facts import Endpoint
 from sriov_rt.facts import HostFacts
 from sriov_rt.request import Request
 from sriov_rt.scheduler.kinds import Kind
@@ -41,14 +43,22 @@ class Entry:
     :param kind: what it is.
     :param digest: of the facts that it sent.
     :param confirmed: monotonic time in seconds at which they last held.
+    :param endpoints: its accelerated ports, which are no matter of its kind.
     """
 
-    __slots__ = ("confirmed", "digest", "kind")
+    __slots__ = ("confirmed", "digest", "endpoints", "kind")
 
-    def __init__(self, kind: Kind, digest: bytes, confirmed: float) -> None:
+    def __init__(
+        self,
+        kind: Kind,
+        digest: bytes,
+        confirmed: float,
+        endpoints: tuple[Endpoint, ...] | Unknown = (),
+    ) -> None:
         self.kind = kind
         self.digest = digest
         self.confirmed = confirmed
+        self.endpoints = endpoints
 
 
 class FactsTable:
@@ -61,6 +71,8 @@ class FactsTable:
     :param stale_s: seconds after which a host gives way when the table is
         full.
     :param monotonic: the clock, seconds.
+    :param arrived: told of a host and the instances that it has accelerated
+        endpoints of.
     """
 
     def __init__(
@@ -68,10 +80,12 @@ class FactsTable:
         max_hosts: int,
         stale_s: float,
         monotonic: Callable[[], float] = time.monotonic,
+        arrived: Callable[[str, frozenset[str]], None] | None = None,
     ) -> None:
         self._max_hosts = max_hosts
         self._stale_s = stale_s
         self._monotonic = monotonic
+        self._arrived = arrived
         self._lock = threading.Lock()
         self._kinds = Kinds()
         self._entries: dict[str, Entry] = {}
@@ -98,8 +112,14 @@ class FactsTable:
                 return False
             # A new entry rather than new fields: readers see all or nothing.
             self._entries[host] = Entry(
-                self._kinds.of(facts), packed, self._monotonic()
+                self._kinds.of(facts),
+                packed,
+                self._monotonic(),
+                facts.vifs.endpoints,
             )
+        endpoints = facts.vifs.endpoints
+        if endpoints and not isinstance(endpoints, Unknown) and self._arrived:
+            self._arrived(host, frozenset(e.instance for e in endpoints))
         return True
 
     def confirm(self, host: str, digest: str) -> bool:

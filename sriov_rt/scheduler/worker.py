@@ -20,13 +20,18 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from collections.abc import Iterable
 
 from oslo_config import cfg
 
+from sriov_rt.request import Request
 from sriov_rt.scheduler import options
 from sriov_rt.scheduler.judge import Judge
 from sriov_rt.scheduler.listener import Listener
+from sriov_rt.scheduler.placements import Placement
+from sriov_rt.scheduler.placements import Placements
 from sriov_rt.scheduler.table import FactsTable
+from sriov_rt.scheduler.teller import Teller
 
 LOG = logging.getLogger(__name__)
 
@@ -65,10 +70,17 @@ class Worker:
     ) -> None:
         options.register(conf)
         group = conf[options.GROUP]
+        self.placements = Placements(group.placement_hold, monotonic)
         self.table = FactsTable(
-            group.facts_max_hosts, group.facts_max_age, monotonic
+            group.facts_max_hosts,
+            group.facts_max_age,
+            monotonic,
+            self.placements.arrived,
         )
-        self.judge = Judge(self.table, group.facts_max_age, monotonic)
+        self.judge = Judge(
+            self.table, group.facts_max_age, self.placements, monotonic
+        )
+        self._teller = Teller()
         self._conf = conf
         self._warmup_s = group.warmup_timeout
         self._monotonic = monotonic
@@ -106,6 +118,42 @@ class Worker:
         if thread is not None:
             thread.join()
 
+    def place(
+        self, request: Request, instance: str, hosts: Iterable[str]
+    ) -> Placement | None:
+        """Place an instance that Onload will accelerate, and tell the others.
+
+        :param instance: its UUID.
+        :param hosts: Nova's names of those that satisfy the request, the
+            best one first.
+        :returns: where it goes; None if no host is left whose endpoints it
+            would reach.
+        """
+        known = self.placements.of(instance)
+        if known is not None:
+            # Nova asks again, for alternates to the host that it has.
+            return known
+        networks = tuple(
+            each.network
+            for each in request.attachments
+            if each.network is not None
+        )
+        placement = self.placements.choose(
+            instance,
+            tuple(dict.fromkeys(networks)),
+            hosts,
+            lambda host: self.judge.is_apart(request, host, instance),
+        )
+        if placement is not None:
+            LOG.info(
+                "Placed instance=%s on host=%s, networks=%s",
+                instance,
+                placement.host,
+                ",".join(placement.networks),
+            )
+            self._teller.tell(placement)
+        return placement
+
     def warm_up(self, known: Callable[[], bool]) -> None:
         """Wait for the first reports, if the agents were only just asked.
 
@@ -125,7 +173,12 @@ class Worker:
         while not self._stopping.is_set():
             try:
                 listener = self._listen(
-                    self._conf, self._server, self.table, self._note
+                    self._conf,
+                    self._server,
+                    self.table,
+                    self._note,
+                    self.placements.note,
+                    self._teller,
                 )
                 with self._lock:
                     self._listener = listener

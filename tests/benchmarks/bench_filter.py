@@ -31,6 +31,7 @@ from tests.benchmarks import hosts
 from tests.benchmarks import topology
 from tests.benchmarks.measure import best
 from tests.benchmarks.measure import row
+from tests.unit import builders
 
 SIZES = (100, 1_000, 10_000)
 
@@ -38,6 +39,8 @@ SIZES = (100, 1_000, 10_000)
 NUMA_HOSTS = 50
 
 BUILDS = 4
+
+NETWORK = "3cb9bc59-5699-4588-a4b1-b87f96708bc6"
 
 ASKED = {
     "sriov_rt:realtime": "required",
@@ -108,6 +111,7 @@ def run() -> list[dict[str, Any]]:
         rows += _passing(number)
     rows += _with_reasons(SIZES[-1])
     rows += _worst(SIZES[-1])
+    rows += _onload(SIZES[-1])
     rows += _numa()
     return rows
 
@@ -207,6 +211,34 @@ def _worst(number: int) -> list[dict[str, Any]]:
             "ms",
             peer=nothing * 1e3,
         ),
+    ]
+
+
+def _onload(number: int) -> list[dict[str, Any]]:
+    bench = Bench(number)
+    bench.spec = topology.request({"sriov_rt:onload": "required"})
+    bench.spec.instance_uuid = "6a7a3c1e-4b0d-4f0e-9d4c-111111111111"
+    bench.spec.requested_networks = objects.NetworkRequestList(
+        objects=[objects.NetworkRequest(network_id=NETWORK)]
+    )
+    bench.spec.network_metadata = objects.NetworkMetadata(
+        physnets={"fast"}, tunneled=False
+    )
+    for n, state in enumerate(bench.states):
+        # Every second host has the network already, the others another one.
+        own = builders.endpoint(NETWORK if n % 2 else "other", "eth1", f"{n}")
+        facts = builders.onload_host(state.host, own)
+        bench.worker.table.put(state.host, "00" * 32, facts)
+    ours, peer = bench.run(RealtimeSriovFilter()), bench.run(DoNothingFilter())
+    times = _timed(bench, ours, peer)
+    assert _timed_length(bench, ours) == number // 2
+    return [
+        row(
+            f"filter, {number:,} hosts, Onload on one network / do-nothing",
+            times[0] * 1e3,
+            "ms",
+            peer=times[1] * 1e3,
+        )
     ]
 
 

@@ -105,3 +105,41 @@ def realtime_host(name: str = "rt-1", **parts: Any) -> facts.HostFacts:
         changed = dataclasses.replace(getattr(found, part), **changes)
         found = dataclasses.replace(found, **{part: changed})
     return found
+
+
+def onload_host(
+    name: str = "fast-1",
+    *endpoints: facts.Endpoint,
+    **parts: Any,
+) -> facts.HostFacts:
+    """Return the facts of a realtime host that Onload can use the NIC of.
+
+    :param endpoints: its accelerated ports.
+    :param parts: as with :func:`realtime_host`.
+    """
+    onload = {
+        "modules": ("onload", "sfc"),
+        "devices": ("/dev/onload",),
+        "library": "/usr/lib64/libonload.so",
+        "profiles": ("latency",),
+        "nics": types.MappingProxyType({"eth1": "native"}),
+    }
+    vifs = {
+        "pools": types.MappingProxyType({"fast": ("eth1",)}),
+        "endpoints": endpoints,
+    }
+    return realtime_host(
+        name,
+        **{
+            **parts,
+            "onload": {**onload, **parts.get("onload", {})},
+            "vifs": {**vifs, **parts.get("vifs", {})},
+        },
+    )
+
+
+def endpoint(
+    network: str = "net-a", nic: str = "eth1", instance: str = "inst-1"
+) -> facts.Endpoint:
+    """Return an accelerated endpoint."""
+    return facts.Endpoint(f"port of {instance}", instance, network, nic)

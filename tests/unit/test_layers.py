@@ -48,7 +48,7 @@ MAY_IMPORT = {
     "vif": PURE | {"host", "nic", "onload"},
     "agent": PURE | {"host", "labels", "messaging"},
     "kubernetes": PURE | {"labels", "agent"},
-    "scheduler": PURE | {"messaging"},
+    "scheduler": PURE | {"messaging", "onload"},
     "nova": PURE
     | {"host", "guest", "nic", "onload", "vif", "scheduler", "messaging"},
     "neutron": PURE | {"host", "nic", "vif", "agent"},

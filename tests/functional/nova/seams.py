@@ -19,16 +19,20 @@ import ast
 import inspect
 import textwrap
 import unittest
+from unittest import mock
 
 from lxml import etree
 from nova import exception
+from nova import objects
 from nova import weights as nova_weights
 from nova.api.validation.extra_specs import base as validation
 from nova.api.validation.extra_specs import validators as nova_validators
 from nova.cmd import compute as cmd_compute
 from nova.compute import manager
+from nova.network import neutron
 from nova.scheduler import filters as nova_filters
 from nova.scheduler import host_manager
+from nova.scheduler import manager as scheduler_manager
 from nova.scheduler import utils
 from nova.scheduler import weights as nova_host_weights
 from nova.virt import driver as nova_driver
@@ -51,6 +55,9 @@ def parameters(function) -> list[str]:
 
 
 class SchedulerSeams(unittest.TestCase):
+    def setUp(self):
+        objects.register_all()
+
     def test_available_filters_may_name_a_function(self):
         handler = nova_filters.HostFilterHandler()
         found = handler.get_matching_classes(
@@ -63,7 +70,11 @@ class SchedulerSeams(unittest.TestCase):
         found = handler.get_matching_classes(
             ["sriov_rt.nova.weights.all_weighers"]
         )
-        self.assertEqual([weights.RealtimeHostWeigher], found)
+        # The last one places, by the weights of all before it.
+        self.assertEqual(
+            [weights.RealtimeHostWeigher, weights.OnloadPlacementWeigher],
+            found,
+        )
 
     def test_a_filter_may_decide_for_all_hosts_at_once(self):
         theirs = nova_filters.BaseHostFilter
@@ -77,7 +88,7 @@ class SchedulerSeams(unittest.TestCase):
         )
         self.assertIs(False, theirs.RUN_ON_REBUILD)
         self.assertIs(False, theirs.run_filter_once_per_request)
-        self.assertFalse(ours().run_filter_for_index(1))
+        self.assertTrue(ours().run_filter_for_index(1))
 
     def test_a_rebuild_can_be_told(self):
         self.assertEqual(["spec_obj"], parameters(utils.request_is_rebuild))
@@ -93,6 +104,54 @@ class SchedulerSeams(unittest.TestCase):
         self.assertEqual(
             ["host_state", "multiplier_name", "multiplier_config"],
             parameters(utils.get_weight_multiplier),
+        )
+
+    def test_a_host_without_allocation_candidates_is_skipped(self):
+        state = host_manager.HostState("rt-1", "rt-1.example.org", "cell")
+        self.assertEqual([], state.allocation_candidates)
+        source = inspect.getsource(
+            scheduler_manager.SchedulerManager._schedule
+        )
+        skipped = source.index("if not host.allocation_candidates:")
+        self.assertLess(skipped, source.index("utils.claim_resources("))
+
+    def test_filters_are_told_the_instance_of_a_request(self):
+        source = inspect.getsource(
+            scheduler_manager.SchedulerManager._schedule
+        )
+        told = source.index("spec_obj.instance_uuid = instance_uuid")
+        self.assertLess(told, source.index("self._get_sorted_hosts("))
+
+    def test_a_weigher_sees_the_weights_so_far(self):
+        seen = []
+        first, second = mock.Mock(), mock.Mock()
+        for weigher in (first, second):
+            weigher.minval, weigher.maxval = 0.0, 1.0
+            weigher.weight_multiplier.return_value = 2.0
+        first.weigh_objects.return_value = [0.0, 1.0]
+        second.weigh_objects.side_effect = lambda hosts, spec: [
+            seen.append(each.weight) or 0.0 for each in hosts
+        ]
+        states = [host_manager.HostState(n, n, "cell") for n in "ab"]
+        handler = nova_host_weights.HostWeightHandler()
+        found = handler.get_weighed_objects([first, second], states, None)
+        self.assertEqual([0.0, 2.0], seen)
+        self.assertEqual(["b", "a"], [each.obj.host for each in found])
+        # And none sees a single host: the filter places there.
+        seen.clear()
+        handler.get_weighed_objects([first, second], states[:1], None)
+        self.assertEqual([], seen)
+
+    def test_a_request_tells_of_its_networks(self):
+        for name in ("requested_networks", "network_metadata"):
+            self.assertIn(name, objects.RequestSpec.fields)
+        for name in ("network_id", "port_id"):
+            self.assertIn(name, objects.NetworkRequest.fields)
+        for name in ("physnets", "tunneled"):
+            self.assertIn(name, objects.NetworkMetadata.fields)
+        self.assertEqual(
+            ["self", "context", "port_id"],
+            parameters(neutron.API.show_port),
         )
 
     def test_a_host_state_has_novas_name_of_the_host(self):

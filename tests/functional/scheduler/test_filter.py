@@ -14,6 +14,9 @@ import logging
 from typing import Any
 from unittest import mock
 
+import nova.conf
+from keystoneauth1 import exceptions as ks_exceptions
+from nova import exception
 from nova import objects
 from nova import test
 from nova.scheduler import filters as nova_filters
@@ -23,8 +26,11 @@ from oslo_config import cfg
 
 from sriov_rt.nova import filters
 from sriov_rt.nova import plugins
+from sriov_rt.nova import requested
 from sriov_rt.nova import weights
+from sriov_rt.scheduler import options
 from sriov_rt.scheduler import worker
+from sriov_rt.scheduler.placements import Placement
 from tests.unit import builders
 from tests.unit.scheduler.fakes import put
 
@@ -95,12 +101,8 @@ class FilterTest(HandlerTest):
         spec = self._spec(REALTIME, _nova_check_type=["rebuild"])
         self.assertEqual(self._names(), self._pass(spec))
 
-    def test_the_further_instances_of_a_request_need_no_new_decision(self):
-        with mock.patch.object(
-            self.worker.judge, "passing", side_effect=AssertionError
-        ):
-            found = self._pass(self._spec(REALTIME), index=1)
-        self.assertEqual(self._names(), found)
+    def test_each_instance_of_a_request_is_judged(self):
+        self.assertEqual(["rt-1"], self._pass(self._spec(REALTIME), index=1))
 
     def test_extra_specs_that_cannot_be(self):
         spec = self._spec({"sriov_rt:kernel": "rt"})
@@ -167,6 +169,273 @@ class WeigherTest(HandlerTest):
     def test_it_waits_for_nothing(self):
         self._order({})
         self.warm_up.assert_not_called()
+
+
+NETWORK = "3cb9bc59-5699-4588-a4b1-b87f96708bc6"
+OTHER_NETWORK = "1b70879f-fd00-411e-8ea9-143e7820e61d"
+PORT = "ce531f90-199f-48c0-816c-13e38010b442"
+ONLOAD = {"sriov_rt:onload": "required"}
+
+
+class OnloadCase(HandlerTest):
+    HOSTS = ("a", "b", "c")
+
+    def setUp(self):
+        super().setUp()
+        options.register(nova.conf.CONF)
+        requested._network_of.cache_clear()
+        self.show_port = mock.patch.object(
+            requested.neutron.API,
+            "show_port",
+            return_value={"port": {"network_id": NETWORK}},
+        ).start()
+        self.states = []
+        for name in self.HOSTS:
+            state = host_manager.HostState(name, name, "cell")
+            state.allocation_candidates = ["one"]
+            self.states.append(state)
+            put(self.worker.table, builders.onload_host(name))
+
+    def spec(self, instance: str = "1", **fields: Any) -> Any:
+        asked = {
+            "requested_networks": networks({"network_id": NETWORK}),
+            "network_metadata": metadata("fast"),
+            **fields,
+        }
+        return objects.RequestSpec(
+            flavor=objects.Flavor(name="f", extra_specs=ONLOAD),
+            instance_uuid=f"6a7a3c1e-4b0d-4f0e-9d4c-{instance:>012}",
+            scheduler_hints={},
+            **{name: each for name, each in asked.items() if each is not None},
+        )
+
+
+def networks(*asked: dict[str, str]) -> Any:
+    """Return a NetworkRequestList."""
+    return objects.NetworkRequestList(
+        objects=[objects.NetworkRequest(**each) for each in asked]
+    )
+
+
+def metadata(*physnets: str, tunneled: bool = False) -> Any:
+    """Return a NetworkMetadata."""
+    return objects.NetworkMetadata(physnets=set(physnets), tunneled=tunneled)
+
+
+class RequestedTest(OnloadCase):
+    def attached(self, **fields: Any) -> list[tuple[Any, Any]]:
+        found = requested.request(self.spec(**fields), self.worker.judge)
+        return [(a.network, a.physical_network) for a in found.attachments]
+
+    def test_a_network_and_its_physical_network(self):
+        self.assertEqual([(NETWORK, "fast")], self.attached())
+
+    def test_a_port_is_looked_up_once(self):
+        asked = networks({"port_id": PORT})
+        for _ in range(2):
+            self.assertEqual(
+                [(NETWORK, "fast")], self.attached(requested_networks=asked)
+            )
+        self.show_port.assert_called_once_with(mock.ANY, PORT)
+
+    def test_a_port_that_cannot_be_looked_up(self):
+        asked = networks({"port_id": PORT}, {"network_id": OTHER_NETWORK})
+        for error in (
+            exception.PortNotFound(port_id=PORT),
+            ks_exceptions.EndpointNotFound("no neutron"),
+        ):
+            self.show_port.side_effect = error
+            with (
+                self.subTest(error=error),
+                self.assertLogs(requested.LOG, "WARNING") as logged,
+            ):
+                self.assertEqual(
+                    [(OTHER_NETWORK, "fast")],
+                    self.attached(requested_networks=asked),
+                )
+            self.assertIn(f"port={PORT} is unknown", logged.output[0])
+
+    def test_which_of_several_is_where_is_open(self):
+        asked = networks(
+            {"network_id": NETWORK}, {"network_id": OTHER_NETWORK}
+        )
+        self.assertEqual(
+            [
+                (NETWORK, "fast"),
+                (NETWORK, "slow"),
+                (OTHER_NETWORK, "fast"),
+                (OTHER_NETWORK, "slow"),
+            ],
+            self.attached(
+                requested_networks=asked,
+                network_metadata=metadata("slow", "fast"),
+            ),
+        )
+
+    def test_two_ports_of_one_network_are_one_attachment(self):
+        asked = networks({"network_id": NETWORK}, {"network_id": NETWORK})
+        self.assertEqual(
+            [(NETWORK, "fast")], self.attached(requested_networks=asked)
+        )
+
+    def test_what_tells_of_no_network(self):
+        for asked in (None, networks(), networks({"network_id": "none"})):
+            with self.subTest(asked=asked):
+                self.assertEqual(
+                    [],
+                    self.attached(
+                        requested_networks=asked, network_metadata=None
+                    ),
+                )
+        auto = networks({"network_id": "auto"})
+        self.assertEqual(
+            [], self.attached(requested_networks=auto, network_metadata=None)
+        )
+
+    def test_a_tunnel(self):
+        self.assertEqual(
+            [], self.attached(network_metadata=metadata(tunneled=True))
+        )
+
+    def test_physical_networks_that_nobody_told(self):
+        self.assertEqual(
+            [(NETWORK, None)], self.attached(network_metadata=None)
+        )
+
+    def test_an_instance_that_moves_has_its_endpoints(self):
+        own = builders.endpoint(NETWORK, instance=self.spec().instance_uuid)
+        put(self.worker.table, builders.onload_host("a", own))
+        self.assertEqual(
+            [(NETWORK, "fast")],
+            self.attached(requested_networks=None, network_metadata=None),
+        )
+
+    def test_nothing_is_kept_apart_where_the_second_is_unaccelerated(self):
+        self.flags(second_endpoint="unaccelerated", group="onload")
+        self.assertEqual([(None, "fast")], self.attached())
+        self.assertEqual(
+            [(None, "fast")], self.attached(requested_networks=None)
+        )
+
+    def test_other_flavors_ask_neutron_for_nothing(self):
+        spec = self.spec(requested_networks=networks({"port_id": PORT}))
+        spec.flavor.extra_specs = REALTIME
+        found = requested.request(spec, self.worker.judge)
+        self.assertEqual((), found.attachments)
+        self.show_port.assert_not_called()
+
+
+class PlacementTest(OnloadCase):
+    def weigh(self, spec: Any, **weights_so_far: float) -> list[Any]:
+        """Return what Nova would try, in its order."""
+        handler = nova_weights.HostWeightHandler()
+        before = mock.Mock(minval=0.0, maxval=1.0)
+        before.weigh_objects = lambda hosts, spec: [
+            weights_so_far.get(each.obj.host, 0.0) for each in hosts
+        ]
+        before.weight_multiplier = lambda host: 1e6
+        found = handler.get_weighed_objects(
+            [before, weights.OnloadPlacementWeigher()], self.states, spec
+        )
+        return [each.obj for each in found]
+
+    def claimed(self, spec: Any, **weights_so_far: float) -> list[str]:
+        found = self.weigh(spec, **weights_so_far)
+        return [each.host for each in found if each.allocation_candidates]
+
+    def _take_back(self) -> None:
+        for each in tuple(self.worker.placements._ending):
+            self.worker.placements.arrived(each.host, {each.instance})
+
+    def test_the_best_one_so_far_is_taken(self):
+        for best in self.HOSTS:
+            found = self.claimed(self.spec(), **{best: 0.5})
+            self.assertEqual(best, found[0])
+            self.assertEqual(3, len(found))
+            (placed,) = self.worker.placements._ending
+            self.assertEqual(best, placed.host)
+            self._take_back()
+
+    def test_a_host_lost_meanwhile_is_not_claimed(self):
+        weights_so_far = {"a": 0.9, "b": 0.5}
+        self.assertEqual(
+            "a", self.claimed(self.spec("1"), **weights_so_far)[0]
+        )
+        found = self.claimed(self.spec("2"), **weights_so_far)
+        self.assertEqual("b", found[0])
+        self.assertNotIn("a", found)
+        # The HostState is that of other requests as well.
+        self.assertEqual(["one"], self.states[0].allocation_candidates)
+
+    def test_no_host_is_left(self):
+        for number in range(3):
+            self.assertTrue(self.claimed(self.spec(str(number))))
+        with self.assertLogs(filters.LOG, "INFO") as logged:
+            self.assertEqual([], self.claimed(self.spec("4")))
+        self.assertIn("onload_same_host × 3.", logged.output[0])
+        self.assertEqual(3, len(self.worker.placements))
+
+    def test_equal_hosts_are_taken_in_an_order_of_each_instances_own(self):
+        orders = set()
+        for number in range(30):
+            spec = self.spec(str(number))
+            first = self.claimed(spec)[0]
+            self._take_back()
+            self.assertEqual(first, self.claimed(spec)[0])
+            self._take_back()
+            orders.add(first)
+        self.assertEqual(set(self.HOSTS), orders)
+
+    def test_asked_again_for_alternates_the_instance_stays(self):
+        first = self.claimed(self.spec(), a=0.5)
+        again = self.claimed(self.spec(), b=0.5)
+        self.assertEqual(first[0], again[0])
+        self.assertEqual(1, len(self.worker.placements))
+
+    def test_other_requests_are_left_alone(self):
+        plain = self.spec()
+        plain.flavor.extra_specs = {}
+        wrong = self.spec()
+        wrong.flavor.extra_specs = {"sriov_rt:onload": "perhaps"}
+        nowhere = self.spec(requested_networks=None)
+        for spec in (plain, wrong, nowhere):
+            self.assertEqual("c", self.claimed(spec, c=0.5)[0])
+            self.assertEqual(0, len(self.worker.placements))
+
+    def test_the_filter_places_on_a_single_host(self):
+        self.states = self.states[:1]
+        self.assertEqual(["a"], self._pass(self.spec("1")))
+        self.assertEqual(1, len(self.worker.placements))
+        self.assertEqual([], self._pass(self.spec("2")))
+
+    def test_of_two_that_saw_the_same_single_host_one_passes(self):
+        self.states = self.states[:1]
+        passing = self.worker.judge.passing
+
+        def late(*asked: Any) -> Any:
+            found = passing(*asked)
+            # Meanwhile, in another thread.
+            self.worker.placements.note(Placement("a", "other", (NETWORK,)))
+            return found
+
+        with (
+            mock.patch.object(self.worker.judge, "passing", late),
+            self.assertLogs(filters.LOG, "INFO") as logged,
+        ):
+            self.assertEqual([], self._pass(self.spec("1")))
+        self.assertIn("onload_same_host × 1.", logged.output[0])
+
+    def test_a_filter_behind_ours_is_warned_of(self):
+        for enabled, warned in (
+            (["RealtimeSriovFilter", "ComputeFilter"], True),
+            (["ComputeFilter", "RealtimeSriovFilter"], False),
+            (["ComputeFilter"], False),
+        ):
+            self.flags(enabled_filters=enabled, group="filter_scheduler")
+            with self.subTest(enabled=enabled):
+                asserting = self.assertLogs if warned else self.assertNoLogs
+                with asserting(filters.LOG, "WARNING"):
+                    filters.RealtimeSriovFilter()
 
 
 class PluginsTest(test.NoDBTestCase):

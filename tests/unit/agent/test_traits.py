@@ -17,12 +17,6 @@ from sriov_rt.codec import Unknown
 from sriov_rt.parse.cpulist import parse_cpu_list as cpus
 from tests.unit import builders
 
-ONLOAD = {
-    "modules": ("onload", "sfc"),
-    "devices": ("/dev/onload",),
-    "library": "/usr/lib/libonload.so",
-}
-
 
 def held(host):
     return traits.held(traits.verdicts(host, host.observed_at))
@@ -36,8 +30,14 @@ class VerdictsTest(unittest.TestCase):
         )
 
     def test_a_host_with_onload_has_its_trait(self):
-        host = builders.realtime_host(onload=ONLOAD)
+        host = builders.onload_host()
         self.assertIn("CUSTOM_SRIOV_RT_ONLOAD", held(host))
+
+    def test_onload_without_a_nic_that_it_can_use_is_no_trait(self):
+        for nics in ({}, Unknown("no right to read")):
+            with self.subTest(nics=nics):
+                host = builders.onload_host(onload={"nics": nics})
+                self.assertNotIn("CUSTOM_SRIOV_RT_ONLOAD", held(host))
 
     def test_a_degraded_host_loses_the_trait_and_keeps_the_others(self):
         host = builders.realtime_host(cpus={"isolated": cpus("2")})

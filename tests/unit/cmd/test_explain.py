@@ -136,6 +136,41 @@ class OfflineTest(unittest.TestCase):
         self.assertEqual(2, code)
         self.assertIn("--flavor", err)
 
+    def test_a_network_asks_for_the_same_host_rule(self):
+        network = "3cb9bc59-5699-4588-a4b1-b87f96708bc6"
+        self._write(builders.onload_host("a", builders.endpoint(network)))
+        self._write(builders.onload_host("b"))
+        words = ("--extra-spec=sriov_rt:onload=required", "--json")
+        hosts = (self._facts("a.json"), self._facts("b.json"))
+        for given, expected in (
+            ((), {"a": [], "b": []}),
+            ((f"--network={network}",), {"a": ["onload_same_host"], "b": []}),
+            (
+                (f"--network={network.upper()}:fast",),
+                {"a": ["onload_same_host"], "b": []},
+            ),
+            (
+                (f"--network={network}:slow",),
+                {"a": ["onload_no_nic"], "b": ["onload_no_nic"]},
+            ),
+        ):
+            with self.subTest(given=given):
+                _, out, _ = explain(*words, *given, *hosts)
+                found = {
+                    each["host"]: [r["code"] for r in each["reasons"]]
+                    for each in json.loads(out)
+                }
+                self.assertEqual(expected, found)
+
+    def test_two_if_a_network_is_none(self):
+        for text in ("", "net-a", ":fast", f"{'0' * 32}:"):
+            with self.subTest(text=text):
+                code, _, err = explain(
+                    *REALTIME, f"--network={text}", self._facts()
+                )
+                self.assertEqual(2, code)
+                self.assertIn("UUID[:PHYSNET] expected", err)
+
     def test_names_cannot_steer_the_terminal(self):
         host = builders.realtime_host("a\x1b[2J")
         (self.path / "x.json").write_text(json.dumps(host.to_plain()))

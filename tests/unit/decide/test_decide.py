@@ -292,27 +292,6 @@ class DemandTest(DecideTestCase):
             ["module_missing"], self.codes({"sriov_rt:vif": "ipvlan:l3"})
         )
 
-    def test_onload(self):
-        specs = {
-            "sriov_rt:onload": "required",
-            "sriov_rt:onload_profile": "latency",
-        }
-        self.assertEqual(
-            ["onload_unusable"] * 3 + ["onload_profile_missing"],
-            self.codes(specs),
-        )
-        there = {
-            "modules": ("onload", "sfc_char"),
-            "devices": ("/dev/onload",),
-            "library": "/usr/lib64/libonload.so",
-            "profiles": ("latency",),
-        }
-        self.assertEqual([], self.codes(specs, onload=there))
-        other = {**there, "library_fits": False}
-        self.assertEqual(
-            ["onload_other_release"], self.codes(specs, onload=other)
-        )
-
     def test_latency(self):
         specs = {"sriov_rt:max_latency_us": "20"}
         kernel = "6.1.0-44-rt-amd64"

@@ -42,6 +42,7 @@ class ModesTest(unittest.TestCase):
             "modules": ("onload",),
             "devices": ("/dev/onload",),
             "library": "/usr/lib64/libonload.so",
+            "nics": {"eth1": "native"},
             "library_fits": True,
         }
         self.host = builders.realtime_host(virt=virt, nics=nics, onload=onload)
@@ -89,11 +90,16 @@ class ModesTest(unittest.TestCase):
 
     def test_onload(self):
         onload = dataclasses.replace(
-            self.host.onload, devices=(), library_fits=False, version="9.0"
+            self.host.onload,
+            devices=(),
+            library_fits=False,
+            version="9.0",
+            nics={},
         )
         host = dataclasses.replace(self.host, onload=onload)
         self.assertEqual(
-            ["onload_unusable", "onload_other_release"], codes("onload", host)
+            ["onload_unusable", "onload_other_release", "onload_no_nic"],
+            codes("onload", host),
         )
 
     def test_no_nic(self):

@@ -22,6 +22,8 @@ from sriov_rt import request
 from sriov_rt.codec import Unknown
 from sriov_rt.scheduler import judge
 from sriov_rt.scheduler.judge import Judge
+from sriov_rt.scheduler.placements import Placement
+from sriov_rt.scheduler.placements import Placements
 from sriov_rt.scheduler.table import FactsTable
 from tests.unit import builders
 from tests.unit.scheduler.fakes import MAX_AGE_S
@@ -32,14 +34,27 @@ from tests.unit.scheduler.fakes import states
 REALTIME = request.parse(
     {"sriov_rt:realtime": "required", "hw:cpu_policy": "dedicated"}
 )
+#: Seconds that a placement counts.
+HOLD_S = 30.0
+
 CERTIFIED = request.parse({"sriov_rt:max_latency_us": "50"})
+
+FAST = dataclasses.replace(
+    request.parse({"sriov_rt:onload": "required"}),
+    attachments=(request.Attachment("net-a", "fast"),),
+)
 
 
 class JudgeCase(unittest.TestCase):
     def setUp(self):
         self.clock, self.wall = Clock(), Clock(1_790_000_000.0)
-        self.table = FactsTable(100, MAX_AGE_S, self.clock)
-        self.judge = Judge(self.table, MAX_AGE_S, self.clock, self.wall)
+        self.placements = Placements(HOLD_S, self.clock)
+        self.table = FactsTable(
+            100, MAX_AGE_S, self.clock, self.placements.arrived
+        )
+        self.judge = Judge(
+            self.table, MAX_AGE_S, self.placements, self.clock, self.wall
+        )
 
     def put(self, name: str, **parts: dict) -> None:
         put(self.table, builders.realtime_host(name, **parts))
@@ -106,6 +121,115 @@ class PassingTest(JudgeCase):
         self.assertFalse(self.judge.known(states("a", "b")))
 
 
+class OnloadTest(JudgeCase):
+    def setUp(self):
+        super().setUp()
+        for name in ("a", "b"):
+            put(self.table, builders.onload_host(name))
+
+    def asked(self, *networks: str | None) -> request.Request:
+        return dataclasses.replace(
+            request.parse({"sriov_rt:onload": "required"}),
+            attachments=tuple(
+                request.Attachment(each, "fast") for each in networks
+            ),
+        )
+
+    def place(self, host: str, instance: str, *networks: str) -> None:
+        self.placements.note(Placement(host, instance, networks))
+
+    def test_an_endpoint_keeps_its_network_off_its_host(self):
+        put(self.table, builders.onload_host("a", builders.endpoint("net-a")))
+        asked = self.asked("net-a")
+        self.assertEqual(["b"], self.names(asked, "a", "b"))
+        self.assertEqual(["onload_same_host"], self.codes(asked, "a"))
+        self.assertEqual(["a", "b"], self.names(self.asked("net-b"), "a", "b"))
+        self.assertEqual(["a", "b"], self.names(self.asked(None), "a", "b"))
+
+    def test_an_instances_own_endpoint_does_not_keep_it_off(self):
+        put(self.table, builders.onload_host("a", builders.endpoint()))
+        hosts, asked = states("a"), self.asked("net-a")
+        self.assertEqual(
+            hosts,
+            self.judge.passing(asked, hosts, builders.endpoint().instance),
+        )
+        self.assertEqual([], self.judge.passing(asked, hosts, "inst-2"))
+
+    def test_an_instance_just_placed_counts_as_an_endpoint(self):
+        self.place("a", "inst-1", "net-a", "net-b")
+        for network in ("net-a", "net-b"):
+            asked = self.asked(network)
+            self.assertEqual(["b"], self.names(asked, "a", "b"))
+        self.assertEqual(["a", "b"], self.names(self.asked("net-c"), "a", "b"))
+
+    def test_it_counts_until_the_hold_is_over(self):
+        self.place("a", "inst-1", "net-a")
+        self.clock.now += HOLD_S - 1
+        self.assertEqual([], self.names(self.asked("net-a"), "a"))
+        self.clock.now += 1
+        self.assertEqual(["a"], self.names(self.asked("net-a"), "a"))
+
+    def test_it_counts_once_when_the_facts_tell_of_it(self):
+        two = {
+            "onload": {"nics": {"eth1": "native", "eth2": "afxdp"}},
+            "vifs": {"pools": {"fast": ("eth1", "eth2")}},
+        }
+        put(self.table, builders.onload_host("a", **two))
+        asked = self.asked("net-a")
+        self.place("a", "inst-1", "net-a")
+        self.assertEqual(["a"], self.names(asked, "a"))
+        arrived = builders.endpoint(instance="inst-1")
+        put(self.table, builders.onload_host("a", arrived, **two))
+        self.assertEqual(["a"], self.names(asked, "a"))
+        self.place("a", "inst-2", "net-a")
+        self.assertEqual([], self.names(asked, "a"))
+
+    def test_endpoints_that_are_unknown(self):
+        spoilt = {"endpoints": Unknown("no right to enter")}
+        put(self.table, builders.onload_host("a", vifs=spoilt))
+        self.assertEqual(
+            ["fact_unknown"], self.codes(self.asked("net-a"), "a")
+        )
+        self.assertEqual([], self.names(self.asked("net-a"), "a"))
+        self.assertEqual(["a"], self.names(self.asked(None), "a"))
+
+    def test_where_an_instance_has_endpoints(self):
+        put(self.table, builders.onload_host("a", builders.endpoint()))
+        put(
+            self.table,
+            builders.onload_host("b", builders.endpoint("net-b", "eth9")),
+        )
+        spoilt = {"endpoints": Unknown("no right to enter")}
+        put(self.table, builders.onload_host("c", vifs=spoilt))
+        self.assertEqual(
+            {
+                request.Attachment("net-a", "fast"),
+                request.Attachment("net-b", None),
+            },
+            set(self.judge.endpoints_of("inst-1")),
+        )
+        self.assertEqual((), self.judge.endpoints_of("inst-2"))
+
+    def test_endpoints_make_no_kinds_and_networks_no_answers(self):
+        for number in range(20):
+            own = builders.endpoint(f"net-{number}", instance=f"i-{number}")
+            put(self.table, builders.onload_host(f"h{number}", own))
+        names = [f"h{number}" for number in range(20)]
+        for number in range(20):
+            self.names(self.asked(f"net-{number}"), *names)
+        self.assertEqual(1, len(self.table._answers))
+        (answers,) = self.table._answers.values()
+        self.assertEqual(1, len(answers))
+
+    def test_refusals_tell_the_hosts_that_are_taken_from_the_others(self):
+        self.place("a", "inst-1", "net-a")
+        found = self.judge.refusals(self.asked("net-a"), states("a", "b", "x"))
+        told = [([r.code for r in f.reasons], f.hosts) for f in found]
+        self.assertEqual(
+            [(["onload_same_host"], ("a",)), (["facts_missing"], ("x",))], told
+        )
+
+
 def unknown_part(name: str) -> dict[str, Unknown]:
     spoilt = facts.unknown(name, "no such file")
     return {
@@ -121,11 +245,19 @@ class SameAsTheDecisionTest(JudgeCase):
         effective=strategies.sampled_from(["0", "2", "1-3"]),
         unknown=strategies.sampled_from([None, *facts.PARTS]),
         expires=strategies.sampled_from([None, -5.0, 0.0, 5.0]),
-        asked=strategies.sampled_from([REALTIME, CERTIFIED]),
+        asked=strategies.sampled_from([REALTIME, CERTIFIED, FAST]),
+        endpoint=strategies.sampled_from([None, "net-a", "net-b"]),
     )
     @hypothesis.settings(deadline=None, derandomize=True)
     def test_what_is_kept_decides_as_what_was_sent(
-        self, isolated, dedicated, effective, unknown, expires, asked
+        self,
+        isolated,
+        dedicated,
+        effective,
+        unknown,
+        expires,
+        asked,
+        endpoint,
     ):
         cpus = builders.cpus
         certificate = expires is not None and facts.LatencyCertificate(
@@ -141,7 +273,8 @@ class SameAsTheDecisionTest(JudgeCase):
         }
         if unknown is not None:
             parts[unknown] = unknown_part(unknown)
-        host = builders.realtime_host("a", **parts)
+        there = () if endpoint is None else (builders.endpoint(endpoint),)
+        host = builders.onload_host("a", *there, **parts)
         put(self.table, host)
         view = decide.View(self.wall.now, 0.0, MAX_AGE_S)
         wanted = [r.code for r in decide.why_not(asked, host, view)]

@@ -16,7 +16,9 @@ import threading
 import time
 import unittest
 
+import hypothesis
 import oslo_messaging
+from hypothesis import strategies
 from oslo_config import cfg
 
 from sriov_rt import messaging
@@ -24,7 +26,9 @@ from sriov_rt.scheduler import listener
 from sriov_rt.scheduler.listener import Asker
 from sriov_rt.scheduler.listener import Endpoint
 from sriov_rt.scheduler.listener import Listener
+from sriov_rt.scheduler.placements import Placement
 from sriov_rt.scheduler.table import FactsTable
+from sriov_rt.scheduler.teller import Teller
 from tests.unit import builders
 
 
@@ -33,7 +37,10 @@ class EndpointTest(unittest.TestCase):
         self.table = FactsTable(10, 60.0)
         self.wanted: list[str] = []
         self.heard = 0
-        self.endpoint = Endpoint(self.table, self.wanted.append, self._hear)
+        self.placed: list[Placement] = []
+        self.endpoint = Endpoint(
+            self.table, self.wanted.append, self._hear, self.placed.append
+        )
         self.host = builders.realtime_host("a")
 
     def _hear(self) -> None:
@@ -101,6 +108,50 @@ class EndpointTest(unittest.TestCase):
                 self.endpoint.gone({}, name, "a")
         self.assertEqual({}, dict(self.table.entries))
         self.assertEqual([], self.wanted)
+
+    def test_what_another_scheduler_placed_is_noted(self):
+        self.endpoint.placed({}, "a", "inst-1", ["net-a", "net-b"])
+        self.assertEqual(
+            [Placement("a", "inst-1", ("net-a", "net-b"))], self.placed
+        )
+
+    def test_who_places_nothing_passes_it_over(self):
+        hears = Endpoint(self.table, self.wanted.append, self._hear)
+        hears.placed({}, "a", "inst-1", ["net-a"])
+
+    @hypothesis.given(
+        *[
+            strategies.one_of(
+                strategies.none(),
+                strategies.integers(),
+                strategies.text(max_size=300),
+                strategies.lists(
+                    strategies.one_of(strategies.text(), strategies.none())
+                ),
+            )
+        ]
+        * 3
+    )
+    @hypothesis.settings(deadline=None, derandomize=True)
+    def test_a_placement_is_taken_whole_or_not_at_all(
+        self, host, instance, networks
+    ):
+        self.setUp()
+        names = [host, instance]
+        names += networks if type(networks) is list else [None]
+        well = all(type(n) is str and 0 < len(n) <= 255 for n in names)
+        if well:
+            self.endpoint.placed({}, host, instance, networks)
+        else:
+            with self.assertLogs(listener.LOG, "WARNING"):
+                self.endpoint.placed({}, host, instance, networks)
+        self.assertEqual(well, bool(self.placed))
+
+    def test_more_networks_than_an_instance_can_have(self):
+        networks = ["net"] * (listener.MAX_NETWORKS + 1)
+        with self.assertLogs(listener.LOG, "WARNING"):
+            self.endpoint.placed({}, "a", "inst-1", networks)
+        self.assertEqual([], self.placed)
 
     def test_a_document_that_is_no_text(self):
         with self.assertLogs(listener.LOG, "WARNING"):
@@ -195,7 +246,16 @@ class ListenerTest(unittest.TestCase):
             transport, messaging.target(messaging.REPORT_TOPIC)
         )
         self.table = FactsTable(10, 60.0)
-        heard = Listener(self.conf, "test", self.table, lambda: None)
+        self.teller = Teller()
+        self.placed: list[Placement] = []
+        heard = Listener(
+            self.conf,
+            "test",
+            self.table,
+            lambda: None,
+            self.placed.append,
+            self.teller,
+        )
         thread = threading.Thread(target=heard.run)
         thread.start()
         self.addCleanup(thread.join)
@@ -229,6 +289,25 @@ class ListenerTest(unittest.TestCase):
         self._eventually(lambda: self.asked == [None])
         self.client.cast({}, "heartbeat", host="a", node="a", digest="00" * 32)
         self._eventually(lambda: self.asked == [None, ["a"]])
+
+    def test_what_is_placed_comes_to_all_schedulers(self):
+        other: list[Placement] = []
+        hears = Listener(
+            self.conf, "other", self.table, lambda: None, other.append
+        )
+        thread = threading.Thread(target=hears.run)
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(hears.stop)
+        self._eventually(lambda: self.asked == [None, None])
+        placement = Placement("a", "inst-1", ("net-a",))
+        self.teller.tell(placement)
+        self._eventually(lambda: other == self.placed == [placement])
+
+    def test_agents_are_heard_in_the_version_of_before(self):
+        # One that knows nothing of placements, and one that does.
+        self.assertEqual("1.0", messaging.VERSION)
+        self.assertEqual("1.1", Endpoint.target.version)
 
 
 class _Agent:

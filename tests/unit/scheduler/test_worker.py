@@ -10,6 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+import dataclasses
 import os
 import threading
 import time
@@ -17,9 +18,13 @@ import unittest
 
 from oslo_config import cfg
 
+from sriov_rt import request
 from sriov_rt.scheduler import worker
+from sriov_rt.scheduler.placements import Placement
 from sriov_rt.scheduler.worker import Worker
+from tests.unit import builders
 from tests.unit.scheduler.fakes import Clock
+from tests.unit.scheduler.fakes import put
 
 
 class FakeListener:
@@ -27,8 +32,10 @@ class FakeListener:
 
     made: "list[FakeListener]"
 
-    def __init__(self, conf, server, table, heard) -> None:
+    def __init__(self, conf, server, table, heard, placed, teller) -> None:
         self.server = server
+        self.placed = placed
+        self.teller = teller
         self.heard = heard
         self.stopped = threading.Event()
 
@@ -39,7 +46,7 @@ class FakeListener:
         self.stopped.set()
 
 
-class WorkerTest(unittest.TestCase):
+class WorkerCase(unittest.TestCase):
     def setUp(self):
         self.conf = cfg.ConfigOpts()
         self.conf([], default_config_files=[])
@@ -61,6 +68,8 @@ class WorkerTest(unittest.TestCase):
         self.clock.now += seconds
         return False
 
+
+class WorkerTest(WorkerCase):
     def test_nothing_runs_before_the_first_request(self):
         self.assertEqual([], self.listeners)
 
@@ -124,6 +133,58 @@ class WorkerTest(unittest.TestCase):
         impatient = Worker(self.conf, self.clock, listen=self._listen)
         self.addCleanup(impatient.stop)
         impatient.warm_up(lambda: self.fail("looked"))
+
+
+class PlaceTest(WorkerCase):
+    def setUp(self):
+        super().setUp()
+        for name in ("a", "b"):
+            put(self.worker.table, builders.onload_host(name))
+        self.asked = dataclasses.replace(
+            request.parse({"sriov_rt:onload": "required"}),
+            attachments=(request.Attachment("net-a", "fast"),),
+        )
+
+    def place(self, instance: str, *hosts: str) -> str | None:
+        found = self.worker.place(self.asked, instance, hosts)
+        return None if found is None else found.host
+
+    def told(self) -> list[Placement]:
+        told: list[Placement] = []
+        self.worker._teller.stop()
+        self.worker._teller.run(told.append)
+        return told
+
+    def test_the_best_host_that_is_left(self):
+        self.assertEqual("b", self.place("inst-1", "b", "a"))
+        self.assertEqual("a", self.place("inst-2", "b", "a"))
+        self.assertIsNone(self.place("inst-3", "b", "a"))
+        net = ("net-a",)
+        self.assertEqual(
+            [Placement("b", "inst-1", net), Placement("a", "inst-2", net)],
+            self.told(),
+        )
+
+    def test_who_was_placed_stays_where_it_is(self):
+        self.assertEqual("b", self.place("inst-1", "b", "a"))
+        self.assertEqual("b", self.place("inst-1", "a"))
+        self.assertEqual(1, len(self.told()))
+
+    def test_what_others_placed_counts(self):
+        self.worker.start()
+        self.assertTrue(self.made.wait(10))
+        (listener,) = self.listeners
+        listener.placed(Placement("b", "inst-9", ("net-a",)))
+        self.assertEqual("a", self.place("inst-1", "b", "a"))
+
+    def test_facts_end_what_was_placed(self):
+        self.place("inst-1", "b")
+        own = builders.endpoint("net-a", instance="inst-1")
+        put(self.worker.table, builders.onload_host("b", own))
+        self.assertEqual(0, len(self.worker.placements))
+        self.assertIsNone(self.place("inst-2", "b"))
+        put(self.worker.table, builders.onload_host("b"))
+        self.assertEqual("b", self.place("inst-2", "b"))
 
 
 class ProcessTest(unittest.TestCase):

@@ -1,0 +1,182 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What Onload needs of a host, and which of its NICs are left for it.
+
+An accelerated endpoint sends past the kernel's macvlan: two of one network
+on one NIC do not reach each other, and must not be placed so.
+"""
+
+import types
+from collections.abc import Collection
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+
+from sriov_rt.codec import Unknown
+from sriov_rt.decide.realtime import unknown
+from sriov_rt.facts import Endpoint
+from sriov_rt.facts import HostFacts
+from sriov_rt.reason import Reason
+from sriov_rt.reason import reason
+from sriov_rt.request import Attachment
+from sriov_rt.request import Request
+
+#: Nothing is on its way to the host.
+NOTHING: Mapping[str, int] = types.MappingProxyType({})
+NOWHERE: frozenset[str] = frozenset()
+
+
+def reasons(request: Request, facts: HostFacts) -> Iterator[Reason]:
+    """Yield what keeps an instance that needs Onload from a host."""
+    yield from usable(facts)
+    yield from _profile(request, facts)
+    yield from nics(facts, request.attachments)
+    yield from same_host(facts, request.attachments, facts.vifs.endpoints)
+
+
+def usable(facts: HostFacts) -> Iterator[Reason]:
+    """Yield what keeps workloads of a host from Onload."""
+    onload = facts.onload
+    needed = (
+        ("modules", onload.modules, "onload", "kernel module onload"),
+        ("devices", onload.devices, "/dev/onload", "/dev/onload"),
+    )
+    for name, found, item, words_for_it in needed:
+        if isinstance(found, Unknown):
+            yield unknown(f"onload.{name}", found)
+        elif item not in found:
+            yield reason("onload_unusable", missing=words_for_it)
+    if isinstance(onload.library, Unknown):
+        yield unknown("onload.library", onload.library)
+    elif onload.library is None:
+        yield reason("onload_unusable", missing="libonload.so")
+    elif onload.library_fits is False:
+        # What is unknown here is told by agents of before.
+        version = onload.version
+        known = version if isinstance(version, str) else "unknown"
+        yield reason("onload_other_release", version=known)
+
+
+def nics(
+    facts: HostFacts, attachments: Iterable[Attachment] = ()
+) -> Iterator[Reason]:
+    """Yield where there is no NIC that Onload can use.
+
+    Of the physical networks that are asked for, those count that the host's
+    ``[vif] parents`` serve: an instance may have a port on another one that
+    is none of ours, for its management. But one has to be among them.
+    """
+    able = facts.onload.nics
+    if isinstance(able, Unknown):
+        yield unknown("onload.nics", able)
+        return
+    if not able:
+        yield reason("onload_no_nic", where="")
+        return
+    named = {each.physical_network for each in attachments}
+    asked = sorted(each for each in named if each is not None)
+    if not asked:
+        return
+    pools = facts.vifs.pools
+    if isinstance(pools, Unknown):
+        yield unknown("vifs.pools", pools)
+        return
+    served = [each for each in asked if pools.get(each)]
+    for each in served or asked:
+        if not any(nic in able for nic in pools.get(each, ())):
+            yield reason(
+                "onload_no_nic", where=_where(each), physical_network=each
+            )
+
+
+def same_host(
+    facts: HostFacts,
+    attachments: Collection[Attachment],
+    endpoints: Iterable[Endpoint] | Unknown,
+    coming: Mapping[str, int] = NOTHING,
+) -> Iterator[Reason]:
+    """Yield the networks for which no NIC is left that Onload can use.
+
+    What :func:`nics` yields is not said again.
+
+    :param endpoints: those of the host, without the instance's own.
+    :param coming: by network, how many instances were placed on the host of
+        which it has no endpoints yet. Each will take a NIC.
+    """
+    if all(each.network is None for each in attachments):
+        return
+    if isinstance(endpoints, Unknown):
+        yield unknown("vifs.endpoints", endpoints)
+        return
+    taken: dict[str, set[str]] = {}
+    for endpoint in endpoints:
+        taken.setdefault(endpoint.network, set()).add(endpoint.nic)
+    for each in attachments:
+        network, physical = each.network, each.physical_network
+        if network is None:
+            continue
+        gone, more = taken.get(network, NOWHERE), coming.get(network, 0)
+        if not gone and not more:
+            continue
+        able = _able(facts, physical)
+        if able and len(able - gone) <= more:
+            yield reason(
+                "onload_same_host",
+                where=_where(physical),
+                network=network,
+                physical_network=physical,
+                nics=sorted(able),
+            )
+
+
+def physical_network(facts: HostFacts, nic: str) -> str | None:
+    """Return the physical network that a NIC of a host is on.
+
+    :returns: None if it is not known, or on several.
+    """
+    pools = facts.vifs.pools
+    if isinstance(pools, Unknown):
+        return None
+    found = [name for name, pool in pools.items() if nic in pool]
+    return found[0] if len(found) == 1 else None
+
+
+def _able(facts: HostFacts, physical_network: str | None) -> set[str]:
+    """Return the NICs on a physical network that Onload can use.
+
+    :param physical_network: None for any that the host serves.
+    """
+    able, pools = facts.onload.nics, facts.vifs.pools
+    if isinstance(able, Unknown) or isinstance(pools, Unknown):
+        return set()
+    if physical_network is None:
+        found = {nic for pool in pools.values() for nic in pool}
+    else:
+        found = set(pools.get(physical_network, ()))
+    return found & able.keys()
+
+
+def _where(physical_network: str | None) -> str:
+    if physical_network is None:
+        return ""
+    return f" on physical network {physical_network}"
+
+
+def _profile(request: Request, facts: HostFacts) -> Iterator[Reason]:
+    onload, profile = facts.onload, request.onload_profile
+    if profile is None:
+        return
+    if isinstance(onload.profiles, Unknown):
+        yield unknown("onload.profiles", onload.profiles)
+    elif profile not in onload.profiles:
+        yield reason("onload_profile_missing", profile=profile)

@@ -1,0 +1,121 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The Request of a RequestSpec, with the networks that it tells of.
+
+nova-api puts into it what the user asked for. A network has its UUID there.
+A port has its own alone: its network is looked up for a copy of the list
+(``compute.api._check_requested_networks`` sends tuples), so that Neutron has
+to be asked once more. Who asks for neither gets a network from nova-compute,
+after scheduling. Of the physical networks there is just the set of all.
+Neither is kept for a later move of the instance: its host's facts tell then.
+"""
+
+import dataclasses
+import functools
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import nova.conf
+from keystoneauth1 import exceptions as ks_exceptions
+from nova import context
+from nova import exception
+from nova.network import neutron
+
+from sriov_rt import request as requests
+from sriov_rt.nova import plugins
+from sriov_rt.request import Attachment
+from sriov_rt.scheduler import options
+from sriov_rt.scheduler.judge import Judge
+
+LOG = logging.getLogger(__name__)
+
+#: Ports whose network is remembered; a port never changes it.
+_PORTS = 1024
+
+
+def request(spec: Any, judge: Judge) -> requests.Request:
+    """Return what the flavor asks, and the networks that come to it.
+
+    :param spec: the RequestSpec.
+    :param judge: knows the endpoints of an instance that moves.
+    :raises RequestError: for extra specs that cannot be.
+    """
+    found = requests.parse(plugins.extra_specs(spec))
+    if not found.onload:
+        return found
+    conf = nova.conf.CONF
+    options.register(conf)
+    attached = attachments(spec) or judge.endpoints_of(spec.instance_uuid)
+    if not options.keeps_apart(conf):
+        attached = tuple(
+            Attachment(None, each.physical_network) for each in attached
+        )
+    return dataclasses.replace(found, attachments=attached)
+
+
+def keeps_apart(found: requests.Request) -> bool:
+    """Tell whether the request takes a place that others can't have."""
+    return any(each.network is not None for each in found.attachments)
+
+
+def attachments(spec: Any) -> tuple[Attachment, ...]:
+    """Return the networks on which Onload may accelerate an instance.
+
+    Where it is open which network is on which physical one, there is an
+    attachment for each that may be.
+
+    :param spec: the RequestSpec.
+    """
+    metadata = spec.network_metadata if "network_metadata" in spec else None
+    physical: list[str | None] = [None]
+    if metadata is not None and "physnets" in metadata:
+        physical = sorted(metadata.physnets)
+    # On a tunnel Onload accelerates nothing of ours.
+    networks = tuple(dict.fromkeys(_networks(spec))) if physical else ()
+    if not networks:
+        return tuple(Attachment(None, each) for each in physical if each)
+    return tuple(Attachment(n, each) for n in networks for each in physical)
+
+
+def _networks(spec: Any) -> Iterator[str]:
+    if "requested_networks" not in spec or spec.requested_networks is None:
+        return
+    requested = spec.requested_networks
+    if requested.no_allocate:
+        return
+    for each in requested:
+        if each.network_id is not None and not each.auto_allocate:
+            yield each.network_id
+        elif each.port_id is not None:
+            yield from _of_port(each.port_id)
+
+
+def _of_port(port: str) -> Iterator[str]:
+    try:
+        yield _network_of(port)
+    except (exception.NovaException, ks_exceptions.ClientException) as error:
+        LOG.warning(
+            "The network of port=%s is unknown (%s): it is kept apart from "
+            "others by the compute host alone. See [neutron] in the "
+            "nova.conf of nova-scheduler",
+            port,
+            error,
+        )
+
+
+@functools.lru_cache(_PORTS)
+def _network_of(port: str) -> str:
+    found = neutron.API().show_port(context.get_admin_context(), port)
+    network: str = found["port"]["network_id"]
+    return network
