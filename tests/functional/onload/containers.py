@@ -28,7 +28,7 @@ from collections.abc import Callable
 from sriov_rt.host.root import Root
 from sriov_rt.onload import plan
 from sriov_rt.onload import settings as onload_settings
-from tests.functional.onload import standin
+from tests.testbed import standin
 
 CONFIG = """[onload]
 profile_directories = {place}/profiles

@@ -31,7 +31,7 @@ from sriov_rt.onload import rootfs
 from sriov_rt.onload import variables
 from sriov_rt.onload.directories import Directories
 from sriov_rt.onload.elf import Elf
-from tests.functional.onload import standin
+from tests.testbed import standin
 
 #: onload_set as Onload's own: what is set first counts.
 SHELL = """

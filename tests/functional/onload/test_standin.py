@@ -19,10 +19,10 @@ import unittest
 
 from sriov_rt.host.root import Root
 from sriov_rt.onload import rootfs
-from tests.functional.onload import standin
 from tests.functional.onload.containers import Base
 from tests.functional.onload.containers import run
 from tests.functional.onload.containers import status
+from tests.testbed import standin
 
 
 class StandInTest(Base):

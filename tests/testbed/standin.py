@@ -119,6 +119,7 @@ def running(
         text=True,
     )
     said = []
+    assert process.stdin and process.stdout and process.stderr
     try:
         for line in process.stdout:
             if line == "ready\n":
