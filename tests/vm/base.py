@@ -38,8 +38,14 @@ from tests.testbed.waiting import wait_for
 #: CPUs are emulated, and the machine may do other things as well.
 PATIENCE = 300.0
 
-#: What the tests use inside, beside what a machine needs itself.
-PACKAGES = ("iperf3", "libvirt-daemon-driver-lxc", "lxc")
+#: What the tests use, beside what a machine needs itself.
+PACKAGES = (
+    "gcc",
+    "iperf3",
+    "libc6-dev",
+    "libvirt-daemon-driver-lxc",
+    "lxc",
+)
 
 #: Where the server of warm.py listens inside.
 _PORT = 4720
