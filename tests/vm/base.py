@@ -13,6 +13,7 @@
 """The machine that the tests of this package share."""
 
 import atexit
+import dataclasses
 import functools
 import hashlib
 import json
@@ -66,6 +67,26 @@ def place() -> paths.Paths:
 def cable() -> pathlib.Path:
     """Return the socket where another machine finds rt-1's wire."""
     return place().state / "vm/rt-1/cable.sock"
+
+
+def neighbour(name: str, number: int, vfs: int) -> Machine:
+    """Describe a small host at the other end of rt-1's wire.
+
+    One at a time: the wire has two ends.
+
+    :param name: host name.
+    :param number: in its MAC addresses.
+    :param vfs: that each of its PFs has from the start.
+    """
+    return dataclasses.replace(
+        Machine.ordinary(name, number),
+        cpus=2,
+        memory_mb=768,
+        hugepages=0,
+        vfs=vfs,
+        libvirt=False,
+        cable=Cable(cable(), listens=False),
+    )
 
 
 @functools.cache

@@ -28,8 +28,6 @@ from typing import ClassVar
 
 from tests.testbed import standin
 from tests.testbed.progress import Progress
-from tests.testbed.rtvm import Cable
-from tests.testbed.rtvm import Machine
 from tests.testbed.rtvm import RtVm
 from tests.testbed.waiting import wait_for
 from tests.vm import base
@@ -79,16 +77,7 @@ class PreloadTest(network.WireTestCase):
         shutil.rmtree(place, ignore_errors=True)
         cls.addClassCleanup(shutil.rmtree, place)
         onload_container.make(place)
-        machine = dataclasses.replace(
-            Machine.ordinary("std-4", 4),
-            cpus=2,
-            memory_mb=768,
-            hugepages=0,
-            vfs=1,
-            libvirt=False,
-            cable=Cable(base.cable(), listens=False),
-        )
-        cls.other = RtVm(base.place(), machine)
+        cls.other = RtVm(base.place(), base.neighbour("std-4", 4, vfs=1))
         cls.other.stop()
         cls.addClassCleanup(cls.other.stop)
         cls.other.start()
