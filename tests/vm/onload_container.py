@@ -14,7 +14,8 @@
 """A container with Onload's preload, on a macvlan over a VF of its host.
 
 A library that counts calls of socket() stands in for Onload's own, and a node
-with the numbers of /dev/null for its devices.
+with the numbers of /dev/net/tun for its devices: they are none of those that
+containers may open anyway.
 """
 
 import pathlib
@@ -35,6 +36,7 @@ PRELOADED = {"LD_PRELOAD": LIBRARY, **PROFILE}
 
 _PLACE = "/srv/onload"
 _IMAGE = f"{_PLACE}/image"
+#: The stand-in for a device of Onload.
 NODE = "/dev/onload-stand-in"
 _LXC = f"-P /srv/lxc -n {_NAME}"
 _LOG = "/root/onload-lxc.log"
@@ -68,12 +70,12 @@ shift
 mv {_PLACE}/sriov-rt.conf /etc/sriov_rt
 mv {_PLACE}/sriov-rt /usr/local/bin
 mkfifo {_IMAGE}/dynamic.hold {_IMAGE}/static.hold {_IMAGE}/never
-mknod -m 666 {NODE} c 1 3
+mknod -m 666 {NODE} c 10 200
 {{
+    echo lxc.include = /usr/share/lxc/config/common.conf
     echo lxc.uts.name = {_NAME}
     echo lxc.rootfs.path = dir:{_IMAGE}
     echo lxc.init.cmd = /sbin/init /work
-    echo lxc.mount.auto = proc:rw
     echo lxc.apparmor.profile = unconfined
     sriov-rt onload lxc-config {_NAME} --profile mine --rootfs {_IMAGE}
     sriov-rt vif lxc-hook "$@"
