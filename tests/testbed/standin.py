@@ -105,6 +105,18 @@ def library(place: pathlib.Path) -> str:
     return build(place, "lib/libonload.so", LIBRARY, *words)
 
 
+def copy_libraries(program: str, image: pathlib.Path) -> None:
+    """Put the libraries that a program needs into an image."""
+    found = subprocess.run(
+        ["ldd", program], capture_output=True, text=True, check=True
+    ).stdout
+    for word in found.split():
+        if word.startswith("/"):
+            target = image / word.lstrip("/")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(word, target)
+
+
 @contextlib.contextmanager
 def running(
     program: str, environment: dict[str, str]

@@ -13,6 +13,7 @@
 """The machine that the tests of this package share."""
 
 import atexit
+import dataclasses
 import functools
 import hashlib
 import json
@@ -38,8 +39,14 @@ from tests.testbed.waiting import wait_for
 #: CPUs are emulated, and the machine may do other things as well.
 PATIENCE = 300.0
 
-#: What the tests use inside, beside what a machine needs itself.
-PACKAGES = ("iperf3", "libvirt-daemon-driver-lxc", "lxc")
+#: What the tests use, beside what a machine needs itself.
+PACKAGES = (
+    "gcc",
+    "iperf3",
+    "libc6-dev",
+    "libvirt-daemon-driver-lxc",
+    "lxc",
+)
 
 #: Where the server of warm.py listens inside.
 _PORT = 4720
@@ -60,6 +67,26 @@ def place() -> paths.Paths:
 def cable() -> pathlib.Path:
     """Return the socket where another machine finds rt-1's wire."""
     return place().state / "vm/rt-1/cable.sock"
+
+
+def neighbour(name: str, number: int, vfs: int) -> Machine:
+    """Describe a small host at the other end of rt-1's wire.
+
+    One at a time: the wire has two ends.
+
+    :param name: host name.
+    :param number: in its MAC addresses.
+    :param vfs: that each of its PFs has from the start.
+    """
+    return dataclasses.replace(
+        Machine.ordinary(name, number),
+        cpus=2,
+        memory_mb=768,
+        hugepages=0,
+        vfs=vfs,
+        libvirt=False,
+        cable=Cable(cable(), listens=False),
+    )
 
 
 @functools.cache

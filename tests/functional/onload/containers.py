@@ -121,14 +121,7 @@ class ContainerTest(Base):
         for each in ("proc", "sys", "dev", "lib", "lib64", "usr"):
             (self.image / each).mkdir(parents=True)
         # Its own libc, not the host's by a mount: the check reads the image.
-        libraries = subprocess.run(
-            ["ldd", self.dynamic], capture_output=True, text=True, check=True
-        ).stdout
-        for word in libraries.split():
-            if word.startswith("/"):
-                target = self.image / word.lstrip("/")
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(word, target)
+        standin.copy_libraries(self.dynamic, self.image)
         # The numbers of /dev/null: nothing of Onload is behind it.
         self.devices = pathlib.Path(f"/dev/{self.name}")
         self.devices.mkdir()
