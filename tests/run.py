@@ -94,7 +94,7 @@ RUNNERS = (
     # the benchmarks and the cloud, which use the same programs.
     Runner("kubernetes", True, 2700),
     Runner("docs", False, 600),
-    Runner("benchmarks", False, 900, _BENCHMARK),
+    Runner("benchmarks", False, 1500, _BENCHMARK),
     Runner("vm", True, 2700),
     Runner("cloud", True, 2700),
 )

@@ -93,8 +93,10 @@ def throughput(sender: Sender, seconds: float, *more: str) -> float:
         check=True,
         stdout=subprocess.PIPE,
     )
-    end = json.loads(done.stdout)["end"]
-    return float(end["sum_received"]["bits_per_second"]) / 1e6
+    told = json.loads(done.stdout)
+    # It ends well even if it could not connect.
+    assert "error" not in told, told["error"]
+    return float(told["end"]["sum_received"]["bits_per_second"]) / 1e6
 
 
 def packets(sender: Sender, seconds: float) -> tuple[float, float]:
@@ -129,6 +131,7 @@ def of_iperf(seconds: float, turns: int) -> list[dict[str, Any]]:
         wire.far("iperf3", "-s"), stdout=subprocess.DEVNULL
     )
     try:
+        wire.await_listener()
         for told, more in (("", ()), (" -R", ("-R",))):
             rates = alternately(
                 senders, turns, lambda s, m=more: throughput(s, seconds, *m)

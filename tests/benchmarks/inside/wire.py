@@ -20,6 +20,7 @@ without SR-IOV. Each has a subnet of its own, so the way is by the address.
 """
 
 import dataclasses
+import functools
 import json
 import pathlib
 import shlex
@@ -67,12 +68,16 @@ class Sender:
     :param net: the first three numbers of its subnet: it is 1 and the far
         end is 2.
     :param enter: a command in its namespace begins so.
+    :param far_net: of the far end, if the host routes.
+    :param gateway: the host's interface that routes.
     """
 
     name: str
     interface: str
     net: str
     enter: tuple[str, ...] = ()
+    far_net: str = ""
+    gateway: str = ""
 
     @property
     def address(self) -> str:
@@ -82,7 +87,7 @@ class Sender:
     @property
     def peer(self) -> str:
         """The far end's address."""
-        return f"{self.net}.2"
+        return f"{self.far_net or self.net}.2"
 
 
 _ATTACH = ("lxc-attach", "-P", str(_LXC), "-n", CONTAINER, "--")
@@ -91,10 +96,12 @@ BARE = Sender("bare VF", f"{PF}v0", "192.168.1")
 VF = Sender("container's VF", "vf-port", "192.168.2", _ATTACH)
 MACVLAN = Sender("container's macvlan", "macvlan-port", "192.168.3", _ATTACH)
 BRIDGE = Sender(
-    *("bridge", "eth0", "192.168.4"), ("ip", "netns", "exec", "bridged")
+    *("bridge", "eth0", "192.168.4", ("ip", "netns", "exec", "bridged")),
 )
 VETH = Sender(
-    *("veth", "eth0", "192.168.5"), ("ip", "netns", "exec", "routed")
+    *("veth", "eth0", "192.168.5", ("ip", "netns", "exec", "routed")),
+    far_net="192.168.6",
+    gateway="routed",
 )
 
 #: The interface of the host that each of ours is made of.
@@ -102,7 +109,7 @@ _PARENTS = {VF: f"{PF}v1", MACVLAN: f"{PF}v2"}
 _KINDS = {VF: "vf", MACVLAN: "macvlan"}
 
 #: The host routes for the veth over a VF of its own.
-_UPLINK, _UPLINK_NET = f"{PF}v3", "192.168.6"
+_UPLINK = f"{PF}v3"
 
 
 def sh(script: str) -> str:
@@ -119,13 +126,13 @@ def prepare() -> None:
     sh("echo 1 > /proc/sys/net/ipv4/conf/all/arp_ignore")
     far = f"{FAR_PF}v0"
     subnets = [each.net for each in (BARE, VF, MACVLAN, BRIDGE)]
-    addresses = [f"{net}.2/24" for net in (*subnets, _UPLINK_NET)]
+    addresses = [f"{net}.2/24" for net in (*subnets, VETH.far_net)]
     sh(
         f"ip netns add {FAR}; ip link set {far} netns {FAR}\n"
         + "".join(f"ip -n {FAR} addr add {a} dev {far}\n" for a in addresses)
         + f"ip -n {FAR} addr add {VETH.peer} dev lo\n"
         f"ip -n {FAR} link set lo up; ip -n {FAR} link set {far} up\n"
-        f"ip -n {FAR} route add {VETH.net}.0/24 via {_UPLINK_NET}.1\n"
+        f"ip -n {FAR} route add {VETH.net}.0/24 via {VETH.far_net}.1\n"
         f"ip addr add {BARE.address} dev {BARE.interface}\n"
         f"ip link set {BARE.interface} up\n"
         "shopt -s nullglob\n"
@@ -145,9 +152,12 @@ def prepare() -> None:
 def prepare_others() -> None:
     """Add what there is without SR-IOV: veths, bridged and routed.
 
-    The bridge has the PF, as a VF has no room for others' MACs.
+    The bridge has the PF, as a VF has no room for others' MACs. QEMU's igb
+    has no unicast promiscuity beside VFs, so what comes back does not pass
+    the bridge; pktgen needs nothing back.
     """
     sh(
+        "modprobe pktgen\n"
         "ip link add br0 type bridge; ip link set br0 up\n"
         f"ip link set {PF} master br0\n"
         "for name in bridged routed; do\n"
@@ -160,13 +170,11 @@ def prepare_others() -> None:
         f"ip -n routed addr add {VETH.address} dev eth0\n"
         f"ip -n routed route add default via {VETH.net}.254\n"
         f"ip addr add {VETH.net}.254/24 dev routed\n"
-        f"ip addr add {_UPLINK_NET}.1/24 dev {_UPLINK}\n"
+        f"ip addr add {VETH.far_net}.1/24 dev {_UPLINK}\n"
         f"ip link set {_UPLINK} up\n"
-        f"ip route add {VETH.peer} via {_UPLINK_NET}.2\n"
         "echo 1 > /proc/sys/net/ipv4/ip_forward"
     )
-    for sender in (BRIDGE, VETH):
-        await_answer(sender)
+    await_answer(VETH)
 
 
 def start_container() -> None:
@@ -229,6 +237,17 @@ def await_answer(sender: Sender) -> None:
     )
 
 
+def await_listener() -> None:
+    """Wait until iperf3 listens at the far end.
+
+    :raises subprocess.CalledProcessError: if it does not in ANSWER.
+    """
+    sh(
+        f"timeout {ANSWER} bash -c 'until ip netns exec {FAR} "
+        "ss -Hltn sport = :5201 | grep -q .; do sleep 0.1; done'"
+    )
+
+
 def far(*command: str) -> Sequence[str]:
     """Return a command at the far end, on its CPU."""
     return ("taskset", "-c", FAR_CPU, "ip", "netns", "exec", FAR, *command)
@@ -246,10 +265,10 @@ def received() -> int:
     return int(link["stats64"]["rx"]["packets"])
 
 
+@functools.cache
 def next_hop(sender: Sender) -> str:
     """Return the MAC that a sender's packets to the far end go to."""
-    enter = shlex.join(sender.enter)
-    (route,) = json.loads(sh(f"{enter} ip -j route get {sender.peer}"))
-    via = route.get("gateway", sender.peer)
-    (neighbour,) = json.loads(sh(f"{enter} ip -j neigh show {via}"))
-    return str(neighbour["lladdr"])
+    where = sender.gateway or f"-n {FAR} {FAR_PF}v0"
+    option, _, name = where.rpartition(" ")
+    (link,) = json.loads(sh(f"ip {option} -j link show {name}"))
+    return str(link["address"])
