@@ -111,7 +111,7 @@ STAGES: tuple[tuple[Lane, ...], ...] = (
         (Runner("vm", True, 2700),),
     ),
     ((Runner("cloud", True, 2700),),),
-    ((Runner("benchmarks", False, 1200, _BENCHMARK),),),
+    ((Runner("benchmarks", False, 1500, _BENCHMARK),),),
 )
 RUNNERS = tuple(
     runner for stage in STAGES for lane in stage for runner in lane

@@ -20,6 +20,9 @@ from typing import Any
 #: Turns of each subject; the best counts, for the machine is shared.
 TURNS = 9
 
+#: A target that the ratio is to come near to; the reader judges how near.
+PARITY = "parity"
+
 
 def best(*subjects: Callable[[], Any], turns: int = TURNS) -> list[float]:
     """Return the best time of each subject in seconds.
@@ -47,13 +50,13 @@ def row(
     unit: str,
     *,
     peer: float | None = None,
-    target: float | None = None,
+    target: float | str | None = None,
 ) -> dict[str, Any]:
     """Return a row.
 
     :param peer: what ours is held against, in the same unit.
     :param target: what the ratio to the peer may be at most; without a
-        peer, what ours may be at most.
+        peer, what ours may be at most; PARITY is never missed.
     """
     return {
         "name": name,
