@@ -101,7 +101,12 @@ class Judge:
         ]
 
     def is_apart(
-        self, request: Request, host: str, instance: str | None
+        self,
+        request: Request,
+        host: str,
+        instance: str | None,
+        *,
+        settling: bool = False,
     ) -> bool:
         """Tell whether an instance would reach all of its networks.
 
@@ -110,9 +115,12 @@ class Judge:
 
         :param host: Nova's name of it.
         :param instance: UUID of the one to be placed.
+        :param settling: it was placed there, and may have to yield.
         """
         entry = self._table.entries.get(host)
-        found = self._same_host(request, host, entry, instance)
+        found = self._same_host(
+            request, host, entry, instance, settling=settling
+        )
         return next(found, None) is None
 
     def _passing(self, request: Request, hosts: Iterable[H]) -> list[H]:
@@ -222,11 +230,13 @@ class Judge:
         host: str,
         entry: Entry | None,
         instance: str | None,
+        *,
+        settling: bool = False,
     ) -> Iterator[Reason]:
         if entry is None or not request.onload or not request.attachments:
             return
         endpoints = entry.endpoints
-        coming = self._placements.coming(host, instance)
+        coming = self._placements.coming(host, instance, settling=settling)
         if not endpoints and not coming:
             return
         if not isinstance(endpoints, Unknown):

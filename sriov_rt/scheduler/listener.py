@@ -133,7 +133,8 @@ class Endpoint:
     :param sink: where the reports go.
     :param want: asks a host to report.
     :param heard: called after each report.
-    :param placed: takes what a scheduler placed.
+    :param placed: takes what another scheduler placed.
+    :param sender: what this one placed comes from.
     """
 
     target = oslo_messaging.Target(version=messaging.PLACED_VERSION)
@@ -144,7 +145,9 @@ class Endpoint:
         want: Callable[[str], None],
         heard: Callable[[], None],
         placed: Callable[[Placement], None] = _passed_over,
+        sender: str = "",
     ) -> None:
+        self._sender = sender
         self._sink = sink
         self._want = want
         self._heard = heard
@@ -200,8 +203,11 @@ class Endpoint:
         host: Any = None,
         instance: Any = None,
         networks: Any = None,
+        sender: Any = None,
     ) -> None:
         """Note what another scheduler placed."""
+        if sender == self._sender:
+            return
         if (
             type(networks) is not list
             or len(networks) > MAX_NETWORKS
@@ -258,10 +264,11 @@ class Listener:
         self._asker = Asker(
             lambda hosts: client.cast({}, "report_now", hosts=hosts)
         )
+        sender = "" if teller is None else teller.sender
         self._server = oslo_messaging.get_rpc_server(
             self._transport,
             messaging.target(messaging.REPORT_TOPIC, server),
-            [Endpoint(sink, self._asker.want, heard, placed)],
+            [Endpoint(sink, self._asker.want, heard, placed, sender)],
         )
 
     def run(self) -> None:
@@ -289,6 +296,8 @@ class Listener:
             self._transport, messaging.target(messaging.REPORT_TOPIC), retry=0
         ).prepare(version=messaging.PLACED_VERSION)
 
+        sender = self._teller.sender
+
         def cast(placement: Placement) -> None:
             client.cast(
                 {},
@@ -296,6 +305,7 @@ class Listener:
                 host=placement.host,
                 instance=placement.instance,
                 networks=list(placement.networks),
+                sender=sender,
             )
 
         thread = threading.Thread(
