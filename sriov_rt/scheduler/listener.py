@@ -24,17 +24,11 @@ from oslo_config import cfg
 from sriov_rt import codec
 from sriov_rt import facts
 from sriov_rt import messaging
+from sriov_rt.scheduler.asker import Asker
 from sriov_rt.scheduler.placements import Placement
 from sriov_rt.scheduler.teller import Teller
 
 LOG = logging.getLogger(__name__)
-
-#: Seconds between two questions to the agents: what is wanted meanwhile goes
-#: into one.
-ASK_INTERVAL_S = 1.0
-
-#: Hosts that are asked by name; all agents are asked if it is more.
-MAX_ASKED = 500
 
 #: Longest host name that is taken (RFC 1035), and longest node name.
 MAX_NAME = 255
@@ -59,72 +53,6 @@ class Sink(Protocol):
 
     def forget(self, host: str) -> None:
         """Drop a host."""
-
-
-class Asker:
-    """Ask agents to report, all that is wanted in one question.
-
-    :param cast: asks hosts by name, or all for None; raises if the question
-        can't be sent.
-    :param interval_s: seconds between two questions.
-    """
-
-    def __init__(
-        self,
-        cast: Callable[[list[str] | None], None],
-        interval_s: float = ASK_INTERVAL_S,
-    ) -> None:
-        self._cast = cast
-        self._interval_s = interval_s
-        self._lock = threading.Lock()
-        self._hosts: set[str] = set()
-        self._all = False
-        self._wanted = threading.Event()
-        self._stopping = threading.Event()
-
-    def want(self, host: str | None = None) -> None:
-        """Want a report of a host, or of all hosts."""
-        with self._lock:
-            if host is None or len(self._hosts) >= MAX_ASKED:
-                self._all = True
-            else:
-                self._hosts.add(host)
-        self._wanted.set()
-
-    def stop(self) -> None:
-        """Let :meth:`run` return."""
-        self._stopping.set()
-        self._wanted.set()
-
-    def run(self) -> None:
-        """Ask whenever something is wanted, until stopped."""
-        while True:
-            self._wanted.wait()
-            if self._stopping.is_set():
-                return
-            self._wanted.clear()
-            self.ask()
-            self._stopping.wait(self._interval_s)
-
-    def ask(self) -> None:
-        """Send one question for all that is wanted."""
-        with self._lock:
-            everyone, hosts = self._all, sorted(self._hosts)
-            self._all, self._hosts = False, set()
-        if not everyone and not hosts:
-            return
-        try:
-            self._cast(None if everyone else hosts)
-        except Exception:
-            # oslo.messaging lets through what its driver's libraries raise
-            # (kombu's, amqp's and socket's errors): there is no common base.
-            LOG.warning(
-                "Agents not asked to report; trying again", exc_info=True
-            )
-            with self._lock:
-                self._all |= everyone
-                self._hosts.update(hosts)
-            self._wanted.set()
 
 
 class Endpoint:

@@ -65,7 +65,7 @@ class Teller:
             try:
                 cast(placement)
             except Exception:
-                # As in listener.Asker.ask: there is no common base. What the
+                # As in asker.Asker.ask: there is no common base. What the
                 # others don't know, the compute host refuses.
                 LOG.warning(
                     "Other workers not told of host=%s instance=%s",

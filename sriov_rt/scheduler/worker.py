@@ -205,7 +205,7 @@ class Worker:
                 LOG.info("Listening for reports as %s", self._server)
                 listener.run()
             except Exception:
-                # As in listener.Asker.ask; nova-scheduler lives on, and
+                # As in asker.Asker.ask; nova-scheduler lives on, and
                 # places all other flavors.
                 LOG.exception(
                     "No facts of hosts can be heard, so that no sriov_rt "
