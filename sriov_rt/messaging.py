@@ -22,7 +22,7 @@ topic           method               arguments
 sriov_rt        facts                host, node, digest, document (JSON)
 sriov_rt        heartbeat            host, node, digest
 sriov_rt        gone                 host, node
-sriov_rt        placed (1.1)         host, instance, networks
+sriov_rt        placed (1.1)         host, instance, networks, sender
 sriov_rt_agent  report_now           hosts: their names, or None for all
 =============== ==================== =====================================
 

@@ -120,7 +120,7 @@ class Hearing:
                 self._note,
             )
         except Exception as error:
-            # As in listener.Asker.ask: there is no common base.
+            # As in asker.Asker.ask: there is no common base.
             raise QueueUnusable(str(error)) from error
         # A daemon: a queue that is down must not keep the command from ending.
         self._thread = threading.Thread(target=self._run, daemon=True)

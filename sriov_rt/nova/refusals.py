@@ -16,14 +16,15 @@ import logging
 from typing import Any
 
 from sriov_rt import request as requests
-from sriov_rt.scheduler import judge as judging
+from sriov_rt.scheduler import refusals
+from sriov_rt.scheduler.judge import Judge
 
 #: One name for filter and weigher: operators set its level.
 LOG = logging.getLogger("sriov_rt.nova.filters")
 
 
 def log(
-    judge: judging.Judge,
+    judge: Judge,
     request: requests.Request,
     hosts: list[Any],
     passing: list[Any],
@@ -41,7 +42,7 @@ def log(
         return
     found = judge.refusals(request, hosts, spec.instance_uuid)
     if debug:
-        for line in judging.lines(found):
+        for line in refusals.lines(found):
             LOG.debug("Instance %s: %s", spec.instance_uuid, line)
     if nobody:
         LOG.info(
@@ -49,6 +50,6 @@ def log(
             "'sriov-rt explain --flavor %s' says what to do on each.",
             spec.flavor.name,
             spec.instance_uuid,
-            judging.summary(found),
+            refusals.summary(found),
             spec.flavor.name,
         )

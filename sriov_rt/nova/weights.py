@@ -137,13 +137,17 @@ class OnloadPlacementWeigher(weights.BaseHostWeigher):  # type: ignore[misc]
         )
         names = [each.obj.host for each in ordered]
         placed = here.place(request, instance, names)
-        for each in weighed_obj_list:
-            if not here.judge.is_apart(request, each.obj.host, instance):
-                _take_away(each)
         if placed is None:
             refusals.log(here.judge, request, hosts, [], spec)
         winner = None if placed is None else placed.host
-        return [float(e.obj.host == winner) for e in weighed_obj_list]
+        for each in weighed_obj_list:
+            host = each.obj.host
+            if host != winner and (
+                winner is None
+                or not here.judge.is_apart(request, host, instance)
+            ):
+                _take_away(each)
+        return [float(each.obj.host == winner) for each in weighed_obj_list]
 
     def _weigh_object(self, obj: Any, weight_properties: Any) -> float:
         raise NotImplementedError("weigh_objects decides for all at once")

@@ -29,12 +29,9 @@ from sriov_rt.decide import onload
 from sriov_rt.reason import Reason
 from sriov_rt.request import Request
 from sriov_rt.scheduler.placements import Placements
+from sriov_rt.scheduler.refusals import Refusal
 from sriov_rt.scheduler.table import Entry
 from sriov_rt.scheduler.table import FactsTable
-
-#: Hosts named in one line of the log.
-HOSTS_A_LINE = 50
-
 
 #: What hosts that fail alike have in common.
 Key = tuple[int | str, ...]
@@ -47,14 +44,6 @@ class Host(Protocol):
 
 
 H = TypeVar("H", bound=Host)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Refusal:
-    """Hosts that fail a request for the same Reasons."""
-
-    reasons: tuple[Reason, ...]
-    hosts: tuple[str, ...]
 
 
 class Judge:
@@ -101,7 +90,12 @@ class Judge:
         ]
 
     def is_apart(
-        self, request: Request, host: str, instance: str | None
+        self,
+        request: Request,
+        host: str,
+        instance: str | None,
+        *,
+        settling: bool = False,
     ) -> bool:
         """Tell whether an instance would reach all of its networks.
 
@@ -110,9 +104,12 @@ class Judge:
 
         :param host: Nova's name of it.
         :param instance: UUID of the one to be placed.
+        :param settling: it was placed there, and may have to yield.
         """
         entry = self._table.entries.get(host)
-        found = self._same_host(request, host, entry, instance)
+        found = self._same_host(
+            request, host, entry, instance, settling=settling
+        )
         return next(found, None) is None
 
     def _passing(self, request: Request, hosts: Iterable[H]) -> list[H]:
@@ -222,11 +219,13 @@ class Judge:
         host: str,
         entry: Entry | None,
         instance: str | None,
+        *,
+        settling: bool = False,
     ) -> Iterator[Reason]:
         if entry is None or not request.onload or not request.attachments:
             return
         endpoints = entry.endpoints
-        coming = self._placements.coming(host, instance)
+        coming = self._placements.coming(host, instance, settling=settling)
         if not endpoints and not coming:
             return
         if not isinstance(endpoints, Unknown):
@@ -249,21 +248,3 @@ def _without_networks(request: Request) -> Request:
         request,
         attachments=tuple(requests.Attachment(None, p) for p in physical),
     )
-
-
-def lines(refusals: Iterable[Refusal]) -> Iterator[str]:
-    """Yield the refusals in words: each host once, with all its Reasons."""
-    for refusal in refusals:
-        why = "; ".join(f"{r.code}: {r.message}" for r in refusal.reasons)
-        hosts = refusal.hosts
-        for start in range(0, len(hosts), HOSTS_A_LINE):
-            yield f"{', '.join(hosts[start : start + HOSTS_A_LINE])}: {why}"
-
-
-def summary(refusals: Iterable[Refusal]) -> str:
-    """Return how many hosts fail for which Reason, the most common first."""
-    counts: collections.Counter[str] = collections.Counter()
-    for refusal in refusals:
-        for code in {reason.code for reason in refusal.reasons}:
-            counts[code] += len(refusal.hosts)
-    return ", ".join(f"{code} × {n}" for code, n in counts.most_common())

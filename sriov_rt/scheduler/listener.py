@@ -24,17 +24,11 @@ from oslo_config import cfg
 from sriov_rt import codec
 from sriov_rt import facts
 from sriov_rt import messaging
+from sriov_rt.scheduler.asker import Asker
 from sriov_rt.scheduler.placements import Placement
 from sriov_rt.scheduler.teller import Teller
 
 LOG = logging.getLogger(__name__)
-
-#: Seconds between two questions to the agents: what is wanted meanwhile goes
-#: into one.
-ASK_INTERVAL_S = 1.0
-
-#: Hosts that are asked by name; all agents are asked if it is more.
-MAX_ASKED = 500
 
 #: Longest host name that is taken (RFC 1035), and longest node name.
 MAX_NAME = 255
@@ -61,79 +55,14 @@ class Sink(Protocol):
         """Drop a host."""
 
 
-class Asker:
-    """Ask agents to report, all that is wanted in one question.
-
-    :param cast: asks hosts by name, or all for None; raises if the question
-        can't be sent.
-    :param interval_s: seconds between two questions.
-    """
-
-    def __init__(
-        self,
-        cast: Callable[[list[str] | None], None],
-        interval_s: float = ASK_INTERVAL_S,
-    ) -> None:
-        self._cast = cast
-        self._interval_s = interval_s
-        self._lock = threading.Lock()
-        self._hosts: set[str] = set()
-        self._all = False
-        self._wanted = threading.Event()
-        self._stopping = threading.Event()
-
-    def want(self, host: str | None = None) -> None:
-        """Want a report of a host, or of all hosts."""
-        with self._lock:
-            if host is None or len(self._hosts) >= MAX_ASKED:
-                self._all = True
-            else:
-                self._hosts.add(host)
-        self._wanted.set()
-
-    def stop(self) -> None:
-        """Let :meth:`run` return."""
-        self._stopping.set()
-        self._wanted.set()
-
-    def run(self) -> None:
-        """Ask whenever something is wanted, until stopped."""
-        while True:
-            self._wanted.wait()
-            if self._stopping.is_set():
-                return
-            self._wanted.clear()
-            self.ask()
-            self._stopping.wait(self._interval_s)
-
-    def ask(self) -> None:
-        """Send one question for all that is wanted."""
-        with self._lock:
-            everyone, hosts = self._all, sorted(self._hosts)
-            self._all, self._hosts = False, set()
-        if not everyone and not hosts:
-            return
-        try:
-            self._cast(None if everyone else hosts)
-        except Exception:
-            # oslo.messaging lets through what its driver's libraries raise
-            # (kombu's, amqp's and socket's errors): there is no common base.
-            LOG.warning(
-                "Agents not asked to report; trying again", exc_info=True
-            )
-            with self._lock:
-                self._all |= everyone
-                self._hosts.update(hosts)
-            self._wanted.set()
-
-
 class Endpoint:
     """The methods that are called; see :mod:`sriov_rt.messaging`.
 
     :param sink: where the reports go.
     :param want: asks a host to report.
     :param heard: called after each report.
-    :param placed: takes what a scheduler placed.
+    :param placed: takes what another scheduler placed.
+    :param sender: what this one placed comes from.
     """
 
     target = oslo_messaging.Target(version=messaging.PLACED_VERSION)
@@ -144,7 +73,9 @@ class Endpoint:
         want: Callable[[str], None],
         heard: Callable[[], None],
         placed: Callable[[Placement], None] = _passed_over,
+        sender: str = "",
     ) -> None:
+        self._sender = sender
         self._sink = sink
         self._want = want
         self._heard = heard
@@ -200,8 +131,11 @@ class Endpoint:
         host: Any = None,
         instance: Any = None,
         networks: Any = None,
+        sender: Any = None,
     ) -> None:
         """Note what another scheduler placed."""
+        if sender == self._sender:
+            return
         if (
             type(networks) is not list
             or len(networks) > MAX_NETWORKS
@@ -258,10 +192,11 @@ class Listener:
         self._asker = Asker(
             lambda hosts: client.cast({}, "report_now", hosts=hosts)
         )
+        sender = "" if teller is None else teller.sender
         self._server = oslo_messaging.get_rpc_server(
             self._transport,
             messaging.target(messaging.REPORT_TOPIC, server),
-            [Endpoint(sink, self._asker.want, heard, placed)],
+            [Endpoint(sink, self._asker.want, heard, placed, sender)],
         )
 
     def run(self) -> None:
@@ -289,6 +224,8 @@ class Listener:
             self._transport, messaging.target(messaging.REPORT_TOPIC), retry=0
         ).prepare(version=messaging.PLACED_VERSION)
 
+        sender = self._teller.sender
+
         def cast(placement: Placement) -> None:
             client.cast(
                 {},
@@ -296,6 +233,7 @@ class Listener:
                 host=placement.host,
                 instance=placement.instance,
                 networks=list(placement.networks),
+                sender=sender,
             )
 
         thread = threading.Thread(

@@ -77,6 +77,20 @@ others off its host for as long.
 """,
     ),
     cfg.FloatOpt(
+        "placement_settle",
+        default=0.5,
+        min=0.0,
+        max=10.0,
+        help="""
+Seconds that a worker waits for what others placed at the same moment.
+
+Of two workers that placed instances on one host and network, neither knowing
+of the other, one yields. Keep it above twice the time that a message takes;
+each request that Onload accelerates waits so long. Set it to 0 where there is
+one nova-scheduler worker.
+""",
+    ),
+    cfg.FloatOpt(
         "realtime_host_weight_multiplier",
         default=10.0,
         help="""

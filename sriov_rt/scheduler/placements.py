@@ -62,20 +62,29 @@ class Placements:
         # Oldest first: every one counts for the same time.
         self._ending: dict[Placement, float] = {}
         self._hosts: dict[str, tuple[Placement, ...]] = {}
+        self._instances: dict[str, Placement] = {}
 
     def __len__(self) -> int:
         return len(self._ending)
 
     def note(self, placement: Placement) -> None:
-        """Note a placement; one that is known counts from now on again."""
+        """Note a placement, in the place of any earlier one of the instance.
+
+        One that is known stays as it is.
+        """
         with self._lock:
             self._forget_old()
-            self._drop(placement)
+            if placement in self._ending:
+                return
+            former = self._instances.get(placement.instance)
+            if former is not None:
+                self._drop(former)
             if len(self._ending) >= MAX_PLACEMENTS:
                 self._drop(next(iter(self._ending)))
             self._ending[placement] = self._monotonic() + self._hold_s
             there = self._hosts.get(placement.host, ())
             self._hosts[placement.host] = (*there, placement)
+            self._instances[placement.instance] = placement
 
     def arrived(self, host: str, instances: Collection[str]) -> None:
         """Let go of instances that the host's facts have endpoints of."""
@@ -86,10 +95,16 @@ class Placements:
                 if each.instance in instances:
                     self._drop(each)
 
-    def coming(self, host: str, instance: str | None) -> Mapping[str, int]:
+    def coming(
+        self, host: str, instance: str | None, *, settling: bool = False
+    ) -> Mapping[str, int]:
         """Return by network how many instances are coming to a host.
 
         :param instance: the one that is being placed, which does not count.
+        :param settling: it was placed there, and those count that are to
+            stay if not all can. Who was noted before it is; of those that
+            were placed without knowing of it, the lesser UUID is, for every
+            worker alike.
         """
         # The common case takes no lock: nothing is coming.
         if host not in self._hosts:
@@ -97,8 +112,13 @@ class Placements:
         now = self._monotonic()
         counts: collections.Counter[str] = collections.Counter()
         with self._lock:
+            yielding = False
             for each in self._hosts.get(host, ()):
-                if each.instance != instance and now < self._ending[each]:
+                if each.instance == instance:
+                    yielding = settling
+                elif yielding and each.instance > str(instance):
+                    continue
+                elif now < self._ending[each]:
                     counts.update(each.networks)
         return counts
 
@@ -130,10 +150,7 @@ class Placements:
         """Return where an instance was placed, while that counts."""
         with self._lock:
             self._forget_old()
-            for each in self._ending:
-                if each.instance == instance:
-                    return each
-        return None
+            return self._instances.get(instance)
 
     def _forget_old(self) -> None:
         now = self._monotonic()
@@ -146,6 +163,7 @@ class Placements:
     def _drop(self, placement: Placement) -> None:
         if self._ending.pop(placement, None) is None:
             return
+        del self._instances[placement.instance]
         host = placement.host
         left = tuple(e for e in self._hosts[host] if e != placement)
         if left:

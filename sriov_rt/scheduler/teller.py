@@ -14,6 +14,7 @@
 
 import logging
 import queue
+import uuid
 from collections.abc import Callable
 
 from sriov_rt.scheduler.placements import Placement
@@ -29,6 +30,8 @@ class Teller:
     """Send placements from a thread of its own."""
 
     def __init__(self) -> None:
+        #: By it a worker knows what it hears of itself.
+        self.sender = uuid.uuid4().hex
         self._waiting: queue.Queue[Placement | None] = queue.Queue(MAX_WAITING)
 
     def tell(self, placement: Placement) -> None:
@@ -62,7 +65,7 @@ class Teller:
             try:
                 cast(placement)
             except Exception:
-                # As in listener.Asker.ask: there is no common base. What the
+                # As in asker.Asker.ask: there is no common base. What the
                 # others don't know, the compute host refuses.
                 LOG.warning(
                     "Other workers not told of host=%s instance=%s",

@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Sequence
 
 from oslo_config import cfg
 
@@ -45,6 +46,9 @@ QUIET_S = 3.0
 
 #: Seconds between two looks at whether the hosts in question have answered.
 _POLL_S = 0.05
+
+#: Hosts that a request yields to others before it finds no host.
+MAX_YIELDS = 10
 
 _ONE_AT_A_TIME = threading.Lock()
 
@@ -82,6 +86,7 @@ class Worker:
         )
         self._teller = Teller()
         self._conf = conf
+        self._settle_s = group.placement_settle
         self._warmup_s = group.warmup_timeout
         self._monotonic = monotonic
         # All workers of a host may have one name: reports come by fanout,
@@ -119,7 +124,7 @@ class Worker:
             thread.join()
 
     def place(
-        self, request: Request, instance: str, hosts: Iterable[str]
+        self, request: Request, instance: str, hosts: Sequence[str]
     ) -> Placement | None:
         """Place an instance that Onload will accelerate, and tell the others.
 
@@ -130,29 +135,42 @@ class Worker:
             would reach.
         """
         known = self.placements.of(instance)
-        if known is not None:
+        if known is not None and known.networks:
             # Nova asks again, for alternates to the host that it has.
             return known
-        networks = tuple(
-            each.network
-            for each in request.attachments
-            if each.network is not None
-        )
-        placement = self.placements.choose(
+        for _ in range(MAX_YIELDS):
+            placement = self._choose(request, instance, hosts)
+            if placement is None:
+                return None
+            self._teller.tell(placement)
+            # What others placed meanwhile, not knowing of this, comes in.
+            self._stopping.wait(self._settle_s)
+            if self.judge.is_apart(
+                request, placement.host, instance, settling=True
+            ):
+                LOG.info(
+                    "Placed instance=%s on host=%s, networks=%s",
+                    instance,
+                    placement.host,
+                    ",".join(placement.networks),
+                )
+                return placement
+            LOG.debug("Yielding host=%s instance=%s", placement.host, instance)
+            nowhere = Placement(placement.host, instance, ())
+            self.placements.note(nowhere)
+            self._teller.tell(nowhere)
+        return None
+
+    def _choose(
+        self, request: Request, instance: str, hosts: Iterable[str]
+    ) -> Placement | None:
+        networks = (each.network for each in request.attachments)
+        return self.placements.choose(
             instance,
-            tuple(dict.fromkeys(networks)),
+            tuple(dict.fromkeys(n for n in networks if n is not None)),
             hosts,
             lambda host: self.judge.is_apart(request, host, instance),
         )
-        if placement is not None:
-            LOG.info(
-                "Placed instance=%s on host=%s, networks=%s",
-                instance,
-                placement.host,
-                ",".join(placement.networks),
-            )
-            self._teller.tell(placement)
-        return placement
 
     def warm_up(self, known: Callable[[], bool]) -> None:
         """Wait for the first reports, if the agents were only just asked.
@@ -187,7 +205,7 @@ class Worker:
                 LOG.info("Listening for reports as %s", self._server)
                 listener.run()
             except Exception:
-                # As in listener.Asker.ask; nova-scheduler lives on, and
+                # As in asker.Asker.ask; nova-scheduler lives on, and
                 # places all other flavors.
                 LOG.exception(
                     "No facts of hosts can be heard, so that no sriov_rt "

@@ -43,6 +43,11 @@ _CLOUD = (
     "test_onload_container.SecondEndpointTest.test_it_is_accelerated_when_"
     "its_place_is_free",
     "test_vif_container.NovaAloneTest.test_a_dedicated_container_fits_nowhere",
+    "test_onload.ParallelTest.test_at_once",
+    "test_onload.RuleTest.test_a_port_is_of_its_network",
+    "test_onload.RuleTest.test_instances_of_one_request_are_spread",
+    "test_onload.OneHostTest.test_nova_weighs_no_single_host_and_the_rule_"
+    "holds",
     "test_validation.ValidationTest.test_values_out_of_the_grammar_are_"
     "refused_with_a_sentence",
 )

@@ -183,6 +183,7 @@ class OnloadCase(HandlerTest):
     def setUp(self):
         super().setUp()
         options.register(nova.conf.CONF)
+        self.worker._settle_s = 0.0
         requested._network_of.cache_clear()
         self.show_port = mock.patch.object(
             requested.neutron.API,

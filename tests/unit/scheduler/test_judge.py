@@ -20,7 +20,7 @@ from sriov_rt import decide
 from sriov_rt import facts
 from sriov_rt import request
 from sriov_rt.codec import Unknown
-from sriov_rt.scheduler import judge
+from sriov_rt.scheduler import refusals
 from sriov_rt.scheduler.judge import Judge
 from sriov_rt.scheduler.placements import Placement
 from sriov_rt.scheduler.placements import Placements
@@ -309,13 +309,13 @@ class RefusalsTest(JudgeCase):
         found = self.judge.refusals(REALTIME, states("a", "b", "x"))
         self.assertEqual(
             "ksm_running × 2, thp_always × 1, facts_missing × 1",
-            judge.summary(found),
+            refusals.summary(found),
         )
 
     def test_each_host_is_named_once_in_lines_of_bounded_length(self):
-        names = [f"h{n}" for n in range(2 * judge.HOSTS_A_LINE + 1)]
+        names = [f"h{n}" for n in range(2 * refusals.HOSTS_A_LINE + 1)]
         found = self.judge.refusals(REALTIME, states(*names))
-        told = list(judge.lines(found))
+        told = list(refusals.lines(found))
         self.assertEqual(3, len(told))
         named = [
             name

@@ -86,6 +86,32 @@ class PlacementsTest(unittest.TestCase):
         self.clock.now += HOLD_S
         self.assertIsNone(self.placements.of("inst-1"))
 
+    def test_an_instance_is_in_one_place(self):
+        self.note("a")
+        self.note("b")
+        self.assertEqual({}, self.coming("a"))
+        self.assertEqual({"net": 1}, self.coming("b"))
+        self.placements.note(Placement("b", "inst-1", ()))
+        self.assertEqual({}, self.coming("b"))
+
+    def test_of_those_that_knew_nothing_of_each_other_one_yields(self):
+        def stays(instance, *order):
+            self.setUp()
+            for each in order:
+                self.note("a", each)
+            found = self.placements.coming("a", instance, settling=True)
+            return not found
+
+        # Each worker notes its own first.
+        self.assertTrue(stays("inst-1", "inst-1", "inst-2"))
+        self.assertFalse(stays("inst-2", "inst-2", "inst-1"))
+
+    def test_who_was_there_before_stays(self):
+        self.note("a", "inst-9")
+        self.note("a", "inst-1")
+        found = self.placements.coming("a", "inst-1", settling=True)
+        self.assertEqual({"net": 1}, dict(found))
+
     def test_the_first_host_that_is_free_is_chosen_and_noted(self):
         found = self.placements.choose(
             "inst-1", ("net",), ["a", "b", "c"], lambda host: host != "a"
@@ -156,7 +182,9 @@ class PlacementsTest(unittest.TestCase):
         for what, one, other in steps:
             if what == "note":
                 self.note(one, other)
-                model[one, other] = self.clock.now + HOLD_S
+                if self.clock.now >= model.get((one, other), 0.0):
+                    model = {k: v for k, v in model.items() if k[1] != other}
+                    model[one, other] = self.clock.now + HOLD_S
             elif what == "arrived":
                 self.placements.arrived(one, {other})
                 model.pop((one, other), None)

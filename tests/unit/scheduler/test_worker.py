@@ -15,6 +15,7 @@ import os
 import threading
 import time
 import unittest
+from unittest import mock
 
 from oslo_config import cfg
 
@@ -138,6 +139,7 @@ class WorkerTest(WorkerCase):
 class PlaceTest(WorkerCase):
     def setUp(self):
         super().setUp()
+        self.worker._settle_s = 0.0
         for name in ("a", "b"):
             put(self.worker.table, builders.onload_host(name))
         self.asked = dataclasses.replace(
@@ -176,6 +178,48 @@ class PlaceTest(WorkerCase):
         (listener,) = self.listeners
         listener.placed(Placement("b", "inst-9", ("net-a",)))
         self.assertEqual("a", self.place("inst-1", "b", "a"))
+
+    def test_it_yields_to_who_placed_at_the_same_moment(self):
+        rival = Placement("b", "inst-0", ("net-a",))
+        tell = self.worker._teller.tell
+
+        def meanwhile(placement: Placement) -> None:
+            tell(placement)
+            self.worker.placements.note(rival)
+
+        with mock.patch.object(self.worker._teller, "tell", meanwhile):
+            self.assertEqual("a", self.place("inst-1", "b", "a"))
+        net = ("net-a",)
+        self.assertEqual(
+            [
+                Placement("b", "inst-1", net),
+                Placement("b", "inst-1", ()),
+                Placement("a", "inst-1", net),
+            ],
+            self.told(),
+        )
+
+    def test_it_stays_where_the_other_yields(self):
+        rival = Placement("b", "inst-2", ("net-a",))
+
+        def meanwhile(placement: Placement) -> None:
+            self.worker.placements.note(rival)
+
+        with mock.patch.object(self.worker._teller, "tell", meanwhile):
+            self.assertEqual("b", self.place("inst-1", "b", "a"))
+
+    def test_who_yields_everywhere_leaves_nothing_behind(self):
+        rivals = [
+            Placement(host, f"inst-0{host}", ("net-a",)) for host in "ab"
+        ]
+
+        def meanwhile(placement: Placement) -> None:
+            for rival in rivals:
+                self.worker.placements.note(rival)
+
+        with mock.patch.object(self.worker._teller, "tell", meanwhile):
+            self.assertIsNone(self.place("inst-1", "b", "a"))
+        self.assertEqual((), self.worker.placements.of("inst-1").networks)
 
     def test_facts_end_what_was_placed(self):
         self.place("inst-1", "b")
