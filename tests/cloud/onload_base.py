@@ -89,7 +89,7 @@ class OnloadTestCase(CloudTestCase):
         super().setUp()
         self.assert_nothing_left(LXC)
         # Of another test's the host may still tell that it is in use.
-        self.network = seed.flat_network(
+        self.network = seed.network_on(
             self.cloud.api,
             f"onload-{uuid.uuid4().hex[:8]}",
             container_config.POOL_NETWORK,

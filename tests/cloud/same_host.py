@@ -22,6 +22,7 @@ from tests.cloud import onload_host
 from tests.cloud.base import NO_VALID_HOST
 from tests.cloud.base import say
 from tests.cloud.logs import Log
+from tests.cloud.onload_base import COMPUTE_LOG
 from tests.cloud.onload_base import FACTS_SECONDS
 from tests.cloud.onload_base import ONLOAD
 from tests.cloud.onload_base import OnloadTestCase
@@ -33,6 +34,9 @@ from tests.testbed.services import LXC
 #: What the operator sets, and what the instance's owner then reads.
 _UNACCELERATED = "second_endpoint = unaccelerated\n"
 NOTICE = "sriov_rt_onload"
+
+#: Seconds of a nova-compute that starts, on a busy machine.
+START_SECONDS = 120.0
 
 
 class SameHostTestCase(OnloadTestCase):
@@ -59,7 +63,20 @@ class SameHostTestCase(OnloadTestCase):
             lambda text: text.replace(
                 "[onload]\n", f"[onload]\n{_UNACCELERATED}"
             ),
-            lambda: cloud.services.restart(container_host.COMPUTE, LXC),
+            self.restart_compute,
+        )
+
+    def restart_compute(self) -> None:
+        """Start the host's nova-compute anew, and wait until it is up.
+
+        One that starts gives up what is being built on its host.
+        """
+        log = self.log(COMPUTE_LOG)
+        self.cloud.services.restart(container_host.COMPUTE, LXC)
+        self.wait_for(
+            "nova-compute is up",
+            lambda: log.lines("Looking for unclaimed instances"),
+            timeout=START_SECONDS,
         )
 
     def reconfigure(

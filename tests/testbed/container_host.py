@@ -149,18 +149,7 @@ class ContainerHost:
 
     def _connect(self) -> None:
         """Lay the cable between it and the controller."""
-        end = network.VETH
-        # An earlier one is there until the kernel has ended its namespace.
-        run(("sh", "-c", f"ip link delete {end} 2>&1 || true"), timeout=20)
-        run(
-            (
-                *("ip", "link", "add", end, "type", "veth"),
-                *("peer", "name", "eth0", "netns", str(self._pid)),
-            ),
-            timeout=20,
-        )
-        master = ("master", network.BRIDGE, "up")
-        run(("ip", "link", "set", end, *master), timeout=20)
+        network.lay_cable(self._pid, "eth0")
         address = f"{network.CONTAINERS_ADDRESS}/{network.PREFIX_LENGTH}"
         self.run("ip", "address", "add", address, "dev", "eth0")
         self.run("ip", "link", "set", "eth0", "up")

@@ -99,6 +99,21 @@ def build(place: paths.Paths) -> None:
     _ip("link", "set", BRIDGE, "up")
 
 
+def lay_cable(process: int, name: str) -> None:
+    """Connect another network namespace to the bridge, by VETH.
+
+    :param process: one that is in the namespace.
+    :param name: the interface that it gets.
+    :raises subprocess.CalledProcessError: when the kernel refuses.
+    """
+    if pathlib.Path("/sys/class/net", VETH).exists():
+        # An earlier one: the kernel takes its time to end its namespace.
+        _ip("link", "delete", VETH)
+    peer = ("peer", "name", name, "netns", str(process))
+    _ip("link", "add", VETH, "type", "veth", *peer)
+    _ip("link", "set", VETH, "master", BRIDGE, "up")
+
+
 def _ip(*arguments: str) -> None:
     _run("ip", *arguments)
 

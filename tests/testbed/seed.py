@@ -114,54 +114,41 @@ def networks(api: Rest) -> None:
     :raises errors.TestbedError: when Neutron refuses.
     """
     for name, (first, _) in settings.PHYSICAL_NETWORKS.items():
-        made = _create(
-            api,
-            "neutron",
-            "network",
-            name=name,
-            shared=True,
-            port_security_enabled=False,
-            **{
-                "provider:network_type": "vlan",
-                "provider:physical_network": name,
-                "provider:segmentation_id": first,
-            },
-        )
-        _create(
-            api,
-            "neutron",
-            "subnet",
-            name=name,
-            network_id=made["id"],
-            ip_version=4,
-            cidr=f"{address(name, 0)}/24",
-            gateway_ip=None,
-            enable_dhcp=False,
-        )
+        network_on(api, name, name, f"{address(name, 0)}/24", vlan=first)
 
 
-def flat_network(
-    api: Rest, name: str, physical_network: str, subnet: str
+def network_on(
+    api: Rest,
+    name: str,
+    physical_network: str,
+    subnet: str,
+    *,
+    vlan: int | None = None,
 ) -> str:
-    """Make a network without a VLAN, of which a physical one has one.
+    """Make a network on a physical one.
 
     :param api: the cloud.
     :param name: its name, and that of its subnet.
     :param physical_network: a key of settings.PHYSICAL_NETWORKS.
     :param subnet: its addresses, as in "192.0.2.0/24".
+    :param vlan: its VLAN; without one if None, of which there is one at most.
     :returns: its id; who deletes it deletes the subnet too.
     :raises errors.TestbedError: when Neutron refuses.
     """
+    kind: dict[str, object] = {"provider:network_type": "flat"}
+    if vlan is not None:
+        kind = {
+            "provider:network_type": "vlan",
+            "provider:segmentation_id": vlan,
+        }
     made = _create(
         api,
         "neutron",
         "network",
         name=name,
+        shared=True,
         port_security_enabled=False,
-        **{
-            "provider:network_type": "flat",
-            "provider:physical_network": physical_network,
-        },
+        **{"provider:physical_network": physical_network, **kind},
     )
     _create(
         api,
@@ -237,8 +224,7 @@ def images(api: Rest, files: guest_image.GuestImage) -> None:
             "os_command_line": _KERNEL_ARGUMENTS,
             "hw_machine_type": "q35",
         }
-        disk = _image(api, name, "raw", {**common, **properties})
-        api.upload(f"/images/{disk}/file", files.disk)
+        raw_image(api, name, files.disk, {**common, **properties})
 
 
 def variant(
@@ -259,9 +245,7 @@ def variant(
         "os_command_line": f"{_KERNEL_ARGUMENTS} {arguments}",
         "hw_machine_type": "q35",
     }
-    made = _image(api, name, "raw", common)
-    api.upload(f"/images/{made}/file", files.disk)
-    return made
+    return raw_image(api, name, files.disk, common)
 
 
 def raw_image(
