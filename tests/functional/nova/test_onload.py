@@ -264,20 +264,6 @@ class RuleTest(OnloadCloudTest):
         found: list[Any] = self.admin_api.get_servers()
         return found
 
-    def test_another_network_has_places_of_its_own(self) -> None:
-        self.on()
-        self.on()
-        other = self.neutron.network_2["id"]
-        self.neutron._networks[other] = {
-            **self.neutron.network_2,
-            "name": "other",
-            "provider:physical_network": "fast",
-        }
-        self.neutron._subnets[self.neutron.subnet_2["id"]] = (
-            self.neutron.subnet_2
-        )
-        self.on(networks=[{"uuid": other}])
-
     def test_a_tunnel_is_accelerated_by_nobody(self) -> None:
         self.place_network(None)
         for _ in range(3):
