@@ -56,8 +56,11 @@ class OnloadCloudTest(base.CloudTest):
 
     def place_network(self, physical: str | None) -> None:
         """Put the network on a physical one."""
-        found = self.neutron._networks[self.network]
-        found["provider:physical_network"] = physical
+        # A copy: the fixture's own is that of its class, for all tests.
+        self.neutron._networks[self.network] = {
+            **self.neutron._networks[self.network],
+            "provider:physical_network": physical,
+        }
 
     def body(self, **more: Any) -> dict[str, Any]:
         """Return what asks for a server on the network."""
