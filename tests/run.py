@@ -109,7 +109,7 @@ STAGES: tuple[tuple[Lane, ...], ...] = (
             Runner("docs", False, 600),
             Runner("cloud", True, 3600),
         ),
-        (Runner("vm", True, 2700),),
+        (Runner("vm", True, 3600),),
     ),
     ((Runner("benchmarks", False, 1500, _BENCHMARK),),),
 )
