@@ -28,12 +28,13 @@ from oslo_service import backend
 from sriov_rt import exceptions
 from sriov_rt.cmd.verdict import Candidate
 from sriov_rt.facts import HostFacts
+from sriov_rt.host.root import CONFIG
 
 LOG = logging.getLogger(__name__)
 
 #: Configuration files that are tried if none is named: a scheduler's host
 #: has the one, a compute host the other.
-CONFIG_FILES = ("/etc/nova/nova.conf", "/etc/sriov_rt/sriov-rt.conf")
+CONFIG_FILES = ("/etc/nova/nova.conf", f"/{CONFIG}")
 
 #: Seconds between two looks at what was reported.
 _POLL_S = 0.1

@@ -19,10 +19,10 @@ from typing import Any
 from sriov_rt import codec
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import HostFacts
+from sriov_rt.host.root import CONFIG
 from sriov_rt.host.root import Root
 from sriov_rt.host.table import printable
 from sriov_rt.onload import settings
-from sriov_rt.onload import source
 from sriov_rt.onload.errors import OnloadError
 
 
@@ -71,10 +71,10 @@ def allocatable(facts: HostFacts, resource: str) -> str | None:
 
 def resource(root: Root) -> str:
     """Return ``[onload] resource`` of the host, its default without one."""
-    if root.exists(source.CONFIG) is not True:
+    if root.exists(CONFIG) is not True:
         return settings.Settings().resource
     try:
-        return settings.load([str(root.path / source.CONFIG)]).resource
+        return settings.load([str(root.path / CONFIG)]).resource
     except OnloadError:
         # The facts say what is wrong with the configuration.
         return settings.Settings().resource

@@ -20,6 +20,9 @@ import stat
 
 from sriov_rt.codec import Unknown
 
+#: The configuration of sriov-rt, below the root of a host.
+CONFIG = "etc/sriov_rt/sriov-rt.conf"
+
 #: The longest file that is read unless its reader says otherwise, in bytes:
 #: sysfs gives a page at the most, the longest kernel command line is 4 KiB.
 MAX_TEXT = 64 * 1024

@@ -17,6 +17,7 @@ from typing import Any
 from oslo_config import cfg
 from oslo_config import types
 
+from sriov_rt.host.root import CONFIG
 from sriov_rt.neutron import words
 from sriov_rt.parse import errors
 from sriov_rt.request import grammar
@@ -125,7 +126,7 @@ they are bound again.
 AGENT_OPTS = [
     cfg.StrOpt(
         "config_file",
-        default="/etc/sriov_rt/sriov-rt.conf",
+        default=f"/{CONFIG}",
         help="""
 The file with this host's ``[vif]`` section: parents, journal, limits.
 

@@ -111,7 +111,7 @@ def _environment(
     gone: list[Element] = []
     for each in system.findall("initenv"):
         name = each.get("name", "")
-        if name != plan.PRELOAD and not name.startswith(plan.PREFIX):
+        if not plan.is_onloads(name):
             continue
         if left.get(name) == each.text:
             del left[name]

@@ -82,6 +82,11 @@ def container(settings: Settings, profile: Profile | None) -> Injection:
     )
 
 
+def is_onloads(name: str) -> bool:
+    """Tell whether a variable is the operator's alone to set."""
+    return name == PRELOAD or name.startswith(PREFIX)
+
+
 def environment(library: str, profile: Profile | None) -> Mapping[str, str]:
     """Return the variables that preload a library with a profile.
 

@@ -146,15 +146,13 @@ def _container(
     raise PodRejected(f"no container {name!r}, there are: {names or 'none'}")
 
 
-def _is_onloads(name: Any) -> bool:
-    return name == plan.PRELOAD or str(name).startswith(plan.PREFIX)
-
-
 def _env(
     container: Mapping[str, Any], place: str, wanted: Mapping[str, str]
 ) -> Iterator[Op]:
     had = _list(container.get("env"), f"{place}/env")
-    others = [each for each in had if not _is_onloads(each.get("name"))]
+    others = [
+        each for each in had if not plan.is_onloads(str(each.get("name")))
+    ]
     ours = [{"name": name, "value": text} for name, text in wanted.items()]
     if had != others + ours:
         yield _op("add", f"{place}/env", others + ours)

@@ -22,13 +22,12 @@ import dataclasses
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import OnloadFacts
 from sriov_rt.host import onload
+from sriov_rt.host.root import CONFIG
 from sriov_rt.host.root import Root
 from sriov_rt.onload import settings as onload_settings
 from sriov_rt.onload import workloads
 from sriov_rt.onload.errors import OnloadError
 from sriov_rt.onload.settings import Settings
-
-CONFIG = "etc/sriov_rt/sriov-rt.conf"
 
 
 def observe(root: Root) -> OnloadFacts:

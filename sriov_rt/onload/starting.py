@@ -107,7 +107,11 @@ def _withdraw(domain: Domain, injection: Injection, report: Recorder) -> None:
     if system is not None:
         _take(
             system,
-            [e for e in system.findall("initenv") if _is_variable(e)],
+            [
+                each
+                for each in system.findall("initenv")
+                if plan.is_onloads(each.get("name", ""))
+            ],
             report,
         )
     devices = domain.part("devices")
@@ -120,11 +124,6 @@ def _take(parent: Element, gone: list[Element], report: Recorder) -> None:
     if gone:
         report.removed(gone, _WHY)
         remove(parent, gone)
-
-
-def _is_variable(element: Element) -> bool:
-    name = element.get("name", "")
-    return name == plan.PRELOAD or name.startswith(plan.PREFIX)
 
 
 def _is_injected(device: Element, injection: Injection) -> bool:

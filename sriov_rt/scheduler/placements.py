@@ -20,12 +20,9 @@ from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
-from typing import TypeVar
 
 #: Placements that are kept. In the default hold time that is 150 a second.
 MAX_PLACEMENTS = 10_000
-
-H = TypeVar("H")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
