@@ -61,7 +61,7 @@ def apply(
     }
     left_out = writer.write_all(kernel, family, written, clock)
     for each in plans:
-        _device(kernel, each, clock)
+        _device(kernel, family, each, clock)
         if not each.is_empty:
             LOG.info(
                 "vf=%s pf=%s: %s",
@@ -72,15 +72,18 @@ def apply(
     return _verified(named, left_out, observe, clock)
 
 
-def _device(kernel: Kernel, wanted: Plan, clock: Clock) -> None:
+def _device(
+    kernel: Kernel, family: Family, wanted: Plan, clock: Clock
+) -> None:
     """Bind the VF's driver and set its interface."""
     changed = {step.attribute for step in wanted.steps}
     mac = wanted.expect.mac
     if Attribute.DRIVER in changed:
-        binding.bind(kernel, wanted.vf, wanted.expect.driver, mac, clock)
+        driver = wanted.expect.driver
+        binding.bind(kernel, family, wanted.vf, driver, mac, clock)
     elif wanted.rebind is not None:
         driver = kernel.device(wanted.vf).driver
-        binding.bind(kernel, wanted.vf, driver, mac, clock)
+        binding.bind(kernel, family, wanted.vf, driver, mac, clock)
     inner = VfSettings(
         **{
             each: getattr(wanted.expect, each)

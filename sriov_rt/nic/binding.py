@@ -13,11 +13,13 @@
 """Binding a VF's driver, until its interface is there with its MAC."""
 
 import logging
+from collections.abc import Iterable
 
 from sriov_rt.host.vfs import VFIO
 from sriov_rt.nic import errors
 from sriov_rt.nic import naming
 from sriov_rt.nic import waiting
+from sriov_rt.nic.family import Family
 from sriov_rt.nic.kernel import Kernel
 from sriov_rt.nic.settings import NO_MAC
 from sriov_rt.nic.waiting import Clock
@@ -34,12 +36,15 @@ PAUSE_S = 1.0
 #: How long an interface may take from its driver's binding, seconds.
 INTERFACE_S = 5.0
 
+#: How long a PF may take until it shows what a VF told it, seconds.
+ANSWER_S = 1.0
 
 _HOPELESS = (errors.NotPermitted, errors.NoSuchDevice, errors.DriverMissing)
 
 
 def bind(
     kernel: Kernel,
+    family: Family,
     vf: VfId,
     driver: str | None,
     mac: str | None,
@@ -47,6 +52,7 @@ def bind(
 ) -> VfDevice:
     """Bind a VF to a driver, the same or another, and wait until it is up.
 
+    :param family: its PF's.
     :param driver: None for the one that the kernel chooses.
     :param mac: what its interface has to have; None or NO_MAC for any.
     :returns: its device afterwards.
@@ -70,14 +76,57 @@ def bind(
         )
         if device is None:
             problem = "it has no interface"
-        elif mac in (None, NO_MAC, device.mac) or device.netdev is None:
-            return naming.keep(kernel, vf, device, name, clock)
-        else:
+        elif device.netdev is not None and (
+            mac not in (None, NO_MAC, device.mac)
+        ):
             problem = f"its interface has the MAC {device.mac} and not {mac}"
+        elif not _is_answered(kernel, family, vf, clock):
+            problem = "its PF has not answered its driver"
+        else:
+            return naming.keep(kernel, vf, device, name, clock)
     raise errors.NotReady(
         f"{vf}",
         "driver",
         f"bound {ATTEMPTS} times, but {problem}",
+    )
+
+
+def unanswered(
+    kernel: Kernel, family: Family, vfs: Iterable[VfId]
+) -> tuple[VfId, ...]:
+    """Return those of a PF's VFs whose drivers got no answer of it.
+
+    They have an interface, which has no link. As far as that shows: of a
+    family that does not tell, and while the PF is down, it is none.
+
+    :param vfs: of one PF.
+    """
+    some = tuple(vfs)
+    if not some or not family.shows_made_up:
+        return ()
+    name = some[0].pf
+    if kernel.pf(name).carrier is None:
+        return ()
+    told = {index: each.mac for index, each in kernel.read(name).items()}
+    found = []
+    for vf in some:
+        shown, own = told.get(vf.index), kernel.device(vf).mac
+        if None not in (shown, own) and shown != own:
+            found.append(vf)
+    return tuple(found)
+
+
+def _is_answered(
+    kernel: Kernel, family: Family, vf: VfId, clock: Clock
+) -> bool:
+    """Wait until a VF's driver has had an answer, and tell whether it has."""
+    return (
+        waiting.until(
+            clock,
+            ANSWER_S,
+            lambda: None if unanswered(kernel, family, (vf,)) else True,
+        )
+        is not None
     )
 
 

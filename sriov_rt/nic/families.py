@@ -184,7 +184,8 @@ SFC = Family(
 #: only), no ndo_set_vf_link_state. All VFs share what the PF leaves of 24
 #: receive addresses (4 are its own: igb_probe_vfs, IGB_PF_MAC_FILTERS_
 #: RESERVED + 1), and igbvf takes 3 (IGBVF_MAX_MAC_FILTERS). 8 pools of which
-#: the PF has one.
+#: the PF has one. igbvf_probe sends the MAC that it made up to the PF, which
+#: keeps it as the VF's (igb_set_vf_mac).
 IGB = Family(
     name="igb",
     drivers=frozenset({"igb"}),
@@ -207,6 +208,7 @@ IGB = Family(
     ),
     rate=Rate(to_link=True, needs_carrier=True),
     mac_effect=MacEffect.AFTER_REBIND,
+    shows_made_up=True,
     mac_filters=MacFilters(each=3, shared=20),
     max_vfs=7,
     queues=2,

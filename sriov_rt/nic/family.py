@@ -144,6 +144,8 @@ class Family:
     :param effects: attribute to what else happens when it changes.
     :param max_vfs: of one PF; None for what sriov_totalvfs says.
     :param queues: of one VF; None if that can be configured.
+    :param shows_made_up: whether the PF shows the MAC that a VF's driver
+        made up; then one that it does not show got no answer of it.
     :param clears_mac: whether 00:00:00:00:00:00 takes the admin MAC away.
     :param transient: errno of a VF that is resetting; worth a retry.
     """
@@ -163,6 +165,7 @@ class Family:
         default_factory=_nothing
     )
     mac_effect: MacEffect = MacEffect.NOW
+    shows_made_up: bool = False
     clears_mac: Support = Support.YES
     mac_filters: MacFilters = MacFilters()
     max_vfs: int | None = None

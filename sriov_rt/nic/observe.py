@@ -71,14 +71,23 @@ def observe(
     }
 
 
-def survey(kernel: Kernel, family: Family, pf: Pf) -> tuple[VfState, ...]:
-    """Return all VFs of a PF as they are; what it does not tell is unknown."""
-    if not pf.vfs:
+def survey(
+    kernel: Kernel,
+    family: Family,
+    pf: Pf,
+    only: Collection[VfId] | None = None,
+) -> tuple[VfState, ...]:
+    """Return VFs of a PF as they are; what it does not tell is unknown.
+
+    :param only: None for all.
+    """
+    some = [vf for vf in pf.vfs if only is None or vf in only]
+    if not some:
         return ()
     read = kernel.read(pf.name)
     return tuple(
         _state(kernel, family, pf, vf, read.get(vf.index, VfSettings()))
-        for vf in pf.vfs
+        for vf in some
     )
 
 

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 
 from sriov_rt.codec import Unknown
 from sriov_rt.host.vfs import VFIO
+from sriov_rt.nic import binding
 from sriov_rt.nic import errors
 from sriov_rt.nic import waiting
 from sriov_rt.nic.amounts import Amount
@@ -59,6 +60,11 @@ class Provision:
     def is_empty(self) -> bool:
         """Whether nothing is to be done."""
         return not self.numbers
+
+    @property
+    def binds(self) -> bool:
+        """Whether VFs are made, and the kernel binds their drivers."""
+        return self.probe and len(self.pf.vfs) != self.amount.number
 
     def lines(self) -> Iterator[str]:
         """Yield it as text."""
@@ -155,9 +161,12 @@ def _user(vf: VfId, device: VfDevice, holder: Holder) -> str | None:
     return None
 
 
-def apply(kernel: Kernel, wanted: Provision, clock: Clock) -> Pf:
+def apply(
+    kernel: Kernel, family: Family, wanted: Provision, clock: Clock
+) -> Pf:
     """Do it, and wait until the VFs are up as they should be.
 
+    :param family: of the PF.
     :raises NotReady: if they are not in time.
     """
     name = wanted.pf.name
@@ -179,6 +188,11 @@ def apply(kernel: Kernel, wanted: Provision, clock: Clock) -> Pf:
             f"{_missing(kernel, wanted, kernel.pf(name))} after "
             f"{READY_S:.0f} s",
         )
+    if wanted.binds:
+        # The kernel bound their drivers while the PF was being reset.
+        for vf in binding.unanswered(kernel, family, found.vfs):
+            LOG.info("vf=%s: bound again, since its PF was deaf", vf.address)
+            binding.bind(kernel, family, vf, None, None, clock)
     return found
 
 
@@ -188,7 +202,7 @@ def _missing(kernel: Kernel, wanted: Provision, pf: Pf) -> str | None:
         return f"it has {len(pf.vfs)} VFs and not {wanted.amount.number}"
     if wanted.pf.carrier and not pf.carrier:
         return "it has lost its carrier"
-    if wanted.probe and len(wanted.pf.vfs) != wanted.amount.number:
+    if wanted.binds:
         bare = [vf for vf in pf.vfs if kernel.device(vf).netdev is None]
         if bare:
             return f"{len(bare)} VFs have no interface"

@@ -107,7 +107,12 @@ class Provisioning:
                 self._tell(
                     f"making {each.amount.number} VFs of {each.pf.name}"
                 )
-            provision.apply(self._vfs.kernel, each, self._vfs.clock)
+            provision.apply(
+                self._vfs.kernel,
+                self._vfs.families.of(each.pf),
+                each,
+                self._vfs.clock,
+            )
 
     def _plan(self, amount: Amount, timeout: float) -> Provision:
         kernel = self._vfs.kernel

@@ -104,10 +104,12 @@ class Sysfs:
         if names.is_interface(name):
             address = self._address(name)
         device = f"{DEVICES}/{address}"
-        if self._root.exists(device) is not True:
-            raise errors.NoSuchDevice(name, None, "there is no such device")
-        parent = values.link_name(self._root, f"{device}/physfn")
-        if not isinstance(parent, str):
+        parent = self._quick.link(f"{device}/physfn")
+        if parent is None:
+            if self._root.exists(device) is not True:
+                raise errors.NoSuchDevice(
+                    name, None, "there is no such device"
+                )
             raise errors.NotAVf(name, None, "it is no VF")
         listed = self._root.list_dir(f"{DEVICES}/{parent}/net")
         for pf in () if isinstance(listed, Unknown) else listed:
@@ -142,14 +144,14 @@ class Sysfs:
 
     def _address(self, interface: str) -> str:
         path = f"{NET}/{interface}"
-        if self._root.exists(path) is not True:
-            raise errors.NoSuchDevice(
-                interface, None, "there is no such interface"
-            )
-        found = values.link_name(self._root, f"{path}/device")
+        found = self._quick.link(f"{path}/device")
         try:
-            return str(pci.PciAddress.parse(str(found)))
+            return str(pci.PciAddress.parse(found or ""))
         except parse_errors.ParseError:
+            if self._quick.names(path) is None:
+                raise errors.NoSuchDevice(
+                    interface, None, "there is no such interface"
+                ) from None
             raise errors.NotAVf(interface, None, "it is not on PCI") from None
 
     def _text(self, path: str, pattern: re.Pattern[str]) -> str | None:

@@ -107,6 +107,20 @@ class Vfs:
             found += observe.survey(self._kernel, family, each)
         return tuple(found)
 
+    def of(self, interface: str) -> VfState | None:
+        """Return the VF of an interface, as :meth:`list` tells of it.
+
+        :returns: None for what is no VF's, or gone.
+        """
+        try:
+            vf = self._kernel.locate(interface)
+            pf = self._kernel.pf(vf.pf)
+        except (errors.NotAVf, errors.NoSuchDevice):
+            return None
+        family = self._families.of(pf)
+        found = observe.survey(self._kernel, family, pf, {vf})
+        return found[0] if found else None
+
     def pf(self, name: str) -> Pf:
         """Return a PF."""
         return self._kernel.pf(name)

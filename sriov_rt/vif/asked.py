@@ -18,6 +18,7 @@ import ipaddress
 import re
 from collections.abc import Mapping
 from collections.abc import Sequence
+from typing import Any
 
 from sriov_rt.parse.errors import ParseError
 from sriov_rt.request.words import VIF_MODES
@@ -82,15 +83,18 @@ def checked(want: Plug) -> Plug:
             want.port,
             "a VF gets addresses in a namespace only, which takes them away",
         )
-    return dataclasses.replace(
-        want,
-        mode=_mode(want.kind, want.mode),
-        namespace=None if place is None else names.namespace(place),
-        name=names.interface(want.name or names.default(want.port)),
-        mac=None if want.mac is None else mac(want.mac),
-        addresses=_addresses(want.addresses),
-        routes=_routes(want.routes),
-    )
+    spelt: dict[str, Any] = {
+        "mode": _mode(want.kind, want.mode),
+        "namespace": None if place is None else names.namespace(place),
+        "name": names.interface(want.name or names.default(want.port)),
+        "mac": None if want.mac is None else mac(want.mac),
+        "addresses": _addresses(want.addresses),
+        "routes": _routes(want.routes),
+    }
+    if all(getattr(want, key) == value for key, value in spelt.items()):
+        # It was checked before, by who asks from afar.
+        return want
+    return dataclasses.replace(want, **spelt)
 
 
 def network(text: str) -> str:
@@ -139,17 +143,17 @@ def _mode(kind: Kind, mode: str | None) -> str | None:
 
 
 def _numbers(want: Plug) -> None:
-    for what, value, minimum, maximum in (
-        ("VLAN", want.vlan, 0, MAX_VLAN),
-        ("MTU", want.mtu, MIN_MTU, MAX_MTU),
-        ("rate in kbit/s", want.limits.out_kbps, 1, MAX_KBPS),
-        ("rate in kbit/s", want.limits.in_kbps, 1, MAX_KBPS),
-        ("NUMA node", want.numa_node, 0, MAX_NODE),
-    ):
-        if value is not None and not minimum <= value <= maximum:
-            raise ParseError(
-                what, str(value), f"{minimum} to {maximum} expected"
-            )
+    limits = want.limits
+    _number("VLAN", want.vlan, 0, MAX_VLAN)
+    _number("MTU", want.mtu, MIN_MTU, MAX_MTU)
+    _number("rate in kbit/s", limits.out_kbps, 1, MAX_KBPS)
+    _number("rate in kbit/s", limits.in_kbps, 1, MAX_KBPS)
+    _number("NUMA node", want.numa_node, 0, MAX_NODE)
+
+
+def _number(what: str, value: int | None, minimum: int, maximum: int) -> None:
+    if value is not None and not minimum <= value <= maximum:
+        raise ParseError(what, str(value), f"{minimum} to {maximum} expected")
 
 
 def _addresses(texts: Sequence[str]) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from sriov_rt.vif import namespaces
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.places import opened
 from sriov_rt.vif.places import telling
+from sriov_rt.vif.space import Space
 from sriov_rt.vif.watch import Watch
 
 LOG = logging.getLogger(__name__)
@@ -52,17 +53,31 @@ class Census:
                     return found
         return visited()
 
-    def expect(self, name: str, descriptor: int) -> int | None:
+    def expect(self, name: str, descriptor: int) -> Space | None:
         """Get to know a namespace that is about to get a link.
 
         :param descriptor: of its file.
-        :returns: the number that the caller's has in it, if that is known.
+        :returns: None for the caller's own, and where nothing is watched.
         """
-        with self._lock:
+        with self._lock, telling(name, "watch"):
             if self._watch is None or not self._watch.valid:
                 return None
-            with telling(name, "watch"):
-                return self._watch.expect(name, descriptor)
+            return self._watch.expect(name, descriptor)
+
+    def heard(self, space: Space, name: str) -> Link | None:
+        """Return a link as the kernel has last told of it.
+
+        :returns: None if nothing was heard of it.
+        """
+        with self._lock:
+            if self._watch is None or not self._watch.knows(space):
+                return None
+            try:
+                return self._watch.heard(space, name)
+            except OSError:
+                # Events were lost, and are not told of again.
+                self._forget()
+                return None
 
     def note(self, link: Link) -> None:
         """Take in how a link was just read."""

@@ -59,8 +59,9 @@ class Subinterface:
     """A macvlan, macvtap or ipvlan to be made.
 
     :param parent: name of an interface in the caller's namespace.
+    :param parent_index: its index, None to look it up.
     :param namespace: where it is to be, as in Link.
-    :param up: whether it is set up with its alias, in one message.
+    :param up: whether it is made up.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Subinterface:
     mtu: int | None = None
     alias: str = ""
     up: bool = False
+    parent_index: int | None = None
 
 
 class Links(Protocol):
@@ -87,7 +89,7 @@ class Links(Protocol):
         """Return all interfaces of the caller's namespace.
 
         :param everywhere: those of every other namespace too, found by
-            /run/netns and /proc/*/ns/net.
+            /run/netns and /proc/*/ns/net, but for their loopbacks.
         """
 
     def create(self, what: Subinterface) -> Link:

@@ -20,17 +20,16 @@ import json
 from sriov_rt import codec
 from sriov_rt import documents
 from sriov_rt.parse import pci
-from sriov_rt.vif import asked
 from sriov_rt.vif import names
 from sriov_rt.vif.words import Kind
-from sriov_rt.vif.words import Plug
 
 #: Raised by one when an older reader would misread a newer file.
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
-#: The longest file, in bytes: a port with 64 addresses and 64 routes takes
-#: some 12 kB.
-MAX_FILE = 64 * 1024
+#: The longest file, in bytes; an entry takes half a kB, its steps 200 bytes.
+MAX_FILE = 16 * 1024
+
+_FORM = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 
 
 class Action(enum.StrEnum):
@@ -42,14 +41,13 @@ class Action(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Entry:
-    """One port in progress: what is to be done, and what was observed.
+    """One port in progress: what it takes to undo or to finish it.
 
     :param interface: its name, in its namespace.
     :param parent: name of what it sits on; of a whole VF, its own on the
         host.
     :param vf: PCI address of the VF that it is or sits on.
     :param parent_up: whether the parent was up.
-    :param want: what was asked; None for an unplug.
     """
 
     action: Action
@@ -61,26 +59,42 @@ class Entry:
     parent: str
     vf: str | None
     parent_up: bool
-    want: Plug | None
+
+
+#: How a line begins that is an entry's.
+_HEAD = b'{"schema":'
+_FIELDS = tuple(each.name for each in dataclasses.fields(Entry))
 
 
 def form(entry: Entry) -> bytes:
-    """Return the first line of an entry's file."""
-    plain = {"schema": SCHEMA_VERSION, **codec.to_plain(entry)}
-    return json.dumps(plain, separators=(",", ":")).encode() + b"\n"
+    """Return the line that an entry is in its file."""
+    # As codec has it; of texts and booleans there is nothing to be made.
+    plain = {name: getattr(entry, name) for name in _FIELDS}
+    return _FORM.encode({"schema": SCHEMA_VERSION, **plain}).encode() + b"\n"
+
+
+def is_unfinished(data: bytes) -> bool:
+    """Tell whether the bytes of a file are how an entry begins, and no more.
+
+    What begins as something else somebody else may miss.
+    """
+    begins = data[: len(_HEAD)] == _HEAD[: len(data)]
+    return begins and b"\n" not in data and len(data) <= MAX_FILE
 
 
 def parse(data: bytes) -> Entry:
-    """Return the entry that the bytes of a file are.
+    """Return the entry that the bytes of a file are: the last of them.
 
     :raises SriovRtError: if they are none, with what is wrong.
     """
     if len(data) > MAX_FILE:
         raise codec.SchemaError("", f"longer than {MAX_FILE} bytes")
-    first, newline, _ = data.partition(b"\n")
-    if not newline:
-        raise codec.SchemaError("", "no whole line")
-    entry = documents.load(Entry, first, MAX_FILE, SCHEMA_VERSION)
+    # What follows the last end of a line was not wholly written.
+    *lines, _ = data.split(b"\n")
+    found = [each for each in lines if each.startswith(b"{")]
+    if not found:
+        raise codec.SchemaError("", "no entry")
+    entry = documents.load(Entry, found[-1], MAX_FILE, SCHEMA_VERSION)
     names.port(entry.port)
     names.owner(entry.owner)
     names.interface(entry.interface)
@@ -89,6 +103,4 @@ def parse(data: bytes) -> Entry:
         names.namespace(entry.namespace)
     if entry.vf is not None:
         pci.PciAddress.parse(entry.vf)
-    if entry.want is not None:
-        asked.checked(entry.want)
     return entry

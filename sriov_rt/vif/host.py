@@ -26,6 +26,7 @@ from sriov_rt.codec import Unknown
 from sriov_rt.exceptions import SriovRtError
 from sriov_rt.host import onload_nics
 from sriov_rt.host import values
+from sriov_rt.host.root import CONFIG
 from sriov_rt.host.root import Root
 from sriov_rt.nic import affinity
 from sriov_rt.nic.vfs import Vfs
@@ -42,7 +43,7 @@ from sriov_rt.vif.rules import Rules
 LOG = logging.getLogger(__name__)
 
 #: Read where no file is named, if it is there.
-CONFIG_FILE = "/etc/sriov_rt/sriov-rt.conf"
+CONFIG_FILE = f"/{CONFIG}"
 
 
 class ConfigInvalid(SriovRtError):

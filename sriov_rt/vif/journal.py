@@ -13,11 +13,11 @@
 
 """What is in progress, on disk before anything is done to the host."""
 
-import contextlib
 import errno
 import logging
 import os
 import pathlib
+import stat
 
 from sriov_rt.exceptions import SriovRtError
 from sriov_rt.parse.errors import ParseError
@@ -31,13 +31,13 @@ from sriov_rt.vif.entries import Entry
 
 LOG = logging.getLogger(__name__)
 
-_NEW = ".new"
-
 #: Where what is no entry is put, in the journal's directory.
 ASIDE = "set-aside"
 
 #: The most files of one name that are kept there; the last is replaced.
 MAX_ASIDE = 100
+
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -49,8 +49,10 @@ class Journal:
     """A directory with a file for each port in progress.
 
     The first line of a file is its entry, each other one the name of a step
-    that is about to be done. The entry says it all; the steps are for who
-    reads the file. Nothing is made before the first entry.
+    that is about to be done, or the entry anew. The last entry says it all;
+    the steps are for who reads the file. Nothing is made before the first
+    entry, and nothing is done before its line is whole: a line without its
+    end is of a writer that was stopped before.
 
     :param directory: on a file system of this host.
     """
@@ -62,6 +64,8 @@ class Journal:
     def begin(self, entry: Entry) -> None:
         """Write an entry, for the next process, however this one ends.
 
+        It counts instead of one of the same port that is there.
+
         A power cut may take it along with all that there was to undo:
         links and the settings of VFs are in memories that it clears. So
         the disk, which takes longer than a plug, is not waited for.
@@ -69,24 +73,15 @@ class Journal:
         :raises JournalFull: if there is no space; nothing is left behind.
         :raises JournalBroken: if it cannot be written otherwise.
         """
+        path, line = self._path(entry.port), entries.form(entry)
         try:
             try:
-                self._begin(entry)
+                _append(path, line, os.O_CREAT)
             except FileNotFoundError:
                 lock.make(self.directory)
-                self._begin(entry)
+                _append(path, line, os.O_CREAT)
         except OSError as error:
             raise self._error(error, entry.port) from error
-
-    def _begin(self, entry: Entry) -> None:
-        path, temporary = self._path(entry.port), self._unfinished(entry.port)
-        try:
-            _write(temporary, entries.form(entry))
-            os.rename(temporary, path)  # noqa: PTH104
-        except OSError:
-            _remove(temporary)
-            _remove(path)
-            raise
 
     def step(self, port: str, name: str) -> None:
         """Note the step that is about to be done.
@@ -94,12 +89,7 @@ class Journal:
         A disk that is full by now changes nothing: the entry is there.
         """
         try:
-            flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-            descriptor = os.open(self._path(port), flags)
-            try:
-                os.write(descriptor, f"{name}\n".encode())
-            finally:
-                os.close(descriptor)
+            _append(self._path(port), f"{name}\n".encode())
         except OSError as error:
             LOG.warning(
                 "%s: the journal does not take the step %s (%s)",
@@ -108,23 +98,21 @@ class Journal:
                 error.strerror,
             )
 
-    def end(self, port: str, *, torn: bool = False) -> None:
+    def end(self, port: str) -> None:
         """Remove an entry; one that is gone is removed.
 
-        :param torn: remove also what was never wholly written.
         :raises JournalBroken: if it cannot be.
         """
         try:
             _remove(self._path(port))
-            if torn:
-                _remove(self._unfinished(port))
         except OSError as error:
             raise self._error(error, port) from error
 
     def get(self, port: str) -> Entry | None:
         """Return an entry; None if there is none.
 
-        What is no entry is set aside, with a warning.
+        What is no entry is set aside, with a warning; one without its end is
+        removed: the caller has its port's lock, and so nobody writes it.
 
         :raises JournalBroken: if the directory cannot be read.
         """
@@ -137,6 +125,10 @@ class Journal:
                 raise self._error(error, port) from error
             self._set_aside(port, error.strerror or str(error))
             return None
+        if entries.is_unfinished(data):
+            LOG.info("%s: its plug or unplug did not begin", tell.about(port))
+            self.end(port)
+            return None
         try:
             entry = entries.parse(data)
             if entry.port != port:
@@ -147,7 +139,7 @@ class Journal:
         return entry
 
     def ports(self) -> tuple[str, ...]:
-        """Return the ports of which there is a file, even unfinished, sorted.
+        """Return the ports of which there is a file, sorted.
 
         Files that are none of the journal's are set aside, with a warning.
 
@@ -159,11 +151,10 @@ class Journal:
             return ()
         except OSError as error:
             raise self._error(error, None) from error
-        ports: dict[str, None] = {}
+        ports: list[str] = []
         for name in found:
             try:
-                port = name.removeprefix(".").removesuffix(_NEW)
-                ports[names.port(port)] = None
+                ports.append(names.port(name))
             except ParseError:
                 if name not in (lock.FILE, ASIDE):
                     self._set_aside(name, "not the name of a port")
@@ -182,9 +173,6 @@ class Journal:
     def _path(self, port: str) -> str:
         # Each plug asks some times, and pathlib takes as long as the kernel.
         return f"{self._place}/{port}"
-
-    def _unfinished(self, port: str) -> str:
-        return f"{self._place}/.{port}{_NEW}"
 
     def _set_aside(self, name: str, problem: str) -> None:
         place = self.directory / ASIDE
@@ -227,23 +215,35 @@ class Journal:
         return named(str(self.directory), port=port, detail=detail)
 
 
-def _remove(path: str) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)  # noqa: PTH108
-
-
-def _write(path: str, data: bytes) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
-    descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
+def _append(path: str, data: bytes, flags: int = 0) -> None:
+    """Add a line to a file, all of it or nothing."""
+    descriptor = os.open(path, _APPEND | flags, 0o600)
+    written = 0
     try:
         # A disk that is nearly full takes a part.
-        while data:
-            data = data[os.write(descriptor, data) :]
+        while written < len(data):
+            written += os.write(descriptor, data[written:])
+    except OSError:
+        before = os.fstat(descriptor).st_size - written
+        if before:
+            os.ftruncate(descriptor, before)
+        else:
+            _remove(path)
+        raise
     finally:
         os.close(descriptor)
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)  # noqa: PTH108
+    except FileNotFoundError:
+        return
 
 
 def _read(path: str) -> bytes:
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with os.fdopen(os.open(path, flags), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.ENXIO, os.strerror(errno.ENXIO))
         return file.read(MAX_FILE + 1)

@@ -17,8 +17,8 @@ import socket
 import struct
 from typing import NamedTuple
 
-from sriov_rt.vif.rtnl import BUFFER
 from sriov_rt.vif.rtnl import MSG_TRUNC
+from sriov_rt.vif.rtnl import SMALL_BUFFER
 from sriov_rt.vif.rtnl import SOL_NETLINK
 from sriov_rt.vif.rtnl import messages
 from sriov_rt.vif.rtnl import open_socket
@@ -95,7 +95,7 @@ class Listener:
         while True:
             try:
                 data, ancillary, flags, address = self._socket.recvmsg(
-                    BUFFER, _NUMBER_SPACE
+                    SMALL_BUFFER, _NUMBER_SPACE
                 )
             except BlockingIOError:
                 return found

@@ -13,8 +13,6 @@
 
 """Locks between processes, and between threads, that nobody leaves behind."""
 
-import contextlib
-import dataclasses
 import errno
 import fcntl
 import hashlib
@@ -24,7 +22,6 @@ import pathlib
 import struct
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import AbstractContextManager
 
 from sriov_rt.vif import errors
@@ -56,15 +53,17 @@ def make(directory: pathlib.Path) -> None:
     directory.mkdir(0o700, exist_ok=True)
 
 
-@dataclasses.dataclass
 class _Turn:
     """Threads of this process that want the same.
 
-    :param users: how many, with who has it.
+    :ivar users: how many, with who has it.
     """
 
-    lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
-    users: int = 0
+    __slots__ = ("lock", "users")
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.users = 0
 
 
 class Locks:
@@ -102,54 +101,62 @@ class Locks:
         """Hold an interface of the host; see :meth:`port`."""
         return self._hold(f"parent {name}", None, wait)
 
-    @contextlib.contextmanager
-    def network(self, network: str) -> Iterator[None]:
+    def network(self, network: str) -> AbstractContextManager[None]:
         """Hold the choice of NICs for the accelerated ports of a network.
 
         :param network: its UUID.
         """
-        with self._hold(f"network {network}", None, True):
-            yield
+        return self._hold(f"network {network}", None, True)
 
-    @contextlib.contextmanager
-    def _hold(self, what: str, port: str | None, wait: bool) -> Iterator[None]:
-        deadline = time.monotonic() + (self._timeout_s if wait else 0)
-        with self._turn(what, port, deadline):
-            descriptor = self._open()
-            try:
-                self._lock(descriptor, what, port, deadline)
-                yield
-            finally:
-                os.close(descriptor)
+    def _hold(
+        self, what: str, port: str | None, wait: bool
+    ) -> AbstractContextManager[None]:
+        return _Held(self, what, port, self._timeout_s if wait else 0.0)
 
-    @contextlib.contextmanager
-    def _turn(
-        self, what: str, port: str | None, deadline: float
-    ) -> Iterator[None]:
-        """Wait among the threads of this process.
-
-        They are woken when it is their turn; other processes have to look
-        again and again, for a lock of theirs has no wait with a bound.
-        """
-        with self._mutex:
-            turn = self._turns.setdefault(what, _Turn())
-            turn.users += 1
+    def take(self, what: str, port: str | None, timeout_s: float) -> int:
+        """Return the descriptor that holds something; see :meth:`give`."""
+        deadline = time.monotonic() + timeout_s
+        turn = self._join(what)
         try:
-            left = max(0.0, deadline - time.monotonic())
-            if not turn.lock.acquire(timeout=min(left, QUIET_S)):
-                if left > QUIET_S:
-                    LOG.warning("waiting for %s, at most %d s", what, left)
-                if not turn.lock.acquire(timeout=max(0.0, left - QUIET_S)):
-                    raise errors.Busy(what, port=port)
+            _wait(turn, what, port, deadline)
             try:
-                yield
-            finally:
+                return self._locked(what, port, deadline)
+            except BaseException:
                 turn.lock.release()
-        finally:
-            with self._mutex:
-                turn.users -= 1
-                if not turn.users:
-                    del self._turns[what]
+                raise
+        except BaseException:
+            self._leave(what, turn)
+            raise
+
+    def give(self, what: str, descriptor: int) -> None:
+        """Let others have what :meth:`take` has taken."""
+        os.close(descriptor)
+        turn = self._turns[what]
+        turn.lock.release()
+        self._leave(what, turn)
+
+    def _join(self, what: str) -> _Turn:
+        with self._mutex:
+            turn = self._turns.get(what)
+            if turn is None:
+                turn = self._turns[what] = _Turn()
+            turn.users += 1
+            return turn
+
+    def _leave(self, what: str, turn: _Turn) -> None:
+        with self._mutex:
+            turn.users -= 1
+            if not turn.users:
+                del self._turns[what]
+
+    def _locked(self, what: str, port: str | None, deadline: float) -> int:
+        descriptor = self._open()
+        try:
+            self._lock(descriptor, what, port, deadline)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
 
     def _open(self) -> int:
         path = self._path
@@ -196,3 +203,37 @@ class Locks:
 def _place(what: str) -> int:
     digest = hashlib.sha256(what.encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 2
+
+
+class _Held:
+    """Something that is held; a generator would take three times as long."""
+
+    __slots__ = ("_asked", "_descriptor", "_locks")
+
+    def __init__(
+        self, locks: Locks, what: str, port: str | None, timeout_s: float
+    ) -> None:
+        self._locks = locks
+        self._asked = what, port, timeout_s
+        self._descriptor = -1
+
+    def __enter__(self) -> None:
+        self._descriptor = self._locks.take(*self._asked)
+
+    def __exit__(self, *_: object) -> None:
+        self._locks.give(self._asked[0], self._descriptor)
+
+
+def _wait(turn: _Turn, what: str, port: str | None, deadline: float) -> None:
+    """Wait among the threads of this process.
+
+    They are woken when it is their turn; other processes have to look again
+    and again, for a lock of theirs has no wait with a bound.
+    """
+    left = max(0.0, deadline - time.monotonic())
+    if turn.lock.acquire(timeout=min(left, QUIET_S)):
+        return
+    if left > QUIET_S:
+        LOG.warning("waiting for %s, at most %d s", what, left)
+    if not turn.lock.acquire(timeout=max(0.0, left - QUIET_S)):
+        raise errors.Busy(what, port=port)

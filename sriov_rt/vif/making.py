@@ -13,47 +13,67 @@
 """Make a macvlan, macvtap or ipvlan where it is to be."""
 
 import contextlib
+import dataclasses
 import socket
-from collections.abc import Iterator
+from typing import Protocol
 
-from sriov_rt.vif import answers
 from sriov_rt.vif import errors
 from sriov_rt.vif import requests
 from sriov_rt.vif import taps
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.edge import Subinterface
-from sriov_rt.vif.places import Expect
 from sriov_rt.vif.places import Place
 from sriov_rt.vif.places import one
 from sriov_rt.vif.places import opened
 from sriov_rt.vif.places import telling
 from sriov_rt.vif.places import verify
 from sriov_rt.vif.rtnl import Channel
+from sriov_rt.vif.space import Space
 
 
-def make(what: Subinterface, expect: Expect) -> Link:
+class Watched(Protocol):
+    """What is needed of :class:`sriov_rt.vif.census.Census`."""
+
+    def expect(self, name: str, descriptor: int) -> Space | None:
+        """Get to know a namespace that is about to get a link."""
+
+    def heard(self, space: Space, name: str) -> Link | None:
+        """Return a link as the kernel has last told of it."""
+
+
+def make(what: Subinterface, watched: Watched) -> Link:
     """Make a subinterface with its alias in its namespace.
 
-    :param expect: is told of the namespace before anything is made.
+    :param watched: is told of the namespace before anything is made.
     :raises NotVerified: if it is not as asked for; it is gone then.
     """
-    parent = _index(what.parent)
-    with opened(what.namespace, expect=expect) as place, Channel() as own:
+    parent = what.parent_index or _index(what.parent)
+    with (
+        opened(what.namespace, expect=watched.expect) as place,
+        Channel() as own,
+    ):
         with telling(what.name, f"make a {what.kind} on {what.parent}"):
             own.ask(requests.new_link(what, parent, place.descriptor))
-        with _undoing(place, what.name):
-            return _christen(place, what, parent)
+        try:
+            return _christen(place, what, parent, watched)
+        except errors.VifError:
+            _delete(place, what.name)
+            raise
 
 
-def _christen(place: Place, what: Subinterface, parent: int) -> Link:
+def _christen(
+    place: Place, what: Subinterface, parent: int, watched: Watched
+) -> Link:
     """Give a new subinterface its alias, and look at it."""
-    flags = {answers.IFF_UP: True} if what.up else None
     with telling(what.name, "set the alias"):
-        found = place.links(
-            requests.set_link(name=what.name, alias=what.alias, flags=flags),
-            requests.get_link(name=what.name),
-        )
-        made = one(found, what.name)
+        place.channel.ask(requests.set_link(name=what.name, alias=what.alias))
+        made = None
+        # The kernel tells of no alias that is set while it is down.
+        if what.up and place.space is not None:
+            made = watched.heard(place.space, what.name)
+        if made is None or made.alias != what.alias:
+            asked = requests.get_link(name=what.name)
+            made = one(place.links(asked), what.name)
     wanted = {
         "kind": what.kind,
         "mode": what.mode,
@@ -64,22 +84,18 @@ def _christen(place: Place, what: Subinterface, parent: int) -> Link:
         "up": what.up,
     }
     verify(made, wanted)
+    if made.namespace != place.name:
+        # It is known by another name, too.
+        made = dataclasses.replace(made, namespace=place.name)
     if what.kind == "macvtap" and what.namespace is None:
         taps.ensure(made.name, made.index)
     return made
 
 
-@contextlib.contextmanager
-def _undoing(place: Place, name: str) -> Iterator[None]:
-    """Delete a subinterface again if what follows fails."""
-    try:
-        yield
-    except errors.VifError:
-        with contextlib.suppress(OSError):
-            found = place.links(requests.get_link(name=name))
-            for each in found:
-                place.channel.ask(requests.delete_link(each.index))
-        raise
+def _delete(place: Place, name: str) -> None:
+    with contextlib.suppress(OSError):
+        for each in place.links(requests.get_link(name=name)):
+            place.channel.ask(requests.delete_link(each.index))
 
 
 def _index(name: str) -> int:

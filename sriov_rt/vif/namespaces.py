@@ -12,9 +12,8 @@
 
 """Network namespaces: by name, by process, and what is done inside.
 
-No thread of the caller ever leaves its namespace: what has to be done in
-another is done by a thread of its own (see visitor). A child process, as
-pyroute2's ``netns`` makes, takes 10 ms.
+What has to be done in another one a thread does that comes back at once (see
+visitor). A child process, as pyroute2's ``netns`` makes, takes 10 ms.
 """
 
 import contextlib
@@ -93,20 +92,33 @@ def opened(name: str | None) -> Iterator[int]:
     :raises NoSuchNamespace: if there is none of the name.
     :raises NotPermitted: if the caller may not look into the process.
     """
+    found = descriptor(name)
+    try:
+        yield found
+    finally:
+        os.close(found)
+
+
+def descriptor(name: str | None) -> int:
+    """Return the descriptor of a namespace, which the caller closes.
+
+    :raises NoSuchNamespace: and NotPermitted, as :func:`opened` does.
+    """
     where = _path(name) if name else OWN
     told = name or where
     try:
-        descriptor = os.open(where, os.O_RDONLY | os.O_CLOEXEC)
+        found = os.open(where, os.O_RDONLY | os.O_CLOEXEC)
     except (FileNotFoundError, ProcessLookupError) as error:
         raise errors.NoSuchNamespace(told) from error
     except OSError as error:
         raise errors.from_errno(error.errno or 0, told) from error
     try:
-        if not _is_network(descriptor):
+        if not _is_network(found):
             raise errors.NoSuchNamespace(told, detail=f"{where} is not one")
-        yield descriptor
-    finally:
-        os.close(descriptor)
+    except BaseException:
+        os.close(found)
+        raise
+    return found
 
 
 def _is_network(descriptor: int) -> bool:
@@ -125,21 +137,21 @@ def identity(descriptor: int) -> Identity:
     return Identity(found.st_dev, found.st_ino)
 
 
-def own() -> Identity:
-    """Return which namespace the calling thread is in."""
+def is_own(identity: Identity) -> bool:
+    """Tell whether the calling thread is in a namespace."""
     found = os.stat(OWN)  # noqa: PTH116
-    return Identity(found.st_dev, found.st_ino)
+    return (found.st_dev, found.st_ino) == identity
 
 
 def inside(descriptor: int, action: Callable[[], _T]) -> _T:
     """Return what a function returns when called in a namespace.
 
     :param descriptor: of the namespace.
-    :param action: short; it runs in a thread that comes back, or ends.
+    :param action: short, and never waits.
     :raises OSError: if the namespace cannot be entered; and whatever else
         the function raises.
     """
-    return visitor.of_process(os.getpid()).do(descriptor, action)
+    return visitor.visit(descriptor, action)
 
 
 def others(own: Identity) -> Iterator[Namespace]:

@@ -12,7 +12,7 @@
 
 """The real edge: links, addresses and routes by rtnetlink.
 
-Every call opens a socket of its own, which takes 10 µs, and 0.1 ms in
+Every call opens a socket of its own, which takes 6 µs, and 12 µs in
 another namespace: threads share nothing, nothing goes stale after a fork,
 and no open socket keeps a namespace alive that its owner has deleted.
 """
@@ -72,7 +72,7 @@ class NetlinkLinks:
 
         :raises NotVerified: if it is not as asked for; it is gone then.
         """
-        made = making.make(what, self._census.expect)
+        made = making.make(what, self._census)
         if not made.up:
             self._census.note(made)
         return made

@@ -34,14 +34,15 @@ one network only.
     ),
     cfg.StrOpt(
         "journal",
-        default="/var/lib/sriov-rt/vif",
+        default="/run/sriov-rt/vif",
         help="""
 The directory that holds what is in progress.
 
 A port that is being plugged or unplugged has a file there until that is done,
 so that a crash leaves nothing behind. Only root needs to read or write it; it
 is made if it is not there. All processes of a host that plug ports have to
-use the same.
+use the same. What they tell of is gone after a reboot, so a file system in
+memory is the right one, and the quickest.
 """,
     ),
     cfg.FloatOpt(

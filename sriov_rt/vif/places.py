@@ -12,13 +12,11 @@
 
 """A network namespace, open for requests to its kernel."""
 
-import contextlib
 import errno
 import os
 import types
 from collections.abc import Callable
 from collections.abc import Iterable
-from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 
@@ -29,6 +27,7 @@ from sriov_rt.vif import requests
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.rtnl import Answer
 from sriov_rt.vif.rtnl import Channel
+from sriov_rt.vif.space import Space
 
 
 class Place:
@@ -37,7 +36,7 @@ class Place:
     :param name: as in Link; None for the caller's.
     :param channel: a socket in it.
     :param descriptor: of its file; None for the caller's.
-    :param home: asks which number the caller's namespace has in it.
+    :param space: what is known of it.
     """
 
     def __init__(
@@ -45,18 +44,20 @@ class Place:
         name: str | None,
         channel: Channel,
         descriptor: int | None = None,
-        home: Callable[[], int | None] = lambda: None,
+        space: Space | None = None,
     ) -> None:
         self.name = name
         self.channel = channel
+        self.space = space
         self.descriptor = descriptor
-        self._ask_home = home
-        self._home: int | None = None
+        self._home = None if space is None else space.home
 
     def home(self) -> int | None:
         """Return which number the caller's namespace has in it, if any."""
-        if self._home is None:
-            self._home = self._ask_home()
+        if self._home is None and self.descriptor is not None:
+            with namespaces.opened(None) as own:
+                answer = self.channel.ask(requests.get_nsid(own))
+            self._home = answers.nsid(answer[0].body) if answer else None
         return self._home
 
     def links(self, *asked: bytes) -> list[Link]:
@@ -64,8 +65,13 @@ class Place:
         return self._read(self.channel.ask(*asked))
 
     def all(self) -> list[Link]:
-        """Return all links of the namespace."""
-        return self._read(self.channel.dump(requests.get_links()))
+        """Return all links of the namespace, of another's no loopback."""
+        told = self.channel.dump(requests.get_links())
+        if self.name is not None:
+            told = [
+                each for each in told if not answers.is_loopback(each.body)
+            ]
+        return self._read(told)
 
     def _read(self, told: Iterable[Answer]) -> list[Link]:
         found = []
@@ -75,7 +81,7 @@ class Place:
             home, body = None, answer.body
             if self.name is not None and answers.abroad(body) is not None:
                 home = self.home()
-            each = answers.link(body, self.name, home)
+            each = answers.asked_again(body, self.name, home)
             if each is not None:
                 found.append(each)
         return found
@@ -92,45 +98,60 @@ class Place:
 
 
 #: Told of a namespace by its name and its descriptor before it is entered;
-#: says which number the caller's has in it, if that is known.
-Expect = Callable[[str, int], int | None]
+#: says what is known of it.
+Expect = Callable[[str, int], Space | None]
 
 
-def _unknown(name: str, descriptor: int) -> int | None:
+def _unknown(name: str, descriptor: int) -> Space | None:
     return None
 
 
-@contextlib.contextmanager
-def opened(
-    name: str | None,
-    known: namespaces.Identity | None = None,
-    expect: Expect = _unknown,
-) -> Iterator[Place]:
-    """Open a namespace for requests.
+class opened:
+    """A namespace, open for requests inside of a with statement.
 
     :param known: which one it was; it may have gone since.
+    :param expect: see above.
+    :raises NoSuchNamespace: if there is none of the name.
     """
-    if name is None:
-        with Channel() as channel:
-            yield Place(None, channel)
-        return
-    with contextlib.ExitStack() as stack:
-        there = stack.enter_context(namespaces.opened(name))
-        if known is not None and namespaces.identity(there) != known:
-            raise errors.NoSuchNamespace(name, detail="it is another now")
-        number = expect(name, there)
-        with telling(name, "enter"):
-            channel = namespaces.inside(there, Channel)
-        stack.enter_context(channel)
 
-        def home() -> int | None:
-            if number is not None:
-                return number
-            with namespaces.opened(None) as own:
-                answer = channel.ask(requests.get_nsid(own))
-            return answers.nsid(answer[0].body) if answer else None
+    # Generators, one in another, would take three times as long.
+    __slots__ = ("_expect", "_known", "_name", "_place")
 
-        yield Place(name, channel, there, home)
+    def __init__(
+        self,
+        name: str | None,
+        known: namespaces.Identity | None = None,
+        expect: Expect = _unknown,
+    ) -> None:
+        self._name = name
+        self._known = known
+        self._expect = expect
+
+    def __enter__(self) -> Place:
+        """Open it."""
+        name = self._name
+        if name is None:
+            self._place = Place(None, Channel())
+            return self._place
+        there = namespaces.descriptor(name)
+        try:
+            known = self._known
+            if known is not None and namespaces.identity(there) != known:
+                raise errors.NoSuchNamespace(name, detail="it is another now")
+            space = self._expect(name, there)
+            with telling(name, "enter"):
+                channel = namespaces.inside(there, Channel)
+        except BaseException:
+            os.close(there)
+            raise
+        self._place = Place(name, channel, there, space)
+        return self._place
+
+    def __exit__(self, *_: object) -> None:
+        """Close it."""
+        self._place.channel.close()
+        if self._place.descriptor is not None:
+            os.close(self._place.descriptor)
 
 
 class telling:

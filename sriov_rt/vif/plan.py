@@ -40,6 +40,7 @@ class PlugPlan:
     :param want: the port, checked.
     :param interface: the name that it gets.
     :param parent: the interface that it sits on; of a whole VF, its own.
+    :param parent_index: its index.
     :param vf: the VF that it is or sits on.
     :param reset: whether that VF is brought to the baseline first.
     :param settings: what the VF is then set to; None for nothing.
@@ -50,6 +51,7 @@ class PlugPlan:
     want: Plug
     interface: str
     parent: str
+    parent_index: int
     vf: VfId | None
     reset: bool
     settings: VfSettings | None
@@ -102,6 +104,7 @@ def make(want: Plug, view: View, pools: Pools, rules: Rules) -> PlugPlan:
         want=want,
         interface=name,
         parent=found.link.name,
+        parent_index=found.link.index,
         vf=found.vf.id if found.vf else None,
         reset=whole,
         settings=settings,
@@ -170,17 +173,15 @@ def _check_name(want: Plug, name: str, found: Candidate, view: View) -> None:
     The namespace of a process may be known by a name too; what is missed
     here the kernel refuses.
     """
-    for each in view.links:
-        if each.name != name or each.namespace != want.namespace:
-            continue
-        if want.kind == Kind.VF and each == found.link:
-            return
-        whose = alias.parse(each.alias)
-        if whose is None:
-            raise errors.NameTaken(name, port=want.port)
-        raise errors.NotOurs(
-            name, port=want.port, detail=f"it is port {whose.port}"
-        )
+    there = view.named(name, want.namespace)
+    if there is None or (want.kind == Kind.VF and there == found.link):
+        return
+    whose = alias.parse(there.alias)
+    if whose is None:
+        raise errors.NameTaken(name, port=want.port)
+    raise errors.NotOurs(
+        name, port=want.port, detail=f"it is port {whose.port}"
+    )
 
 
 def _details(plan: PlugPlan) -> Iterator[str]:

@@ -13,16 +13,11 @@
 
 """Ports: plugged, unplugged, shown; and recovered after a crash."""
 
-import contextlib
-import dataclasses
 import logging
-from contextlib import AbstractContextManager
 
-from sriov_rt.nic.errors import NicError
 from sriov_rt.vif import asked
 from sriov_rt.vif import errors
 from sriov_rt.vif import names
-from sriov_rt.vif import plan
 from sriov_rt.vif import report
 from sriov_rt.vif import tell
 from sriov_rt.vif.edge import Link
@@ -32,6 +27,8 @@ from sriov_rt.vif.errors import VifError
 from sriov_rt.vif.journal import Journal
 from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.plan import PlugPlan
+from sriov_rt.vif.plugging import MAX_TRIES
+from sriov_rt.vif.plugging import Plugging
 from sriov_rt.vif.pools import Pools
 from sriov_rt.vif.recovery import Recovered
 from sriov_rt.vif.recovery import Recovery
@@ -47,17 +44,6 @@ from sriov_rt.vif.words import Plug
 from sriov_rt.vif.words import Plugged
 
 LOG = logging.getLogger(__name__)
-
-#: How often to look anew at a host that has changed meanwhile.
-MAX_TRIES = 8
-
-_TAKEN = (
-    errors.BudgetExceeded,
-    errors.NoParent,
-    errors.NoSuchLink,
-    errors.ParentTaken,
-    errors.SpreadNeeded,
-)
 
 
 class Plugger:
@@ -83,13 +69,22 @@ class Plugger:
     ) -> None:
         self._links = links
         self._vfs = vfs
-        self._pools = pools
+        self.pools = pools
         self._journal = journal
         self._locks = locks
         self._rules = rules or Rules()
         self._undo = Undo(links, vfs, pools, journal, away)
-        self._steps = Steps(links, vfs, journal, away)
         self._recovery = Recovery(links, vfs, self._undo, journal, locks)
+        self._plugging = Plugging(
+            links,
+            vfs,
+            pools,
+            journal,
+            locks,
+            self._rules,
+            Steps(links, vfs, journal, away),
+            self._recovery,
+        )
 
     def plan(self, want: Plug) -> PlugPlan:
         """Return what :meth:`plug` would do; nothing is touched.
@@ -103,7 +98,7 @@ class Plugger:
             raise errors.AlreadyPlugged(
                 view.port(want.port)[0][0].name, port=want.port
             )
-        return self._plan(want, view)
+        return self._plugging.plan(want, view)
 
     def plug(self, want: Plug) -> Plugged:
         """Make a port, or return it as it is if it is there.
@@ -113,10 +108,7 @@ class Plugger:
         :raises ParseError: for a value that no port can have.
         """
         want = asked.checked(want)
-        with self._locks.port(want.port):
-            self._recovery.settle(want.port)
-            with self._alone(want):
-                link, plugged = self._plug(want)
+        link, plugged = self._plugging.plug(want)
         if link is not None:
             self._announce(want, link)
         return plugged
@@ -160,60 +152,6 @@ class Plugger:
     def recover_pending(self) -> Recovered | None:
         """Recover if there is anything in the journal; None if not."""
         return self.recover() if self._journal.ports() else None
-
-    def _plug(self, want: Plug) -> tuple[Link | None, Plugged]:
-        """Return the link if it was made now, and the port."""
-        parent = want.parent or self._pools.only(want.physical_network)
-        chosen = want
-        for _ in range(MAX_TRIES):
-            if parent is None:
-                view = observe(self._links, self._vfs)
-                if (there := report.standing(view, want)) is not None:
-                    return None, there
-                first = self._plan(want, view)
-                parent, chosen = first.parent, first.want
-            with self._locks.parent(parent):
-                view = observe(self._links, self._vfs)
-                if (there := report.standing(view, want)) is not None:
-                    return None, there
-                try:
-                    todo = self._plan(
-                        dataclasses.replace(chosen, parent=parent), view
-                    )
-                except _TAKEN as error:
-                    if want.parent is not None:
-                        raise
-                    # Another port was quicker: choose again.
-                    LOG.debug("%s: %s", tell.about(want.port), error)
-                    parent = None
-                    continue
-                return self._make(todo)
-        raise errors.Busy(want.physical_network or "", port=want.port)
-
-    def _alone(self, want: Plug) -> AbstractContextManager[object]:
-        """Keep other accelerated ports of a network from choosing."""
-        # Two VFs of one PF are two parents: their locks do not do.
-        if want.onload and want.network is not None:
-            return self._locks.network(want.network)
-        return contextlib.nullcontext()
-
-    def _plan(self, want: Plug, view: View) -> PlugPlan:
-        return plan.make(want, view, self._pools, self._rules)
-
-    def _make(self, todo: PlugPlan) -> tuple[Link, Plugged]:
-        """Do a plan while its port and its parent are locked."""
-        entry = report.intent(todo)
-        self._journal.begin(entry)
-        try:
-            link = self._steps.run(todo)
-            self._journal.end(entry.port)
-        except (VifError, NicError) as error:
-            LOG.warning("%s: undone (%s)", report.about(entry), error)
-            self._recovery.undo(entry)
-            raise
-        name = f"{link.name} in {link.namespace or 'this namespace'}"
-        LOG.info("%s: plugged: %s", report.about(entry), name)
-        return link, report.made(todo, link)
 
     def _unplug(self, view: View, entry: Entry) -> bool:
         try:

@@ -85,10 +85,12 @@ class Pools:
 
     def only(self, network: str | None) -> str | None:
         """Return the one interface of a network; None if there may be more."""
-        found = list(self.of(network or ""))
-        return (
-            found[0].name if len(found) == 1 and not found[0].of_pf else None
-        )
+        only = None
+        for each in self.of(network or ""):
+            if only is not None or each.of_pf:
+                return None
+            only = each.name
+        return only
 
     def network_of(self, netdev: str, pf: str | None) -> str | None:
         """Return the network of an interface; None if it is in no pool.

@@ -46,6 +46,7 @@ from oslo_privsep import capabilities
 from oslo_privsep import priv_context
 
 from sriov_rt import exceptions
+from sriov_rt.host.root import CONFIG
 from sriov_rt.vif.words import Kind
 from sriov_rt.vif.words import Limits
 from sriov_rt.vif.words import Plug
@@ -56,7 +57,7 @@ GROUP = "os_vif_sriov_rt"
 OPTS = [
     cfg.StrOpt(
         "config_file",
-        default="/etc/sriov_rt/sriov-rt.conf",
+        default=f"/{CONFIG}",
         help="""
 The file with this host's ``[vif]`` section: parents, journal, limits.
 

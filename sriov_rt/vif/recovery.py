@@ -99,9 +99,7 @@ class Recovery:
                     busy.append(port)
                     continue
                 entry = self._journal.get(port)
-                if entry is None:
-                    self._journal.end(port, torn=True)
-                else:
+                if entry is not None:
                     entries.append(entry)
             failed = self._finish(entries)
         done = [each for each in entries if each.port not in failed]
@@ -202,7 +200,7 @@ class Recovery:
                     _try(self._undo.rest, each, view, failed)
             for each in entries:
                 if each.port not in failed:
-                    self._journal.end(each.port, torn=True)
+                    self._journal.end(each.port)
                     LOG.info("%s: %s undone", report.about(each), each.action)
         return failed
 

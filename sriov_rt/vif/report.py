@@ -46,7 +46,6 @@ def intent(plan: PlugPlan) -> Entry:
         parent=plan.parent,
         vf=plan.vf.address if plan.vf else None,
         parent_up=plan.parent_up,
-        want=want,
     )
 
 
@@ -70,7 +69,6 @@ def departing(view: View, port: str) -> tuple[Entry, ...]:
             parent=parent,
             vf=vf,
             parent_up=True,
-            want=None,
         )
         found.setdefault((entry.kind, parent), entry)
     return tuple(found.values())

@@ -16,6 +16,7 @@ import functools
 import struct
 from collections.abc import Mapping
 
+from sriov_rt.vif.answers import IFF_UP
 from sriov_rt.vif.answers import INFO_DATA
 from sriov_rt.vif.answers import INFO_KIND
 from sriov_rt.vif.answers import INFO_MODE
@@ -108,14 +109,13 @@ def new_link(what: Subinterface, parent: int, target: int | None) -> bytes:
     net/core/rtnetlink.c).
 
     :param parent: index, in the namespace of the socket.
-    :param target: descriptor of the namespace; None for the socket's.
+    :param target: descriptor of the namespace; None for the socket's. To
+        name the parent's to a socket in there would do as well, but Linux
+        6.1 makes it in the parent's then and moves it: it is down, and its
+        name may be taken there (rtnl_newlink_create in net/core/rtnetlink.c).
     """
-    mode: int | bytes = _NUMBERS[what.kind][what.mode]
-    if what.kind == "ipvlan":
-        mode = _SHORT.pack(mode)
-    info = attribute(INFO_KIND, what.kind)
-    info += attribute(INFO_DATA, attribute(INFO_MODE, mode))
-    body = _LINK.pack(0, 0, 0)
+    up = IFF_UP if what.up else 0
+    body = _LINK.pack(0, up, up)
     body += attribute(Ifla.IFNAME, what.name)
     if target is not None:
         body += attribute(Ifla.NET_NS_FD, target)
@@ -124,8 +124,17 @@ def new_link(what: Subinterface, parent: int, target: int | None) -> bytes:
         body += attribute(Ifla.ADDRESS, _octets(what.mac))
     if what.mtu is not None:
         body += attribute(Ifla.MTU, what.mtu)
-    body += attribute(Ifla.LINKINFO, info)
+    body += _info(what.kind, what.mode)
     return message(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, body)
+
+
+@functools.cache
+def _info(kind: str, mode: str) -> bytes:
+    number: int | bytes = _NUMBERS[kind][mode]
+    if kind == "ipvlan":
+        number = _SHORT.pack(number)
+    data = attribute(INFO_DATA, attribute(INFO_MODE, number))
+    return attribute(Ifla.LINKINFO, attribute(INFO_KIND, kind) + data)
 
 
 def set_link(

@@ -31,7 +31,6 @@ from sriov_rt.vif.requests import NLM_F_DUMP
 
 #: include/uapi/linux/netlink.h; the socket module has none of them.
 SOL_NETLINK = 270
-NETLINK_CAP_ACK = 10
 NETLINK_EXT_ACK = 11
 NLMSG_ERROR = 2
 NLMSG_DONE = 3
@@ -41,13 +40,12 @@ NLM_F_ACK_TLVS = 0x200
 NLMSGERR_ATTR_MSG = 1
 
 #: The most that the kernel puts into one datagram of a dump is 32 KiB
-#: (netlink_dump in net/netlink/af_netlink.c); one link without
-#: its VFs, which no request here asks for, is below 4 KiB.
+#: (netlink_dump in net/netlink/af_netlink.c).
 BUFFER = 64 * 1024
 
-#: Requests are worked off while they are sent, so that the answer is there:
-#: no answer after so many seconds means that it was lost.
-PATIENCE_S = 10
+#: One link without its VFs, which no request here asks for, is below 4 KiB.
+#: The memory for more would be had from the system and given back each time.
+SMALL_BUFFER = 8 * 1024
 
 #: How often a dump is asked for that changes while it is given.
 MAX_DUMPS = 8
@@ -55,16 +53,14 @@ MAX_DUMPS = 8
 #: The longest text that the kernel adds to an error.
 MAX_TEXT = 200
 
-#: As a number: an enumeration's takes 1 µs to be compared.
+#: As numbers: an enumeration's takes 1 µs to be compared.
 MSG_TRUNC = int(socket.MSG_TRUNC)
+MSG_DONTWAIT = int(socket.MSG_DONTWAIT)
 
 _HEADER = struct.Struct("=IHHII")
 _ERROR = struct.Struct("=i")
 _NUMBER = struct.Struct("=I")
 _FLAGS = struct.Struct("=6xH")
-
-#: struct timeval.
-_PATIENCE = struct.pack("@ll", PATIENCE_S, 0)
 
 
 class Answer(NamedTuple):
@@ -98,12 +94,13 @@ class Channel:
         """Close the socket."""
         self._socket.close()
 
-    def ask(self, *requests: bytes) -> list[Answer]:
+    def ask(self, *requests: bytes, size: int = SMALL_BUFFER) -> list[Answer]:
         """Send requests all at once and return what answers them.
 
         The kernel does each, whatever becomes of those before it.
 
         :param requests: messages; their sequence numbers are set here.
+        :param size: of the longest datagram that answers, in bytes.
         :raises OSError: with the first errno that the kernel gives, and its
             own words if it has any.
         """
@@ -120,7 +117,7 @@ class Channel:
         refused: OSError | None = None
         for number, ended in numbers:
             try:
-                self._take(number, ended, answers)
+                self._take(number, ended, answers, size)
             except OSError as error:
                 refused = refused or error
         if refused is not None:
@@ -134,15 +131,17 @@ class Channel:
         """
         for _ in range(MAX_DUMPS - 1):
             try:
-                return self.ask(request)
+                return self.ask(request, size=BUFFER)
             except InterruptedError:
                 continue
-        return self.ask(request)
+        return self.ask(request, size=BUFFER)
 
-    def _take(self, number: int, ended: bool, answers: list[Answer]) -> None:
+    def _take(
+        self, number: int, ended: bool, answers: list[Answer], size: int
+    ) -> None:
         torn = False
         while True:
-            data, (sender, _groups) = self._receive()
+            data, (sender, _groups) = self._receive(size)
             # Any process may send to a netlink socket; port 0 is the kernel.
             if sender != 0:
                 continue
@@ -161,9 +160,13 @@ class Channel:
                 if not ended:
                     return
 
-    def _receive(self) -> tuple[bytes, tuple[int, int]]:
+    def _receive(self, size: int) -> tuple[bytes, tuple[int, int]]:
+        # A request is worked off while it is sent (rtnetlink_rcv): the answer
+        # is there, or lost.
         try:
-            data, _, flags, address = self._socket.recvmsg(BUFFER)
+            data, _, flags, address = self._socket.recvmsg(
+                size, 0, MSG_DONTWAIT
+            )
         except (BlockingIOError, TimeoutError) as error:
             raise OSError(errno.ETIMEDOUT, "no answer") from error
         if flags & MSG_TRUNC:
@@ -183,9 +186,6 @@ def open_socket() -> socket.socket:
     )
     try:
         opened.setsockopt(SOL_NETLINK, NETLINK_EXT_ACK, 1)
-        opened.setsockopt(SOL_NETLINK, NETLINK_CAP_ACK, 1)
-        # A socket with a timeout of Python's polls before each call.
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _PATIENCE)
     except OSError:
         opened.close()
         raise
@@ -222,7 +222,7 @@ def _check(body: bytes, flags: int) -> None:
     """Raise what an acknowledgement says; nothing for a 0.
 
     After the errno comes the header of the request, and all of the request
-    where the kernel did not take NETLINK_CAP_ACK.
+    where it has failed.
     """
     if len(body) < _ERROR.size + _HEADER.size:
         raise OSError(errno.EBADMSG, "an acknowledgement too short")

@@ -26,11 +26,11 @@ from sriov_rt.codec import Unknown
 from sriov_rt.exceptions import SriovRtError
 from sriov_rt.facts import Endpoint
 from sriov_rt.facts import VifFacts
+from sriov_rt.host.root import CONFIG
 from sriov_rt.host.root import Root
 from sriov_rt.vif import options
 from sriov_rt.vif.pools import Pools
 
-CONFIG = "etc/sriov_rt/sriov-rt.conf"
 NET = "sys/class/net"
 
 #: What it takes to find a namespace by its processes, and to enter it

@@ -10,9 +10,10 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""One namespace, as a watch knows it."""
+"""The namespaces that a watch knows, and the links in them."""
 
 import dataclasses
+from collections.abc import Iterator
 
 from sriov_rt.vif import answers
 from sriov_rt.vif import names
@@ -20,6 +21,9 @@ from sriov_rt.vif import requests
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.listener import Heard
 from sriov_rt.vif.namespaces import Identity
+
+#: The number of a namespace, and the index of a link in it.
+Key = tuple[int, int]
 
 
 @dataclasses.dataclass
@@ -29,42 +33,112 @@ class Space:
     :param name: as in Link.
     :param number: in the caller's.
     :param home: the number that the caller's has in it.
-    :param links: by their index.
-    :param told: what was last heard of links, and not yet read: of most
-        changes nobody wants to know.
-    :param process: whether it is known by a process only.
+    :param indices: of the links in it.
     """
 
     name: str
     identity: Identity
     number: int
     home: int | None = None
-    links: dict[int, Link] = dataclasses.field(default_factory=dict)
-    told: dict[int, bytes] = dataclasses.field(default_factory=dict)
-    process: bool = dataclasses.field(init=False)
+    indices: set[int] = dataclasses.field(default_factory=set)
 
-    def __post_init__(self) -> None:
-        self.process = self.name.startswith(names.PID)
 
-    def rename(self, name: str) -> None:
-        """Be known by another name."""
-        self.name = name
-        self.process = name.startswith(names.PID)
-        for index, link in self.links.items():
-            self.links[index] = dataclasses.replace(link, namespace=name)
+class Spaces:
+    """Namespaces by their numbers, and all their links in one place.
 
-    def take(self, body: bytes) -> None:
-        """Take in what was told of a link."""
-        index = answers.index(body)
-        if index is not None:
-            self.told[index] = body
+    A look at a host with hundreds of containers costs what has changed.
+    """
 
-    def follow(self, event: Heard) -> None:
-        """Take in an event."""
+    def __init__(self) -> None:
+        self._by_number: dict[int, Space] = {}
+        self._by_identity: dict[Identity, Space] = {}
+        self._of_processes: dict[int, Space] = {}
+        self._links: dict[Key, Link] = {}
+        # What was last heard of links, and not yet read: of most changes
+        # nobody wants to know.
+        self._told: dict[Key, bytes] = {}
+
+    def __iter__(self) -> Iterator[Space]:
+        return iter(tuple(self._by_number.values()))
+
+    def numbered(self, number: int) -> Space | None:
+        """Return the namespace of a number."""
+        return self._by_number.get(number)
+
+    def identified(self, identity: Identity) -> Space | None:
+        """Return the namespace that is this one."""
+        return self._by_identity.get(identity)
+
+    def of_processes(self) -> Iterator[Space]:
+        """Yield those with links that are known by a process only."""
+        return (each for each in self._of_processes.values() if each.indices)
+
+    def add(self, space: Space) -> None:
+        """Know a namespace."""
+        self._by_number[space.number] = space
+        self._by_identity[space.identity] = space
+        self._name(space, space.name)
+
+    def remove(self, number: int) -> None:
+        """Know a namespace no more, nor what is in it."""
+        space = self._by_number.pop(number, None)
+        if space is None:
+            return
+        del self._by_identity[space.identity]
+        self._of_processes.pop(number, None)
+        for index in space.indices:
+            del self._links[number, index]
+        for key in tuple(self._told):
+            if key[0] == number:
+                del self._told[key]
+
+    def rename(self, space: Space, name: str) -> None:
+        """Know a namespace by another name."""
+        self._name(space, name)
+        for index in space.indices:
+            link = self._links[space.number, index]
+            link = dataclasses.replace(link, namespace=name)
+            self._links[space.number, index] = link
+
+    def _name(self, space: Space, name: str) -> None:
+        space.name = name
+        if name.startswith(names.PID):
+            self._of_processes[space.number] = space
+        else:
+            self._of_processes.pop(space.number, None)
+
+    def links(self) -> list[Link]:
+        """Return all links that were read."""
+        return list(self._links.values())
+
+    def find(self, space: Space, name: str) -> Link | None:
+        """Return the link of a name."""
+        for index in space.indices:
+            link = self._links[space.number, index]
+            if link.name == name:
+                return link
+        return None
+
+    def put(self, space: Space, link: Link) -> None:
+        """Take in a link as it was just read."""
+        self._told.pop((space.number, link.index), None)
+        self._links[space.number, link.index] = link
+        space.indices.add(link.index)
+
+    def follow(self, space: Space, event: Heard) -> None:
+        """Take in an event on a link."""
+        index = answers.index(event.body)
+        if index is None:
+            return
         if event.kind == requests.RTM_NEWLINK:
-            self.take(event.body)
+            self._told[space.number, index] = event.body
         elif event.kind == requests.RTM_DELLINK:
-            index = answers.index(event.body)
-            if index is not None:
-                self.told.pop(index, None)
-                self.links.pop(index, None)
+            self._told.pop((space.number, index), None)
+            self._links.pop((space.number, index), None)
+            space.indices.discard(index)
+
+    def told(self) -> Iterator[tuple[Space, bytes]]:
+        """Yield what was told and not read; it counts as read then."""
+        for key, body in tuple(self._told.items()):
+            yield self._by_number[key[0]], body
+            self._told.pop(key, None)

@@ -85,6 +85,7 @@ class Steps:
                 kind=want.kind,
                 mode=want.mode or "",
                 parent=plan.parent,
+                parent_index=plan.parent_index,
                 namespace=want.namespace,
                 mac=None if passthru else plan.mac,
                 mtu=want.mtu,

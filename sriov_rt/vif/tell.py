@@ -13,6 +13,7 @@
 
 """How every line of a log about a port begins."""
 
+import functools
 import os
 
 
@@ -21,5 +22,9 @@ def about(port: str | None, vf: str | None = None) -> str:
 
     :param vf: PCI address of the VF that the port is or sits on.
     """
-    words = {"port": port, "vf": vf, "host": os.uname().nodename}
-    return " ".join(f"{key}={value or '-'}" for key, value in words.items())
+    return f"port={port or '-'} vf={vf or '-'} host={_host()}"
+
+
+@functools.cache
+def _host() -> str:
+    return os.uname().nodename or "-"

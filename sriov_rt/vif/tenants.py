@@ -23,6 +23,7 @@ from sriov_rt.vif import report
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.errors import VifError
 from sriov_rt.vif.netlink import NetlinkLinks
+from sriov_rt.vif.view import Fixed
 from sriov_rt.vif.view import View
 
 #: Port and owner.
@@ -54,7 +55,7 @@ def of(
     :param links: of every namespace.
     """
     found: dict[str, list[Tenant]] = {}
-    for each in report.plugged(View(links, states)):
+    for each in report.plugged(View(list(links), Fixed(states))):
         if each.vf is not None:
             found.setdefault(each.vf, []).append((each.port, each.owner))
     return found

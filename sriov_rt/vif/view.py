@@ -14,7 +14,6 @@
 """What was observed of a host: its links and its VFs, and who has whom."""
 
 import contextlib
-import dataclasses
 import functools
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -65,6 +64,9 @@ class Vfs(Protocol):
     def list(self, pf: str | None = None) -> tuple[VfState, ...]:
         """Return all VFs, or those of a PF."""
 
+    def of(self, interface: str) -> VfState | None:
+        """Return the VF of an interface, None if it is none's."""
+
     def observe(self, vf: VfId) -> VfState:
         """Return one VF."""
 
@@ -81,32 +83,65 @@ class Vfs(Protocol):
         """Bring it to the baseline, and read it back."""
 
 
-@dataclasses.dataclass(frozen=True)
+class Source(Protocol):
+    """Where a view has its VFs from."""
+
+    def list(self) -> Sequence[VfState]:
+        """Return all VFs."""
+
+    def of(self, interface: str) -> VfState | None:
+        """Return the VF of an interface, None if it is none's."""
+
+
+class Fixed:
+    """VFs that were read before."""
+
+    def __init__(self, states: Sequence[VfState]) -> None:
+        self._states = states
+
+    def list(self) -> Sequence[VfState]:
+        """Return all VFs."""
+        return self._states
+
+    def of(self, interface: str) -> VfState | None:
+        """Return the VF of an interface, None if it is none's."""
+        found = (each for each in self._states if each.netdev == interface)
+        return next(found, None)
+
+
 class View:
     """A host at one moment.
 
     :param links: those of every namespace.
-    :param vfs: empty where there are none, or none to be looked at.
+    :param source: where VFs are read when they are first asked for: a plug
+        on one of 64 needs to know of that.
     """
 
-    links: Sequence[Link]
-    vfs: Sequence[VfState]
+    def __init__(self, links: list[Link], source: Source) -> None:
+        self.links = links
+        self.source = source
+        self._here: dict[str, Link] = {}
+        self._by_index: dict[int, Link] = {}
+        self._named: dict[tuple[str | None, str], Link] = {}
+        self._children: dict[int, list[Link]] = {}
+        # Those that were read alone, by their interfaces here.
+        self._read: dict[str, VfState | None] = {}
+        self._take(links)
+
+    def _take(self, links: Iterable[Link]) -> None:
+        for each in links:
+            namespace = each.namespace
+            self._named[namespace, each.name] = each
+            if namespace is None:
+                self._here[each.name] = self._by_index[each.index] = each
+            parent = each.parent
+            if parent is not None and each.kind not in _PEERS:
+                self._children.setdefault(parent, []).append(each)
 
     @functools.cached_property
-    def _here(self) -> Mapping[str, Link]:
-        return {each.name: each for each in self.links if not each.namespace}
-
-    @functools.cached_property
-    def _by_index(self) -> Mapping[int, Link]:
-        return {each.index: each for each in self._here.values()}
-
-    @functools.cached_property
-    def _children(self) -> Mapping[int, Sequence[Link]]:
-        found: dict[int, list[Link]] = {}
-        for each in self.links:
-            if each.parent is not None and each.kind not in _PEERS:
-                found.setdefault(each.parent, []).append(each)
-        return found
+    def vfs(self) -> Sequence[VfState]:
+        """All VFs."""
+        return self.source.list()
 
     @functools.cached_property
     def _by_netdev(self) -> Mapping[str, VfState]:
@@ -141,10 +176,22 @@ class View:
         afar = link.namespace is not None and not link.device
         return afar or self.vf_of(link) is not None
 
+    def add(self, link: Link) -> None:
+        """Take in a subinterface that was made since, in a namespace.
+
+        What is known stays: of a hundred ports it is the same each time.
+        """
+        self.links.append(link)
+        self._take((link,))
+
+    def named(self, name: str, namespace: str | None) -> Link | None:
+        """Return an interface of any namespace."""
+        return self._named.get((namespace, name))
+
     def port(self, port: str) -> Sequence[tuple[Link, Alias]]:
         """Return the links of a port; more than one only if forged."""
         # Of hundreds of aliases one is read.
-        some = self._ours(each for each in self.links if port in each.alias)
+        some = self._ours([each for each in self.links if port in each.alias])
         return [each for each in some if each[1].port == port]
 
     def here(self, name: str) -> Link | None:
@@ -161,7 +208,11 @@ class View:
 
     def vf(self, netdev: str) -> VfState | None:
         """Return the VF whose interface is here by that name."""
-        return self._by_netdev.get(netdev)
+        if "vfs" in self.__dict__:
+            return self._by_netdev.get(netdev)
+        if netdev not in self._read:
+            self._read[netdev] = self.source.of(netdev)
+        return self._read[netdev]
 
     def vf_at(self, address: str) -> VfState | None:
         """Return the VF of a PCI address."""
@@ -171,9 +222,9 @@ class View:
         """Return the VF that a link is the interface of, wherever it is."""
         if link.kind:
             return None
-        if link.device:
-            return self.vf_at(link.device)
-        return None if link.namespace else self.vf(link.name)
+        if not link.namespace:
+            return self.vf(link.name)
+        return self.vf_at(link.device) if link.device else None
 
     def vfs_of(self, pf: str) -> Iterator[VfState]:
         """Yield a PF's VFs that have an interface here."""
@@ -181,5 +232,5 @@ class View:
 
 
 def observe(links: Links, vfs: Vfs) -> View:
-    """Return the host as it is: one dump of its links, one of its VFs."""
-    return View(tuple(links.all(everywhere=True)), vfs.list())
+    """Return the host as it is: its links now, its VFs as they are needed."""
+    return View(list(links.all(everywhere=True)), vfs)

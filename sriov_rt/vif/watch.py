@@ -38,10 +38,10 @@ from sriov_rt.vif import requests
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.listener import Heard
 from sriov_rt.vif.listener import Listener
-from sriov_rt.vif.namespaces import Identity
 from sriov_rt.vif.places import Place
 from sriov_rt.vif.rtnl import Channel
 from sriov_rt.vif.space import Space
+from sriov_rt.vif.space import Spaces
 
 #: Seconds after which all processes are looked through for namespaces that
 #: have come without a name and without a link from here.
@@ -57,7 +57,7 @@ class Watch:
     """
 
     def __init__(self) -> None:
-        self._spaces: dict[int, Space] = {}
+        self._spaces = Spaces()
         self._looked = 0.0
         self._names_at: int | None = None
         self._process = os.getpid()
@@ -76,8 +76,13 @@ class Watch:
     @property
     def valid(self) -> bool:
         """Whether it belongs to the calling process and namespace."""
-        mine = (self._process, self._identity)
-        return mine == (os.getpid(), namespaces.own())
+        return self._process == os.getpid() and namespaces.is_own(
+            self._identity
+        )
+
+    def knows(self, space: Space) -> bool:
+        """Tell whether a namespace is one that it knows."""
+        return self._spaces.numbered(space.number) is space
 
     def links(self) -> Sequence[Link]:
         """Return the links of all other namespaces.
@@ -86,15 +91,22 @@ class Watch:
             begin anew then.
         """
         self._find()
+        self._follow()
+        return self._spaces.links()
+
+    def heard(self, space: Space, name: str) -> Link | None:
+        """Return a link as the kernel has last told of it, None if it hasn't.
+
+        :raises OSError: ENOBUFS as :meth:`links` does.
+        """
+        self._follow()
+        return self._spaces.find(space, name)
+
+    def _follow(self) -> None:
         while self._hear():
             # A namespace was found, and its links came after it.
             self._look_around()
-        found: list[Link] = []
-        for space in self._spaces.values():
-            if space.told:
-                self._read(space)
-            found.extend(space.links.values())
-        return found
+        self._read()
 
     def here(self) -> list[Link]:
         """Return the links of the caller's namespace."""
@@ -103,31 +115,22 @@ class Watch:
     def note(self, link: Link) -> None:
         """Take in how a link was just read, with its alias."""
         self.links()  # what was told before must not come after it
-        for space in self._spaces.values():
+        for space in self._spaces:
             if space.name == link.namespace:
-                space.links[link.index] = link
+                self._spaces.put(space, link)
 
-    def expect(self, name: str, descriptor: int) -> int | None:
+    def expect(self, name: str, descriptor: int) -> Space | None:
         """Get to know a namespace that is about to get a link.
 
         :param descriptor: of its file.
-        :returns: the number that the caller's has in it, which stays; None
-            if it has none yet.
+        :returns: None for the caller's own.
         """
         identity = namespaces.identity(descriptor)
         if identity == self._identity:
             return None
-        if (space := self._space(identity)) is None:
+        if self._spaces.identified(identity) is None:
             self._add(name, descriptor)
-            space = self._space(identity)
-        return None if space is None else space.home
-
-    def _space(self, identity: Identity) -> Space | None:
-        # Some hundreds at the most.
-        for each in self._spaces.values():
-            if each.identity == identity:
-                return each
-        return None
+        return self._spaces.identified(identity)
 
     def _find(self) -> None:
         """Look for namespaces that are new, or known by another name."""
@@ -141,8 +144,7 @@ class Watch:
             return False
         return all(
             namespaces.is_now(each.name, each.identity)
-            for each in self._spaces.values()
-            if each.process and each.links
+            for each in self._spaces.of_processes()
         )
 
     def _look_around(self) -> None:
@@ -153,13 +155,13 @@ class Watch:
             each.identity: each.name
             for each in namespaces.others(self._identity)
         }
-        for space in tuple(self._spaces.values()):
+        for space in self._spaces:
             name = found.pop(space.identity, None)
             if name is None:
                 # Nobody can ask for what is in it; it may be named again.
-                del self._spaces[space.number]
+                self._spaces.remove(space.number)
             elif name != space.name:
-                space.rename(name)
+                self._spaces.rename(space, name)
         for identity, name in found.items():
             try:
                 with namespaces.opened(name) as there:
@@ -179,29 +181,35 @@ class Watch:
             return
         # What happens from here on is heard later.
         space = Space(name, namespaces.identity(there), number)
-        self._spaces[number] = space
+        self._spaces.add(space)
         try:
             told = self._channel.dump(requests.get_links(number))
         except OSError as error:
-            del self._spaces[number]
+            self._spaces.remove(number)
             if error.errno != errno.EINVAL:
                 raise
             return  # it has gone meanwhile, and its number with it
-        for each in told:
-            space.take(each.body)
         # A dump from afar tells where parents are as seen from here.
-        space.home = self._number(self._own)
-        self._read(space)
+        home = self._number(self._own)
+        for each in told:
+            self._put(space, each.body, home)
         space.home = self._number(self._own, number)
 
-    def _read(self, space: Space) -> None:
-        for index, body in space.told.items():
+    def _read(self) -> None:
+        """Read what was told of links."""
+        for space, body in self._spaces.told():
             if space.home is None and answers.abroad(body) is not None:
                 space.home = self._number(self._own, space.number)
-            link = answers.link(body, space.name, space.home)
-            if link is not None:
-                space.links[index] = link
-        space.told.clear()
+            self._put(space, body, space.home)
+
+    def _put(self, space: Space, body: bytes, home: int | None) -> None:
+        # Each namespace has one, which is no port: to look through those
+        # of a hundred containers is all for nothing.
+        if answers.is_loopback(body):
+            return
+        link = answers.link(body, space.name, home)
+        if link is not None:
+            self._spaces.put(space, link)
 
     def _hear(self) -> bool:
         """Follow what has happened; tell whether a namespace is new."""
@@ -213,8 +221,8 @@ class Watch:
                 continue
             if event.space is None:
                 continue
-            if (space := self._spaces.get(event.space)) is not None:
-                space.follow(event)
+            if (space := self._spaces.numbered(event.space)) is not None:
+                self._spaces.follow(space, event)
         return new
 
     def _numbered(self, event: Heard) -> bool:
@@ -222,9 +230,9 @@ class Watch:
         if number is None:
             return False
         if event.kind == requests.RTM_DELNSID:
-            self._spaces.pop(number, None)
+            self._spaces.remove(number)
             return False
-        if number in self._spaces:
+        if self._spaces.numbered(number) is not None:
             return False
         # Ours has one too as soon as a parent of ours is told from afar.
         return number != self._number(self._own)

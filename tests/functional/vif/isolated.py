@@ -20,6 +20,7 @@ are gone when it ends, whatever becomes of it.
 import json
 import os
 import unittest
+import uuid
 from concurrent import futures
 from typing import Any
 
@@ -31,7 +32,6 @@ from tests.testbed.isolation import sh
 from tests.testbed.isolation import wire
 
 MAC = "02:00:5e:10:00:01"
-ALIAS = "sriov-rt:6b1d5c1e-9d6b-4f0e-8f6c-1f2a3b4c5d6e:tester"
 
 
 class IsolatedTestCase(unittest.TestCase):
@@ -51,6 +51,8 @@ class IsolatedTestCase(unittest.TestCase):
     def setUp(self) -> None:
         """Make the host."""
         super().setUp()
+        # Tests that run beside it have interfaces, too.
+        self.alias = f"sriov-rt:{uuid.uuid4()}:tester"
         if os.geteuid() != 0:
             return
         leave()
@@ -76,6 +78,6 @@ class IsolatedTestCase(unittest.TestCase):
             "parent": "vf0",
             "namespace": "tenant",
             "mac": MAC,
-            "alias": ALIAS,
+            "alias": self.alias,
         }
         return self.links.create(Subinterface(**(asked | changes)))

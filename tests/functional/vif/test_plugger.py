@@ -97,9 +97,9 @@ class DyingJournal(Journal):
         super().step(port, name)
         self._tick()
 
-    def end(self, port: str, *, torn: bool = False) -> None:
+    def end(self, port: str) -> None:
         self._tick()
-        super().end(port, torn=torn)
+        super().end(port)
         self._tick()
 
 
@@ -125,6 +125,9 @@ class OneVf:
 
     def list(self, pf=None):
         return (ONE_VF,)
+
+    def of(self, interface):
+        return ONE_VF if interface == "vf0" else None
 
     def plan_reset(self, vf):
         return Plan(vf, "igb", (), (), BASELINE, BASELINE)
@@ -540,6 +543,9 @@ class TogetherTest(PluggerTestCase):
                 try:
                     work(self.another())
                     code = 0
+                except Exception as error:  # noqa: BLE001
+                    # What the parent sees is the code alone.
+                    os.write(2, f"{error!r}\n".encode())
                 finally:
                     os._exit(code)
             children.append(pid)

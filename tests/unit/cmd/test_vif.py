@@ -199,11 +199,11 @@ class ConfiguredTest(unittest.TestCase):
             "[vif]\nparents = physnet1:eth0,physnet2:pf:eth1\n"
         )
         found = host.configured([str(self.file)])
-        self.assertEqual(("physnet1", "physnet2"), found._pools.networks)
+        self.assertEqual(("physnet1", "physnet2"), found.pools.networks)
 
     def test_none(self):
         with mock.patch.object(host, "CONFIG_FILE", str(self.file)):
-            self.assertEqual((), host.configured()._pools.members)
+            self.assertEqual((), host.configured().pools.members)
 
     def test_what_cannot_be_read(self):
         for text in ("no section", "[vif]\nlock_timeout = x\n"):

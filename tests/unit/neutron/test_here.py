@@ -26,6 +26,7 @@ from sriov_rt.vif.edge import Link
 from sriov_rt.vif.errors import Busy
 from sriov_rt.vif.pools import Pools
 from sriov_rt.vif.recovery import Recovered
+from sriov_rt.vif.view import Fixed
 from sriov_rt.vif.view import View
 from tests.unit.neutron import fakes
 from tests.unit.nic import fakes as nic_fakes
@@ -56,7 +57,7 @@ class ParentsTest(unittest.TestCase):
         """Return the parents of a host with enp1s0 and its four VFs."""
         vfs = nic_fakes.vfs(self.kernel).list()
         names = [vf.netdev for vf in vfs if vf.netdev]
-        view = View(tuple(map(link, (*names, *links))), vfs)
+        view = View(list(map(link, (*names, *links))), Fixed(vfs))
         return parents(view, Pools.parse(items))
 
     def test_interfaces_that_are_there_count(self):
@@ -111,7 +112,7 @@ class ThisHostTest(unittest.TestCase):
 
     def test_it_offers_what_is_configured_and_there(self):
         found = self.start("physnet1:eno1")
-        view = View((link("eno1"),), ())
+        view = View([link("eno1")], Fixed(()))
         with unittest.mock.patch.object(
             here, "observe", lambda _links, _vfs: view
         ):

@@ -190,7 +190,8 @@ class CleanTest(VfCase):
             self._left_alone(f"({alias})")
 
     def test_a_vf_without_a_driver_is_cleaned(self):
-        self.kernel.devices[1] = VfDevice(None, iommu_group=40)
+        for number in (0, 2):
+            self.kernel.provision("enp1s0", number, probe=False)
         self.kernel.change(1, vlan=117)
         self.assertIsNone(self.clean()[0])
         self.assertEqual(0, self.kernel.settings[1].vlan)

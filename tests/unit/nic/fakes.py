@@ -85,6 +85,7 @@ class FakeKernel:
         self.fail = {}
         self.bind_fails = []
         self.late_random = 0
+        self.deaf = 0
         self.taken = ()
         self.stuck = False
         self.untold = {}
@@ -112,6 +113,16 @@ class FakeKernel:
             index: self._bound(index, f"enp1s0v{index}", self.admin[index])
             for index in range(number)
         }
+        if self.driver == "igb":
+            for index in range(number):
+                self._tell(index)
+
+    def _tell(self, index):
+        """Let a VF's driver tell the PF the MAC that it made up."""
+        if self.deaf:
+            self.deaf -= 1
+        elif self.admin[index] == NO_MAC:
+            self._report(index, self.devices[index].mac)
 
     def _bound(self, index, netdev, admin):
         made_up = admin == NO_MAC
@@ -235,24 +246,25 @@ class FakeKernel:
             admin = NO_MAC
         new = self._bound(vf.index, f"eth{vf.index}", admin)
         self.devices[vf.index] = new
-        if self.admin[vf.index] == NO_MAC:
-            # The driver tells the PF what it made up.
-            self._report(vf.index, new.mac)
+        self._tell(vf.index)
 
     def flr(self, vf):
         self.flrs.append(vf.index)
 
     def provision(self, pf, number, *, probe):
+        self.probes = probe
+        if number and number == len(self.settings):
+            return
         if number and self.settings:
             raise errors.from_errno(errno.EBUSY, pf, "vfs")
         if number > self.total:
             raise errors.from_errno(errno.ERANGE, pf, "vfs")
         self.made.append((number, probe))
-        self.probes = probe
         self._make(number)
         if not probe:
             for index in self.devices:
                 self.devices[index] = VfDevice(None, iommu_group=40 + index)
+                self._report(index, self.admin[index])
 
     # drivers
 

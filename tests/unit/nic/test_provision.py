@@ -112,9 +112,7 @@ class ProvisionTest(unittest.TestCase):
         self.assertEqual([(0, True)], self.kernel.made)
 
     def test_mode_alone_leaves_the_vfs(self):
-        self.with_vfs(2).provision = lambda pf, number, probe: setattr(
-            self.kernel, "probes", probe
-        )
+        self.with_vfs(2)
         made = self.run_it(2, Mode.GUESTS)
         self.assertIn("keep the drivers", made.notes[0])
         self.assertFalse(self.kernel.probes)
@@ -181,6 +179,21 @@ class ProvisionTest(unittest.TestCase):
         )
         (made,) = work.plan([Amount("enp1s0", 4, Mode.HOST)], 5.0)
         self.assertEqual((4,), made.numbers)
+
+    def test_vfs_whose_pf_was_deaf_are_bound_again(self):
+        self.with_vfs(0).deaf = 2
+        self.run_it(4)
+        self.assertEqual([(0, None), (1, None)], self.kernel.binds)
+        self.assertEqual(
+            [device.mac for device in self.kernel.devices.values()],
+            [each.mac for each in self.kernel.read("enp1s0").values()],
+        )
+
+    def test_vfs_that_were_there_are_not_bound_again(self):
+        self.with_vfs(4).probes = False
+        self.kernel.change_device(0, mac="66:66:66:66:66:66")
+        self.assertEqual((4,), self.run_it(4).numbers)
+        self.assertEqual([], self.kernel.binds)
 
     def test_vfs_that_do_not_come_up(self):
         for spoil, problem in (

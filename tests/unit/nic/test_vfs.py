@@ -62,6 +62,12 @@ class NamingTest(VfsTest):
 
 
 class ObserveTest(VfsTest):
+    def test_the_vf_of_an_interface(self):
+        self.assertEqual(self.vfs.list()[1], self.vfs.of("enp1s0v1"))
+        for name in ("enp1s0", "eth7"):
+            with self.subTest(name=name):
+                self.assertIsNone(self.vfs.of(name))
+
     def test_made_up_mac_is_no_administrative_one(self):
         self.kernel.change(0, mac=self.kernel.devices[0].mac)
         self.assertEqual(NO_MAC, self.vfs.observe(self.vf).settings.mac)
@@ -176,6 +182,25 @@ class SetTest(VfsTest):
         self.kernel.late_random = 99
         error = self.refused(errors.NotReady, mac=fakes.ADMIN_MAC)
         self.assertIn("bound 4 times, but its interface has", str(error))
+
+    def test_vf_without_an_answer_of_its_pf_is_bound_again(self):
+        self.kernel.bind(self.vf, "vfio-pci")
+        self.kernel.binds.clear()
+        self.kernel.deaf = 2
+        state = self.vfs.reset(self.vf, driver="igbvf")
+        self.assertEqual(3, len(self.kernel.binds))
+        self.assertEqual(self.kernel.read("enp1s0")[0].mac, state.device.mac)
+
+    def test_vf_whose_pf_stays_deaf_is_not_handed_out(self):
+        self.kernel.bind(self.vf, "vfio-pci")
+        self.kernel.deaf = 99
+        error = self.refused(errors.NotReady, driver="igbvf")
+        self.assertIn("bound 4 times, but its PF has not answ", str(error))
+
+    def test_pf_that_is_down_need_not_answer(self):
+        self.kernel.bind(self.vf, "vfio-pci")
+        self.kernel.deaf, self.kernel.carrier = 99, None
+        self.assertEqual("igbvf", self.set(driver="igbvf").driver)
 
     def test_driver_that_fails_to_bind_at_first(self):
         self.kernel.bind_fails = [errno.EIO, errno.ENODEV]

@@ -342,6 +342,10 @@ class FakeVfs:
         self.lists += 1
         return tuple(map(self._state, self.host.settings))
 
+    def of(self, interface: str) -> VfState | None:
+        found = map(self._state, self.host.settings)
+        return next((vf for vf in found if vf.netdev == interface), None)
+
     def observe(self, vf: VfId) -> VfState:
         return self._state(vf)
 
@@ -416,9 +420,9 @@ class FakeJournal(Journal):
         self._clock.tick(f"step {name}")
         super().step(port, name)
 
-    def end(self, port: str, *, torn: bool = False) -> None:
+    def end(self, port: str) -> None:
         self._clock.tick("end")
-        super().end(port, torn=torn)
+        super().end(port)
         self._clock.tick("ended")
 
 

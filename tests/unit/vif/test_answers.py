@@ -112,6 +112,11 @@ class LinkTest(unittest.TestCase):
         header = struct.pack("=BxHiII", 0, 1, 2, 0, 0)
         self.assertIsNone(answers.link(header, None, None))
 
+    def test_a_loopback_is_told_by_its_flag(self):
+        self.assertTrue(answers.is_loopback(body(flags=0x8 | 0x1)))
+        self.assertFalse(answers.is_loopback(body(flags=0x1)))
+        self.assertFalse(answers.is_loopback(body(flags=0x8)[:8]))
+
     def test_too_short_it_is_no_link(self):
         self.assertIsNone(answers.link(b"\0" * 15, None, None))
 

@@ -12,15 +12,19 @@
 
 """All links of all namespaces, by the best way that there is."""
 
+import dataclasses
 import errno
 import unittest
 from unittest import mock
 
 from sriov_rt.vif import census
 from sriov_rt.vif import errors
+from sriov_rt.vif.namespaces import Identity
+from sriov_rt.vif.space import Space
 from tests.unit.vif.test_limits import LINK
 
 HERE = ["here"]
+SPACE = Space("tenant", Identity(1, 2), 7)
 VISITED = ["visited"]
 
 
@@ -50,7 +54,15 @@ class FakeWatch:
 
     def expect(self, name, descriptor):
         self.expected.append(name)
-        return 7
+        return SPACE
+
+    def knows(self, space):
+        return space is SPACE
+
+    def heard(self, space, name):
+        if self._failures:
+            raise OSError(self._failures.pop(0), "said the kernel")
+        return name
 
     def close(self):
         self.closed = True
@@ -123,8 +135,30 @@ class CensusTest(unittest.TestCase):
     def test_a_namespace_is_made_known(self):
         self.assertIsNone(self.census.expect("tenant", 3))
         self.census.links()
-        self.assertEqual(self.census.expect("tenant", 3), 7)
+        self.assertIs(self.census.expect("tenant", 3), SPACE)
         self.assertEqual(self.made[0].expected, ["tenant"])
+
+    def test_a_fork_does_not_ask_its_parents_watch(self):
+        self.census.links()
+        self.made[0].valid = False
+        self.assertIsNone(self.census.expect("tenant", 3))
+        self.assertEqual(self.made[0].expected, [])
+
+    def test_what_was_heard_of_a_link(self):
+        self.assertIsNone(self.census.heard(SPACE, "eth0"))
+        self.census.links()
+        self.assertEqual(self.census.heard(SPACE, "eth0"), "eth0")
+        other = dataclasses.replace(SPACE)
+        self.assertIsNone(self.census.heard(other, "eth0"))
+
+    def test_lost_events_say_nothing_of_a_link(self):
+        self.next = [FakeWatch()]
+        self.census.links()
+        self.made[0]._failures.append(errno.ENOBUFS)
+        self.assertIsNone(self.census.heard(SPACE, "eth0"))
+        self.assertTrue(self.made[0].closed)
+        self.next = [FakeWatch()]
+        self.assertEqual(self.census.links(), ["here", "watched"])
 
     def test_closed_it_begins_anew_when_asked(self):
         self.next.append(FakeWatch())

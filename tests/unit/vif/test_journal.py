@@ -14,6 +14,7 @@
 """What is on disk while a port is in progress."""
 
 import contextlib
+import dataclasses
 import errno
 import json
 import os
@@ -33,7 +34,6 @@ from sriov_rt.vif.entries import Action
 from sriov_rt.vif.entries import Entry
 from sriov_rt.vif.journal import Journal
 from sriov_rt.vif.words import Kind
-from sriov_rt.vif.words import Limits
 from tests.unit.vif import fakes
 from tests.unit.vif.fakes import PORT
 
@@ -47,9 +47,6 @@ ENTRY = Entry(
     parent="enp1s0v0",
     vf="0000:01:10.0",
     parent_up=True,
-    want=fakes.asked(
-        limits=Limits(1000), routes=(("default", "192.0.2.254"),)
-    ),
 )
 LOGGER = "sriov_rt.vif.journal"
 
@@ -57,14 +54,6 @@ LOGGER = "sriov_rt.vif.journal"
 class EntryTest(unittest.TestCase):
     def test_an_entry_reads_back(self):
         self.assertEqual(ENTRY, entries.parse(entries.form(ENTRY)))
-
-    def test_one_of_before_has_no_network(self):
-        plain = json.loads(entries.form(ENTRY))
-        for name in ("network", "onload"):
-            del plain["want"][name]
-        self.assertEqual(
-            ENTRY, entries.parse(json.dumps(plain).encode() + b"\n")
-        )
 
     def test_steps_come_after_it(self):
         data = entries.form(ENTRY) + b"create\nup\nto"
@@ -83,7 +72,7 @@ class EntryTest(unittest.TestCase):
             b" " * (entries.MAX_FILE + 1),
         ]
         for change in (
-            {"schema": 2},
+            {"schema": 1},
             {"action": "delete"},
             {"kind": "veth"},
             {"port": "../../etc/passwd"},
@@ -93,9 +82,6 @@ class EntryTest(unittest.TestCase):
             {"parent": ""},
             {"vf": "../../x"},
             {"parent_up": 1},
-            {"want": {}},
-            {"want": {**plain["want"], "network": "mine"}},
-            {"want": {**plain["want"], "onload": True}},
         ):
             bad.append(json.dumps({**plain, **change}).encode() + b"\n")
         for data in bad:
@@ -153,7 +139,7 @@ class JournalTest(unittest.TestCase):
         self.assertEqual(ENTRY, self.journal.get(PORT))
 
     def test_a_full_disk_at_any_write_of_an_entry(self):
-        for name in ("os.write", "os.rename", "os.open"):
+        for name in ("os.write", "os.open"):
             for code, named in (
                 (errno.ENOSPC, errors.JournalFull),
                 (errno.EDQUOT, errors.JournalFull),
@@ -199,10 +185,10 @@ class JournalTest(unittest.TestCase):
             self.journal.get(PORT)
         self.assertEqual((), self.journal.aside())
 
-    def test_what_is_torn_garbled_or_foreign_is_set_aside(self):
+    def test_what_is_garbled_or_foreign_is_set_aside(self):
         self.directory.mkdir(parents=True)
-        torn = fakes.port(1)
-        (self.directory / torn).write_bytes(entries.form(ENTRY)[:40])
+        garbled = fakes.port(1)
+        (self.directory / garbled).write_bytes(entries.form(ENTRY)[1:])
         (self.directory / fakes.port(2)).write_bytes(entries.form(ENTRY))
         (self.directory / fakes.port(3)).mkdir()
         (self.directory / fakes.port(4)).symlink_to("/etc/passwd")
@@ -215,8 +201,8 @@ class JournalTest(unittest.TestCase):
         self.assertEqual(7, len(logs.output))
         self.assertEqual((), self.journal.ports())
         self.assertEqual(7, len(self.journal.aside()))
-        kept = self.directory / "set-aside" / f"{torn}.0"
-        self.assertEqual(entries.form(ENTRY)[:40], kept.read_bytes())
+        kept = self.directory / "set-aside" / f"{garbled}.0"
+        self.assertEqual(entries.form(ENTRY)[1:], kept.read_bytes())
 
     def test_nothing_that_was_set_aside_is_lost(self):
         self.directory.mkdir(parents=True)
@@ -234,11 +220,57 @@ class JournalTest(unittest.TestCase):
             self.assertIsNone(self.journal.get(PORT))
         self.assertIn("move it yourself", logs.output[0])
 
-    def test_what_was_never_whole_goes_with_its_port(self):
+    def test_what_was_never_whole_had_not_begun(self):
+        whole = entries.form(ENTRY)
+        self.directory.mkdir(parents=True)
+        for length in (0, 1, 10, 40, len(whole) - 1):
+            with self.subTest(length=length):
+                (self.directory / PORT).write_bytes(whole[:length])
+                self.assertEqual((PORT,), self.journal.ports())
+                self.assertIsNone(self.journal.get(PORT))
+                self.assertEqual([], fakes.files(self.directory))
+
+    def test_the_last_whole_entry_counts(self):
+        other = dataclasses.replace(ENTRY, namespace="elsewhere")
         self.journal.begin(ENTRY)
-        (self.directory / f".{PORT}.new").write_text("{")
-        self.journal.end(PORT)
-        self.assertEqual((PORT,), self.journal.ports())
-        self.assertIsNone(self.journal.get(PORT))
-        self.journal.end(PORT, torn=True)
-        self.assertEqual([], fakes.files(self.directory))
+        self.journal.step(PORT, "delete")
+        self.journal.begin(other)
+        self.assertEqual(other, self.journal.get(PORT))
+        with (self.directory / PORT).open("ab") as file:
+            file.write(entries.form(ENTRY)[:-1])
+        self.assertEqual(other, self.journal.get(PORT))
+
+    def test_a_full_disk_takes_no_entry_away(self):
+        self.journal.begin(ENTRY)
+        with (
+            mock.patch("os.write", _full_after(os.write, 5)),
+            self.assertRaises(errors.JournalFull),
+        ):
+            self.journal.begin(dataclasses.replace(ENTRY, namespace="x"))
+        self.assertEqual(
+            entries.form(ENTRY), (self.directory / PORT).read_bytes()
+        )
+
+    def test_half_a_step_does_not_spoil_what_follows(self):
+        other = dataclasses.replace(ENTRY, namespace="elsewhere")
+        self.journal.begin(ENTRY)
+        with (
+            mock.patch("os.write", _full_after(os.write, 3)),
+            self.assertLogs(LOGGER, "WARNING"),
+        ):
+            self.journal.step(PORT, "delete")
+        self.journal.begin(other)
+        self.assertEqual(other, self.journal.get(PORT))
+
+
+def _full_after(real, count):
+    """Return a write that takes some bytes, and then no more."""
+    left = [count]
+
+    def write(descriptor, data):
+        if not left[0]:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        taken, left[0] = left[0], 0
+        return real(descriptor, data[:taken])
+
+    return write

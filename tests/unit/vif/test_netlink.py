@@ -88,6 +88,9 @@ class FakeChannel:
         return self
 
     def __exit__(self, *_):
+        self.close()
+
+    def close(self):
         pass
 
     def dump(self, request: bytes) -> list[Answer]:

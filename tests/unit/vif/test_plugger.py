@@ -186,15 +186,14 @@ class PlugTest(fakes.HostTest):
     def test_a_full_disk_touches_nothing(self):
         before = self.host.state()
         full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        for name in ("os.write", "os.rename"):
-            with (
-                mock.patch(name, side_effect=full),
-                self.assertRaises(errors.JournalFull) as caught,
-            ):
-                self.plugger.plug(asked(vlan=5))
-            self.assertIn("nothing was changed", str(caught.exception))
-            self.assertEqual(before, self.host.state())
-            self.assertEqual((), self.pending())
+        with (
+            mock.patch("os.write", side_effect=full),
+            self.assertRaises(errors.JournalFull) as caught,
+        ):
+            self.plugger.plug(asked(vlan=5))
+        self.assertIn("nothing was changed", str(caught.exception))
+        self.assertEqual(before, self.host.state())
+        self.assertEqual((), self.pending())
 
     def test_a_full_disk_keeps_nobody_from_unplugging(self):
         before = self.host.state()
@@ -202,7 +201,7 @@ class PlugTest(fakes.HostTest):
         for kind in (Kind.MACVLAN, Kind.VF):
             self.plugger.plug(asked(kind, vlan=5))
             with (
-                mock.patch("os.rename", side_effect=full),
+                mock.patch("os.write", side_effect=full),
                 self.assertLogs("sriov_rt.vif", "WARNING"),
             ):
                 self.assertTrue(self.plugger.unplug(PORT))
@@ -441,7 +440,7 @@ class HomeTest(fakes.HostTest):
             **fields,
         )
         self.host.drop(link.index)
-        view = View(list(self.host.links.values()), self.vfs.list())
+        view = View(list(self.host.links.values()), self.vfs)
         pools = Pools.parse(["physnet1:fast0"])
         return homes.choose(hint, link, vf, view, pools)
 

@@ -12,6 +12,7 @@
 
 """Requests on links."""
 
+import dataclasses
 import struct
 import unittest
 
@@ -59,6 +60,11 @@ class LinkRequestsTest(unittest.TestCase):
         info = found.nested(18)
         self.assertEqual(info.text(1, 15), "macvlan")
         self.assertEqual(info.nested(2).number(1), 4)
+
+    def test_it_is_made_up_if_it_is_to_be(self):
+        what = dataclasses.replace(MACVLAN, up=True)
+        request = requests.new_link(what, parent=7, target=None)
+        self.assertEqual(link(request)[1:3], (1, 1))
 
     def test_each_kind_has_its_modes(self):
         for kind, mode, value in (

@@ -58,7 +58,8 @@ class FakeSocket:
     def send(self, data: bytes) -> None:
         self.sent.append(bytes(data))
 
-    def recvmsg(self, size: int):
+    def recvmsg(self, size: int, ancillary: int, how: int):
+        assert how == socket.MSG_DONTWAIT
         if not self._answers:
             raise BlockingIOError(errno.EAGAIN, "timed out")
         answer = self._answers.pop(0)

@@ -17,6 +17,7 @@ from unittest import mock
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import Endpoint
 from sriov_rt.facts import VifFacts
+from sriov_rt.host.root import CONFIG
 from sriov_rt.host.root import Root
 from sriov_rt.vif import errors
 from sriov_rt.vif import source
@@ -31,7 +32,7 @@ ROOTS, USERS = "000001ffffffffff", "0000000000000000"
 class PoolsTest(trees.TreeTest):
     def pools(self, *parents):
         text = f"[vif]\nparents = {', '.join(parents)}\n"
-        self.tree.write(source.CONFIG, text)
+        self.tree.write(CONFIG, text)
         return source.observe(self.root).pools
 
     def test_without_a_configuration_there_are_none(self):
@@ -65,7 +66,7 @@ class PoolsTest(trees.TreeTest):
         for parents in (("physnet1",), ("a:eno1", "b:eno1"), ("a:../x",)):
             found = self.pools(*parents)
             self.assertIn("[vif] parents", found.reason)
-        self.tree.write(source.CONFIG, "[vif\n")
+        self.tree.write(CONFIG, "[vif\n")
         self.assertIsInstance(source.observe(self.root).pools, Unknown)
 
     def test_what_cannot_be_read_is_not_known(self):

@@ -145,6 +145,8 @@ class ExtensionCase(base.BaseTestCase):
         )
         self._patch(rpc, "update_device_down", lambda *_: {"exists": True})
         self.extension = next(iter(agent.ext_manager)).obj
+        # It may be about to write what it keeps.
+        self.addCleanup(self.extension._retries.join, 10)
         self.addCleanup(self.extension._retries.stop)
         self.seen: set[Any] = set()
         return agent
