@@ -23,32 +23,30 @@ import pathlib
 import tempfile
 import threading
 import time
-import uuid
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from concurrent import futures
 from typing import Any
 
-from sriov_rt.nic.vfs import Vfs
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.edge import Subinterface
-from sriov_rt.vif.journal import Journal
-from sriov_rt.vif.lock import Locks
-from sriov_rt.vif.names import PID
 from sriov_rt.vif.netlink import NetlinkLinks
-from sriov_rt.vif.plugger import Plugger
-from sriov_rt.vif.pools import Pools
-from sriov_rt.vif.words import Kind
-from sriov_rt.vif.words import Plug
 from tests.benchmarks import vif_peers
+from tests.benchmarks.crew import Crew
 from tests.benchmarks.measure import row
+from tests.benchmarks.vif_host import PARENT
+from tests.benchmarks.vif_host import PORTS
+from tests.benchmarks.vif_host import Host
+from tests.benchmarks.vif_host import namespace
+from tests.benchmarks.vif_host import want
 from tests.testbed import isolation
 from tests.testbed import packages
 from tests.testbed.paths import Paths
 
-#: How many at once, and how often; the best counts.
-AT_ONCE = {1: 15, 10: 7, 100: 3}
+#: How many at once, and how often; the best counts, of everybody. With ten
+#: it is the threads' turns that differ, by a third from one try to the next.
+AT_ONCE = {1: 60, 10: 60, PORTS: 5}
 
 #: Who else does it, and how much of their time a plug and an unplug may take.
 PEERS: Mapping[str, tuple[str, tuple[float | None, float | None]]] = {
@@ -71,7 +69,6 @@ THREADS = 8
 #: How far the memory may have grown, MB: less than 1 kB a cycle of 10,000.
 GROWTH_MB = 8.0
 
-PARENT = "vf0"
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -85,78 +82,6 @@ class _Mortal(NetlinkLinks):
     def create(self, what: Subinterface) -> Link:
         super().create(what)
         raise _Killed
-
-
-class Host:
-    """This host, with a parent and namespaces for ports.
-
-    :param directory: for the journal.
-    """
-
-    def __init__(self, directory: pathlib.Path) -> None:
-        isolation.wire(PARENT, "peer0")
-        for number in range(max(AT_ONCE)):
-            isolation.sh("ip", "netns", "add", namespace(number))
-        self.directory = directory
-        self.links = NetlinkLinks()
-        self.plugger = self.make(self.links)
-
-    def make(self, links: NetlinkLinks) -> Plugger:
-        """Return a plugger."""
-        return Plugger(
-            links,
-            Vfs.of_host(),
-            Pools.parse([f"physnet1:{PARENT}"]),
-            Journal(self.directory),
-            Locks(self.directory, 60.0),
-        )
-
-    def plug(self, number: int) -> None:
-        """Plug a port."""
-        self.plugger.plug(want(number))
-
-    def hear(self) -> None:
-        """Take in what others did to links since the last look."""
-        self.links.all(everywhere=True)
-
-    def all(self) -> list[Link]:
-        """Return the links of this host, and not the rest of the machine's.
-
-        A namespace that only a process shows was there before, or is
-        another's.
-        """
-        return [
-            each
-            for each in self.links.all(everywhere=True)
-            if not (each.namespace or "").startswith(PID)
-        ]
-
-    def unplug(self, number: int) -> None:
-        """Unplug it."""
-        assert self.plugger.unplug(port(number))
-
-
-def namespace(number: int) -> str:
-    """Return the name of a port's namespace."""
-    return f"bench{number % max(AT_ONCE)}"
-
-
-def port(number: int) -> str:
-    """Return a port's UUID."""
-    return str(uuid.UUID(int=(number + 1) << 64))
-
-
-def want(number: int) -> Plug:
-    """Return a port as it is asked for."""
-    return Plug(
-        port=port(number),
-        owner="bench",
-        kind=Kind.MACVLAN,
-        physical_network="physnet1",
-        namespace=namespace(number),
-        name=vif_peers.name(number),
-        mac=vif_peers.mac(number),
-    )
 
 
 def run() -> list[dict[str, Any]]:
@@ -174,6 +99,8 @@ def run() -> list[dict[str, Any]]:
 
 def _run(directory: pathlib.Path) -> list[dict[str, Any]]:
     isolation.leave()
+    # As /run is, where the journal is by default.
+    isolation.sh("mount", "-t", "tmpfs", "tmpfs", str(directory))
     host = Host(directory / "journal")
     rows = []
     for count in AT_ONCE:
@@ -185,28 +112,26 @@ def _run(directory: pathlib.Path) -> list[dict[str, Any]]:
 
 
 def _beside(host: Host, count: int) -> list[dict[str, Any]]:
-    best = {name: [float("inf")] * 2 for name in ("ours", *PEERS)}
-    with (
-        futures.ThreadPoolExecutor(count) as pool,
-        vif_peers.Bare(PARENT, range(count), namespace) as bare,
-        vif_peers.Pyroute(PARENT, range(count), namespace) as pyroute,
-    ):
+    numbers = range(count)
+    # pyroute2's sockets are told of each link of a namespace: they are
+    # closed before anybody else makes one.
+    with vif_peers.Pyroute(PARENT, numbers, namespace) as pyroute:
+        best = _best(
+            host,
+            count,
+            {"pyroute": (pyroute.add, pyroute.delete)},
+            lambda verb: _in_turn(verb, count),
+        )
+    # What is asked for is there before the clock runs, as with the rest.
+    wanted = [want(number) for number in numbers]
+    with Crew(count) as crew, vif_peers.Bare(PARENT, numbers, namespace) as it:
         subjects = {
-            "pyroute": (pyroute.add, pyroute.delete),
-            "ours": (host.plug, host.unplug),
-            "bare": (bare.add, bare.delete),
+            "ours": (lambda n: host.plugger.plug(wanted[n]), host.unplug),
+            "bare": (it.add, it.delete),
             "ip": (_ip_add, _ip_delete),
             "cni": (_cni("ADD"), _cni("DEL")),
         }
-        for _ in range(AT_ONCE[count]):
-            # What the others did to links in the last turn is heard before
-            # the clock runs: nobody pays for the work of another.
-            host.hear()
-            for name, verbs in subjects.items():
-                for which, verb in enumerate(verbs):
-                    alone = count == 1 or name == "pyroute"
-                    took = _all(None if alone else pool, verb, count)
-                    best[name][which] = min(best[name][which], took)
+        best |= _best(host, count, subjects, crew.seconds)
     rows = []
     for which, what in enumerate(("plug", "unplug")):
         ours = best["ours"][which] * 1e3
@@ -223,6 +148,27 @@ def _beside(host: Host, count: int) -> list[dict[str, Any]]:
     return rows
 
 
+def _best(
+    host: Host,
+    count: int,
+    subjects: Mapping[str, Sequence[Callable[[int], Any]]],
+    seconds: Callable[[Callable[[int], Any]], float],
+) -> dict[str, list[float]]:
+    """Return the fewest seconds that each verb of each subject took.
+
+    :param seconds: tells how long a verb takes for as many as there are.
+    """
+    best = {name: [float("inf")] * len(subjects[name]) for name in subjects}
+    for _ in range(AT_ONCE[count]):
+        for name, verbs in subjects.items():
+            # What the others did to links is heard before the clock runs:
+            # nobody pays for the work of another.
+            host.hear()
+            for which, verb in enumerate(verbs):
+                best[name][which] = min(best[name][which], seconds(verb))
+    return best
+
+
 def _ip_add(number: int) -> None:
     vif_peers.ip_add(PARENT, number, namespace(number))
 
@@ -237,17 +183,11 @@ def _cni(command: str) -> Callable[[int], None]:
     )
 
 
-def _all(
-    pool: futures.Executor | None, verb: Callable[[int], Any], count: int
-) -> float:
-    """Return the seconds that a port took, when all were done.
-
-    :param pool: None to do one after the other.
-    """
+def _in_turn(verb: Callable[[int], Any], count: int) -> float:
+    """Return the seconds that each took, one after the other."""
     began = time.perf_counter()
-    done = map if pool is None else pool.map
-    for _ in done(verb, range(count)):
-        pass
+    for number in range(count):
+        verb(number)
     return (time.perf_counter() - began) / count
 
 

@@ -25,7 +25,6 @@ from pyroute2 import IPRoute
 
 from sriov_rt.vif import namespaces
 from sriov_rt.vif import requests
-from sriov_rt.vif.answers import IFF_UP
 from sriov_rt.vif.edge import Subinterface
 from sriov_rt.vif.places import Place
 from sriov_rt.vif.places import opened
@@ -80,7 +79,7 @@ class Bare:
         self._stack.close()
 
     def add(self, number: int) -> None:
-        """Make it, set its alias and it up, and read that."""
+        """Make it, up, and set its alias."""
         place = self._places[number]
         what = Subinterface(
             name=name(number),
@@ -88,16 +87,13 @@ class Bare:
             mode="bridge",
             parent=self._parent,
             mac=mac(number),
+            up=True,
         )
         parent = socket.if_nametoindex(self._parent)
         asked = requests.new_link(what, parent, place.descriptor)
         self._channels[number].ask(asked)
-        flags = {IFF_UP: True}
-        place.links(
-            requests.set_link(
-                name=what.name, alias=_alias(number), flags=flags
-            ),
-            requests.get_link(name=what.name),
+        place.channel.ask(
+            requests.set_link(name=what.name, alias=_alias(number))
         )
 
     def delete(self, number: int) -> None:

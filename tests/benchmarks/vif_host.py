@@ -1,0 +1,108 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A host of its own for ports that benchmarks plug."""
+
+import pathlib
+import uuid
+
+from sriov_rt.nic.vfs import Vfs
+from sriov_rt.vif.edge import Link
+from sriov_rt.vif.journal import Journal
+from sriov_rt.vif.lock import Locks
+from sriov_rt.vif.names import PID
+from sriov_rt.vif.netlink import NetlinkLinks
+from sriov_rt.vif.plugger import Plugger
+from sriov_rt.vif.pools import Pools
+from sriov_rt.vif.words import Kind
+from sriov_rt.vif.words import Plug
+from tests.benchmarks import vif_peers
+from tests.testbed import isolation
+
+#: What all are on.
+PARENT = "vf0"
+
+#: The most at once, each in a namespace of its own.
+PORTS = 100
+
+
+class Host:
+    """This host, with a parent and namespaces for ports.
+
+    :param directory: for the journal.
+    """
+
+    def __init__(self, directory: pathlib.Path) -> None:
+        isolation.wire(PARENT, "peer0")
+        for number in range(PORTS):
+            isolation.sh("ip", "netns", "add", namespace(number))
+        self.directory = directory
+        self.links = NetlinkLinks()
+        self.plugger = self.make(self.links)
+
+    def make(self, links: NetlinkLinks) -> Plugger:
+        """Return a plugger."""
+        return Plugger(
+            links,
+            Vfs.of_host(),
+            Pools.parse([f"physnet1:{PARENT}"]),
+            Journal(self.directory),
+            Locks(self.directory, 60.0),
+        )
+
+    def plug(self, number: int) -> None:
+        """Plug a port."""
+        self.plugger.plug(want(number))
+
+    def hear(self) -> None:
+        """Take in what others did to links since the last look."""
+        self.links.all(everywhere=True)
+
+    def all(self) -> list[Link]:
+        """Return the links of this host, and not the rest of the machine's.
+
+        A namespace that only a process shows was there before, or is
+        another's.
+        """
+        return [
+            each
+            for each in self.links.all(everywhere=True)
+            if not (each.namespace or "").startswith(PID)
+        ]
+
+    def unplug(self, number: int) -> None:
+        """Unplug it."""
+        assert self.plugger.unplug(port(number))
+
+
+def namespace(number: int) -> str:
+    """Return the name of a port's namespace."""
+    return f"bench{number % PORTS}"
+
+
+def port(number: int) -> str:
+    """Return a port's UUID."""
+    return str(uuid.UUID(int=(number + 1) << 64))
+
+
+def want(number: int) -> Plug:
+    """Return a port as it is asked for."""
+    return Plug(
+        port=port(number),
+        owner="bench",
+        kind=Kind.MACVLAN,
+        mode="bridge",
+        physical_network="physnet1",
+        namespace=namespace(number),
+        name=vif_peers.name(number),
+        mac=vif_peers.mac(number),
+    )
