@@ -43,9 +43,7 @@ from sriov_rt.vif.words import Limits
 from sriov_rt.vif.words import Plug
 
 #: The default of ``[vif] journal``.
-JOURNAL = "/var/lib/sriov-rt/vif"
-#: See warm.py.
-CPU = 1
+JOURNAL = "/run/sriov-rt/vif"
 #: More calls than any plug makes.
 MANY = 200
 #: Exit status of a process that died as it was to.
@@ -224,7 +222,6 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
-    os.sched_setaffinity(0, {CPU})
     if args.what == "random":
         found = at_random(args, args.kind)
     else:

@@ -28,10 +28,6 @@ import tempfile
 from sriov_rt.cmd import main
 from sriov_rt.nic.choose import Families
 
-#: On a PREEMPT_RT kernel a VF of an igb is brought up from another CPU than
-#: the one its PF answers on (see guest/services.sh).
-CPU = 1
-
 #: What the commands under test import when they run.
 MODULES = (
     "pyroute2",
@@ -105,7 +101,6 @@ def serve(port: int) -> None:
 
     :param port: of TCP, on the loopback interface.
     """
-    os.sched_setaffinity(0, {CPU})
     for name in MODULES:
         importlib.import_module(name)
     # Its entry points are looked up now, and remembered.

@@ -25,15 +25,3 @@ say() {
 }
 
 trap 'say "failed: $BASH_COMMAND (${BASH_SOURCE[0]##*/} line $LINENO)"' ERR
-
-# wait_until SECONDS COMMAND...: run it again until it succeeds.
-wait_until() {
-    local deadline=$((SECONDS + $1))
-    shift
-    until "$@"; do
-        if ((SECONDS >= deadline)); then
-            return 1
-        fi
-        sleep 0.2
-    done
-}
