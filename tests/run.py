@@ -50,6 +50,9 @@ _TRACEBACK = re.compile(
     r"^(\S.*)\n-+\n+Captured traceback:\n~+\n((?:.*\n)*?)(?=\S.*\n-{8}|={4})",
     re.MULTILINE,
 )
+#: The error that a traceback ends with; its first line.
+_ERROR = re.compile(r"^ *([A-Za-z_][\w.]*: .*)$", re.MULTILINE)
+_ERROR_LENGTH = 160
 #: Lines shown of each, and tests that are shown.
 _TRACEBACK_LINES, _MOST_TRACEBACKS = 30, 10
 #: The table that tests/benchmarks prints.
@@ -107,9 +110,9 @@ STAGES: tuple[tuple[Lane, ...], ...] = (
             # programs.
             Runner("kubernetes", True, 2700),
             Runner("docs", False, 600),
-            Runner("cloud", True, 3600),
+            Runner("cloud", True, 4500),
         ),
-        (Runner("vm", True, 3600),),
+        (Runner("vm", True, 4500),),
     ),
     ((Runner("benchmarks", False, 1500, _BENCHMARK),),),
 )
@@ -201,10 +204,21 @@ def _run_all(
 
 def _failures(output: str) -> Sequence[str]:
     """Return what tells why a runner failed: names, tracebacks, the end."""
-    lines = [f"FAILED {name}" for name in _FAILED.findall(output)]
-    for name, text in _TRACEBACK.findall(output)[:_MOST_TRACEBACKS]:
+    tracebacks = _TRACEBACK.findall(output)
+    errors = {name: _error(text) for name, text in tracebacks}
+    lines = [
+        f"FAILED {name} {errors.get(name.partition(' [')[0], '')}".rstrip()
+        for name in _FAILED.findall(output)
+    ]
+    for name, text in tracebacks[:_MOST_TRACEBACKS]:
         lines += ["", name, *text.splitlines()[:_TRACEBACK_LINES]]
     return [*lines, "", *output.splitlines()[-60:]]
+
+
+def _error(traceback: str) -> str:
+    """Return the first line of the error that a traceback ends with."""
+    found = _ERROR.search(traceback.rpartition('  File "')[2])
+    return found[1][:_ERROR_LENGTH] if found else ""
 
 
 def _report(outcomes: Sequence[Outcome]) -> int:

@@ -68,8 +68,10 @@ class FailuresTest(unittest.TestCase):
         lines = list(run._failures(OUTPUT))
         self.assertEqual(
             [
-                "FAILED tests.cloud.test_a.TestA.test_fails [0.2s] ...",
-                "FAILED setUpClass (tests.cloud.test_b.TestB) [0.0s] ...",
+                "FAILED tests.cloud.test_a.TestA.test_fails [0.2s] ... "
+                "tests.testbed.errors.CommandFailed: virsh exited 1",
+                "FAILED setUpClass (tests.cloud.test_b.TestB) [0.0s] ... "
+                "AssertionError: ERROR: no memory",
             ],
             lines[:2],
         )
