@@ -52,7 +52,7 @@ LOG_LINES = 25
 #: Seconds in which libvirt and the kernel put a guest's things away after
 #: Nova has said that it is gone; or Nova's reaper finds what nobody told it
 #: of (nova_config), of which there can be more than one.
-LEFTOVER_SECONDS = 90.0
+LEFTOVER_SECONDS = 180.0
 
 #: Nova's fault of a server for which the scheduler found no host.
 NO_VALID_HOST = "No valid host was found"

@@ -46,8 +46,8 @@ SUBNET = "10.78.0.0/24"
 COMPUTE_LOG = f"{LXC}/nova-compute.log"
 
 #: Seconds until the control plane knows what the host was given.
-FACTS_SECONDS = 60.0
-CONSOLE_SECONDS = 60.0
+FACTS_SECONDS = 180.0
+CONSOLE_SECONDS = 180.0
 
 #: What the init of each instance has of the preload and of Onload.
 ENVIRONMENT = {"LD_PRELOAD": onload_host.LIBRARY, **onload_host.VARIABLES}

@@ -36,7 +36,7 @@ _UNACCELERATED = "second_endpoint = unaccelerated\n"
 NOTICE = "sriov_rt_onload"
 
 #: Seconds of a nova-compute that starts, on a busy machine.
-START_SECONDS = 120.0
+START_SECONDS = 360.0
 
 
 class SameHostTestCase(OnloadTestCase):

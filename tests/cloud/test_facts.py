@@ -37,12 +37,12 @@ THROTTLE = "kernel.sched_rt_runtime_us"
 
 #: Seconds that an agent in rt-1, whose CPUs are emulated, needs from its
 #: start until it has observed.
-START_SECONDS = 180.0
+START_SECONDS = 540.0
 #: Seconds from a change to Placement's knowing it: the agent's interval, and
 #: the longest delay before it asks again after an outage.
-TRAIT_SECONDS = 120.0
+TRAIT_SECONDS = 240.0
 #: Seconds after RabbitMQ's return in which all of the cloud is itself again.
-RECOVERY_SECONDS = 240.0
+RECOVERY_SECONDS = 480.0
 #: Seconds after which a request that was lost with RabbitMQ is made anew.
 LOST_SECONDS = 20.0
 

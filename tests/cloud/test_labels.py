@@ -40,9 +40,9 @@ WATCH = 4
 BACKOFF = 2
 #: Seconds from a change of the host to what the agent then tells about it.
 #: `explain` itself takes some of them, each time that it is asked.
-LABEL_SECONDS = 60.0
+LABEL_SECONDS = 120.0
 #: Seconds from the agent's start until it has observed.
-START_SECONDS = 60.0
+START_SECONDS = 180.0
 
 
 class TestNodeLabels(CloudTestCase):

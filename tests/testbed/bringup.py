@@ -89,9 +89,6 @@ class BringUp:
     def _controller(self) -> None:
         self._infrastructure()
         self._control_plane()
-        # Keystone refuses a token that is among the first two at once: each
-        # thread finds the policy half loaded by the other.
-        joining.hypervisors(self._api)
 
     def _configure(self) -> None:
         place, env = self._place, self._env

@@ -34,7 +34,6 @@ from tests.testbed import remains
 from tests.testbed.identity import ProcessId
 from tests.testbed.process import Record
 from tests.testbed.process import start
-from tests.testbed.waiting import run
 from tests.testbed.waiting import wait_for
 
 #: Set for all that runs inside, to the state directory of its cloud.
@@ -187,30 +186,13 @@ class Namespace:
             self._environment(),
         )
 
-    def run_inside(self, command: Sequence[str], *, timeout: float) -> str:
-        """Run a program inside, from wherever we are.
-
-        :param command: program and arguments.
-        :param timeout: seconds it may take.
-        :returns: what it printed.
-        :raises errors.TestbedError: when it fails or takes too long.
-        """
-        if self.inside:
-            return run(command, timeout=timeout)
-        return run(
-            (sys.executable, "-m", "tests.testbed", "inside", "--", *command),
-            timeout=timeout,
-            environment=self._environment(inside=False),
-        )
-
     def _file(self, name: str) -> pathlib.Path:
         return self.place.run / name
 
-    def _environment(self, *, inside: bool = True) -> dict[str, str]:
+    def _environment(self) -> dict[str, str]:
         found = dict(os.environ)
         found["PYTHONPATH"] = str(paths.CHECKOUT)
         found["SRIOV_RT_STATE"] = str(self.place.state)
         found["SRIOV_RT_CACHE"] = str(self.place.cache)
-        if inside:
-            found[INSIDE_VARIABLE] = str(self.place.state)
+        found[INSIDE_VARIABLE] = str(self.place.state)
         return found

@@ -21,8 +21,10 @@ from typing import TextIO
 
 #: A step that ends within this many seconds is one line, not two.
 QUICK_SECONDS = 2.0
-#: A longer one says so again this often.
+#: A longer one says so again this often; later, when it has taken a tenth
+#: longer, but at least every two minutes.
 REPEAT_SECONDS = 15.0
+MOST_SECONDS = 120.0
 
 
 class Progress:
@@ -72,5 +74,6 @@ class Progress:
     def _tick(self, text: str, begun: float, over: threading.Event) -> None:
         pause = QUICK_SECONDS
         while not over.wait(pause):
-            self.say(f"{text} ... {time.monotonic() - begun:.0f} s")
-            pause = REPEAT_SECONDS
+            elapsed = time.monotonic() - begun
+            self.say(f"{text} ... {elapsed:.0f} s")
+            pause = min(max(REPEAT_SECONDS, elapsed / 10), MOST_SECONDS)

@@ -51,7 +51,7 @@ _STATE = pathlib.Path("/var/lib/nova")
 POOL_NETWORK = settings.POOL_NETWORK
 _POOL = {"enp2s0v2": "0000:02:10.4", "enp2s0v3": "0000:02:10.6"}
 #: What is being plugged has a file there.
-JOURNAL = "/var/lib/sriov-rt/vif"
+JOURNAL = "/run/sriov-rt/vif"
 #: Where all that plug ports on the machine look for it.
 _PORTS_CONFIGURATION = "/etc/sriov_rt/sriov-rt.conf"
 

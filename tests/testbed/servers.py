@@ -24,9 +24,9 @@ from tests.testbed.rest import Rest
 from tests.testbed.waiting import wait_for
 
 #: From the request to ACTIVE or ERROR, on a busy machine.
-BOOT_SECONDS = 300.0
+BOOT_SECONDS = 900.0
 #: Until a guest that is emulated twice over says that it is up.
-CONSOLE_SECONDS = 600.0
+CONSOLE_SECONDS = 900.0
 
 _NO_FIELDS: Mapping[str, object] = types.MappingProxyType({})
 
