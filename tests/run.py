@@ -16,14 +16,18 @@
 last line is ``N passed, N failed, N skipped`` over all of them.
 
 All others run beside the virtual machine, which mostly emulates one CPU; the
-benchmarks have the machine to themselves.
+benchmarks have the machine to themselves. With ``--periodic`` each test and
+each benchmark is run, without it those of tests/periodic.py are skipped.
 """
 
 import argparse
+import contextlib
 import dataclasses
+import math
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -32,7 +36,10 @@ from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Sequence
 from concurrent import futures
+from typing import BinaryIO
 
+from tests import periodic
+from tests import results
 from tests.testbed import packages
 from tests.testbed import paths
 from tests.testbed.progress import Progress
@@ -40,21 +47,12 @@ from tests.testbed.progress import Progress
 #: The release of tox that runs the environments of tox.ini.
 TOX = "tox>=4.27,<5"
 
-_TOTALS = re.compile(
-    r"^ - (Passed|Skipped|Failed|Unexpected Success): +([0-9]+)$", re.MULTILINE
-)
-_SKIP = re.compile(r"^\{[0-9]+\} (\S+) .*SKIPPED(?:: *(.*))?$", re.MULTILINE)
-_FAILED = re.compile(r"^\{[0-9]+\} (.*) FAILED$", re.MULTILINE)
-#: A test's traceback in stestr's output, up to the next test's heading.
-_TRACEBACK = re.compile(
-    r"^(\S.*)\n-+\n+Captured traceback:\n~+\n((?:.*\n)*?)(?=\S.*\n-{8}|={4})",
-    re.MULTILINE,
-)
-#: The error that a traceback ends with; its first line.
-_ERROR = re.compile(r"^ *([A-Za-z_][\w.]*: .*)$", re.MULTILINE)
-_ERROR_LENGTH = 160
-#: Lines shown of each, and tests that are shown.
-_TRACEBACK_LINES, _MOST_TRACEBACKS = 30, 10
+#: Seconds after which what still runs is ended, so that it is told what was
+#: too slow: CI ends all at 5400 and shows nothing.
+_WHOLE = 4900.0
+#: Seconds in which a runner that is ended may tidy up.
+_GRACE = 60.0
+
 #: The table that tests/benchmarks prints.
 _BENCHMARK = re.compile(r"^\| .*$", re.MULTILINE)
 
@@ -70,6 +68,7 @@ class Runner:
     :param shown: lines of its output that are worth a reader's time.
     :param packages: Debian packages that it wants; the test beds install
         their own.
+    :param brief: arguments that shorten it where the run is not periodic.
     """
 
     name: str
@@ -77,6 +76,7 @@ class Runner:
     limit: float
     shown: re.Pattern[str] | None = None
     packages: tuple[str, ...] = ()
+    brief: tuple[str, ...] = ()
 
 
 #: For real containers and programs that Onload's stand-in is loaded into.
@@ -114,7 +114,17 @@ STAGES: tuple[tuple[Lane, ...], ...] = (
         ),
         (Runner("vm", True, 4500),),
     ),
-    ((Runner("benchmarks", False, 1500, _BENCHMARK),),),
+    (
+        (
+            Runner(
+                "benchmarks",
+                False,
+                1500,
+                _BENCHMARK,
+                brief=("--without-machine",),
+            ),
+        ),
+    ),
 )
 RUNNERS = tuple(
     runner for stage in STAGES for lane in stage for runner in lane
@@ -147,43 +157,69 @@ def _tox(cache: pathlib.Path) -> pathlib.Path:
 def _count(runner: Runner, code: int, output: str) -> tuple[int, int, int]:
     if not runner.counts:
         return (1, 0, 0) if code == 0 else (0, 1, 0)
-    totals = {kind: int(number) for kind, number in _TOTALS.findall(output)}
-    passed = totals.get("Passed", 0)
-    failed = totals.get("Failed", 0) + totals.get("Unexpected Success", 0)
+    passed, failed, skipped = results.totals(output)
     if not failed and (code != 0 or not passed):
         # It ended before its tests did, or ran none: that is a failure too.
         failed = 1
-    return passed, failed, totals.get("Skipped", 0)
+    return passed, failed, skipped
 
 
-def _run(
-    runner: Runner, tox: pathlib.Path, logs: pathlib.Path, progress: Progress
-) -> Outcome:
-    log = logs / f"test-{runner.name}.log"
-    began = time.monotonic()
-    packages.install(runner.packages, logs / "apt.log")
-    with progress.step(f"{runner.name} (log: {log})"), log.open("wb") as sink:
+@dataclasses.dataclass(frozen=True)
+class Session:
+    """What the runners of one run share.
+
+    :param tox: the program.
+    :param logs: the directory of their outputs.
+    :param progress: where to say what goes on.
+    :param deadline: when what still runs is ended, in monotonic seconds.
+    """
+
+    tox: pathlib.Path
+    logs: pathlib.Path
+    progress: Progress
+    deadline: float
+
+    def run(self, runner: Runner) -> Outcome:
+        """Run one to its end, and print what is worth it."""
+        log = self.logs / f"test-{runner.name}.log"
+        began = time.monotonic()
+        packages.install(runner.packages, self.logs / "apt.log")
+        with (
+            self.progress.step(f"{runner.name} (log: {log})"),
+            log.open("wb") as sink,
+        ):
+            code = self._run(runner, sink)
+        output = log.read_text(errors="replace")
+        passed, failed, skipped = _count(runner, code, output)
+        if failed:
+            print("\n".join(results.failures(output)), flush=True)
+        elif runner.shown is not None:
+            print("\n".join(runner.shown.findall(output)), flush=True)
+        seconds = time.monotonic() - began
+        skips = results.skips(output)
+        return Outcome(runner.name, passed, failed, skipped, seconds, skips)
+
+    def _run(self, runner: Runner, sink: BinaryIO) -> int:
+        left = max(self.deadline - time.monotonic(), 1.0)
+        limit = min(runner.limit, left)
+        short = runner.brief and not periodic.wanted()
+        arguments = ("--", *runner.brief) if short else ()
         child = subprocess.Popen(
-            (tox, "run", "-e", runner.name),
+            (self.tox, "run", "-e", runner.name, *arguments),
             stdin=subprocess.DEVNULL,
             stdout=sink,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
         try:
-            code = child.wait(runner.limit)
+            return child.wait(limit)
         except subprocess.TimeoutExpired:
-            os.killpg(child.pid, 15)
-            code = child.wait(60)
-    output = log.read_text(errors="replace")
-    passed, failed, skipped = _count(runner, code, output)
-    if failed:
-        print("\n".join(_failures(output)), flush=True)
-    elif runner.shown is not None:
-        print("\n".join(runner.shown.findall(output)), flush=True)
-    skips = tuple(f"{a}: {b or 'no reason'}" for a, b in _SKIP.findall(output))
-    seconds = time.monotonic() - began
-    return Outcome(runner.name, passed, failed, skipped, seconds, skips)
+            print(f"{runner.name} is ended after {limit:.0f} s", flush=True)
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            os.killpg(child.pid, number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return child.wait(_GRACE)
+        raise AssertionError("SIGKILL ends what it is sent to")
 
 
 def _run_all(
@@ -200,25 +236,6 @@ def _run_all(
             for outcomes in pool.map(one, stage):
                 found += outcomes
     return found
-
-
-def _failures(output: str) -> Sequence[str]:
-    """Return what tells why a runner failed: names, tracebacks, the end."""
-    tracebacks = _TRACEBACK.findall(output)
-    errors = {name: _error(text) for name, text in tracebacks}
-    lines = [
-        f"FAILED {name} {errors.get(name.partition(' [')[0], '')}".rstrip()
-        for name in _FAILED.findall(output)
-    ]
-    for name, text in tracebacks[:_MOST_TRACEBACKS]:
-        lines += ["", name, *text.splitlines()[:_TRACEBACK_LINES]]
-    return [*lines, "", *output.splitlines()[-60:]]
-
-
-def _error(traceback: str) -> str:
-    """Return the first line of the error that a traceback ends with."""
-    found = _ERROR.search(traceback.rpartition('  File "')[2])
-    return found[1][:_ERROR_LENGTH] if found else ""
 
 
 def _report(outcomes: Sequence[Outcome]) -> int:
@@ -257,7 +274,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--list", action="store_true", help="name the runners and end"
     )
+    parser.add_argument(
+        "--periodic",
+        action="store_true",
+        help="run what takes long, too: more than an hour",
+    )
     args = parser.parse_args(arguments)
+    if args.periodic:
+        os.environ[periodic.VARIABLE] = "1"
     if args.list:
         print("\n".join(names))
         return 0
@@ -265,13 +289,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"no runner {', '.join(sorted(unknown))}")
     places = paths.Paths.from_environment()
     places.make()
+    deadline = time.monotonic() + _WHOLE
+    if periodic.wanted():
+        deadline = math.inf
     progress = Progress()
     with progress.step("tox"):
         tox = _tox(places.cache)
     return _report(
         _run_all(
             args.runners or names,
-            lambda each: _run(each, tox, places.log, progress),
+            Session(tox, places.log, progress, deadline).run,
         )
     )
 

@@ -16,6 +16,7 @@
 Each attempt is a process of its own that ends itself, as SIGKILL would, at
 the Nth call of the edges or write to the journal; N grows until the work is
 done before. What the kernel has afterwards is compared with what it had.
+With ``--every 4 --first 1`` N is 1, 5, 9 and so on.
 """
 
 import argparse
@@ -175,7 +176,7 @@ def at_each_step(
     want = port(kind, args.namespace, args.network)
     before = state(args.pf, args.namespace)
     problems: dict[int, list[str]] = {}
-    for number in range(MANY):
+    for number in range(args.first, MANY, args.every):
         if unplug:
             wait(child(lambda plugger: plugger.plug(want), -1))
         done = wait(
@@ -189,7 +190,7 @@ def at_each_step(
         if found := settle(before, args):
             problems[number] = found
         if done != DIED:
-            return {"died": number, "end": done, "problems": problems}
+            return {"calls": number, "end": done, "problems": problems}
     raise SystemExit(f"{kind} never ends")
 
 
@@ -219,6 +220,8 @@ def main() -> None:
     parser.add_argument("--pf", required=True)
     parser.add_argument("--namespace", required=True)
     parser.add_argument("--network", required=True)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--times", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()

@@ -15,14 +15,20 @@
 
 import json
 import pathlib
+import random
 from typing import Any
 from typing import ClassVar
 
+from tests import periodic
 from tests.vm import base
 from tests.vm import network
 from tests.vm import test_vif_kinds
 
 _KILLER = pathlib.Path(__file__).with_name("killer.py")
+
+#: Each run has some of the deaths, and in this many turns each has its own;
+#: a periodic run has all of them.
+_TURNS = 4
 
 #: Seconds for all the deaths of one kind.
 _SECONDS = 600.0
@@ -34,7 +40,7 @@ class KillTest(test_vif_kinds.PortTestCase):
     NEIGHBOURS: ClassVar[dict[str, tuple[int, str, int]]] = {}
 
     def _die(self, what: str, kind: str, *more: str) -> dict[str, Any]:
-        """Return what killer.py found."""
+        """Return what killer.py found: no problem."""
         result = self.vm.run(
             (
                 *(base.product().program("python"), "-I", str(_KILLER)),
@@ -49,20 +55,30 @@ class KillTest(test_vif_kinds.PortTestCase):
         self.assertEqual(found["problems"], {}, result.complaint)
         return found
 
+    def _die_on_the_way(self, what: str, kind: str, calls: int) -> None:
+        """Die at each call, or in one of a few turns at some of them.
+
+        :param calls: that it makes at the least.
+        """
+        first = 0 if periodic.wanted() else random.randrange(_TURNS)
+        every = 1 if periodic.wanted() else _TURNS
+        with self.subTest(kind, first=first, every=every):
+            found = self._die(
+                *(what, kind, "--first", str(first), "--every", str(every))
+            )
+            self.assertGreater(found["calls"], calls)
+            self.assertEqual(found["end"], 0)
+
     def test_plug_that_dies_anywhere_is_undone(self) -> None:
         """An ipvlan and a whole VF, at each call and journal write."""
         for kind in ("ipvlan", "vf"):
-            with self.subTest(kind):
-                found = self._die("plug", kind)
-                self.assertGreater(found["died"], 10)
-                self.assertEqual(found["end"], 0)
+            self._die_on_the_way("plug", kind, 10)
 
     def test_unplug_that_dies_anywhere_is_finished(self) -> None:
         """The VF is home and clean."""
-        found = self._die("unplug", "vf")
-        self.assertGreater(found["died"], 6)
-        self.assertEqual(found["end"], 0)
+        self._die_on_the_way("unplug", "vf", 6)
 
+    @periodic.periodic
     def test_twenty_plugs_killed_at_random_leave_nothing(self) -> None:
         """By SIGKILL, in the middle of whatever they do."""
         found = self._die("random", "ipvlan", "--times", "20")

@@ -13,10 +13,20 @@
 """What the run of all tests says of a runner that failed."""
 
 import configparser
+import contextlib
+import io
+import os
 import pathlib
+import re
+import tempfile
+import time
 import unittest
+from unittest import mock
 
+from tests import periodic
+from tests import results
 from tests import run
+from tests.testbed.progress import Progress
 
 #: As stestr prints it, captured logging and all.
 OUTPUT = """\
@@ -65,7 +75,7 @@ Ran: 2 tests in 796.7633 sec.
 
 class FailuresTest(unittest.TestCase):
     def test_names_come_first_then_each_traceback(self):
-        lines = list(run._failures(OUTPUT))
+        lines = list(results.failures(OUTPUT))
         self.assertEqual(
             [
                 "FAILED tests.cloud.test_a.TestA.test_fails [0.2s] ... "
@@ -82,7 +92,7 @@ class FailuresTest(unittest.TestCase):
 
     def test_output_without_tests_is_shown_by_its_end(self):
         output = "\n".join(f"line {n}" for n in range(1000))
-        lines = list(run._failures(output))
+        lines = list(results.failures(output))
         self.assertEqual("line 999", lines[-1])
         self.assertLess(len(lines), 100)
 
@@ -118,3 +128,37 @@ class StagesTest(unittest.TestCase):
 
         with self.assertRaises(OSError):
             run._run_all(("unit",), fail)
+
+
+class SessionTest(unittest.TestCase):
+    def _run(self, script, runner, seconds=60.0):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        logs = pathlib.Path(directory.name)
+        tox = logs / "tox"
+        tox.write_text(f"#!/bin/sh\n{script}\n")
+        tox.chmod(0o755)
+        deadline = time.monotonic() + seconds
+        with contextlib.redirect_stdout(io.StringIO()) as told:
+            outcome = run.Session(
+                tox, logs, Progress(io.StringIO()), deadline
+            ).run(runner)
+        return outcome, told.getvalue()
+
+    def test_what_runs_past_the_deadline_is_ended_and_has_failed(self):
+        runner = run.Runner("unit", False, 300)
+        outcome, told = self._run("echo begun; exec sleep 60", runner, 0)
+        self.assertEqual((0, 1), (outcome.passed, outcome.failed))
+        self.assertIn("unit is ended after 1 s", told)
+        self.assertIn("begun", told)
+
+    def test_all_but_a_periodic_run_is_brief(self):
+        runner = run.Runner("unit", False, 60, re.compile(".*"), brief=("-b",))
+        for value, arguments in (
+            ("", "run -e unit -- -b"),
+            ("1", "run -e unit"),
+        ):
+            with mock.patch.dict(os.environ, {periodic.VARIABLE: value}):
+                outcome, told = self._run('echo "$@"', runner)
+            self.assertEqual(1, outcome.passed)
+            self.assertEqual(arguments, told.strip())

@@ -1,0 +1,37 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Tests that only the periodic run has: ``tools/test --periodic``.
+
+A change is to know within three quarters of an hour whether it may land, and
+two emulated hosts on two cores take longer for all there is to show. What a
+quicker test shows up to a detail is left to the periodic run, and so are long
+waits. It is counted and named as skipped elsewhere.
+"""
+
+import os
+import unittest
+from typing import Any
+
+#: Set, to anything, where all tests are to run.
+VARIABLE = "SRIOV_RT_PERIODIC"
+
+
+def wanted() -> bool:
+    """Tell whether this is a periodic run."""
+    return bool(os.environ.get(VARIABLE))
+
+
+def periodic(test: Any) -> Any:
+    """Leave a test, or a class of them, to the periodic run."""
+    reason = "periodic: tools/test --periodic runs it"
+    return unittest.skipUnless(wanted(), reason)(test)

@@ -1,0 +1,72 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What stestr's output says of its tests."""
+
+import re
+from collections.abc import Sequence
+
+_TOTALS = re.compile(
+    r"^ - (Passed|Skipped|Failed|Unexpected Success): +([0-9]+)$", re.MULTILINE
+)
+_SKIP = re.compile(r"^\{[0-9]+\} (\S+) .*SKIPPED(?:: *(.*))?$", re.MULTILINE)
+_FAILED = re.compile(r"^\{[0-9]+\} (.*) FAILED$", re.MULTILINE)
+#: A test's traceback in stestr's output, up to the next test's heading.
+_TRACEBACK = re.compile(
+    r"^(\S.*)\n-+\n+Captured traceback:\n~+\n((?:.*\n)*?)(?=\S.*\n-{8}|={4})",
+    re.MULTILINE,
+)
+#: The error that a traceback ends with; its first line.
+_ERROR = re.compile(r"^ *([A-Za-z_][\w.]*: .*)$", re.MULTILINE)
+_ERROR_LENGTH = 160
+#: Lines shown of each, and tests that are shown.
+_TRACEBACK_LINES, _MOST_TRACEBACKS = 30, 10
+
+
+def totals(output: str) -> tuple[int, int, int]:
+    """Return how many passed, failed and were skipped.
+
+    :param output: of stestr, after anything else.
+    """
+    found = {kind: int(number) for kind, number in _TOTALS.findall(output)}
+    failed = found.get("Failed", 0) + found.get("Unexpected Success", 0)
+    return found.get("Passed", 0), failed, found.get("Skipped", 0)
+
+
+def skips(output: str) -> tuple[str, ...]:
+    """Return the names of tests that were skipped, each with its reason.
+
+    :param output: of stestr.
+    """
+    return tuple(f"{a}: {b or 'no reason'}" for a, b in _SKIP.findall(output))
+
+
+def failures(output: str) -> Sequence[str]:
+    """Return what tells why a runner failed: names, tracebacks, the end.
+
+    :param output: its whole output.
+    """
+    tracebacks = _TRACEBACK.findall(output)
+    errors = {name: _error(text) for name, text in tracebacks}
+    lines = [
+        f"FAILED {name} {errors.get(name.partition(' [')[0], '')}".rstrip()
+        for name in _FAILED.findall(output)
+    ]
+    for name, text in tracebacks[:_MOST_TRACEBACKS]:
+        lines += ["", name, *text.splitlines()[:_TRACEBACK_LINES]]
+    return [*lines, "", *output.splitlines()[-60:]]
+
+
+def _error(traceback: str) -> str:
+    """Return the first line of the error that a traceback ends with."""
+    found = _ERROR.search(traceback.rpartition('  File "')[2])
+    return found[1][:_ERROR_LENGTH] if found else ""
