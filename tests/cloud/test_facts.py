@@ -26,6 +26,7 @@ from tests.cloud.base import RT_AGENT_LOG
 from tests.cloud.base import CloudTestCase
 from tests.cloud.base import say
 from tests.cloud.scheduler import warm_up
+from tests.periodic import periodic
 from tests.testbed import errors
 from tests.testbed.seed import ORDINARY_FLAVOR
 from tests.testbed.services import RT
@@ -96,6 +97,7 @@ class FactsTestCase(CloudTestCase):
 class TestAgent(FactsTestCase):
     """The realtime host's agent is killed, or stopped."""
 
+    @periodic
     def test_killed_its_facts_go_stale(self) -> None:
         flavor = self.flavor(KERNEL)
         config = configparser.ConfigParser(strict=False)
@@ -158,6 +160,7 @@ class TestOutage(FactsTestCase):
         say(f"trait back {seconds:.1f} s after the remedy")
         self.delete(self.boot_on(RT, self.realtime).id)
 
+    @periodic
     def test_rabbitmq_restarted_under_load(self) -> None:
         # What is built although it was deleted takes what later tests need.
         self.addCleanup(self.assert_nothing_left)

@@ -26,6 +26,7 @@ import sys
 from typing import Any
 from typing import ClassVar
 
+from tests.periodic import periodic
 from tests.testbed import standin
 from tests.testbed.progress import Progress
 from tests.testbed.rtvm import RtVm
@@ -59,6 +60,7 @@ class Measured:
     calls: tuple[int | None, int | None]
 
 
+@periodic
 class PreloadTest(network.WireTestCase):
     """One container on rt-1, and one on a host at the other end of the wire.
 

@@ -22,6 +22,7 @@ import sys
 from typing import Any
 from typing import ClassVar
 
+from tests.periodic import periodic
 from tests.testbed import paths
 from tests.testbed.progress import Progress
 from tests.testbed.rtvm import Cable
@@ -225,6 +226,7 @@ class PairTest(test_vif_kinds.PortTestCase):
                 self._unplug_there(far)
                 self.unplug(near["port"])
 
+    @periodic
     def test_host_that_lost_its_power_is_as_it_was_configured(self) -> None:
         """Its unit makes the VFs, and nothing is left of a port."""
         self._anew(2)
