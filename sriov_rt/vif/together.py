@@ -115,7 +115,12 @@ class Together(Generic[W, R]):
             else:
                 waiting.append(job)
         if not job.leads:
-            job.wait(what)
+            try:
+                job.wait(what)
+            except BaseException:
+                # By eventlet's timeouts, or ^C.
+                self._leave(what, job)
+                raise
         if job.leads:
             self._lead(what, job)
         return job.result()
@@ -145,6 +150,15 @@ class Together(Generic[W, R]):
                 if job is not own:
                     job.fail(Interrupted())
                     job.wake()
+
+    def _leave(self, what: str, own: Job[W, R]) -> None:
+        """Wait no longer; another leads if this one was to."""
+        with self._mutex:
+            leads = own.leads
+            if not leads and own in self._waiting.get(what, ()):
+                self._waiting[what].remove(own)
+        if leads:
+            self._hand_over(what, own)
 
     def _hand_over(self, what: str, own: Job[W, R]) -> None:
         with self._mutex:

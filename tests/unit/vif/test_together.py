@@ -13,6 +13,7 @@
 
 """What several threads want at once."""
 
+import functools
 import threading
 import time
 import unittest
@@ -123,6 +124,47 @@ class TogetherTest(unittest.TestCase):
                 each.result()
         self.stop = None
         self.assertEqual(self.together.do("vf0", 5), 10)
+
+    def test_who_is_interrupted_while_it_waits_is_left_out(self):
+        self._leave(lambda wait, what: time.sleep(0.01))
+
+    def test_who_is_interrupted_when_it_is_to_lead_lets_another(self):
+        self._leave(lambda wait, what: wait(what))
+
+    def _leave(self, until):
+        """Interrupt the first that waits, and see all others done."""
+        wait = together.Job.wait
+
+        def interrupted(job, what):
+            if job.want != 1:
+                return wait(job, what)
+            until(functools.partial(wait, job), what)
+            raise KeyboardInterrupt
+
+        with mock.patch.object(together.Job, "wait", interrupted):
+            first = self.pool.submit(self.together.do, "vf0", 0)
+            self.assertTrue(self.begun.wait(PATIENCE))
+            left = self.pool.submit(self._fail, 1)
+            deadline = time.monotonic() + PATIENCE
+            while not self.together._waiting["vf0"] and not left.done():
+                self.assertLess(time.monotonic(), deadline)
+                time.sleep(0.001)
+            others = [
+                self.pool.submit(self.together.do, "vf0", each)
+                for each in (2, 3)
+            ]
+            self.gate.set()
+            self.assertTrue(left.result(PATIENCE))
+            self.assertEqual(first.result(PATIENCE), 0)
+            self.assertEqual([n.result(PATIENCE) for n in others], [4, 6])
+        self.assertEqual(self.together._waiting, {})
+        self.assertFalse([each for each in self.rounds if 1 in each])
+
+    def _fail(self, want):
+        try:
+            self.together.do("vf0", want)
+        except KeyboardInterrupt:
+            return True
 
     def test_other_things_do_not_wait(self):
         first = self.pool.submit(self.together.do, "vf0", 1)
