@@ -21,6 +21,7 @@ from tests.cloud.base import AGENT
 from tests.cloud.base import CloudTestCase
 from tests.cloud.base import say
 from tests.cloud.scheduler import explain
+from tests.periodic import periodic
 from tests.testbed import errors
 from tests.testbed import ini
 from tests.testbed.kube.cluster import Kube
@@ -118,6 +119,7 @@ class TestNodeLabels(CloudTestCase):
         self.unplug()
         self.assert_no_host(self.asks, "labels_mismatch × 2")
 
+    @periodic
     def test_an_api_server_that_is_down_for_longer_than_the_limit(
         self,
     ) -> None:

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from tests.cloud.base import KERNEL
 from tests.cloud.base import REALTIME
 from tests.cloud.base import CloudTestCase
+from tests.periodic import periodic
 from tests.testbed import guest_view
 from tests.testbed.realtime_host import DEDICATED_CPUS
 from tests.testbed.realtime_host import SHARED_CPUS
@@ -60,6 +61,7 @@ class TestWhereServersLand(CloudTestCase):
         for _ in range(BOOTS):
             self.delete(self.boot_on(STD, ORDINARY_FLAVOR).id)
 
+    @periodic
     def test_without_the_weigher_it_would_not_be_free(self) -> None:
         self.aggregate(
             {**PREFER_SMALL, "realtime_host_weight_multiplier": "0.0"}

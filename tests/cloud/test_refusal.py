@@ -18,6 +18,7 @@ from tests.cloud import guests
 from tests.cloud.base import REALTIME
 from tests.cloud.base import RT_COMPUTE_LOG
 from tests.cloud.base import CloudTestCase
+from tests.periodic import periodic
 from tests.testbed import seed
 from tests.testbed.servers import Server
 from tests.testbed.services import RT
@@ -47,6 +48,7 @@ class TestLeftovers(CloudTestCase):
         self.delete(server.id)
         self.assert_unallocated(server)
 
+    @periodic
     def test_the_remedy_of_the_sentence_works(self) -> None:
         port = self.cloud.create_port("physnet1")
         self.addCleanup(self.cloud.api.delete, "neutron", f"/ports/{port}")

@@ -18,12 +18,14 @@ from tests.cloud.base import KERNEL
 from tests.cloud.base import CloudTestCase
 from tests.cloud.base import say
 from tests.cloud.scheduler import warm_up
+from tests.periodic import periodic
 from tests.testbed.services import RT
 
 
 class TestWarmUp(CloudTestCase):
     """A fresh worker knows no host, and asks before it decides."""
 
+    @periodic
     def test_the_first_request_of_each_worker(self) -> None:
         flavor = self.flavor(KERNEL)
         began = time.monotonic()
