@@ -29,7 +29,8 @@ SCHEMA_VERSION = 2
 #: The longest file, in bytes; an entry takes half a kB, its steps 200 bytes.
 MAX_FILE = 16 * 1024
 
-_FORM = json.JSONEncoder(separators=(",", ":"), check_circular=False)
+_FORM = json.JSONEncoder()
+_WORDS = {True: "true", False: "false", None: "null"}
 
 
 class Action(enum.StrEnum):
@@ -68,9 +69,14 @@ _FIELDS = tuple(each.name for each in dataclasses.fields(Entry))
 
 def form(entry: Entry) -> bytes:
     """Return the line that an entry is in its file."""
-    # As codec has it; of texts and booleans there is nothing to be made.
-    plain = {name: getattr(entry, name) for name in _FIELDS}
-    return _FORM.encode({"schema": SCHEMA_VERSION, **plain}).encode() + b"\n"
+    # As codec has it; of texts and booleans there is nothing to be made. To
+    # encode an object at once takes 20 µs to begin with.
+    plain = (f',"{name}":{_plain(getattr(entry, name))}' for name in _FIELDS)
+    return f'{{"schema":{SCHEMA_VERSION}{"".join(plain)}}}\n'.encode()
+
+
+def _plain(value: str | bool | None) -> str:
+    return _FORM.encode(value) if isinstance(value, str) else _WORDS[value]
 
 
 def is_unfinished(data: bytes) -> bool:

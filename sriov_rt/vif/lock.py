@@ -22,7 +22,8 @@ import pathlib
 import struct
 import threading
 import time
-from contextlib import AbstractContextManager
+from collections.abc import Iterable
+from typing import Self
 
 from sriov_rt.vif import errors
 
@@ -85,42 +86,49 @@ class Locks:
         self._mutex = threading.Lock()
         self._turns: dict[str, _Turn] = {}
 
-    def port(
-        self, port: str, *, wait: bool = True
-    ) -> AbstractContextManager[None]:
+    def port(self, port: str, *, wait: bool = True) -> "Held":
         """Hold a port.
 
         :param wait: False to give up at once.
         :raises Busy: if another has it for longer than the timeout.
         """
-        return self._hold(f"port {port}", port, wait)
+        return self._hold(_port(port), port, wait)
 
-    def parent(
-        self, name: str, *, wait: bool = True
-    ) -> AbstractContextManager[None]:
+    def parent(self, name: str, *, wait: bool = True) -> "Held":
         """Hold an interface of the host; see :meth:`port`."""
         return self._hold(f"parent {name}", None, wait)
 
-    def network(self, network: str) -> AbstractContextManager[None]:
+    def network(self, network: str) -> "Held":
         """Hold the choice of NICs for the accelerated ports of a network.
 
         :param network: its UUID.
         """
         return self._hold(f"network {network}", None, True)
 
-    def _hold(
-        self, what: str, port: str | None, wait: bool
-    ) -> AbstractContextManager[None]:
-        return _Held(self, what, port, self._timeout_s if wait else 0.0)
+    def _hold(self, what: str, port: str | None, wait: bool) -> "Held":
+        return Held(self, what, port, self._timeout_s if wait else 0.0)
 
-    def take(self, what: str, port: str | None, timeout_s: float) -> int:
-        """Return the descriptor that holds something; see :meth:`give`."""
+    def take(
+        self,
+        what: str,
+        port: str | None,
+        timeout_s: float,
+        descriptor: int | None = None,
+    ) -> int:
+        """Return the descriptor that holds something; see :meth:`give`.
+
+        :param descriptor: one that is to hold it beside something else; None
+            for a new one.
+        """
         deadline = time.monotonic() + timeout_s
         turn = self._join(what)
         try:
             _wait(turn, what, port, deadline)
             try:
-                return self._locked(what, port, deadline)
+                if descriptor is None:
+                    return self._locked(what, port, deadline)
+                self._lock(descriptor, what, port, deadline)
+                return descriptor
             except BaseException:
                 turn.lock.release()
                 raise
@@ -128,12 +136,13 @@ class Locks:
             self._leave(what, turn)
             raise
 
-    def give(self, what: str, descriptor: int) -> None:
-        """Let others have what :meth:`take` has taken."""
+    def give(self, descriptor: int, held: Iterable[str]) -> None:
+        """Let others have all that a descriptor holds."""
         os.close(descriptor)
-        turn = self._turns[what]
-        turn.lock.release()
-        self._leave(what, turn)
+        for what in held:
+            turn = self._turns[what]
+            turn.lock.release()
+            self._leave(what, turn)
 
     def _join(self, what: str) -> _Turn:
         with self._mutex:
@@ -200,15 +209,23 @@ class Locks:
             pause = min(2 * pause, _LAST_PAUSE_S)
 
 
+def _port(port: str) -> str:
+    return f"port {port}"
+
+
 def _place(what: str) -> int:
-    digest = hashlib.sha256(what.encode()).digest()
-    return int.from_bytes(digest[:8], "big") >> 2
+    # Python's own: OpenSSL's take 30 µs to be made ready.
+    digest = hashlib.blake2b(what.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 2
 
 
-class _Held:
-    """Something that is held; a generator would take three times as long."""
+class Held:
+    """What is held inside of a with statement.
 
-    __slots__ = ("_asked", "_descriptor", "_locks")
+    A generator would take three times as long.
+    """
+
+    __slots__ = ("_asked", "_descriptor", "_held", "_locks")
 
     def __init__(
         self, locks: Locks, what: str, port: str | None, timeout_s: float
@@ -216,12 +233,24 @@ class _Held:
         self._locks = locks
         self._asked = what, port, timeout_s
         self._descriptor = -1
+        self._held: list[str] = []
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Self:
         self._descriptor = self._locks.take(*self._asked)
+        self._held = [self._asked[0]]
+        return self
 
     def __exit__(self, *_: object) -> None:
-        self._locks.give(self._asked[0], self._descriptor)
+        self._locks.give(self._descriptor, self._held)
+
+    def add(self, port: str) -> None:
+        """Hold a port as well, as long as the rest.
+
+        :raises Busy: if that takes any waiting.
+        """
+        what = _port(port)
+        self._locks.take(what, port, 0.0, self._descriptor)
+        self._held.append(what)
 
 
 def _wait(turn: _Turn, what: str, port: str | None, deadline: float) -> None:

@@ -36,8 +36,8 @@ from sriov_rt.vif.visitor import OWN
 _T = TypeVar("_T")
 
 #: Where ip-netns(8) keeps the names.
-NAMES = pathlib.Path("/run/netns")
-PROC = pathlib.Path("/proc")
+NAMES = "/run/netns"
+PROC = "/proc"
 
 
 #: At most so many namespaces are found, those with names first.
@@ -214,7 +214,7 @@ def _is_name(text: str) -> bool:
     return True
 
 
-def _listed(directory: pathlib.Path) -> list[str]:
+def _listed(directory: str) -> list[str]:
     try:
         return sorted(os.listdir(directory))  # noqa: PTH208
     except FileNotFoundError:

@@ -28,6 +28,7 @@ from sriov_rt.vif.edge import Link
 from sriov_rt.vif.edge import Links
 from sriov_rt.vif.errors import VifError
 from sriov_rt.vif.journal import Journal
+from sriov_rt.vif.lock import Held
 from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.plan import PlugPlan
 from sriov_rt.vif.pools import Pools
@@ -161,32 +162,28 @@ class Plugging:
 
     def _on(self, parent: str, take: Take[Asked, Made]) -> None:
         """Make ports on one parent, those of many threads at one look."""
-        with self._locks.parent(parent):
-            self._these(take())
+        with self._locks.parent(parent) as held:
+            # A look is of use for those ports that were locked before it.
+            self._these([job for job in take() if self._is_held(job, held)])
 
     def _these(self, jobs: Sequence[Job[Asked, Made]]) -> None:
-        # A look is of use for those ports that were locked before it.
-        with contextlib.ExitStack() as held:
-            some = [each for each in jobs if self._is_held(each, held)]
-            view: View | None = None
-            for job in some:
-                if view is None:
-                    view = observe(self._links, self._vfs)
-                try:
-                    view = self._one(job, view)
-                except SriovRtError as error:
-                    job.fail(error)
-                    view = None
+        view: View | None = None
+        for job in jobs:
+            if view is None:
+                view = observe(self._links, self._vfs)
+            try:
+                view = self._one(job, view)
+            except SriovRtError as error:
+                job.fail(error)
+                view = None
 
-    def _is_held(
-        self, job: Job[Asked, Made], held: contextlib.ExitStack
-    ) -> bool:
+    def _is_held(self, job: Job[Asked, Made], held: Held) -> bool:
         """Lock a port if that takes no waiting; tell whether it is."""
         if job.want.held:
             return True
         port = job.want.want.port
         try:
-            held.enter_context(self._locks.port(port, wait=False))
+            held.add(port)
             if self._journal.get(port) is None:
                 return True
         except errors.Busy:

@@ -127,21 +127,12 @@ class Together(Generic[W, R]):
 
     def _lead(self, what: str, own: Job[W, R]) -> None:
         taken: list[Job[W, R]] = []
-
-        def take() -> Sequence[Job[W, R]]:
-            with self._mutex:
-                waiting = self._waiting[what]
-                some = waiting[: MAX_AT_ONCE - len(taken)]
-                del waiting[: len(some)]
-            taken.extend(some)
-            return some
-
         try:
-            self._work(what, take)
+            self._work(what, lambda: self._take(what, taken))
         except SriovRtError as error:
             if not taken:
                 # All that wait have waited for the same.
-                take()
+                self._take(what, taken)
             for job in taken:
                 job.fail(error)
         finally:
@@ -150,6 +141,15 @@ class Together(Generic[W, R]):
                 if job is not own:
                     job.fail(Interrupted())
                     job.wake()
+
+    def _take(self, what: str, taken: list[Job[W, R]]) -> Sequence[Job[W, R]]:
+        """Return those that wait, as many as one is to do; they are taken."""
+        with self._mutex:
+            waiting = self._waiting[what]
+            some = waiting[: MAX_AT_ONCE - len(taken)]
+            del waiting[: len(some)]
+        taken.extend(some)
+        return some
 
     def _leave(self, what: str, own: Job[W, R]) -> None:
         """Wait no longer; another leads if this one was to."""

@@ -61,7 +61,7 @@ class TogetherTest(fakes.HostTest):
         jobs = self.jobs(count=9)
         looks = mock.Mock(wraps=plugging.observe)
         with mock.patch.object(plugging, "observe", looks):
-            self.plugging._these(jobs)
+            self.plugging._on(PARENT, lambda: jobs)
         for number, job in enumerate(jobs):
             link, plugged = job.result()
             self.assertEqual(link, self.host.named(f"eth{number}", "box"))
@@ -72,7 +72,7 @@ class TogetherTest(fakes.HostTest):
 
     def test_one_sees_those_before_it(self):
         jobs = self.jobs({}, {"name": "eth0"})
-        self.plugging._these(jobs)
+        self.plugging._on(PARENT, lambda: jobs)
         with self.assertRaises(errors.NotOurs):
             jobs[1].result()
         self.assertEqual(["eth0", "eth2", "eth3"], self.made())
@@ -80,7 +80,7 @@ class TogetherTest(fakes.HostTest):
     def test_the_room_of_a_parent_is_counted(self):
         self.host.budget = 2
         jobs = self.jobs()
-        self.plugging._these(jobs)
+        self.plugging._on(PARENT, lambda: jobs)
         for job in jobs[2:]:
             with self.assertRaises(errors.BudgetExceeded):
                 job.result()
@@ -89,7 +89,7 @@ class TogetherTest(fakes.HostTest):
     def test_each_has_its_own_error(self):
         other = {"parent": "bond0"}
         jobs = self.jobs({}, other, {"mode": "passthru"})
-        self.plugging._these(jobs)
+        self.plugging._on(PARENT, lambda: jobs)
         with self.assertRaises(ParseError):
             jobs[1].result()
         with self.assertRaises(errors.ParentTaken):
@@ -106,7 +106,7 @@ class TogetherTest(fakes.HostTest):
 
         jobs = self.jobs()
         with mock.patch.object(self.links, "create", fail):
-            self.plugging._these(jobs)
+            self.plugging._on(PARENT, lambda: jobs)
         with self.assertRaises(errors.NotPermitted):
             jobs[1].result()
         self.assertEqual(["eth0", "eth2", "eth3"], self.made())
@@ -115,7 +115,7 @@ class TogetherTest(fakes.HostTest):
     def test_a_port_that_is_at_work_elsewhere_is_left_to_its_thread(self):
         jobs = self.jobs()
         with Locks(self.directory, 1.0).port(port(1)):
-            self.plugging._these(jobs)
+            self.plugging._on(PARENT, lambda: jobs)
         with self.assertRaises(plugging._NotNow):
             jobs[1].result()
         self.assertEqual(["eth0", "eth2", "eth3"], self.made())
