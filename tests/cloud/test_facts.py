@@ -129,6 +129,7 @@ class TestAgent(FactsTestCase):
         self.delete(self.boot_on(RT, flavor).id)
 
 
+@periodic
 class TestOutage(FactsTestCase):
     """A service is down while the realtime host changes."""
 
@@ -160,7 +161,6 @@ class TestOutage(FactsTestCase):
         say(f"trait back {seconds:.1f} s after the remedy")
         self.delete(self.boot_on(RT, self.realtime).id)
 
-    @periodic
     def test_rabbitmq_restarted_under_load(self) -> None:
         # What is built although it was deleted takes what later tests need.
         self.addCleanup(self.assert_nothing_left)

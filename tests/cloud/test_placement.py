@@ -46,6 +46,7 @@ class TestWhereServersLand(CloudTestCase):
         twin = self.flavor({})
         self.delete(self.boot_on(STD, twin).id)
 
+    @periodic
     def test_realtime_threads_run_on_isolated_cpus(self) -> None:
         server = self.boot_on(RT, self.flavor(REALTIME))
         threads = guest_view.threads(self.cloud.host(RT), server.domain)

@@ -25,6 +25,7 @@ import time
 from collections.abc import Callable
 
 from tests.kubernetes.base import KubernetesTestCase
+from tests.periodic import periodic
 from tests.testbed.kube.nodes import Nodes
 from tests.testbed.waiting import wait_for
 
@@ -65,6 +66,7 @@ _LISTS = re.compile(
 )
 
 
+@periodic
 class ScaleTest(KubernetesTestCase):
     def setUp(self) -> None:
         super().setUp()
