@@ -15,9 +15,10 @@
 ``tools/test`` starts this. Each runner's whole output is in its log; the
 last line is ``N passed, N failed, N skipped`` over all of them.
 
-What is quick, and the cloud, run beside Kubernetes and the virtual machine;
-the benchmarks have the machine to themselves. With ``--periodic`` each test
-and each benchmark is run, without it those of tests/periodic.py are skipped.
+The cloud is tested beside the virtual machine, each of which mostly emulates
+one CPU; the benchmarks have the machine to themselves. With ``--periodic``
+each test and each benchmark is run, without it those of tests/periodic.py are
+skipped.
 """
 
 import argparse
@@ -101,18 +102,18 @@ Lane = tuple[Runner, ...]
 STAGES: tuple[tuple[Lane, ...], ...] = (
     (
         (
-            Runner("pep8", False, 300),
-            Runner("mypy", False, 600),
-            Runner("unit", True, 900),
             Runner("functional", True, 1500, packages=_FUNCTIONAL),
-            Runner("docs", False, 600),
             Runner("cloud", True, 4500),
         ),
         (
+            Runner("pep8", False, 300),
+            Runner("mypy", False, 600),
             # Builds Kubernetes and NFD in an empty cache: 5 to 20 minutes.
             # The cloud and the benchmarks use the same programs.
             Runner("kubernetes", True, 2700),
             Runner("vm", True, 4500),
+            Runner("unit", True, 900),
+            Runner("docs", False, 600),
         ),
     ),
     (

@@ -116,7 +116,7 @@ class StagesTest(unittest.TestCase):
         names = ("benchmarks", "cloud", "unit", "vm")
         found = run._run_all(names, note)
         self.assertEqual(
-            ["unit", "cloud", "vm", "benchmarks"],
+            ["cloud", "vm", "unit", "benchmarks"],
             [each.runner for each in found],
         )
         self.assertEqual("benchmarks", began[-1])
