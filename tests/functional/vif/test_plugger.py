@@ -58,8 +58,8 @@ OWNER = f"tester-{PORT[:8]}"
 MANY = 60
 
 #: The write of a plain plug before which its interface is there: after the
-#: intent and the step ``create`` comes the end.
-MADE = 5
+#: intent comes the end.
+MADE = 3
 
 
 ONE_VF = VfState(
