@@ -94,10 +94,10 @@ class FactsTestCase(CloudTestCase):
         )
 
 
+@periodic
 class TestAgent(FactsTestCase):
     """The realtime host's agent is killed, or stopped."""
 
-    @periodic
     def test_killed_its_facts_go_stale(self) -> None:
         flavor = self.flavor(KERNEL)
         config = configparser.ConfigParser(strict=False)

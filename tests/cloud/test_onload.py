@@ -34,6 +34,7 @@ from tests.cloud.same_host import NOTICE
 from tests.cloud.same_host import SameHostTestCase
 from tests.cloud.scheduler import WORKERS
 from tests.cloud.scheduler import explain
+from tests.periodic import periodic
 from tests.testbed import container_image
 from tests.testbed.services import LXC
 
@@ -175,6 +176,7 @@ class TestSameHost(SameHostTestCase):
         self.assertLessEqual(len(late), (WORKERS - 1) * self.NICS)
         self.delete_all(servers)
 
+    @periodic
     def test_the_next_one_runs_over_the_kernel_if_that_is_wanted(self) -> None:
         self.allow_unaccelerated()
         servers = [self.create() for _ in range(self.NICS + 1)]
