@@ -68,21 +68,18 @@ class Steps:
 
     def _subinterface(self, plan: PlugPlan) -> Link:
         want = plan.want
-        changed = False
         if plan.vf is not None and plan.settings is not None:
-            changed = True
             self._note(plan, "settings")
             self._vfs.apply(self._vfs.plan(plan.vf, plan.settings))
         if not plan.parent_up:
-            changed = True
             self._note(plan, "parent-up")
             self._raise(plan)
         # One in passthru mode takes its parent's MAC when it is made
         # (macvlan_common_newlink), and can be given another only then.
         passthru = want.mode == budget.PASSTHRU
         remac = passthru and plan.mac is not None
-        if changed:
-            # That it comes first the entry says.
+        if plan.settings is not None or not plan.parent_up:
+            # Otherwise it comes first, which the entry says.
             self._note(plan, "create")
         link = self._links.create(
             Subinterface(
