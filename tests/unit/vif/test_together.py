@@ -59,16 +59,21 @@ class TogetherTest(unittest.TestCase):
             elif job.want == "refused":
                 job.fail(Refused(what))
 
+    def _until(self, probe):
+        deadline = time.monotonic() + PATIENCE
+        while not probe():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.001)
+
     def _crowd(self, wants):
         """Let one begin, the others wait for it, and all go on."""
         done = [self.pool.submit(self.together.do, "vf0", wants[0])]
         self.assertTrue(self.begun.wait(PATIENCE))
         for count, want in enumerate(wants[1:], 1):
             done.append(self.pool.submit(self.together.do, "vf0", want))
-            deadline = time.monotonic() + PATIENCE
-            while len(self.together._waiting["vf0"]) < count:
-                self.assertLess(time.monotonic(), deadline)
-                time.sleep(0.001)
+            self._until(
+                lambda: len(self.together._waiting["vf0"]) >= count  # noqa: B023
+            )
         self.gate.set()
         return done
 
@@ -145,10 +150,7 @@ class TogetherTest(unittest.TestCase):
             first = self.pool.submit(self.together.do, "vf0", 0)
             self.assertTrue(self.begun.wait(PATIENCE))
             left = self.pool.submit(self._fail, 1)
-            deadline = time.monotonic() + PATIENCE
-            while not self.together._waiting["vf0"] and not left.done():
-                self.assertLess(time.monotonic(), deadline)
-                time.sleep(0.001)
+            self._until(lambda: self.together._waiting["vf0"] or left.done())
             others = [
                 self.pool.submit(self.together.do, "vf0", each)
                 for each in (2, 3)
@@ -182,10 +184,7 @@ class TogetherTest(unittest.TestCase):
             first = self.pool.submit(self.together.do, "vf0", 0)
             self.assertTrue(self.begun.wait(PATIENCE))
             second = self.pool.submit(self.together.do, "vf0", 1)
-            deadline = time.monotonic() + PATIENCE
-            while not logs.output:
-                self.assertLess(time.monotonic(), deadline)
-                time.sleep(0.001)
+            self._until(lambda: logs.output)
             self.gate.set()
             self.assertEqual((first.result(), second.result()), (0, 2))
         self.assertIn("vf0", logs.output[0])
