@@ -1,0 +1,130 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The package beside each release of OpenStack, and what its wheel carries."""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import tomllib
+import unittest
+
+from packaging import utils
+
+from tests import releases
+from tests.testbed import paths
+
+ETC = paths.CHECKOUT / "etc"
+
+#: Of use in the checkout alone.
+_NOT_CARRIED = {"sriov_rt/config-generator.conf"}
+
+#: Seconds that pip may take.
+_PIP_S = 1800
+
+
+def _pip(*arguments: str) -> None:
+    subprocess.run(
+        (sys.executable, "-m", "pip", "--quiet", *arguments),
+        check=True,
+        timeout=_PIP_S,
+    )
+
+
+class ResolutionTest(unittest.TestCase):
+    """What is required fits the pins of a release, with all extras.
+
+    The extras name Nova and Neutron, so these are resolved, too.
+    """
+
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.report = pathlib.Path(scratch.name, "report.json")
+
+    def _check(self, release):
+        text = (paths.CHECKOUT / "pyproject.toml").read_text()
+        extras = tomllib.loads(text)["project"]["optional-dependencies"]
+        _pip(
+            *("install", "--dry-run", "--ignore-installed"),
+            *("--report", str(self.report), "-c", str(release.pins)),
+            f"{releases.wheel()}[{','.join(extras)}]",
+        )
+        found = {
+            utils.canonicalize_name(each["metadata"]["name"]): each["metadata"]
+            for each in json.loads(self.report.read_text())["install"]
+        }
+        for name, major in (
+            ("nova", release.nova),
+            ("neutron", release.neutron),
+        ):
+            self.assertEqual(
+                str(major), found[name]["version"].partition(".")[0]
+            )
+
+    def test_beside_2025_2(self):
+        self._check(releases.SUPPORTED[0])
+
+    def test_beside_2026_1(self):
+        self._check(releases.SUPPORTED[1])
+
+    def test_beside_2026_2(self):
+        self._check(releases.SUPPORTED[2])
+
+
+class WheelTest(unittest.TestCase):
+    """What 'pip install sriov-rt' puts into an environment."""
+
+    @classmethod
+    def setUpClass(cls):
+        scratch = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(scratch.cleanup)
+        cls.home = pathlib.Path(scratch.name, "venv")
+        subprocess.run(
+            (sys.executable, "-m", "venv", "--without-pip", str(cls.home)),
+            check=True,
+        )
+        python = str(cls.home / "bin" / "python")
+        _pip("--python", python, "install", "--no-deps", str(releases.wheel()))
+
+    def test_it_carries_what_an_operator_copies(self):
+        carried = self.home / "share" / "sriov-rt"
+        wanted = {
+            str(each.relative_to(ETC)): each.stat().st_mode & 0o111
+            for each in ETC.rglob("*")
+            if each.is_file()
+        }
+        found = {
+            str(each.relative_to(carried)): each.stat().st_mode & 0o111
+            for each in carried.rglob("*")
+            if each.is_file()
+        }
+        for name in _NOT_CARRIED:
+            del wanted[name]
+        self.assertEqual(wanted, found)
+        for name in found:
+            self.assertEqual(
+                (ETC / name).read_bytes(), (carried / name).read_bytes(), name
+            )
+
+    def test_nova_finds_its_compute_driver(self):
+        (site,) = self.home.glob("lib/python3*/site-packages")
+        virt = site / "nova" / "virt"
+        self.assertEqual(["sriov_rt.py"], [e.name for e in virt.glob("*.py")])
+
+    def test_its_commands_are_there(self):
+        found = {each.name for each in (self.home / "bin").glob("sriov-rt*")}
+        self.assertEqual(
+            {"sriov-rt", "sriov-rt-agent", "sriov-rt-neutron-agent"}, found
+        )
