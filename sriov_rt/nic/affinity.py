@@ -79,5 +79,5 @@ def _fires_on(root: Root, number: str) -> frozenset[int]:
     for name in ("effective_affinity_list", "smp_affinity_list"):
         cpus = values.cpu_set(root, f"proc/irq/{number}/{name}")
         if not isinstance(cpus, Unknown) and cpus:
-            return cpus
+            return frozenset(cpus)
     return frozenset()

@@ -26,6 +26,7 @@ from sriov_rt.nic import writer
 from sriov_rt.nic.family import THROUGH_PF
 from sriov_rt.nic.family import Attribute
 from sriov_rt.nic.family import Family
+from sriov_rt.nic.family import FilterRelease
 from sriov_rt.nic.kernel import Kernel
 from sriov_rt.nic.plan import Plan
 from sriov_rt.nic.settings import VfSettings
@@ -52,6 +53,8 @@ def apply(
 
     :param observe: reads the VFs with these indices, by one request.
     :raises VerifyFailed: if the kernel says something else afterwards.
+    :raises FiltersRemain: if all is as planned, but a VF must not be handed
+        to another tenant.
     """
     named = {each.vf.index: each for each in plans}
     written = {
@@ -59,6 +62,9 @@ def apply(
         for index, each in named.items()
         if any(getattr(each.payload, name) is not None for name in THROUGH_PF)
     }
+    for each in plans:
+        if _ends_trust(family, each):
+            kernel.mark_filters(each.vf)
     left_out = writer.write_all(kernel, family, written, clock)
     for each in plans:
         _device(kernel, family, each, clock)
@@ -67,9 +73,28 @@ def apply(
                 "vf=%s pf=%s: %s",
                 each.vf.address,
                 each.vf.pf,
-                ", ".join(map(str, each.steps)) or "driver bound again",
+                ", ".join(map(str, each.steps)) or _unseen(each),
             )
-    return _verified(named, left_out, observe, clock)
+    found = _verified(named, left_out, observe, clock)
+    for each in plans:
+        if each.remains is not None:
+            raise errors.FiltersRemain(f"{each.vf}", each.remains, each.vf.pf)
+    return found
+
+
+def _ends_trust(family: Family, wanted: Plan) -> bool:
+    """Tell whether a PF keeps filters that a VF could set until now."""
+    return family.filter_release is FilterRelease.REMAKE and any(
+        step.attribute is Attribute.TRUST and step.before
+        for step in wanted.steps
+    )
+
+
+def _unseen(done: Plan) -> str:
+    """Return what was done that changed no attribute."""
+    if done.rebind is not None:
+        return "driver bound again"
+    return f"mac {done.payload.mac} set through {done.vf.pf}"
 
 
 def _device(

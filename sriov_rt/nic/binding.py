@@ -59,7 +59,8 @@ def bind(
     :raises NotReady: if it is not so after all attempts.
     """
     problem = ""
-    name = kernel.device(vf).netdev
+    before = kernel.device(vf)
+    name = before.netdev
     for attempt in range(ATTEMPTS):
         if attempt:
             LOG.info("vf=%s: bound again, since %s", vf.address, problem)
@@ -67,6 +68,7 @@ def bind(
         try:
             kernel.bind(vf, driver)
         except _HOPELESS:
+            _give_back(kernel, vf, before, driver)
             raise
         except errors.NicError as error:
             problem = str(error)
@@ -84,11 +86,25 @@ def bind(
             problem = "its PF has not answered its driver"
         else:
             return naming.keep(kernel, vf, device, name, clock)
+    _give_back(kernel, vf, before, driver)
     raise errors.NotReady(
         f"{vf}",
         "driver",
         f"bound {ATTEMPTS} times, but {problem}",
     )
+
+
+def _give_back(
+    kernel: Kernel, vf: VfId, before: VfDevice, driver: str | None
+) -> None:
+    """Bind a VF to the driver that it had, if another cannot be bound."""
+    if before.driver in (None, driver):
+        return
+    try:
+        if kernel.device(vf).driver is None:
+            kernel.bind(vf, before.driver)
+    except errors.NicError as error:
+        LOG.warning("vf=%s: it has no driver now: %s", vf.address, error)
 
 
 def unanswered(

@@ -12,6 +12,9 @@
 
 """Drivers of VFs and the number of VFs: what is written to sysfs."""
 
+import fnmatch
+import pathlib
+
 from sriov_rt.host import values
 from sriov_rt.host.nics import NET
 from sriov_rt.host.root import Root
@@ -34,10 +37,8 @@ def bind(root: Root, vf: VfId, driver: str | None) -> None:
     :raises NicError: as the kernel's errno says; the VF may then have none.
     """
     device = f"{DEVICES}/{vf.address}"
-    if driver is not None and root.exists(f"{DRIVERS}/{driver}") is not True:
-        raise errors.DriverMissing(
-            f"{vf}", "driver", f"the kernel has no PCI driver '{driver}'"
-        )
+    if driver is not None:
+        _find(root, vf, driver)
     if root.exists(f"{device}/driver") is True:
         _write(root, vf, f"{device}/driver/unbind", vf.address)
     _write(root, vf, f"{device}/driver_override", driver or "")
@@ -50,6 +51,61 @@ def bind(root: Root, vf: VfId, driver: str | None) -> None:
     if driver != VFIO:
         # Whoever binds it next finds it as the kernel made it.
         _write(root, vf, f"{device}/driver_override", "")
+
+
+def check(root: Root, vf: VfId, driver: str) -> None:
+    """Refuse a driver that cannot be bound to a VF.
+
+    It would be asked only when the VF has lost the one that it has.
+
+    :raises DriverMissing: if the kernel has none of the name.
+    :raises UnsupportedByNic: if it is for other devices.
+    """
+    _find(root, vf, driver)
+    device = f"{DEVICES}/{vf.address}"
+    if values.link_name(root, f"{device}/driver") == driver:
+        return
+    module = values.link_name(root, f"{DRIVERS}/{driver}/module")
+    modalias = root.read_text(f"{device}/modalias")
+    release = root.read_text("proc/sys/kernel/osrelease")
+    if not (
+        isinstance(module, str)
+        and isinstance(modalias, str)
+        and isinstance(release, str)
+    ):
+        return
+    patterns = _pci_aliases(root, release.strip(), module)
+    # Those that take what they are given, such as vfio-pci, name none.
+    if patterns and not any(
+        fnmatch.fnmatchcase(modalias.strip(), each) for each in patterns
+    ):
+        raise errors.UnsupportedByNic(
+            f"{vf}", "driver", f"the driver '{driver}' is for other devices"
+        )
+
+
+def _pci_aliases(root: Root, release: str, module: str) -> list[str]:
+    """Return the PCI devices that a module is for, as modprobe reads them."""
+    path = pathlib.Path(root.path, "lib/modules", release, "modules.alias")
+    found = []
+    try:
+        with path.open(encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                words = line.split()
+                if len(words) == 3 and words[2].replace(
+                    "-", "_"
+                ) == module.replace("-", "_"):
+                    found.append(words[1])
+    except OSError:
+        return []
+    return [each for each in found if each.startswith("pci:")]
+
+
+def _find(root: Root, vf: VfId, driver: str) -> None:
+    if root.exists(f"{DRIVERS}/{driver}") is not True:
+        raise errors.DriverMissing(
+            f"{vf}", "driver", f"the kernel has no PCI driver '{driver}'"
+        )
 
 
 def flr(root: Root, vf: VfId) -> None:

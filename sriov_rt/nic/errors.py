@@ -106,6 +106,45 @@ class VfBusy(NicError):
     remedy = "stop what uses it and try again"
 
 
+class VfInUse(VfBusy):
+    """A VF is in use.
+
+    :param users: who or what uses it, clauses.
+    """
+
+    remedy = "unplug or stop what uses it first"
+
+    def __init__(self, device: str, users: Sequence[str]) -> None:
+        self.users = tuple(users)
+        super().__init__(device, None, f"it is in use: {', '.join(users)}")
+
+
+class FiltersRemain(NicError):
+    """A PF keeps MAC filters of a VF's last tenant: it must have no other.
+
+    :param pf: interface of the PF.
+    """
+
+    def __init__(self, device: str, problem: str, pf: str) -> None:
+        self.pf = pf
+        self.remedy = (
+            f"when no VF of {pf} is in use, make them again: write 0 to "
+            f"/sys/class/net/{pf}/device/sriov_numvfs, then run 'sriov-rt vf "
+            "provision'; if nobody else ever had the VF, remove its file in "
+            "/run/sriov-rt/filters"
+        )
+        super().__init__(device, None, f"it is clean otherwise, but {problem}")
+
+
+class NotMarked(NicError):
+    """It cannot be noted that a PF may keep filters of a VF."""
+
+    remedy = (
+        "free space on its file system and see that root can write there,"
+        " then try again"
+    )
+
+
 class NameTaken(NicError):
     """Another interface has the name (EEXIST)."""
 

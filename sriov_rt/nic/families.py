@@ -22,6 +22,7 @@ import types
 
 from sriov_rt.nic.family import Attribute
 from sriov_rt.nic.family import Family
+from sriov_rt.nic.family import FilterRelease
 from sriov_rt.nic.family import MacEffect
 from sriov_rt.nic.family import MacFilters
 from sriov_rt.nic.family import Rate
@@ -185,7 +186,11 @@ SFC = Family(
 #: receive addresses (4 are its own: igb_probe_vfs, IGB_PF_MAC_FILTERS_
 #: RESERVED + 1), and igbvf takes 3 (IGBVF_MAX_MAC_FILTERS). 8 pools of which
 #: the PF has one. igbvf_probe sends the MAC that it made up to the PF, which
-#: keeps it as the VF's (igb_set_vf_mac).
+#: keeps it as the VF's (igb_set_vf_mac). igb_set_vf_mac_filter refuses igbvf's
+#: request to clear filters, for its address is zeros: with 6.1 a VF got 8 of 8
+#: frames for another's MAC after the macvlan that had asked for them was gone,
+#: after the VF was down and up, and after an FLR. igb_reset, by which VFs are
+#: made, empties the table (igb_flush_mac_table).
 IGB = Family(
     name="igb",
     drivers=frozenset({"igb"}),
@@ -210,6 +215,7 @@ IGB = Family(
     mac_effect=MacEffect.AFTER_REBIND,
     shows_made_up=True,
     mac_filters=MacFilters(each=3, shared=20),
+    filter_release=FilterRelease.REMAKE,
     max_vfs=7,
     queues=2,
 )

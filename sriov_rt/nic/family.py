@@ -73,6 +73,17 @@ class MacEffect(enum.Enum):
     AFTER_REBIND = "after its driver is bound again"
 
 
+class FilterRelease(enum.Enum):
+    """What makes a PF forget the unicast filters that a VF has set.
+
+    REBIND: the reset that a VF's driver begins and ends with.
+    REMAKE: nothing but new VFs (0 into sriov_numvfs).
+    """
+
+    REBIND = "its driver is bound again"
+    REMAKE = "the PF's VFs are made again"
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rate:
     """What rates a family keeps; all in Mbit/s, and 0 clears.
@@ -146,6 +157,7 @@ class Family:
     :param queues: of one VF; None if that can be configured.
     :param shows_made_up: whether the PF shows the MAC that a VF's driver
         made up; then one that it does not show got no answer of it.
+    :param filter_release: what makes the PF forget a VF's unicast filters.
     :param clears_mac: whether 00:00:00:00:00:00 takes the admin MAC away.
     :param transient: errno of a VF that is resetting; worth a retry.
     """
@@ -168,6 +180,7 @@ class Family:
     shows_made_up: bool = False
     clears_mac: Support = Support.YES
     mac_filters: MacFilters = MacFilters()
+    filter_release: FilterRelease = FilterRelease.REBIND
     max_vfs: int | None = None
     queues: int | None = None
     transient: frozenset[int] = frozenset({errno.EAGAIN})

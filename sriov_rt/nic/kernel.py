@@ -64,6 +64,34 @@ class Kernel(Protocol):
     def set_netdev(self, netdev: str, settings: VfSettings) -> None:
         """Set mtu, promisc and allmulti of an interface if not None."""
 
+    def mtus(self, netdev: str) -> tuple[int, int] | None:
+        """Return the least and the greatest MTU that an interface takes.
+
+        :returns: None if its driver does not tell.
+        """
+
+    def carries(self, netdev: str) -> bool:
+        """Tell whether a macvlan, ipvlan, bridge or bond has an interface.
+
+        In whatever namespace it is, found or not.
+        """
+
+    def addressed(self, netdev: str) -> bool:
+        """Tell whether an interface has an IP address."""
+
+    def mark_filters(self, vf: VfId) -> None:
+        """Note that the PF may keep filters of a VF until it is made again."""
+
+    def has_mark(self, vf: VfId) -> bool:
+        """Tell whether the PF may keep filters of a VF's last use."""
+
+    def check_driver(self, vf: VfId, driver: str) -> None:
+        """Refuse a driver that cannot be bound to a VF.
+
+        :raises DriverMissing: if the kernel has none of the name.
+        :raises UnsupportedByNic: if it is for other devices.
+        """
+
     def rename(self, netdev: str, name: str) -> None:
         """Give an interface another name."""
 

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from sriov_rt.host.root import Root
 from sriov_rt.nic import drivers
 from sriov_rt.nic.device import Devices
+from sriov_rt.nic.filter_marks import FilterMarks
 from sriov_rt.nic.netlink import Rtnetlink
 from sriov_rt.nic.settings import VfSettings
 from sriov_rt.nic.sysfs import Sysfs
@@ -37,6 +38,7 @@ class Machine:
         self._sysfs = Sysfs(self._root)
         self._devices = Devices(self._root)
         self._netlink = Rtnetlink()
+        self._marks = FilterMarks(self._root)
 
     def pfs(self) -> tuple[str, ...]:
         """Return the interfaces of the PFs that can have VFs, sorted."""
@@ -69,6 +71,30 @@ class Machine:
     def set_netdev(self, netdev: str, settings: VfSettings) -> None:
         """Set mtu, promisc and allmulti of an interface if not None."""
         self._netlink.set_netdev(netdev, settings)
+
+    def mtus(self, netdev: str) -> tuple[int, int] | None:
+        """Return the least and the greatest MTU that an interface takes."""
+        return self._netlink.mtus(netdev)
+
+    def carries(self, netdev: str) -> bool:
+        """Tell whether a macvlan, ipvlan, bridge or bond has an interface."""
+        return self._netlink.carries(netdev)
+
+    def addressed(self, netdev: str) -> bool:
+        """Tell whether an interface has an IP address."""
+        return self._netlink.addressed(netdev)
+
+    def mark_filters(self, vf: VfId) -> None:
+        """Note that the PF may keep filters of a VF until it is made again."""
+        self._marks.put(vf.address)
+
+    def has_mark(self, vf: VfId) -> bool:
+        """Tell whether the PF may keep filters of a VF's last use."""
+        return self._marks.has(vf.address)
+
+    def check_driver(self, vf: VfId, driver: str) -> None:
+        """Refuse a driver that cannot be bound to a VF."""
+        drivers.check(self._root, vf, driver)
 
     def rename(self, netdev: str, name: str) -> None:
         """Give an interface another name."""

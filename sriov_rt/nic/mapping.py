@@ -10,43 +10,37 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Which VF is which interface, and whose."""
+"""Which VF is which interface, and whose.
+
+Whose it is stands in the records of ports, or in which process holds it. An
+alias can be set by root in the container that has the interface: it is shown,
+and proves nothing.
+"""
 
 import dataclasses
-import re
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 
 from sriov_rt.codec import Unknown
-from sriov_rt.host import holders
+from sriov_rt.host import vfio
 from sriov_rt.host import vfs
 from sriov_rt.host.root import Root
-from sriov_rt.nic import table
 from sriov_rt.nic.words import VfDevice
 from sriov_rt.nic.words import VfId
 from sriov_rt.nic.words import VfState
-
-HEAD = ("VF", "ADDRESS", "INTERFACE", "DRIVER", "GROUP", "INSTANCE", "PORT")
-
-# What the VIF driver writes as alias: sriov-rt:<port>:<owner>, and for a
-# whole VF the name that its interface has on the host.
-_ALIAS = re.compile(
-    r"sriov-rt:(?P<port>[0-9A-Za-z._-]{1,64}):(?P<owner>[0-9A-Za-z._-]{1,64})"
-    r"(?::[^:]{1,15})?",
-    re.ASCII,
-)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Mapped:
     """One VF and whose it is.
 
-    :param instance: who has it: an instance's UUID if the alias names one,
-        a process, or where its interface is; None for nobody.
-    :param port: UUID of the Neutron port, if the alias names one.
+    :param instance: who has it: the instance of its port, a process, or
+        where its interface is; None for nobody.
+    :param port: UUID of the Neutron port, by its record.
     :param on_it: interfaces that sit on it.
+    :param alias: of its interface: a label.
     """
 
     vf: VfId
@@ -56,13 +50,14 @@ class Mapped:
     instance: str | None
     port: str | None
     on_it: tuple[str, ...]
+    alias: str
 
 
 class Owners:
     """Who has a VF: host.vfs.Owners for what nic knows of a VF."""
 
     def __init__(self, root: Root) -> None:
-        self._owners = vfs.Owners(root, holders.Holders(root))
+        self._owners = vfs.Owners(root, vfio.Holders(root))
 
     def of(self, vf: VfId, device: VfDevice) -> str | None | Unknown:
         """Return the owner of a VF; None for nobody."""
@@ -86,15 +81,16 @@ def of(
         for port, instance in known:
             yield _mapped(state, instance, port)
         if not known:
-            yield _alone(state, owners.of(state.id, state.device))
+            yield _alone(state, owners)
 
 
-def _alone(state: VfState, owner: str | None | Unknown) -> Mapped:
+def _alone(state: VfState, owners: Owners) -> Mapped:
+    if state.netdev is not None:
+        # Only its alias could name somebody.
+        return _mapped(state, None, None)
+    owner = owners.of(state.id, state.device)
     if isinstance(owner, Unknown):
         owner = f"unknown ({owner.reason})"
-    match = _ALIAS.fullmatch(owner or "")
-    if match is not None:
-        return _mapped(state, match["owner"], match["port"])
     return _mapped(state, owner, None)
 
 
@@ -107,15 +103,12 @@ def _mapped(state: VfState, instance: str | None, port: str | None) -> Mapped:
         instance=instance,
         port=port,
         on_it=state.device.uppers,
+        alias=state.alias,
     )
 
 
-def lines(mapped: Iterable[Mapped]) -> Iterator[str]:
-    """Yield the table."""
-    return table.columns(HEAD, (_row(each) for each in mapped))
-
-
-def _row(each: Mapped) -> tuple[str, ...]:
+def row(each: Mapped) -> tuple[str, ...]:
+    """Return a VF and whose it is, as a row of a table."""
     on_it = f" < {','.join(each.on_it)}" if each.on_it else ""
     return (
         str(each.vf),
@@ -125,4 +118,5 @@ def _row(each: Mapped) -> tuple[str, ...]:
         "-" if each.iommu_group is None else str(each.iommu_group),
         each.instance or "-",
         each.port or "-",
+        each.alias or "-",
     )

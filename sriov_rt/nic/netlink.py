@@ -12,70 +12,52 @@
 
 """VFs and their interfaces over rtnetlink."""
 
+import contextlib
 import errno
-import itertools
-import os
-import socket
-import struct
+from collections.abc import Iterator
 from collections.abc import Mapping
+from typing import Any
 
-from pyroute2.netlink import NLM_F_ACK
-from pyroute2.netlink import NLM_F_REQUEST
-from pyroute2.netlink.rtnl import RTM_GETLINK
-from pyroute2.netlink.rtnl import RTM_SETLINK
-from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
+import pyroute2
 
-from sriov_rt.nic import channel
+from sriov_rt import rtnetlink
 from sriov_rt.nic import errors
 from sriov_rt.nic import vfinfo
 from sriov_rt.nic.settings import VfSettings
-from sriov_rt.nic.vfinfo import Pair
-
-#: RTEXT_FILTER_VF and RTEXT_FILTER_SKIP_STATS (linux/rtnetlink.h). Without
-#: the counters a VF takes 200 bytes and not 320.
-VFS_ONLY = 1 | 8
-
-# ifi_flags of struct ifinfomsg, behind struct nlmsghdr (linux/rtnetlink.h).
-_IFI_FLAGS = struct.Struct("=I")
-_FLAGS_AT = 16 + 8
 
 #: IFF_PROMISC and IFF_ALLMULTI of include/uapi/linux/if.h.
 PROMISC, ALLMULTI = 0x100, 0x200
 
 
 class Rtnetlink:
-    """Requests on links of the caller's network namespace."""
+    """Requests on links of the caller's network namespace.
 
-    def __init__(self) -> None:
-        self._numbers = itertools.count(1)
+    What the kernel refuses comes as errors.NicError, by its errno.
+    """
 
     def read(self, pf: str) -> Mapping[int, VfSettings]:
-        """Return what the PF says of all its VFs, by one request.
-
-        :raises NicError: as the kernel's errno says.
-        """
-        mask = ("IFLA_EXT_MASK", VFS_ONLY)
-        return vfinfo.decode(self._get(pf, [mask]))
+        """Return what the PF says of all its VFs, by one request."""
+        return vfinfo.decode(_get(pf, ext_mask=rtnetlink.VFS_ONLY))
 
     def write(self, pf: str, changes: Mapping[int, VfSettings]) -> None:
         """Set what is not None through the PF, by one request.
 
         :param changes: index of a VF to what to set.
-        :raises NicError: as the kernel's errno says.
         """
         infos = [
             ("IFLA_VF_INFO", {"attrs": list(vfinfo.encode(index, each))})
             for index, each in changes.items()
         ]
-        listed = ("IFLA_VFINFO_LIST", {"attrs": infos})
         device = f"{pf}/{min(changes)}" if len(changes) == 1 else pf
-        self._set(pf, [listed], device=device)
+        with _conversation(device) as route:
+            route.link(
+                "set",
+                index=rtnetlink.index_of(pf),
+                IFLA_VFINFO_LIST={"attrs": infos},
+            )
 
     def set_netdev(self, netdev: str, settings: VfSettings) -> None:
         """Set mtu, promisc and allmulti of an interface if not None."""
-        attributes = []
-        if settings.mtu is not None:
-            attributes.append(("IFLA_MTU", settings.mtu))
         mask = flags = 0
         for bit, on in (
             (PROMISC, settings.promisc),
@@ -84,70 +66,72 @@ class Rtnetlink:
             if on is not None:
                 mask |= bit
                 flags |= bit if on else 0
-        self._set(netdev, attributes, flags=flags, change=mask)
+        mtu = {} if settings.mtu is None else {"mtu": settings.mtu}
+        self._set(netdev, flags=flags, change=mask, **mtu)
 
     def rename(self, netdev: str, name: str) -> None:
         """Give an interface another name."""
-        self._set(netdev, [("IFLA_IFNAME", name)])
+        self._set(netdev, ifname=name)
 
     def flags(self, netdev: str) -> tuple[bool, bool]:
         """Return whether promisc and allmulti were set by somebody.
 
         sysfs shows them also while something on top needs them.
         """
-        (bits,) = _IFI_FLAGS.unpack_from(self._get(netdev, []), _FLAGS_AT)
+        bits = _get(netdev)["flags"]
         return bool(bits & PROMISC), bool(bits & ALLMULTI)
 
-    def _get(self, interface: str, attributes: list[Pair]) -> bytes:
-        answers = self._ask(RTM_GETLINK, interface, interface, attributes)
-        if not answers or len(answers[0]) < vfinfo.LINK_HEADER:
-            raise errors.BadState(interface, None, "the kernel says nothing")
-        return answers[0]
+    def mtus(self, netdev: str) -> tuple[int, int] | None:
+        """Return the least and the greatest MTU that an interface takes.
 
-    def _set(
-        self,
-        interface: str,
-        attributes: list[Pair],
-        *,
-        device: str | None = None,
-        **fields: int,
-    ) -> None:
-        about = device or interface
-        self._ask(RTM_SETLINK, interface, about, attributes, **fields)
+        :returns: None if its driver sets no bounds.
+        """
+        link = _get(netdev)
+        least, greatest = (
+            link.get_attr(f"IFLA_{each}_MTU") or 0 for each in ("MIN", "MAX")
+        )
+        return (least, greatest) if greatest else None
 
-    def _ask(
-        self,
-        kind: int,
-        interface: str,
-        device: str,
-        attributes: list[Pair],
-        **fields: int,
-    ) -> list[bytes]:
-        message = ifinfmsg()
-        message["header"]["type"] = kind
-        message["header"]["flags"] = NLM_F_REQUEST | NLM_F_ACK
-        message["header"]["sequence_number"] = next(self._numbers)
-        message["attrs"] = attributes
-        try:
-            message["index"] = _index(interface)
-            for name, value in fields.items():
-                message[name] = value
-            message.encode()
-            return channel.ask(vfinfo.widened(bytes(message.data)))
-        except OSError as error:
-            code = error.errno or errno.EIO
-            raise errors.from_errno(
-                code, device, words=error.strerror
-            ) from error
+    def carries(self, netdev: str) -> bool:
+        """Tell whether a macvlan, ipvlan, bridge or bond has an interface.
+
+        In whatever namespace it is; see :func:`rtnetlink.is_idle`.
+        """
+        with _named(netdev):
+            return rtnetlink.is_idle(netdev) is False
+
+    def addressed(self, netdev: str) -> bool:
+        """Tell whether an interface has an IP address."""
+        with _conversation(netdev) as route:
+            index = rtnetlink.index_of(netdev)
+            return bool(list(route.get_addr(index=index)))
+
+    def _set(self, netdev: str, **wanted: Any) -> None:
+        with _conversation(netdev) as route:
+            route.link("set", index=rtnetlink.index_of(netdev), **wanted)
 
 
-def _index(interface: str) -> int:
-    """Return the index of an interface.
+def _get(interface: str, **wanted: Any) -> Any:
+    """Return the message of a link."""
+    with _conversation(interface) as route:
+        index = rtnetlink.index_of(interface)
+        found = list(route.link("get", index=index, **wanted))
+    if not found:
+        raise errors.BadState(interface, None, "the kernel says nothing")
+    return found[0]
 
-    :raises OSError: ENODEV if there is none; the C library gives no errno.
-    """
+
+@contextlib.contextmanager
+def _conversation(device: str) -> Iterator[pyroute2.IPRoute]:
+    with _named(device), rtnetlink.conversation() as route:
+        yield route
+
+
+@contextlib.contextmanager
+def _named(device: str) -> Iterator[None]:
+    """Raise what the kernel refuses as the error of a device."""
     try:
-        return socket.if_nametoindex(interface)
+        yield
     except OSError as error:
-        code = error.errno or errno.ENODEV
-        raise OSError(code, os.strerror(code)) from error
+        code = error.errno or errno.EIO
+        raise errors.from_errno(code, device, words=error.strerror) from error

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from sriov_rt.nic import errors
 from sriov_rt.nic import waiting
 from sriov_rt.nic.family import Family
+from sriov_rt.nic.family import FilterRelease
 from sriov_rt.nic.kernel import Kernel
 from sriov_rt.nic.settings import NO_MAC
 from sriov_rt.nic.settings import VfSettings
@@ -106,6 +107,10 @@ def _state(
         settings=_joined(read, device),
         mac_budget=family.mac_filters.budget(len(pf.vfs)),
         device=device,
+        keeps_filters=(
+            family.filter_release is FilterRelease.REMAKE
+            and kernel.has_mark(vf)
+        ),
     )
 
 

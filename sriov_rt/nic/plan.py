@@ -22,6 +22,7 @@ from sriov_rt.nic import rules
 from sriov_rt.nic.family import THROUGH_PF
 from sriov_rt.nic.family import Attribute
 from sriov_rt.nic.family import Family
+from sriov_rt.nic.family import FilterRelease
 from sriov_rt.nic.family import Support
 from sriov_rt.nic.settings import NO_MAC
 from sriov_rt.nic.settings import VfSettings
@@ -38,6 +39,21 @@ GROUPS = (
 
 _RATES = GROUPS[1]
 _NETDEV = (Attribute.MTU, Attribute.PROMISC, Attribute.ALLMULTI)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reset:
+    """How far a reset goes.
+
+    :param fresh: bind the VF's driver again, for what it was out of sight:
+        that undoes what no attribute here speaks of (XDP, alternative names,
+        group, queue length, offloads, rings, coalescing, RPS and XPS).
+    :param shared: the VF stays a parent of many tenants' subinterfaces:
+        filters that are left of one harm no other.
+    """
+
+    fresh: bool = False
+    shared: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -64,6 +80,8 @@ class Plan:
     :param payload: what is written through the PF.
     :param rebind: why its driver is bound again; None if it is not.
     :param required: whether what the NIC does not have is an error.
+    :param remains: what the PF keeps of the VF's last use, a clause; None
+        for nothing.
     """
 
     vf: VfId
@@ -74,11 +92,29 @@ class Plan:
     payload: VfSettings
     rebind: str | None = None
     required: bool = True
+    remains: str | None = None
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing is to be done."""
-        return not self.steps and self.rebind is None
+        return (
+            not self.steps
+            and self.rebind is None
+            and self.payload == VfSettings()
+            and self.remains is None
+        )
+
+    @property
+    def pinned(self) -> str | None:
+        """The MAC that is written though the PF shows it; None for none.
+
+        A PF shows a MAC that the VF's own driver sent just as it shows one
+        that was set through the PF, and only the latter is out of the
+        tenant's reach (IGB_VF_FLAG_PF_SET_MAC and its like).
+        """
+        if any(step.attribute is Attribute.MAC for step in self.steps):
+            return None
+        return self.payload.mac
 
     def lines(self) -> Iterator[str]:
         """Yield the plan as text."""
@@ -87,6 +123,8 @@ class Plan:
         else:
             yield f"{self.vf} ({self.vf.address}, {self.family}):"
         yield from (f"  {step}" for step in self.steps)
+        if self.pinned is not None:
+            yield f"  set mac {self.pinned} through {self.vf.pf}"
         if self.rebind is not None:
             yield f"  bind its driver again: {self.rebind}"
         yield from (f"  note: {note}" for note in self.notes)
@@ -108,14 +146,26 @@ def make(
     wanted: VfSettings,
     *,
     required: bool = True,
+    reset: Reset | None = None,
+    mtus: tuple[int, int] | None = None,
 ) -> Plan:
     """Return the plan; empty if the VF is as wanted.
 
     :param required: refuse what the NIC does not have; otherwise it is left
         out, as for the baseline, which speaks of all NICs.
+    :param reset: how far a reset goes; None if it is none.
+    :param mtus: the least and the greatest MTU that the VF's interface
+        takes; None if that is not known.
     :raises NicError: if the family or the link does not allow it.
     """
     notes: list[str] = []
+    if wanted.mtu is not None and mtus is not None:
+        rules.check_mtu(f"{observed.id}", wanted.mtu, mtus)
+    remains = None
+    if reset is not None and not reset.shared:
+        remains = _remaining(family, observed)
+    if remains is not None:
+        notes.append(remains)
     expect = _expected(family, observed, wanted, required)
     _round(family, expect, notes)
     steps = tuple(
@@ -132,6 +182,10 @@ def make(
     again, note = rebind.why(family, observed, expect, changed)
     if note is not None:
         notes.append(note)
+    if again is None and reset is not None and Attribute.DRIVER not in changed:
+        # Trusted, it may have set filters, which a rebind has the PF forget.
+        fresh = reset.fresh or bool(observed.settings.trust)
+        again = rebind.why_fresh(pf, observed, fresh=fresh)
     return Plan(
         vf=observed.id,
         family=family.name,
@@ -141,7 +195,22 @@ def make(
         payload=VfSettings(**payload),
         rebind=again,
         required=required,
+        remains=remains,
     )
+
+
+def _remaining(family: Family, observed: VfState) -> str | None:
+    """Return what the PF keeps of a VF's last use, a clause, if anything.
+
+    A VF that is trusted may set filters for any MAC, and gets what is sent
+    to it; so may one without an administrative MAC, which no tenant has but
+    macvlans set theirs on.
+    """
+    if family.filter_release is FilterRelease.REBIND or not (
+        observed.settings.trust or observed.keeps_filters
+    ):
+        return None
+    return f"{observed.id.pf} keeps MAC filters that were set through the VF"
 
 
 def _expected(
@@ -230,6 +299,10 @@ def _payload(
         for step in steps
         if step.attribute in THROUGH_PF
     }
+    mac = expect.get(Attribute.MAC)
+    if mac not in (None, NO_MAC):
+        # See Plan.pinned.
+        payload[Attribute.MAC] = mac
     for group in GROUPS:
         if payload.keys().isdisjoint(group):
             continue

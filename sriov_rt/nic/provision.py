@@ -16,6 +16,7 @@ import dataclasses
 import logging
 from collections.abc import Callable
 from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
 
 from sriov_rt.codec import Unknown
@@ -128,23 +129,30 @@ def make(
 
 
 def users(
-    kernel: Kernel, pf: Pf, holder: Holder
+    kernel: Kernel,
+    pf: Pf,
+    holder: Holder,
+    known: Mapping[str, Sequence[str]],
 ) -> tuple[tuple[str, str], ...]:
     """Return (VF, who or what uses it) of each VF of a PF in use.
 
-    In another namespace than its VF a macvlan does not show, but its VF is
-    up.
+    :param known: who uses a VF from any network namespace, clauses, by its
+        PCI address.
     """
     found = []
     for vf in pf.vfs:
         device = kernel.device(vf)
-        user = _user(vf, device, holder)
+        user = ", ".join(known.get(vf.address, ())) or _user(
+            kernel, vf, device, holder
+        )
         if user is not None:
             found.append((f"{vf}", user))
     return tuple(found)
 
 
-def _user(vf: VfId, device: VfDevice, holder: Holder) -> str | None:
+def _user(
+    kernel: Kernel, vf: VfId, device: VfDevice, holder: Holder
+) -> str | None:
     if device.alias:
         return device.alias
     if device.elsewhere:
@@ -153,6 +161,10 @@ def _user(vf: VfId, device: VfDevice, holder: Holder) -> str | None:
         return f"{', '.join(device.uppers)} on {device.netdev}"
     if device.up:
         return f"{device.netdev} is up"
+    if device.netdev is not None and kernel.addressed(device.netdev):
+        return f"{device.netdev} has an address"
+    if device.netdev is not None and kernel.carries(device.netdev):
+        return f"something in another network namespace is on {device.netdev}"
     if device.driver == VFIO:
         found = holder(vf, device)
         if isinstance(found, Unknown):

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 
 from oslo_config import cfg
 
+from sriov_rt import config
 from sriov_rt import exceptions
 from sriov_rt.nic import amounts
 from sriov_rt.nic import errors
@@ -27,6 +28,7 @@ from sriov_rt.nic.amounts import Amount
 from sriov_rt.nic.amounts import Mode
 from sriov_rt.nic.provision import Holder
 from sriov_rt.nic.provision import Provision
+from sriov_rt.nic.vfs import Users
 from sriov_rt.nic.vfs import Vfs
 from sriov_rt.nic.words import Pf
 
@@ -53,19 +55,9 @@ def configured(
     :raises ConfigurationUnreadable: if one cannot be read.
     :raises ParseError: if ``vfs`` is not in its grammar.
     """
-    conf = cfg.ConfigOpts()
-    conf.register_opts(options.NIC_OPTS, group=options.GROUP)
     try:
-        conf(
-            [],
-            project="sriov_rt",
-            prog="sriov-rt",
-            default_config_files=(
-                cfg.find_config_files(project="sriov_rt", prog="sriov-rt")
-                if files is None
-                else list(files)
-            ),
-        )
+        conf = config.load(files)
+        conf.register_opts(options.NIC_OPTS, group=options.GROUP)
         group = conf[options.GROUP]
         words, mode, timeout = group.vfs, group.vf_mode, group.pf_timeout
     except cfg.Error as error:
@@ -77,14 +69,20 @@ class Provisioning:
     """The work over all PFs.
 
     :param holder: who holds a VF that is bound to vfio-pci.
+    :param users: who uses VFs, in any network namespace.
     :param tell: told what takes long.
     """
 
     def __init__(
-        self, vfs: Vfs, holder: Holder, tell: Callable[[str], None]
+        self,
+        vfs: Vfs,
+        holder: Holder,
+        users: Users,
+        tell: Callable[[str], None],
     ) -> None:
         self._vfs = vfs
         self._holder = holder
+        self._users = users
         self._tell = tell
 
     def plan(
@@ -131,5 +129,10 @@ class Provisioning:
             self._vfs.families.of(pf),
             pf,
             amount,
-            provision.users(kernel, pf, self._holder),
+            provision.users(
+                kernel,
+                pf,
+                self._holder,
+                self._users(self._vfs.list(pf.name)) if pf.vfs else {},
+            ),
         )

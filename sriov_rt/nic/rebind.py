@@ -10,12 +10,13 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Whether a VF's driver has to be bound again for its MAC."""
+"""Whether a VF's driver has to be bound again."""
 
 from collections.abc import Collection
 from collections.abc import Mapping
 from typing import Any
 
+from sriov_rt.host.vfs import VFIO
 from sriov_rt.nic import errors
 from sriov_rt.nic.family import Attribute
 from sriov_rt.nic.family import Family
@@ -23,6 +24,7 @@ from sriov_rt.nic.family import MacEffect
 from sriov_rt.nic.settings import NO_MAC
 from sriov_rt.nic.words import ADDRESS_RANDOM
 from sriov_rt.nic.words import ADDRESS_SET
+from sriov_rt.nic.words import Pf
 from sriov_rt.nic.words import VfDevice
 from sriov_rt.nic.words import VfState
 
@@ -66,6 +68,23 @@ def why(
         return None, None
     _refuse_if_used(observed)
     return f"{device.netdev} has the MAC {device.mac} until then", None
+
+
+def why_fresh(pf: Pf, observed: VfState, *, fresh: bool) -> str | None:
+    """Return why a reset binds the VF's driver again; None if it does not.
+
+    :param fresh: whether it does so in any case.
+    :raises VfBusy: if that would take something from its user.
+    """
+    device = observed.device
+    if device.driver is None:
+        # Whoever unbound it last did not come to bind it. The kernel binds
+        # nothing to the VFs of a PF that does not probe.
+        return None if pf.probes is False else "it has no driver"
+    if not fresh or device.driver == VFIO or device.elsewhere:
+        return None
+    _refuse_if_used(observed)
+    return "its interface is then as a driver makes it"
 
 
 def _refuse_if_used(observed: VfState) -> None:

@@ -120,6 +120,21 @@ def check_rates(
         raise errors.OutOfRange(device, attribute, problem)
 
 
+def check_mtu(device: str, value: int, bounds: tuple[int, int]) -> None:
+    """Refuse an MTU that the VF's driver would refuse.
+
+    :param bounds: the least and the greatest that it takes, bytes.
+    :raises OutOfRange: if it is not within them.
+    """
+    least, most = bounds
+    if not least <= value <= most:
+        raise errors.OutOfRange(
+            device,
+            Attribute.MTU,
+            f"{value} is not within {least} to {most}, which its driver takes",
+        )
+
+
 def _check_link(family: Family, device: str, pf: Pf) -> None:
     rate = family.rate
     problem = None
@@ -137,7 +152,11 @@ def _check_link(family: Family, device: str, pf: Pf) -> None:
         raise errors.LinkNeeded(device, Attribute.MAX_TX_RATE, problem)
 
 
-def _mac(value: str) -> str | None:
+def mac_problem(value: str) -> str | None:
+    """Return what keeps a text from being a VF's MAC; None for nothing.
+
+    :param value: in lower case.
+    """
     if not _MAC.fullmatch(value):
         return f"{value!r} is no MAC in lower case"
     if int(value[:2], 16) & 1:
@@ -159,7 +178,7 @@ def _within(minimum: int, maximum: int) -> Callable[[int], str | None]:
 
 
 _CHECKS: dict[Attribute, Callable[[Any], str | None]] = {
-    Attribute.MAC: _mac,
+    Attribute.MAC: mac_problem,
     Attribute.VLAN: _within(0, MAX_VLAN),
     Attribute.QOS: _within(0, MAX_QOS),
     Attribute.MIN_TX_RATE: _within(0, MAX_RATE),

@@ -75,7 +75,11 @@ def _mac(text: str) -> str:
         raise errors.ParseError(
             "MAC", text, "six pairs of hex digits or none expected"
         )
-    return text.lower()
+    mac = text.lower()
+    problem = rules.mac_problem(mac)
+    if problem is not None:
+        raise errors.ParseError("MAC", text, problem)
+    return mac
 
 
 def _driver(text: str) -> str:

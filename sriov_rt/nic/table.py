@@ -10,44 +10,21 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""VFs as text for a reader at a terminal, and as plain values."""
+"""VFs as rows of a table, and as plain values."""
 
 import dataclasses
-from collections.abc import Iterable
 from collections.abc import Iterator
-from collections.abc import Sequence
 from typing import Any
 
-from sriov_rt.host.table import printable
 from sriov_rt.nic import plan
 from sriov_rt.nic.family import Attribute
 from sriov_rt.nic.words import VfState
 
-LIST_HEAD = ("VF", "ADDRESS", "DRIVER", "INTERFACE", "MAC", "VLAN", "OWNER")
 
-
-def columns(
-    head: Sequence[str], rows: Iterable[Sequence[str]]
-) -> Iterator[str]:
-    """Yield lines with columns as wide as their widest cell."""
-    cells = [head, *([printable(cell) for cell in row] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    for row in cells:
-        padded = (
-            f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)
-        )
-        yield "  ".join(padded).rstrip()
-
-
-def listed(states: Iterable[VfState]) -> Iterator[str]:
-    """Yield the table of VFs."""
-    return columns(LIST_HEAD, (_row(each) for each in states))
-
-
-def shown(state: VfState) -> Iterator[str]:
-    """Yield one VF, a line for each fact."""
+def fields(state: VfState) -> Iterator[tuple[str, str]]:
+    """Yield name and value of each fact of a VF."""
     budget = state.mac_budget
-    facts = [
+    yield from (
         ("vf", str(state.id)),
         ("address", state.id.address),
         ("family", state.family),
@@ -56,12 +33,9 @@ def shown(state: VfState) -> Iterator[str]:
         ("iommu_group", _or_dash(state.iommu_group)),
         ("numa_node", _or_dash(state.numa_node)),
         ("mac_budget", "unknown" if budget is None else str(budget)),
-    ]
-    facts += [
-        (each, plan.told(getattr(state.settings, each))) for each in Attribute
-    ]
-    for name, value in facts:
-        yield f"{name:<14} {printable(value)}"
+    )
+    for each in Attribute:
+        yield str(each), plan.told(getattr(state.settings, each))
 
 
 def interface(state: VfState) -> str:
@@ -92,7 +66,8 @@ def plan_to_plain(made: plan.Plan) -> dict[str, Any]:
     }
 
 
-def _row(state: VfState) -> tuple[str, ...]:
+def row(state: VfState) -> tuple[str, ...]:
+    """Return address, driver, interface, MAC, VLAN and alias of a VF."""
     settings = state.settings
     return (
         str(state.id),

@@ -13,7 +13,9 @@
 """The verbs on VFs: observe, plan, apply, verify, reset."""
 
 import dataclasses
+from collections.abc import Callable
 from collections.abc import Collection
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Self
@@ -25,14 +27,20 @@ from sriov_rt.nic import observe
 from sriov_rt.nic import plan
 from sriov_rt.nic import waiting
 from sriov_rt.nic.choose import Families
+from sriov_rt.nic.family import FilterRelease
 from sriov_rt.nic.kernel import Kernel
 from sriov_rt.nic.plan import Plan as Plan
+from sriov_rt.nic.plan import Reset
 from sriov_rt.nic.settings import BASELINE
 from sriov_rt.nic.settings import VfSettings
 from sriov_rt.nic.waiting import Clock
 from sriov_rt.nic.words import Pf
 from sriov_rt.nic.words import VfId as VfId
 from sriov_rt.nic.words import VfState as VfState
+
+#: Who or what uses VFs, in any network namespace: clauses, by the VF's PCI
+#: address.
+Users = Callable[[Sequence[VfState]], Mapping[str, Sequence[str]]]
 
 
 class Vfs:
@@ -42,25 +50,33 @@ class Vfs:
     what the kernel makes of it, and VerifyFailed.
 
     :param clock: what bounded waits go by; None for the system's.
+    :param users: asked before a VF is changed, which is refused while it has
+        users: sysfs shows what is on an interface in this namespace only.
+        None for a caller who knows them, and whose the VFs are.
     """
 
     def __init__(
-        self, kernel: Kernel, families: Families, clock: Clock | None = None
+        self,
+        kernel: Kernel,
+        families: Families,
+        clock: Clock | None = None,
+        users: Users | None = None,
     ) -> None:
         self._kernel = kernel
         self._families = families
         self._clock = waiting.real() if clock is None else clock
+        self._users = users
 
     @classmethod
-    def of_host(cls, root: str = "/") -> Self:
+    def of_host(cls, users: Users | None = None) -> Self:
         """Return the verbs on this host's VFs.
 
-        :param root: where its sysfs and procfs are.
+        :param users: see the class.
         """
         # pyroute2 takes 190 ms to import.
         from sriov_rt.nic.machine import Machine
 
-        return cls(Machine(root), Families.installed())
+        return cls(Machine(), Families.installed(), users=users)
 
     @property
     def kernel(self) -> Kernel:
@@ -156,36 +172,107 @@ class Vfs:
         return made
 
     def plan_all(
-        self, wanted: Mapping[VfId, VfSettings], *, required: bool = True
+        self,
+        wanted: Mapping[VfId, VfSettings],
+        *,
+        required: bool = True,
+        reset: Reset | None = None,
     ) -> tuple[Plan, ...]:
         """Return plans for many VFs: one read for each PF.
 
         :param required: refuse what a NIC does not have; otherwise it is
             left out.
+        :param reset: how far a reset goes; None if it is none.
         :raises NicError: for the first that cannot be.
+        :raises VfInUse: for the first that has users.
         """
         made: dict[VfId, Plan] = {}
+        seen: list[VfState] = []
         for name in dict.fromkeys(vf.pf for vf in wanted):
             pf = self._kernel.pf(name)
             some = [vf for vf in wanted if vf.pf == name]
             states = self._these(pf, some)
             for vf in some:
+                state = states[vf.index]
                 made[vf] = plan.make(
                     self._families.of(pf),
                     pf,
-                    states[vf.index],
+                    state,
                     wanted[vf],
                     required=required,
+                    reset=reset,
+                    mtus=self._mtus(state, wanted[vf]),
                 )
+                if made[vf].steps and wanted[vf].driver is not None:
+                    self._check_driver(state, wanted[vf].driver)
+                if not made[vf].is_empty or (reset and reset.fresh):
+                    seen.append(state)
+        self._refuse_used(seen)
         return tuple(made[vf] for vf in wanted)
 
-    def plan_reset(self, vf: VfId, driver: str | None = None) -> Plan:
+    def _mtus(
+        self, state: VfState, wanted: VfSettings
+    ) -> tuple[int, int] | None:
+        if wanted.mtu is None or state.netdev is None:
+            return None
+        return self._kernel.mtus(state.netdev)
+
+    def _check_driver(self, state: VfState, driver: str | None) -> None:
+        if driver is not None and driver != state.driver:
+            self._kernel.check_driver(state.id, driver)
+
+    def _refuse_used(self, states: Sequence[VfState]) -> None:
+        """Refuse to touch VFs that have users.
+
+        :raises VfInUse: for the first that has.
+        """
+        if self._users is None or not states:
+            return
+        found = self._users(states)
+        for state in states:
+            users = found.get(state.id.address) or self._hidden(state)
+            if users:
+                raise errors.VfInUse(f"{state.id}", users)
+
+    def _hidden(self, state: VfState) -> Sequence[str]:
+        """Return the users of a VF that nobody could find, clauses."""
+        if state.device.elsewhere:
+            return ("its interface is in another network namespace",)
+        if state.netdev is not None and self._kernel.carries(state.netdev):
+            return (f"something that cannot be found is on {state.netdev}",)
+        return ()
+
+    def plan_reset(
+        self,
+        vf: VfId,
+        driver: str | None = None,
+        *,
+        fresh: bool = False,
+        shared: bool = False,
+    ) -> Plan:
         """Return what has to be done to make a VF clean.
 
-        :param driver: that it is to have; None for the one it has.
+        :param driver: that it is to have; None for the one it has, or the
+            kernel's choice if it has none.
+        :param fresh: see plan.Reset; so for shared.
         """
+        return self.plan_resets((vf,), driver, fresh=fresh, shared=shared)[0]
+
+    def plan_resets(
+        self,
+        vfs: Iterable[VfId],
+        driver: str | None = None,
+        *,
+        fresh: bool = False,
+        shared: bool = False,
+    ) -> tuple[Plan, ...]:
+        """Return what has to be done to make VFs clean; see plan_reset."""
         wanted = dataclasses.replace(BASELINE, driver=driver)
-        return self.plan_all({vf: wanted}, required=False)[0]
+        return self.plan_all(
+            dict.fromkeys(vfs, wanted),
+            required=False,
+            reset=Reset(fresh=fresh, shared=shared),
+        )
 
     def apply(self, plan: Plan) -> VfState:
         """Do what a plan says and read back that it is so.
@@ -198,7 +285,14 @@ class Vfs:
         """Do what plans say: one write and one read for each PF.
 
         :raises VerifyFailed: if the kernel says something else afterwards.
+        :raises VfInUse: if one has got a user meanwhile.
+        :raises FiltersRemain: if a VF that was reset must have no other
+            tenant.
         """
+        if self._users is not None:
+            self._refuse_used(
+                [self.observe(each.vf) for each in plans if not each.is_empty]
+            )
         done: dict[VfId, VfState] = {}
         by_pf: dict[str, list[Plan]] = {}
         for each in plans:
@@ -217,19 +311,42 @@ class Vfs:
             done.update((each.id, each) for each in found)
         return tuple(done[each.vf] for each in plans)
 
-    def reset(self, vf: VfId, driver: str | None = None) -> VfState:
+    def reset(
+        self,
+        vf: VfId,
+        driver: str | None = None,
+        *,
+        fresh: bool = False,
+        shared: bool = False,
+    ) -> VfState:
         """Make a VF clean, settings.BASELINE, and read back that it is.
 
-        What its NIC does not have is left out.
+        What its NIC does not have is left out. See plan_reset.
 
-        :param driver: that it is to have; None for the one it has.
+        :raises FiltersRemain: if it must have no other tenant.
         """
-        return self.apply(self.plan_reset(vf, driver))
+        made = self.plan_reset(vf, driver, fresh=fresh, shared=shared)
+        return self.apply(made)
 
-    def flr(self, vf: VfId) -> VfState:
-        """Reset a VF's function, then make it clean."""
+    def mark_filters(self, vf: VfId) -> None:
+        """Note that macvlans set filters through a VF.
+
+        Where the PF keeps them until the VF is made again, it is clean for
+        no other tenant until then.
+
+        :raises NotMarked: if that cannot be noted.
+        """
+        family = self._families.of(self._kernel.pf(vf.pf))
+        if family.filter_release is FilterRelease.REMAKE:
+            self._kernel.mark_filters(vf)
+
+    def flr(self, vf: VfId) -> None:
+        """Reset a VF's function.
+
+        :raises VfInUse: if it has users.
+        """
+        self._refuse_used([self.observe(vf)])
         self._kernel.flr(vf)
-        return self.reset(vf)
 
     def _these(self, pf: Pf, asked: Sequence[VfId]) -> Mapping[int, VfState]:
         for vf in asked:

@@ -99,6 +99,7 @@ class VfState:
     :param alias: ``sriov-rt:<port>:<owner>`` if it is a port,
         ``sriov-rt:parent`` if it is up for those on it; or empty.
     :param device: its device as it was read, with its interface's MAC.
+    :param keeps_filters: whether its PF may keep MAC filters of its last use.
     :param mac_budget: unicast MAC filters that it can count on for
         subinterfaces; None if the family does not tell.
     """
@@ -113,3 +114,4 @@ class VfState:
     settings: VfSettings
     mac_budget: int | None
     device: VfDevice = VfDevice(None)
+    keeps_filters: bool = False

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""libvirt's three ways to attach a VF, as XML (seed 001)."""
+"""libvirt's ways to attach a VF, as XML (seed 001)."""
 
 import enum
 
@@ -27,12 +27,14 @@ class Way(enum.StrEnum):
     """How a VF gets into a guest.
 
     INTERFACE: libvirt sets MAC and VLAN, and keeps the guest from changing
-    them. HOSTDEV: a PCI device, set beforehand. NETWORK: one of a pool.
+    them. HOSTDEV: a PCI device, set beforehand. NETWORK: a pool of VFs for
+    'virsh net-define'. POOLED: a domain's interface that takes one of it.
     """
 
     INTERFACE = "interface"
     HOSTDEV = "hostdev"
     NETWORK = "network"
+    POOLED = "pooled"
 
 
 def interface(vf: VfId, mac: str | None, vlan: int | None) -> str:
@@ -68,10 +70,8 @@ def hostdev(vf: VfId, mac: str | None, vlan: int | None) -> str:
     return _text(top)
 
 
-def network(
-    pf: Pf, number: int | None, mac: str | None, vlan: int | None
-) -> str:
-    """Return a ``<network>`` of VFs, and the ``<interface>`` that uses it.
+def network(pf: Pf, number: int | None, vlan: int | None) -> str:
+    """Return a ``<network>`` of VFs, as ``virsh net-define`` takes it.
 
     The VFs are named one by one: a pool that names the PF starts more
     guests than it has VFs, without an error, and a VF that two had may not
@@ -88,17 +88,29 @@ def network(
             "pool",
             f"{size} VFs asked for the pool, the PF has {has}",
         )
-    name = f"sriov-{pf.name}"
     pool = etree.Element("network")
-    etree.SubElement(pool, "name").text = name
+    etree.SubElement(pool, "name").text = _pool(pf)
     forward = etree.SubElement(pool, "forward", mode="hostdev", managed="yes")
     for vf in pf.vfs[:size]:
         _add_address(forward, vf, type="pci")
     _set_vlan(pool, vlan)
+    return _text(pool)
+
+
+def pooled(pf: Pf, mac: str | None) -> str:
+    """Return an ``<interface>`` for a domain that takes a VF of the pool.
+
+    :param pf: whose pool :func:`network` describes.
+    :param mac: None or NO_MAC for one that libvirt makes up.
+    """
     user = etree.Element("interface", type="network")
     _set_mac(user, mac)
-    etree.SubElement(user, "source", network=name)
-    return f"{_text(pool)}\n\n{_text(user)}"
+    etree.SubElement(user, "source", network=_pool(pf))
+    return _text(user)
+
+
+def _pool(pf: Pf) -> str:
+    return f"sriov-{pf.name}"
 
 
 def _set_mac(parent: etree._Element, mac: str | None) -> None:

@@ -19,6 +19,8 @@ import unittest
 from concurrent import futures
 from typing import Any
 
+import pyroute2
+
 from sriov_rt.nic import errors
 from sriov_rt.nic.netlink import Rtnetlink
 from sriov_rt.nic.settings import VfSettings
@@ -28,6 +30,18 @@ from tests.testbed.isolation import wire
 
 def descriptors():
     return len(list(pathlib.Path("/proc/self/fd").iterdir()))
+
+
+def nameless():
+    """Return the descriptor of a namespace that nothing else holds."""
+
+    def make():
+        leave()
+        path = "/proc/thread-self/ns/net"
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    with futures.ThreadPoolExecutor(1) as pool:
+        return pool.submit(make).result()
 
 
 class RtnetlinkTest(unittest.TestCase):
@@ -64,6 +78,43 @@ class RtnetlinkTest(unittest.TestCase):
         with self.assertRaises(errors.RefusedByNic) as caught:
             self.netlink.set_netdev("vf0", VfSettings(mtu=68000))
         self.assertIn("mtu greater than device max", str(caught.exception))
+
+    def test_bounds_of_the_mtu(self):
+        self.assertEqual((68, 65535), self.netlink.mtus("vf0"))
+        # The loopback's driver sets none.
+        self.assertIsNone(self.netlink.mtus("lo"))
+
+    def test_address(self):
+        with pyroute2.IPRoute() as route:
+            (index,) = route.link_lookup(ifname="vf0")
+            # Up, it has one of its own (fe80::).
+            route.link("set", index=index, state="down")
+            self.assertFalse(self.netlink.addressed("vf0"))
+            route.addr("add", index=index, address="192.0.2.1", prefixlen=24)
+        self.assertTrue(self.netlink.addressed("vf0"))
+        with self.assertRaises(errors.NoSuchDevice):
+            self.netlink.addressed("vf9")
+
+    def test_what_is_on_an_interface_is_seen_wherever_it_is(self):
+        """In a namespace without a name and without a process, too."""
+        self.assertFalse(self.netlink.carries("vf0"))
+        self.assertFalse(self.netlink.carries("vf0"))
+        hidden = nameless()
+        self.addCleanup(os.close, hidden)
+        with pyroute2.IPRoute() as route:
+            (index,) = route.link_lookup(ifname="vf0")
+            route.link(
+                "add",
+                ifname="mv0",
+                kind="macvlan",
+                link=index,
+                macvlan_mode="bridge",
+                net_ns_fd=hidden,
+            )
+        self.assertTrue(self.netlink.carries("vf0"))
+        self.assertFalse(self.netlink.carries("peer0"))
+        with self.assertRaises(errors.NoSuchDevice):
+            self.netlink.carries("vf9")
 
     def test_device_without_vfs(self):
         self.assertEqual({}, self.netlink.read("vf0"))

@@ -97,9 +97,15 @@ class FakeKernel:
         self.kept_rate = {}
         self.resetting = {}
         self.closed = False
+        self.carrying, self.with_address = set(), set()
+        self.mtu_bounds = (68, 9216)
+        self.vf_drivers = {_VF_DRIVERS.get(driver, "iavf"), "vfio-pci"}
         self._make(vfs)
 
     def _make(self, number):
+        #: What a VF gets beside its own MAC, by its index.
+        self.filters = {}
+        self.marks = set()
         self.settings = dict.fromkeys(range(number), FRESH)
         self.admin = dict.fromkeys(range(number), NO_MAC)
         if self.driver == "sfc":
@@ -123,6 +129,11 @@ class FakeKernel:
             self.deaf -= 1
         elif self.admin[index] == NO_MAC:
             self._report(index, self.devices[index].mac)
+
+    def trusted_filters(self, index):
+        """Forget what filters a VF has set; igb's PF does not."""
+        if self.driver != "igb":
+            self.filters.pop(index, None)
 
     def _bound(self, index, netdev, admin):
         made_up = admin == NO_MAC
@@ -222,6 +233,23 @@ class FakeKernel:
                 return
         raise errors.from_errno(errno.ENODEV, netdev)
 
+    def mtus(self, netdev):
+        return self.mtu_bounds
+
+    def carries(self, netdev):
+        return netdev in self.carrying
+
+    def addressed(self, netdev):
+        return netdev in self.with_address
+
+    def check_driver(self, vf, driver):
+        if driver not in self.vf_drivers:
+            raise errors.UnsupportedByNic(
+                f"{vf}",
+                "driver",
+                f"the driver '{driver}' is for other devices",
+            )
+
     def rename(self, netdev, name):
         if name in self.taken:
             raise errors.from_errno(errno.EEXIST, netdev)
@@ -246,7 +274,14 @@ class FakeKernel:
             admin = NO_MAC
         new = self._bound(vf.index, f"eth{vf.index}", admin)
         self.devices[vf.index] = new
+        self.trusted_filters(vf.index)
         self._tell(vf.index)
+
+    def mark_filters(self, vf):
+        self.marks.add(vf)
+
+    def has_mark(self, vf):
+        return vf in self.marks
 
     def flr(self, vf):
         self.flrs.append(vf.index)
@@ -377,6 +412,6 @@ def vf_id(index):
     return VfId("enp1s0", index, f"0000:01:10.{index}")
 
 
-def vfs(kernel):
+def vfs(kernel, users=None):
     """Return the verbs over a kernel, with time that does not pass."""
-    return Vfs(kernel, Families(families.BUILT_IN), Clock())
+    return Vfs(kernel, Families(families.BUILT_IN), Clock(), users)

@@ -12,8 +12,10 @@
 
 from unittest import mock
 
+from sriov_rt.nic import errors
 from sriov_rt.nic import machine
 from sriov_rt.nic import vfs
+from sriov_rt.nic.choose import Families
 from sriov_rt.nic.settings import VfSettings
 from sriov_rt.nic.words import VfId
 from tests.unit.host import trees
@@ -52,6 +54,26 @@ class MachineTest(trees.TreeTest):
         self.netlink.flags.return_value = (False, False)
         self.assertIs(False, self.machine.device(VF).promisc)
 
+    def test_a_mark_ends_with_the_vf(self):
+        self.assertFalse(self.machine.has_mark(VF))
+        for _ in range(2):
+            self.machine.mark_filters(VF)
+            self.assertTrue(self.machine.has_mark(VF))
+        device = self.tree.path / f"sys/bus/pci/devices/{VF.address}"
+        # Its VFs are made again: the directory is another one.
+        device.rename(device.with_name("before"))
+        self.assertFalse(self.machine.has_mark(VF))
+        self.machine.mark_filters(VF)
+        self.assertFalse(self.machine.has_mark(VF))
+        device.mkdir()
+        self.assertFalse(self.machine.has_mark(VF))
+
+    def test_a_mark_that_cannot_be_written(self):
+        self.tree.write("run/sriov-rt", "no directory")
+        with self.assertRaises(errors.NotMarked) as caught:
+            self.machine.mark_filters(VF)
+        self.assertIn("filters/0000:3b:02.0 cannot", str(caught.exception))
+
     def test_settings_go_over_netlink(self):
         wanted = {0: VfSettings(vlan=3)}
         self.netlink.read.return_value = {0: fakes.FRESH}
@@ -75,7 +97,7 @@ class MachineTest(trees.TreeTest):
             self.assertEqual(words, verb.call_args.args[1:])
 
     def test_verbs_of_this_host(self):
-        found = vfs.Vfs.of_host(str(self.tree.path))
+        found = vfs.Vfs(self.machine, Families.installed())
         self.netlink.read.return_value = dict.fromkeys(range(4), fakes.FRESH)
         state = found.observe(VF)
         self.assertEqual("i40e", state.family)

@@ -24,57 +24,68 @@ INSTANCE = "7c3a6f0e-9a44-4c58-a1d0-a9f3ad0d8a11"
 
 
 class MappingTest(unittest.TestCase):
+    def setUp(self):
+        self.kernel = fakes.FakeKernel(vfs=2)
+
     def map(self, *owners, ports=None):
-        kernel = fakes.FakeKernel(vfs=len(owners))
-        kernel.change_device(0, uppers=("mv0",))
         known = mock.Mock()
         known.of.side_effect = owners
-        return list(mapping.of(fakes.vfs(kernel).list(), known, ports))
+        states = fakes.vfs(self.kernel).list()
+        return list(mapping.of(states, known, ports))
 
-    def test_instance_and_port_are_in_the_alias(self):
-        (found,) = self.map(f"sriov-rt:{PORT}:{INSTANCE}")
-        self.assertEqual(PORT, found.port)
-        self.assertEqual(INSTANCE, found.instance)
-        self.assertEqual(("mv0",), found.on_it)
-        # A whole VF's has the name that it has on the host, too.
-        (found,) = self.map(f"sriov-rt:{PORT}:{INSTANCE}:enp1s0v0")
-        self.assertEqual((PORT, INSTANCE), (found.port, found.instance))
+    def hold(self, index):
+        """Give a VF to a process."""
+        self.kernel.change_device(
+            index, driver="vfio-pci", netdev=None, mac=None
+        )
 
-    def test_a_vf_is_told_of_for_each_port_on_it(self):
+    def test_a_vf_is_shown_for_each_port_on_it(self):
         ports = {"0000:01:10.0": [("p1", "web"), ("p2", "db")]}
-        found = self.map(None, None, ports=ports)
+        found = self.map(ports=ports)
         self.assertEqual(
             [(0, "p1", "web"), (0, "p2", "db"), (1, None, None)],
             [(each.vf.index, each.port, each.instance) for each in found],
         )
 
+    def test_an_alias_names_nobody(self):
+        # Root in a container can set it, and have it seen on the host.
+        forged = f"sriov-rt:{PORT}:{INSTANCE}"
+        self.kernel.change_device(0, alias=forged)
+        self.kernel.change_device(1, alias=f"{forged}:enp1s0v1")
+        for each in self.map():
+            self.assertEqual((None, None), (each.port, each.instance))
+            self.assertIn(forged, each.alias)
+
     def test_other_owners_are_named_as_they_are(self):
-        others = (
-            "pid 42 qemu guest=instance-1",
-            "sriov-rt:../../x:y z",
-            "the lab's",
-        )
+        self.hold(0)
+        self.hold(1)
+        others = "pid 42 qemu guest=instance-1", "another network namespace"
         found = self.map(*others)
         self.assertEqual(list(others), [each.instance for each in found])
-        self.assertEqual([None] * 3, [each.port for each in found])
+        self.assertEqual([None] * 2, [each.port for each in found])
 
     def test_nobody_and_not_known(self):
+        self.hold(0)
+        self.hold(1)
         found = self.map(None, Unknown("proc/7/fd: no permission"))
         self.assertIsNone(found[0].instance)
         self.assertIn("no permission", found[1].instance)
 
-    def test_table(self):
-        found = self.map(f"sriov-rt:{PORT}:{INSTANCE}", None)
+    def test_rows(self):
+        self.kernel.change_device(0, uppers=("mv0",), alias="uplink")
+        found = self.map(ports={"0000:01:10.0": [(PORT, INSTANCE)]})
         self.assertEqual(
             [
-                "VF        ADDRESS       INTERFACE       DRIVER  GROUP  "
-                "INSTANCE                              PORT",
-                "enp1s0/0  0000:01:10.0  enp1s0v0 < mv0  igbvf   40     "
-                f"{INSTANCE}  {PORT}",
-                "enp1s0/1  0000:01:10.1  enp1s0v1        igbvf   41     "
-                f"-{' ' * 35}  -",
+                (
+                    *("enp1s0/0", "0000:01:10.0", "enp1s0v0 < mv0", "igbvf"),
+                    *("40", INSTANCE, PORT, "uplink"),
+                ),
+                (
+                    *("enp1s0/1", "0000:01:10.1", "enp1s0v1", "igbvf"),
+                    *("41", "-", "-", "-"),
+                ),
             ],
-            list(mapping.lines(found)),
+            [mapping.row(each) for each in found],
         )
 
 

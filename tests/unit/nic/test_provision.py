@@ -68,11 +68,13 @@ class ProvisionTest(unittest.TestCase):
         self.kernel = fakes.FakeKernel(vfs=0)
         self.told = []
         self.held = None
+        self.users = {}
 
     def run_it(self, number, mode=Mode.HOST):
         work = provisioning.Provisioning(
             fakes.vfs(self.kernel),
             lambda vf, device: self.held,
+            lambda states: self.users,
             self.told.append,
         )
         plans = work.plan([Amount("enp1s0", number, mode)], 0.0)
@@ -87,6 +89,23 @@ class ProvisionTest(unittest.TestCase):
         self.run_it(4)
         self.assertEqual([(4, True)], self.kernel.made)
         self.assertEqual(["making 4 VFs of enp1s0"], self.told)
+
+    def test_vf_that_others_use_stays(self):
+        kernel = self.with_vfs(2)
+        for find in (
+            lambda: self.users.update({"0000:01:10.1": ["port p1 of web"]}),
+            lambda: kernel.carrying.add("enp1s0v1"),
+            lambda: kernel.with_address.add("enp1s0v1"),
+        ):
+            find()
+            with self.assertRaises(errors.VfsInUse) as caught:
+                self.run_it(4)
+            ((vf, user),) = caught.exception.users
+            self.assertEqual("enp1s0/1", vf)
+            self.assertRegex(user, "^port p1 of web$|is on enp|an address$")
+            self.users.clear()
+            kernel.carrying.clear()
+        self.assertEqual([], kernel.made)
 
     def test_for_guests_no_driver_is_bound(self):
         self.run_it(4, Mode.GUESTS)
@@ -161,7 +180,10 @@ class ProvisionTest(unittest.TestCase):
     def test_pf_that_never_comes(self):
         with self.assertRaises(errors.NoSuchDevice):
             provisioning.Provisioning(
-                fakes.vfs(self.kernel), lambda vf, device: None, print
+                fakes.vfs(self.kernel),
+                lambda vf, device: None,
+                lambda states: {},
+                print,
             ).plan([Amount("enp9s0", 1, Mode.HOST)], 5.0)
 
     def test_pf_that_comes_late(self):
@@ -175,7 +197,10 @@ class ProvisionTest(unittest.TestCase):
 
         self.kernel.pf = late
         work = provisioning.Provisioning(
-            fakes.vfs(self.kernel), lambda vf, device: None, print
+            fakes.vfs(self.kernel),
+            lambda vf, device: None,
+            lambda states: {},
+            print,
         )
         (made,) = work.plan([Amount("enp1s0", 4, Mode.HOST)], 5.0)
         self.assertEqual((4,), made.numbers)

@@ -18,8 +18,8 @@ import re
 import shlex
 import unittest
 
-from sriov_rt.cmd import main
 from sriov_rt.nic import families
+from tests.unit.cmd import command_lines
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 UNIT = ROOT / "etc/systemd/sriov-rt-vfs.service"
@@ -37,8 +37,8 @@ class UnitTest(unittest.TestCase):
         for key in ("ExecStart", "ExecReload"):
             words = shlex.split(self.unit["Service"][key])
             self.assertEqual("sriov-rt", pathlib.Path(words[0]).name)
-            args = main.build_parser(words[1:]).parse_args(words[1:])
-            self.assertEqual("vf", args.command)
+            self.assertEqual("vf", words[1])
+            self.assertFalse(command_lines.parse(words[1:]).dry_run)
 
     def test_vfs_are_there_before_who_takes_them(self):
         before = " ".join(re.findall(r"(?m)^Before=(.*)$", UNIT.read_text()))

@@ -10,6 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+import contextlib
 import errno
 import unittest
 from unittest import mock
@@ -19,6 +20,7 @@ from sriov_rt.nic.settings import NO_MAC
 from sriov_rt.nic.settings import LinkState
 from sriov_rt.nic.settings import VfSettings
 from sriov_rt.nic.words import ADDRESS_SET
+from sriov_rt.nic.words import VfDevice
 from tests.unit.nic import fakes
 from tests.unit.nic.fakes import vf_id
 
@@ -159,9 +161,26 @@ class SetTest(VfsTest):
         made = self.vfs.plan(
             self.vf, VfSettings(mac=fakes.ADMIN_MAC, vlan=7, trust=True)
         )
-        self.assertTrue(made.is_empty)
+        self.assertEqual((), made.steps)
         self.vfs.apply(made)
-        self.assertEqual([], self.kernel.writes + self.kernel.binds)
+        self.assertEqual([], self.kernel.binds)
+
+    def test_mac_that_the_pf_shows_is_written_through_it_all_the_same(self):
+        # As igbvf's own write makes it show, which pins nothing.
+        self.kernel.change_device(
+            0, mac=fakes.ADMIN_MAC, address_type=ADDRESS_SET
+        )
+        self.kernel._report(0, fakes.ADMIN_MAC)
+        self.assertEqual(NO_MAC, self.kernel.admin[0])
+        made = self.vfs.plan(self.vf, VfSettings(mac=fakes.ADMIN_MAC))
+        self.assertEqual((), made.steps)
+        self.assertFalse(made.is_empty)
+        self.assertIn(
+            f"  set mac {fakes.ADMIN_MAC} through enp1s0", list(made.lines())
+        )
+        self.vfs.apply(made)
+        self.assertEqual(fakes.ADMIN_MAC, self.kernel.admin[0])
+        self.assertEqual([], self.kernel.binds)
 
     def test_igb_has_a_new_mac_after_a_rebind(self):
         state = self.set(mac=fakes.ADMIN_MAC)
@@ -228,8 +247,33 @@ class SetTest(VfsTest):
             mock.patch.object(self.kernel, "bind", side_effect=missing),
             self.assertRaises(errors.DriverMissing),
         ):
-            self.set(driver="igb_uio")
+            self.set(driver="vfio-pci")
         self.assertEqual([], self.vfs.clock.slept)
+
+    def test_driver_of_other_devices_is_refused_before_it_is_unbound(self):
+        error = self.refused(errors.UnsupportedByNic, driver="igb", vlan=7)
+        self.assertIn("for other devices", str(error))
+        self.assertEqual([], self.kernel.binds + self.kernel.writes)
+
+    def test_driver_that_cannot_be_bound_leaves_the_one_before(self):
+        bind = self.kernel.bind
+
+        def fail(vf, driver):
+            if driver == "vfio-pci":
+                self.kernel.devices[0] = VfDevice(None)
+                raise errors.from_errno(errno.EINVAL, f"{vf}", "driver")
+            bind(vf, driver)
+
+        self.kernel.bind = fail
+        self.refused(errors.NotReady, driver="vfio-pci")
+        self.assertEqual("igbvf", self.kernel.devices[0].driver)
+
+    def test_mtu_that_its_driver_does_not_take_is_refused_at_once(self):
+        error = self.refused(errors.OutOfRange, mtu=9500, vlan=7)
+        self.assertIn("9500 is not within 68 to 9216", str(error))
+        self.assertEqual([], self.kernel.writes)
+        self.kernel.mtu_bounds = None
+        self.set(mtu=9500)
 
     def test_driver_that_makes_no_interface(self):
         self.kernel.bind = lambda vf, driver: self.kernel.change_device(
@@ -340,6 +384,7 @@ class SetTest(VfsTest):
 
 class ResetTest(VfsTest):
     def test_what_a_tenant_did_is_undone(self):
+        self.use("ixgbe")
         self.kernel.change(0, vlan=9, qos=3, spoofchk=False, trust=True)
         self.kernel.dirty(0)
         state = self.vfs.reset(self.vf)
@@ -408,9 +453,146 @@ class ResetTest(VfsTest):
         self.kernel.change_device(0, netdev=None, elsewhere=True)
         self.assertTrue(self.vfs.plan_reset(self.vf).is_empty)
 
-    def test_function_reset_comes_first(self):
+    def test_function_reset(self):
         self.vfs.flr(self.vf)
         self.assertEqual([0], self.kernel.flrs)
+
+    def test_fresh_reset_binds_the_driver_of_every_family_again(self):
+        for driver in ("igb", "ixgbe", "i40e", "ice", "sfc", "mlx5_core"):
+            with self.subTest(driver=driver):
+                self.use(driver)
+                made = self.vfs.plan_reset(self.vf, fresh=True)
+                self.assertIn("as a driver makes it", made.rebind)
+                before = self.kernel.devices[0].driver
+                with contextlib.suppress(errors.UnsupportedByNic):
+                    self.vfs.apply(made)
+                self.assertEqual([(0, before)], self.kernel.binds)
+                self.assertEqual("enp1s0v0", self.kernel.devices[0].netdev)
+
+    def test_fresh_reset_leaves_what_has_no_interface_of_ours(self):
+        for device in (
+            VfDevice("vfio-pci", iommu_group=40),
+            VfDevice("igbvf", elsewhere=True),
+        ):
+            with self.subTest(device=device):
+                self.kernel.devices[0] = device
+                made = self.vfs.plan_reset(self.vf, fresh=True)
+                self.assertIsNone(made.rebind)
+
+    def test_fresh_reset_under_a_macvlan_is_refused(self):
+        self.kernel.change_device(0, uppers=("mv0",))
+        with self.assertRaises(errors.VfBusy):
+            self.vfs.reset(self.vf, fresh=True)
+
+    def test_vf_without_a_driver_gets_the_one_of_the_kernels_choice(self):
+        self.kernel.devices[0] = VfDevice(None)
+        made = self.vfs.plan_reset(self.vf)
+        self.assertEqual("it has no driver", made.rebind)
+        self.assertEqual("igbvf", self.vfs.apply(made).driver)
+        self.assertEqual([(0, None)], self.kernel.binds)
+
+    def test_vf_that_is_for_guests_stays_without_a_driver(self):
+        self.kernel.devices[0] = VfDevice(None)
+        self.kernel.probes = False
+        self.assertIsNone(self.vfs.reset(self.vf, fresh=True).driver)
+        self.assertEqual([], self.kernel.binds)
+
+    def test_trusted_vf_whose_pf_keeps_its_filters_is_marked(self):
+        self.kernel.change(0, vlan=9, trust=True)
+        for _ in range(2):
+            with self.assertRaises(errors.FiltersRemain) as caught:
+                self.vfs.reset(self.vf, fresh=True)
+            self.assertIn("enp1s0 keeps MAC filters", str(caught.exception))
+            self.assertIn("'sriov-rt vf provision'", str(caught.exception))
+            self.assertEqual("enp1s0", caught.exception.pf)
+        settings = self.kernel.settings[0]
+        self.assertEqual((0, False), (settings.vlan, settings.trust))
+        self.assertTrue(self.vfs.observe(self.vf).keeps_filters)
+        # It ends when the VFs are made again.
+        self.kernel.provision("enp1s0", 0, probe=True)
+        self.kernel.provision("enp1s0", 2, probe=True)
+        self.vfs.reset(self.vf)
+
+    def test_trusted_parent_of_many_is_for_no_other_tenant(self):
+        self.kernel.change(0, vlan=9, trust=True)
+        for _ in range(2):
+            state = self.vfs.reset(self.vf, shared=True)
+            self.assertIs(False, state.settings.trust)
+        with self.assertRaises(errors.FiltersRemain):
+            self.vfs.reset(self.vf)
+
+    def test_trust_that_is_taken_away_leaves_filters(self):
+        self.set(trust=True)
+        self.assertFalse(self.vfs.observe(self.vf).keeps_filters)
+        self.set(trust=False)
+        self.assertTrue(self.vfs.observe(self.vf).keeps_filters)
+
+    def test_macvlans_set_filters_without_trust(self):
+        self.vfs.mark_filters(self.vf)
+        with self.assertRaises(errors.FiltersRemain):
+            self.vfs.reset(self.vf)
+        self.use("i40e")
+        self.vfs.mark_filters(self.vf)
+        self.assertFalse(self.vfs.observe(self.vf).keeps_filters)
+        self.vfs.reset(self.vf)
+
+    def test_trusted_vf_of_other_families_is_bound_again(self):
+        for driver in ("ixgbe", "i40e", "ice"):
+            with self.subTest(driver=driver):
+                self.use(driver)
+                self.kernel.change(0, trust=True)
+                state = self.vfs.reset(self.vf)
+                self.assertIs(False, state.settings.trust)
+                self.assertEqual(1, len(self.kernel.binds))
+
+
+class UsersTest(VfsTest):
+    def setUp(self):
+        super().setUp()
+        self.users = {}
+        self.vfs = fakes.vfs(self.kernel, lambda states: self.users)
+
+    def _refused_all(self):
+        for verb in (
+            lambda: self.set(vlan=7),
+            lambda: self.set(driver="vfio-pci"),
+            lambda: self.vfs.plan(self.vf, VfSettings(vlan=7)),
+            lambda: self.vfs.reset(self.vf, fresh=True),
+            lambda: self.vfs.flr(self.vf),
+        ):
+            with self.assertRaises(errors.VfBusy) as caught:
+                verb()
+        self.assertEqual([], self.kernel.writes)
+        self.assertEqual([], self.kernel.binds + self.kernel.flrs)
+        return str(caught.exception)
+
+    def test_vf_with_users_is_left_alone_by_every_verb(self):
+        self.users = {self.vf.address: ["port p1 of web", "mv0 in red"]}
+        sentence = self._refused_all()
+        self.assertIn("in use: port p1 of web, mv0 in red; unplug", sentence)
+
+    def test_vf_whose_interface_is_elsewhere_is_in_use(self):
+        self.kernel.change_device(0, netdev=None, elsewhere=True)
+        self.assertIn("another network namespace", self._refused_all())
+
+    def test_vf_under_something_that_nobody_finds_is_in_use(self):
+        self.kernel.carrying = {"enp1s0v0"}
+        self.assertIn("cannot be found is on enp1s0v0", self._refused_all())
+
+    def test_user_that_comes_after_the_plan(self):
+        made = self.vfs.plan(self.vf, VfSettings(vlan=7))
+        self.users = {self.vf.address: ["port p1 of web"]}
+        with self.assertRaises(errors.VfInUse):
+            self.vfs.apply(made)
+        self.assertEqual([], self.kernel.writes)
+
+    def test_other_vfs_are_not_in_use(self):
+        self.users = {vf_id(1).address: ["port p1 of web"]}
+        self.set(vlan=7)
+
+    def test_nothing_to_do_harms_nobody(self):
+        self.users = {self.vf.address: ["port p1 of web"]}
+        self.assertTrue(self.vfs.plan_reset(self.vf).is_empty)
 
 
 class ErrorTest(VfsTest):

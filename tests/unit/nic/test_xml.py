@@ -12,6 +12,8 @@
 
 import unittest
 
+from lxml import etree
+
 from sriov_rt.nic import errors
 from sriov_rt.nic import xml
 from sriov_rt.nic.settings import NO_MAC
@@ -43,7 +45,8 @@ class XmlTest(unittest.TestCase):
             for text in (
                 xml.interface(self.vf, mac, vlan),
                 xml.hostdev(self.vf, mac, vlan),
-                xml.network(self.pf, None, mac, vlan),
+                xml.network(self.pf, None, vlan),
+                xml.pooled(self.pf, mac),
             ):
                 self.assertNotIn("<mac", text)
                 self.assertNotIn("<vlan", text)
@@ -63,16 +66,30 @@ class XmlTest(unittest.TestCase):
         )
 
     def test_network_names_each_vf(self):
-        text = xml.network(self.pf, None, fakes.ADMIN_MAC, 7)
+        text = xml.network(self.pf, None, 7)
         self.assertEqual(2, text.count('<address type="pci"'))
         self.assertNotIn("<pf ", text)
         self.assertIn("<name>sriov-enp1s0</name>", text)
-        self.assertIn('<source network="sriov-enp1s0"/>', text)
-        self.assertIn('<mac address="52:54:00:12:34:56"/>', text)
         self.assertEqual(1, text.count('<tag id="7"/>'))
+        self.assertEqual(1, xml.network(self.pf, 1, None).count('type="pci"'))
+
+    def test_domain_takes_a_vf_of_the_network(self):
         self.assertEqual(
-            1, xml.network(self.pf, 1, None, None).count('type="pci"')
+            '<interface type="network">\n'
+            '  <mac address="52:54:00:12:34:56"/>\n'
+            '  <source network="sriov-enp1s0"/>\n'
+            "</interface>",
+            xml.pooled(self.pf, fakes.ADMIN_MAC),
         )
+
+    def test_each_way_is_one_document(self):
+        for text in (
+            xml.interface(self.vf, fakes.ADMIN_MAC, 7),
+            xml.hostdev(self.vf, fakes.ADMIN_MAC, 7),
+            xml.network(self.pf, None, 7),
+            xml.pooled(self.pf, fakes.ADMIN_MAC),
+        ):
+            etree.fromstring(text)
 
     def test_pool_larger_than_the_pf_is_refused(self):
         for size in (3, 0, -1):
@@ -80,5 +97,5 @@ class XmlTest(unittest.TestCase):
                 self.subTest(size=size),
                 self.assertRaises(errors.OutOfRange) as caught,
             ):
-                xml.network(self.pf, size, None, None)
+                xml.network(self.pf, size, None)
             self.assertIn("the PF has 2", str(caught.exception))

@@ -1,0 +1,149 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The kernel's rtnetlink, over pyroute2 0.8 and 0.9.
+
+A conversation has a socket of its own, which is closed by the thread that
+talks: pyroute2 0.9 has an event loop and a socket for each thread. It is in no
+multicast group, whose messages would pile up in it.
+"""
+
+import contextlib
+import errno
+import os
+import secrets
+import socket
+from collections.abc import Iterator
+
+import pyroute2
+from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
+
+#: The indices that interfaces of ours get: more than a kernel counts up to by
+#: itself, and with seven digits for what keeps them in few bytes.
+FIRST_INDEX = 1_000_000
+INDICES = 8_000_000
+
+#: RTEXT_FILTER_VF and RTEXT_FILTER_SKIP_STATS (linux/rtnetlink.h). Without
+#: the counters a VF takes 200 bytes and not 320.
+VFS_ONLY = 1 | 8
+
+#: include/uapi/linux/netlink.h; the socket module has none of them.
+SOL_NETLINK = 270
+NETLINK_EXT_ACK = 11
+
+#: Struct ifla_vf_vlan_info (linux/if_link.h), of which pyroute2 leaves out
+#: the padding: shorter is EINVAL (do_setvfinfo in net/core/rtnetlink.c).
+_VLAN_INFO = ifinfmsg.vflist.vfinfo.vf_vlist.ivvi
+_PADDING = ("padding", "H")
+
+
+def open_socket() -> socket.socket:
+    """Return a socket in the calling thread's network namespace.
+
+    It is connected to the kernel: what another process of its namespace sends
+    to it is refused (netlink_getsockbyportid in net/netlink/af_netlink.c).
+
+    :raises OSError: where a sandbox gives none.
+    """
+    # Of the type that pyroute2 0.9 takes.
+    opened = socket.socket(
+        socket.AF_NETLINK,
+        socket.SOCK_DGRAM | socket.SOCK_CLOEXEC,
+        socket.NETLINK_ROUTE,
+    )
+    try:
+        opened.setsockopt(SOL_NETLINK, NETLINK_EXT_ACK, 1)
+        opened.connect((0, 0))
+    except OSError:
+        opened.close()
+        raise
+    return opened
+
+
+@contextlib.contextmanager
+def conversation(
+    opened: socket.socket | None = None,
+) -> Iterator[pyroute2.IPRoute]:
+    """Talk to the kernel of a network namespace.
+
+    :param opened: by :func:`open_socket`, in that namespace; it is closed.
+        None for the calling thread's.
+    :raises OSError: for what the kernel refuses; see :func:`refusal`.
+    """
+    if _PADDING not in _VLAN_INFO.fields:
+        _VLAN_INFO.fields = (*_VLAN_INFO.fields, _PADDING)
+    number = (opened or open_socket()).detach()
+    try:
+        with pyroute2.IPRoute(fileno=number, groups=0, ext_ack=True) as route:
+            yield route
+    except pyroute2.NetlinkError as error:
+        raise refusal(error) from error
+
+
+def refusal(error: pyroute2.NetlinkError) -> OSError:
+    """Return what the kernel refused, with its errno and its own words.
+
+    A dump that changed while it was given has EINTR.
+    """
+    code, words = error.args
+    return OSError(code if code > 0 else errno.EINTR, words)
+
+
+def index_of(interface: str) -> int:
+    """Return the index of an interface.
+
+    :raises OSError: ENODEV if there is none; the C library gives no errno.
+    """
+    try:
+        return socket.if_nametoindex(interface)
+    except OSError as error:
+        code = error.errno or errno.ENODEV
+        raise OSError(code, os.strerror(code)) from error
+
+
+def choose_index() -> int:
+    """Return an index that nobody else's interface has but by chance."""
+    return FIRST_INDEX + secrets.randbelow(INDICES)
+
+
+def is_idle(interface: str) -> bool | None:
+    """Tell whether no macvlan, ipvlan, bridge or bond has an interface.
+
+    In whatever namespace it is: sysfs shows those of one's own, and those of
+    a namespace without a name or a process can be listed nowhere. A macvlan
+    in passthru mode can be made only where nothing else is (EINVAL for
+    another macvlan, EBUSY for the rest: macvlan_common_newlink and
+    netdev_rx_handler_register). It is never up, so that its parent notices
+    nothing, and it is deleted at once.
+
+    :returns: None if this kernel has no macvlan.
+    :raises OSError: as the kernel refuses it; ENODEV for no such interface.
+    """
+    parent, index = index_of(interface), choose_index()
+    with conversation() as route:
+        try:
+            route.link(
+                "add",
+                index=index,
+                ifname=f"srtq{secrets.token_hex(5)}",
+                kind="macvlan",
+                link=parent,
+                macvlan_mode="passthru",
+            )
+        except pyroute2.NetlinkError as error:
+            if error.code in (errno.EINVAL, errno.EBUSY):
+                return False
+            if error.code == errno.EOPNOTSUPP:
+                return None
+            raise
+        route.link("del", index=index)
+    return True

@@ -1,0 +1,102 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import errno
+import unittest
+from unittest import mock
+
+import pyroute2
+
+from sriov_rt import rtnetlink
+
+
+class RtnetlinkTestCase(unittest.TestCase):
+    def setUp(self):
+        patch = mock.patch.object(rtnetlink.pyroute2, "IPRoute")
+        self.opened = patch.start()
+        self.addCleanup(patch.stop)
+        self.route = self.opened.return_value.__enter__.return_value
+        self.opened.return_value.__exit__.return_value = False
+        patch = mock.patch.object(rtnetlink, "open_socket")
+        patch.start().return_value.detach.return_value = 7
+        self.addCleanup(patch.stop)
+        patch = mock.patch.object(
+            rtnetlink.socket, "if_nametoindex", return_value=4
+        )
+        self.index = patch.start()
+        self.addCleanup(patch.stop)
+
+
+class OpenSocketTest(unittest.TestCase):
+    def test_a_socket_that_cannot_be_set_up_is_closed(self):
+        opened = mock.Mock()
+        opened.setsockopt.side_effect = OSError(errno.ENOPROTOOPT, "no")
+        with (
+            mock.patch.object(rtnetlink.socket, "socket", return_value=opened),
+            self.assertRaises(OSError),
+        ):
+            rtnetlink.open_socket()
+        opened.close.assert_called_once_with()
+
+
+class ConversationTest(RtnetlinkTestCase):
+    def refused(self, error):
+        with self.assertRaises(OSError) as caught, rtnetlink.conversation():
+            raise error
+        return caught.exception
+
+    def test_it_is_in_no_group_and_hears_the_kernels_words(self):
+        with rtnetlink.conversation() as route:
+            self.assertIs(self.route, route)
+        self.opened.assert_called_once_with(fileno=7, groups=0, ext_ack=True)
+        self.opened.return_value.__exit__.assert_called_once()
+
+    def test_what_is_refused_has_errno_and_words(self):
+        error = self.refused(pyroute2.NetlinkError(errno.EINVAL, "too big"))
+        self.assertEqual((errno.EINVAL, "too big"), error.args)
+        error = self.refused(pyroute2.NetlinkError(errno.EPERM))
+        self.assertEqual("Operation not permitted", error.strerror)
+
+    def test_a_dump_that_changed_is_interrupted(self):
+        error = self.refused(pyroute2.NetlinkError(-1, "dump interrupted"))
+        self.assertEqual(errno.EINTR, error.errno)
+
+
+class IndexTest(RtnetlinkTestCase):
+    def test_no_interface_has_an_errno(self):
+        self.assertEqual(4, rtnetlink.index_of("vf0"))
+        self.index.side_effect = OSError("no interface with this name")
+        with self.assertRaises(OSError) as caught:
+            rtnetlink.index_of("vf0")
+        self.assertEqual(errno.ENODEV, caught.exception.errno)
+
+
+class IdleTest(RtnetlinkTestCase):
+    def test_what_could_be_made_is_gone_at_once(self):
+        self.assertIs(True, rtnetlink.is_idle("vf0"))
+        made, deleted = self.route.link.call_args_list
+        self.assertEqual(("add", "del"), (made.args[0], deleted.args[0]))
+        self.assertEqual(made.kwargs["index"], deleted.kwargs["index"])
+        self.assertNotIn("state", made.kwargs)
+
+    def test_what_the_kernel_says_else(self):
+        for code, told in (
+            (errno.EINVAL, False),
+            (errno.EBUSY, False),
+            (errno.EOPNOTSUPP, None),
+        ):
+            self.route.link.side_effect = pyroute2.NetlinkError(code)
+            with self.subTest(code=code):
+                self.assertIs(told, rtnetlink.is_idle("vf0"))
+        self.route.link.side_effect = pyroute2.NetlinkError(errno.EPERM)
+        with self.assertRaises(PermissionError):
+            rtnetlink.is_idle("vf0")
