@@ -23,6 +23,7 @@ from sriov_rt.kubernetes import options as kubernetes_options
 from sriov_rt.labels import options as label_options
 from sriov_rt.neutron import options as neutron_options
 from sriov_rt.nic import options as nic_options
+from sriov_rt.nova import options as compute_options
 from sriov_rt.onload import options as onload_options
 from sriov_rt.scheduler import options as scheduler_options
 from sriov_rt.vif import options as vif_options
@@ -60,7 +61,11 @@ def list_nova_opts() -> Listing:
     return [
         (
             scheduler_options.GROUP,
-            [*messaging.TRANSPORT_OPTS, *scheduler_options.SCHEDULER_OPTS],
+            [
+                *messaging.TRANSPORT_OPTS,
+                *scheduler_options.SCHEDULER_OPTS,
+                *compute_options.COMPUTE_OPTS,
+            ],
         ),
         (onload_options.GROUP, scheduler_options.SHARED_OPTS),
         (privsep.GROUP, privsep.OPTS),

@@ -13,9 +13,20 @@
 """Reasons: why a host or a guest does not satisfy a Request."""
 
 import dataclasses
+import enum
 import types
 from collections.abc import Mapping
 from typing import Any
+
+#: What stands in a sentence between the problem and its remedy.
+REMEDY = "; "
+
+
+class Fault(enum.StrEnum):
+    """What has to change before the Request can be satisfied."""
+
+    HOST = "host"
+    REQUEST = "request"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -25,16 +36,65 @@ class Reason:
     :param code: stable, for programs; a key of :data:`SENTENCES`.
     :param fields: what the sentence speaks of; JSON values only.
     :param message: a sentence for the operator that says what to do.
+    :param remedy: the part of it that says what to do.
     """
 
     code: str
     message: str
     fields: Mapping[str, Any]
+    remedy: str = ""
+
+    @property
+    def problem(self) -> str:
+        """The message without its remedy."""
+        return self.message.removesuffix(f"{REMEDY}{self.remedy}")
+
+    @property
+    def fault(self) -> Fault:
+        """Whose fault it is; see :data:`REQUEST_FAULTS`."""
+        return Fault.REQUEST if self.code in REQUEST_FAULTS else Fault.HOST
 
     def to_plain(self) -> dict[str, Any]:
         """Return the Reason as a JSON object."""
-        return {"code": self.code, **self.fields, "message": self.message}
+        return {
+            "code": self.code,
+            **self.fields,
+            "message": self.message,
+            "remedy": self.remedy,
+        }
 
+
+#: Codes of what no host can do anything about: the flavor, the image or the
+#: domain has to change. Every other code is a fault of the one host, and
+#: another host may do. The codes of :mod:`sriov_rt.guest.sentences` and
+#: :mod:`sriov_rt.onload.sentences` are here as well.
+REQUEST_FAULTS: frozenset[str] = frozenset(
+    {
+        "request_invalid",
+        "cpu_policy_not_dedicated",
+        # the guest
+        "console_on_virtio",
+        "container_unpinned",
+        "device_on_virtio",
+        "disk_on_virtio",
+        "filesystem_on_virtio",
+        "iommu_on_virtio",
+        "kept_on_virtio",
+        "nic_on_virtio",
+        "pinning_beyond",
+        "pins_differ",
+        "vcpus_share_pcpus",
+        "vcpus_unpinned",
+        # Onload
+        "onload_glibc_floor",
+        "onload_init_static",
+        "onload_init_unreadable",
+        "onload_libc_missing",
+        "onload_mount_taken",
+        "onload_musl",
+        "onload_other_architecture",
+    }
+)
 
 #: Code to the operator's sentence, with the fields that it takes.
 SENTENCES: Mapping[str, str] = types.MappingProxyType(
@@ -89,8 +149,9 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "cpu_dedicated_set for the host itself"
         ),
         "siblings_shared": (
-            "pCPUs {cpus} share a core with CPUs that are not dedicated; "
-            "disable SMT (boot with nosmt) or dedicate and isolate {wanted}"
+            "pCPUs {cpus} share a core with CPUs that are not dedicated; set "
+            "[compute] cpu_dedicated_set in nova.conf to {wanted} and boot "
+            "with isolcpus=managed_irq,domain,{wanted} nohz_full={wanted}"
         ),
         "irqs_on_dedicated": (
             "interrupts{irqs} are routed to dedicated pCPUs {cpus}; boot "
@@ -110,13 +171,58 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "the NMI watchdog interrupts every CPU; run 'sysctl -w "
             "kernel.nmi_watchdog=0' and keep it in /etc/sysctl.d"
         ),
+        "frequency_varies": (
+            "the frequency of dedicated pCPUs {cpus} is changed by governor "
+            "'{governor}', and each change stalls them; run 'cpupower -c "
+            "{cpus} frequency-set -g performance' and keep it in a tuned "
+            "profile"
+        ),
+        "idle_too_deep": (
+            "dedicated pCPUs {cpus} may enter idle state {state}, which "
+            "takes {latency_us} µs to leave (the limit is {limit_us} µs); "
+            "write n/a to power/pm_qos_resume_latency_us of each in "
+            "/sys/devices/system/cpu and keep it in a tuned profile"
+        ),
+        "workqueues_on_dedicated": (
+            "the kernel's unbound work may run on dedicated pCPUs {cpus}; "
+            "run 'echo {mask} > /sys/devices/virtual/workqueue/cpumask' and "
+            "keep it in a tuned profile"
+        ),
+        "watchdog_on_dedicated": (
+            "the soft lockup watchdog interrupts dedicated pCPUs {cpus} "
+            "every 4 s; run 'sysctl -w kernel.watchdog_cpumask={wanted}' and "
+            "keep it in /etc/sysctl.d"
+        ),
+        "irqs_default_on_dedicated": (
+            "the interrupts of the next device or VF may be routed to "
+            "dedicated pCPUs {cpus}; boot with irqaffinity={wanted}"
+        ),
+        "smt_on": (
+            "hyper-threads of one core slow each other down, even if both "
+            "are dedicated; turn SMT off in the firmware, and dedicate the "
+            "CPUs that remain"
+        ),
+        "clock_slow": (
+            "the clock source is {clock}, which takes microseconds to read; "
+            "boot with clocksource=tsc tsc=reliable if the CPU has "
+            "constant_tsc and nonstop_tsc (/proc/cpuinfo)"
+        ),
+        "swap_on": (
+            "memory is swapped to {devices}, and a guest waits for what was "
+            "swapped out; run 'swapoff -a' and boot with systemd.swap=0"
+        ),
         "ksm_running": (
             "KSM merges and unmerges guest pages; run 'echo 2 > "
             "/sys/kernel/mm/ksm/run' and stop ksmtuned"
         ),
         "thp_always": (
-            "transparent huge pages are built behind every process's back; "
-            "boot with transparent_hugepage=madvise"
+            "transparent huge pages are 'always', and khugepaged can stall "
+            "guests; boot with transparent_hugepage=never"
+        ),
+        "thp_madvise": (
+            "transparent huge pages are 'madvise', and QEMU asks for them, "
+            "so that khugepaged can stall guests; boot with "
+            "transparent_hugepage=never"
         ),
         "kernel_not_rt": (
             "kernel {release} is not PREEMPT_RT; boot a realtime kernel "
@@ -137,10 +243,13 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "the label off the Node with 'kubectl label node NODE {label}-'"
         ),
         "nic_missing": ("no {nic} NIC; add one, or change sriov_rt:nic"),
+        "host_without_nic": (
+            "this host has no {nic} NIC; add one, or check another --mode"
+        ),
         "no_vfs": (
-            "no VF on {nic} NICs; write their number to "
-            "/sys/class/net/PF/device/sriov_numvfs, and enable SR-IOV in the "
-            "firmware if sriov_totalvfs is 0"
+            "no VF on {nic} NICs; set [nic] vfs in sriov-rt.conf and run "
+            "'sriov-rt vf provision', and enable SR-IOV in the firmware if "
+            "sriov_totalvfs is 0"
         ),
         "vfs_without_driver": (
             "none of the VFs {vfs} of {pf} has a network driver; load it "
@@ -184,12 +293,16 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "change sriov_rt:onload_profile"
         ),
         "latency_uncertified": (
-            "no latency certificate; measure the host and write one (see the "
-            "operator's guide, 'Latency certificates')"
+            "no latency certificate; measure the host with 'sriov-rt verify "
+            "latency'"
         ),
         "latency_expired": (
             "the latency certificate expired {ago_s} s ago; measure the host "
             "again"
+        ),
+        "latency_withdrawn": (
+            "the latency certificate was withdrawn: {why}; measure the host "
+            "again with 'sriov-rt verify latency'"
         ),
         "latency_other_kernel": (
             "the latency certificate is for kernel {certified}, the host "
@@ -210,4 +323,20 @@ def reason(code: str, **fields: Any) -> Reason:
     :param code: a key of :data:`SENTENCES`.
     :param fields: those that the sentence takes, and any further ones.
     """
-    return Reason(code, SENTENCES[code].format(**fields), fields)
+    return filled(code, SENTENCES[code], fields)
+
+
+def filled(code: str, sentence: str, fields: Mapping[str, Any]) -> Reason:
+    """Return the Reason of a code and its sentence.
+
+    :param sentence: a template: the problem, a semicolon, the remedy.
+    :param fields: those that it takes, and any further ones.
+    """
+    message = sentence.format(**fields)
+    # Of the template, since a field may have a semicolon of its own; a
+    # sentence that is one field has its remedy there.
+    _, found, remedy = sentence.partition(REMEDY)
+    remedy = (
+        remedy.format(**fields) if found else message.rpartition(REMEDY)[2]
+    )
+    return Reason(code, message, fields, remedy if remedy != message else "")

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The error that every parser raises."""
+"""ParseError, which every parser raises."""
 
 from sriov_rt import exceptions
 

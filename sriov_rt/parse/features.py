@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The feature files of Node Feature Discovery's local source.
+"""Feature files of Node Feature Discovery's local source.
 
 Grammar and meaning are those of NFD 0.18 (source/local/local.go): lines of
 ``key=value`` or ``key`` (which is ``key=true``), and comments of which some

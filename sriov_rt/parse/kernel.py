@@ -109,6 +109,17 @@ def parse_kernel_command_line(text: str) -> KernelCommandLine:
     return KernelCommandLine(tuple(parameters))
 
 
+def split_command_line(text: str) -> tuple[list[str], list[str]]:
+    """Return the kernel's arguments as they stand, and those for init.
+
+    :param text: what ``/proc/cmdline`` holds.
+    :returns: those for init with the ``--`` before them, if there are any.
+    """
+    words = [each[0] for each in _ARGUMENT.finditer(text.removesuffix("\n"))]
+    end = words.index("--") if "--" in words else len(words)
+    return words[:end], words[end:]
+
+
 def parse_isolcpus(value: str, possible: int | None = None) -> IsolCpus:
     """Return what a value of the isolcpus parameter asks for.
 

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What Kubernetes takes for a label's key and value.
+"""Keys and values of Kubernetes labels.
 
 The rules are those of k8s.io/apimachinery (pkg/api/validate/content).
 """

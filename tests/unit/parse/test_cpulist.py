@@ -10,6 +10,8 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+import sys
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -249,3 +251,49 @@ class CpuMaskTest(properties.ParserTestCase):
 
 def _ends(digits):
     return range(len(digits), 0, -8)
+
+
+class CpuSetTest(properties.ParserTestCase):
+    """As a frozenset of the same numbers, and small."""
+
+    @properties.deterministic
+    @given(_cpus, _cpus)
+    def test_it_is_a_set(self, one, other):
+        left, right = cpulist.CpuSet(one), cpulist.CpuSet(other)
+        for mixed in (right, other):
+            self.assertEqual(one & other, left & mixed)
+            self.assertEqual(one | other, left | mixed)
+            self.assertEqual(one - other, left - mixed)
+            self.assertEqual(one ^ other, left ^ mixed)
+            self.assertEqual(one <= other, left <= mixed)
+            self.assertEqual(one < other, left < mixed)
+            self.assertEqual(one >= other, left >= mixed)
+            self.assertEqual(one == other, left == mixed)
+            self.assertEqual(one.isdisjoint(other), left.isdisjoint(mixed))
+            self.assertEqual(one.union(other), left.union(mixed))
+        self.assertEqual(one - other, one - right)
+        self.assertEqual(one & other, one & right)
+        self.assertEqual(one | other, one | right)
+        self.assertEqual(sorted(one), list(left))
+        self.assertEqual((len(one), bool(one)), (len(left), bool(left)))
+        self.assertEqual(hash(one), hash(left))
+        self.assertEqual(5 in one, 5 in left)
+
+    def test_what_is_no_cpu_is_not_in_it(self):
+        cpus = cpulist.CpuSet({0, 8191})
+        for other in (-1, 8192, 10**12, "0", None):
+            self.assertNotIn(other, cpus)
+        self.assertNotEqual(cpus, {0, 10**12})
+        self.assertNotEqual(cpus, "0,8191")
+        for wrong in (-1, 8192, 10**12):
+            with self.assertRaises(ValueError):
+                cpulist.CpuSet((wrong,))
+
+    def test_it_prints_its_list(self):
+        cpus = cpulist.CpuSet({0, 1, 2, 8})
+        self.assertEqual("CpuSet('0-2,8')", repr(cpus))
+
+    def test_the_largest_takes_a_kilobyte(self):
+        cpus = cpulist.parse_cpu_list("0-8191")
+        size = sys.getsizeof(cpus) + sys.getsizeof(cpus.bits)
+        self.assertLess(size, 1300)

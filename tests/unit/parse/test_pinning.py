@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sriov_rt.parse import cpulist
-from sriov_rt.parse import topology
+from sriov_rt.parse import pinning
 from tests.unit.parse import properties
 
 _pins = st.dictionaries(
-    st.integers(0, topology.MAX_VCPUS - 1),
+    st.integers(0, pinning.MAX_VCPUS - 1),
     st.frozensets(st.integers(0, cpulist.MAX_CPUS - 1), min_size=1),
     min_size=1,
 )
@@ -28,11 +28,11 @@ class PinningTest(properties.ParserTestCase):
     def check(self, expected, text):
         with self.subTest(text):
             pins = tuple((v, frozenset(p)) for v, p in expected)
-            self.assertEqual(pins, topology.parse_pinning(text))
+            self.assertEqual(pins, pinning.parse_pinning(text))
 
     def refused(self, text, position):
         with self.subTest(text):
-            error = self.refusal(topology.parse_pinning, text)
+            error = self.refusal(pinning.parse_pinning, text)
             self.assertEqual(position, error.position)
             self.assertEqual("pinning", error.what)
 
@@ -82,7 +82,7 @@ class PinningTest(properties.ParserTestCase):
     def test_refuses_more_pins_than_memory_should_hold(self):
         pins = [f"{vcpu}#0-8191" for vcpu in range(33)]
         fitting = "_".join(pins[:32])
-        self.assertEqual(32, len(topology.parse_pinning(fitting)))
+        self.assertEqual(32, len(pinning.parse_pinning(fitting)))
         self.refused("_".join(pins), len(fitting) + 1)
 
     def test_hostile_pinnings_are_bounded(self):
@@ -95,7 +95,7 @@ class PinningTest(properties.ParserTestCase):
         for text in hostile:
             with self.subTest(text[:20]):
                 self.assert_bounded(
-                    topology.parse_pinning, text, 64 * 1024 * 1024
+                    pinning.parse_pinning, text, 64 * 1024 * 1024
                 )
 
     @properties.deterministic
@@ -105,9 +105,9 @@ class PinningTest(properties.ParserTestCase):
             f"{vcpu}#{cpulist.format_cpu_list(pcpus)}"
             for vcpu, pcpus in pins.items()
         )
-        self.assertEqual(tuple(pins.items()), topology.parse_pinning(text))
+        self.assertEqual(tuple(pins.items()), pinning.parse_pinning(text))
 
     @properties.deterministic
     @given(st.one_of(st.text(), st.text("0123#_^,-:/N ")))
     def test_is_total(self, text):
-        self.outcome(topology.parse_pinning, text)
+        self.outcome(pinning.parse_pinning, text)

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Which pCPUs each vCPU of a guest runs on, as oVirt writes it."""
+"""Pinning of vCPUs to pCPUs, as oVirt writes it."""
 
 import re
 
@@ -29,7 +29,7 @@ _PINNING = "pinning"
 _PIN = re.compile(r"([0-9]+)#([0-9^,-]+)")
 
 
-def parse_pinning(text: str) -> tuple[tuple[int, frozenset[int]], ...]:
+def parse_pinning(text: str) -> tuple[tuple[int, cpulist.CpuSet], ...]:
     """Return the vCPUs and their pCPUs of ``0#6_1#7-9,^8``.
 
     The grammar is that of oVirt's CPU pinning topology: ``v#p`` with ``_``
@@ -41,7 +41,7 @@ def parse_pinning(text: str) -> tuple[tuple[int, frozenset[int]], ...]:
         cpulist.MAX_TEXT or MAX_PAIRS.
     """
     errors.check_length(_PINNING, text, cpulist.MAX_TEXT)
-    pins: dict[int, frozenset[int]] = {}
+    pins: dict[int, cpulist.CpuSet] = {}
     position = pairs = 0
     for each in text.split("_"):
         vcpu, pcpus = _parse_pin(text, each, position)
@@ -61,7 +61,7 @@ def parse_pinning(text: str) -> tuple[tuple[int, frozenset[int]], ...]:
 
 def _parse_pin(
     text: str, pin: str, position: int
-) -> tuple[int, frozenset[int]]:
+) -> tuple[int, cpulist.CpuSet]:
     match = _PIN.fullmatch(pin)
     if match is None:
         raise errors.ParseError(

@@ -1,0 +1,51 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import pathlib
+import tempfile
+import unittest
+
+from oslo_config import cfg
+
+from sriov_rt import config
+
+
+class LoadTest(unittest.TestCase):
+    def setUp(self):
+        place = tempfile.TemporaryDirectory()
+        self.addCleanup(place.cleanup)
+        self.path = pathlib.Path(place.name) / "sriov-rt.conf"
+
+    def value(self, files):
+        conf = config.load(files)
+        conf.register_opts([cfg.StrOpt("word", default="none")], group="part")
+        return conf.part.word
+
+    def test_options_are_registered_after_the_files_were_read(self):
+        self.path.write_text("[part]\nword = read\n")
+        self.assertEqual("read", self.value([self.path]))
+
+    def test_the_last_of_several_files_counts(self):
+        self.path.write_text("[part]\nword = first\n")
+        other = self.path.with_name("other.conf")
+        other.write_text("[part]\nword = last\n")
+        self.assertEqual("last", self.value([str(self.path), other]))
+
+    def test_no_files(self):
+        self.assertEqual("none", self.value([]))
+
+    def test_a_file_that_is_not_there_or_is_none(self):
+        with self.assertRaises(cfg.Error):
+            config.load([self.path])
+        self.path.write_text("word\n= [")
+        with self.assertRaises(cfg.Error):
+            config.load([self.path])

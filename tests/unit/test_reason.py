@@ -1,0 +1,64 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import unittest
+
+from sriov_rt import reason as reasons
+from sriov_rt.guest import sentences as guest
+from sriov_rt.onload import sentences as onload
+from sriov_rt.reason import Fault
+
+
+class FaultTest(unittest.TestCase):
+    def test_every_code_that_has_a_fault_has_a_sentence(self):
+        known = {*reasons.SENTENCES, *guest.SENTENCES, *onload.SENTENCES}
+        self.assertEqual(set(), reasons.REQUEST_FAULTS - known)
+
+    def test_an_image_of_virtio_is_no_hosts_fault(self):
+        found = guest.reason(
+            "disk_on_virtio", target="vda", bus="virtio", prop="hw_disk_bus"
+        )
+        self.assertIs(Fault.REQUEST, found.fault)
+
+    def test_a_host_that_is_not_isolated_is_at_fault_itself(self):
+        found = guest.reason("vcpus_not_isolated", vcpus="0", cpus="2")
+        self.assertIs(Fault.HOST, found.fault)
+        found = reasons.reason("fact_unknown", fact="cpus", why="EACCES")
+        self.assertIs(Fault.HOST, found.fault)
+
+
+class RemedyTest(unittest.TestCase):
+    def test_it_is_a_field_of_its_own(self):
+        found = reasons.reason("fact_unknown", fact="cpus", why="a; b")
+        self.assertEqual("cpus is unknown (a; b)", found.problem)
+        self.assertEqual("make it readable to sriov-rt-agent", found.remedy)
+        self.assertEqual(found.remedy, found.to_plain()["remedy"])
+        self.assertEqual(
+            f"{found.problem}; {found.remedy}", found.to_plain()["message"]
+        )
+
+    def test_a_sentence_of_one_field(self):
+        found = onload.reason("onload_refused", problem="no x; install x")
+        self.assertEqual(("no x", "install x"), (found.problem, found.remedy))
+        found = onload.reason("onload_refused", problem="no x")
+        self.assertEqual(("no x", ""), (found.problem, found.remedy))
+
+    def test_every_sentence_has_one(self):
+        for sentences in (
+            reasons.SENTENCES,
+            guest.SENTENCES,
+            onload.SENTENCES,
+        ):
+            for code, sentence in sentences.items():
+                if sentence != "{problem}":
+                    with self.subTest(code):
+                        self.assertIn(reasons.REMEDY, sentence)
