@@ -11,12 +11,10 @@
 # under the License.
 
 
-"""What an interface of ours says of itself: its alias."""
+"""The alias of an interface: a label for people, and never a proof."""
 
 import dataclasses
 
-from sriov_rt.exceptions import SriovRtError
-from sriov_rt.vif import names
 from sriov_rt.vif.words import ALIAS_PREFIX
 
 #: What the interface of a VF carries that was set up for the ports on it,
@@ -46,30 +44,3 @@ class Alias:
         if self.network:
             return f"{text}:{self.home}:{self.network}"
         return f"{text}:{self.home}" if self.home else text
-
-
-def is_free(text: str) -> bool:
-    """Tell whether an alias keeps nobody off: none does, nor a parent's."""
-    return text in ("", PARENT)
-
-
-def parse(text: str) -> Alias | None:
-    """Return what an alias says; None if it is not one of ours.
-
-    Total: who is root in the namespace can set any alias. The home is no
-    more than a hint (see homes.choose), and the port, the owner and the
-    network count only for what sits on an interface of the host.
-    """
-    parts = text.split(":", 4)
-    if len(parts) < 3 or parts[0] != ALIAS_PREFIX:
-        return None
-    home = parts[3] if len(parts) > 3 else ""
-    try:
-        return Alias(
-            names.port(parts[1]),
-            names.owner(parts[2]),
-            names.interface(home) if home else "",
-            names.network(parts[4]) if len(parts) > 4 else "",
-        )
-    except SriovRtError:
-        return None

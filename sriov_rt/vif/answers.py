@@ -12,13 +12,14 @@
 
 """What the kernel answers on links, read from its bytes."""
 
-import functools
 import socket
 import struct
 from collections.abc import Mapping
 
 from sriov_rt.vif.attributes import Attributes
+from sriov_rt.vif.attributes import pairs
 from sriov_rt.vif.edge import Link
+from sriov_rt.vif.namespaces import Identity
 
 #: include/uapi/linux/if.h: IFNAMSIZ - 1 and IFALIASZ - 1 bytes.
 MAX_NAME = 15
@@ -65,6 +66,8 @@ class Ifla:
     CARRIER = 33
     LINK_NETNSID = 37
     TARGET_NETNSID = 46
+    PROP_LIST = 52
+    ALT_IFNAME = 53
     PARENT_DEV_NAME = 56
     PARENT_DEV_BUS_NAME = 57
 
@@ -99,17 +102,22 @@ _READ = frozenset(
 )
 
 
-@functools.lru_cache(maxsize=16)
 def _attributes(body: bytes) -> Attributes:
     return Attributes(body[_LINK.size :], _READ)
 
 
-def link(body: bytes, namespace: str | None, home: int | None) -> Link | None:
+def link(
+    body: bytes,
+    namespace: str | None,
+    home: int | None,
+    space: Identity | None = None,
+) -> Link | None:
     """Return the link that an RTM_NEWLINK tells of.
 
     :param namespace: where it was asked, as in Link.
     :param home: the number that the caller's namespace has there; None if
         it has none, or is the one where it was asked.
+    :param space: which namespace it was asked in, as in Link.
     :returns: None if it is too short or has no name.
     """
     if index(body) is None:
@@ -136,15 +144,10 @@ def link(body: bytes, namespace: str | None, home: int | None) -> Link | None:
         allmulti=bool(flags & IFF_ALLMULTI),
         device=_device(found),
         master=found.number(Ifla.MASTER),
+        space=space,
     )
 
 
-#: The same for who asks for the same again and again.
-asked_again = functools.lru_cache(maxsize=1024)(link)
-
-
-# A parent's ports have the same.
-@functools.lru_cache(maxsize=64)
 def _info(data: bytes) -> tuple[str, str | None]:
     """Return the kind of a link, and its mode if it is of a kind of ours."""
     info = Attributes(data)
@@ -193,6 +196,17 @@ def nsid(body: bytes) -> int | None:
     """Return the number that an RTM_NEWNSID tells; None if there is none."""
     found = Attributes(body[_NSID_START:]).number(_NETNSA_NSID, signed=True)
     return None if found is None or found < 0 else found
+
+
+def altnames(body: bytes) -> list[str]:
+    """Return the alternative names of a link."""
+    inner = Attributes(body[_LINK.size :]).get(Ifla.PROP_LIST, b"")
+    found = []
+    for kind, value in pairs(inner):
+        if kind == Ifla.ALT_IFNAME:
+            name = value.partition(b"\0")[0]
+            found.append(name.decode("utf-8", "surrogateescape"))
+    return found
 
 
 def _parent(

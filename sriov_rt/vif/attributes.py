@@ -21,6 +21,7 @@ kernel needs for what it is asked.
 import struct
 import sys
 from collections.abc import Container
+from collections.abc import Iterator
 from typing import Literal
 
 _HEADER = struct.Struct("=HH")
@@ -50,6 +51,21 @@ def attribute(kind: int, value: bytes | str | int) -> bytes:
     return _HEADER.pack(length, kind) + value + bytes(-length % 4)
 
 
+def pairs(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the type and the value of each attribute, in their order.
+
+    What is malformed ends them.
+    """
+    at = 0
+    while at + _HEADER.size <= len(data):
+        length, kind = _HEADER.unpack_from(data, at)
+        end = at + length
+        if length < _HEADER.size or end > len(data):
+            return
+        yield kind & _TYPE, data[at + _HEADER.size : end]
+        at += (length + 3) & ~3
+
+
 class Attributes(dict[int, bytes]):
     """Attributes by their type; the last of each counts.
 
@@ -60,21 +76,11 @@ class Attributes(dict[int, bytes]):
     def __init__(
         self, data: bytes, only: Container[int] | None = None
     ) -> None:
-        super().__init__()
-        # A link has some 40, and each event on one is read by this: to look
-        # at the numbers of a view is quicker than to unpack them. Each
-        # attribute begins at a multiple of 4 bytes, two numbers.
-        numbers = memoryview(data)[: len(data) & ~3].cast("H")
-        at, last = 0, len(numbers)
-        while at < last:
-            length = numbers[at]
-            end = 2 * at + length
-            if length < 4 or end > len(data):
-                return
-            kind = numbers[at + 1] & _TYPE
-            if only is None or kind in only:
-                self[kind] = data[2 * at + 4 : end]
-            at += length + 3 >> 2 << 1
+        super().__init__(
+            (kind, value)
+            for kind, value in pairs(data)
+            if only is None or kind in only
+        )
 
     def nested(self, kind: int) -> "Attributes":
         """Return those inside of one; none if it is absent."""

@@ -19,10 +19,10 @@ from collections.abc import Sequence
 from sriov_rt.nic.settings import NO_MAC
 from sriov_rt.nic.settings import VfSettings
 from sriov_rt.nic.words import VfState
-from sriov_rt.vif import alias
 from sriov_rt.vif import errors
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.errors import VifError
+from sriov_rt.vif.records import Record
 from sriov_rt.vif.words import Kind
 from sriov_rt.vif.words import Plug
 
@@ -40,13 +40,18 @@ class Candidate:
 
     :param vf: None if it is no VF.
     :param ours: whether a pool has it, so that its VF is ours to set.
-    :param children: what sits on it, in every namespace.
+    :param children: what sits on it: the ports of the records, what is here
+        and, where that was looked at, what is in other namespaces.
+    :param holder: the port that has its VF to itself.
+    :param quarantined: a port that may still be on it, unseen.
     """
 
     link: Link
     vf: VfState | None
     ours: bool
     children: Sequence[Link]
+    holder: Record | None = None
+    quarantined: Record | None = None
 
     @property
     def room(self) -> int | None:
@@ -104,12 +109,11 @@ def refusal(
 
 
 def _taken(found: Candidate, want: Plug) -> str | None:
-    whose = alias.parse(found.link.alias)
-    if whose is not None:
-        return f"it is port {whose.port} of {whose.owner}"
+    if found.holder is not None:
+        return f"it is port {found.holder.port} of {found.holder.owner}"
+    if found.quarantined is not None:
+        return f"port {found.quarantined.port} on it is quarantined"
     if want.kind == Kind.VF:
-        if not alias.is_free(found.link.alias):
-            return f"its alias is {found.link.alias!r}"
         return _occupied(found.children)
     if want.mode == PASSTHRU:
         return _occupied(found.children)
@@ -141,7 +145,7 @@ def _occupied(children: Sequence[Link]) -> str | None:
 
 def _unfit(found: Candidate, want: Plug) -> str | None:
     if want.kind == Kind.VF:
-        return None if found.vf is not None else "it is no VF"
+        return _not_whole(found.vf)
     if want.mtu is not None and want.mtu > found.link.mtu:
         # A subinterface's is its parent's at most (macvlan_change_mtu).
         return f"its MTU is {found.link.mtu}, and {want.mtu} is asked for"
@@ -151,6 +155,18 @@ def _unfit(found: Candidate, want: Plug) -> str | None:
     if tagged == want.vlan or (found.ours and not found.children):
         return None
     return f"its VLAN is {tagged}, and {want.vlan} is asked for"
+
+
+def _not_whole(vf: VfState | None) -> str | None:
+    """Return why a VF cannot be handed out as a whole."""
+    if vf is None:
+        return "it is no VF"
+    if vf.keeps_filters:
+        return (
+            f"{vf.id.pf} keeps MAC filters of macvlans that were on it until "
+            "its VFs are made again"
+        )
+    return None
 
 
 def _untrusted(found: Candidate, want: Plug) -> bool:

@@ -66,8 +66,14 @@ def choose(want: Plug, view: View, pools: Pools, rules: Rules) -> Candidate:
 def candidate(link: Link, view: View, pools: Pools) -> Candidate:
     """Return an interface with what matters for being a parent."""
     vf = view.vf_of(link)
-    network = pools.network_of(link.name, vf.id.pf if vf else None)
-    return Candidate(link, vf, network is not None, view.children(link))
+    return Candidate(
+        link,
+        vf,
+        pools.network_of(link.name, vf.id if vf else None) is not None,
+        view.children(link),
+        view.holder(link),
+        view.quarantined(link),
+    )
 
 
 def _candidates(want: Plug, view: View, pools: Pools) -> Iterator[Candidate]:
@@ -85,12 +91,16 @@ def _names(want: Plug, view: View, pools: Pools) -> list[str]:
     network = want.physical_network or ""
     for member in pools.of(network):
         if not member.of_pf:
-            found[member.name] = None
+            link = view.here(member.name)
+            vf = view.vf_of(link) if link else None
+            # A VF may have come home by the name of another one.
+            if pools.network_of(member.name, vf.id if vf else None) == network:
+                found[member.name] = None
             continue
         for vf in view.vfs_of(member.name):
             # One that is named itself is on the network that says.
             netdev = vf.netdev or ""
-            if pools.network_of(netdev, vf.id.pf) == network:
+            if pools.network_of(netdev, vf.id) == network:
                 found[netdev] = None
     return list(found)
 
@@ -102,7 +112,7 @@ def _check_parent(want: Plug, parent: str, view: View, pools: Pools) -> None:
     if want.physical_network is None:
         return
     vf = view.vf_of(link)
-    network = pools.network_of(parent, vf.id.pf if vf else None)
+    network = pools.network_of(parent, vf.id if vf else None)
     if network != want.physical_network:
         raise ParseError(
             "parent",
@@ -113,8 +123,8 @@ def _check_parent(want: Plug, parent: str, view: View, pools: Pools) -> None:
 
 def _check_number(want: Plug, view: View) -> None:
     having = sum(
-        whose.owner == want.owner and not link.kind
-        for link, whose in view.ours
+        each.owner == want.owner and each.kind == Kind.VF
+        for each in view.records
     )
     if having >= MAX_VFS:
         raise errors.TooManyVfs(

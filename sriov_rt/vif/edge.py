@@ -17,9 +17,12 @@ records and can fail or stop at each step.
 """
 
 import dataclasses
+from collections.abc import Collection
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 
+from sriov_rt.vif.namespaces import Identity
 from sriov_rt.vif.words import Limits
 
 
@@ -35,6 +38,9 @@ class Link:
     :param device: PCI address of the device that it is the interface of
         (IFLA_PARENT_DEV_NAME, Linux 5.14); empty for a virtual one.
     :param master: index of the bridge or bond that it is a port of.
+    :param space: which namespace that is; None for the caller's.
+    :param nsid: the number of its namespace in that one, where it is in
+        another still, which nothing but that number leads to.
     """
 
     name: str
@@ -52,6 +58,8 @@ class Link:
     allmulti: bool = False
     device: str = ""
     master: int | None = None
+    space: Identity | None = None
+    nsid: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,8 +67,11 @@ class Subinterface:
     """A macvlan, macvtap or ipvlan to be made.
 
     :param parent: name of an interface in the caller's namespace.
-    :param parent_index: its index, None to look it up.
     :param namespace: where it is to be, as in Link.
+    :param space: which one that has to be; None for any of the name.
+    :param index: the index that it is to have, which nobody else's interface
+        has by chance: by that it is known, whatever its name becomes. None
+        for one that is chosen.
     :param up: whether it is made up.
     """
 
@@ -73,7 +84,8 @@ class Subinterface:
     mtu: int | None = None
     alias: str = ""
     up: bool = False
-    parent_index: int | None = None
+    space: Identity | None = None
+    index: int | None = None
 
 
 class Links(Protocol):
@@ -85,26 +97,85 @@ class Links(Protocol):
     def get(self, name: str, namespace: str | None = None) -> Link | None:
         """Return an interface, None if there is none."""
 
-    def all(self, *, everywhere: bool = False) -> Sequence[Link]:
+    def at(
+        self, namespace: str | None, space: Identity | None, index: int
+    ) -> Link | None:
+        """Return the interface of an index, None if there is none.
+
+        :param namespace: a hint where the namespace is found.
+        :param space: which namespace; it is found by any other name too.
+        """
+
+    def all(
+        self, *, everywhere: bool = False, thorough: bool = False
+    ) -> Sequence[Link]:
         """Return all interfaces of the caller's namespace.
 
         :param everywhere: those of every other namespace too, found by
             /run/netns and /proc/*/ns/net, but for their loopbacks.
+        :param thorough: and those that neither leads to, but a thread, an
+            open descriptor or another namespace.
+        """
+
+    def all_in(
+        self, namespace: str | None, space: Identity | None
+    ) -> Sequence[Link]:
+        """Return all interfaces of a namespace; none if it has ended."""
+
+    def hold(
+        self, namespace: str | None
+    ) -> AbstractContextManager[Identity | None]:
+        """Keep a namespace, and say which one it is; None for the caller's.
+
+        Held, its identity cannot become another's.
+        """
+
+    def ended(self, space: Identity) -> bool:
+        """Tell whether nothing leads to a namespace any more."""
+
+    def strangers(self, parent: str, known: Collection[str]) -> Sequence[str]:
+        """Return the unicast MACs that an interface hears for others.
+
+        A macvlan that is up has its MAC there, wherever it is.
+
+        :param known: whose are known, its own aside.
         """
 
     def create(self, what: Subinterface) -> Link:
-        """Make a subinterface with its alias in its namespace."""
+        """Make a subinterface with its alias in its namespace.
+
+        One that could not be made, or is not as asked for, is not there.
+        """
 
     def delete(self, link: Link) -> bool:
-        """Delete a subinterface; False when it is gone already."""
+        """Delete a subinterface; False when it is gone already.
+
+        It is told by its namespace's identity, its index and its kind.
+        """
+
+    def idle(self, name: str) -> bool | None:
+        """Tell whether nothing is on an interface in any namespace.
+
+        The kernel is asked, so what no process leads to counts too.
+
+        :returns: None if this kernel cannot tell.
+        """
 
     def move(
-        self, link: Link, namespace: str | None, name: str | None = None
+        self,
+        link: Link,
+        namespace: str | None,
+        name: str | None = None,
+        space: Identity | None = None,
     ) -> Link:
         """Move an interface into a namespace and rename it there.
 
         :param namespace: None for the caller's own.
+        :param space: which one that has to be; None for any of the name.
         """
+
+    def strip(self, link: Link) -> None:
+        """Remove the alternative names of an interface."""
 
     def configure(
         self,

@@ -18,28 +18,25 @@ each other is never handed over. So a NIC has one of each network.
 
 import dataclasses
 from collections.abc import Collection
+from collections.abc import Iterable
 from collections.abc import Sequence
 
 from sriov_rt.facts import Endpoint
 from sriov_rt.vif import errors
 from sriov_rt.vif.budget import Candidate
-from sriov_rt.vif.edge import Link
+from sriov_rt.vif.records import Record
 from sriov_rt.vif.rules import Rules
 from sriov_rt.vif.view import View
 from sriov_rt.vif.words import Plug
 
 
-def of(view: View) -> tuple[Endpoint, ...]:
-    """Return the accelerated ports, as their aliases tell; sorted.
-
-    Root in a container can set its alias: one that is forged can keep others
-    off the NIC that it is on, and no more.
-    """
-    found = []
-    for link, whose in view.ours:
-        nic = _under(link, view) if whose.network else ""
-        if nic:
-            found.append(Endpoint(whose.port, whose.owner, whose.network, nic))
+def of(records: Iterable[Record]) -> tuple[Endpoint, ...]:
+    """Return the accelerated ports; sorted."""
+    found = [
+        Endpoint(each.port, each.owner, each.network, each.nic)
+        for each in records
+        if each.network and each.nic
+    ]
     return tuple(
         sorted(found, key=lambda each: (each.nic, each.network, each.port))
     )
@@ -83,7 +80,7 @@ def rule(
         return Rule((), ())
     others = {
         each.nic
-        for each in of(view)
+        for each in of(view.records)
         if each.network == want.network and each.instance != want.owner
     }
     return Rule(
@@ -93,14 +90,3 @@ def rule(
 
 def _nic(found: Candidate) -> str:
     return found.vf.id.pf if found.vf else found.link.name
-
-
-def _under(link: Link, view: View) -> str:
-    """Return the NIC of a port: the PF's interface where it is on a VF."""
-    there = view.parent(link) if link.kind else link
-    if there is None:
-        return ""
-    vf = view.vf_of(there)
-    if vf is not None:
-        return vf.id.pf
-    return there.name if link.kind else ""

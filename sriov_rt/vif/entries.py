@@ -21,16 +21,17 @@ from sriov_rt import codec
 from sriov_rt import documents
 from sriov_rt.parse import pci
 from sriov_rt.vif import names
+from sriov_rt.vif.namespaces import Identity
 from sriov_rt.vif.words import Kind
 
 #: Raised by one when an older reader would misread a newer file.
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
+
+#: Of the version before: without what tells whose an interface is.
+OLD_SCHEMA = 2
 
 #: The longest file, in bytes; an entry takes half a kB, its steps 200 bytes.
 MAX_FILE = 16 * 1024
-
-_FORM = json.JSONEncoder()
-_WORDS = {True: "true", False: "false", None: "null"}
 
 
 class Action(enum.StrEnum):
@@ -49,6 +50,12 @@ class Entry:
         host.
     :param vf: PCI address of the VF that it is or sits on.
     :param parent_up: whether the parent was up.
+    :param boot: id of the boot that it is of; empty for one of a version
+        before.
+    :param space: which namespace the interface is in; None for the host's.
+    :param index: the interface's, which a plug chooses before it makes it;
+        0 if that is not known.
+    :param parent_index: of what it sits on.
     """
 
     action: Action
@@ -60,23 +67,20 @@ class Entry:
     parent: str
     vf: str | None
     parent_up: bool
+    boot: str = ""
+    space: Identity | None = None
+    index: int = 0
+    parent_index: int = 0
 
 
 #: How a line begins that is an entry's.
 _HEAD = b'{"schema":'
-_FIELDS = tuple(each.name for each in dataclasses.fields(Entry))
 
 
 def form(entry: Entry) -> bytes:
     """Return the line that an entry is in its file."""
-    # As codec has it; of texts and booleans there is nothing to be made. To
-    # encode an object at once takes 20 µs to begin with.
-    plain = (f',"{name}":{_plain(getattr(entry, name))}' for name in _FIELDS)
-    return f'{{"schema":{SCHEMA_VERSION}{"".join(plain)}}}\n'.encode()
-
-
-def _plain(value: str | bool | None) -> str:
-    return _FORM.encode(value) if isinstance(value, str) else _WORDS[value]
+    plain = {"schema": SCHEMA_VERSION, **codec.to_plain(entry)}
+    return json.dumps(plain, separators=(",", ":")).encode() + b"\n"
 
 
 def is_unfinished(data: bytes) -> bool:
@@ -100,7 +104,7 @@ def parse(data: bytes) -> Entry:
     found = [each for each in lines if each.startswith(b"{")]
     if not found:
         raise codec.SchemaError("", "no entry")
-    entry = documents.load(Entry, found[-1], MAX_FILE, SCHEMA_VERSION)
+    entry = _load(found[-1])
     names.port(entry.port)
     names.owner(entry.owner)
     names.interface(entry.interface)
@@ -110,3 +114,12 @@ def parse(data: bytes) -> Entry:
     if entry.vf is not None:
         pci.PciAddress.parse(entry.vf)
     return entry
+
+
+def _load(line: bytes) -> Entry:
+    try:
+        return documents.load(Entry, line, MAX_FILE, SCHEMA_VERSION)
+    except codec.SchemaError:
+        if not line.startswith(_HEAD + str(OLD_SCHEMA).encode() + b","):
+            raise
+    return documents.load(Entry, line, MAX_FILE, OLD_SCHEMA)

@@ -118,7 +118,48 @@ class AlreadyPlugged(VifError):
     """The port is there, as something else than what is asked for."""
 
     problem = "the port is plugged already, as something else"
-    advice = "unplug it first"
+    advice = "unplug it first, or ask for what it is"
+
+
+class Quarantined(VifError):
+    """The port's interface was not seen to come back, or not clean.
+
+    Until it is, its VF or parent is not reset and not given to others: that
+    would be to set them under its tenant, or to hand on what it has left.
+    """
+
+    problem = "quarantined"
+    advice = (
+        "end the container that had it and unplug the port again; if it is"
+        " sure to be gone, 'sriov-rt vif forget PORT --force'"
+    )
+
+
+class RecordBroken(VifError):
+    """The record of a port cannot be read."""
+
+    problem = "the record of a port cannot be read"
+    advice = (
+        "see what has written it; remove the file once no interface of the"
+        " port is left"
+    )
+
+
+class NotForgotten(VifError):
+    """Only a port that is quarantined is forgotten."""
+
+    problem = "the port is not quarantined"
+    advice = "unplug it instead"
+
+
+class NotAllowed(VifError):
+    """What was asked for is not for the caller to have."""
+
+    problem = "a service without privileges may not ask for it"
+    advice = (
+        "name the physical network of a parent in [vif] parents, or plug the"
+        " port as root by 'sriov-rt vif plug'"
+    )
 
 
 class NoSuchNamespace(VifError):
@@ -141,7 +182,7 @@ class NotOurs(VifError):
     """The interface belongs to another port, or to nobody that we know."""
 
     problem = "it was not made for this port"
-    advice = "look at its alias ('ip -d link show'); sriov-rt leaves it alone"
+    advice = "choose another name; 'sriov-rt vif show' lists the ports"
 
 
 class TooManyVfs(VifError):
@@ -176,7 +217,16 @@ class NotPermitted(VifError):
     """The kernel wants a capability that the caller lacks: EPERM."""
 
     problem = "not permitted"
-    advice = "run as root or with CAP_NET_ADMIN and CAP_SYS_ADMIN"
+    advice = (
+        "run as root, or with CAP_NET_ADMIN, CAP_SYS_ADMIN (to enter a"
+        " namespace) and CAP_SYS_PTRACE (to find one by its process)"
+    )
+
+
+class AnnouncingNotPermitted(NotPermitted):
+    """The kernel gives the caller no packet socket."""
+
+    advice = "give it CAP_NET_RAW as well; the port itself works"
 
 
 class TryAgain(VifError):

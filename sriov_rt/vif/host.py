@@ -22,15 +22,16 @@ from contextlib import AbstractContextManager
 
 from oslo_config import cfg
 
+from sriov_rt import config
 from sriov_rt.codec import Unknown
 from sriov_rt.exceptions import SriovRtError
-from sriov_rt.host import onload_nics
 from sriov_rt.host import values
 from sriov_rt.host.root import CONFIG
 from sriov_rt.host.root import Root
 from sriov_rt.nic import affinity
 from sriov_rt.nic.vfs import Vfs
 from sriov_rt.nic.words import VfId
+from sriov_rt.onload import nics
 from sriov_rt.onload import options as onload_options
 from sriov_rt.vif import options
 from sriov_rt.vif.journal import Journal
@@ -38,6 +39,7 @@ from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.netlink import NetlinkLinks
 from sriov_rt.vif.plugger import Plugger
 from sriov_rt.vif.pools import Pools
+from sriov_rt.vif.records import Records
 from sriov_rt.vif.rules import Rules
 
 LOG = logging.getLogger(__name__)
@@ -69,14 +71,31 @@ def configured(files: Sequence[str] | None = None) -> Plugger:
     :param files: None for CONFIG_FILE, or the defaults if there is none.
     :raises ConfigInvalid: if they cannot be read.
     """
-    if files is None:
-        files = [CONFIG_FILE] if pathlib.Path(CONFIG_FILE).exists() else []
-    conf = cfg.ConfigOpts()
     try:
-        conf([], project="sriov_rt", default_config_files=list(files))
-        return plugger(conf)
+        return plugger(_read(files))
     except cfg.Error as error:
         raise ConfigInvalid(str(error)) from error
+
+
+def records(files: Sequence[str] | None = None) -> Records:
+    """Return the records of the ports of this host.
+
+    :param files: as of :func:`configured`.
+    :raises ConfigInvalid: if they cannot be read.
+    """
+    try:
+        conf = _read(files)
+        options.register(conf)
+        directory = conf[options.GROUP].journal
+    except cfg.Error as error:
+        raise ConfigInvalid(str(error)) from error
+    return Records(pathlib.Path(directory).absolute())
+
+
+def _read(files: Sequence[str] | None) -> cfg.ConfigOpts:
+    if files is None:
+        files = [CONFIG_FILE] if pathlib.Path(CONFIG_FILE).exists() else []
+    return config.load(files)
 
 
 def plugger(conf: cfg.ConfigOpts) -> Plugger:
@@ -108,7 +127,7 @@ def plugger(conf: cfg.ConfigOpts) -> Plugger:
 
 
 def _onload_nics() -> Collection[str]:
-    found = onload_nics.observe(Root())
+    found = nics.observe(Root())
     if isinstance(found, Unknown):
         LOG.warning(
             "the NICs that Onload can use are unknown (%s)", found.reason

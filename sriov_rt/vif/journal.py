@@ -25,6 +25,7 @@ from sriov_rt.vif import entries
 from sriov_rt.vif import errors
 from sriov_rt.vif import lock
 from sriov_rt.vif import names
+from sriov_rt.vif import records
 from sriov_rt.vif import tell
 from sriov_rt.vif.entries import MAX_FILE
 from sriov_rt.vif.entries import Entry
@@ -136,6 +137,14 @@ class Journal:
         except SriovRtError as error:
             self._set_aside(port, str(error))
             return None
+        if entry.boot not in ("", records.boot_id()):
+            LOG.info(
+                "%s: its %s is of another boot, which nothing is left of",
+                tell.about(port),
+                entry.action,
+            )
+            self.end(port)
+            return None
         return entry
 
     def ports(self) -> tuple[str, ...]:
@@ -156,7 +165,7 @@ class Journal:
             try:
                 ports.append(names.port(name))
             except ParseError:
-                if name not in (lock.FILE, ASIDE):
+                if name not in (lock.FILE, ASIDE, records.DIRECTORY):
                     self._set_aside(name, "not the name of a port")
         return tuple(ports)
 

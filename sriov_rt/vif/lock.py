@@ -19,10 +19,12 @@ import hashlib
 import logging
 import os
 import pathlib
+import socket
+import stat
 import struct
 import threading
 import time
-from collections.abc import Iterable
+import weakref
 from typing import Self
 
 from sriov_rt.vif import errors
@@ -40,6 +42,13 @@ _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.001, 0.02
 
 #: struct flock with 64-bit offsets (asm-generic/fcntl.h).
 _FLOCK = struct.Struct("@hhqqi4x")
+
+#: Where no file can be made: a disk that is full or read-only must not keep
+#: a tenant's port on the host.
+_NO_FILE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENFILE)
+
+#: What another holds.
+_HELD = (errno.EAGAIN, errno.EACCES, errno.EADDRINUSE)
 
 
 def make(directory: pathlib.Path) -> None:
@@ -73,7 +82,8 @@ class Locks:
     Each is one byte of it, at a place that follows from the name, locked
     for an open file description (F_OFD_SETLK): it goes with the process,
     however that ends, threads exclude each other too, and 10,000 ports
-    leave no 10,000 lock files.
+    leave no 10,000 lock files. Where there is no file and none can be made,
+    it is an abstract socket (unix(7)) of the network namespace.
 
     :param directory: the journal's.
     :param timeout_s: how long to wait for a lock, in seconds.
@@ -92,7 +102,7 @@ class Locks:
         :param wait: False to give up at once.
         :raises Busy: if another has it for longer than the timeout.
         """
-        return self._hold(_port(port), port, wait)
+        return self._hold(f"port {port}", port, wait)
 
     def parent(self, name: str, *, wait: bool = True) -> "Held":
         """Hold an interface of the host; see :meth:`port`."""
@@ -108,41 +118,28 @@ class Locks:
     def _hold(self, what: str, port: str | None, wait: bool) -> "Held":
         return Held(self, what, port, self._timeout_s if wait else 0.0)
 
-    def take(
-        self,
-        what: str,
-        port: str | None,
-        timeout_s: float,
-        descriptor: int | None = None,
-    ) -> int:
-        """Return the descriptor that holds something; see :meth:`give`.
-
-        :param descriptor: one that is to hold it beside something else; None
-            for a new one.
-        """
+    def take(self, what: str, port: str | None, timeout_s: float) -> int:
+        """Return the descriptor that holds something; see :meth:`give`."""
         deadline = time.monotonic() + timeout_s
         turn = self._join(what)
         try:
             _wait(turn, what, port, deadline)
             try:
-                if descriptor is None:
-                    return self._locked(what, port, deadline)
-                self._lock(descriptor, what, port, deadline)
-                return descriptor
+                descriptor = self._locked(what, port, deadline)
             except BaseException:
                 turn.lock.release()
                 raise
         except BaseException:
             self._leave(what, turn)
             raise
+        return descriptor
 
-    def give(self, descriptor: int, held: Iterable[str]) -> None:
-        """Let others have all that a descriptor holds."""
+    def give(self, descriptor: int, what: str) -> None:
+        """Let others have what a descriptor holds."""
         os.close(descriptor)
-        for what in held:
-            turn = self._turns[what]
-            turn.lock.release()
-            self._leave(what, turn)
+        turn = self._turns[what]
+        turn.lock.release()
+        self._leave(what, turn)
 
     def _join(self, what: str) -> _Turn:
         with self._mutex:
@@ -168,6 +165,7 @@ class Locks:
         return descriptor
 
     def _open(self) -> int:
+        """Return the descriptor of the file, or of a socket in its place."""
         path = self._path
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
@@ -177,6 +175,10 @@ class Locks:
                 make(self._directory)
                 return os.open(path, flags, 0o600)
         except OSError as error:
+            if error.errno in _NO_FILE:
+                LOG.warning("no lock file (%s): locks by a socket", error)
+                kind = socket.SOCK_DGRAM | socket.SOCK_CLOEXEC
+                return socket.socket(socket.AF_UNIX, kind).detach()
             raise errors.JournalBroken(
                 path, detail=error.strerror or str(error)
             ) from error
@@ -184,15 +186,14 @@ class Locks:
     def _lock(
         self, descriptor: int, what: str, port: str | None, deadline: float
     ) -> None:
-        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, _place(what), 1, 0)
         pause = _FIRST_PAUSE_S
         told = time.monotonic() + QUIET_S
         while True:
             try:
-                fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, asked)
+                self._try(descriptor, what)
                 return
             except OSError as error:
-                if error.errno not in (errno.EAGAIN, errno.EACCES):
+                if error.errno not in _HELD:
                     raise errors.JournalBroken(
                         self._path,
                         detail=f"lock: {error.strerror}",
@@ -208,24 +209,27 @@ class Locks:
             time.sleep(pause)
             pause = min(2 * pause, _LAST_PAUSE_S)
 
-
-def _port(port: str) -> str:
-    return f"port {port}"
+    def _try(self, descriptor: int, what: str) -> None:
+        if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+            with socket.socket(fileno=os.dup(descriptor)) as opened:
+                opened.bind(f"\0sriov-rt:{_place(what)}")
+            return
+        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, _place(what), 1, 0)
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, asked)
 
 
 def _place(what: str) -> int:
-    # Python's own: OpenSSL's take 30 µs to be made ready.
     digest = hashlib.blake2b(what.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 2
 
 
+#: What this process holds. A child that it forks has the same descriptors,
+#: and would hold the locks beyond their owner's end.
+_held: "weakref.WeakSet[Held]" = weakref.WeakSet()
+
+
 class Held:
-    """What is held inside of a with statement.
-
-    A generator would take three times as long.
-    """
-
-    __slots__ = ("_asked", "_descriptor", "_held", "_locks")
+    """What is held inside of a with statement."""
 
     def __init__(
         self, locks: Locks, what: str, port: str | None, timeout_s: float
@@ -233,24 +237,31 @@ class Held:
         self._locks = locks
         self._asked = what, port, timeout_s
         self._descriptor = -1
-        self._held: list[str] = []
 
     def __enter__(self) -> Self:
         self._descriptor = self._locks.take(*self._asked)
-        self._held = [self._asked[0]]
+        _held.add(self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._locks.give(self._descriptor, self._held)
+        _held.discard(self)
+        if self._descriptor >= 0:
+            self._locks.give(self._descriptor, self._asked[0])
 
-    def add(self, port: str) -> None:
-        """Hold a port as well, as long as the rest.
+    def drop(self) -> None:
+        """Close the descriptor, in a child that was forked."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
 
-        :raises Busy: if that takes any waiting.
-        """
-        what = _port(port)
-        self._locks.take(what, port, 0.0, self._descriptor)
-        self._held.append(what)
+
+def _drop_all() -> None:
+    for each in tuple(_held):
+        each.drop()
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_drop_all)
 
 
 def _wait(turn: _Turn, what: str, port: str | None, deadline: float) -> None:

@@ -45,7 +45,7 @@ def lines(want: Plug, config_files: Sequence[str]) -> list[str]:
         "# The container has no other network, and not the host's.",
         "lxc.net.0.type = empty",
         "lxc.hook.version = 1",
-        f"lxc.hook.start-host = {_COMMAND} plug {shlex.join(plug)}"
+        f"lxc.hook.start-host = {_COMMAND} plug --json {shlex.join(plug)}"
         f" --namespace={_CONTAINER}",
         f"lxc.hook.post-stop = {_COMMAND} unplug {shlex.join(unplug)}",
     ]

@@ -14,92 +14,96 @@
 
 import contextlib
 import dataclasses
-import socket
-from typing import Protocol
+import errno
+import time
 
+from sriov_rt import rtnetlink
 from sriov_rt.vif import errors
 from sriov_rt.vif import requests
 from sriov_rt.vif import taps
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.edge import Subinterface
 from sriov_rt.vif.places import Place
-from sriov_rt.vif.places import one
 from sriov_rt.vif.places import opened
 from sriov_rt.vif.places import telling
 from sriov_rt.vif.places import verify
 from sriov_rt.vif.rtnl import Channel
-from sriov_rt.vif.space import Space
+
+#: How often to try again where somebody may be looking whether a parent is
+#: idle, and the pause between two tries in seconds.
+TRIES = 3
+PAUSE_S = 0.002
 
 
-class Watched(Protocol):
-    """What is needed of :class:`sriov_rt.vif.census.Census`."""
-
-    def expect(self, name: str, descriptor: int) -> Space | None:
-        """Get to know a namespace that is about to get a link."""
-
-    def heard(self, space: Space, name: str) -> Link | None:
-        """Return a link as the kernel has last told of it."""
-
-
-def make(what: Subinterface, watched: Watched) -> Link:
+def make(what: Subinterface) -> Link:
     """Make a subinterface with its alias in its namespace.
 
-    :param watched: is told of the namespace before anything is made.
+    What is of its name there already, or comes just then, is somebody
+    else's: ours is the one that the kernel gave the index to.
+
     :raises NotVerified: if it is not as asked for; it is gone then.
     """
-    parent = what.parent_index or _index(what.parent)
-    with (
-        opened(what.namespace, expect=watched.expect) as place,
-        Channel() as own,
-    ):
-        with telling(what.name, f"make a {what.kind} on {what.parent}"):
-            own.ask(requests.new_link(what, parent, place.descriptor))
+    if what.index is None:
+        what = dataclasses.replace(what, index=rtnetlink.choose_index())
+    with telling(what.parent, "look up"):
+        parent = rtnetlink.index_of(what.parent)
+    with opened(what.namespace, what.space) as place, Channel() as own:
+        request = requests.new_link(what, parent, place.descriptor)
         try:
-            return _christen(place, what, parent, watched)
+            with telling(what.name, f"make a {what.kind} on {what.parent}"):
+                _ask(own, request)
+        except errors.LinkRefused as error:
+            if error.code == errno.EINVAL and what.mode == "passthru":
+                detail = "something is on it, in some namespace"
+                raise errors.ParentTaken(what.parent, detail=detail) from error
+            raise
+        try:
+            return _label(place, what, parent)
         except errors.VifError:
-            _delete(place, what.name)
+            _delete(place, what.index or 0)
             raise
 
 
-def _christen(
-    place: Place, what: Subinterface, parent: int, watched: Watched
-) -> Link:
-    """Give a new subinterface its alias, and look at it."""
+def _ask(own: Channel, request: bytes) -> None:
+    """Have an interface made, in spite of who looks (see
+    :func:`rtnetlink.is_idle`)."""
+    for _ in range(TRIES):
+        try:
+            own.ask(request)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            time.sleep(PAUSE_S)
+        else:
+            return
+    own.ask(request)
+
+
+def _label(place: Place, what: Subinterface, parent: int) -> Link:
+    """Give a new subinterface its alias, and read it back."""
+    index = what.index or 0
     with telling(what.name, "set the alias"):
-        place.channel.ask(requests.set_link(name=what.name, alias=what.alias))
-        made = None
-        # The kernel tells of no alias that is set while it is down.
-        if what.up and place.space is not None:
-            made = watched.heard(place.space, what.name)
-        if made is None or made.alias != what.alias:
-            asked = requests.get_link(name=what.name)
-            made = one(place.links(asked), what.name)
+        place.channel.ask(requests.set_link(index=index, alias=what.alias))
+    made = place.at(index)
+    if made is None:
+        raise errors.NoSuchLink(what.name, detail="gone after it was made")
     wanted = {
         "kind": what.kind,
         "mode": what.mode,
         "parent": parent,
+        "name": what.name,
         "alias": what.alias,
         "mac": what.mac,
         "mtu": what.mtu,
         "up": what.up,
     }
     verify(made, wanted)
-    if made.namespace != place.name:
-        # It is known by another name, too.
-        made = dataclasses.replace(made, namespace=place.name)
-    if what.kind == "macvtap" and what.namespace is None:
+    if made.kind == "macvtap" and what.namespace is None:
         taps.ensure(made.name, made.index)
     return made
 
 
-def _delete(place: Place, name: str) -> None:
+def _delete(place: Place, index: int) -> None:
+    # The kernel gave the index to what it made: it is nobody else's.
     with contextlib.suppress(OSError):
-        for each in place.links(requests.get_link(name=name)):
-            place.channel.ask(requests.delete_link(each.index))
-
-
-def _index(name: str) -> int:
-    try:
-        return socket.if_nametoindex(name)
-    except OSError as error:
-        raise errors.NoSuchLink(name) from error
+        place.channel.ask(requests.delete_link(index))

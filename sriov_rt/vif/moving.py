@@ -18,28 +18,33 @@ from sriov_rt.vif import errors
 from sriov_rt.vif import namespaces
 from sriov_rt.vif import requests
 from sriov_rt.vif.edge import Link
-from sriov_rt.vif.places import Expect
+from sriov_rt.vif.namespaces import Identity
 from sriov_rt.vif.places import Place
 from sriov_rt.vif.places import opened
 from sriov_rt.vif.places import telling
 from sriov_rt.vif.places import verify
 
 
-def move(link: Link, namespace: str | None, name: str, expect: Expect) -> Link:
+def move(
+    link: Link, namespace: str | None, name: str, space: Identity | None
+) -> Link:
     """Move an interface into a namespace and rename it there.
 
     It stays where it was if that fails.
 
     :param namespace: None for the caller's own.
     :param name: its name there.
-    :param expect: is told of the namespace before anything is moved.
+    :param space: which namespace that has to be; None for any of the name.
     :raises NameTaken: if there is an interface of the name.
     """
     with (
-        opened(link.namespace) as source,
-        opened(namespace, expect=expect) as target,
-        namespaces.opened(namespace) as into,
+        opened(link.namespace, link.space) as source,
+        opened(namespace, space) as target,
+        contextlib.ExitStack() as stack,
     ):
+        into = target.descriptor
+        if into is None:
+            into = stack.enter_context(namespaces.opened(None))
         if target.find(name) is not None:
             raise errors.NameTaken(name, detail=f"in {_told(namespace)}")
         with telling(link.name, f"move to {_told(namespace)}"):
@@ -67,10 +72,10 @@ def _bring_back(link: Link, source: Place, target: Place) -> None:
     with contextlib.suppress(OSError):
         source.channel.ask(requests.get_link(index=link.index))
         return
-    with (
-        contextlib.suppress(OSError),
-        namespaces.opened(link.namespace) as home,
-    ):
+    with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+        home = source.descriptor
+        if home is None:
+            home = stack.enter_context(namespaces.opened(None))
         back = requests.set_link(name=link.name, target=home)
         target.channel.ask(back)
 

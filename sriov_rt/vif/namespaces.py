@@ -10,17 +10,24 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Network namespaces: by name, by process, and what is done inside.
+"""Network namespaces: found, compared by identity, and entered.
 
-What has to be done in another one a thread does that comes back at once (see
-visitor). A child process, as pyroute2's ``netns`` makes, takes 10 ms.
+One is entered in one way: a thread that was made for it goes there, does its
+work and ends. It never comes back, so nothing can be stranded in a tenant's
+namespace. (A child process, as pyroute2's ``NetNS`` makes, takes 10 ms.)
 """
 
 import contextlib
+import ctypes
+import dataclasses
 import errno
 import fcntl
+import functools
 import os
 import pathlib
+import socket
+import sys
+import threading
 from collections.abc import Callable
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -29,9 +36,6 @@ from typing import TypeVar
 from sriov_rt.parse.errors import ParseError
 from sriov_rt.vif import errors
 from sriov_rt.vif import names
-from sriov_rt.vif import visitor
-from sriov_rt.vif.visitor import CLONE_NEWNET
-from sriov_rt.vif.visitor import OWN
 
 _T = TypeVar("_T")
 
@@ -39,6 +43,17 @@ _T = TypeVar("_T")
 NAMES = "/run/netns"
 PROC = "/proc"
 
+#: The namespace of the calling thread.
+OWN = "/proc/thread-self/ns/net"
+
+#: include/uapi/linux/sched.h.
+CLONE_NEWNET = 0x40000000
+
+#: include/uapi/asm-generic/socket.h; the socket module has none of it.
+SO_NETNS_COOKIE = 71
+
+#: How a link to a network namespace begins, in /proc/PID/fd.
+_NSFS = "net:["
 
 #: At most so many namespaces are found, those with names first.
 MAX_FOUND = 16384
@@ -47,21 +62,35 @@ MAX_FOUND = 16384
 NS_GET_NSTYPE = 0xB703
 
 
-class Identity(NamedTuple):
-    """What tells a namespace from each other: the inode of its nsfs file."""
+@dataclasses.dataclass(frozen=True, slots=True, order=True)
+class Identity:
+    """What tells a namespace from each other: the inode of its nsfs file.
+
+    :param cookie: what the kernel gives to no other until it is booted again
+        (SO_NETNS_COOKIE, Linux 5.14): a namespace that is made when another
+        has ended may get its inode. 0 if it is not known.
+    """
 
     device: int
     inode: int
+    cookie: int = dataclasses.field(default=0, compare=False)
+
+    def is_now(self, cookie: int) -> bool:
+        """Tell whether a namespace of its inode is not another one."""
+        return not self.cookie or not cookie or self.cookie == cookie
 
 
 class Namespace(NamedTuple):
     """A namespace other than the caller's.
 
-    :param name: in /run/netns, or ``pid:N`` of a process in it.
+    :param name: in /run/netns, or ``pid:N`` of a process in it; of one that
+        a thread is in or a descriptor holds open, ``pid:N`` of that process.
+    :param path: of its file.
     """
 
     name: str
     identity: Identity
+    path: str
 
 
 def path(name: str) -> pathlib.Path:
@@ -105,7 +134,15 @@ def descriptor(name: str | None) -> int:
     :raises NoSuchNamespace: and NotPermitted, as :func:`opened` does.
     """
     where = _path(name) if name else OWN
-    told = name or where
+    return open_file(where, name or where)
+
+
+def open_file(where: str, told: str) -> int:
+    """Return the descriptor of a namespace's file, which the caller closes.
+
+    :param told: what errors call it.
+    :raises NoSuchNamespace: and NotPermitted, as :func:`opened` does.
+    """
     try:
         found = os.open(where, os.O_RDONLY | os.O_CLOEXEC)
     except (FileNotFoundError, ProcessLookupError) as error:
@@ -137,33 +174,69 @@ def identity(descriptor: int) -> Identity:
     return Identity(found.st_dev, found.st_ino)
 
 
-def is_own(identity: Identity) -> bool:
-    """Tell whether the calling thread is in a namespace."""
-    found = os.stat(OWN)  # noqa: PTH116
-    return (found.st_dev, found.st_ino) == identity
+def cookie(opened: socket.socket) -> int:
+    """Return the cookie of a socket's namespace; 0 where there is none."""
+    try:
+        found = opened.getsockopt(socket.SOL_SOCKET, SO_NETNS_COOKIE, 8)
+    except OSError:
+        return 0
+    return int.from_bytes(found, sys.byteorder)
+
+
+def own_cookie() -> int:
+    """Return the cookie of the calling thread's namespace."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as opened:
+        return cookie(opened)
 
 
 def inside(descriptor: int, action: Callable[[], _T]) -> _T:
-    """Return what a function returns when called in a namespace.
+    """Return what a function returns in a thread that enters a namespace.
 
     :param descriptor: of the namespace.
-    :param action: short, and never waits.
     :raises OSError: if the namespace cannot be entered; and whatever else
         the function raises.
     """
-    return visitor.visit(descriptor, action)
+    results: list[_T] = []
+    problems: list[BaseException] = []
+
+    def visit() -> None:
+        try:
+            _enter(descriptor)
+            results.append(action())
+        except BaseException as error:  # noqa: BLE001 - raised by the caller
+            problems.append(error)
+
+    thread = threading.Thread(target=visit, name="vif-namespace", daemon=True)
+    thread.start()
+    thread.join()
+    if problems:
+        raise problems[0]
+    return results[0]
 
 
-def others(own: Identity) -> Iterator[Namespace]:
+def _enter(descriptor: int) -> None:
+    """Move the calling thread; os.setns comes with Python 3.12 only."""
+    if _setns()(descriptor, CLONE_NEWNET) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"setns: {os.strerror(code)}")
+
+
+@functools.cache
+def _setns() -> Callable[[int, int], int]:
+    # The program's own symbols: no library has to be found.
+    return ctypes.CDLL(None, use_errno=True).setns
+
+
+def others(own: Identity, *, thorough: bool = False) -> Iterator[Namespace]:
     """Yield each namespace but one's own once, those with a name first.
 
-    A namespace that only a bind mount elsewhere or an open descriptor holds
-    is not found.
-
     :param own: which one is left out.
+    :param thorough: those too that no process is in, but a thread, or that
+        a process holds open by a descriptor; that takes a look at every
+        descriptor of the host.
     """
     seen = {own}
-    for name, where in _candidates():
+    for name, where in _candidates(thorough=thorough):
         if len(seen) > MAX_FOUND:
             return
         try:
@@ -174,34 +247,62 @@ def others(own: Identity) -> Iterator[Namespace]:
         each = Identity(found.st_dev, found.st_ino)
         if each not in seen:
             seen.add(each)
-            yield Namespace(name, each)
+            yield Namespace(name, each, where)
 
 
-def names_changed_at() -> int | None:
-    """Return when a name came or went, in ns; None if there is none."""
+def find(wanted: Identity) -> Namespace | None:
+    """Return a namespace wherever it is to be found; None if it is not."""
+    own = identity_of(None)
+    for each in others(own, thorough=True):
+        if each.identity == wanted and _is_it(each, wanted):
+            return each
+    return None
+
+
+def _is_it(found: Namespace, wanted: Identity) -> bool:
+    if not wanted.cookie:
+        return True
     try:
-        return os.stat(NAMES).st_mtime_ns  # noqa: PTH116
-    except FileNotFoundError:
-        return None
-
-
-def is_now(name: str, identity: Identity) -> bool:
-    """Tell whether a name is that of a namespace, still or again."""
-    try:
-        found = os.stat(_path(name))  # noqa: PTH116
-    except OSError:
+        descriptor = open_file(found.path, found.name)
+    except errors.VifError:
         return False
-    return (found.st_dev, found.st_ino) == identity
+    try:
+        return wanted.is_now(inside(descriptor, own_cookie))
+    finally:
+        os.close(descriptor)
 
 
-def _candidates() -> Iterator[tuple[str, str]]:
+def identity_of(name: str | None) -> Identity:
+    """Return which namespace a name is of; None for the calling thread's.
+
+    :raises NoSuchNamespace: and NotPermitted, as :func:`opened` does.
+    """
+    with opened(name) as found:
+        return identity(found)
+
+
+def _candidates(*, thorough: bool) -> Iterator[tuple[str, str]]:
     for name in _listed(NAMES):
         # By another name nobody could ask for it.
         if _is_name(name):
             yield name, f"{NAMES}/{name}"
-    pids = (int(each) for each in _listed(PROC) if each.isdecimal())
-    for pid in sorted(pids):
+    pids = sorted(int(each) for each in _listed(PROC) if each.isdecimal())
+    for pid in pids:
         yield f"{names.PID}{pid}", f"{PROC}/{pid}/ns/net"
+    for pid in pids if thorough else ():
+        for thread in _listed(f"{PROC}/{pid}/task"):
+            yield f"{names.PID}{pid}", f"{PROC}/{pid}/task/{thread}/ns/net"
+        for number in _listed(f"{PROC}/{pid}/fd"):
+            where = f"{PROC}/{pid}/fd/{number}"
+            if _is_held(where):
+                yield f"{names.PID}{pid}", where
+
+
+def _is_held(where: str) -> bool:
+    try:
+        return os.readlink(where).startswith(_NSFS)  # noqa: PTH115
+    except OSError:
+        return False
 
 
 def _is_name(text: str) -> bool:
@@ -217,5 +318,8 @@ def _is_name(text: str) -> bool:
 def _listed(directory: str) -> list[str]:
     try:
         return sorted(os.listdir(directory))  # noqa: PTH208
-    except FileNotFoundError:
-        return []
+    except OSError as error:
+        # A process has ended, or is none of ours to look at.
+        if error.errno in (errno.ENOENT, errno.ESRCH, errno.EACCES):
+            return []
+        raise

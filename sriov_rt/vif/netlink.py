@@ -12,33 +12,40 @@
 
 """The real edge: links, addresses and routes by rtnetlink.
 
-Every call opens a socket of its own, which takes 6 µs, and 12 µs in
-another namespace: threads share nothing, nothing goes stale after a fork,
-and no open socket keeps a namespace alive that its owner has deleted.
+Every call opens a socket of its own: threads share nothing, nothing goes
+stale after a fork, and no open socket keeps a namespace alive that its owner
+has deleted.
 """
 
+import contextlib
+import dataclasses
 import errno
 import time
+from collections.abc import Collection
+from collections.abc import Iterator
 from collections.abc import Sequence
 
+import pyroute2
+
+from sriov_rt import rtnetlink
 from sriov_rt.vif import addressing
 from sriov_rt.vif import announce
 from sriov_rt.vif import answers
 from sriov_rt.vif import errors
+from sriov_rt.vif import inventory
 from sriov_rt.vif import limits as rates
 from sriov_rt.vif import making
 from sriov_rt.vif import moving
 from sriov_rt.vif import namespaces
 from sriov_rt.vif import requests
-from sriov_rt.vif.census import Census
-from sriov_rt.vif.census import here
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.edge import Subinterface
+from sriov_rt.vif.namespaces import Identity
 from sriov_rt.vif.places import one
 from sriov_rt.vif.places import opened
 from sriov_rt.vif.places import telling
 from sriov_rt.vif.places import verify
-from sriov_rt.vif.rtnl import Channel
+from sriov_rt.vif.rtnl import BUFFER
 from sriov_rt.vif.words import Limits
 
 #: Seconds between two looks at a carrier.
@@ -48,56 +55,129 @@ POLL_S = 0.02
 class NetlinkLinks:
     """Links of this host's kernel; see :class:`sriov_rt.vif.edge.Links`."""
 
-    def __init__(self) -> None:
-        self._census = Census()
-
-    def close(self) -> None:
-        """Watch the links no more, until they are asked for again."""
-        self._census.close()
-
     def get(self, name: str, namespace: str | None = None) -> Link | None:
         """Return an interface, None if there is none."""
         with opened(namespace) as place:
             return place.find(name)
 
-    def all(self, *, everywhere: bool = False) -> Sequence[Link]:
+    def at(
+        self, namespace: str | None, space: Identity | None, index: int
+    ) -> Link | None:
+        """Return the interface of an index, None if there is none."""
+        try:
+            with opened(namespace, space) as place:
+                return place.at(index)
+        except errors.NoSuchNamespace:
+            return None
+
+    def all(
+        self, *, everywhere: bool = False, thorough: bool = False
+    ) -> Sequence[Link]:
         """Return all interfaces; a namespace that goes meanwhile has none.
 
         :param everywhere: those of every other namespace too.
+        :param thorough: of those too that have no name and no process.
         """
-        return self._census.links() if everywhere else here()
+        if not everywhere:
+            return inventory.here()
+        return inventory.everywhere(thorough=thorough)
+
+    def all_in(
+        self, namespace: str | None, space: Identity | None
+    ) -> Sequence[Link]:
+        """Return all interfaces of a namespace; none if it has ended."""
+        try:
+            with (
+                opened(namespace, space) as place,
+                telling(namespace or "links", "list"),
+            ):
+                return place.all()
+        except errors.NoSuchNamespace:
+            return ()
+
+    @contextlib.contextmanager
+    def hold(self, namespace: str | None) -> Iterator[Identity | None]:
+        """Keep a namespace, and yield which one it is."""
+        own = namespaces.identity_of(None)
+        with namespaces.opened(namespace) as descriptor:
+            found = namespaces.identity(descriptor)
+            if found == own:
+                yield None
+                return
+            cookie = namespaces.inside(descriptor, namespaces.own_cookie)
+            yield dataclasses.replace(found, cookie=cookie)
+
+    def ended(self, space: Identity) -> bool:
+        """Tell whether nothing leads to a namespace any more."""
+        return namespaces.find(space) is None
+
+    def strangers(self, parent: str, known: Collection[str]) -> Sequence[str]:
+        """Return the unicast MACs that an interface hears for others."""
+        with opened(None) as place, telling(parent, "list its MACs"):
+            link = place.find(parent)
+            if link is None:
+                return ()
+            with place.conversation() as route:
+                found = addressing.unicast(route, link.index)
+        return sorted(found - {link.mac, *known})
 
     def create(self, what: Subinterface) -> Link:
         """Make a subinterface with its alias in its namespace.
 
         :raises NotVerified: if it is not as asked for; it is gone then.
         """
-        made = making.make(what, self._census)
-        if not made.up:
-            self._census.note(made)
-        return made
+        return making.make(what)
+
+    def idle(self, name: str) -> bool | None:
+        """Tell whether nothing is on an interface in any namespace."""
+        with telling(name, "look whether anything is on it"):
+            return rtnetlink.is_idle(name)
 
     def delete(self, link: Link) -> bool:
         """Delete a subinterface; False when it is gone already."""
+        where = link.namespace
+        if link.nsid is not None and link.space is None:
+            where = None  # its number is one in the caller's own
         try:
             with (
-                opened(link.namespace) as place,
+                opened(where, link.space) as place,
                 telling(link.name, "delete"),
             ):
-                place.channel.ask(requests.delete_link(link.index))
+                if link.nsid is None:
+                    now = place.at(link.index)
+                    if now is None or now.kind != link.kind:
+                        return False
+                place.channel.ask(requests.delete_link(link.index, link.nsid))
         except (errors.NoSuchLink, errors.NoSuchNamespace):
             return False
         return True
 
     def move(
-        self, link: Link, namespace: str | None, name: str | None = None
+        self,
+        link: Link,
+        namespace: str | None,
+        name: str | None = None,
+        space: Identity | None = None,
     ) -> Link:
         """Move an interface into a namespace and rename it there.
 
         :param namespace: None for the caller's own.
+        :param space: which one that has to be; None for any of the name.
         """
-        expect = self._census.expect
-        return moving.move(link, namespace, name or link.name, expect)
+        return moving.move(link, namespace, name or link.name, space)
+
+    def strip(self, link: Link) -> None:
+        """Remove the alternative names of an interface."""
+        with (
+            opened(link.namespace, link.space) as place,
+            telling(link.name, "remove its alternative names"),
+        ):
+            request = requests.get_link(index=link.index)
+            for answer in place.channel.ask(request, size=BUFFER):
+                for each in answers.altnames(answer.body):
+                    place.channel.ask(
+                        requests.delete_altname(link.index, each)
+                    )
 
     def configure(
         self,
@@ -133,7 +213,7 @@ class NetlinkLinks:
         }
         told = " ".join(k for k, val in wanted.items() if val is not None)
         with (
-            opened(link.namespace) as place,
+            opened(link.namespace, link.space) as place,
             telling(link.name, f"set {told}"),
         ):
             found = place.links(
@@ -148,8 +228,6 @@ class NetlinkLinks:
             )
         now = one(found, link.name)
         verify(now, wanted)
-        if alias is not None and not now.up:
-            self._census.note(now)
         return now
 
     def address(
@@ -159,38 +237,39 @@ class NetlinkLinks:
         routes: Sequence[tuple[str, str]],
     ) -> None:
         """Add addresses and routes; those that are there stay."""
-        asked = {
-            f"add address {each}": addressing.new_address(link.index, each)
-            for each in addresses
-        }
-        for destination, gateway in routes:
-            what = f"add route {destination} by {gateway}"
-            asked[what] = addressing.new_route(
-                link.index, destination, gateway
-            )
-        if not asked:
+        if not addresses and not routes:
             return
-        with opened(link.namespace) as place:
-            for what, request in asked.items():
-                with telling(link.name, what):
-                    _unless_there(place.channel, request)
+        with (
+            opened(link.namespace, link.space) as place,
+            place.conversation() as route,
+        ):
+            for each in addresses:
+                with (
+                    telling(link.name, f"add address {each}"),
+                    _unless_there(),
+                ):
+                    addressing.add_address(route, link.index, each)
+            for to, gateway in routes:
+                what = f"add route {to} by {gateway}"
+                with telling(link.name, what), _unless_there():
+                    addressing.add_route(route, link.index, to, gateway)
 
     def addressed(self, link: Link) -> bool:
         """Tell whether an interface has an address that somebody gave it."""
         with (
-            opened(link.namespace) as place,
+            opened(link.namespace, link.space) as place,
             telling(link.name, "look at its addresses"),
+            place.conversation() as route,
         ):
-            return any(
-                addressing.is_given(answer.body, link.index)
-                for answer in place.channel.dump(addressing.get_addresses())
-                if answer.kind == addressing.RTM_NEWADDR
-            )
+            return addressing.is_addressed(route, link.index)
 
     def limit(self, link: Link, limits: Limits) -> None:
         """Set the rates of an interface, or remove what was set."""
-        with opened(link.namespace) as place:
-            rates.apply(place.channel, link, limits)
+        with (
+            opened(link.namespace, link.space) as place,
+            place.conversation() as route,
+        ):
+            rates.apply(route, link, limits)
 
     def announce(self, link: Link, addresses: Sequence[str]) -> None:
         """Tell the neighbours by gratuitous ARP and unsolicited NA."""
@@ -201,19 +280,24 @@ class NetlinkLinks:
         routes = link.kind == "ipvlan" and link.mode != "l2"
         if routes or not packets:
             return
-        with telling(link.name, "announce"):
+        with telling(link.name, "announce"), _raw(link.name):
             if link.namespace is None:
                 announce.send(link.name, packets)
                 return
-            with namespaces.opened(link.namespace) as there:
+            with opened(link.namespace, link.space) as place:
+                assert place.descriptor is not None
                 namespaces.inside(
-                    there, lambda: announce.send(link.name, packets)
+                    place.descriptor,
+                    lambda: announce.send(link.name, packets),
                 )
 
     def wait_carrier(self, link: Link, seconds: float) -> bool:
         """Wait until an interface that is up has a carrier."""
         deadline = time.monotonic() + seconds
-        with opened(link.namespace) as place, telling(link.name, "look at"):
+        with (
+            opened(link.namespace, link.space) as place,
+            telling(link.name, "look at"),
+        ):
             while True:
                 asked = requests.get_link(index=link.index)
                 if one(place.links(asked), link.name).carrier:
@@ -224,9 +308,18 @@ class NetlinkLinks:
                 time.sleep(min(POLL_S, left))
 
 
-def _unless_there(channel: Channel, request: bytes) -> None:
+@contextlib.contextmanager
+def _raw(name: str) -> Iterator[None]:
     try:
-        channel.ask(request)
-    except OSError as error:
-        if error.errno != errno.EEXIST:
+        yield
+    except PermissionError as error:
+        raise errors.AnnouncingNotPermitted(name) from error
+
+
+@contextlib.contextmanager
+def _unless_there() -> Iterator[None]:
+    try:
+        yield
+    except pyroute2.NetlinkError as error:
+        if error.code != errno.EEXIST:
             raise

@@ -36,13 +36,14 @@ one network only.
         "journal",
         default="/run/sriov-rt/vif",
         help="""
-The directory that holds what is in progress.
+The directory that holds the records of ports and what is in progress.
 
-A port that is being plugged or unplugged has a file there until that is done,
-so that a crash leaves nothing behind. Only root needs to read or write it; it
-is made if it is not there. All processes of a host that plug ports have to
-use the same. What they tell of is gone after a reboot, so a file system in
-memory is the right one, and the quickest.
+Each port that was plugged has a record in ``records`` there, which says whose
+its interface is. A port that is being plugged or unplugged has a file there
+until that is done, so that a crash leaves nothing behind. Only root needs to
+read or write it; it is made if it is not there. All processes of a host that
+plug ports have to use the same. What the files describe is gone after a
+reboot, so use a file system in memory.
 """,
     ),
     cfg.FloatOpt(

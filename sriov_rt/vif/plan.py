@@ -20,7 +20,6 @@ from collections.abc import Iterator
 from sriov_rt.nic.settings import BASELINE
 from sriov_rt.nic.settings import VfSettings
 from sriov_rt.nic.words import VfId
-from sriov_rt.vif import alias
 from sriov_rt.vif import budget
 from sriov_rt.vif import choice
 from sriov_rt.vif import errors
@@ -58,6 +57,11 @@ class PlugPlan:
     parent_up: bool
     mac: str | None
     alias: Alias
+
+    @property
+    def is_rare(self) -> bool:
+        """Whether it could hurt who is on the VF unseen."""
+        return self.reset or self.settings is not None
 
     def lines(self) -> Iterator[str]:
         """Yield the plan as text, one line a step."""
@@ -170,17 +174,16 @@ def unlike(now: VfSettings, wanted: VfSettings) -> VfSettings | None:
 def _check_name(want: Plug, name: str, found: Candidate, view: View) -> None:
     """Refuse a name that another interface of the namespace has.
 
-    The namespace of a process may be known by a name too; what is missed
-    here the kernel refuses.
+    One that comes just then the kernel refuses.
     """
     there = view.named(name, want.namespace)
     if there is None or (want.kind == Kind.VF and there == found.link):
         return
-    whose = alias.parse(there.alias)
-    if whose is None:
+    record = view.record_of(there)
+    if record is None:
         raise errors.NameTaken(name, port=want.port)
     raise errors.NotOurs(
-        name, port=want.port, detail=f"it is port {whose.port}"
+        name, port=want.port, detail=f"it is port {record.port}"
     )
 
 

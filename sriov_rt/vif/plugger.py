@@ -22,14 +22,13 @@ from sriov_rt.vif import report
 from sriov_rt.vif import tell
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.edge import Links
-from sriov_rt.vif.entries import Entry
 from sriov_rt.vif.errors import VifError
 from sriov_rt.vif.journal import Journal
 from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.plan import PlugPlan
-from sriov_rt.vif.plugging import MAX_TRIES
 from sriov_rt.vif.plugging import Plugging
 from sriov_rt.vif.pools import Pools
+from sriov_rt.vif.records import Records
 from sriov_rt.vif.recovery import Recovered
 from sriov_rt.vif.recovery import Recovery
 from sriov_rt.vif.rules import Rules
@@ -66,6 +65,7 @@ class Plugger:
         locks: Locks,
         rules: Rules | None = None,
         away: Away = anywhere,
+        records: Records | None = None,
     ) -> None:
         self._links = links
         self._vfs = vfs
@@ -73,8 +73,11 @@ class Plugger:
         self._journal = journal
         self._locks = locks
         self._rules = rules or Rules()
-        self._undo = Undo(links, vfs, pools, journal, away)
-        self._recovery = Recovery(links, vfs, self._undo, journal, locks)
+        self._records = records or Records(journal.directory)
+        self._undo = Undo(links, vfs, pools, journal, locks, away)
+        self._recovery = Recovery(
+            links, vfs, self._undo, journal, locks, self._records
+        )
         self._plugging = Plugging(
             links,
             vfs,
@@ -84,6 +87,7 @@ class Plugger:
             self._rules,
             Steps(links, vfs, journal, away),
             self._recovery,
+            self._records,
         )
 
     def plan(self, want: Plug) -> PlugPlan:
@@ -93,12 +97,13 @@ class Plugger:
         :raises ParseError: for a value that no port can have.
         """
         want = asked.checked(want)
-        view = observe(self._links, self._vfs)
-        if view.port(want.port):
-            raise errors.AlreadyPlugged(
-                view.port(want.port)[0][0].name, port=want.port
-            )
-        return self._plugging.plan(want, view)
+        record = self._records.get(want.port)
+        if record is not None:
+            raise errors.AlreadyPlugged(record.interface, port=want.port)
+        return self._plugging.plan(want, self._observe())
+
+    def _observe(self) -> View:
+        return observe(self._links, self._vfs, self._records)
 
     def plug(self, want: Plug) -> Plugged:
         """Make a port, or return it as it is if it is there.
@@ -122,29 +127,57 @@ class Plugger:
         names.port(port)
         with self._locks.port(port):
             done = self._recovery.settle(port)
-            for _ in range(MAX_TRIES):
-                view = observe(self._links, self._vfs)
-                try:
-                    for entry in report.departing(view, port):
-                        done |= self._unplug(view, entry)
-                    break
-                except (errors.NoSuchLink, errors.NoSuchNamespace) as error:
-                    # Its namespace went meanwhile: a VF is elsewhere then.
-                    LOG.info("%s: moved (%s)", tell.about(port), error)
-            else:
-                raise errors.Busy(port, port=port, detail="it keeps moving")
-        if not done:
-            self._recovery.sweep(view)
+            record = self._records.get(port)
+            if record is not None:
+                done |= self._recovery.depart(record)
+                LOG.info(
+                    "%s: unplugged from %s",
+                    tell.about(port, record.vf),
+                    record.parent,
+                )
+        if record is None and not done:
+            self._recovery.sweep(self._observe())
         return done
 
+    def forget(self, port: str) -> bool:
+        """Free what a quarantined port keeps; False if there is none.
+
+        Nothing is looked for and nothing is removed: for who knows that its
+        interface is gone.
+
+        :raises NotForgotten: if the port is not quarantined.
+        :raises ParseError: if it is no port's UUID.
+        """
+        names.port(port)
+        with self._locks.port(port):
+            record = self._records.get(port)
+            if record is None:
+                return False
+            if not record.is_quarantined:
+                raise errors.NotForgotten(record.interface, port=port)
+            self._records.remove(port)
+        LOG.warning(
+            "%s: forgotten; it was quarantined (%s)",
+            tell.about(port, record.vf),
+            record.reason,
+        )
+        self._recovery.sweep(self._observe())
+        return True
+
     def show(self) -> tuple[Plugged, ...]:
-        """Return all ports, as the kernel has them."""
-        return report.plugged(observe(self._links, self._vfs))
+        """Return all ports: by their records, and as the kernel has them."""
+        view = self._observe()
+        return tuple(
+            report.plugged(
+                each, self._plugging.find(each, thorough=False), view
+            )
+            for each in view.records
+        )
 
     def recover(self) -> Recovered:
         """Undo the plugs and finish the unplugs that were interrupted.
 
-        What carries our alias and is not in the journal is told of and left
+        What has a record and is not in the journal is reported and left
         alone. Another process's work in progress is not touched.
         """
         return self._recovery.run()
@@ -152,19 +185,6 @@ class Plugger:
     def recover_pending(self) -> Recovered | None:
         """Recover if there is anything in the journal; None if not."""
         return self.recover() if self._journal.ports() else None
-
-    def _unplug(self, view: View, entry: Entry) -> bool:
-        try:
-            self._journal.begin(entry)
-        except errors.JournalFull as error:
-            # The alias says all that is needed, and a full disk must not
-            # keep a tenant's VF from being cleaned.
-            LOG.warning("%s: goes on (%s)", report.about(entry), error)
-        done = self._undo.remove(entry, view)
-        self._recovery.rest(entry)
-        self._journal.end(entry.port)
-        LOG.info("%s: unplugged from %s", report.about(entry), entry.parent)
-        return done
 
     def _announce(self, want: Plug, link: Link) -> None:
         """Tell the neighbours; a port without a carrier is a port too."""

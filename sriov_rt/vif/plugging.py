@@ -10,15 +10,14 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Ports made: one after the other on a parent, many threads' in one go."""
+
+"""Ports made: one after the other on a parent."""
 
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
-from sriov_rt.exceptions import SriovRtError
 from sriov_rt.nic.errors import NicError
 from sriov_rt.vif import errors
 from sriov_rt.vif import plan
@@ -28,26 +27,25 @@ from sriov_rt.vif.edge import Link
 from sriov_rt.vif.edge import Links
 from sriov_rt.vif.errors import VifError
 from sriov_rt.vif.journal import Journal
-from sriov_rt.vif.lock import Held
 from sriov_rt.vif.lock import Locks
+from sriov_rt.vif.namespaces import Identity
 from sriov_rt.vif.plan import PlugPlan
 from sriov_rt.vif.pools import Pools
+from sriov_rt.vif.records import Record
+from sriov_rt.vif.records import Records
 from sriov_rt.vif.recovery import Recovery
 from sriov_rt.vif.rules import Rules
 from sriov_rt.vif.steps import Steps
-from sriov_rt.vif.together import Interrupted
-from sriov_rt.vif.together import Job
-from sriov_rt.vif.together import Take
-from sriov_rt.vif.together import Together
 from sriov_rt.vif.view import Vfs
 from sriov_rt.vif.view import View
 from sriov_rt.vif.view import observe
+from sriov_rt.vif.words import Kind
 from sriov_rt.vif.words import Plug
 from sriov_rt.vif.words import Plugged
 
 LOG = logging.getLogger(__name__)
 
-#: How often to look anew at a host that has changed meanwhile.
+#: How often to look again at a host that has changed meanwhile.
 MAX_TRIES = 8
 
 #: Why another parent may do.
@@ -59,24 +57,11 @@ _TAKEN = (
     errors.SpreadNeeded,
 )
 
+#: What a port can become while its owner uses it.
+_CHANGED_IN_PLACE = {"MTU", "kbit/s out", "kbit/s in"}
+
 #: The link if it was made now, and the port.
 Made = tuple[Link | None, Plugged]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Asked:
-    """A port that is to be made.
-
-    :param held: whether its thread has its lock, and nothing of it is in
-        the journal.
-    """
-
-    want: Plug
-    held: bool
-
-
-class _NotNow(VifError):
-    """The port is at work elsewhere, or was left half done."""
 
 
 class Plugging:
@@ -96,6 +81,7 @@ class Plugging:
         rules: Rules,
         steps: Steps,
         recovery: Recovery,
+        records: Records,
     ) -> None:
         self._links = links
         self._vfs = vfs
@@ -105,7 +91,10 @@ class Plugging:
         self._rules = rules
         self._steps = steps
         self._recovery = recovery
-        self._together: Together[Asked, Made] = Together(self._on)
+        self._records = records
+
+    def _observe(self) -> View:
+        return observe(self._links, self._vfs, self._records)
 
     def plan(self, want: Plug, view: View) -> PlugPlan:
         """Return the plan for a port that is not plugged."""
@@ -118,16 +107,17 @@ class Plugging:
         :raises VifError: or NicError, if it cannot be made; then nothing of
             it is left.
         """
-        parent = want.parent or self._pools.only(want.physical_network)
-        if parent is not None and not want.onload:
-            try:
-                return self._together.do(parent, Asked(want, held=False))
-            except (_NotNow, Interrupted, *_TAKEN) as error:
-                LOG.debug("%s: not at once (%s)", tell.about(want.port), error)
         with self._locks.port(want.port):
             self._recovery.settle(want.port)
-            with self._alone(want):
-                return self._chosen(want)
+            # Held, so that its identity cannot become another's meanwhile.
+            with self._links.hold(want.namespace) as space, self._alone(want):
+                if space is None and want.namespace is not None:
+                    # By another name, it is the caller's own.
+                    want = dataclasses.replace(want, namespace=None)
+                there = self._standing(want, space)
+                if there is not None:
+                    return None, there
+                return self._chosen(want, space)
 
     def _alone(self, want: Plug) -> AbstractContextManager[object]:
         """Keep other accelerated ports of a network from choosing."""
@@ -136,84 +126,140 @@ class Plugging:
             return self._locks.network(want.network)
         return contextlib.nullcontext()
 
-    def _chosen(self, want: Plug) -> Made:
+    def _standing(self, want: Plug, space: Identity | None) -> Plugged | None:
+        """Return a port that is there already; None if it is to be made.
+
+        :raises AlreadyPlugged: if it is something else than what is asked
+            for, and cannot become that.
+        :raises Quarantined: if it is.
+        """
+        record = self._records.get(want.port)
+        if record is None:
+            return None
+        if record.is_quarantined:
+            # It may have been seen again since.
+            self._recovery.depart(record)
+            return None
+        link = self.find(record)
+        found = report.differences(record, want)
+        if {"owner", "kind"} & found.keys():
+            raise _differing(record, found)
+        moved_on = record.asked.namespace is None and want.namespace is None
+        if link is None or not (link.space == space or moved_on):
+            # Its container was started anew, or has lost it.
+            LOG.info(
+                "%s: is made again, for it is %s",
+                tell.about(want.port, record.vf),
+                "gone" if link is None else "in another namespace",
+            )
+            self._recovery.depart(record)
+            return None
+        if found.keys() - _CHANGED_IN_PLACE:
+            raise _differing(record, found)
+        if found:
+            link = self._change(record, link, want)
+            record = dataclasses.replace(record, asked=want)
+            self._records.put(record)
+        return report.plugged(record, link, self._observe())
+
+    def find(self, record: Record, *, thorough: bool = True) -> Link | None:
+        """Return the interface of a port that is plugged, None if unseen.
+
+        :param thorough: wherever it is; else where it was plugged alone.
+        """
+        entry = report.departing(record)
+        there = self._links.at(record.namespace, record.space, record.index)
+        if record.kind != Kind.VF:
+            if there is not None and report.is_it(entry, there):
+                return there
+            if not thorough:
+                return None
+            everywhere = self._links.all(everywhere=True)
+            return next(
+                (x for x in everywhere if report.is_it(entry, x)), None
+            )
+        if there is not None and there.device in ("", record.vf):
+            return there
+        if not thorough:
+            return None
+        everywhere = self._links.all(everywhere=True)
+        return next((x for x in everywhere if x.device == record.vf), None)
+
+    def _change(self, record: Record, link: Link, want: Plug) -> Link:
+        if want.limits != record.asked.limits:
+            self._links.limit(link, want.limits)
+        mtu = want.mtu
+        if mtu is None:
+            parent = self._links.get(record.parent)
+            mtu = link.mtu if parent is None else parent.mtu
+        if mtu != link.mtu:
+            link = self._links.configure(link, mtu=mtu)
+        LOG.info("%s: changed in place", tell.about(want.port, record.vf))
+        return link
+
+    def _chosen(self, want: Plug, space: Identity | None) -> Made:
         """Choose a parent for a port whose lock is held, and make it."""
-        for _ in range(MAX_TRIES):
-            parent, chosen = want.parent, want
-            if parent is None:
-                view = observe(self._links, self._vfs)
-                if (there := report.standing(view, want)) is not None:
-                    return None, there
-                first = self.plan(want, view)
-                parent = first.parent
-                chosen = dataclasses.replace(first.want, parent=parent)
+        refused: list[VifError] = []
+        while len(refused) < MAX_TRIES:
+            chosen = want
             try:
-                return self._together.do(parent, Asked(chosen, held=True))
+                parent = want.parent or self._pools.only(want.physical_network)
+                if parent is None:
+                    todo = self.plan(want, self._observe())
+                    parent = todo.parent
+                    chosen = dataclasses.replace(todo.want, parent=parent)
+                with self._locks.parent(parent):
+                    return self._make(self._checked(chosen), want, space)
             except _TAKEN as error:
-                if want.parent is not None:
+                # The next intent must not hide one that is not undone.
+                self._recovery.settle(want.port)
+                # What has gone without an unplug may be what keeps it off.
+                freed = not refused and self._recovery.release()
+                # Or another port was quicker: choose again.
+                if chosen is want and not freed:
                     raise
-                # Another port was quicker: choose again.
                 LOG.debug("%s: %s", tell.about(want.port), error)
-            except Interrupted:
-                LOG.debug("%s: interrupted", tell.about(want.port))
-            # The next intent must not hide one that is not wholly undone.
-            self._recovery.settle(want.port)
-        raise errors.Busy(want.physical_network or "", port=want.port)
+                refused.append(error)
+        raise refused[-1]
 
-    def _on(self, parent: str, take: Take[Asked, Made]) -> None:
-        """Make ports on one parent, those of many threads at one look."""
-        with self._locks.parent(parent) as held:
-            # A look is of use for those ports that were locked before it.
-            self._these([job for job in take() if self._is_held(job, held)])
+    def _checked(self, want: Plug) -> PlugPlan:
+        """Return a plan for a parent that is locked.
 
-    def _these(self, jobs: Sequence[Job[Asked, Made]]) -> None:
-        view: View | None = None
-        for job in jobs:
-            if view is None:
-                view = observe(self._links, self._vfs)
-            try:
-                view = self._one(job, view)
-            except SriovRtError as error:
-                job.fail(error)
-                view = None
-
-    def _is_held(self, job: Job[Asked, Made], held: Held) -> bool:
-        """Lock a port if that takes no waiting; tell whether it is."""
-        if job.want.held:
-            return True
-        port = job.want.want.port
-        try:
-            held.add(port)
-            if self._journal.get(port) is None:
-                return True
-        except errors.Busy:
-            pass
-        except VifError as error:
-            job.fail(error)
-        job.fail(_NotNow(port, port=port))
-        return False
-
-    def _one(self, job: Job[Asked, Made], view: View) -> View | None:
-        """Make a port; return the host as it is then, None if not known."""
-        want = job.want.want
-        there = report.standing(view, want)
-        if there is not None:
-            job.finish((None, there))
-            return view
+        What sets a VF is done only where nothing is on it in any namespace.
+        """
+        view = self._observe()
         todo = self.plan(want, view)
-        link, plugged = self._make(todo)
-        job.finish((link, plugged))
-        if todo.settings is None and todo.parent_up and link.namespace:
-            view.add(link)
-            return view
-        return None
+        if not todo.is_rare:
+            return todo
+        view.look_everywhere()
+        todo = self.plan(want, view)
+        parent = view.here(todo.parent)
+        if parent is None:
+            raise errors.NoSuchLink(todo.parent, port=want.port)
+        if (
+            not view.children(parent)
+            and self._links.idle(parent.name) is False
+        ):
+            raise errors.ParentTaken(
+                parent.name,
+                port=want.port,
+                detail="something that cannot be seen is on it",
+            )
+        return todo
 
-    def _make(self, todo: PlugPlan) -> tuple[Link, Plugged]:
-        """Do a plan while its port and its parent are locked."""
-        entry = report.intent(todo)
+    def _make(
+        self, todo: PlugPlan, want: Plug, space: Identity | None
+    ) -> Made:
+        """Do a plan while its port and its parent are locked.
+
+        :param want: as it was asked for, its parent not yet chosen.
+        """
+        entry = report.intent(todo, space)
         self._journal.begin(entry)
         try:
-            link = self._steps.run(todo)
+            link = self._steps.run(todo, entry)
+            record = report.record(todo, entry, link, want)
+            self._records.put(record)
             self._journal.end(entry.port)
         except (VifError, NicError) as error:
             LOG.warning("%s: undone (%s)", report.about(entry), error)
@@ -221,4 +267,12 @@ class Plugging:
             raise
         name = f"{link.name} in {link.namespace or 'this namespace'}"
         LOG.info("%s: plugged: %s", report.about(entry), name)
-        return link, report.made(todo, link)
+        return link, report.made(record, link)
+
+
+def _differing(record: Record, found: dict[str, str]) -> errors.VifError:
+    return errors.AlreadyPlugged(
+        record.interface,
+        port=record.port,
+        detail=", ".join(report.lines(found)),
+    )

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import Self
 
+from sriov_rt.nic.words import VfId
 from sriov_rt.parse.errors import ParseError
 from sriov_rt.parse.errors import check_length
 from sriov_rt.vif import asked
@@ -92,20 +93,36 @@ class Pools:
             only = each.name
         return only
 
-    def network_of(self, netdev: str, pf: str | None) -> str | None:
+    def network_of(self, netdev: str, vf: VfId | None) -> str | None:
         """Return the network of an interface; None if it is in no pool.
 
-        What is named itself is so whatever its PF is.
+        What is named itself is so whatever its PF is. A VF is known by its
+        PF and its index where it is named as the kernel's and systemd's
+        rules do: a tenant can have given its interface the name of another.
 
-        :param pf: name of its PF's interface, if it is a VF.
+        :param vf: which VF it is the interface of, if it is one's.
         """
-        of_pf = None
-        for each in self.members:
-            if not each.of_pf and each.name == netdev:
-                return each.network
-            if each.of_pf and each.name == pf:
-                of_pf = each.network
-        return of_pf
+        named = {
+            each.name: each.network for each in self.members if not each.of_pf
+        }
+        if vf is None:
+            return named.get(netdev)
+        own = f"{vf.pf}v{vf.index}"
+        if own in named:
+            return named[own]
+        if netdev in named and not _is_of(netdev, vf.pf):
+            return named[netdev]
+        found = (
+            each.network
+            for each in self.members
+            if each.of_pf and each.name == vf.pf
+        )
+        return next(found, None)
+
+
+def _is_of(netdev: str, pf: str) -> bool:
+    """Tell whether a name is one that a VF of a PF has by its index."""
+    return netdev.startswith(f"{pf}v") and netdev[len(pf) + 1 :].isdecimal()
 
 
 def _member(item: str) -> Member:

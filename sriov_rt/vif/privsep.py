@@ -22,20 +22,23 @@ the work on a port in the host's own namespace:
   directory belongs to root, and root needs no capability for files of its
   own. With ``user`` set to another, CAP_DAC_OVERRIDE would be needed.
 
-It can't tell what is in use, though. A VF may carry the port of a container,
-and looks idle from the host: to count it free would be to reset it under its
-tenant. So each look at the host is one into its other namespaces, and that
-takes CAP_SYS_ADMIN to enter one (netns_install in net/core/net_namespace.c)
-and CAP_SYS_PTRACE to find one by its processes (proc_ns_get_link in
-fs/proc/namespaces.c). To enter a hundred takes 10 ms at each plug; with
-CAP_NET_BROADCAST the daemon hears of their links instead (netlink_setsockopt
-in net/netlink/af_netlink.c), and enters none. CAP_MKNOD is for the device
-node of a macvtap where /dev is not devtmpfs, as in a container that
-nova-compute runs in.
+A port may be in a namespace other than the host's, and one that is not where
+it was plugged is looked for in all of them: that takes CAP_SYS_ADMIN to enter
+one (netns_install in net/core/net_namespace.c) and CAP_SYS_PTRACE to find one
+by its processes (proc_ns_get_link in fs/proc/namespaces.c). CAP_NET_RAW is for
+the gratuitous ARP that announces a port (packet_create in
+net/packet/af_packet.c). CAP_MKNOD is for the device node of a macvtap where
+/dev is not devtmpfs, as in a container that nova-compute runs in.
+
+Who asks has no privileges, and may be asked by others still: so what is asked
+for is checked on this side of the socket. A port gets a parent out of ``[vif]
+parents``, and neither a namespace nor addresses nor routes: what plugs by
+os-vif has an interface on the host, which its guest configures.
 """
 
 import dataclasses
 import functools
+import json
 import pathlib
 from collections.abc import Callable
 from collections.abc import Mapping
@@ -45,10 +48,11 @@ from oslo_config import cfg
 from oslo_privsep import capabilities
 from oslo_privsep import priv_context
 
+from sriov_rt import codec
+from sriov_rt import config
 from sriov_rt import exceptions
 from sriov_rt.host.root import CONFIG
-from sriov_rt.vif.words import Kind
-from sriov_rt.vif.words import Limits
+from sriov_rt.vif import errors
 from sriov_rt.vif.words import Plug
 
 #: The group of the plugin's options (os_vif.plugin.PluginBase.load).
@@ -76,7 +80,7 @@ vif_plug = priv_context.PrivContext(
     capabilities=[
         capabilities.CAP_MKNOD,
         capabilities.CAP_NET_ADMIN,
-        capabilities.CAP_NET_BROADCAST,
+        capabilities.CAP_NET_RAW,
         capabilities.CAP_SYS_ADMIN,
         capabilities.CAP_SYS_PTRACE,
     ],
@@ -121,7 +125,7 @@ def plug(want: Plug) -> Mapping[str, Any]:
 
     :raises HostRefused: if it cannot be plugged.
     """
-    found: Mapping[str, Any] = _value(_plug(dataclasses.asdict(want)))
+    found: Mapping[str, Any] = _value(_plug(codec.to_plain(want)))
     return found
 
 
@@ -154,9 +158,7 @@ def _plugger(config_file: str) -> Any:
     # Only the daemon needs it: whoever loads the plugin loads this module.
     from sriov_rt.vif import host
 
-    conf = cfg.ConfigOpts()
-    conf([], project="sriov_rt", default_config_files=[config_file])
-    return host.plugger(conf)
+    return host.plugger(config.load([config_file]))
 
 
 def _here() -> Any:
@@ -200,7 +202,24 @@ def _recover() -> Answer:
 
 
 def _want(asked: Mapping[str, Any]) -> Plug:
-    given = dict(asked)
-    given["kind"] = Kind(given["kind"])
-    given["limits"] = Limits(**given["limits"])
-    return Plug(**given)
+    """Return what is asked for, if who has no privileges may ask for it.
+
+    :raises SchemaError: if it is no port.
+    :raises NotAllowed: for what would reach beyond the pools' parents.
+    """
+    # Lists come as tuples through oslo.privsep.
+    want = codec.from_plain(Plug, json.loads(json.dumps(asked)))
+    for what, value in (
+        ("a namespace", want.namespace),
+        ("addresses", want.addresses),
+        ("routes", want.routes),
+    ):
+        if value:
+            raise errors.NotAllowed(what, port=want.port)
+    if want.physical_network is None:
+        # A parent that is named is held to its network's (see vif.choice).
+        what = f"parent {want.parent}"
+        raise errors.NotAllowed(
+            what, port=want.port, detail="without a physical network"
+        )
+    return want

@@ -31,17 +31,23 @@ from sriov_rt.vif.entries import Entry
 from sriov_rt.vif.errors import VifError
 from sriov_rt.vif.journal import Journal
 from sriov_rt.vif.lock import Locks
+from sriov_rt.vif.records import Record
+from sriov_rt.vif.records import Records
 from sriov_rt.vif.undo import GONE
 from sriov_rt.vif.undo import Undo
 from sriov_rt.vif.view import Vfs
 from sriov_rt.vif.view import View
 from sriov_rt.vif.view import observe
 from sriov_rt.vif.words import Kind
+from sriov_rt.vif.words import State
 
 LOG = logging.getLogger(__name__)
 
 #: How many interfaces are deleted at once.
 WORKERS = 16
+
+#: How often to look again at a port that moves.
+MAX_TRIES = 8
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,8 +60,10 @@ class Recovered:
     :param failed: ports of which something is left, and why.
     :param cleaned: VFs that nothing used: those of the pools that were not
         at the baseline, and parents that were still up.
-    :param standing: ports that carry our alias and were left alone.
+    :param standing: ports that have a record and were left alone.
     :param set_aside: files that were no entries of the journal.
+    :param quarantined: ports whose interface was not seen to come back.
+    :param released: those that were, and are not any more.
     """
 
     undone: tuple[str, ...] = ()
@@ -65,6 +73,8 @@ class Recovered:
     cleaned: tuple[str, ...] = ()
     standing: tuple[str, ...] = ()
     set_aside: tuple[str, ...] = ()
+    quarantined: tuple[str, ...] = ()
+    released: tuple[str, ...] = ()
 
 
 class Recovery:
@@ -77,12 +87,17 @@ class Recovery:
         undo: Undo,
         journal: Journal,
         locks: Locks,
+        records: Records,
     ) -> None:
         self._links = links
         self._vfs = vfs
         self._undo = undo
         self._journal = journal
         self._locks = locks
+        self._records = records
+
+    def _observe(self) -> View:
+        return observe(self._links, self._vfs, self._records)
 
     def run(self) -> Recovered:
         """Recover every port that no live process works on.
@@ -103,15 +118,23 @@ class Recovery:
                     entries.append(entry)
             failed = self._finish(entries)
         done = [each for each in entries if each.port not in failed]
-        view = observe(self._links, self._vfs)
+        self._records.clean()
+        released = self.release()
+        view = self._observe()
         return Recovered(
             undone=_ports(done, Action.PLUG),
             finished=_ports(done, Action.UNPLUG),
             busy=tuple(busy),
             failed=tuple(failed.items()),
             cleaned=self.sweep(view),
-            standing=tuple(sorted({whose.port for _, whose in view.ours})),
+            standing=tuple(
+                each.port for each in view.records if not each.is_quarantined
+            ),
             set_aside=self._journal.aside(),
+            quarantined=tuple(
+                each.port for each in view.records if each.is_quarantined
+            ),
+            released=released,
         )
 
     def settle(self, port: str) -> bool:
@@ -128,23 +151,119 @@ class Recovery:
             raise VifError(entry.interface, port=port, detail=failed[port])
         return True
 
+    def depart(self, record: Record) -> bool:
+        """Unplug a port that the caller has locked; False if it had gone.
+
+        :raises Quarantined: if its interface may be out of sight: it is
+            quarantined then.
+        :raises VifError: or NicError, if it cannot be removed.
+        """
+        entry = report.departing(record)
+        try:
+            self._journal.begin(entry)
+        except (errors.JournalFull, errors.JournalBroken) as error:
+            # The record says all that is needed, and a full disk must not
+            # keep a tenant's VF from being cleaned.
+            LOG.warning("%s: goes on (%s)", report.about(entry), error)
+        try:
+            done = self._remove(entry)
+            self._rest(entry)
+        except errors.Quarantined as error:
+            self._quarantine(entry, error)
+            raise
+        self._forget(entry.port)
+        return done
+
+    def _remove(self, entry: Entry) -> bool:
+        for _ in range(MAX_TRIES - 1):
+            try:
+                return self._undo.remove(entry, self._observe(), held=False)
+            except (errors.NoSuchLink, errors.NoSuchNamespace) as error:
+                # Its namespace went meanwhile: a VF is elsewhere then.
+                LOG.info("%s: moved (%s)", report.about(entry), error)
+        return self._undo.remove(entry, self._observe(), held=False)
+
+    def release(self) -> tuple[str, ...]:
+        """Free what ports keep that have gone, and what is seen again.
+
+        Those whose namespace has ended without an unplug, and quarantined
+        ones.
+
+        :returns: the ports that are no more.
+        """
+        found = []
+        for record in self._records.all():
+            try:
+                with self._locks.port(record.port, wait=False):
+                    if record.is_quarantined or self._has_ended(record):
+                        self.depart(record)
+                        found.append(record.port)
+            except (errors.Busy, errors.Quarantined):
+                continue
+            except (VifError, NicError) as error:
+                told = tell.about(record.port, record.vf)
+                LOG.error("%s: not released: %s", told, error)
+        return tuple(found)
+
+    def _has_ended(self, record: Record) -> bool:
+        space = record.space
+        if space is None or self._links.at(
+            record.namespace, space, record.index
+        ):
+            return False
+        if record.kind != Kind.VF and self._links.get(record.parent):
+            with self._locks.parent(record.parent, wait=False):
+                if self._links.idle(record.parent):
+                    return True
+        return self._links.ended(space)
+
+    def _forget(self, port: str) -> None:
+        """Take a port out of the records and the journal."""
+        try:
+            self._records.remove(port)
+            self._journal.end(port)
+        except errors.JournalBroken as error:
+            # What is left of it says of a port that it is gone: the next
+            # recovery finds that.
+            LOG.warning("%s: its record stays (%s)", tell.about(port), error)
+
+    def _quarantine(self, entry: Entry, why: errors.Quarantined) -> None:
+        record = self._records.get(entry.port)
+        if record is not None:
+            if not record.is_quarantined:
+                LOG.error("%s", why)
+            self._records.put(
+                dataclasses.replace(
+                    record, state=State.QUARANTINED, reason=why.detail
+                )
+            )
+        self._journal.end(entry.port)
+
     def undo(self, entry: Entry) -> None:
         """Undo a plug that failed; its port and its parent are locked.
 
         What cannot be undone stays in the journal for the next start.
         """
         try:
-            self._undo.remove(entry, observe(self._links, self._vfs))
-            self._undo.rest(entry, observe(self._links, self._vfs))
-            self._journal.end(entry.port)
+            self._undo.remove(entry, self._observe())
+            self._undo.rest(entry, self._without(entry.port))
+            self._forget(entry.port)
         except (VifError, NicError) as error:
             LOG.error("%s: left behind: %s", report.about(entry), error)
 
-    def rest(self, entry: Entry) -> None:
+    def _rest(self, entry: Entry) -> None:
         """Let a parent rest if the port was the last one on it."""
-        if entry.vf is not None:
+        if entry.vf is not None and entry.kind != Kind.VF:
             with self._locks.parent(entry.parent):
-                self._undo.rest(entry, observe(self._links, self._vfs))
+                view = self._without(entry.port)
+                self._undo.unstack(entry, view)
+                self._undo.rest(entry, view)
+
+    def _without(self, *ports: str) -> View:
+        """Return the host as it is, but for ports that have gone."""
+        found = self._records.all()
+        left = [each for each in found if each.port not in ports]
+        return View(self._links, self._vfs, left)
 
     def sweep(self, view: View) -> tuple[str, ...]:
         """Clean the VFs of the pools that are idle and not clean.
@@ -157,7 +276,7 @@ class Recovery:
         for link in self._undo.dirty(view):
             try:
                 with self._locks.parent(link.name, wait=False):
-                    now = observe(self._links, self._vfs)
+                    now = self._observe()
                     for each in self._undo.dirty(now):
                         if each.name == link.name and self._undo.clean(
                             each, now
@@ -172,6 +291,24 @@ class Recovery:
                 LOG.error("%s: not clean: %s", tell.about(None, vf), error)
         return tuple(cleaned)
 
+    def _try(
+        self,
+        step: Callable[[Entry, View], object],
+        entry: Entry,
+        view: View,
+        failed: dict[str, str],
+    ) -> None:
+        try:
+            step(entry, view)
+        except (VifError, NicError) as error:
+            LOG.error("%s: %s", report.about(entry), error)
+            failed[entry.port] = str(error)
+            if (
+                isinstance(error, errors.Quarantined)
+                and entry.action == Action.UNPLUG
+            ):
+                self._quarantine(entry, error)
+
     def _finish(self, entries: Sequence[Entry]) -> dict[str, str]:
         """Take ports off the host; return those that failed, and why."""
         if not entries:
@@ -181,41 +318,39 @@ class Recovery:
             # Sorted, so that two recoveries cannot wait for each other.
             for parent in sorted({each.parent for each in entries}):
                 held.enter_context(self._locks.parent(parent))
-            view = observe(self._links, self._vfs)
+            view = self._observe()
             for each in entries:
                 if each.kind == Kind.VF:
-                    _try(self._undo.remove, each, view, failed)
+                    self._try(self._undo.remove, each, view, failed)
             # The kernel takes 20 ms to let one go, and many at once as long.
             with futures.ThreadPoolExecutor(WORKERS) as pool:
                 running = [
-                    pool.submit(_try, self._undo.remove, each, view, failed)
+                    pool.submit(
+                        self._try, self._undo.remove, each, view, failed
+                    )
                     for each in entries
                     if each.kind != Kind.VF
                 ]
             for done in running:
                 done.result()
-            view = observe(self._links, self._vfs)
-            for each in _parents(entries):
-                if each.port not in failed:
-                    _try(self._undo.rest, each, view, failed)
+            self._finish_parents(entries, failed)
             for each in entries:
                 if each.port not in failed:
-                    self._journal.end(each.port)
+                    self._forget(each.port)
                     LOG.info("%s: %s undone", report.about(each), each.action)
         return failed
 
-
-def _try(
-    step: Callable[[Entry, View], object],
-    entry: Entry,
-    view: View,
-    failed: dict[str, str],
-) -> None:
-    try:
-        step(entry, view)
-    except (VifError, NicError) as error:
-        LOG.error("%s: %s", report.about(entry), error)
-        failed[entry.port] = str(error)
+    def _finish_parents(
+        self, entries: Sequence[Entry], failed: dict[str, str]
+    ) -> None:
+        """Clean what ports have gone from; it is locked."""
+        view = self._without(*(each.port for each in entries))
+        for each in entries:
+            if each.port not in failed:
+                self._try(self._undo.unstack, each, view, failed)
+        for each in _parents(entries):
+            if each.port not in failed:
+                self._try(self._undo.rest, each, view, failed)
 
 
 def _parents(entries: Sequence[Entry]) -> Iterable[Entry]:

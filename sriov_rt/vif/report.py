@@ -11,21 +11,25 @@
 # under the License.
 
 
-"""What is told of ports: to the journal, to the logs, to who asks."""
+"""What is reported of ports: to the journal, the records, to who asks."""
 
-from sriov_rt.vif import errors
-from sriov_rt.vif import names
+import dataclasses
+from collections.abc import Iterator
+
+from sriov_rt import rtnetlink
+from sriov_rt.vif import records
 from sriov_rt.vif import tell
-from sriov_rt.vif.alias import Alias
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.entries import Action
 from sriov_rt.vif.entries import Entry
+from sriov_rt.vif.namespaces import Identity
 from sriov_rt.vif.plan import PlugPlan
-from sriov_rt.vif.view import KINDS
+from sriov_rt.vif.records import Record
 from sriov_rt.vif.view import View
 from sriov_rt.vif.words import Kind
 from sriov_rt.vif.words import Plug
 from sriov_rt.vif.words import Plugged
+from sriov_rt.vif.words import State
 
 
 def about(entry: Entry) -> str:
@@ -33,9 +37,13 @@ def about(entry: Entry) -> str:
     return tell.about(entry.port, entry.vf)
 
 
-def intent(plan: PlugPlan) -> Entry:
-    """Return the journal's entry for a plug."""
+def intent(plan: PlugPlan, space: Identity | None) -> Entry:
+    """Return the journal's entry for a plug.
+
+    :param space: the namespace that it is to be in.
+    """
     want = plan.want
+    whole = want.kind == Kind.VF
     return Entry(
         action=Action.PLUG,
         port=want.port,
@@ -46,127 +54,180 @@ def intent(plan: PlugPlan) -> Entry:
         parent=plan.parent,
         vf=plan.vf.address if plan.vf else None,
         parent_up=plan.parent_up,
+        boot=records.boot_id(),
+        space=space,
+        index=0 if whole else rtnetlink.choose_index(),
+        parent_index=plan.parent_index,
     )
 
 
-def departing(view: View, port: str) -> tuple[Entry, ...]:
-    """Return the journal's entries for an unplug.
+def departing(record: Record) -> Entry:
+    """Return the journal's entry for an unplug."""
+    return Entry(
+        action=Action.UNPLUG,
+        port=record.port,
+        owner=record.owner,
+        kind=record.kind,
+        interface=record.interface,
+        namespace=record.namespace,
+        parent=record.parent,
+        vf=record.vf,
+        parent_up=True,
+        boot=record.boot,
+        space=record.space,
+        index=record.index,
+        parent_index=record.parent_index,
+    )
 
-    It is one, but for an alias that somebody has set on something else too.
+
+def record(plan: PlugPlan, entry: Entry, link: Link, want: Plug) -> Record:
+    """Return the record of a port that was just made.
+
+    :param want: as it was asked for.
     """
-    found: dict[tuple[Kind, str], Entry] = {}
-    for link, whose in view.port(port):
-        parent, vf = _under(view, link)
-        if not link.kind:
-            parent = whose.home or _plain(link.name, port)
-        entry = Entry(
-            action=Action.UNPLUG,
-            port=port,
-            owner=whose.owner,
-            kind=KINDS[link.kind],
-            interface=_plain(link.name, port),
-            namespace=link.namespace,
-            parent=parent,
-            vf=vf,
-            parent_up=True,
-        )
-        found.setdefault((entry.kind, parent), entry)
-    return tuple(found.values())
+    return Record(
+        boot=entry.boot,
+        port=entry.port,
+        owner=entry.owner,
+        kind=entry.kind,
+        mode=plan.want.mode,
+        interface=link.name,
+        namespace=entry.namespace,
+        space=entry.space,
+        index=link.index,
+        parent=entry.parent,
+        parent_index=entry.parent_index,
+        vf=entry.vf,
+        nic=plan.vf.pf if plan.vf else plan.parent,
+        mac=link.mac,
+        accelerated=plan.want.onload,
+        asked=want,
+    )
 
 
-def standing(view: View, want: Plug) -> Plugged | None:
-    """Return the port if it is there already.
+def is_it(entry: Entry, link: Link | None) -> bool:
+    """Tell whether a link is the interface of a macvlan, macvtap or ipvlan."""
+    return link is not None and (link.index, link.kind, link.parent) == (
+        entry.index,
+        entry.kind,
+        entry.parent_index,
+    )
 
-    Wherever it is: a container's manager may have moved it on.
 
-    :raises AlreadyPlugged: if it is another kind's, mode's or owner's.
+def differences(record: Record, want: Plug) -> dict[str, str]:
+    """Return what is asked for of a port that is plugged as something else.
+
+    :returns: ``what it is, not what is asked`` by the field. Where the choice
+        was left to us, whatever it is is what is asked.
     """
-    for link, whose in view.port(want.port):
-        mode = link.mode if link.kind else None
-        if (KINDS[link.kind], mode, whose.owner) == (
-            want.kind,
-            want.mode,
-            want.owner,
-        ):
-            return _plugged(view, link, whose)
-        raise errors.AlreadyPlugged(
-            link.name,
-            port=want.port,
-            detail=f"{KINDS[link.kind]} {mode or ''} of {whose.owner}",
+    is_ = record.asked
+    found = {}
+    for field, now, asked in (
+        ("owner", record.owner, want.owner),
+        ("kind", record.kind, want.kind),
+        ("mode", record.mode, want.mode),
+        ("network", is_.physical_network, want.physical_network),
+        ("parent", record.parent, want.parent or record.parent),
+        ("interface", record.interface, want.name),
+        ("MAC", record.mac, want.mac or record.mac),
+        ("VLAN", is_.vlan, want.vlan),
+        ("MTU", is_.mtu, want.mtu),
+        ("kbit/s out", is_.limits.out_kbps, want.limits.out_kbps),
+        ("kbit/s in", is_.limits.in_kbps, want.limits.in_kbps),
+        ("addresses", is_.addresses, want.addresses),
+        ("routes", is_.routes, want.routes),
+        ("onload", _onload(record, want), want.onload),
+        ("network of onload", _network(record, want), _net(want)),
+    ):
+        if now != asked:
+            found[field] = f"{_text(now)}, not {_text(asked)}"
+    return found
+
+
+def _onload(record: Record, want: Plug) -> bool:
+    # What was to be accelerated and could not be may be asked for as either.
+    either = {record.asked.onload, record.accelerated}
+    return want.onload if want.onload in either else record.accelerated
+
+
+def _network(record: Record, want: Plug) -> str | None:
+    return record.asked.network if want.onload else None
+
+
+def _net(want: Plug) -> str | None:
+    return want.network if want.onload else None
+
+
+def _text(value: object) -> str:
+    if isinstance(value, tuple):
+        return " ".join(map(str, value)) or "none"
+    return "none" if value is None else str(value)
+
+
+def plugged(record: Record, link: Link | None, view: View) -> Plugged:
+    """Return a port as its record and the kernel have it.
+
+    :param link: its interface; None if it is not where it was plugged.
+    """
+    state = None
+    if record.vf is not None:
+        state = view.vf_at(record.vf)
+    found = Plugged(
+        port=record.port,
+        owner=record.owner,
+        kind=record.kind,
+        mode=record.mode,
+        interface=record.interface,
+        namespace=record.namespace,
+        parent=record.nic if record.kind == Kind.VF else record.parent,
+        mac=record.mac,
+        vlan=(state.settings.vlan or 0) if state else record.asked.vlan,
+        mtu=record.asked.mtu or 0,
+        vf=record.vf,
+        network=record.network,
+        accelerated=record.accelerated,
+        state=State.ABSENT,
+    )
+    if record.is_quarantined:
+        return dataclasses.replace(
+            found, state=record.state, reason=record.reason
         )
-    return None
+    if link is None:
+        return found
+    return dataclasses.replace(
+        found,
+        interface=link.name,
+        namespace=link.namespace,
+        mac=link.mac,
+        mtu=link.mtu,
+        tap=_tap(link),
+        state=State.PLUGGED,
+    )
 
 
-def plugged(view: View) -> tuple[Plugged, ...]:
-    """Return all ports, sorted."""
-    found = [_plugged(view, *each) for each in view.ours]
-    return tuple(sorted(found, key=lambda each: (each.port, each.interface)))
-
-
-def made(plan: PlugPlan, link: Link) -> Plugged:
+def made(record: Record, link: Link) -> Plugged:
     """Return a port that was just made."""
-    want = plan.want
-    whole = want.kind == Kind.VF
-    parent = plan.vf.pf if whole and plan.vf else plan.parent
     return Plugged(
-        port=want.port,
-        owner=want.owner,
-        kind=want.kind,
-        mode=want.mode,
+        port=record.port,
+        owner=record.owner,
+        kind=record.kind,
+        mode=record.mode,
         interface=link.name,
         namespace=link.namespace,
-        parent=parent,
+        parent=record.nic if record.kind == Kind.VF else record.parent,
         mac=link.mac,
-        vlan=want.vlan,
+        vlan=record.asked.vlan,
         mtu=link.mtu,
-        vf=plan.vf.address if plan.vf else None,
+        vf=record.vf,
         tap=_tap(link),
-        network=plan.alias.network or None,
-        accelerated=bool(plan.alias.network),
+        network=record.network,
+        accelerated=record.accelerated,
     )
 
 
-def _plugged(view: View, link: Link, whose: Alias) -> Plugged:
-    parent, vf = _under(view, link)
-    state = None if vf is None else view.vf_at(vf)
-    return Plugged(
-        port=whose.port,
-        owner=whose.owner,
-        kind=KINDS[link.kind],
-        mode=link.mode if link.kind else None,
-        interface=link.name,
-        namespace=link.namespace,
-        parent=parent,
-        mac=link.mac,
-        vlan=(state.settings.vlan or 0) if state else 0,
-        mtu=link.mtu,
-        vf=vf,
-        tap=_tap(link),
-        network=whose.network or None,
-        accelerated=bool(whose.network),
-    )
-
-
-def _plain(name: str, port: str) -> str:
-    """Return a name as the journal takes it: root there can choose any."""
-    try:
-        return names.interface(name)
-    except errors.NameInvalid:
-        return names.default(port)
-
-
-def _under(view: View, link: Link) -> tuple[str, str | None]:
-    """Return the name of a port's parent, and its VF's address."""
-    if not link.kind:
-        state = view.vf_of(link)
-        if state is None:
-            return "", link.device or None
-        return state.id.pf, state.id.address
-    parent = view.parent(link)
-    if parent is None:
-        return "", None
-    state = view.vf_of(parent)
-    return parent.name, state.id.address if state else None
+def lines(found: dict[str, str]) -> Iterator[str]:
+    """Yield differences as clauses."""
+    return (f"{field} is {told}" for field, told in found.items())
 
 
 def _tap(link: Link) -> str | None:

@@ -12,7 +12,6 @@
 
 """Requests on links, as bytes: nothing is sent here."""
 
-import functools
 import struct
 from collections.abc import Mapping
 
@@ -38,15 +37,15 @@ RTM_DELLINK = 17
 RTM_GETLINK = 18
 RTM_SETLINK = 19
 RTM_NEWNSID = 88
-RTM_DELNSID = 89
 RTM_GETNSID = 90
+RTM_DELLINKPROP = 109
 RTEXT_FILTER_SKIP_STATS = 0x8
 
-#: include/uapi/linux/net_namespace.h; -1 is whichever is free.
-NETNSA_NSID = 1
+#: include/uapi/linux/net_namespace.h.
 NETNSA_FD = 3
-NETNSA_TARGET_NSID = 4
-NSID_NOT_ASSIGNED = 0xFFFFFFFF
+
+#: NLA_F_NESTED (include/uapi/linux/netlink.h).
+NESTED = 0x8000
 
 #: What one message answers, or a dump; an error is told in any case.
 _ANSWERED = frozenset({RTM_GETLINK, RTM_GETNSID})
@@ -89,7 +88,6 @@ def get_link(*, name: str | None = None, index: int = 0) -> bytes:
     return message(RTM_GETLINK, 0, body)
 
 
-@functools.cache
 def get_links(space: int | None = None) -> bytes:
     """Ask for all links of a namespace.
 
@@ -115,7 +113,7 @@ def new_link(what: Subinterface, parent: int, target: int | None) -> bytes:
         name may be taken there (rtnl_newlink_create in net/core/rtnetlink.c).
     """
     up = IFF_UP if what.up else 0
-    body = _LINK.pack(0, up, up)
+    body = _LINK.pack(what.index or 0, up, up)
     body += attribute(Ifla.IFNAME, what.name)
     if target is not None:
         body += attribute(Ifla.NET_NS_FD, target)
@@ -128,7 +126,6 @@ def new_link(what: Subinterface, parent: int, target: int | None) -> bytes:
     return message(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, body)
 
 
-@functools.cache
 def _info(kind: str, mode: str) -> bytes:
     number: int | bytes = _NUMBERS[kind][mode]
     if kind == "ipvlan":
@@ -173,24 +170,35 @@ def _octets(mac: str) -> bytes:
     return bytes.fromhex(mac.replace(":", ""))
 
 
-def delete_link(index: int) -> bytes:
-    """Delete a link."""
-    return message(RTM_DELLINK, 0, _LINK.pack(index, 0, 0))
+def delete_link(index: int, space: int | None = None) -> bytes:
+    """Delete a link.
+
+    :param space: the number of its namespace in the socket's; None for the
+        socket's own.
+    """
+    body = _LINK.pack(index, 0, 0)
+    if space is not None:
+        body += attribute(Ifla.TARGET_NETNSID, space)
+    return message(RTM_DELLINK, 0, body)
 
 
-def get_nsid(descriptor: int, space: int | None = None) -> bytes:
-    """Ask which number a namespace has in another.
+def delete_altname(index: int, name: str) -> bytes:
+    """Remove an alternative name of a link."""
+    value = name.encode("utf-8", "surrogateescape") + b"\0"
+    inner = attribute(Ifla.ALT_IFNAME, value)
+    body = _LINK.pack(index, 0, 0) + attribute(Ifla.PROP_LIST | NESTED, inner)
+    return message(RTM_DELLINKPROP, 0, body)
+
+
+def get_nsid(descriptor: int) -> bytes:
+    """Ask which number a namespace has in the socket's.
 
     :param descriptor: of its file.
-    :param space: the other's number in the socket's; None for the socket's.
     """
     body = _GENERAL + attribute(NETNSA_FD, descriptor)
-    if space is not None:
-        body += attribute(NETNSA_TARGET_NSID, space)
     return message(RTM_GETNSID, 0, body)
 
 
-def new_nsid(descriptor: int) -> bytes:
-    """Give a namespace a number in the socket's; EEXIST if it has one."""
-    body = _GENERAL + attribute(NETNSA_NSID, NSID_NOT_ASSIGNED)
-    return message(RTM_NEWNSID, 0, body + attribute(NETNSA_FD, descriptor))
+def get_nsids() -> bytes:
+    """Ask for the numbers of all namespaces that have one in the socket's."""
+    return message(RTM_GETNSID, NLM_F_DUMP, _GENERAL)

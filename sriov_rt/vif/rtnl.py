@@ -25,13 +25,13 @@ import struct
 from typing import NamedTuple
 from typing import Self
 
+from sriov_rt import rtnetlink
+from sriov_rt.vif import namespaces
 from sriov_rt.vif.attributes import Attributes
 from sriov_rt.vif.requests import NLM_F_ACK
 from sriov_rt.vif.requests import NLM_F_DUMP
 
 #: include/uapi/linux/netlink.h; the socket module has none of them.
-SOL_NETLINK = 270
-NETLINK_EXT_ACK = 11
 NLMSG_ERROR = 2
 NLMSG_DONE = 3
 NLM_F_DUMP_INTR = 0x10
@@ -81,7 +81,7 @@ class Channel:
     """
 
     def __init__(self) -> None:
-        self._socket = open_socket()
+        self._socket = rtnetlink.open_socket()
         self._sequence = itertools.count(1)
 
     def __enter__(self) -> Self:
@@ -89,6 +89,11 @@ class Channel:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @property
+    def cookie(self) -> int:
+        """The cookie of its namespace; 0 where there is none."""
+        return namespaces.cookie(self._socket)
 
     def close(self) -> None:
         """Close the socket."""
@@ -141,11 +146,7 @@ class Channel:
     ) -> None:
         torn = False
         while True:
-            data, (sender, _groups) = self._receive(size)
-            # Any process may send to a netlink socket; port 0 is the kernel.
-            if sender != 0:
-                continue
-            for kind, flags, sequence, body in messages(data):
+            for kind, flags, sequence, body in messages(self._receive(size)):
                 if sequence != number:
                     continue
                 torn |= bool(flags & NLM_F_DUMP_INTR)
@@ -160,36 +161,16 @@ class Channel:
                 if not ended:
                     return
 
-    def _receive(self, size: int) -> tuple[bytes, tuple[int, int]]:
+    def _receive(self, size: int) -> bytes:
         # A request is worked off while it is sent (rtnetlink_rcv): the answer
         # is there, or lost.
         try:
-            data, _, flags, address = self._socket.recvmsg(
-                size, 0, MSG_DONTWAIT
-            )
+            data, _, flags, _ = self._socket.recvmsg(size, 0, MSG_DONTWAIT)
         except (BlockingIOError, TimeoutError) as error:
             raise OSError(errno.ETIMEDOUT, "no answer") from error
         if flags & MSG_TRUNC:
             raise OSError(errno.EMSGSIZE, "the kernel's answer was cut")
-        return data, address
-
-
-def open_socket() -> socket.socket:
-    """Return a socket for requests, in no multicast group.
-
-    :raises OSError: where a sandbox gives none.
-    """
-    opened = socket.socket(
-        socket.AF_NETLINK,
-        socket.SOCK_RAW | socket.SOCK_CLOEXEC,
-        socket.NETLINK_ROUTE,
-    )
-    try:
-        opened.setsockopt(SOL_NETLINK, NETLINK_EXT_ACK, 1)
-    except OSError:
-        opened.close()
-        raise
-    return opened
+        return data
 
 
 def messages(data: bytes) -> list[tuple[int, int, int, bytes]]:

@@ -12,51 +12,58 @@
 
 """The fact source of ports: the pools' NICs, and who is accelerated.
 
-The configuration is read below the root, and who has what is the kernel's to
-tell: of the host that runs, to who may look into its namespaces.
+The configuration is read below the root. Who has what stands in the records
+of the ports of the host that runs: in files, so that nobody who reads them has
+to enter a namespace.
 """
 
-import contextlib
-import re
+import pathlib
 from collections.abc import Mapping
+from collections.abc import Sequence
 
 from oslo_config import cfg
 
+from sriov_rt import config
 from sriov_rt.codec import Unknown
 from sriov_rt.exceptions import SriovRtError
 from sriov_rt.facts import Endpoint
 from sriov_rt.facts import VifFacts
 from sriov_rt.host.root import CONFIG
 from sriov_rt.host.root import Root
+from sriov_rt.vif import endpoints
 from sriov_rt.vif import options
 from sriov_rt.vif.pools import Pools
+from sriov_rt.vif.records import Records
 
 NET = "sys/class/net"
-
-#: What it takes to find a namespace by its processes, and to enter it
-#: (include/uapi/linux/capability.h: CAP_SYS_PTRACE, CAP_SYS_ADMIN).
-_RIGHTS = 1 << 19 | 1 << 21
-_EFFECTIVE = re.compile(r"^CapEff:\t([0-9a-f]{16})$", re.MULTILINE)
 
 
 def observe(root: Root) -> VifFacts:
     """Return the NICs of each physical network, and the accelerated ports."""
-    return VifFacts(_pools(root), _endpoints(root))
-
-
-def _pools(root: Root) -> Mapping[str, tuple[str, ...]] | Unknown:
-    if root.exists(CONFIG) is False:
-        return {}
-    conf = cfg.ConfigOpts()
-    options.register(conf)
     try:
-        conf(
-            [],
-            project="sriov_rt",
-            default_config_files=[str(root.path / CONFIG)],
-        )
-        pools = Pools.parse(conf[options.GROUP].parents)
-    except (cfg.Error, SriovRtError) as error:
+        settings = _settings(root)
+    except cfg.Error as error:
+        unknown = Unknown(str(error))
+        return VifFacts(unknown, unknown)
+    return VifFacts(
+        _pools(root, settings.parents), _endpoints(root, settings.journal)
+    )
+
+
+def _settings(root: Root) -> cfg.ConfigOpts.GroupAttr:
+    there = root.exists(CONFIG) is not False
+    conf = config.load([root.path / CONFIG] if there else [])
+    options.register(conf)
+    settings: cfg.ConfigOpts.GroupAttr = conf[options.GROUP]
+    return settings
+
+
+def _pools(
+    root: Root, parents: Sequence[str]
+) -> Mapping[str, tuple[str, ...]] | Unknown:
+    try:
+        pools = Pools.parse(parents)
+    except SriovRtError as error:
         return Unknown(str(error))
     found: dict[str, set[str]] = {each: set() for each in pools.networks}
     for member in pools.members:
@@ -86,30 +93,10 @@ def nic_of(root: Root, name: str) -> str | None | Unknown:
     return names[0] if names else None
 
 
-def _endpoints(root: Root) -> tuple[Endpoint, ...] | Unknown:
+def _endpoints(root: Root, directory: str) -> tuple[Endpoint, ...] | Unknown:
     if root.is_confined:
         return Unknown("only the host that runs tells of its ports")
-    status = root.read_text("proc/self/status")
-    if isinstance(status, Unknown):
-        return status
-    rights = _EFFECTIVE.search(status)
-    if rights is None or int(rights[1], 16) & _RIGHTS != _RIGHTS:
-        return Unknown(
-            "to look into network namespaces takes root, or CAP_SYS_ADMIN "
-            "and CAP_SYS_PTRACE"
-        )
-    return _of_kernel()
-
-
-def _of_kernel() -> tuple[Endpoint, ...] | Unknown:
-    # The kernel's interfaces take long to import.
-    from sriov_rt.nic.vfs import Vfs
-    from sriov_rt.vif import endpoints
-    from sriov_rt.vif import view
-    from sriov_rt.vif.netlink import NetlinkLinks
-
-    with contextlib.closing(NetlinkLinks()) as links:
-        try:
-            return endpoints.of(view.observe(links, Vfs.of_host()))
-        except SriovRtError as error:
-            return Unknown(str(error))
+    try:
+        return endpoints.of(Records(pathlib.Path(directory)).all())
+    except SriovRtError as error:
+        return Unknown(str(error))

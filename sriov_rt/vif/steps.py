@@ -19,6 +19,7 @@ from sriov_rt.vif import errors
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.edge import Links
 from sriov_rt.vif.edge import Subinterface
+from sriov_rt.vif.entries import Entry
 from sriov_rt.vif.journal import Journal
 from sriov_rt.vif.plan import PlugPlan
 from sriov_rt.vif.view import Away
@@ -38,19 +39,20 @@ class Steps:
         self._journal = journal
         self._away = away
 
-    def run(self, plan: PlugPlan) -> Link:
+    def run(self, plan: PlugPlan, entry: Entry) -> Link:
         """Return the port's interface: configured, up, verified.
 
+        :param entry: the journal's, with where it is to be.
         :raises VifError: or NicError, for the first step that fails.
         """
         with self._away(plan.vf):
-            return self._run(plan)
+            return self._run(plan, entry)
 
-    def _run(self, plan: PlugPlan) -> Link:
+    def _run(self, plan: PlugPlan, entry: Entry) -> Link:
         if plan.want.kind == Kind.VF:
-            link = self._whole(plan)
+            link = self._whole(plan, entry)
         else:
-            link = self._subinterface(plan)
+            link = self._subinterface(plan, entry)
         want = plan.want
         if want.limits != Limits():
             self._note(plan, "limit")
@@ -66,7 +68,7 @@ class Steps:
     def _note(self, plan: PlugPlan, step: str) -> None:
         self._journal.step(plan.want.port, step)
 
-    def _subinterface(self, plan: PlugPlan) -> Link:
+    def _subinterface(self, plan: PlugPlan, entry: Entry) -> Link:
         want = plan.want
         if plan.vf is not None and plan.settings is not None:
             self._note(plan, "settings")
@@ -74,6 +76,8 @@ class Steps:
         if not plan.parent_up:
             self._note(plan, "parent-up")
             self._raise(plan)
+        if plan.vf is not None and want.kind != Kind.IPVLAN:
+            self._vfs.mark_filters(plan.vf)
         # One in passthru mode takes its parent's MAC when it is made
         # (macvlan_common_newlink), and can be given another only then.
         passthru = want.mode == budget.PASSTHRU
@@ -87,8 +91,9 @@ class Steps:
                 kind=want.kind,
                 mode=want.mode or "",
                 parent=plan.parent,
-                parent_index=plan.parent_index,
                 namespace=want.namespace,
+                space=entry.space,
+                index=entry.index,
                 mac=None if passthru else plan.mac,
                 mtu=want.mtu,
                 alias=str(plan.alias),
@@ -114,7 +119,7 @@ class Steps:
             parent, up=True, alias=alias.PARENT if marked else None
         )
 
-    def _whole(self, plan: PlugPlan) -> Link:
+    def _whole(self, plan: PlugPlan, entry: Entry) -> Link:
         want = plan.want
         assert plan.vf is not None
         assert plan.settings is not None
@@ -133,7 +138,9 @@ class Steps:
             self._note(plan, "own")
             link = self._own(plan, link)
         self._note(plan, "move")
-        return self._links.move(link, want.namespace, plan.interface)
+        return self._links.move(
+            link, want.namespace, plan.interface, entry.space
+        )
 
     def _own(self, plan: PlugPlan, link: Link) -> Link:
         mac, mtu = plan.mac, plan.want.mtu

@@ -13,20 +13,21 @@
 
 """Which ports are on the VFs of a host, wherever their interfaces are."""
 
-import contextlib
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 
+from sriov_rt.exceptions import SriovRtError
 from sriov_rt.nic.words import VfState
-from sriov_rt.vif import report
+from sriov_rt.vif import host
 from sriov_rt.vif.edge import Link
-from sriov_rt.vif.errors import VifError
+from sriov_rt.vif.edge import Links
 from sriov_rt.vif.netlink import NetlinkLinks
-from sriov_rt.vif.view import Fixed
+from sriov_rt.vif.records import Record
 from sriov_rt.vif.view import View
 
-#: Port and owner.
+#: Port and owner, with why it is quarantined if it is.
 Tenant = tuple[str, str]
 
 
@@ -36,26 +37,75 @@ def here(
     """Return the ports on the VFs of this host, by the VF's address.
 
     :param states: the VFs.
-    :param tell: told why there are none, where the caller may not look into
-        other namespaces.
+    :param tell: told why there are none, where the records cannot be read.
     """
-    with contextlib.closing(NetlinkLinks()) as links:
-        try:
-            return of(states, links.all(everywhere=True))
-        except VifError as error:
-            tell(f"ports in other namespaces are not shown: {error}")
-            return {}
+    try:
+        return of(host.records().all())
+    except SriovRtError as error:
+        tell(f"ports are not shown: {error}")
+        return {}
 
 
-def of(
-    states: Sequence[VfState], links: Sequence[Link]
-) -> Mapping[str, Sequence[Tenant]]:
-    """Return the ports on VFs, by the VF's address.
-
-    :param links: of every namespace.
-    """
+def of(records: Iterable[Record]) -> Mapping[str, Sequence[Tenant]]:
+    """Return the ports on VFs, by the VF's address."""
     found: dict[str, list[Tenant]] = {}
-    for each in report.plugged(View(list(links), Fixed(states))):
-        if each.vf is not None:
-            found.setdefault(each.vf, []).append((each.port, each.owner))
+    for each in records:
+        if each.vf is None:
+            continue
+        owner = each.owner
+        if each.is_quarantined:
+            owner += f" (quarantined: {each.reason})"
+        found.setdefault(each.vf, []).append((each.port, owner))
     return found
+
+
+def users(states: Sequence[VfState]) -> Mapping[str, Sequence[str]]:
+    """Return who uses VFs, in any network namespace, by the VF's address.
+
+    :param states: the VFs.
+    :returns: clauses such as ``port p1 of web``.
+    :raises SriovRtError: if the caller may not find that out.
+    """
+    return users_among(states, host.records().all(), NetlinkLinks())
+
+
+def users_among(
+    states: Sequence[VfState], records: Sequence[Record], links: Links
+) -> Mapping[str, Sequence[str]]:
+    """Return who uses VFs, by the VF's address; see :func:`users`."""
+    ports = of(records)
+    view = View(links, _Fixed(states), records)
+    view.look_everywhere()
+    found: dict[str, Sequence[str]] = {}
+    for state in states:
+        address = state.id.address
+        clauses = [
+            f"port {port} of {who}" for port, who in ports.get(address, ())
+        ]
+        link = None if state.netdev is None else view.here(state.netdev)
+        if not clauses and link is not None:
+            clauses = [_child(each) for each in view.children(link)]
+            if not clauses and links.idle(link.name) is False:
+                clauses = ["something that cannot be seen"]
+        if clauses:
+            found[address] = clauses
+    return found
+
+
+def _child(link: Link) -> str:
+    where = "" if link.namespace is None else f" in {link.namespace}"
+    return f"{link.kind} {link.name}{where}"
+
+
+class _Fixed:
+    """VFs that were read before."""
+
+    def __init__(self, states: Sequence[VfState]) -> None:
+        self._states = states
+
+    def list(self) -> Sequence[VfState]:
+        return self._states
+
+    def of(self, interface: str) -> VfState | None:
+        found = (each for each in self._states if each.netdev == interface)
+        return next(found, None)

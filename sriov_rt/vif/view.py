@@ -27,20 +27,12 @@ from sriov_rt.nic.plan import Plan
 from sriov_rt.nic.settings import VfSettings
 from sriov_rt.nic.words import VfId
 from sriov_rt.nic.words import VfState
-from sriov_rt.vif import alias
-from sriov_rt.vif.alias import Alias
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.edge import Links
+from sriov_rt.vif.namespaces import Identity
+from sriov_rt.vif.records import Record
+from sriov_rt.vif.records import Records
 from sriov_rt.vif.words import Kind
-
-#: The kinds of interface that a port of ours can be; a VF has none.
-KINDS: Mapping[str, Kind] = {
-    "": Kind.VF,
-    "macvlan": Kind.MACVLAN,
-    "macvtap": Kind.MACVTAP,
-    "ipvlan": Kind.IPVLAN,
-}
-
 
 #: Kinds whose link is a peer, not what they sit on; a device has none.
 _PEERS = frozenset({"", "veth", "netkit", "vxcan"})
@@ -73,13 +65,18 @@ class Vfs(Protocol):
     def plan(self, vf: VfId, wanted: VfSettings) -> Plan:
         """Return what has to be done to it."""
 
-    def plan_reset(self, vf: VfId) -> Plan:
+    def plan_reset(self, vf: VfId, *, shared: bool = False) -> Plan:
         """Return what brings it to the baseline, as far as its NIC can."""
+
+    def mark_filters(self, vf: VfId) -> None:
+        """Note that macvlans set filters through it."""
 
     def apply(self, plan: Plan) -> VfState:
         """Do it, and read it back."""
 
-    def reset(self, vf: VfId) -> VfState:
+    def reset(
+        self, vf: VfId, *, fresh: bool = False, shared: bool = False
+    ) -> VfState:
         """Bring it to the baseline, and read it back."""
 
 
@@ -93,50 +90,55 @@ class Source(Protocol):
         """Return the VF of an interface, None if it is none's."""
 
 
-class Fixed:
-    """VFs that were read before."""
-
-    def __init__(self, states: Sequence[VfState]) -> None:
-        self._states = states
-
-    def list(self) -> Sequence[VfState]:
-        """Return all VFs."""
-        return self._states
-
-    def of(self, interface: str) -> VfState | None:
-        """Return the VF of an interface, None if it is none's."""
-        found = (each for each in self._states if each.netdev == interface)
-        return next(found, None)
-
-
 class View:
-    """A host at one moment.
+    """A host at one moment: what is here, and what the records say.
 
-    :param links: those of every namespace.
+    :param links: the edge to the kernel's links.
     :param source: where VFs are read when they are first asked for: a plug
         on one of 64 needs to know of that.
+    :param records: of all ports.
     """
 
-    def __init__(self, links: list[Link], source: Source) -> None:
-        self.links = links
+    def __init__(
+        self,
+        links: Links,
+        source: Source,
+        records: Sequence[Record] = (),
+    ) -> None:
+        self.edge = links
         self.source = source
+        self.records = records
         self._here: dict[str, Link] = {}
         self._by_index: dict[int, Link] = {}
-        self._named: dict[tuple[str | None, str], Link] = {}
-        self._children: dict[int, list[Link]] = {}
+        self._children: dict[int, dict[Key, Link]] = {}
         # Those that were read alone, by their interfaces here.
         self._read: dict[str, VfState | None] = {}
-        self._take(links)
+        for each in records:
+            if each.kind != Kind.VF:
+                self._add(recorded(each))
+        self._looked = False
+        self._take(links.all())
+
+    def look_everywhere(self) -> None:
+        """Take in what others have made in any namespace, once.
+
+        For the rare acts that could hurt a stranger.
+        """
+        if not self._looked:
+            self._looked = True
+            self._take(self.edge.all(everywhere=True, thorough=True))
 
     def _take(self, links: Iterable[Link]) -> None:
         for each in links:
-            namespace = each.namespace
-            self._named[namespace, each.name] = each
-            if namespace is None:
+            if each.namespace is None:
                 self._here[each.name] = self._by_index[each.index] = each
-            parent = each.parent
-            if parent is not None and each.kind not in _PEERS:
-                self._children.setdefault(parent, []).append(each)
+            if each.parent is not None and each.kind not in _PEERS:
+                self._add(each)
+
+    def _add(self, link: Link) -> None:
+        if link.parent is not None:
+            key = (link.space, link.nsid, link.index)
+            self._children.setdefault(link.parent, {})[key] = link
 
     @functools.cached_property
     def vfs(self) -> Sequence[VfState]:
@@ -151,48 +153,21 @@ class View:
     def _by_address(self) -> Mapping[str, VfState]:
         return {each.id.address: each for each in self.vfs}
 
-    @functools.cached_property
-    def ours(self) -> Sequence[tuple[Link, Alias]]:
-        """Each link that carries an alias of ours, and that.
-
-        Root in a container can set any alias: what is neither a VF nor on
-        an interface of this host was not made by us.
-        """
-        return self._ours(self.links)
-
-    def _ours(self, links: Iterable[Link]) -> Sequence[tuple[Link, Alias]]:
-        return [
-            (each, found)
-            for each in links
-            if each.alias
-            and (found := alias.parse(each.alias)) is not None
-            and self._may_be_ours(each)
-        ]
-
-    def _may_be_ours(self, link: Link) -> bool:
-        if link.kind:
-            return link.kind in KINDS and self.parent(link) is not None
-        # A kernel before 5.14 does not tell the device from afar.
-        afar = link.namespace is not None and not link.device
-        return afar or self.vf_of(link) is not None
-
-    def add(self, link: Link) -> None:
-        """Take in a subinterface that was made since, in a namespace.
-
-        What is known stays: of a hundred ports it is the same each time.
-        """
-        self.links.append(link)
-        self._take((link,))
-
     def named(self, name: str, namespace: str | None) -> Link | None:
         """Return an interface of any namespace."""
-        return self._named.get((namespace, name))
+        if namespace is None:
+            return self.here(name)
+        return self.edge.get(name, namespace)
 
-    def port(self, port: str) -> Sequence[tuple[Link, Alias]]:
-        """Return the links of a port; more than one only if forged."""
-        # Of hundreds of aliases one is read.
-        some = self._ours([each for each in self.links if port in each.alias])
-        return [each for each in some if each[1].port == port]
+    def record_of(self, link: Link) -> Record | None:
+        """Return the record of the port whose interface a link is."""
+        for each in self.records:
+            if each.kind == Kind.VF:
+                if link.device and each.vf == link.device:
+                    return each
+            elif (each.space, each.index) == (link.space, link.index):
+                return each
+        return None
 
     def here(self, name: str) -> Link | None:
         """Return an interface of the caller's namespace."""
@@ -203,8 +178,32 @@ class View:
         return None if link.parent is None else self._by_index.get(link.parent)
 
     def children(self, link: Link) -> Sequence[Link]:
-        """Return what sits on an interface, in every namespace."""
-        return self._children.get(link.index, ())
+        """Return what sits on an interface: by the records, and by a look.
+
+        Here and, once that was looked at, in every namespace.
+        """
+        return [*self._children.get(link.index, {}).values()]
+
+    def holder(self, link: Link) -> Record | None:
+        """Return the port that has the VF of an interface to itself."""
+        vf = self.vf_of(link)
+        if vf is None:
+            return None
+        found = (
+            each
+            for each in self.records
+            if each.kind == Kind.VF and each.vf == vf.id.address
+        )
+        return next(found, None)
+
+    def quarantined(self, link: Link) -> Record | None:
+        """Return a quarantined port that may be on an interface."""
+        found = (
+            each
+            for each in self.records
+            if each.is_quarantined and each.parent_index == link.index
+        )
+        return next(found, None)
 
     def vf(self, netdev: str) -> VfState | None:
         """Return the VF whose interface is here by that name."""
@@ -231,6 +230,28 @@ class View:
         return (each for each in self.vfs if each.id.pf == pf and each.netdev)
 
 
-def observe(links: Links, vfs: Vfs) -> View:
+#: Where an interface is: the namespace, a number in it, and the index.
+Key = tuple[Identity | None, int | None, int]
+
+
+def recorded(record: Record) -> Link:
+    """Return the interface of a record, as it was plugged."""
+    return Link(
+        name=record.interface,
+        index=record.index,
+        namespace=record.namespace,
+        kind=str(record.kind),
+        mode=record.mode,
+        parent=record.parent_index,
+        mac=record.mac,
+        mtu=record.asked.mtu or 0,
+        up=True,
+        carrier=True,
+        alias="",
+        space=record.space,
+    )
+
+
+def observe(links: Links, vfs: Source, records: Records) -> View:
     """Return the host as it is: its links now, its VFs as they are needed."""
-    return View(list(links.all(everywhere=True)), vfs)
+    return View(links, vfs, records.all())

@@ -16,8 +16,8 @@ import dataclasses
 import enum
 
 #: The first part of the alias that every interface of ours carries:
-#: ``sriov-rt:<port>:<owner>[:<home>[:<network>]]``. It is how the kernel tells
-#: what is ours.
+#: ``sriov-rt:<port>:<owner>[:<home>[:<network>]]``. It is a label for people:
+#: root in a container can set any.
 ALIAS_PREFIX = "sriov-rt"
 
 
@@ -31,6 +31,18 @@ class Kind(enum.StrEnum):
     MACVTAP = "macvtap"
     IPVLAN = "ipvlan"
     VF = "vf"
+
+
+class State(enum.StrEnum):
+    """What is known of the interface of a port.
+
+    Absent is one that is not where it was plugged; quarantined one that was
+    to be removed and was not seen to come back.
+    """
+
+    PLUGGED = "plugged"
+    ABSENT = "absent"
+    QUARANTINED = "quarantined"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -102,6 +114,8 @@ class Plugged:
     :param tap: ``/dev/tapN`` of a macvtap, else None.
     :param network: UUID of the network of one that is accelerated, else None.
     :param accelerated: whether its owner may run over Onload.
+    :param state: whether its interface is where it was plugged.
+    :param reason: why it is quarantined; empty for any other.
     """
 
     port: str
@@ -118,3 +132,5 @@ class Plugged:
     tap: str | None = None
     network: str | None = None
     accelerated: bool = False
+    state: State = State.PLUGGED
+    reason: str = ""

@@ -59,7 +59,6 @@ class IsolatedTestCase(unittest.TestCase):
         sh("ip", "netns", "add", "tenant")
         wire("vf0", "peer0")
         self.links = NetlinkLinks()
-        self.addCleanup(self.links.close)
 
     def ip(self, *words: str, namespace: str | None = "tenant") -> Any:
         """Return what ``ip -j`` says.

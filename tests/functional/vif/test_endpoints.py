@@ -18,19 +18,21 @@ Nothing of Onload's is needed for it; veths stand in for two NICs.
 import os
 import threading
 import uuid
+from unittest import mock
 
 from sriov_rt.facts import Endpoint
+from sriov_rt.host.root import CONFIG
 from sriov_rt.host.root import Root
 from sriov_rt.nic.vfs import Vfs
 from sriov_rt.vif import endpoints
 from sriov_rt.vif import errors
 from sriov_rt.vif import source
-from sriov_rt.vif import view
 from sriov_rt.vif.journal import Journal
 from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.netlink import NetlinkLinks
 from sriov_rt.vif.plugger import Plugger
 from sriov_rt.vif.pools import Pools
+from sriov_rt.vif.records import Records
 from sriov_rt.vif.rules import Rules
 from tests.functional.vif.test_plugger import PORT
 from tests.functional.vif.test_plugger import PluggerTestCase
@@ -53,10 +55,8 @@ class EndpointTestCase(PluggerTestCase):
             wire("vf1", "peer1")
 
     def another(self, journal=None, **rules) -> Plugger:
-        links = NetlinkLinks()
-        self.addCleanup(links.close)
         return Plugger(
-            links,
+            NetlinkLinks(),
             Vfs.of_host(),
             Pools.parse(["physnet1:vf0", "physnet1:vf1"]),
             journal or Journal(self.directory),
@@ -80,8 +80,7 @@ class EndpointTestCase(PluggerTestCase):
         ]
 
     def endpoints(self):
-        seen = view.observe(self.links, Vfs.of_host())
-        return [e for e in endpoints.of(seen) if e.network == NETWORK]
+        return endpoints.of(Records(self.directory).all())
 
     def plug(self, want, **rules) -> int:
         """Plug a port in a process of its own, which says how it went."""
@@ -154,11 +153,20 @@ class ParallelTest(EndpointTestCase):
 
 
 class SourceTest(EndpointTestCase):
+    def observed(self):
+        """Return what an agent with this host's configuration finds."""
+        root = self.directory.parent / "root"
+        config = root / CONFIG
+        config.parent.mkdir(parents=True, exist_ok=True)
+        config.write_text(f"[vif]\njournal = {self.directory}\n")
+        with mock.patch.object(Root, "is_confined", False):
+            return source.observe(Root(root)).endpoints
+
     def test_the_facts_have_the_endpoints_of_all_namespaces(self):
         want = self.wanted(1, parent="vf0")
         self.plugger.plug(want)
         self.plugger.plug(self.wanted(2, parent="vf0", onload=False))
-        found = source.observe(Root()).endpoints
+        found = self.observed()
         self.assertEqual(
             [Endpoint(want.port, want.owner, NETWORK, "vf0")],
             [each for each in found if each.network == NETWORK],
@@ -166,11 +174,7 @@ class SourceTest(EndpointTestCase):
         self.plugger.unplug(want.port)
         self.assertEqual(
             [],
-            [
-                each
-                for each in source.observe(Root()).endpoints
-                if each.network == NETWORK
-            ],
+            [each for each in self.observed() if each.network == NETWORK],
         )
 
 
@@ -185,9 +189,10 @@ class AliasTest(EndpointTestCase):
         self.assertEqual([made], self.mine())
         self.assertEqual((True, NETWORK), (made.accelerated, made.network))
 
-    def test_another_process_without_the_journal_refuses_too(self):
+    def test_another_process_refuses_too(self):
         self.plugger.plug(self.wanted(1, parent="vf0"))
-        sh("rm", "-r", str(self.directory))
+        # Its tenant says nothing of it any more.
+        sh("ip", "-n", "tenant", "link", "set", "eth1", "alias", "")
         with self.assertRaises(errors.SpreadNeeded):
             self.another().plug(self.wanted(2, parent="vf0"))
 

@@ -12,8 +12,6 @@
 
 """The edge on this machine's kernel."""
 
-import contextlib
-import dataclasses
 import os
 import pathlib
 import signal
@@ -26,12 +24,8 @@ from concurrent import futures
 from unittest import mock
 
 from sriov_rt.vif import announce
-from sriov_rt.vif import census
 from sriov_rt.vif import errors
-from sriov_rt.vif import listener
 from sriov_rt.vif import taps
-from sriov_rt.vif.names import PID
-from sriov_rt.vif.netlink import NetlinkLinks
 from sriov_rt.vif.places import Place
 from sriov_rt.vif.words import Limits
 from tests.functional.vif.isolated import MAC
@@ -98,7 +92,7 @@ class CreateTest(IsolatedTestCase):
             "type",
             "bridge",
         )
-        made = self.make()
+        made = self.make(index=parent.index)
         self.assertEqual((made.index, made.parent), (parent.index,) * 2)
 
     def test_a_macvtap_has_its_device_node(self):
@@ -190,124 +184,6 @@ class AllTest(IsolatedTestCase):
         found = self.links.get("srt0", "tenant")
         self.assertTrue(found.alias.startswith("a\ufffd\x1b[2J"))
         self.assertIn(found, self.links.all(everywhere=True))
-
-
-class WatchTest(IsolatedTestCase):
-    """What is watched is what one finds who goes and looks."""
-
-    def setUp(self):
-        super().setUp()
-        self.other = NetlinkLinks()
-        self.addCleanup(self.other.close)
-
-    def _agree(self, *both: NetlinkLinks) -> None:
-        """Compare what is here and in what has a name.
-
-        The processes of tests that run beside it are nobody's to know.
-        """
-        wanted = _named(census.visited())
-        for each in both or (self.links, self.other):
-            self.assertEqual(_named(each.all(everywhere=True)), wanted)
-
-    def test_whatever_happens(self):
-        self._agree()
-        made = self.make()
-        self._agree(self.links)
-        made = self.links.configure(
-            made, up=True, promisc=True, allmulti=True, mtu=1300, alias="x"
-        )
-        self._agree()
-        sh("ip", "-n", "tenant", "link", "set", "srt0", "down", "name", "y")
-        self._agree()
-        sh("sh", "-c", "echo z > /sys/class/net/vf0/ifalias")
-        self._agree()
-        self.links.delete(made)
-        self._agree()
-
-    def test_namespaces_come_and_go(self):
-        self._agree()
-        sh("ip", "netns", "add", "second")
-        made = self.links.configure(self.make(namespace="second"), up=True)
-        self._agree()
-        made = self.links.move(made, "tenant")
-        self._agree()
-        sh("ip", "link", "set", "peer0", "netns", "second")
-        self._agree()
-        sh("ip", "netns", "del", "tenant")
-        _until(lambda: made not in self.links.all(everywhere=True))
-        sh("ip", "netns", "add", "tenant")
-        self.links.configure(self.make(), up=True)
-        self._agree()
-
-    def test_a_namespace_that_gets_another_name(self):
-        made = self.make()
-        self._agree()
-        with subprocess.Popen(
-            ("ip", "netns", "exec", "tenant", "sleep", "600")
-        ) as process:
-            self.addCleanup(process.wait)
-            self.addCleanup(process.kill)
-            _until(lambda: _runs(process.pid, "sleep"))
-            sh("ip", "netns", "del", "tenant")
-            found = self.links.all(everywhere=True)
-            (moved,) = [x for x in found if x.alias == made.alias]
-            self.assertEqual(moved.namespace, f"pid:{process.pid}")
-            self.assertTrue(self.links.delete(moved))
-            self.doCleanups()
-
-    def test_somebody_else_makes_a_link_in_a_new_namespace(self):
-        self._agree()
-        sh("ip", "netns", "add", "second")
-        sh(
-            "ip",
-            "link",
-            "add",
-            "link",
-            "vf0",
-            "name",
-            "cni0",
-            "netns",
-            "second",
-            "type",
-            "macvlan",
-            "mode",
-            "bridge",
-        )
-        self._agree()
-
-    def test_a_container_without_a_name(self):
-        self._agree()
-        with subprocess.Popen(("unshare", "-n", "sleep", "600")) as process:
-            self.addCleanup(process.wait)
-            self.addCleanup(process.kill)
-            _until(lambda: _runs(process.pid, "sleep"))
-            made = self.make(namespace=None)
-            sh("ip", "link", "set", "srt0", "netns", str(process.pid))
-            found = self.links.all(everywhere=True)
-            (moved,) = [x for x in found if x.alias == made.alias]
-            self.assertEqual(moved.namespace, f"pid:{process.pid}")
-            self.assertEqual(moved.parent, made.parent)
-            self.doCleanups()
-
-    def test_more_happens_than_is_heard(self):
-        patched = mock.patch.object(listener, "MEMORY", 64 * 1024)
-        patched.start()
-        self.addCleanup(patched.stop)
-        self._agree()
-        made = self.make()
-        for number in range(400):
-            self.links.configure(made, mtu=1000 + number)
-        self._agree()
-
-    def test_a_fork_begins_anew(self):
-        self._agree()
-        child = os.fork()
-        if child == 0:
-            with contextlib.suppress(BaseException):
-                self._agree()
-                os._exit(0)
-            os._exit(1)
-        self.assertEqual(os.waitpid(child, 0)[1], 0)
 
 
 class MoveTest(IsolatedTestCase):
@@ -420,6 +296,24 @@ class AddressTest(IsolatedTestCase):
             routes = self.ip("route") + self.ip("-6", "route")
             ways = {(x["dst"], x.get("gateway")) for x in routes}
             self.assertLessEqual(set(self.ROUTES), ways)
+
+    def test_addressed_is_what_somebody_gave_an_address(self):
+        made = self.links.configure(self.make(), up=True)
+        # Another's counts not, nor does the one that IPv6 makes (fe80::).
+        sh("ip", "address", "add", "192.0.2.2/24", "dev", "peer0")
+        self.assertFalse(self.links.addressed(made))
+        for address in self.ADDRESSES:
+            self.links.address(made, (address,), ())
+            self.assertTrue(self.links.addressed(made))
+            sh("ip", "-n", "tenant", "address", "del", address, "dev", "srt0")
+            self.assertFalse(self.links.addressed(made))
+
+    def test_an_interface_hears_the_macs_of_its_macvlans(self):
+        self.assertEqual([], self.links.strangers("vf0", ()))
+        self.links.configure(self.make(), up=True)
+        self.assertEqual([MAC], self.links.strangers("vf0", ()))
+        self.assertEqual([], self.links.strangers("vf0", (MAC,)))
+        self.assertEqual([], self.links.strangers("peer0", ()))
 
     def test_a_gateway_that_is_out_of_reach(self):
         made = self.links.configure(self.make(), up=True)
@@ -568,24 +462,6 @@ class ManyTest(IsolatedTestCase):
     def _held(self) -> tuple[int, int]:
         descriptors = len(list(pathlib.Path("/proc/self/fd").iterdir()))
         return descriptors, threading.active_count()
-
-
-def _named(links):
-    """Return those that are here or in a namespace with a name, sorted."""
-    # The kernel takes up to a second to tell of a carrier (linkwatch).
-    return sorted(
-        (
-            dataclasses.replace(each, carrier=False)
-            for each in links
-            if not (each.namespace or "").startswith(PID)
-        ),
-        key=lambda each: (each.namespace or "", each.index),
-    )
-
-
-def _runs(pid: int, name: str) -> bool:
-    file = pathlib.Path(f"/proc/{pid}/comm")
-    return file.read_text().strip() == name
 
 
 def _until(probe) -> None:

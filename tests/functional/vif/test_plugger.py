@@ -28,6 +28,7 @@ from concurrent import futures
 
 from sriov_rt.nic.plan import Plan
 from sriov_rt.nic.settings import BASELINE
+from sriov_rt.nic.settings import VfSettings
 from sriov_rt.nic.vfs import Vfs
 from sriov_rt.nic.words import VfId
 from sriov_rt.nic.words import VfState
@@ -110,8 +111,8 @@ class DressedLinks(NetlinkLinks):
         found = super().get(name, namespace)
         return None if found is None else self._dressed(found)
 
-    def all(self, *, everywhere=False):
-        return [*map(self._dressed, super().all(everywhere=everywhere))]
+    def all(self, **where):
+        return [*map(self._dressed, super().all(**where))]
 
     def _dressed(self, link: Link) -> Link:
         if (link.name, link.namespace) != ("vf0", None):
@@ -129,8 +130,11 @@ class OneVf:
     def of(self, interface):
         return ONE_VF if interface == "vf0" else None
 
-    def plan_reset(self, vf):
-        return Plan(vf, "igb", (), (), BASELINE, BASELINE)
+    def plan_reset(self, vf, *, shared=False):
+        return Plan(vf, "igb", (), (), BASELINE, VfSettings())
+
+    def mark_filters(self, vf):
+        pass
 
 
 class PluggerTestCase(IsolatedTestCase):
@@ -147,10 +151,8 @@ class PluggerTestCase(IsolatedTestCase):
         self.plugger = self.another()
 
     def another(self, journal: Journal | None = None) -> Plugger:
-        links = self.edge()
-        self.addCleanup(links.close)
         return Plugger(
-            links,
+            self.edge(),
             self.vfs(),
             Pools.parse(["physnet1:vf0"]),
             journal or Journal(self.directory),
@@ -209,17 +211,16 @@ class PlugTest(PluggerTestCase):
         for kind in (Kind.MACVLAN, Kind.MACVTAP):
             for mode in ("bridge", "private", "vepa", "passthru"):
                 with self.subTest(kind=kind, mode=mode):
-                    found = self.plugger.plug(
-                        self.asked(
-                            kind,
-                            mode=mode,
-                            mac="02:00:5e:10:00:01",
-                            mtu=1400,
-                            addresses=("192.0.2.1/24", "2001:db8::1/64"),
-                            routes=(("default", "192.0.2.254"),),
-                            limits=Limits(10_000, None),
-                        )
+                    want = self.asked(
+                        kind,
+                        mode=mode,
+                        mac="02:00:5e:10:00:01",
+                        mtu=1400,
+                        addresses=("192.0.2.1/24", "2001:db8::1/64"),
+                        routes=(("default", "192.0.2.254"),),
+                        limits=Limits(10_000, None),
                     )
+                    found = self.plugger.plug(want)
                     (link,) = self.ip("link", "show", "eth1")
                     info = link["linkinfo"]
                     self.assertEqual(
@@ -240,16 +241,12 @@ class PlugTest(PluggerTestCase):
                     self.assertEqual("192.0.2.254", route["gateway"])
                     self.assertEqual((found,), self.shown())
                     self.assertEqual("vf0", found.parent)
-                    self.assertEqual(found, self.plugger.plug(self.asked(
-                        kind, mode=mode
-                    )))  # fmt: skip
+                    self.assertEqual(found, self.plugger.plug(want))
                     self.assertTrue(self.plugger.unplug(PORT))
                     self.assertFalse(self.plugger.unplug(PORT))
                     self.assertEqual(before, self.machine())
-        self.assertEqual([pathlib.Path("lock")], [
-            each.relative_to(self.directory)
-            for each in self.directory.iterdir()
-        ])  # fmt: skip
+        left = [each.name for each in self.directory.rglob("*")]
+        self.assertEqual(["lock", "records"], sorted(left))
 
     def test_into_the_namespace_of_a_process(self):
         with subprocess.Popen(

@@ -136,7 +136,7 @@ class PluginTest(IsolatedTestCase):
         for each in (
             capabilities.CAP_MKNOD,
             capabilities.CAP_NET_ADMIN,
-            capabilities.CAP_NET_BROADCAST,
+            capabilities.CAP_NET_RAW,
             capabilities.CAP_SYS_ADMIN,
             capabilities.CAP_SYS_PTRACE,
         ):

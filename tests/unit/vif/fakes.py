@@ -13,12 +13,15 @@
 
 """A host of memory: links, VFs and a journal that can die at each step."""
 
+import contextlib
 import dataclasses
 import pathlib
 import tempfile
 import unittest
 from collections.abc import Sequence
+from unittest import mock
 
+from sriov_rt.nic.errors import FiltersRemain
 from sriov_rt.nic.errors import NoSuchDevice
 from sriov_rt.nic.plan import Plan
 from sriov_rt.nic.settings import BASELINE
@@ -26,11 +29,13 @@ from sriov_rt.nic.settings import VfSettings
 from sriov_rt.nic.words import VfId
 from sriov_rt.nic.words import VfState
 from sriov_rt.vif import errors
+from sriov_rt.vif import undo
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.edge import Subinterface
 from sriov_rt.vif.entries import Entry
 from sriov_rt.vif.journal import Journal
 from sriov_rt.vif.lock import Locks
+from sriov_rt.vif.namespaces import Identity
 from sriov_rt.vif.plan import unlike
 from sriov_rt.vif.plugger import Plugger
 from sriov_rt.vif.pools import Pools
@@ -116,7 +121,26 @@ class FakeHost:
         self.announced: list[str] = []
         self.carrier = True
         self.namespaces = {"box", "box2", "pid:4711"}
+        # Those that only the kernel knows of: nothing leads to them.
+        self.hidden: set[str] = set()
+        self._spaces: dict[str, Identity] = {}
         self._next = 1
+
+    def space(self, namespace: str | None) -> Identity | None:
+        """Return which namespace a name is of."""
+        if namespace is None:
+            return None
+        number = len(self._spaces) + 1
+        return self._spaces.setdefault(namespace, Identity(4, number, number))
+
+    def place(self, space: Identity | None) -> str | None:
+        """Return what a namespace is called; KeyError if it has ended."""
+        if space is None:
+            return None
+        found = {val: key for key, val in self._spaces.items()}
+        if found[space] not in self.namespaces | self.hidden:
+            raise KeyError(space)
+        return found[space]
 
     def add(self, name: str, **fields) -> Link:
         """Add an interface and return it."""
@@ -133,7 +157,9 @@ class FakeHost:
             "carrier": True,
             "alias": "",
         }
-        link = Link(**{**values, **fields})
+        values |= fields
+        values["space"] = self.space(values["namespace"])
+        link = Link(**values)
         self._next += 1
         self.links[link.index] = link
         return link
@@ -143,7 +169,8 @@ class FakeHost:
         self.add(name)
         self._pfs += 1
         for index in range(vfs):
-            vf = VfId(name, index, f"0000:{self._pfs:02x}:10.{index}")
+            place = f"{self._pfs:02x}:{16 + index // 8:02x}.{index % 8}"
+            vf = VfId(name, index, f"0000:{place}")
             self.add(f"{name}v{index}", device=vf.address, **fields)
             self.settings[vf] = CLEAN
 
@@ -177,6 +204,8 @@ class FakeHost:
     def end_namespace(self, name: str) -> None:
         """Do what the kernel does when the last process has gone."""
         self.namespaces.discard(name)
+        self.hidden.discard(name)
+        self._spaces.pop(name, None)
         for link in list(self.links.values()):
             if link.namespace != name:
                 continue
@@ -184,8 +213,16 @@ class FakeHost:
                 self.drop(link.index)
             else:
                 self.links[link.index] = dataclasses.replace(
-                    link, namespace=None, up=False
+                    link, namespace=None, space=None, up=False
                 )
+
+    def hide(self, name: str) -> None:
+        """Move a link into a namespace that nothing leads to."""
+        self.hidden.add("hidden")
+        link = next(x for x in self.links.values() if x.name == name)
+        self.links[link.index] = dataclasses.replace(
+            link, namespace="hidden", space=self.space("hidden")
+        )
 
     def state(self) -> tuple[object, ...]:
         """Return all that a tenant or a crash could leave behind.
@@ -208,18 +245,61 @@ class FakeLinks:
     def __init__(self, host: FakeHost) -> None:
         self.host = host
         self.dumps = 0
+        self.looks = 0
 
     def get(self, name, namespace=None):
         self._there(namespace)
         return self.host.named(name, namespace)
 
-    def all(self, *, everywhere=False):
+    def at(self, namespace, space, index):
+        found = self.host.links.get(index)
+        try:
+            self.host.place(space)
+        except KeyError:
+            return None
+        return found if found and found.space == space else None
+
+    def all(self, *, everywhere=False, thorough=False):
         self.dumps += 1
+        self.looks += everywhere
         return [
             each
             for each in self.host.links.values()
-            if everywhere or each.namespace is None
+            if (everywhere and each.namespace not in self.host.hidden)
+            or each.namespace is None
         ]
+
+    def all_in(self, namespace, space):
+        found = self.host.links.values()
+        return [each for each in found if each.space == space]
+
+    @contextlib.contextmanager
+    def hold(self, namespace):
+        self._there(namespace)
+        yield self.host.space(namespace)
+
+    def ended(self, space):
+        try:
+            return self.host.place(space) in self.host.hidden
+        except KeyError:
+            return True
+
+    def strangers(self, parent, known):
+        return [
+            each.mac
+            for each in self.host.links.values()
+            if each.parent == self.host.named(parent).index
+            and each.up
+            and each.mac not in known
+        ]
+
+    def idle(self, name):
+        index = self.host.named(name).index
+        return all(each.parent != index for each in self.host.links.values())
+
+    def strip(self, link):
+        self.host.clock.tick(f"strip {link.name}")
+        self._now(link)
 
     def create(self, what: Subinterface) -> Link:
         host = self.host
@@ -244,6 +324,10 @@ class FakeLinks:
         fields = {} if what.mac is None else {"mac": what.mac}
         if what.kind == "ipvlan" or what.mode == "passthru":
             fields = {"mac": parent.mac}
+        if what.index is not None:
+            host._next = what.index
+        if what.index in host.links:
+            raise errors.NameTaken(what.name)
         link = host.add(
             what.name,
             namespace=what.namespace,
@@ -268,14 +352,15 @@ class FakeLinks:
         self.host.clock.tick(f"deleted {link.name}")
         return there
 
-    def move(self, link, namespace, name=None):
+    def move(self, link, namespace, name=None, space=None):
         self.host.clock.tick(f"move {link.name} to {namespace}")
         self._there(namespace)
         name = name or link.name
         other = self.host.named(name, namespace)
         if other is not None and other.index != link.index:
             raise errors.NameTaken(name)
-        return self._change(link, namespace=namespace, name=name)
+        found = self.host.space(namespace)
+        return self._change(link, namespace=namespace, name=name, space=found)
 
     def configure(self, link, **wanted):
         asked = {k: val for k, val in wanted.items() if val is not None}
@@ -330,6 +415,11 @@ class FakeVfs:
         self.host = host
         self.lists = 0
         self.resets = 0
+        #: Whether the PF keeps filters until its VFs are made again.
+        self.keeps_filters = False
+        self.marks: set[VfId] = set()
+        #: Whether the PF keeps filters of the last tenant.
+        self.filters_remain = False
 
     def locate(self, name: str) -> VfId:
         link = self.host.named(name)
@@ -352,20 +442,29 @@ class FakeVfs:
     def plan(self, vf: VfId, wanted: VfSettings) -> Plan:
         return Plan(vf, "igb", (), (), wanted, wanted)
 
-    def plan_reset(self, vf: VfId) -> Plan:
+    def plan_reset(self, vf: VfId, *, shared: bool = False) -> Plan:
         """As a NIC that cannot switch its spoof check on."""
         wanted = dataclasses.replace(CLEAN, spoofchk=None)
         changes = unlike(self._state(vf).settings, wanted)
         return Plan(
-            vf, "igb", (), (), wanted, wanted, "it is not" if changes else None
+            *(vf, "igb", (), (), wanted, VfSettings()),
+            "it is not" if changes else None,
         )
+
+    def mark_filters(self, vf: VfId) -> None:
+        if self.keeps_filters:
+            self.marks.add(vf)
 
     def apply(self, plan: Plan) -> VfState:
         self._write(plan.vf, plan.payload)
         return self._state(plan.vf)
 
-    def reset(self, vf: VfId) -> VfState:
+    def reset(
+        self, vf: VfId, *, fresh: bool = False, shared: bool = False
+    ) -> VfState:
         self.resets += 1
+        if self.filters_remain:
+            raise FiltersRemain(f"{vf}", "its PF keeps its filters", vf.pf)
         self._write(vf, CLEAN)
         return self._state(vf)
 
@@ -401,6 +500,7 @@ class FakeVfs:
             numa_node=self.host.nodes.get(vf.address),
             settings=self.host.settings[vf],
             mac_budget=self.host.budget,
+            keeps_filters=vf in self.marks,
         )
 
 
@@ -448,6 +548,10 @@ class HostTest(unittest.TestCase):
     def setUp(self):
         place = tempfile.TemporaryDirectory()
         self.addCleanup(place.cleanup)
+        # What this kernel does it has done at once.
+        patched = mock.patch.object(undo, "PATIENCE_S", 0.0)
+        patched.start()
+        self.addCleanup(patched.stop)
         self.directory = pathlib.Path(place.name) / "vif"
         self.host = FakeHost()
         self.host.add_pf()

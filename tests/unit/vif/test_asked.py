@@ -19,7 +19,6 @@ from hypothesis import strategies
 
 from sriov_rt.exceptions import SriovRtError
 from sriov_rt.parse.errors import ParseError
-from sriov_rt.vif import alias
 from sriov_rt.vif import asked
 from sriov_rt.vif import names
 from sriov_rt.vif.alias import Alias
@@ -78,41 +77,12 @@ class NamesTest(unittest.TestCase):
 
 
 class AliasTest(unittest.TestCase):
-    def test_it_reads_back(self):
-        for whose in (
-            Alias(PORT, "me"),
-            Alias(PORT, "x" * 64, "enp1s0f0v3"),
-            Alias(PORT, "me", network=NETWORK),
-            Alias(PORT, "x" * 64, "e" * 15, NETWORK),
-        ):
-            self.assertEqual(whose, alias.parse(str(whose)))
-            # IFALIASZ of include/uapi/linux/if.h, with its end.
-            self.assertLess(len(str(whose)), 256)
-
-    def test_others_are_nobodys(self):
-        for text in (
-            "", "uplink", "sriov-rt", "sriov-rt:", f"sriov-rt:{PORT}",
-            f"sriov-rt:{PORT}:", f"sriov-rt:{PORT}:a b", f"other:{PORT}:me",
-            f"sriov-rt:{PORT}:me:a/b", f"sriov-rt:{PORT}:me:a:b",
-            f"sriov-rt:{PORT}:me::", f"sriov-rt:{PORT}:me::{NETWORK}:",
-            f"sriov-rt:{PORT}:me::{NETWORK.upper()}",
-        ):  # fmt: skip
-            with self.subTest(text=text):
-                self.assertIsNone(alias.parse(text))
-
-    def test_those_of_before_say_nothing_of_a_network(self):
+    def test_it_is_a_label_that_the_kernel_takes(self):
         self.assertEqual(f"sriov-rt:{PORT}:me", str(Alias(PORT, "me")))
-        for text in (f"sriov-rt:{PORT}:me", f"sriov-rt:{PORT}:me:eth1"):
-            self.assertEqual("", alias.parse(text).network)
-
-    @settings
-    @hypothesis.given(TEXTS)
-    def test_any_text_is_taken(self, text):
-        mine = f"sriov-rt:{PORT}:me:{text}"
-        for each in (text, f"sriov-rt:{text}", mine, f"{mine}:{NETWORK}"):
-            found = alias.parse(each)
-            if found is not None:
-                self.assertEqual(each.removesuffix(":"), str(found))
+        longest = str(Alias(PORT, "x" * 64, "e" * 15, NETWORK))
+        self.assertTrue(longest.endswith(f":{'e' * 15}:{NETWORK}"))
+        # IFALIASZ of include/uapi/linux/if.h, with its end.
+        self.assertLess(len(longest), 256)
 
 
 class CheckedTest(unittest.TestCase):

@@ -17,7 +17,6 @@ import dataclasses
 
 from sriov_rt.parse.errors import ParseError
 from sriov_rt.vif import errors
-from sriov_rt.vif.alias import Alias
 from sriov_rt.vif.words import Kind
 from tests.unit.vif import fakes
 from tests.unit.vif.fakes import asked
@@ -37,9 +36,7 @@ class ChoiceTest(fakes.HostTest):
 
     def child(self, name, parent="enp1s0v0", kind="macvlan", mode="bridge"):
         index = self.host.named(parent).index
-        return self.host.add(
-            name, namespace="box2", kind=kind, mode=mode, parent=index
-        )
+        return self.host.add(name, kind=kind, mode=mode, parent=index)
 
     def set(self, index, **fields):
         vf = self.host.vf(index)
@@ -192,25 +189,36 @@ class ChoiceTest(fakes.HostTest):
 
     def test_a_whole_vf_is_one_that_nothing_uses(self):
         self.child("a0")
+        # A tenant can have left any alias.
         self.host.change("enp1s0v1", alias="uplink of the host")
-        self.assertEqual("enp1s0v2", self.chosen(Kind.VF))
+        self.assertEqual("enp1s0v1", self.chosen(Kind.VF))
         self.refused(errors.ParentTaken, Kind.VF, parent="enp1s0v0")
-        text = self.refused(errors.ParentTaken, Kind.VF, parent="enp1s0v1")
-        self.assertIn("its alias is 'uplink of the host'", text)
         self.refused(
             errors.NoParent, Kind.VF, physical_network=None, parent="bond0"
         )
 
     def test_a_ports_vf_is_no_parent(self):
         self.only("enp1s0v0")
-        whose = str(Alias(fakes.OTHER, "you", "enp1s0v0"))
-        self.host.change("enp1s0v0", alias=whose)
+        self.plugger.plug(
+            asked(Kind.VF, port=fakes.OTHER, namespace=None, name="e0")
+        )
+        link = self.host.named("e0")
+        renamed = dataclasses.replace(link, name="enp1s0v0")
+        self.host.links[link.index] = renamed
         self.assertIn(fakes.OTHER, self.refused(errors.ParentTaken))
 
     def test_a_guest_takes_thirty_two_vfs(self):
+        self.host.add_pf("enp2s0", vfs=32)
+        self.only("pf:enp1s0", "pf:enp2s0")
         for number in range(32):
-            whose = str(Alias(fakes.port(number), "me"))
-            self.host.add(f"e{number}", namespace="box2", alias=whose)
+            self.plugger.plug(
+                asked(
+                    Kind.VF,
+                    port=fakes.port(number),
+                    name=f"e{number}",
+                    parent=f"enp2s0v{number}",
+                )
+            )
         text = self.refused(errors.TooManyVfs, Kind.VF)
         self.assertIn("32 VFs", text)
         self.assertEqual("enp1s0v0", self.chosen(Kind.VF, owner="you"))

@@ -43,14 +43,14 @@ class RulesTest(unittest.TestCase):
 
     def test_the_nics_are_those_of_the_facts(self):
         with mock.patch.object(
-            host.onload_nics, "observe", return_value={"ens2f0": "native"}
+            host.nics, "observe", return_value={"ens2f0": "native"}
         ):
             self.assertEqual({"ens2f0"}, {*self.rules().onload_nics()})
 
     def test_nics_that_are_not_known_bind_nobody_and_are_told_of(self):
         with (
             mock.patch.object(
-                host.onload_nics, "observe", return_value=Unknown("no /sys")
+                host.nics, "observe", return_value=Unknown("no /sys")
             ),
             self.assertLogs(host.__name__, "WARNING") as logged,
         ):

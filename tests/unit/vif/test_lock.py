@@ -56,34 +56,6 @@ class LocksTest(unittest.TestCase):
         ):
             pass
 
-    def test_a_port_is_held_beside_its_parent(self):
-        another = Locks(self.directory, 0.05)
-        with self.locks.parent("eth0") as held:
-            held.add(PORT)
-            for other in (another, self.locks):
-                for what in (other.port(PORT), other.parent("eth0")):
-                    with self.assertRaises(errors.Busy), what:
-                        self.fail("held twice")
-        with another.parent("eth0"), another.port(PORT):
-            pass
-        self.assertEqual(self.locks._turns, {})
-
-    def test_what_is_not_to_be_had_beside_it_leaves_the_rest(self):
-        another = Locks(self.directory, 0.05)
-        for other in (another, self.locks):
-            with other.port(PORT), self.locks.parent("eth0") as held:
-                start = time.monotonic()
-                with self.assertRaises(errors.Busy) as caught:
-                    held.add(PORT)
-                self.assertLess(time.monotonic() - start, 10)
-                self.assertEqual(PORT, caught.exception.port)
-                held.add(OTHER)
-                with self.assertRaises(errors.Busy), another.parent("eth0"):
-                    self.fail("held twice")
-        with another.parent("eth0"), another.port(OTHER):
-            pass
-        self.assertEqual(self.locks._turns, {})
-
     def test_the_wait_has_a_bound(self):
         with self.locks.parent("eth0"):
             start = time.monotonic()

@@ -16,6 +16,7 @@ import errno
 import os
 import pathlib
 import tempfile
+import threading
 import unittest
 from unittest import mock
 
@@ -72,7 +73,8 @@ class OpenedTest(unittest.TestCase):
         with namespaces.opened(None) as found:
             wanted = pathlib.Path("/proc/self/ns/net").stat()
             self.assertEqual(
-                namespaces.identity(found), (wanted.st_dev, wanted.st_ino)
+                namespaces.identity(found),
+                namespaces.Identity(wanted.st_dev, wanted.st_ino),
             )
         self.assertFalse(self._is_left_open(found))
 
@@ -201,9 +203,68 @@ class OthersTest(unittest.TestCase):
         self._name("pid:7", "a")
         self.assertEqual(self._found(), [])
 
+    def test_thorough_is_by_threads_and_descriptors(self):
+        self._process(12, "own")
+        for name in ("thread", "held"):
+            self._namespace(name)
+        for place, target in (
+            ("task/13/ns/net", "thread"),
+            ("fd/3", "held"),
+        ):
+            path = self.proc / "12" / place
+            path.parent.mkdir(parents=True)
+            path.symlink_to(self.top / target)
+        found = namespaces.others(self.own, thorough=True)
+        with mock.patch.object(namespaces, "_NSFS", str(self.top)):
+            paths = [each.path for each in found]
+        self.assertEqual(
+            [f"{self.proc}/12/task/13/ns/net", f"{self.proc}/12/fd/3"], paths
+        )
+        self.assertEqual([], self._found())
+
     def test_there_is_a_bound(self):
         for number in range(9):
             self._namespace(f"n{number}")
             self._process(10 + number, f"n{number}")
         with mock.patch.object(namespaces, "MAX_FOUND", 4):
             self.assertEqual(len(self._found()), 4)
+
+
+class InsideTest(unittest.TestCase):
+    def test_the_thread_that_goes_there_ends(self):
+        with (
+            namespaces.opened(None) as own,
+            mock.patch.object(namespaces, "_setns", lambda: lambda *_: 0),
+        ):
+            there = namespaces.inside(own, threading.get_ident)
+        self.assertNotEqual(threading.get_ident(), there)
+        self.assertNotIn(there, [x.ident for x in threading.enumerate()])
+
+    def test_what_it_raises_is_raised(self):
+        def fail():
+            raise ValueError("no")
+
+        with (
+            namespaces.opened(None) as own,
+            mock.patch.object(namespaces, "_setns", lambda: lambda *_: 0),
+            self.assertRaises(ValueError),
+        ):
+            namespaces.inside(own, fail)
+
+    def test_a_kernel_that_refuses(self):
+        with (
+            namespaces.opened(None) as own,
+            mock.patch.object(namespaces, "_setns", lambda: lambda *_: -1),
+            self.assertRaises(OSError),
+        ):
+            namespaces.inside(own, os.getpid)
+
+
+class IdentityTest(unittest.TestCase):
+    def test_an_inode_that_another_got_is_told_by_the_cookie(self):
+        known = namespaces.Identity(4, 7, 100)
+        self.assertEqual(namespaces.Identity(4, 7), known)
+        self.assertTrue(known.is_now(100))
+        self.assertTrue(known.is_now(0))
+        self.assertTrue(namespaces.Identity(4, 7).is_now(101))
+        self.assertFalse(known.is_now(101))

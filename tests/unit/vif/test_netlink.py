@@ -20,9 +20,11 @@ import struct
 import unittest
 from unittest import mock
 
-from sriov_rt.vif import addressing
-from sriov_rt.vif import census
+import pyroute2
+
+from sriov_rt import rtnetlink
 from sriov_rt.vif import errors
+from sriov_rt.vif import inventory
 from sriov_rt.vif import making
 from sriov_rt.vif import namespaces
 from sriov_rt.vif import netlink
@@ -93,10 +95,12 @@ class FakeChannel:
     def close(self):
         pass
 
+    cookie = 0
+
     def dump(self, request: bytes) -> list[Answer]:
         return self.ask(request)
 
-    def ask(self, *asked: bytes) -> list[Answer]:
+    def ask(self, *asked: bytes, size: int = 0) -> list[Answer]:
         found = []
         for request in asked:
             kind = struct.unpack_from("=4xH", request)[0]
@@ -114,9 +118,7 @@ class NetlinkTestCase(unittest.TestCase):
         self.channel = FakeChannel(Told())
         for where in (places, making):
             self._patch(where, "Channel", lambda: self.channel)
-        deaf = PermissionError(errno.EPERM, "deaf")
-        self._patch(census, "Watch", mock.Mock(side_effect=deaf))
-        self._patch(making.socket, "if_nametoindex", lambda name: PARENT)
+        self._patch(rtnetlink.socket, "if_nametoindex", lambda name: PARENT)
         self.links = netlink.NetlinkLinks()
 
     def _patch(self, where, name, value):
@@ -153,10 +155,12 @@ class GetTest(NetlinkTestCase):
 class AllTest(NetlinkTestCase):
     def _others(self, *found: str):
         self._patch(
-            census.namespaces,
+            inventory.namespaces,
             "others",
-            lambda own: [
-                namespaces.Namespace(each, namespaces.Identity(1, 2))
+            lambda own, thorough: [
+                namespaces.Namespace(
+                    each, namespaces.Identity(1, 2), f"/proc/none/{each}"
+                )
                 for each in found
             ],
         )
@@ -192,7 +196,7 @@ class CreateTest(NetlinkTestCase):
     def test_no_such_parent(self):
         gone = OSError(errno.ENODEV, "no such device")
         self._patch(
-            making.socket, "if_nametoindex", mock.Mock(side_effect=gone)
+            rtnetlink.socket, "if_nametoindex", mock.Mock(side_effect=gone)
         )
         with self.assertRaises(errors.NoSuchLink) as caught:
             self.links.create(WANTED)
@@ -211,7 +215,7 @@ class CreateTest(NetlinkTestCase):
             self.channel.refuse = {requests.RTM_NEWLINK: code}
             with self.subTest(code=code), self.assertRaises(error):
                 self.links.create(WANTED)
-            self.assertEqual(self.channel.asked, [requests.RTM_NEWLINK])
+            self.assertEqual({*self.channel.asked}, {requests.RTM_NEWLINK})
 
     def test_what_is_not_as_asked_for_is_deleted(self):
         for spoilt in (
@@ -255,6 +259,15 @@ class CreateTest(NetlinkTestCase):
         )
         self.links.create(what)
         ensure.assert_called_once_with("srt0", 2)
+
+
+class IdleTest(NetlinkTestCase):
+    def test_what_the_kernel_refuses_is_named(self):
+        refused = OSError(errno.EPERM, "no")
+        self._patch(rtnetlink, "is_idle", mock.Mock(side_effect=refused))
+        with self.assertRaises(errors.NotPermitted) as caught:
+            self.links.idle("vf0")
+        self.assertEqual("vf0", caught.exception.device)
 
 
 class DeleteTest(NetlinkTestCase):
@@ -369,35 +382,37 @@ class ConfigureTest(NetlinkTestCase):
 class AddressTest(NetlinkTestCase):
     ASKED = (["192.0.2.1/24"], [("default", "192.0.2.254")])
 
+    def setUp(self):
+        super().setUp()
+        self.route = mock.Mock()
+        self.conversation = mock.MagicMock()
+        self.conversation.return_value.__enter__.return_value = self.route
+        self.conversation.return_value.__exit__.return_value = False
+        self._patch(rtnetlink, "conversation", self.conversation)
+
     def test_addresses_come_before_routes(self):
-        link = self.link()
-        self.channel.asked.clear()
-        self.links.address(link, *self.ASKED)
+        self.links.address(self.link(), *self.ASKED)
         self.assertEqual(
-            self.channel.asked,
-            [addressing.RTM_NEWADDR, addressing.RTM_NEWROUTE],
+            ["addr", "route"], [name for name, *_ in self.route.method_calls]
         )
 
     def test_those_that_are_there_stay(self):
-        link = self.link()
-        self.channel.refuse = {
-            addressing.RTM_NEWADDR: errno.EEXIST,
-            addressing.RTM_NEWROUTE: errno.EEXIST,
-        }
-        self.links.address(link, *self.ASKED)
+        there = pyroute2.NetlinkError(errno.EEXIST)
+        self.route.addr.side_effect = self.route.route.side_effect = there
+        self.links.address(self.link(), *self.ASKED)
+        self.route.route.assert_called_once()
 
     def test_one_that_is_refused_is_named(self):
-        link = self.link()
-        self.channel.refuse = {addressing.RTM_NEWROUTE: errno.ENETUNREACH}
+        refused = pyroute2.NetlinkError(errno.ENETUNREACH, "no way")
+        self.route.route.side_effect = refused
         with self.assertRaises(errors.LinkRefused) as caught:
-            self.links.address(link, *self.ASKED)
+            self.links.address(self.link(), *self.ASKED)
         self.assertIn("default by 192.0.2.254", str(caught.exception))
+        self.assertIn("no way", str(caught.exception))
 
     def test_nothing_to_add(self):
-        link = self.link()
-        self.channel.asked.clear()
-        self.links.address(link, [], [])
-        self.assertEqual(self.channel.asked, [])
+        self.links.address(self.link(), [], [])
+        self.conversation.assert_not_called()
 
 
 class AnnounceTest(NetlinkTestCase):
@@ -406,6 +421,13 @@ class AnnounceTest(NetlinkTestCase):
         self._patch(netlink.announce, "send", mock.Mock(side_effect=down))
         with self.assertRaises(errors.LinkRefused):
             self.links.announce(self.link(), ["192.0.2.1/24"])
+
+    def test_a_caller_without_packet_sockets(self):
+        refused = PermissionError(errno.EPERM, "no")
+        self._patch(netlink.announce, "send", mock.Mock(side_effect=refused))
+        with self.assertRaises(errors.AnnouncingNotPermitted) as caught:
+            self.links.announce(self.link(), ["192.0.2.1/24"])
+        self.assertIn("CAP_NET_RAW", str(caught.exception))
 
     def test_nothing_to_say(self):
         send = mock.Mock()
@@ -418,9 +440,12 @@ class LimitTest(NetlinkTestCase):
     def test_limits_are_set_where_the_interface_is(self):
         apply = mock.Mock()
         self._patch(netlink.rates, "apply", apply)
+        conversation = mock.MagicMock()
+        self._patch(rtnetlink, "conversation", conversation)
+        route = conversation.return_value.__enter__.return_value
         link = self.link()
         self.links.limit(link, Limits(1000))
-        apply.assert_called_once_with(self.channel, link, Limits(1000))
+        apply.assert_called_once_with(route, link, Limits(1000))
 
 
 class WaitCarrierTest(NetlinkTestCase):

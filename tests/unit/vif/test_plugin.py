@@ -33,8 +33,11 @@ NETWORK = "7a5e1f6c-2f43-4a53-9a2a-5a3c07d5f0c1"
 INSTANCE = "5c4a1a8e-7f0f-4f0e-8a53-1df1d3e4c0aa"
 
 #: Loads the plugins as nova-compute does, and tells what that touched.
+#: os_vif itself imports pyroute2, whose import runs uname(1) and file(1) up
+#: to release 0.8, so it is imported before anything is watched.
 _LOAD = """
 import json, sys
+import pyroute2
 seen = []
 def hook(event, arguments):
     if event == "socket.__new__":

@@ -16,6 +16,7 @@ import unittest
 import hypothesis
 from hypothesis import strategies
 
+from sriov_rt.nic.words import VfId
 from sriov_rt.parse.errors import ParseError
 from sriov_rt.vif.pools import Member
 from sriov_rt.vif.pools import Pools
@@ -29,6 +30,10 @@ POOLS = Pools.parse(
         "physnet1:enp1s0v0",
     ]
 )
+
+
+def vf(index, pf="enp1s0"):
+    return VfId(pf, index, f"0000:01:10.{index}")
 
 
 class PoolsTest(unittest.TestCase):
@@ -47,10 +52,19 @@ class PoolsTest(unittest.TestCase):
         self.assertEqual(2, len(list(POOLS.of("physnet1"))))
 
     def test_what_is_named_itself_is_on_the_network_that_says(self):
-        self.assertEqual("physnet1", POOLS.network_of("enp1s0v1", "enp1s0"))
-        self.assertEqual("physnet2", POOLS.network_of("enp1s0v2", "enp1s0"))
+        self.assertEqual("physnet1", POOLS.network_of("enp1s0v1", vf(1)))
+        self.assertEqual("physnet2", POOLS.network_of("enp1s0v2", vf(2)))
         self.assertIsNone(POOLS.network_of("enp1s0", None))
-        self.assertIsNone(POOLS.network_of("eth7", "eth6"))
+        self.assertIsNone(POOLS.network_of("eth7", vf(0, "eth6")))
+
+    def test_a_vf_by_another_ones_name_is_what_it_is(self):
+        self.assertEqual("physnet1", POOLS.network_of("eth0", vf(1)))
+        self.assertEqual("physnet2", POOLS.network_of("enp1s0v1", vf(2)))
+        self.assertIsNone(POOLS.network_of("enp3s0v0", vf(0, "enp3s0")))
+
+    def test_a_vf_that_the_operator_has_named(self):
+        pools = Pools.parse(["physnet1:fast0"])
+        self.assertEqual("physnet1", pools.network_of("fast0", vf(3)))
 
     def test_the_only_one(self):
         self.assertIsNone(POOLS.only("physnet1"))

@@ -41,8 +41,7 @@ WANT = Plug(
     kind=Kind.MACVLAN,
     mode="bridge",
     physical_network="physnet1",
-    addresses=("192.0.2.1/24",),
-    routes=(("default", "192.0.2.254"),),
+    name="srt0",
     limits=Limits(8000, None),
 )
 
@@ -139,6 +138,37 @@ class CallTest(PrivsepTest):
         self.assertIsNot(cfg.CONF, conf)
 
 
+class AllowedTest(PrivsepTest):
+    """What a service without privileges may ask for."""
+
+    def test_nothing_beyond_the_parents_of_the_pools(self):
+        for changes, said in (
+            ({"namespace": "pid:1"}, "a namespace"),
+            ({"addresses": ("192.0.2.1/24",)}, "addresses"),
+            ({"routes": (("default", "192.0.2.254"),)}, "routes"),
+            ({"parent": "bond0", "physical_network": None}, "parent bond0"),
+        ):
+            want = dataclasses.replace(WANT, **changes)
+            with (
+                self.subTest(changes=changes),
+                self.assertRaises(privsep.HostRefused) as caught,
+            ):
+                privsep.plug(want)
+            self.assertEqual("NotAllowed", caught.exception.name)
+            self.assertIn(said, str(caught.exception))
+
+    def test_a_parent_that_is_in_no_pool(self):
+        want = dataclasses.replace(WANT, parent="lo")
+        with self.assertRaisesRegex(privsep.HostRefused, "lo"):
+            privsep.plug(want)
+
+    def test_what_is_no_port(self):
+        for asked in ({}, {"port": PORT}, {"port": 7, "owner": []}):
+            with self.subTest(asked=asked):
+                _, error = privsep._plug(asked)
+                self.assertEqual("SchemaError", error["name"])
+
+
 class ConfigurationTest(PrivsepTest):
     def test_parents_that_are_none_are_told_of(self):
         self.file.write_text("[vif]\nparents = nonsense\n")
@@ -175,7 +205,7 @@ class ContextTest(unittest.TestCase):
             {
                 capabilities.CAP_MKNOD,
                 capabilities.CAP_NET_ADMIN,
-                capabilities.CAP_NET_BROADCAST,
+                capabilities.CAP_NET_RAW,
                 capabilities.CAP_SYS_ADMIN,
                 capabilities.CAP_SYS_PTRACE,
             },

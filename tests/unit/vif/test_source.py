@@ -19,14 +19,9 @@ from sriov_rt.facts import Endpoint
 from sriov_rt.facts import VifFacts
 from sriov_rt.host.root import CONFIG
 from sriov_rt.host.root import Root
-from sriov_rt.vif import errors
 from sriov_rt.vif import source
 from tests.unit.host import trees
-
-ENDPOINT = Endpoint("p", "i", "n", "eno1")
-
-#: What /proc/self/status has of root, and of the user nova.
-ROOTS, USERS = "000001ffffffffff", "0000000000000000"
+from tests.unit.vif import fakes
 
 
 class PoolsTest(trees.TreeTest):
@@ -77,37 +72,37 @@ class PoolsTest(trees.TreeTest):
             self.assertIn("links", self.pools("physnet1:eno1v0").reason)
 
 
-class EndpointsTest(trees.TreeTest):
-    def observe(self, rights):
-        status = "" if rights is None else f"CapEff:\t{rights}\nCapBnd:\t0\n"
-        self.tree.write("proc/self/status", f"Name:\tx\n{status}")
+class EndpointsTest(fakes.HostTest):
+    """The records of the host that runs, as files."""
+
+    def setUp(self):
+        super().setUp()
+        (self.directory.parent / "root").mkdir()
+        self.tree = trees.Tree(self.directory.parent / "root")
+        self.tree.write(CONFIG, f"[vif]\njournal = {self.directory}\n")
+
+    def observe(self):
         with mock.patch.object(Root, "is_confined", False):
-            return source.observe(self.root).endpoints
+            return source.observe(Root(self.tree.path)).endpoints
 
     def test_another_root_has_none_that_run(self):
-        found = source.observe(self.root)
+        found = source.observe(Root(self.tree.path))
         self.assertIsInstance(found, VifFacts)
         self.assertIn("only the host that runs", found.endpoints.reason)
 
-    def test_who_may_not_look_says_so(self):
-        # Without one of the two, what is in containers would be left out.
-        for rights in (USERS, f"{1 << 19:016x}", f"{1 << 21:016x}", None):
-            with mock.patch.object(source, "_of_kernel") as asked:
-                found = self.observe(rights)
-            self.assertIn("takes root", found.reason)
-            asked.assert_not_called()
+    def test_no_port_was_ever_plugged(self):
+        self.assertEqual((), self.observe())
 
-    def test_who_may_asks_the_kernel(self):
-        for rights in (ROOTS, f"{1 << 19 | 1 << 21:016x}"):
-            with mock.patch.object(source, "_of_kernel", lambda: (ENDPOINT,)):
-                self.assertEqual((ENDPOINT,), self.observe(rights))
+    def test_the_accelerated_ones_of_the_records(self):
+        self.plugger.plug(fakes.asked(port=fakes.OTHER, name="eth2"))
+        self.plugger.plug(fakes.asked(onload=True, network=fakes.NETWORK))
+        wanted = Endpoint(fakes.PORT, "me", fakes.NETWORK, "enp1s0")
+        self.assertEqual((wanted,), self.observe())
 
-    def test_a_kernel_that_refuses_is_quoted(self):
-        with (
-            mock.patch(
-                "sriov_rt.vif.view.observe",
-                side_effect=errors.NotPermitted("links"),
-            ),
-            mock.patch("sriov_rt.nic.vfs.Vfs.of_host"),
-        ):
-            self.assertIn("not permitted", self.observe(ROOTS).reason)
+    def test_records_that_cannot_be_read_are_not_known(self):
+        self.plugger.plug(fakes.asked())
+        refused = PermissionError(13, "Permission denied")
+        with mock.patch("os.listdir", side_effect=refused):
+            self.assertIn("Permission denied", self.observe().reason)
+        (self.directory / "records" / fakes.PORT).write_text("{}")
+        self.assertIn("record", self.observe().reason)

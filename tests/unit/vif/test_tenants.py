@@ -18,7 +18,7 @@ from unittest import mock
 
 from sriov_rt.vif import errors
 from sriov_rt.vif import tenants
-from sriov_rt.vif.netlink import NetlinkLinks
+from sriov_rt.vif.records import Records
 from sriov_rt.vif.words import Kind
 from tests.unit.vif import fakes
 from tests.unit.vif.fakes import OTHER
@@ -35,20 +35,44 @@ class TenantsTest(fakes.HostTest):
         self.plugger.plug(
             asked(Kind.VF, port=fakes.port(3), parent="enp1s0v1", name="p0")
         )
-        links = self.links.all(everywhere=True)
+        records = Records(self.directory).all()
         self.assertEqual(
             {
                 "0000:01:10.0": [(PORT, "me"), (OTHER, "you")],
                 "0000:01:10.1": [(fakes.port(3), "me")],
             },
-            tenants.of(self.vfs.list(), links),
+            tenants.of(records),
+        )
+
+    def test_who_uses_what_and_what_is_unseen(self):
+        self.plugger.plug(asked(parent="enp1s0v0"))
+        for name, parent in (("cni0", "enp1s0v1"), ("gone", "enp1s0v2")):
+            index = self.host.named(parent).index
+            self.host.add(
+                name,
+                namespace="box2",
+                kind="macvlan",
+                mode="bridge",
+                parent=index,
+            )
+        self.host.hide("gone")
+        found = tenants.users_among(
+            self.vfs.list(), Records(self.directory).all(), self.links
+        )
+        self.assertEqual(
+            {
+                "0000:01:10.0": [f"port {PORT} of me"],
+                "0000:01:10.1": ["macvlan cni0 in box2"],
+                "0000:01:10.2": ["something that cannot be seen"],
+            },
+            found,
         )
 
 
 class HereTest(unittest.TestCase):
-    def test_who_may_not_look_is_told(self):
+    def test_records_that_cannot_be_read_are_told_of(self):
         told = []
-        refused = errors.NotPermitted("box")
-        with mock.patch.object(NetlinkLinks, "all", side_effect=refused):
+        broken = errors.JournalBroken("/run", detail="Permission denied")
+        with mock.patch.object(Records, "all", side_effect=broken):
             self.assertEqual({}, tenants.here((), told.append))
-        self.assertIn("CAP_SYS_ADMIN", told[0])
+        self.assertIn("Permission denied", told[0])

@@ -1,0 +1,492 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What root in a container tries, and what the kernel says of it after."""
+
+import contextlib
+import ctypes
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from unittest import mock
+
+from sriov_rt import rtnetlink
+from sriov_rt.vif import errors
+from sriov_rt.vif import making
+from sriov_rt.vif.journal import Journal
+from sriov_rt.vif.records import Records
+from sriov_rt.vif.words import Limits
+from sriov_rt.vif.words import State
+from tests.functional.vif.test_plugger import OTHER
+from tests.functional.vif.test_plugger import PORT
+from tests.functional.vif.test_plugger import DressedLinks
+from tests.functional.vif.test_plugger import DyingJournal
+from tests.functional.vif.test_plugger import OneVf
+from tests.functional.vif.test_plugger import PluggerTestCase
+from tests.testbed.isolation import sh
+
+CLONE_NEWNET = 0x40000000
+
+#: Seconds in which the kernel has ended a namespace.
+PATIENCE = 10.0
+
+FOREIGN = (*("link", "vf0", "type", "macvlan", "mode", "bridge"),)
+
+
+class Hidden:
+    """A namespace without a name and without a process.
+
+    :param by: what keeps it: ``descriptor``, or ``socket``.
+    """
+
+    def __init__(self, by: str = "descriptor") -> None:
+        self._by = by
+        self._kept: list[object] = []
+
+    def take(self, interface: str) -> None:
+        """Move an interface of the tenant's into it, as root there would."""
+        _in_thread(lambda: self._take(interface))
+
+    def _take(self, interface: str) -> None:
+        _enter(pathlib.Path("/run/netns/tenant"))
+        tenant = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+        assert _libc().unshare(CLONE_NEWNET) == 0
+        hidden = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+        kept = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        assert _libc().setns(tenant, CLONE_NEWNET) == 0
+        path = f"/proc/{os.getpid()}/fd/{hidden}"
+        sh("ip", "link", "set", interface, "netns", path)
+        os.close(tenant)
+        if self._by == "descriptor":
+            kept.close()
+            self._kept.append(os.fdopen(hidden))
+        else:
+            os.close(hidden)
+            self._kept.append(kept)
+
+    def end(self) -> None:
+        """Let it end."""
+        for each in self._kept:
+            each.close()
+        self._kept.clear()
+
+
+class AttackTestCase(PluggerTestCase):
+    """The parent is a VF, as far as anybody is told."""
+
+    edge = DressedLinks
+    vfs = OneVf
+
+    def links_of(self, namespace: str | None = "tenant") -> dict[str, int]:
+        """Return the interfaces of a namespace, by name, but loopbacks."""
+        return {
+            each["ifname"]: each["ifindex"]
+            for each in self.ip("link", namespace=namespace)
+            if each["ifname"] != "lo"
+        }
+
+    def is_idle(self) -> bool:
+        """Ask the kernel whether nothing is on vf0, in any namespace."""
+        add = ("ip", "link", "add", "probe0", "link", "vf0")
+        done = subprocess.run(
+            (*add, "type", "macvlan", "mode", "passthru"),
+            capture_output=True,
+            check=False,
+        )
+        if done.returncode == 0:
+            sh("ip", "link", "del", "probe0")
+        return done.returncode == 0
+
+    def hide(self, by: str = "descriptor") -> Hidden:
+        hidden = Hidden(by)
+        self.addCleanup(hidden.end)
+        hidden.take("eth1")
+        return hidden
+
+
+class HiddenTest(AttackTestCase):
+    def test_a_namespace_that_a_descriptor_holds_is_found(self):
+        self.plugger.plug(self.asked())
+        self.hide()
+        self.assertTrue(self.plugger.unplug(PORT))
+        self.assertTrue(self.is_idle())
+        self.assertEqual((), self.shown())
+
+    def test_a_namespace_that_only_a_socket_holds_is_found(self):
+        self.plugger.plug(self.asked())
+        self.hide("socket")
+        self.assertTrue(self.plugger.unplug(PORT))
+        self.assertTrue(self.is_idle())
+
+    def _lose(self) -> Hidden:
+        """Hide where nothing leads to: the tenant's own namespace ends."""
+        self.plugger.plug(self.asked())
+        hidden = self.hide("socket")
+        sh("ip", "netns", "del", "tenant")
+        sh("ip", "netns", "add", "tenant")
+        return hidden
+
+    def test_what_is_not_found_is_quarantined_until_it_ends(self):
+        hidden = self._lose()
+        with self.assertRaises(errors.Quarantined):
+            self.plugger.unplug(PORT)
+        self.assertFalse(self.is_idle())
+        (found,) = self.shown()
+        self.assertEqual(State.QUARANTINED, found.state)
+        self.assertIn("cannot be seen", found.reason)
+        # The parent is nobody else's, and no other VLAN's, meanwhile.
+        with self.assertRaises(errors.ParentTaken):
+            self.plugger.plug(self.asked(port=OTHER, name="eth2"))
+        with self.assertRaises(errors.Quarantined):
+            self.plugger.plug(self.asked())
+        self.assertEqual((PORT,), self.another().recover().quarantined)
+        hidden.end()
+        _until(self.is_idle)
+        self.assertEqual((PORT,), self.another().recover().released)
+        self.assertEqual((), self.shown())
+        self.plugger.plug(self.asked(port=OTHER, name="eth2"))
+
+    def test_an_operator_can_have_it_forgotten(self):
+        self._lose()
+        with self.assertRaises(errors.Quarantined):
+            self.plugger.unplug(PORT)
+        self.assertTrue(self.plugger.forget(PORT))
+        self.assertEqual((), self.shown())
+        self.assertFalse(self.plugger.forget(PORT))
+        self.plugger.plug(self.asked(port=OTHER, name="eth2"))
+        with self.assertRaises(errors.NotForgotten):
+            self.plugger.forget(OTHER)
+
+    def test_one_that_is_up_is_known_by_its_mac_beside_others(self):
+        sh("ip", "netns", "add", "other")
+        self.plugger.plug(self.asked(namespace="other", port=OTHER))
+        hidden = self._lose()
+        (socket_,) = hidden._kept
+        cookie = socket_.getsockopt(socket.SOL_SOCKET, 71, 8)
+        self.assertEqual(8, len(cookie))
+        # Its owner can set it up with a socket that is in there.
+        _set_up(socket_, b"eth1")
+        with self.assertRaises(errors.Quarantined) as caught:
+            self.plugger.unplug(PORT)
+        self.assertIn("has the MAC", str(caught.exception))
+
+
+class ForeignTest(AttackTestCase):
+    def test_a_cni_macvlan_made_just_then_survives(self):
+        """Same name, kind, parent and namespace, between look and create."""
+        made = making.make
+
+        def late(what):
+            sh("ip", "-n", "tenant", "link", "add", "dummy", "type", "bridge")
+            sh(
+                "ip", "link", "add", "name", what.name, "netns", "tenant",
+                *FOREIGN,
+            )  # fmt: skip
+            return made(what)
+
+        with (
+            mock.patch.object(making, "make", late),
+            self.assertRaises(errors.NameTaken),
+        ):
+            self.plugger.plug(self.asked())
+        there = self.links_of()
+        self.assertIn("eth1", there)
+        self.assertEqual((), Journal(self.directory).ports())
+        self.plugger.recover()
+        self.assertFalse(self.plugger.unplug(PORT))
+        self.assertEqual(there, self.links_of())
+
+    def test_a_kill_before_the_create_leaves_a_foreign_one_alone(self):
+        self.assertTrue(self._dies(2, lambda it: it.plug(self.asked())))
+        sh("ip", "link", "add", "name", "eth1", "netns", "tenant", *FOREIGN)
+        there = self.links_of()
+        self.assertEqual((PORT,), self.plugger.recover().undone)
+        self.assertEqual(there, self.links_of())
+
+    def test_a_kill_between_create_and_alias_leaves_nothing(self):
+        def dies(*_):
+            os._exit(9)
+
+        with subprocess.Popen(
+            ["unshare", "-n", "sleep", "60"], stdout=subprocess.DEVNULL
+        ) as process:
+            self.addCleanup(process.kill)
+            place = f"/proc/{process.pid}/ns/net"
+            own = pathlib.Path("/proc/thread-self/ns/net").readlink()
+            _until(lambda: pathlib.Path(place).readlink() != own)
+            # Known by a name as well.
+            sh("ip", "netns", "attach", "named", str(process.pid))
+            want = self.asked(namespace=f"pid:{process.pid}")
+            pid = os.fork()
+            if pid == 0:
+                try:
+                    with mock.patch.object(making, "_label", dies):
+                        self.another().plug(want)
+                finally:
+                    os._exit(0)
+            os.waitpid(pid, 0)
+            self.assertIn("eth1", self.links_of("named"))
+            self.assertEqual((PORT,), self.plugger.recover().undone)
+            self.assertEqual({}, self.links_of("named"))
+            process.kill()
+
+    def test_a_forged_alias_says_nothing(self):
+        """Stacked on its own interface, the kernel puts it on vf0."""
+        self.plugger.plug(self.asked(port=OTHER))
+        sh(
+            "ip", "-n", "tenant", "link", "add", "forged", "link", "eth1",
+            "type", "macvlan", "mode", "bridge",
+        )  # fmt: skip
+        sh(
+            "ip", "-n", "tenant", "link", "set", "forged", "up", "alias",
+            f"sriov-rt:{PORT}:{self.asked().owner}",
+        )  # fmt: skip
+        sh("ip", "netns", "add", "victim")
+        found = self.plugger.plug(self.asked(namespace="victim"))
+        self.assertEqual(
+            ("victim", "eth1"), (found.namespace, found.interface)
+        )
+        self.assertIn("eth1", self.links_of("victim"))
+        self.assertTrue(self.plugger.unplug(PORT))
+        self.assertEqual({}, self.links_of("victim"))
+
+    def test_what_is_stacked_on_a_port_goes_with_it(self):
+        self.plugger.plug(self.asked())
+        sh(
+            "ip", "-n", "tenant", "link", "add", "stacked", "link", "eth1",
+            "type", "macvlan", "mode", "bridge",
+        )  # fmt: skip
+        self.assertTrue(self.plugger.unplug(PORT))
+        self.assertEqual({}, self.links_of())
+        self.assertTrue(self.is_idle())
+
+    def test_what_is_stacked_and_hidden_keeps_the_parent(self):
+        self.plugger.plug(self.asked())
+        sh(
+            "ip", "-n", "tenant", "link", "add", "stacked", "link", "eth1",
+            "type", "macvlan", "mode", "bridge",
+        )  # fmt: skip
+        hidden = Hidden("socket")
+        self.addCleanup(hidden.end)
+        hidden.take("stacked")
+        with self.assertLogs("sriov_rt", "WARNING"):
+            self.plugger.unplug(PORT)
+        # It is seen by its number, so it's known for what it is.
+        with self.assertRaises(errors.ParentTaken):
+            self.plugger.plug(self.asked(mode="passthru"))
+
+    def test_a_namespace_made_anew_keeps_what_is_in_it(self):
+        self.plugger.plug(self.asked())
+        index = self.links_of()["eth1"]
+        sh("ip", "netns", "del", "tenant")
+        _until(self.is_idle)
+        sh("ip", "netns", "add", "tenant")
+        sh(
+            "ip", "-n", "tenant", "link", "add", "name", "eth1", "index",
+            str(index), "type", "bridge",
+        )  # fmt: skip
+        there = self.links_of()
+        self.assertFalse(self.plugger.unplug(PORT))
+        self.assertEqual(there, self.links_of())
+
+
+class AgainTest(AttackTestCase):
+    def test_a_container_that_was_started_anew_gets_a_network(self):
+        """Its namespace before lives on: something holds it."""
+        before = self.plugger.plug(self.asked())
+        sh("ip", "netns", "add", "second")
+        after = self.plugger.plug(self.asked(namespace="second"))
+        self.assertEqual("second", after.namespace)
+        self.assertEqual({}, self.links_of())
+        self.assertIn(before.interface, self.links_of("second"))
+        self.assertEqual(1, len(self.shown()))
+
+    def test_one_that_its_tenant_deleted_is_made_again(self):
+        self.plugger.plug(self.asked())
+        sh("ip", "-n", "tenant", "link", "del", "eth1")
+        self.plugger.plug(self.asked())
+        self.assertIn("eth1", self.links_of())
+
+    def test_what_a_port_cannot_become_is_named(self):
+        self.plugger.plug(self.asked(addresses=("192.0.2.1/24",)))
+        for changes, told in (
+            ({"name": "eth2"}, "interface is eth1, not eth2"),
+            ({"mac": "02:00:5e:10:00:09"}, "MAC is "),
+            ({"addresses": ("192.0.2.9/24",)}, "addresses is 192.0.2.1/24"),
+            ({"mode": "private"}, "mode is bridge, not private"),
+            ({"owner": "mallory"}, "owner is"),
+        ):
+            asked = {"addresses": ("192.0.2.1/24",), **changes}
+            with (
+                self.subTest(changes=changes),
+                self.assertRaises(errors.AlreadyPlugged) as caught,
+            ):
+                self.plugger.plug(self.asked(**asked))
+            self.assertIn(told, str(caught.exception))
+
+    def test_mtu_and_rates_become_what_is_asked(self):
+        self.plugger.plug(self.asked())
+        found = self.plugger.plug(
+            self.asked(mtu=1400, limits=Limits(out_kbps=8000))
+        )
+        self.assertEqual(1400, found.mtu)
+        (link,) = self.ip("link", "show", "eth1")
+        self.assertEqual((1400, "htb"), (link["mtu"], link["qdisc"]))
+        again = self.plugger.plug(
+            self.asked(mtu=1400, limits=Limits(out_kbps=8000))
+        )
+        self.assertEqual(found, again)
+
+
+class BootTest(AttackTestCase):
+    def test_another_boots_record_is_nothing(self):
+        self.plugger.plug(self.asked())
+        file = self.directory / "records" / PORT
+        text = json.loads(file.read_text())
+        text["boot"] = "00000000-0000-4000-8000-000000000000"
+        file.write_text(json.dumps(text))
+        self.assertEqual((), Records(self.directory).all())
+        with self.assertLogs("sriov_rt", "INFO") as logs:
+            self.assertFalse(self.plugger.unplug(PORT))
+        self.assertIn("another boot", "".join(logs.output))
+
+    def test_another_boots_journal_is_nothing(self):
+        pid = os.fork()
+        if pid == 0:
+            try:
+                with mock.patch(
+                    "sriov_rt.vif.records.boot_id", return_value="old"
+                ):
+                    self.another(DyingJournal(self.directory, 3)).plug(
+                        self.asked()
+                    )
+            finally:
+                os._exit(0)
+        os.waitpid(pid, 0)
+        there = self.links_of()
+        self.assertEqual((), self.plugger.recover().undone)
+        self.assertEqual(there, self.links_of())
+        self.assertEqual((), Journal(self.directory).ports())
+
+    def test_nobody_answers_in_the_kernels_place(self):
+        """Root in a namespace may send to any netlink socket there."""
+
+        def forge(to):
+            with socket.socket(*family) as forger:
+                forger.sendto(b"forged", (to.getsockname()[0], 0))
+
+        family = socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE
+        with socket.socket(*family) as plain:
+            plain.bind((0, 0))
+            forge(plain)
+            self.assertEqual(b"forged", plain.recv(64))
+        with (
+            rtnetlink.open_socket() as ours,
+            self.assertRaises(ConnectionRefusedError),
+        ):
+            forge(ours)
+
+    def test_records_are_for_root_alone(self):
+        self.plugger.plug(self.asked())
+        place = self.directory / "records"
+        self.assertEqual(0o700, place.stat().st_mode & 0o777)
+        self.assertEqual(0o600, (place / PORT).stat().st_mode & 0o777)
+
+
+class FullTest(AttackTestCase):
+    def test_a_read_only_state_directory_keeps_no_port(self):
+        sh("mkdir", "-p", str(self.directory))
+        sh("mount", "-t", "tmpfs", "tmpfs", str(self.directory))
+        self.addCleanup(sh, "umount", str(self.directory))
+        self.plugger.plug(self.asked())
+        (self.directory / "lock").unlink(missing_ok=True)
+        sh("mount", "-o", "remount,ro", str(self.directory))
+        self.assertTrue(self.another().unplug(PORT))
+        self.assertEqual({}, self.links_of())
+        self.assertTrue(self.is_idle())
+
+    def test_no_inode_left_and_no_lock_file_keeps_no_port(self):
+        sh("mkdir", "-p", str(self.directory))
+        sh("mount", "-t", "tmpfs", "-o", "nr_inodes=4", "tmpfs",
+           str(self.directory))  # fmt: skip
+        self.addCleanup(sh, "umount", str(self.directory))
+        with contextlib.suppress(errors.VifError):
+            self.plugger.plug(self.asked())
+        (self.directory / "lock").unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            for number in range(9):
+                (self.directory / f"{number}").touch()
+        self.another().unplug(PORT)
+        self.assertEqual({}, self.links_of())
+
+    def test_a_lock_does_not_outlive_its_owner_in_a_child(self):
+        sh("mkdir", "-p", str(self.directory))
+        first, second = self.another(), self.another()
+        with first._locks.port(PORT):
+            pid = os.fork()
+            if pid == 0:
+                time.sleep(10 * PATIENCE)
+                os._exit(0)
+        try:
+            # The child lets go as soon as it runs.
+            with second._locks.port(PORT):
+                pass
+        finally:
+            os.kill(pid, 9)
+            os.waitpid(pid, 0)
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _enter(path: pathlib.Path) -> None:
+    with path.open() as file:
+        assert _libc().setns(file.fileno(), CLONE_NEWNET) == 0
+
+
+def _in_thread(action: Callable[[], None]) -> None:
+    problems = []
+
+    def run() -> None:
+        try:
+            action()
+        except BaseException as error:  # noqa: BLE001
+            problems.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    if problems:
+        raise problems[0]
+
+
+def _set_up(opened: socket.socket, name: bytes) -> None:
+    """Set an interface up, in the namespace of a socket (netdevice(7))."""
+    import fcntl
+    import struct
+
+    ask = struct.pack("16sH22x", name, 0)
+    flags = struct.unpack("16sH22x", fcntl.ioctl(opened, 0x8913, ask))[1]
+    fcntl.ioctl(opened, 0x8914, struct.pack("16sH22x", name, flags | 1))
+
+
+def _until(probe: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not probe():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
