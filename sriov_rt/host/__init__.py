@@ -10,4 +10,4 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""One host observed: every fact from the kernel file that tells it."""
+"""Observation of one host: a source for each part of its facts."""

@@ -10,25 +10,104 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What Nova on the host was told: ``[compute]`` of its configuration."""
+"""Nova's configuration on the host, and the CPU sets of its ``[compute]``."""
 
+from collections.abc import Mapping
 from collections.abc import Sequence
+
+from oslo_config import iniparser
 
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import ComputeFacts
 from sriov_rt.facts import CpuSet
-from sriov_rt.host import novaconf
 from sriov_rt.host.root import Root
 from sriov_rt.parse import cpulist
 from sriov_rt.parse import errors
 
+#: Where nova-compute finds its configuration, in its order: the files that
+#: oslo.config looks for, DevStack's nova-cpu.conf, then the directories. A
+#: name that ends with ``.d`` is a directory whose ``*.conf`` are read.
+FILES = (
+    "etc/nova/nova.conf",
+    "etc/nova/nova-cpu.conf",
+    "etc/nova/nova-compute.conf",
+    "etc/nova/nova.conf.d",
+    "etc/nova/nova-compute.conf.d",
+)
 
-def observe(root: Root, files: Sequence[str] = novaconf.FILES) -> ComputeFacts:
+#: The longest file taken, in bytes. Nova's sample with every option and its
+#: help is 0.5 MB.
+MAX_FILE = 4 * 1024 * 1024
+
+#: Section to option to value, as the last file says it.
+Settings = Mapping[tuple[str, str], str]
+
+
+class _Collector(iniparser.BaseParser):
+    """The parser that Nova's own configuration goes through.
+
+    It knows no commands, includes or interpolation: all are text to it.
+    """
+
+    def __init__(self, settings: dict[tuple[str, str], str]) -> None:
+        self._settings = settings
+        self._section = "DEFAULT"
+
+    def new_section(self, section: str) -> None:
+        self._section = section
+
+    def assignment(self, key: str, value: list[str]) -> None:
+        self._settings[self._section, key] = "\n".join(value)
+
+
+def read(
+    root: Root, files: Sequence[str] = FILES
+) -> Settings | None | Unknown:
+    """Return Nova's settings; None where it has no configuration.
+
+    :param files: relative to the root; a later one overrides an earlier one.
+    """
+    settings: dict[tuple[str, str], str] = {}
+    found = False
+    for path in _expand(root, files):
+        if isinstance(path, Unknown):
+            return path
+        text = root.read_text(path, MAX_FILE, may_be_empty=True)
+        if isinstance(text, Unknown):
+            if root.exists(path) is False:
+                continue
+            return text
+        found = True
+        try:
+            _Collector(settings).parse(text.split("\n"))
+        except iniparser.ParseError as error:
+            # Its text would have the line, which may be a password.
+            return Unknown(f"/{path}: line {error.lineno}: {error.msg}")
+    return settings if found else None
+
+
+def _expand(root: Root, files: Sequence[str]) -> list[str | Unknown]:
+    expanded: list[str | Unknown] = []
+    for path in (each.lstrip("/") for each in files):
+        if not path.endswith(".d"):
+            expanded.append(path)
+            continue
+        names = root.list_dir(path)
+        if not isinstance(names, Unknown):
+            expanded += [
+                f"{path}/{name}" for name in names if name.endswith(".conf")
+            ]
+        elif root.exists(path) is not False:
+            expanded.append(names)
+    return expanded
+
+
+def observe(root: Root, files: Sequence[str] = FILES) -> ComputeFacts:
     """Return the CPUs that Nova was given.
 
     :param files: its configuration files, relative to the root.
     """
-    settings = novaconf.read(root, files)
+    settings = read(root, files)
     return ComputeFacts(
         dedicated=_cpus(settings, "cpu_dedicated_set"),
         shared=_cpus(settings, "cpu_shared_set"),
@@ -36,7 +115,7 @@ def observe(root: Root, files: Sequence[str] = novaconf.FILES) -> ComputeFacts:
 
 
 def _cpus(
-    settings: novaconf.Settings | None | Unknown, option: str
+    settings: Settings | None | Unknown, option: str
 ) -> CpuSet | None | Unknown:
     if settings is None or isinstance(settings, Unknown):
         return settings

@@ -12,11 +12,16 @@
 
 """CPUs, from ``/sys/devices/system/cpu`` and the kernel command line."""
 
+import collections
 import re
+import sys
 
 from sriov_rt.codec import Unknown
+from sriov_rt.decide.realtime import MAX_WAKEUP_US
 from sriov_rt.facts import CpuFacts
 from sriov_rt.facts import CpuSet
+from sriov_rt.facts import Governor
+from sriov_rt.facts import IdleState
 from sriov_rt.facts import NumaNode
 from sriov_rt.host import values
 from sriov_rt.host.root import Root
@@ -27,8 +32,19 @@ from sriov_rt.parse import kernel
 CPU = "sys/devices/system/cpu"
 NODE = "sys/devices/system/node"
 COMMAND_LINE = "proc/cmdline"
+WORKQUEUES = "sys/devices/virtual/workqueue/cpumask"
+
+#: What programs (tuned's force_latency) hold open to bound idle states of
+#: all CPUs: a 32-bit number of µs (kernel/power/qos.c).
+DMA_LATENCY = "dev/cpu_dma_latency"
+
+#: No bound at all: PM_QOS_RESUME_LATENCY_NO_CONSTRAINT_NS is the longest
+#: time that there is.
+NO_BOUND_US = 2**31 - 1
 
 _NODE_NAME = re.compile(r"node([0-9]{1,5})")
+_POLICY_NAME = re.compile(r"policy[0-9]{1,5}")
+_STATE_NAME = re.compile(r"state([0-9]{1,3})")
 
 
 def observe(root: Root) -> CpuFacts:
@@ -39,15 +55,127 @@ def observe(root: Root) -> CpuFacts:
     """
     online = _online(root)
     nohz_full = _nohz_full(root)
+    isolated = values.cpu_set(root, f"{CPU}/isolated")
     return CpuFacts(
         online=online,
-        isolated=values.cpu_set(root, f"{CPU}/isolated"),
+        isolated=isolated,
         nohz_full=nohz_full,
         rcu_nocbs=_rcu_nocbs(root, nohz_full),
         isolcpus_flags=_isolcpus_flags(root),
         siblings=_siblings(root, online),
         numa=_numa(root, online),
+        governors=_governors(root),
+        idle_states=_idle_states(root, online, isolated),
+        workqueues=values.cpu_mask(root, WORKQUEUES),
     )
+
+
+def _governors(root: Root) -> tuple[Governor, ...] | Unknown:
+    """Return the governors in use; a policy without online CPUs has none."""
+    directory = f"{CPU}/cpufreq"
+    names = root.list_dir(directory)
+    if isinstance(names, Unknown):
+        return values.unless_absent(
+            root, directory, names, (), f"{CPU}/online"
+        )
+    found: dict[str, CpuSet] = {}
+    for name in filter(_POLICY_NAME.fullmatch, names):
+        cpus = values.cpu_set(root, f"{directory}/{name}/affected_cpus")
+        if not isinstance(cpus, Unknown) and not cpus:
+            continue
+        path = f"{directory}/{name}/scaling_governor"
+        governor = values.parsed(root, path, str.strip)
+        for each in (cpus, governor):
+            if isinstance(each, Unknown):
+                return each
+        assert isinstance(governor, str)
+        assert not isinstance(cpus, Unknown)
+        found[governor] = found.get(governor, CpuSet()) | cpus
+    return tuple(Governor(name, found[name]) for name in sorted(found))
+
+
+def _idle_states(
+    root: Root, online: CpuSet | Unknown, isolated: CpuSet | Unknown
+) -> tuple[IdleState, ...] | Unknown:
+    for each in (online, isolated):
+        if isinstance(each, Unknown):
+            return each
+    assert not isinstance(online, Unknown)
+    assert not isinstance(isolated, Unknown)
+    bound = _dma_latency(root)
+    found: dict[tuple[str, int], set[int]] = collections.defaultdict(set)
+    for cpu in sorted(online & isolated or online):
+        state = _deepest(root, f"{CPU}/cpu{cpu}", bound)
+        if isinstance(state, Unknown):
+            return state
+        if state is not None:
+            found[state].add(cpu)
+    return tuple(
+        IdleState(name, latency_us, CpuSet(cpus))
+        for (name, latency_us), cpus in sorted(found.items())
+    )
+
+
+def _dma_latency(root: Root) -> int | Unknown:
+    """Return the bound on all CPUs, µs; it is that of no CPU elsewhere."""
+    found = root.read_device(DMA_LATENCY, 4)
+    if isinstance(found, Unknown):
+        # Containers often have no such device: nothing is known of a bound.
+        return found if root.exists(DMA_LATENCY) is True else NO_BOUND_US
+    return int.from_bytes(found, sys.byteorder, signed=True)
+
+
+def _bound(root: Root, directory: str) -> int | Unknown:
+    """Return the bound on one CPU, µs.
+
+    The file says ``n/a`` for "not at all" and 0 for "as long as it takes"
+    (Documentation/ABI/testing/sysfs-devices-power).
+    """
+    path = f"{directory}/power/pm_qos_resume_latency_us"
+    text = values.parsed(root, path, str.strip)
+    if text == "n/a":
+        return 0
+    found = values.integer(root, path)
+    found = values.unless_absent(root, path, found, 0, f"{CPU}/online")
+    return found or NO_BOUND_US
+
+
+def _deepest(
+    root: Root, directory: str, most: int | Unknown
+) -> tuple[str, int] | None | Unknown:
+    """Return name and latency of the deepest idle state of one CPU.
+
+    :param most: the bound on all CPUs, µs.
+    """
+    names = root.list_dir(f"{directory}/cpuidle")
+    if isinstance(names, Unknown):
+        # No driver, or idle=poll: then there is nothing to wake up from.
+        absent = root.exists(f"{directory}/cpuidle") is False
+        return None if absent else names
+    bound = _bound(root, directory)
+    if isinstance(bound, Unknown):
+        return bound
+    hidden = most
+    if isinstance(most, Unknown):
+        most = bound
+    numbers = [int(m[1]) for m in map(_STATE_NAME.fullmatch, names) if m]
+    for number in sorted(numbers, reverse=True):
+        state = f"{directory}/cpuidle/state{number}"
+        latency_us = values.integer(root, f"{state}/latency")
+        if isinstance(latency_us, Unknown):
+            return latency_us
+        if latency_us > min(bound, most):
+            continue
+        disabled = values.integer(root, f"{state}/disable")
+        if isinstance(disabled, Unknown):
+            return disabled
+        if not disabled:
+            if isinstance(hidden, Unknown) and latency_us > MAX_WAKEUP_US:
+                # A bound may keep the CPU from it.
+                return hidden
+            name = values.parsed(root, f"{state}/name", str.strip)
+            return name if isinstance(name, Unknown) else (name, latency_us)
+    return None
 
 
 def _online(root: Root) -> CpuSet | Unknown:
@@ -75,7 +203,7 @@ def _nohz_full(root: Root) -> CpuSet | Unknown:
         ),
     )
     return values.unless_absent(
-        root, path, found, frozenset(), beside=f"{CPU}/isolated"
+        root, path, found, CpuSet(), beside=f"{CPU}/isolated"
     )
 
 

@@ -10,9 +10,20 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Where interrupts fire, from ``/proc/irq``."""
+"""Interrupts and the CPUs that they fire on, from ``/proc/irq``.
+
+The kernel spreads the interrupts of some drivers' queues (NVMe, virtio-blk)
+over all CPUs by itself, and nobody can move them. What shows it is debugfs,
+or since Linux 6.12 that ``smp_affinity`` is read only. Elsewhere it stays
+open whether the kernel or somebody else put an interrupt on an isolated CPU;
+then it counts whether it fires.
+"""
 
 import collections
+import time
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
 
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import CpuSet
@@ -25,17 +36,105 @@ from sriov_rt.parse import errors
 
 IRQ = "proc/irq"
 
+ISOLATED = "sys/devices/system/cpu/isolated"
+
+#: How often each interrupt fired on each possible CPU, with commas between.
+COUNTS = "sys/kernel/irq/{irq}/per_cpu_count"
+
+#: What the kernel says of an interrupt if it has GENERIC_IRQ_DEBUGFS, and
+#: its word for one that is managed (kernel/irq/debugfs.c).
+DEBUG = "sys/kernel/debug/irq/irqs"
+MANAGED = "IRQD_AFFINITY_MANAGED"
+
 #: The longest IRQ number taken, in digits: the kernel's is a 32-bit int.
 MAX_DIGITS = 10
 
+#: Seconds from the first look at a counter to the second.
+FIRST_LOOK_S = 0.5
 
-def observe(root: Root) -> IrqFacts:
-    """Return the default affinity and the interrupts grouped by theirs."""
+#: Seconds for which an interrupt that fired counts as one that fires: the
+#: verdict on the host is not to come and go with it.
+FIRED_S = 600.0
+
+NOT_SHOWN = Unknown(
+    f"this kernel does not show in /{IRQ} which interrupts it manages"
+)
+
+#: An interrupt, and where it may and does fire.
+Routed = tuple[int, CpuSet, CpuSet]
+
+
+class Counters:
+    """Which interrupts fire, by their counters at two observations.
+
+    :param pause: waits between the first two looks, seconds.
+    :param monotonic: the clock, seconds.
+    """
+
+    def __init__(
+        self,
+        pause: Callable[[float], None] = time.sleep,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._pause = pause
+        self._monotonic = monotonic
+        self._counts: dict[Routed, int] = {}
+        self._fired_at: dict[Routed, float] = {}
+
+    def fired(
+        self, root: Root, interrupts: Iterable[Routed]
+    ) -> Mapping[Routed, bool]:
+        """Return which of the interrupts fired of late, where they do.
+
+        What cannot be read is left out. One that is new here, or was moved,
+        is looked at twice.
+        """
+        looked_at = frozenset(interrupts)
+        first = {**_counts(root, looked_at - self._counts.keys())}
+        if first:
+            self._pause(FIRST_LOOK_S)
+        before = {**first, **self._counts}
+        now = self._monotonic()
+        self._counts = _counts(root, looked_at)
+        self._fired_at = {
+            each: at
+            for each, at in self._fired_at.items()
+            if each in looked_at and now - at < FIRED_S
+        }
+        for each, count in self._counts.items():
+            if each in before and count != before[each]:
+                self._fired_at[each] = now
+        return {
+            each: each in self._fired_at
+            for each in self._counts
+            if each in before
+        }
+
+
+def _counts(root: Root, interrupts: Iterable[Routed]) -> dict[Routed, int]:
+    found = {}
+    for each in interrupts:
+        irq, _allowed, effective = each
+        text = root.read_text(COUNTS.format(irq=irq))
+        if isinstance(text, Unknown):
+            continue
+        numbers = text.strip().split(",")
+        if all(one.isascii() and one.isdigit() for one in numbers) and (
+            max(effective, default=0) < len(numbers)
+        ):
+            found[each] = sum(int(numbers[cpu][:18]) for cpu in effective)
+    return found
+
+
+def observe(root: Root, counters: Counters | None = None) -> IrqFacts:
+    """Return the default affinity and the interrupts grouped by theirs.
+
+    :param counters: those of the observations before; without them it is
+        not known which interrupts fire.
+    """
     return IrqFacts(
-        default_affinity=values.parsed(
-            root, f"{IRQ}/default_smp_affinity", cpulist.parse_cpu_mask
-        ),
-        groups=_groups(root),
+        default_affinity=values.cpu_mask(root, f"{IRQ}/default_smp_affinity"),
+        groups=_groups(root, counters),
     )
 
 
@@ -52,18 +151,20 @@ class _Lists:
             return text
         if text not in self._known:
             try:
-                self._known[text] = cpulist.parse_cpu_list(text)
+                self._known[text] = cpulist.parse_cpu_list(text.strip("\0\n"))
             except errors.ParseError as error:
                 return values.garbled(path, error)
         return self._known[text]
 
 
-def _groups(root: Root) -> tuple[IrqGroup, ...] | Unknown:
+def _groups(
+    root: Root, counters: Counters | None
+) -> tuple[IrqGroup, ...] | Unknown:
     names = root.list_dir(IRQ)
     if isinstance(names, Unknown):
         return names
     lists = _Lists(root)
-    members = collections.defaultdict(list)
+    routed: list[Routed] = []
     for name in names:
         if not (name.isascii() and name.isdigit()) or len(name) > MAX_DIGITS:
             continue
@@ -71,12 +172,73 @@ def _groups(root: Root) -> tuple[IrqGroup, ...] | Unknown:
         if isinstance(found, Unknown):
             return found
         if found is not None:
-            members[found].append(int(name))
+            routed.append((int(name), *found))
+    evidence = _Evidence(root, routed, counters)
+    members = collections.defaultdict(list)
+    for each in routed:
+        irq, allowed, effective = each
+        members[allowed, effective, *evidence.of(each)].append(irq)
     groups = [
-        IrqGroup(allowed, effective, tuple(sorted(irqs)))
-        for (allowed, effective), irqs in members.items()
+        IrqGroup(allowed, effective, tuple(sorted(irqs)), managed, fired)
+        for (allowed, effective, managed, fired), irqs in members.items()
     ]
     return tuple(sorted(groups, key=lambda group: group.irqs))
+
+
+class _Evidence:
+    """Who put interrupts on isolated CPUs, and whether they fire there.
+
+    :param routed: all interrupts. It is asked of those alone that may fire
+        on isolated CPUs only: the kernel puts no others there.
+    """
+
+    def __init__(
+        self, root: Root, routed: list[Routed], counters: Counters | None
+    ) -> None:
+        self._root = root
+        self._routed = routed
+        isolated = values.cpu_set(root, ISOLATED)
+        self._managed: dict[Routed, bool | Unknown] = {
+            each: self._is_managed(each[0])
+            for each in routed
+            if not isinstance(isolated, Unknown)
+            and each[2]
+            and each[1] <= isolated
+        }
+        self._fired: Mapping[Routed, bool] = {}
+        if counters is not None:
+            self._fired = counters.fired(
+                root,
+                [
+                    each
+                    for each, managed in self._managed.items()
+                    if isinstance(managed, Unknown)
+                ],
+            )
+
+    def of(
+        self, interrupt: Routed
+    ) -> tuple[bool | None | Unknown, bool | None]:
+        """Return whether it is managed, and whether it fired."""
+        return self._managed.get(interrupt), self._fired.get(interrupt)
+
+    def _is_managed(self, irq: int) -> bool | Unknown:
+        told = self._root.read_text(f"{DEBUG}/{irq}")
+        if not isinstance(told, Unknown):
+            return MANAGED in told
+        writable = self._root.may_write(f"{IRQ}/{irq}/smp_affinity")
+        if writable is False:
+            return True
+        if writable is True and self._modes_tell():
+            return False
+        return NOT_SHOWN
+
+    def _modes_tell(self) -> bool:
+        # Before 6.12 all are writable, and the kernel refuses to write some.
+        return any(
+            self._root.may_write(f"{IRQ}/{irq}/smp_affinity") is False
+            for irq, _allowed, _effective in self._routed
+        )
 
 
 def _affinity(

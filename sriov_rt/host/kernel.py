@@ -17,6 +17,7 @@ import types
 from collections.abc import Mapping
 
 from sriov_rt.codec import Unknown
+from sriov_rt.facts import CpuSet
 from sriov_rt.facts import KernelFacts
 from sriov_rt.host import values
 from sriov_rt.host.root import Root
@@ -25,6 +26,10 @@ from sriov_rt.parse import kernel
 SYSCTL = "proc/sys/kernel"
 REALTIME = "sys/kernel/realtime"
 VERSION = f"{SYSCTL}/version"
+CLOCK_SOURCE = (
+    "sys/devices/system/clocksource/clocksource0/current_clocksource"
+)
+WATCHDOG_CPUS = f"{SYSCTL}/watchdog_cpumask"
 
 #: The kernel modules that sriov-rt uses, by the name in /sys/module.
 MODULES = ("8021q", "ipvlan", "macvlan", "macvtap", "vfio_pci")
@@ -53,7 +58,24 @@ def observe(root: Root) -> KernelFacts:
         timer_migration=_sysctl(root, "timer_migration"),
         nmi_watchdog=_sysctl(root, "nmi_watchdog"),
         modules=_modules(root, release),
+        clock_source=values.parsed(root, CLOCK_SOURCE, str.strip),
+        watchdog=_watchdog(root),
     )
+
+
+def _watchdog(root: Root) -> CpuSet | Unknown:
+    """Return the CPUs that the soft lockup detector wakes every 4 s.
+
+    ``soft_watchdog`` is what is built in and enabled; ``watchdog`` turns it
+    off as well (kernel/watchdog.c).
+    """
+    for name in ("soft_watchdog", "watchdog"):
+        enabled = _sysctl(root, name)
+        if isinstance(enabled, Unknown):
+            return enabled
+        if not enabled:
+            return CpuSet()
+    return values.cpu_set(root, WATCHDOG_CPUS)
 
 
 def _preempt_rt(root: Root) -> bool | Unknown:

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""NFD-style labels that follow from what the kernel tells.
+"""NFD-style labels derived from the kernel's facts.
 
 Key and value are Node Feature Discovery's, but for two: a PCI label has the
 vendor alone (NFD with ``deviceLabelFields: [vendor]``), and

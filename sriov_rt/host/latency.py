@@ -10,30 +10,32 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The host's latency certificate, from ``/var/lib/sriov-rt``.
+"""The host's latency certificate, which ``sriov-rt verify latency`` writes.
 
-The file is a JSON object, written by who measured the host::
-
-    {"max_latency_us": 18, "kernel": "6.1.0-44-rt-amd64",
-     "expires_at": 1798761600}
-
-``max_latency_us`` is the worst latency seen, a whole number of µs;
-``kernel`` the release that was measured (``uname -r``); ``expires_at`` Unix
-time in seconds. Further keys are passed over.
+It counts if root wrote it and nobody has edited it since, and as long as all
+that it hangs on is as it was measured (``conditions``).
 """
 
-import json
+import os
+import stat
+import time
 
 from sriov_rt import codec
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import LatencyCertificate
 from sriov_rt.facts import LatencyFacts
+from sriov_rt.facts import certificate
+from sriov_rt.host import conditions
 from sriov_rt.host.root import Root
 
-CERTIFICATE = "var/lib/sriov-rt/latency-certificate.json"
+CERTIFICATE = certificate.PATH
 
-#: The greatest latency that is one, µs: a minute.
-MAX_LATENCY_US = 60_000_000
+#: How far ahead of the host's clock a certificate may be, in seconds: NTP may
+#: have set the clock back a little since.
+MAX_AHEAD_S = 300.0
+
+#: How much of a condition a sentence shows, in characters.
+_SHOWN = 60
 
 
 def observe(root: Root) -> LatencyFacts:
@@ -41,19 +43,52 @@ def observe(root: Root) -> LatencyFacts:
     return LatencyFacts(_certificate(root))
 
 
-def _certificate(root: Root) -> LatencyCertificate | None | Unknown:
-    text = root.read_text(CERTIFICATE)
-    if isinstance(text, Unknown):
-        return None if root.exists(CERTIFICATE) is False else text
+def read(root: Root) -> certificate.Certificate | None | Unknown:
+    """Return the whole certificate, whether it counts or not."""
+    source = root.open_file(CERTIFICATE)
+    if isinstance(source, Unknown):
+        return None if root.exists(CERTIFICATE) is False else source
+    with source:
+        status = os.fstat(source.fileno())
+        if status.st_uid != root.path.stat().st_uid:
+            return _refused("not root's file; remove it")
+        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            return _refused("others than root may write it; remove it")
+        data = source.read(certificate.MAX_FILE + 1) or b""
     try:
-        found = codec.from_plain(LatencyCertificate, json.loads(text))
+        return certificate.from_bytes(data)
     except codec.SchemaError as error:
-        return Unknown(f"/{CERTIFICATE}: {error}")
-    except (ValueError, RecursionError) as error:
-        return Unknown(f"/{CERTIFICATE}: not JSON: {error}")
-    if not 0 <= found.max_latency_us <= MAX_LATENCY_US:
-        return Unknown(
-            f"/{CERTIFICATE}: max_latency_us: a whole number from 0 to "
-            f"{MAX_LATENCY_US} expected"
-        )
-    return found
+        return _refused(str(error))
+
+
+def withdrawn(found: certificate.Certificate, root: Root) -> str:
+    """Return why a certificate counts no more; empty if it counts."""
+    if found.withdrawn:
+        return found.withdrawn
+    if found.issued_at > time.time() + MAX_AHEAD_S:
+        return "it is dated ahead of the host's clock"
+    changes = conditions.changed(found.conditions, root)
+    return "; ".join(
+        f"{name} changed from '{_short(then)}' to '{_short(now)}'"
+        for name, then, now in changes
+    )
+
+
+def _certificate(root: Root) -> LatencyCertificate | None | Unknown:
+    found = read(root)
+    if found is None or isinstance(found, Unknown):
+        return found
+    return LatencyCertificate(
+        max_latency_us=found.max_latency_us,
+        kernel=found.kernel,
+        expires_at=found.expires_at,
+        withdrawn=withdrawn(found, root),
+    )
+
+
+def _refused(problem: str) -> Unknown:
+    return Unknown(f"/{CERTIFICATE}: {problem}")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."

@@ -25,6 +25,7 @@ MM = "sys/kernel/mm"
 THP = f"{MM}/transparent_hugepage/enabled"
 KSM = f"{MM}/ksm/run"
 NODE = "sys/devices/system/node"
+SWAPS = "proc/swaps"
 
 _NODE_NAME = re.compile(r"node([0-9]{1,5})")
 _POOL_NAME = re.compile(r"hugepages-([0-9]{1,12})kB")
@@ -44,7 +45,22 @@ def observe(root: Root) -> MemoryFacts:
             root, KSM, values.integer(root, KSM, 0, 2), 0, beside=MM
         ),
         hugepages=_hugepages(root),
+        swap=values.unless_absent(
+            root,
+            SWAPS,
+            values.parsed(root, SWAPS, _swaps),
+            (),
+            beside="proc/sys/kernel/osrelease",
+        ),
     )
+
+
+def _swaps(text: str) -> tuple[str, ...]:
+    """Return the first column of the table; its first line is the head."""
+    head, *rows = text.split("\n")
+    if not head.startswith("Filename"):
+        raise errors.ParseError("swaps", text, "a line 'Filename …' expected")
+    return tuple(row.split()[0] for row in rows if row.strip())
 
 
 def _chosen(text: str) -> str:

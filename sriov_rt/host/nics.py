@@ -18,8 +18,8 @@ from sriov_rt.codec import Unknown
 from sriov_rt.facts import Nic
 from sriov_rt.facts import NicFacts
 from sriov_rt.facts import Vf
-from sriov_rt.host import holders
 from sriov_rt.host import values
+from sriov_rt.host import vfio
 from sriov_rt.host import vfs
 from sriov_rt.host.root import Root
 from sriov_rt.parse import errors
@@ -44,7 +44,7 @@ def observe(root: Root) -> NicFacts:
     if isinstance(names, Unknown):
         return NicFacts(names)
     nics = []
-    owners = vfs.Owners(root, holders.Holders(root))
+    owners = vfs.Owners(root, vfio.Holders(root))
     for name in names:
         address = _address(root, name)
         if isinstance(address, Unknown):

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The one place that reads the files of a host."""
+"""A host's file system, read only and in bounds."""
 
 import errno
 import io
@@ -81,6 +81,32 @@ class Root:
             return data.decode()
         except UnicodeDecodeError:
             return Unknown(f"/{relative}: not UTF-8 text")
+
+    def read_device(self, relative: str, length: int) -> bytes | Unknown:
+        """Return what a character device of the kernel answers at once.
+
+        Only for a device that is known to have no effect when it is opened.
+
+        :param length: how many bytes are taken.
+        """
+        try:
+            descriptor = os.open(self._locate(relative), _FLAGS)
+            try:
+                if not stat.S_ISCHR(os.fstat(descriptor).st_mode):
+                    raise OSError(errno.EINVAL, "not a character device")
+                return os.read(descriptor, length)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            return _unknown(relative, error)
+
+    def may_write(self, relative: str) -> bool | Unknown:
+        """Tell whether the mode of a file lets its owner write it."""
+        try:
+            mode = self._locate(relative).stat().st_mode
+        except OSError as error:
+            return _unknown(relative, error)
+        return bool(mode & stat.S_IWUSR)
 
     def open_file(self, relative: str) -> io.FileIO | Unknown:
         """Return a regular file, opened to be read in pieces.

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""HostFacts as lines of text for a reader at a terminal."""
+"""HostFacts as names and values for a reader at a terminal."""
 
 import dataclasses
 import math
@@ -23,32 +23,38 @@ from sriov_rt.codec import Unknown
 from sriov_rt.facts import HostFacts
 from sriov_rt.parse import cpulist
 
-#: Items that stand on one line, and the width of a name's column.
+#: Items of a list that are shown.
 MAX_ITEMS = 12
-WIDTH = 28
 
 
-def lines(
+def rows(
     host: HostFacts, ages_s: Mapping[str, float] | None = None
-) -> Iterator[str]:
-    """Yield the lines; what is unknown says why.
+) -> Iterator[tuple[str, str]]:
+    """Yield name and value of each fact; what is unknown says why.
 
     :param ages_s: label source to the seconds since its labels last held.
     """
-    yield _line(0, "host", host.host)
-    yield _line(0, "node", host.node)
+    for name, value in _rows(host, ages_s or {}):
+        yield printable(name), printable(value)
+
+
+def _rows(
+    host: HostFacts, ages_s: Mapping[str, float]
+) -> Iterator[tuple[str, str]]:
+    yield "host", host.host
+    yield "node", host.node
+    yield "version", host.version or "unknown"
     for name in facts.PARTS:
         part = getattr(host, name)
-        yield name
         if name == "labels":
-            yield from _labels(part, ages_s or {})
+            yield from _labels(part, ages_s)
             continue
         for field in dataclasses.fields(part):
             value = getattr(part, field.name)
             if name == "nics" and not isinstance(value, Unknown):
                 yield from _nics(value)
             else:
-                yield from _fact(2, field.name, value)
+                yield from _fact(f"{name}.{field.name}", value)
 
 
 def printable(text: str) -> str:
@@ -58,11 +64,6 @@ def printable(text: str) -> str:
     )
 
 
-def _line(indent: int, name: str, value: str) -> str:
-    column = f"{' ' * indent}{printable(name):<{WIDTH - indent}}"
-    return f"{column} {printable(value)}".rstrip()
-
-
 def _text(value: Any) -> str:
     if isinstance(value, Unknown):
         return f"unknown ({value.reason})"
@@ -70,7 +71,7 @@ def _text(value: Any) -> str:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, frozenset):
+    if isinstance(value, cpulist.CpuSet):
         return cpulist.format_cpu_list(value) or "none"
     if isinstance(value, tuple):
         more = ", …" if len(value) > MAX_ITEMS else ""
@@ -83,47 +84,49 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def _fact(indent: int, name: str, value: Any) -> Iterator[str]:
-    """Yield a fact: one line, or one for each compound item."""
-    if isinstance(value, Mapping):
-        yield _line(indent, name, "" if value else "none")
+def _fact(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    """Yield a fact: one row, or one for each compound item."""
+    if isinstance(value, Mapping) and value:
         for key, each in value.items():
-            yield _line(indent + 2, key, _text(each))
+            yield f"{name}.{key}", _text(each)
+    elif isinstance(value, Mapping):
+        yield name, "none"
     elif isinstance(value, tuple) and _is_rows(value):
         for number, each in enumerate(value):
-            yield _line(indent, "" if number else name, _text(each))
+            yield f"{name}.{number}", _text(each)
     else:
-        yield _line(indent, name, _text(value))
+        yield name, _text(value)
 
 
 def _is_rows(value: tuple[Any, ...]) -> bool:
     return bool(value) and dataclasses.is_dataclass(value[0])
 
 
-def _nics(nics: tuple[facts.Nic, ...]) -> Iterator[str]:
+def _nics(nics: tuple[facts.Nic, ...]) -> Iterator[tuple[str, str]]:
     if not nics:
-        yield "  none"
+        yield "nics", "none"
     for nic in nics:
-        yield _line(2, nic.name, nic.address)
-        for field in dataclasses.fields(nic)[2:]:
-            yield from _fact(4, field.name, getattr(nic, field.name))
+        for field in dataclasses.fields(nic)[1:]:
+            yield from _fact(
+                f"nics.{nic.name}.{field.name}", getattr(nic, field.name)
+            )
 
 
 def _labels(
     labels: facts.LabelFacts, ages_s: Mapping[str, float]
-) -> Iterator[str]:
+) -> Iterator[tuple[str, str]]:
     if isinstance(labels.values, Unknown):
-        yield _line(2, "values", _text(labels.values))
+        yield "labels", _text(labels.values)
         return
     sources = {} if isinstance(labels.sources, Unknown) else labels.sources
     for key, value in sorted(labels.values.items()):
         source = sources.get(key, "")
-        told = f"  {printable(key)}={printable(value)}"
-        if source in ages_s:
-            told += f"  ({printable(source)}, {_age(ages_s[source])})"
-        yield told
+        age = (
+            f" ({source}, {_age(ages_s[source])})" if source in ages_s else ""
+        )
+        yield f"labels.{key}", f"{value}{age}"
     if labels.stale:
-        yield _line(2, "stale", _text(labels.stale))
+        yield "labels.stale", _text(labels.stale)
 
 
 def _age(seconds: float) -> str:

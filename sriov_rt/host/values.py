@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Values read from single files of the kernel."""
+"""Parsed values of single files in /proc and /sys."""
 
 import posixpath
 from collections.abc import Callable
@@ -38,6 +38,8 @@ def parsed(
 ) -> T | Unknown:
     """Return what a parser makes of a file, without its last newline.
 
+    Some kernels end a list with a NUL (CentOS 7's 3.10): it is left out.
+
     :param parse: raises ParseError for a text that is not in its grammar.
     :param limit: the longest file that is taken, in bytes.
     """
@@ -45,7 +47,7 @@ def parsed(
     if isinstance(text, Unknown):
         return text
     try:
-        return parse(text.rstrip("\n"))
+        return parse(text.strip("\0\n"))
     except errors.ParseError as error:
         return garbled(path, error)
 
@@ -68,6 +70,11 @@ def unless_absent(
     if not isinstance(value, Unknown) or root.exists(path) is not False:
         return value
     return absent if root.exists(beside) is True else value
+
+
+def cpu_mask(root: Root, path: str) -> CpuSet | Unknown:
+    """Return the CPUs of a file with a hexadecimal mask."""
+    return parsed(root, path, cpulist.parse_cpu_mask)
 
 
 def cpu_set(root: Root, path: str) -> CpuSet | Unknown:

@@ -16,8 +16,8 @@ import re
 
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import Vf
-from sriov_rt.host import holders
 from sriov_rt.host import values
+from sriov_rt.host import vfio
 from sriov_rt.host.root import Root
 from sriov_rt.parse import errors
 from sriov_rt.parse import numbers
@@ -44,7 +44,7 @@ class Owners:
     :param processes: those that hold VFIO groups; asked only if needed.
     """
 
-    def __init__(self, root: Root, processes: holders.Holders) -> None:
+    def __init__(self, root: Root, processes: vfio.Holders) -> None:
         self._root = root
         self._processes = processes
 

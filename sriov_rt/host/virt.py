@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What virtualisation on the host stands on."""
+"""KVM, its module parameters, and IOMMU groups."""
 
 import types
 from collections.abc import Mapping

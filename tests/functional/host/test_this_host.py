@@ -25,7 +25,7 @@ from unittest import mock
 from sriov_rt import facts
 from sriov_rt.codec import Unknown
 from sriov_rt.host import compute
-from sriov_rt.host import holders
+from sriov_rt.host import vfio
 from sriov_rt.host.root import Root
 from tests.unit.host import trees
 
@@ -136,10 +136,10 @@ class HolderTest(unittest.TestCase):
         # A file of our own stands for a VFIO group, which takes a device.
         with (
             tempfile.NamedTemporaryFile() as file,
-            mock.patch.object(holders, "VFIO", f"{tempfile.gettempdir()}/"),
+            mock.patch.object(vfio, "VFIO", f"{tempfile.gettempdir()}/"),
         ):
             name = pathlib.Path(file.name).name
-            found = holders.Holders(Root()).of("sys/none", name)
+            found = vfio.Holders(Root()).of("sys/none", name)
         self.assertEqual(f"pid {os.getpid()}", " ".join(found.split()[:2]))
 
 

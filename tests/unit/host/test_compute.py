@@ -13,7 +13,6 @@
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import ComputeFacts
 from sriov_rt.host import compute
-from sriov_rt.host import novaconf
 from sriov_rt.parse.cpulist import parse_cpu_list
 from tests.unit.host import trees
 
@@ -33,14 +32,14 @@ class ComputeTest(trees.TreeTest):
     def test_no_configuration(self):
         self.tree.remove("etc")
         self.assertEqual(ComputeFacts(None, None), self.observe())
-        self.assertIsNone(novaconf.read(self.root))
+        self.assertIsNone(compute.read(self.root))
 
     def test_options_not_set(self):
         for text in ("", "[compute]\n", "[compute]\ncpu_dedicated_set =\n"):
             with self.subTest(text):
                 self.tree.write(CONF, text)
                 self.assertEqual(ComputeFacts(None, None), self.observe())
-                self.assertIsNotNone(novaconf.read(self.root))
+                self.assertIsNotNone(compute.read(self.root))
 
     def test_option_of_another_section(self):
         self.tree.write(CONF, "[DEFAULT]\ncpu_dedicated_set = 1\n")

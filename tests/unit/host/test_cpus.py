@@ -12,6 +12,8 @@
 
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import CpuFacts
+from sriov_rt.facts import Governor
+from sriov_rt.facts import IdleState
 from sriov_rt.facts import NumaNode
 from sriov_rt.host import cpus
 from sriov_rt.parse.cpulist import parse_cpu_list
@@ -41,6 +43,9 @@ class CpusTest(trees.TreeTest):
                     NumaNode(0, parse_cpu_list("0-3,8-11")),
                     NumaNode(1, parse_cpu_list("4-7,12-15")),
                 ),
+                governors=(Governor("performance", frozenset(range(16))),),
+                idle_states=(IdleState("POLL", 0, ISOLATED),),
+                workqueues=parse_cpu_list(trees.HOUSEKEEPING),
             ),
             self.observe(),
         )

@@ -29,8 +29,13 @@ class IrqsTest(trees.TreeTest):
             IrqFacts(
                 default_affinity=HOUSEKEEPING,
                 groups=(
-                    IrqGroup(HOUSEKEEPING, frozenset({0}), (9, 25)),
-                    IrqGroup(frozenset({2, 3}), frozenset({2}), (26,)),
+                    IrqGroup(HOUSEKEEPING, frozenset({0}), (9, 25), None),
+                    IrqGroup(
+                        frozenset({2, 3}),
+                        frozenset({2}),
+                        (26,),
+                        irqs.NOT_SHOWN,
+                    ),
                 ),
             ),
             self.observe(),
@@ -91,7 +96,7 @@ class IrqsTest(trees.TreeTest):
     def test_largest_interrupt(self):
         self.tree.write("proc/irq/4294967295/smp_affinity_list", "5\n")
         self.assertEqual(
-            IrqGroup(frozenset({5}), frozenset({5}), (4294967295,)),
+            IrqGroup(frozenset({5}), frozenset({5}), (4294967295,), None),
             self.observe().groups[2],
         )
 
@@ -99,3 +104,80 @@ class IrqsTest(trees.TreeTest):
         self.tree.write("proc/irq/٣/smp_affinity_list", "0\n")
         self.tree.write("proc/irq/99999999999/smp_affinity_list", "0\n")
         self.assertEqual(2, len(self.observe().groups))
+
+
+class EvidenceTest(trees.TreeTest):
+    """Who put an interrupt on an isolated CPU."""
+
+    def setUp(self):
+        super().setUp()
+        self.now = 0.0
+        self.pauses = []
+        self.on_pause = lambda: None
+        self.counters = irqs.Counters(self._pause, lambda: self.now)
+
+    def _pause(self, seconds):
+        self.pauses.append(seconds)
+        self.on_pause()
+
+    def observe(self) -> IrqGroup:
+        """Return the group of the interrupt on an isolated CPU."""
+        return irqs.observe(self.root, self.counters).groups[1]
+
+    def count(self, number):
+        text = f"5,0,{number},0\n"
+        self.tree.write("sys/kernel/irq/26/per_cpu_count", text)
+
+    def test_the_kernel_says_it_in_debugfs(self):
+        path = "sys/kernel/debug/irq/irqs/26"
+        self.tree.write(path, "dstate: IRQD_AFFINITY_MANAGED\n")
+        self.assertIs(True, self.observe().managed)
+        self.tree.write(path, "dstate: IRQD_AFFINITY_SET\n")
+        self.assertIs(False, self.observe().managed)
+
+    def test_what_nobody_may_move_is_managed(self):
+        (self.tree.path / "proc/irq/26/smp_affinity").chmod(0o444)
+        self.assertIs(True, self.observe().managed)
+
+    def test_what_may_be_moved_where_others_may_not_is_not_managed(self):
+        (self.tree.path / "proc/irq/9/smp_affinity").chmod(0o444)
+        self.assertIs(False, self.observe().managed)
+
+    def test_a_kernel_that_does_not_show_it(self):
+        self.assertEqual(irqs.NOT_SHOWN, self.observe().managed)
+
+    def test_it_is_not_asked_of_others(self):
+        found = irqs.observe(self.root, self.counters)
+        self.assertIsNone(found.groups[0].managed)
+        self.tree.write("proc/irq/26/smp_affinity_list", "0-3\n")
+        self.assertIsNone(self.observe().managed)
+
+    def test_one_that_fires_at_the_first_look(self):
+        self.count(7)
+        self.on_pause = lambda: self.count(9)
+        self.assertIs(True, self.observe().fired)
+
+    def test_one_that_is_silent_and_then_fires(self):
+        self.count(7)
+        self.assertIs(False, self.observe().fired)
+        self.assertEqual([irqs.FIRST_LOOK_S], self.pauses)
+        self.count(8)
+        self.assertIs(True, self.observe().fired)
+        self.now += irqs.FIRED_S - 1
+        self.assertIs(True, self.observe().fired)
+        self.now += 1
+        self.assertIs(False, self.observe().fired)
+        self.assertEqual(1, len(self.pauses))
+
+    def test_counters_of_other_cpus_do_not_matter(self):
+        self.count(7)
+        self.observe()
+        self.tree.write("sys/kernel/irq/26/per_cpu_count", "99,9,7,9\n")
+        self.assertIs(False, self.observe().fired)
+
+    def test_without_counters_nothing_is_known(self):
+        self.assertIsNone(self.observe().fired)
+        for text in ("", "x,1,2\n", "1\n"):
+            self.tree.write("sys/kernel/irq/26/per_cpu_count", text)
+            self.assertIsNone(self.observe().fired)
+        self.assertIsNone(irqs.observe(self.root).groups[1].fired)

@@ -16,7 +16,7 @@ from sriov_rt import facts
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import HostFacts
 from sriov_rt.host import labels
-from sriov_rt.host.observe import Observer
+from sriov_rt.host.observer import Observer
 from tests.unit.host import trees
 
 WANTED = {

@@ -10,73 +10,118 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+import dataclasses
 import json
+import os
+import time
 
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import LatencyCertificate
+from sriov_rt.facts import certificate
 from sriov_rt.host import latency
 from tests.unit.host import trees
 
 
 class LatencyTest(trees.TreeTest):
-    def certificate(self, text=None):
-        if text is not None:
-            self.tree.write(latency.CERTIFICATE, text)
+    def certificate(self, **changes):
+        """Return what is read of the certificate with some changes."""
+        made = dataclasses.replace(trees.CERTIFICATE, **changes)
+        self.tree.write(latency.CERTIFICATE, certificate.to_bytes(made))
+        return latency.observe(self.root).certificate
+
+    def text(self, text):
+        self.tree.write(latency.CERTIFICATE, text)
         return latency.observe(self.root).certificate
 
     def test_certificate(self):
         self.assertEqual(
             LatencyCertificate(18, trees.RELEASE, 1798761600.0),
-            self.certificate(),
+            latency.observe(self.root).certificate,
         )
-
-    def test_form_that_the_module_documents(self):
-        text = latency.__doc__.partition("::\n")[2].partition("\n\n``")[0]
-        self.assertEqual(18, self.certificate(text).max_latency_us)
-
-    def test_further_keys_are_passed_over(self):
-        text = json.dumps(
-            {"max_latency_us": 1, "kernel": "6", "expires_at": 2, "by": "me"}
-        )
-        self.assertEqual(
-            LatencyCertificate(1, "6", 2.0), self.certificate(text)
-        )
-
-    def test_least_and_greatest_latency(self):
-        for value in (0, latency.MAX_LATENCY_US):
-            text = json.dumps(
-                {"max_latency_us": value, "kernel": "6", "expires_at": 2}
-            )
-            self.assertEqual(value, self.certificate(text).max_latency_us)
 
     def test_no_certificate(self):
         self.tree.remove("var")
-        self.assertIsNone(self.certificate())
+        self.assertIsNone(latency.observe(self.root).certificate)
+
+    def test_least_and_greatest_latency(self):
+        for value in (0, certificate.MAX_LATENCY_US):
+            found = self.certificate(max_latency_us=value)
+            self.assertEqual(value, found.max_latency_us)
+
+    def test_what_changed_is_named(self):
+        found = self.certificate(
+            conditions={"kernel release": "6.1.0-43", "SMT": "1"}
+        )
+        self.assertEqual(
+            "SMT changed from '1' to '-'; kernel release changed from "
+            f"'6.1.0-43' to '{trees.RELEASE}'",
+            found.withdrawn,
+        )
+
+    def test_a_condition_that_can_not_be_read_has_changed(self):
+        self.tree.remove("proc/sys/kernel/osrelease")
+        found = self.certificate()
+        self.assertIn("kernel release changed", found.withdrawn)
+
+    def test_of_the_future(self):
+        found = self.certificate(issued_at=time.time() + 3600)
+        self.assertEqual(
+            "it is dated ahead of the host's clock", found.withdrawn
+        )
+
+    def test_withdrawn_by_the_probe(self):
+        found = self.certificate(withdrawn="a sample of 88 µs")
+        self.assertEqual("a sample of 88 µs", found.withdrawn)
+
+    def test_edited(self):
+        data = certificate.to_bytes(trees.CERTIFICATE)
+        found = self.text(data.replace(b'_us": 18', b'_us": 17'))
+        self.assertEqual(
+            Unknown(f"/{latency.CERTIFICATE}: digest: the file was edited"),
+            found,
+        )
+
+    def test_others_may_not_write_it(self):
+        path = self.tree.path / latency.CERTIFICATE
+        path.chmod(0o664)
+        found = latency.observe(self.root).certificate
+        self.assertIn("others than root may write it", found.reason)
+
+    def test_another_user_wrote_it(self):
+        path = self.tree.path / latency.CERTIFICATE
+        if os.geteuid() != 0:
+            self.skipTest("only root can give a file away")
+        os.chown(path, 65534, 65534)
+        found = latency.observe(self.root).certificate
+        self.assertIn("not root's file", found.reason)
 
     def test_garbled(self):
-        good = {"max_latency_us": 1, "kernel": "6", "expires_at": 2}
+        good = json.loads(certificate.to_bytes(trees.CERTIFICATE))
         for text in (
             "",
             "{",
             "[]",
             "[" * 60000,
             "9" * 6000,
-            json.dumps({**good, "max_latency_us": -1}),
-            json.dumps({**good, "max_latency_us": 10**12}),
+            "x" * (certificate.MAX_FILE + 2),
+            json.dumps({**good, "schema": 2}),
             json.dumps({**good, "max_latency_us": 1.5}),
             json.dumps({**good, "max_latency_us": True}),
             json.dumps({**good, "expires_at": float("inf")}),
             json.dumps({**good, "kernel": None}),
-            json.dumps({"kernel": "6", "expires_at": 2}),
+            '{"max_latency_us": 1, "kernel": "6", "expires_at": 2}',
         ):
             with self.subTest(text[:60]):
-                found = self.certificate(text)
+                found = self.text(text)
                 self.assertIsInstance(found, Unknown)
                 self.assertIn(f"/{latency.CERTIFICATE}: ", found.reason)
 
+    def test_out_of_range(self):
+        for value in (-1, 10**12):
+            self.assertIsInstance(
+                self.certificate(max_latency_us=value), Unknown
+            )
+
     def test_unreadable(self):
         self.tree.make_unreadable(latency.CERTIFICATE)
-        self.assertEqual(
-            Unknown(f"/{latency.CERTIFICATE}: Is a directory"),
-            self.certificate(),
-        )
+        self.assertIsInstance(latency.observe(self.root).certificate, Unknown)

@@ -37,6 +37,7 @@ class MemoryTest(trees.TreeTest):
                     HugePages(1, 2048, 512),
                     HugePages(1, 1048576, 8),
                 ),
+                swap=(),
             ),
             self.observe(),
         )

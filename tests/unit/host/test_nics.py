@@ -221,7 +221,7 @@ class NicsTest(trees.TreeTest):
 
     def test_processes_are_not_looked_through_without_need(self):
         self.tree.remove("sys/bus/pci/devices/0000:3b:02.2/driver")
-        with mock.patch("sriov_rt.host.holders.Holders._scan") as scan:
+        with mock.patch("sriov_rt.host.vfio.Holders._scan") as scan:
             self.observe()
         scan.assert_not_called()
 

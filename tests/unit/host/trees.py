@@ -16,9 +16,11 @@ import errno
 import os
 import pathlib
 import tempfile
+import types
 import unittest
 from unittest import mock
 
+from sriov_rt.facts import certificate
 from sriov_rt.host import compute
 from sriov_rt.host import cpus
 from sriov_rt.host import irqs
@@ -47,6 +49,21 @@ SOURCES = {
 }
 
 RELEASE = "6.1.0-44-rt-amd64"
+
+#: The latency certificate of the host; it hangs on its kernel alone.
+CERTIFICATE = certificate.Certificate(
+    host="rt-1",
+    max_latency_us=18,
+    kernel=RELEASE,
+    issued_at=1788000000.0,
+    expires_at=1798761600.0,
+    profile="standard",
+    load="compute",
+    emulated=False,
+    tools=(),
+    cpus=(),
+    conditions=types.MappingProxyType({"kernel release": RELEASE}),
+)
 ISOLATED = "2-3,6-7,10-11,14-15"
 HOUSEKEEPING = "0-1,4-5,8-9,12-13"
 X710 = "devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0"
@@ -69,13 +86,20 @@ _FILES = {
     "proc/irq/25/effective_affinity_list": "0\n",
     "proc/irq/26/smp_affinity_list": "2-3\n",
     "proc/irq/26/effective_affinity_list": "2\n",
+    "proc/irq/9/smp_affinity": "3333\n",
+    "proc/irq/25/smp_affinity": "3333\n",
+    "proc/irq/26/smp_affinity": "000c\n",
+    "proc/swaps": "Filename\t\tType\t\tSize\t\tUsed\t\tPriority\n",
     "proc/sys/kernel/hostname": "compute-7\n",
     "proc/sys/kernel/nmi_watchdog": "0\n",
     "proc/sys/kernel/osrelease": f"{RELEASE}\n",
     "proc/sys/kernel/sched_rt_period_us": "1000000\n",
     "proc/sys/kernel/sched_rt_runtime_us": "-1\n",
     "proc/sys/kernel/timer_migration": "0\n",
+    "proc/sys/kernel/soft_watchdog": "1\n",
     "proc/sys/kernel/version": "#1 SMP PREEMPT_RT Debian 6.1.164-1\n",
+    "proc/sys/kernel/watchdog": "1\n",
+    "proc/sys/kernel/watchdog_cpumask": f"{HOUSEKEEPING}\n",
     "proc/4242/comm": "qemu-system-x86\n",
     "proc/4242/cmdline": (
         "/usr/bin/qemu-system-x86_64\0-name\0"
@@ -88,10 +112,26 @@ _FILES = {
         "kernel/drivers/vfio/pci/vfio-pci.ko.xz: kernel/drivers/vfio/v.ko\n"
         "kernel/net/8021q/8021q.ko: kernel/net/802/garp.ko\n"
     ),
+    "sys/devices/system/clocksource/clocksource0/current_clocksource": (
+        "tsc\n"
+    ),
+    "sys/devices/system/cpu/cpufreq/policy0/affected_cpus": (
+        "0 1 2 3 4 5 6 7\n"
+    ),
+    "sys/devices/system/cpu/cpufreq/policy0/scaling_governor": (
+        "performance\n"
+    ),
+    "sys/devices/system/cpu/cpufreq/policy8/affected_cpus": (
+        "8 9 10 11 12 13 14 15\n"
+    ),
+    "sys/devices/system/cpu/cpufreq/policy8/scaling_governor": (
+        "performance\n"
+    ),
     "sys/devices/system/cpu/isolated": f"{ISOLATED}\n",
     "sys/devices/system/cpu/nohz_full": f"{ISOLATED}\n",
     "sys/devices/system/cpu/online": "0-15\n",
     "sys/devices/system/cpu/possible": "0-31\n",
+    "sys/devices/virtual/workqueue/cpumask": "3333\n",
     "sys/kernel/iommu_groups/41/type": "DMA-FQ\n",
     "sys/kernel/iommu_groups/42/type": "DMA-FQ\n",
     "sys/kernel/mm/ksm/run": "0\n",
@@ -108,10 +148,7 @@ _FILES = {
     "usr/lib64/libonload.so": "",
     "usr/libexec/onload/profiles/latency.opf": "onload_set EF_POLL_USEC 1\n",
     "usr/libexec/onload/profiles/README": "no profile\n",
-    "var/lib/sriov-rt/latency-certificate.json": (
-        f'{{"max_latency_us": 18, "kernel": "{RELEASE}", '
-        '"expires_at": 1798761600}'
-    ),
+    certificate.PATH: certificate.to_bytes(CERTIFICATE).decode(),
 }
 
 
@@ -211,6 +248,7 @@ def realtime_host(path: str | pathlib.Path) -> Tree:
             f"sys/devices/system/cpu/cpu{cpu}/topology/core_cpus_list",
             f"{cpu % 8},{cpu % 8 + 8}\n",
         )
+        _idle_states(tree, cpu)
     for node, text in enumerate(("0-3,8-11", "4-7,12-15")):
         directory = f"sys/devices/system/node/node{node}"
         tree.write(f"{directory}/cpulist", f"{text}\n")
@@ -222,6 +260,18 @@ def realtime_host(path: str | pathlib.Path) -> Tree:
     tree.link("proc/4242/fd/31", "socket:[991]")
     (tree.path / "proc/4242/fd").mkdir(exist_ok=True)
     return tree
+
+
+def _idle_states(tree: Tree, cpu: int) -> None:
+    directory = f"sys/devices/system/cpu/cpu{cpu}"
+    tree.write(f"{directory}/power/pm_qos_resume_latency_us", "n/a\n")
+    for number, (name, latency_us) in enumerate(
+        (("POLL", 0), ("C1", 2), ("C6", 133))
+    ):
+        state = f"{directory}/cpuidle/state{number}"
+        tree.write(f"{state}/name", f"{name}\n")
+        tree.write(f"{state}/latency", f"{latency_us}\n")
+        tree.write(f"{state}/disable", "0\n")
 
 
 def _interfaces(tree: Tree) -> None:

@@ -10,15 +10,19 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What a host needs for each way of giving guests its NICs."""
+"""Readiness of a host for realtime guests, as ``host check`` reports it."""
 
+import dataclasses
 import types
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 
 from sriov_rt.codec import Unknown
+from sriov_rt.decide import demands
 from sriov_rt.decide import onload
+from sriov_rt.decide import realtime
 from sriov_rt.decide.demands import module
 from sriov_rt.decide.realtime import unknown
 from sriov_rt.facts import HostFacts
@@ -31,12 +35,58 @@ from sriov_rt.reason import reason
 Check = Callable[[HostFacts], Iterator[Reason]]
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Readiness:
+    """What was found of a host.
+
+    :param must: what keeps it from serving realtime guests.
+    :param should: what would make it better.
+    """
+
+    must: tuple[Reason, ...]
+    should: tuple[Reason, ...]
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the host can serve realtime guests."""
+        return not self.must
+
+
+def judge(
+    facts: HostFacts,
+    *,
+    placed_by_nova: bool,
+    any_kernel: bool = False,
+    mode: str | None = None,
+    further: Iterable[Reason] = (),
+) -> Readiness:
+    """Return whether a host is ready, and what to do about it.
+
+    :param placed_by_nova: as with :func:`sriov_rt.decide.realtime.reasons`.
+    :param any_kernel: only flavors without ``sriov_rt:kernel=preempt_rt``
+        are to be served.
+    :param mode: a key of :data:`MODES`.
+    :param further: what else keeps it from being ready.
+    """
+    must = list(realtime.reasons(facts, placed_by_nova=placed_by_nova))
+    should = list(realtime.advice(facts, placed_by_nova=placed_by_nova))
+    (should if any_kernel else must).extend(demands.preempt_rt(facts))
+    must += further
+    if mode is not None:
+        must += reasons(mode, facts)
+    return Readiness(_once(must), _once(should))
+
+
+def _once(found: Iterable[Reason]) -> tuple[Reason, ...]:
+    return tuple({each.message: each for each in found}.values())
+
+
 def _nic(facts: HostFacts) -> Iterator[Reason]:
     nics = facts.nics.nics
     if isinstance(nics, Unknown):
         yield unknown("nics", nics)
     elif not nics:
-        yield reason("nic_missing", nic="PCI")
+        yield reason("host_without_nic", nic="PCI")
 
 
 def _vfs(facts: HostFacts) -> Iterator[Reason]:
@@ -55,7 +105,7 @@ def _vfs(facts: HostFacts) -> Iterator[Reason]:
         elif any(nic.sriov_totalvfs for nic in nics):
             yield reason("no_vfs", nic="SR-IOV")
         else:
-            yield reason("nic_missing", nic="SR-IOV")
+            yield reason("host_without_nic", nic="SR-IOV")
 
 
 def _vfs_as_interfaces(facts: HostFacts) -> Iterator[Reason]:

@@ -10,15 +10,23 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+
 import dataclasses
+import pathlib
+import tomllib
 import types
+import unittest
 from unittest import mock
+
+from stevedore import extension
 
 from sriov_rt import facts
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import HostFacts
-from sriov_rt.host import observe
-from sriov_rt.host.observe import Observer
+from sriov_rt.host import observer
+from sriov_rt.host.observer import PARTS
+from sriov_rt.host.observer import Observer
+from sriov_rt.host.observer import load_sources
 from tests.unit.host import trees
 
 
@@ -48,7 +56,7 @@ class ObserverTest(trees.TreeTest):
 
     def assert_unknown(self, found: HostFacts, part: str, why: str) -> None:
         self.assertEqual(facts.unknown(part, why), getattr(found, part))
-        for name in set(observe.PARTS) - {part}:
+        for name in set(PARTS) - {part}:
             self.assertNotEqual(facts.unknown(name, why), getattr(found, name))
 
     def test_source_that_raises_is_logged_once(self):
@@ -116,7 +124,7 @@ class ObserverTest(trees.TreeTest):
         source = mock.Mock(side_effect=ValueError("x" * 10**6))
         with self.assertLogs("sriov_rt", "WARNING"):
             found = self.observer(virt=source).observe()
-        self.assertEqual(observe.MAX_PROBLEM, len(found.virt.kvm.reason))
+        self.assertEqual(observer.MAX_PROBLEM, len(found.virt.kvm.reason))
 
     def test_nova_files_are_for_the_compute_source(self):
         self.tree.write("srv/n.conf", "[compute]\ncpu_dedicated_set = 7\n")
@@ -128,3 +136,67 @@ class ObserverTest(trees.TreeTest):
             nova_files=["/srv/n.conf"],
         ).observe()
         self.assertEqual(frozenset({7}), found.compute.dedicated)
+
+
+PYPROJECT = pathlib.Path(__file__).resolve().parents[3] / "pyproject.toml"
+
+
+def installed(found, failing=()):
+    """Let stevedore find these entry points, and fail to load some."""
+
+    def find(namespace, on_load_failure_callback):
+        assert namespace == "sriov_rt.fact_sources"
+        for name in failing:
+            entry_point = mock.Mock()
+            entry_point.name = name
+            on_load_failure_callback(None, entry_point, ImportError("no x"))
+        return [
+            extension.Extension(name, None, plugin, None)
+            for name, plugin in found.items()
+        ]
+
+    return mock.patch.object(observer.stevedore, "ExtensionManager", find)
+
+
+class SourcesTest(unittest.TestCase):
+    def test_entry_points_are_the_sources(self):
+        project = tomllib.loads(PYPROJECT.read_text())["project"]
+        declared = project["entry-points"][observer.NAMESPACE]
+        self.assertEqual(
+            {
+                name: f"{source.__module__}:{source.__name__}"
+                for name, source in trees.SOURCES.items()
+            },
+            declared,
+        )
+        self.assertEqual(set(PARTS), declared.keys())
+
+    def test_installed(self):
+        with installed(trees.SOURCES):
+            self.assertEqual(trees.SOURCES, load_sources())
+
+    def test_not_installed(self):
+        with installed({}):
+            found = load_sources()
+        self.assertEqual(set(PARTS), found.keys())
+        self.assertEqual(
+            Unknown(
+                "no fact source 'cpus' is installed in "
+                "sriov_rt.fact_sources; install sriov-rt with pip"
+            ),
+            found["cpus"],
+        )
+
+    def test_source_that_cannot_be_imported(self):
+        others = {k: v for k, v in trees.SOURCES.items() if k != "nics"}
+        with installed(others, failing=["nics"]):
+            found = load_sources()
+        self.assertEqual(
+            Unknown("its source cannot be loaded: ImportError: no x"),
+            found["nics"],
+        )
+        self.assertIs(trees.SOURCES["cpus"], found["cpus"])
+
+    def test_sources_of_other_names_are_passed_over(self):
+        with installed({**trees.SOURCES, "weather": print}):
+            self.assertNotIn("weather", load_sources())

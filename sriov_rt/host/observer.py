@@ -10,9 +10,10 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""HostFacts from the fact sources."""
+"""Observation of a host: HostFacts from the installed fact sources."""
 
 import functools
+import importlib.metadata
 import logging
 import time
 from collections.abc import Callable
@@ -20,10 +21,13 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
+import stevedore
+
 from sriov_rt import codec
 from sriov_rt import facts
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import HostFacts
+from sriov_rt.host import irqs
 from sriov_rt.host import labels
 from sriov_rt.host.root import Root
 
@@ -41,15 +45,15 @@ PARTS = tuple(name for name in facts.PARTS if name != "labels")
 
 
 class Observer:
-    """Observes one host, again and again.
+    """Observes one host repeatedly.
 
     :param root: where its files are.
     :param host: the name that Nova calls it by.
     :param node: the hypervisor's name.
     :param sources: part to its source, or to the reason why there is none:
-        what :func:`sriov_rt.host.sources.load` gives.
+        what :func:`load_sources` gives.
     :param nova_files: Nova's configuration files below the root, in place
-        of :data:`sriov_rt.host.novaconf.FILES`.
+        of :data:`sriov_rt.host.compute.FILES`.
     :param clock: gives Unix time, seconds.
     """
 
@@ -74,6 +78,10 @@ class Observer:
             self._sources["compute"] = functools.partial(
                 compute, files=tuple(nova_files)
             )
+        if self._sources.get("irqs") is irqs.observe:
+            self._sources["irqs"] = functools.partial(
+                irqs.observe, counters=irqs.Counters()
+            )
 
     def observe(self) -> HostFacts:
         """Return the facts as they are now; raises for no fault of a source.
@@ -85,7 +93,13 @@ class Observer:
         parts["labels"] = labels.derive(
             parts["cpus"], parts["kernel"], parts["nics"]
         )
-        return HostFacts(self._host, self._node, self._clock(), **parts)
+        return HostFacts(
+            self._host,
+            self._node,
+            self._clock(),
+            **parts,
+            version=_version(),
+        )
 
     def _part(self, name: str) -> Any:
         source = self._sources.get(
@@ -114,6 +128,15 @@ class Observer:
         return facts.unknown(name, problem)
 
 
+@functools.cache
+def _version() -> str:
+    try:
+        return importlib.metadata.version("sriov-rt")
+    except importlib.metadata.PackageNotFoundError:
+        # Run from a source tree that is not installed.
+        return ""
+
+
 def _checked(name: str, part: Any) -> Any:
     """Return a part that every reader takes.
 
@@ -125,3 +148,38 @@ def _checked(name: str, part: Any) -> Any:
         raise TypeError(f"{type(part).__name__} is not {cls.__name__}")
     codec.from_plain(cls, codec.to_plain(part))
     return part
+
+
+NAMESPACE = "sriov_rt.fact_sources"
+
+
+def load_sources() -> Mapping[str, Source | Unknown]:
+    """Return each part's source, or the reason why there is none.
+
+    Entry points are there only where sriov-rt is installed as a package: in
+    a checkout that is not, every part has that as its reason.
+    """
+    failed: dict[str, str] = {}
+
+    def note(
+        manager: object, entry_point: object, error: BaseException
+    ) -> None:
+        name = getattr(entry_point, "name", str(entry_point))
+        failed[name] = f"{type(error).__name__}: {error}"
+
+    manager: stevedore.ExtensionManager[Source] = stevedore.ExtensionManager(
+        NAMESPACE, on_load_failure_callback=note
+    )
+    loaded = {each.name: each.plugin for each in manager}
+    return {
+        name: loaded.get(name, _why_missing(name, failed)) for name in PARTS
+    }
+
+
+def _why_missing(name: str, failed: Mapping[str, str]) -> Unknown:
+    if name in failed:
+        return Unknown(f"its source cannot be loaded: {failed[name]}")
+    return Unknown(
+        f"no fact source '{name}' is installed in {NAMESPACE}; install "
+        "sriov-rt with pip"
+    )

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Processes that hold VFIO devices, from ``/proc/*/fd``."""
+"""VFIO devices and the processes that hold them, from ``/proc/*/fd``."""
 
 import itertools
 from collections.abc import Iterator

@@ -17,14 +17,14 @@ import unittest
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import HostFacts
 from sriov_rt.facts import NicFacts
-from sriov_rt.host import modes
+from sriov_rt.host import readiness
 from tests.unit import builders
 
 WHY = Unknown("unreadable")
 
 
 def codes(mode: str, host: HostFacts) -> list[str]:
-    return [reason.code for reason in modes.reasons(mode, host)]
+    return [reason.code for reason in readiness.reasons(mode, host)]
 
 
 def with_module(host: HostFacts, name: str, state: str) -> HostFacts:
@@ -58,7 +58,7 @@ class ModesTest(unittest.TestCase):
         return dataclasses.replace(self.host, nics=found)
 
     def test_host_that_serves_every_mode(self):
-        for mode in modes.MODES:
+        for mode in readiness.MODES:
             with self.subTest(mode):
                 self.assertEqual([], codes(mode, self.host))
 
@@ -84,7 +84,7 @@ class ModesTest(unittest.TestCase):
         ):
             with self.subTest(mode):
                 host = with_module(self.host, name, "absent")
-                (reason,) = modes.reasons(mode, host)
+                (reason,) = readiness.reasons(mode, host)
                 self.assertEqual("module_missing", reason.code)
                 self.assertIn(name, reason.message)
 
@@ -103,16 +103,18 @@ class ModesTest(unittest.TestCase):
         )
 
     def test_no_nic(self):
-        for mode in modes.MODES:
+        for mode in readiness.MODES:
             with self.subTest(mode):
-                self.assertEqual(["nic_missing"], codes(mode, self.nics()))
+                self.assertEqual(
+                    ["host_without_nic"], codes(mode, self.nics())
+                )
 
     def test_nic_without_sriov(self):
         host = self.nics(
             builders.nic(sriov_totalvfs=0, sriov_numvfs=0, vfs=())
         )
-        self.assertEqual(["nic_missing"], codes("container-vf", host))
-        self.assertEqual(["nic_missing"], codes("passthrough", host))
+        self.assertEqual(["host_without_nic"], codes("container-vf", host))
+        self.assertEqual(["host_without_nic"], codes("passthrough", host))
         self.assertEqual([], codes("macvlan", host))
 
     def test_no_vfs_made(self):
@@ -121,7 +123,7 @@ class ModesTest(unittest.TestCase):
         self.assertEqual(["no_vfs"], codes("passthrough", host))
 
     def test_nics_unknown(self):
-        for mode in modes.MODES:
+        for mode in readiness.MODES:
             with self.subTest(mode):
                 self.assertEqual(
                     ["fact_unknown"], codes(mode, self.nics(unknown=WHY))
@@ -160,7 +162,7 @@ class ModesTest(unittest.TestCase):
         vf = dataclasses.replace(builders.nic().vfs[0], driver=None)
         for count, cut in ((8, False), (9, True), (64, True)):
             host = self.nics(builders.nic(vfs=(vf,) * count))
-            (reason,) = modes.reasons("container-vf", host)
+            (reason,) = readiness.reasons("container-vf", host)
             with self.subTest(count):
                 self.assertEqual(8, reason.message.count(vf.address))
                 self.assertEqual(cut, "…" in reason.message)
