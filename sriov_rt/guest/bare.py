@@ -10,8 +10,9 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What ``bare`` asks beside ``lean``: nothing virtio at all."""
+"""Removal and refusal of virtio for ``sriov_rt:guest=bare``."""
 
+import itertools
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -19,12 +20,13 @@ from types import MappingProxyType
 
 from sriov_rt.guest import devices
 from sriov_rt.guest.domain import Domain
-from sriov_rt.guest.elements import Element
-from sriov_rt.guest.elements import remove
 from sriov_rt.guest.report import Recorder
 from sriov_rt.guest.report import clean
 from sriov_rt.guest.report import describe
 from sriov_rt.guest.sentences import reason
+from sriov_rt.guest.xml import Element
+from sriov_rt.guest.xml import number
+from sriov_rt.guest.xml import remove
 from sriov_rt.reason import Reason
 from sriov_rt.request.words import DeviceClass
 
@@ -41,6 +43,9 @@ _PLACES = (
     ("target", ("type", "bus")),
     ("driver", ("type",)),
 )
+
+#: The highest index of a controller: libvirt keeps it in an int.
+_MAX_INDEX = 2**31 - 1
 
 #: Image properties that move a disk off virtio, by ``<disk device=…>``.
 _DISK_PROPERTIES: Mapping[str, str] = MappingProxyType(
@@ -63,20 +68,26 @@ def strip(
     """
     if domain.is_container:
         return
-    scsi = _scsi_controllers(domain, left)
-    indices = {each.get("index", "0") for each in scsi}
-    plain, virtio, used = [], [], set()
+    controllers = _scsi_controllers(left)
+    scsi = dict(controllers)
+    plain: list[Element] = []
+    virtio: list[Element] = []
+    used: set[int] = set()
     for device in left:
         if device.tag == "controller":
             continue
-        if _is_on_scsi(device) and _controller_of(device) in indices:
-            used.add(_controller_of(device))
-            report.refuse(_scsi_refusal(device))
-        elif is_virtio(device, domain):
-            virtio.append(device)
-        else:
-            plain.append(device)
-    gone = [each for each in scsi if each.get("index", "0") not in used]
+        if _is_on_scsi(device):
+            index = _controller_of(device, scsi)
+            if _is_virtio_scsi(scsi.get(index), domain):
+                used.add(index)
+                report.refuse(_scsi_refusal(device))
+                continue
+        (virtio if is_virtio(device, domain) else plain).append(device)
+    gone = [
+        each
+        for index, each in controllers
+        if index not in used and _is_virtio_scsi(each, domain)
+    ]
     gone += _idle(left, plain, virtio, keep, report)
     if gone:
         remove(domain.ensure("devices"), gone)
@@ -93,6 +104,11 @@ def is_virtio(device: Element, domain: Domain) -> bool:
         return True
     if tag == "interface":
         return _is_virtio_nic(device, domain)
+    if tag == "disk" and devices.disk_bus(device).startswith("virtio"):
+        return True
+    if tag == "hostdev" and device.get("type") == "scsi_host":
+        # QEMU's vhost-scsi is a virtio device, whatever its model.
+        return True
     if _says_virtio(device, ("model", "bus", "type")):
         return True
     for name, attributes in _PLACES:
@@ -120,35 +136,53 @@ def _is_virtio_nic(device: Element, domain: Domain) -> bool:
     return model.get("type", "").startswith("virtio")
 
 
-def _is_virtio_scsi(controller: Element, domain: Domain) -> bool:
-    model = controller.get("model")
+def _is_virtio_scsi(controller: Element | None, domain: Domain) -> bool:
+    """Return whether a SCSI controller is virtio.
+
+    :param controller: None for one that libvirt adds by itself.
+    """
+    model = None if controller is None else controller.get("model")
     if model in (None, "auto"):
         # Elsewhere than on x86 libvirt takes virtio-scsi where it can.
         return domain.arch not in devices.PLAIN_DEFAULT_NIC
     return model.startswith("virtio")
 
 
-def _scsi_controllers(domain: Domain, left: list[Element]) -> list[Element]:
-    """Return the virtio-scsi controllers."""
-    return [
-        each
-        for each in left
-        if each.tag == "controller"
-        and each.get("type") == "scsi"
-        and _is_virtio_scsi(each, domain)
-    ]
+def _scsi_controllers(left: list[Element]) -> list[tuple[int, Element]]:
+    """Return the SCSI controllers, each with its index.
+
+    One that has none gets the lowest that is free, as libvirt gives it. Two
+    may have the same: that is for libvirt to refuse.
+    """
+    found: list[tuple[int, Element]] = []
+    unnumbered = []
+    for each in left:
+        if each.tag == "controller" and each.get("type") == "scsi":
+            index = each.get("index")
+            if index is None:
+                unnumbered.append(each)
+            else:
+                found.append((number(index, 0, _MAX_INDEX), each))
+    taken = {index for index, _ in found}
+    free = (index for index in itertools.count() if index not in taken)
+    return found + list(zip(free, unnumbered, strict=False))
 
 
 def _is_on_scsi(device: Element) -> bool:
     if device.tag == "disk":
-        target = device.find("target")
-        return target is not None and target.get("bus") == "scsi"
+        return devices.disk_bus(device) == "scsi"
     return device.tag == "hostdev" and device.get("type") == "scsi"
 
 
-def _controller_of(device: Element) -> str:
+def _controller_of(device: Element, scsi: Mapping[int, Element]) -> int:
+    """Return the index of the SCSI controller that a device is on."""
     address = device.find("address")
-    return "0" if address is None else address.get("controller", "0")
+    if address is not None:
+        return number(address.get("controller", "0"), 0, _MAX_INDEX)
+    if device.tag == "disk":
+        return devices.disk_controller(device)
+    # libvirt looks for room on those that there are, in their order.
+    return min(scsi, default=0)
 
 
 def _idle(
@@ -173,7 +207,7 @@ def _idle(
         if tag == "crypto" or (tag == "console" and not keeps_console):
             gone.append(device)
         else:
-            report.refuse(_refusal(device))
+            report.refuse(_refusal(device, keep))
     # Whatever else is on a virtio-serial controller is refused above.
     return gone + [
         each
@@ -236,12 +270,12 @@ _REFUSALS: Mapping[str, Callable[[Element], Reason]] = MappingProxyType(
 )
 
 
-def _refusal(device: Element) -> Reason:
+def _refusal(device: Element, keep: Classes) -> Reason:
     special = _REFUSALS.get(device.tag)
     if special:
         return special(device)
     name = f"{device.tag} {describe(device)}".rstrip()
     of_class = devices.class_of(device)
-    if of_class is None:
+    if of_class not in keep:
         return reason("device_on_virtio", device=name)
     return reason("kept_on_virtio", kept=of_class.value, device=name)

@@ -21,13 +21,14 @@ realtime container of Nova's is refused unless its pinning is given by
 somebody who keeps account.
 """
 
-from sriov_rt.guest import place
+from sriov_rt.guest import cpu_placement as cpu_placement
 from sriov_rt.guest.domain import Domain
 from sriov_rt.guest.hook import Context
 from sriov_rt.guest.report import Recorder
 from sriov_rt.guest.sentences import reason
-from sriov_rt.guest.values import CpuSet
-from sriov_rt.guest.values import cpuset
+from sriov_rt.guest.xml import cpuset
+from sriov_rt.guest.xml import text_of
+from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.parse.cpulist import format_cpu_list
 
 
@@ -50,7 +51,7 @@ def pin(domain: Domain, context: Context, report: Recorder) -> None:
     if context.facts is None:
         report.note("the cpuset was not checked: there are no facts")
     else:
-        place.check({0: cpus}, context.facts, report)
+        cpu_placement.check({0: cpus}, context.facts, report)
 
 
 def _wanted(
@@ -61,9 +62,9 @@ def _wanted(
     text = None if vcpu is None else vcpu.get("cpuset")
     had = None if text is None else cpuset(text)
     if context.pinning:
-        if place.beyond(context.pinning, domain.vcpus, report):
+        if cpu_placement.beyond(context.pinning, domain.vcpus, report):
             return None
-        cpus: CpuSet = frozenset().union(*(p for _, p in context.pinning))
+        cpus = CpuSet().union(*(p for _, p in context.pinning))
         why = "as the pinning that is given says"
     elif domain.from_nova:
         # What is there is Nova's cpu_shared_set, not a place of its own.
@@ -75,15 +76,15 @@ def _wanted(
         report.note("no cpuset was set: there are no facts of the host")
         return None
     else:
-        found = place.choose(len(domain.vcpus), context.facts, report)
+        found = cpu_placement.choose(domain, context.facts, report)
         if found is None:
             return None
         node, pcpus = found
-        cpus = frozenset(pcpus)
+        cpus = CpuSet(pcpus)
         why = f"quiet pCPUs of NUMA node {node}"
     if cpus != had:
         element = domain.ensure("vcpu")
-        if not element.text:
+        if not text_of(element):
             element.text = str(len(cpus))
         element.set("cpuset", format_cpu_list(cpus))
         now = {"cpuset": format_cpu_list(cpus)}

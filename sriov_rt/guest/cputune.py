@@ -10,16 +10,16 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Reading and writing ``<cputune>``, and telling of it."""
+"""Reading, writing and reporting of ``<cputune>``."""
 
 from collections.abc import Mapping
 
 from sriov_rt.guest.domain import Domain
-from sriov_rt.guest.elements import Element
-from sriov_rt.guest.elements import attributes
 from sriov_rt.guest.report import Recorder
-from sriov_rt.guest.values import CpuSet
-from sriov_rt.guest.values import cpusets
+from sriov_rt.guest.xml import Element
+from sriov_rt.guest.xml import attributes
+from sriov_rt.guest.xml import cpusets
+from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.request.words import Request
 
 #: The schedulers of realtime threads (sched(7)).
@@ -27,19 +27,24 @@ REALTIME = frozenset({"fifo", "rr"})
 
 
 def realtime_vcpus(domain: Domain, request: Request) -> CpuSet:
-    """Return the vCPUs that are to be realtime.
+    """Return the vCPUs that are realtime once the Request is met.
 
-    Those of ``<vcpusched>``, which is how ``hw:cpu_realtime_mask`` arrives;
-    without any, all or none as the Request says.
+    Those with a ``<vcpusched>`` of ``fifo`` or ``rr``, which is how
+    ``hw:cpu_realtime_mask`` arrives; without any, all or none as the Request
+    says, whatever other scheduler the domain has for them.
     """
-    found: CpuSet = frozenset()
-    scheds = domain.tunes("vcpusched")
-    for each, vcpus in cpusets(scheds, "vcpus"):
-        if each.get("scheduler") in REALTIME:
+    found = CpuSet()
+    for each, vcpus in cpusets(domain.tunes("vcpusched"), "vcpus"):
+        if is_realtime(each):
             found |= vcpus
-    if scheds or not (request.realtime_cpus or request.vcpu_sched):
+    if found or not (request.realtime_cpus or request.vcpu_sched):
         return found
     return domain.vcpus
+
+
+def is_realtime(sched: Element) -> bool:
+    """Return whether a scheduler element is of a realtime scheduler."""
+    return sched.get("scheduler") in REALTIME
 
 
 def add(
@@ -49,7 +54,7 @@ def add(
     why: str,
     report: Recorder,
 ) -> None:
-    """Add an element to ``<cputune>`` and tell of it.
+    """Add an element to ``<cputune>`` and report it.
 
     :param given: its attributes.
     """
@@ -60,7 +65,7 @@ def add(
 def alter(
     element: Element, given: Mapping[str, str], why: str, report: Recorder
 ) -> None:
-    """Set attributes of an element and tell of it if that changes any."""
+    """Set attributes of an element; report it if that changes any."""
     if all(element.get(name) == text for name, text in given.items()):
         return
     for name, text in given.items():

@@ -13,17 +13,19 @@
 """Classes of guest devices, and what libvirt does with them: all data."""
 
 import dataclasses
+import re
 import types
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 
-from sriov_rt.guest.elements import Element
+from sriov_rt.guest.xml import Element
 from sriov_rt.request.words import DeviceClass
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Test:
-    """Tells elements by one attribute of theirs.
+    """Test of an element by one of its attributes.
 
     :param attribute: its name.
     :param values: those that match.
@@ -33,7 +35,7 @@ class Test:
     values: frozenset[str]
 
     def __call__(self, element: Element) -> bool:
-        """Tell whether an element matches."""
+        """Return whether an element matches."""
         return element.get(self.attribute) in self.values
 
 
@@ -80,21 +82,21 @@ IN_CHIPSET: Mapping[str, Test] = types.MappingProxyType(
     }
 )
 
-#: Devices carried by Spice: they do not work without its ``<graphics>``.
-BY_SPICE: Mapping[str, Test] = types.MappingProxyType(
-    {
-        "audio": Test("type", frozenset({"spice"})),
-        "channel": Test("type", frozenset({"spicevmc", "spiceport"})),
-        "redirdev": Test("type", frozenset({"spicevmc", "spiceport"})),
-        "smartcard": Test("type", frozenset({"spicevmc", "spiceport"})),
-    }
+#: Values of ``type`` of what Spice carries: it does not work without its
+#: ``<graphics>``.
+_SPICE = frozenset({"spice", "spicevmc", "spiceport"})
+
+#: How a disk's name starts, and the bus that it is on unless it names one
+#: (virDomainDiskDefParseXML in libvirt's src/conf/domain_conf.c).
+_DISK_BUSES: Mapping[str, str] = types.MappingProxyType(
+    {"hd": "ide", "sd": "scsi", "ubd": "uml", "vd": "virtio", "xvd": "xen"}
 )
 
-#: A kept class to those that libvirt would give it anyway: graphics without
-#: a video device get one (virDomainDefAddImplicitVideo).
-ENTAILS: Mapping[DeviceClass, frozenset[DeviceClass]] = types.MappingProxyType(
-    {DeviceClass.GRAPHICS: frozenset({DeviceClass.VIDEO})}
-)
+_DISK_NAME = re.compile(r"(hd|sd|ubd|vd|xvd)([a-z]{1,6})[0-9]*")
+
+#: Disks that libvirt puts on one SCSI controller where they have no address
+#: (virDomainDiskDefAssignAddress; seen with 9.0: sdp is on the third one).
+_DISKS_A_CONTROLLER = 7
 
 #: Elements that can be a text console.
 CONSOLES = frozenset({"console", "serial"})
@@ -112,7 +114,6 @@ _EVERY_SMARTCARD = frozenset({"host", "host-certificates", "passthrough"})
 BY_USB: Mapping[str, Test] = types.MappingProxyType(
     {
         "hostdev": Test("type", frozenset({"usb"})),
-        "input": Test("bus", frozenset({"usb"})),
         "redirdev": Test("bus", frozenset({"usb"})),
         "smartcard": Test("mode", _EVERY_SMARTCARD),
         "sound": Test("model", frozenset({"usb"})),
@@ -152,12 +153,71 @@ USB_FOR_GOOD = frozenset({"ppc", "ppc64", "ppc64le"})
 PLAIN_DEFAULT_NIC = frozenset({"i686", "x86_64"})
 
 
+#: Architectures whose input devices are virtio if they name no bus.
+_VIRTIO_INPUT = frozenset({"s390", "s390x"})
+
+
 def class_of(device: Element) -> DeviceClass | None:
     """Return the class of a child of ``<devices>``, None if it has none."""
     tag = device.tag
     if tag in ONLY and not ONLY[tag](device):
         return None
     return CLASSES.get(tag)
+
+
+def disk_bus(disk: Element) -> str:
+    """Return the bus of a disk, as libvirt finds it; empty if it can't."""
+    target = disk.find("target")
+    if target is None:
+        return ""
+    if bus := target.get("bus"):
+        return bus
+    if disk.get("device") == "floppy":
+        return "fdc"
+    name = _DISK_NAME.fullmatch(target.get("dev", ""))
+    return _DISK_BUSES[name[1]] if name else ""
+
+
+def disk_controller(disk: Element) -> int:
+    """Return the controller that libvirt puts a SCSI disk on by its name."""
+    target = disk.find("target")
+    dev = "" if target is None else target.get("dev", "")
+    name = _DISK_NAME.fullmatch(dev)
+    if name is None:
+        return 0
+    index = 0
+    for letter in name[2]:
+        index = index * 26 + ord(letter) - ord("a") + 1
+    return (index - 1) // _DISKS_A_CONTROLLER
+
+
+def needs(device: Element) -> Iterator[tuple[str, str]]:
+    """Yield the tag of what a device can't do without, and a clause why.
+
+    libvirt refuses a domain that has the one without the other (virsh define
+    of 9.0: "graphics device is needed for attribute value 'display=on'",
+    "chardev 'spicevmc' not supported without spice graphics"), or the guest
+    does not start, or libvirt puts the other back (graphics without a video
+    device get one: virDomainDefAddImplicitVideo).
+    """
+    tag = device.tag
+    if tag == "graphics":
+        yield "video", "the graphics needs it"
+    elif _is_by_spice(device):
+        yield "graphics", f"the {tag} needs Spice"
+    if device.get("display") == "on":
+        yield "graphics", f"the {tag} is displayed on it"
+    if device.find("audio") is not None:
+        yield "audio", f"the {tag} plays through it"
+    if tag == "redirdev":
+        yield "redirfilter", "it restricts the redirdev"
+
+
+def _is_by_spice(device: Element) -> bool:
+    backend = device.find("backend")
+    return device.get("type") in _SPICE or (
+        backend is not None and backend.get("type") in _SPICE
+    )
 
 
 def none_of(device: Element) -> DeviceClass | None:
@@ -167,15 +227,20 @@ def none_of(device: Element) -> DeviceClass | None:
     return DeviceClass.USB if device.get("type") == "usb" else None
 
 
-def on_usb(parent: Element, found: Iterable[Element]) -> Element | None:
+def on_usb(
+    parent: Element, found: Iterable[Element], arch: str
+) -> Element | None:
     """Return the first device that needs USB, None if none does.
 
     :param parent: the ``<devices>`` element.
     :param found: the devices in it, but for controllers and hubs.
+    :param arch: of the guest.
     """
     for device in found:
         by_usb = BY_USB.get(device.tag)
         if by_usb and by_usb(device):
+            return device
+        if device.tag == "input" and _input_bus(device, arch) == "usb":
             return device
     for child in parent.iter("target", "address", "model"):
         if child.get("bus") == "usb" or child.get("type") in _ON_USB:
@@ -183,6 +248,23 @@ def on_usb(parent: Element, found: Iterable[Element]) -> Element | None:
             if owner is not None and owner.tag not in CARRIERS:
                 return owner
     return None
+
+
+def _input_bus(device: Element, arch: str) -> str:
+    """Return the bus of an input device, as libvirt finds it.
+
+    One that names none is on USB, but for the keyboard and mouse of an x86
+    machine and what comes from an event device of the host
+    (virDomainInputDefPostParse in libvirt's src/conf/domain_postparse.c).
+    """
+    kind = device.get("type", "")
+    if bus := device.get("bus"):
+        return bus
+    if kind == "evdev":
+        return "none"
+    if kind in ("keyboard", "mouse") and arch in PLAIN_DEFAULT_NIC:
+        return "ps2"
+    return "virtio" if arch in _VIRTIO_INPUT else "usb"
 
 
 def on_virtio_serial(device: Element) -> bool:

@@ -10,22 +10,35 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""A libvirt domain that hooks work on."""
+"""Libvirt domain documents, read in bounds and written back."""
 
-from collections.abc import Iterable
+import re
 from collections.abc import Mapping
 
-from sriov_rt.guest import values
-from sriov_rt.guest.elements import Element
-from sriov_rt.guest.elements import append
-from sriov_rt.guest.values import CpuSet
-from sriov_rt.parse import topology
+from lxml import etree
+
+from sriov_rt.guest import xml
+from sriov_rt.guest.xml import DomainRejected
+from sriov_rt.guest.xml import Element
+from sriov_rt.guest.xml import append
+from sriov_rt.parse.cpulist import CpuSet
+from sriov_rt.parse.pinning import MAX_VCPUS
+
+#: The longest document that is taken in, in bytes. Nova's are below 64 kB.
+MAX_DOCUMENT = 1024 * 1024
+
+_ENCODING = re.compile(rb"<\?xml[^>]{0,80}encoding\s*=\s*[\"']([^\"']*)[\"']")
+_UTF8 = frozenset({b"utf-8", b"utf8", b"us-ascii", b"ascii"})
 
 #: The most I/O threads of one domain; Nova gives each guest one.
 MAX_IOTHREADS = 1024
 
 #: What Nova says of an instance, inside ``<metadata>``.
 NOVA_INSTANCE = "{http://openstack.org/xmlns/libvirt/nova/1.1}instance"
+
+#: Modes of ``<numatune>`` that keep memory to its nodes; the first one is the
+#: default (virDomainNumatuneParseXML in libvirt's src/conf/numa_conf.c).
+_BINDING = frozenset({"strict", "restrictive"})
 
 #: Elements that libvirt takes one of. It reads the children of a second one
 #: as well (its XPath is ``./devices/disk``), so a second one is refused.
@@ -37,6 +50,7 @@ _SINGLE = frozenset(
         "iothreadids",
         "iothreads",
         "metadata",
+        "numatune",
         "os",
         "vcpu",
     }
@@ -47,7 +61,7 @@ class Domain:
     """A domain that hooks work on.
 
     :param root: its ``<domain>`` element.
-    :raises values.DomainRejected: for an element twice that can be there once.
+    :raises DomainRejected: for an element twice that may be there once.
     """
 
     def __init__(self, root: Element) -> None:
@@ -55,18 +69,12 @@ class Domain:
         self.kind: str = root.get("type", "")
         self._parts: dict[str, Element] = {}
         self._tunes: dict[str, list[Element]] = {}
-        # Not functools.cached_property: until Python 3.12 each of those
-        # takes a lock, and there are many to a document.
-        self._arch: str | None = None
-        self._vcpus: CpuSet | None = None
-        self._iothreads: tuple[int, ...] | None = None
-        self._pins: dict[int, CpuSet] | None = None
         parts = self._parts
         for child in root:
             tag = child.tag
             if tag in _SINGLE:
                 if tag in parts:
-                    raise values.DomainRejected(f"a second <{tag}>")
+                    raise DomainRejected(f"a second <{tag}>")
                 parts[tag] = child
         for each in parts.get("cputune", ()):
             self._tunes.setdefault(each.tag, []).append(each)
@@ -98,47 +106,62 @@ class Domain:
     @property
     def arch(self) -> str:
         """The guest's architecture; libvirt's default is the host's."""
-        if self._arch is None:
-            self._arch = "x86_64"
-            for each in self._parts.get("os", ()):
-                if each.tag == "type":
-                    self._arch = each.get("arch", "x86_64")
-        return self._arch
+        arch = "x86_64"
+        for each in self._parts.get("os", ()):
+            if each.tag == "type":
+                arch = each.get("arch", "x86_64")
+        return arch
 
     @property
     def vcpus(self) -> CpuSet:
         """The numbers of its vCPUs, those that can be plugged in too."""
-        if self._vcpus is None:
-            element = self._parts.get("vcpu")
-            count = values.count(element, 1, topology.MAX_VCPUS)
-            self._vcpus = frozenset(range(count))
-        return self._vcpus
+        element = self._parts.get("vcpu")
+        count = xml.count(element, 1, MAX_VCPUS)
+        return CpuSet.of_bits((1 << count) - 1)
+
+    @property
+    def cpuset(self) -> CpuSet | None:
+        """The pCPUs that its document keeps it to, None if it names none."""
+        vcpu = self._parts.get("vcpu")
+        if vcpu is None or vcpu.get("placement") == "auto":
+            # numad finds them, and libvirt passes over the attribute.
+            return None
+        text = vcpu.get("cpuset")
+        return None if text is None else xml.cpuset(text)
+
+    @property
+    def memory_nodes(self) -> CpuSet | None:
+        """The NUMA nodes that all its memory is kept to, None if to none."""
+        found: CpuSet | None = None
+        for each in self._parts.get("numatune", ()):
+            nodes = each.get("nodeset")
+            if (
+                each.tag in ("memory", "memnode")
+                and each.get("mode", "strict") in _BINDING
+                and nodes is not None
+            ):
+                bound = xml.cpuset(nodes)
+                found = bound if found is None else found & bound
+        return found
 
     @property
     def iothreads(self) -> tuple[int, ...]:
         """The ids of its I/O threads: libvirt counts them from 1."""
-        if self._iothreads is None:
-            self._iothreads = tuple(self._read_iothreads())
-        return self._iothreads
-
-    def _read_iothreads(self) -> Iterable[int]:
-        count = values.count(self._parts.get("iothreads"), 0, MAX_IOTHREADS)
+        count = xml.count(self._parts.get("iothreads"), 0, MAX_IOTHREADS)
         listed = self._parts.get("iothreadids")
         if listed is None:
-            return range(1, count + 1)
+            return tuple(range(1, count + 1))
         if len(listed) > MAX_IOTHREADS:
-            raise values.DomainRejected(
-                f"more than {MAX_IOTHREADS} I/O threads"
-            )
+            raise DomainRejected(f"more than {MAX_IOTHREADS} I/O threads")
         found = dict.fromkeys(
-            values.number(each.get("id", ""), 1, 2**32 - 1)
+            xml.number(each.get("id", ""), 1, 2**32 - 1)
             for each in listed.iterchildren("iothread")
         )
         free = 1
         while len(found) < count:
             found.setdefault(free)
             free += 1
-        return found
+        return tuple(found)
 
     def devices(self) -> list[Element]:
         """Return the elements of ``<devices>``."""
@@ -158,21 +181,77 @@ class Domain:
         """
         added = append(self.ensure("cputune"), tag, given)
         self._tunes.setdefault(tag, []).append(added)
-        self._pins = None
 
     @property
     def pins(self) -> Mapping[int, CpuSet]:
         """vCPU to the pCPUs of its ``<vcpupin>``."""
-        if self._pins is None:
-            self._pins = self._read_pins()
-        return self._pins
-
-    def _read_pins(self) -> dict[int, CpuSet]:
         found: dict[int, CpuSet] = {}
-        for each, cpus in values.cpusets(self.tunes("vcpupin"), "cpuset"):
+        for each, cpus in xml.cpusets(self.tunes("vcpupin"), "cpuset"):
             text = each.get("vcpu", "")
-            vcpu = values.number(text, 0, topology.MAX_VCPUS - 1)
+            vcpu = xml.number(text, 0, MAX_VCPUS - 1)
             if vcpu in found:
-                raise values.DomainRejected(f"two <vcpupin> of vCPU {vcpu}")
+                raise DomainRejected(f"two <vcpupin> of vCPU {vcpu}")
             found[vcpu] = cpus
         return found
+
+
+def parse_domain(document: str | bytes) -> Domain:
+    """Return the domain of a document, in bounded time and memory.
+
+    :param document: at most MAX_DOCUMENT bytes of UTF-8, without a DOCTYPE.
+    :raises DomainRejected: if it is not that, or no domain.
+    """
+    if len(document) > MAX_DOCUMENT:
+        raise DomainRejected(f"longer than {MAX_DOCUMENT} bytes")
+    try:
+        # A document in another encoding would get past the look for a
+        # DOCTYPE, so there is none but UTF-8, whatever it declares.
+        if isinstance(document, str):
+            data = document.encode()
+        else:
+            data = document
+            document.decode()
+    except UnicodeError:
+        raise DomainRejected("not UTF-8") from None
+    _check(data)
+    try:
+        root = etree.fromstring(data, _parser())
+    except etree.XMLSyntaxError as error:
+        problem = ascii(error.msg)[:200]
+        raise DomainRejected(f"not XML ({problem})") from None
+    if root.tag != "domain":
+        raise DomainRejected("its root is not <domain>")
+    return Domain(root)
+
+
+def serialise(domain: Domain) -> str:
+    """Return a domain as XML text, without a declaration."""
+    text: str = etree.tostring(domain.root, encoding="unicode")
+    return text
+
+
+def _parser() -> etree.XMLParser:
+    # Without huge_tree libxml2 ends at some hundred elements of depth
+    # (xmlParserMaxDepth in its parserInternals.h).
+    return etree.XMLParser(
+        encoding="utf-8",
+        resolve_entities=False,
+        no_network=True,
+        load_dtd=False,
+        dtd_validation=False,
+        huge_tree=False,
+    )
+
+
+def _check(data: bytes) -> None:
+    if len(data) > MAX_DOCUMENT:
+        raise DomainRejected(f"longer than {MAX_DOCUMENT} bytes")
+    if b"\0" in data:
+        raise DomainRejected("a NUL in it")
+    # Only a DOCTYPE can declare an entity. One inside a comment is refused
+    # too: no domain needs to speak of it.
+    if b"<!DOCTYPE" in data:
+        raise DomainRejected("a DOCTYPE in it")
+    declared = _ENCODING.match(data)
+    if declared and declared[1].lower() not in _UTF8:
+        raise DomainRejected("it declares an encoding other than UTF-8")

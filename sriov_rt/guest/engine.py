@@ -10,18 +10,18 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""A domain document through the guest hooks: the one way in."""
+"""Rendering of a domain document through the guest hooks."""
 
 import dataclasses
-import functools
 import types
 from collections.abc import Mapping
 
 from sriov_rt import exceptions
 from sriov_rt.facts import HostFacts
-from sriov_rt.guest import document
 from sriov_rt.guest import metadata
 from sriov_rt.guest import report
+from sriov_rt.guest.domain import parse_domain
+from sriov_rt.guest.domain import serialise
 from sriov_rt.guest.hook import Context
 from sriov_rt.guest.hook import Hook
 from sriov_rt.guest.hook import Pinning
@@ -55,8 +55,8 @@ class Refused(exceptions.SriovRtError):
 
     def __str__(self) -> str:
         more = len(self.reasons) - _MOST
-        told = "; ".join(each.message for each in self.reasons[:_MOST])
-        return f"{told}; and {more} more" if more > 0 else told
+        text = "; ".join(each.message for each in self.reasons[:_MOST])
+        return f"{text}; and {more} more" if more > 0 else text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,12 +64,7 @@ class Rendered:
     """A domain document after the hooks, and what they did."""
 
     xml: str
-    _told: tuple[Recorder, ...] = dataclasses.field(repr=False)
-
-    @functools.cached_property
-    def report(self) -> Report:
-        """What was changed, and what was left alone."""
-        return report.build(self._told)
+    report: Report
 
 
 def render(
@@ -79,35 +74,34 @@ def render(
     pinning: Pinning | None = None,
     hooks: Mapping[str, Hook] | None = None,
 ) -> Rendered:
-    """Return a domain document as a Request wants it. Pure.
+    """Return a domain document that satisfies a Request. Pure.
 
     Rendering what was rendered changes nothing more.
 
-    :param xml: a libvirt domain, at most document.MAX_DOCUMENT bytes.
+    :param xml: a libvirt domain, at most MAX_DOCUMENT bytes.
     :param facts: of the host that is to run it; without any, what needs
         them is left alone, and the report says so.
     :param pinning: for a domain without pins, as
-        :func:`sriov_rt.parse.topology.parse_pinning` gives it.
+        :func:`sriov_rt.parse.pinning.parse_pinning` gives it.
     :param hooks: name to hook, in their order; :data:`OWN_HOOKS` by default.
-    :raises document.DomainRejected: if it is no domain, or not a safe one.
+    :raises DomainRejected: if it is no domain, or not a safe one.
     :raises Refused: with every Reason that any hook has.
     """
-    domain = document.parse(xml)
+    domain = parse_domain(xml)
     context = Context(request, facts, pinning)
-    told = []
+    recorders = []
     refusals: list[Reason] = []
     for name, hook in (OWN_HOOKS if hooks is None else hooks).items():
         recorder = Recorder(name)
         hook.apply(domain, context, recorder)
-        told.append(recorder)
+        recorders.append(recorder)
         refusals += recorder.refusals
     if refusals:
         raise Refused(tuple(refusals))
-    metadata.write(domain, request, told, _version())
-    return Rendered(document.serialise(domain), tuple(told))
+    metadata.write(domain, request, recorders, _version())
+    return Rendered(serialise(domain), report.build(recorders))
 
 
-@functools.cache
 def _version() -> str:
     import importlib.metadata
 

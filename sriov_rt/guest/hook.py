@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What a guest hook is."""
+"""Interface of guest hooks."""
 
 import dataclasses
 from typing import Protocol
@@ -27,7 +27,7 @@ Pinning = tuple[tuple[int, CpuSet], ...]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Context:
-    """What a hook knows beside the domain.
+    """What a hook is given beside the domain.
 
     :param facts: None if nothing is known of the host.
     :param pinning: where the vCPUs go if the domain does not say; None for
@@ -49,4 +49,4 @@ class Hook(Protocol):
     def apply(
         self, domain: Domain, context: Context, report: Recorder
     ) -> None:
-        """Change the domain, and tell of each change, note and refusal."""
+        """Change the domain; report each change, note and refusal."""

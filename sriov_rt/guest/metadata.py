@@ -10,17 +10,18 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What was done to a domain, written into the domain itself."""
+"""Our element in a domain's ``<metadata>``: what the hooks did."""
 
 from collections.abc import Iterable
 
 from lxml import etree
 
 from sriov_rt.guest.domain import Domain
-from sriov_rt.guest.elements import Element
-from sriov_rt.guest.elements import attributes
-from sriov_rt.guest.elements import remove
 from sriov_rt.guest.report import Recorder
+from sriov_rt.guest.xml import Element
+from sriov_rt.guest.xml import attributes
+from sriov_rt.guest.xml import remove
+from sriov_rt.guest.xml import text_of
 from sriov_rt.request.words import Request
 
 #: Our namespace inside ``<metadata>``: a name, and no address.
@@ -37,20 +38,20 @@ _MOST = 64
 def write(
     domain: Domain,
     request: Request,
-    told: Iterable[Recorder],
+    recorders: Iterable[Recorder],
     version: str,
 ) -> None:
     """Write ``<sriov_rt:guest>``: what was done, before and now.
 
     Its text is ``hook: element element; hook: element``.
 
-    :param told: what the hooks tell.
+    :param recorders: what the hooks recorded.
     :param version: of this software.
     """
     before = _find(domain)
     done = {} if before is None else read(before)
     marks: dict[str, str] = {}
-    for each in told:
+    for each in recorders:
         marks |= each.marks
         if names := each.elements():
             done[each.hook] = names.union(done.get(each.hook, ()))
@@ -62,7 +63,7 @@ def write(
         [f"{hook}: {' '.join(sorted(names))}" for hook, names in done.items()]
     )
     if before is not None:
-        if attributes(before) == given and (before.text or "") == text:
+        if attributes(before) == given and text_of(before) == text:
             return
         remove(domain.ensure("metadata"), (before,))
     guest = etree.SubElement(
@@ -84,7 +85,7 @@ def read(guest: Element) -> dict[str, set[str]]:
     :param guest: a ``<sriov_rt:guest>`` element.
     """
     done = {}
-    for part in (guest.text or "").split("; ")[:_MOST]:
+    for part in text_of(guest).split("; ")[:_MOST]:
         hook, colon, names = part.partition(": ")
         if colon:
             done[hook] = set(names.split()[:_MOST])

@@ -10,24 +10,24 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The hook that checks and completes a guest's CPU pins."""
+"""Guest hook that checks and completes a guest's CPU pins."""
 
 from collections import Counter
 
 from sriov_rt.guest import container
+from sriov_rt.guest import cpu_placement as cpu_placement
 from sriov_rt.guest import cputune
-from sriov_rt.guest import place
 from sriov_rt.guest.domain import Domain
-from sriov_rt.guest.elements import Element
 from sriov_rt.guest.hook import Context
 from sriov_rt.guest.hook import Pinning
 from sriov_rt.guest.report import Recorder
 from sriov_rt.guest.sentences import reason
-from sriov_rt.guest.values import CpuSet
-from sriov_rt.guest.values import cpusets
+from sriov_rt.guest.xml import Element
+from sriov_rt.guest.xml import cpusets
+from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.parse.cpulist import format_cpu_list
 
-_NONE: CpuSet = frozenset()
+_NONE = CpuSet()
 
 
 class Pin:
@@ -61,10 +61,13 @@ class Pin:
 
 
 def _take(
-    pinning: Pinning, pins: place.Pins, domain: Domain, report: Recorder
+    pinning: Pinning,
+    pins: cpu_placement.Pins,
+    domain: Domain,
+    report: Recorder,
 ) -> None:
     """Write the pinning that is given."""
-    if place.beyond(pinning, domain.vcpus, report):
+    if cpu_placement.beyond(pinning, domain.vcpus, report):
         return
     given = dict(pinning)
     if pins and dict(pins) != given:
@@ -87,19 +90,19 @@ def _find(domain: Domain, context: Context, report: Recorder) -> None:
     if context.facts is None:
         report.note("no vCPU was pinned: there are no facts of the host")
         return
-    found = place.choose(len(domain.vcpus), context.facts, report)
+    found = cpu_placement.choose(domain, context.facts, report)
     if found is None:
         return
     node, pcpus = found
     pins = {
-        vcpu: frozenset((pcpu,))
+        vcpu: CpuSet((pcpu,))
         for vcpu, pcpu in zip(sorted(domain.vcpus), pcpus, strict=True)
     }
     _write(pins, f"quiet pCPUs of NUMA node {node}", domain, report)
 
 
 def _write(
-    pins: place.Pins, why: str, domain: Domain, report: Recorder
+    pins: cpu_placement.Pins, why: str, domain: Domain, report: Recorder
 ) -> None:
     for vcpu, cpus in sorted(pins.items()):
         attributes = {"vcpu": str(vcpu), "cpuset": format_cpu_list(cpus)}
@@ -108,7 +111,7 @@ def _write(
 
 def _check(
     realtime: CpuSet,
-    checked: place.Pins,
+    checked: cpu_placement.Pins,
     domain: Domain,
     context: Context,
     report: Recorder,
@@ -127,19 +130,19 @@ def _check(
             reason("vcpus_share_pcpus", cpus=format_cpu_list(shared))
         )
     if context.facts is not None:
-        place.check(checked, context.facts, report)
+        cpu_placement.check(checked, context.facts, report)
     elif checked:
         report.note("pins were not checked: there are no facts of the host")
 
 
-def _shared(checked: place.Pins, pins: place.Pins) -> CpuSet:
+def _shared(checked: cpu_placement.Pins, pins: cpu_placement.Pins) -> CpuSet:
     """Return the pCPUs that one of some vCPUs shares with any other vCPU."""
     every = [cpu for cpus in pins.values() for cpu in cpus]
     if len(set(every)) == len(every):
         return _NONE
     users = Counter(every)
     own = _NONE.union(*checked.values())
-    return frozenset(cpu for cpu in own if users[cpu] > 1)
+    return CpuSet(cpu for cpu in own if users[cpu] > 1)
 
 
 def _place_others(
@@ -160,10 +163,11 @@ def _place_others(
             f"{names} left where they are: there are no facts of the host"
         )
         return
-    cpus = place.housekeeping(context.facts, taken, report)
+    cpus = cpu_placement.housekeeping(context.facts, taken, report)
     if cpus is None:
         return
-    text = format_cpu_list(cpus)
+    # Its own cpuset is where libvirt has them by default.
+    text = format_cpu_list(cpus & (domain.cpuset or cpus) or cpus)
     for tag, naming, element in astray:
         given = {**naming, "cpuset": text}
         if element is None:

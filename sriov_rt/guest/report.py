@@ -10,21 +10,19 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What was done to a domain, what was left alone, and what was refused."""
+"""Report of guest hooks: changes, notes and refusals."""
 
 import dataclasses
 import json
 from collections.abc import Iterable
-from collections.abc import Iterator
 from collections.abc import Mapping
-from collections.abc import Sequence
 from typing import Any
 
-from sriov_rt.guest.elements import Element
-from sriov_rt.guest.elements import attributes
+from sriov_rt.guest.xml import Element
+from sriov_rt.guest.xml import attributes
 from sriov_rt.reason import Reason
 
-#: Children of a device that tell it from others of its kind, with the
+#: Children of a device that distinguish it from others of its kind, with the
 #: attributes that do so.
 _TELLING = (
     ("model", ("type", "name")),
@@ -104,8 +102,8 @@ class Report:
             if names:
                 parts.append(f"{action} {_some(names)}")
         if self.notes:
-            told = [each.message for each in self.notes]
-            parts.append(f"left alone: {_some(told)}")
+            texts = [each.message for each in self.notes]
+            parts.append(f"left alone: {_some(texts)}")
         return "; ".join(parts)
 
 
@@ -115,85 +113,67 @@ def _some(texts: list[str]) -> str:
 
 
 class Recorder:
-    """What one hook tells while it works.
-
-    It is told on Nova's way to a boot, and mostly not asked: sentences are
-    made when they are.
+    """Record of what one hook does while it works.
 
     :param hook: its name.
     """
 
-    __slots__ = ("_added", "_removed", "hook", "marks", "notes", "refusals")
-
     def __init__(self, hook: str) -> None:
         self.hook = hook
+        self.changes: list[Change] = []
         self.marks: dict[str, str] = {}
         self.notes: list[str] = []
         self.refusals: list[Reason] = []
-        self._removed: list[tuple[Sequence[Element], str]] = []
-        self._added: list[tuple[str, str, Mapping[str, str], str]] = []
 
-    def removed(self, elements: Sequence[Element], why: str) -> None:
-        """Tell of elements that were taken out."""
-        self._removed.append((elements, why))
+    def removed(self, elements: Iterable[Element], why: str) -> None:
+        """Record elements that were removed."""
+        for each in elements:
+            detail = describe(each)
+            self.changes.append(
+                Change(self.hook, "removed", each.tag, detail, why)
+            )
 
     def changed(
         self, action: str, name: str, now: Mapping[str, str], why: str
     ) -> None:
-        """Tell of an element that was ``added`` or ``set``.
+        """Record an element that was ``added`` or ``set``.
 
-        :param now: its attributes, those that tell.
+        :param now: its attributes, those that distinguish it.
         """
-        self._added.append((action, name, now, why))
+        detail = " ".join(f"{key}={text}" for key, text in now.items())
+        self.changes.append(Change(self.hook, action, name, detail, why))
 
     def note(self, message: str) -> None:
-        """Tell of something that is left alone."""
+        """Record something that is left unchanged."""
         self.notes.append(message)
 
     def mark(self, name: str, value: str) -> None:
-        """Tell what the domain's metadata is to say of it: an attribute."""
+        """Record an attribute for the domain's metadata."""
         self.marks[name] = value
 
     def refuse(self, reason: Reason) -> None:
-        """Tell why the domain can't be what the Request asks."""
+        """Record why the domain cannot satisfy the Request."""
         self.refusals.append(reason)
 
     def elements(self) -> set[str]:
         """Return the names of the elements that were changed."""
-        names = {
-            each.tag for elements, _ in self._removed for each in elements
-        }
-        for _, name, _, _ in self._added:
-            names.add(name)
-        return names
-
-    def changes(self) -> Iterator[Change]:
-        """Yield what was changed."""
-        for elements, why in self._removed:
-            for each in elements:
-                detail = describe(each)
-                yield Change(self.hook, "removed", each.tag, detail, why)
-        for action, name, now, why in self._added:
-            detail = " ".join(f"{key}={text}" for key, text in now.items())
-            yield Change(self.hook, action, name, detail, why)
+        return {each.element for each in self.changes}
 
 
 def build(recorders: Iterable[Recorder]) -> Report:
-    """Return the report of what hooks told."""
-    told = tuple(recorders)
+    """Return the report of what hooks recorded."""
+    every = tuple(recorders)
     return Report(
-        tuple(change for each in told for change in each.changes()),
-        tuple(
-            Note(each.hook, message) for each in told for message in each.notes
-        ),
+        tuple(change for each in every for change in each.changes),
+        tuple(Note(each.hook, text) for each in every for text in each.notes),
     )
 
 
 def describe(device: Element) -> str:
-    """Return what tells a device from others of its kind.
+    """Return what distinguishes a device from others of its kind.
 
     :param device: a child of ``<devices>``.
-    :returns: such as ``type=vnc``; empty if there is nothing to tell.
+    :returns: such as ``type=vnc``; empty if there is nothing.
     """
     own = attributes(device)
     parts = [f"{name}={clean(own[name])}" for name in _OWN if name in own]

@@ -10,12 +10,15 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The hook that gives a guest's threads their realtime scheduling."""
+"""Guest hook that sets the schedulers of a guest's threads."""
+
+from collections.abc import Iterable
 
 from sriov_rt.guest import cputune
 from sriov_rt.guest.domain import Domain
 from sriov_rt.guest.hook import Context
 from sriov_rt.guest.report import Recorder
+from sriov_rt.guest.xml import cpusets
 from sriov_rt.parse.cpulist import format_cpu_list
 from sriov_rt.request.words import Request
 from sriov_rt.request.words import Scheduling
@@ -67,39 +70,55 @@ def _attributes(wanted: Scheduling) -> dict[str, str]:
 
 def _vcpus(domain: Domain, request: Request, report: Recorder) -> None:
     wanted = request.vcpu_sched
-    found = domain.tunes("vcpusched")
-    for each in found if wanted else ():
-        why = "sriov_rt:vcpu_sched says so"
-        cputune.alter(each, _attributes(wanted or DEFAULT), why, report)
-    if found:
+    scheduled = list(filter(cputune.is_realtime, domain.tunes("vcpusched")))
+    if scheduled:
+        for each in scheduled if wanted else ():
+            why = "sriov_rt:vcpu_sched says so"
+            cputune.alter(each, _attributes(wanted or DEFAULT), why, report)
         return
     if domain.vcpus - domain.pins.keys():
         # A FIFO vCPU that floats would starve whatever it comes upon.
         report.note("no vcpusched was added: vCPUs are not pinned")
         return
-    attributes = {
-        "vcpus": format_cpu_list(domain.vcpus),
-        **_attributes(wanted or DEFAULT),
-    }
-    why = "all vCPUs are realtime"
-    cputune.add(domain, "vcpusched", attributes, why, report)
+    _complete(
+        "vcpus",
+        domain.vcpus,
+        wanted or DEFAULT,
+        "all vCPUs are realtime",
+        domain,
+        report,
+    )
 
 
 def _iothreads(domain: Domain, wanted: Scheduling, report: Recorder) -> None:
-    found = domain.tunes("iothreadsched")
-    why = "sriov_rt:iothread_sched says so"
-    for each in found:
-        cputune.alter(each, _attributes(wanted), why, report)
-    if found:
-        return
     if not domain.iothreads:
         report.note("no iothreadsched was added: there are no I/O threads")
         return
-    attributes = {
-        "iothreads": format_cpu_list(domain.iothreads),
-        **_attributes(wanted),
-    }
-    cputune.add(domain, "iothreadsched", attributes, why, report)
+    why = "sriov_rt:iothread_sched says so"
+    _complete("iothreads", domain.iothreads, wanted, why, domain, report)
+
+
+def _complete(
+    kind: str,
+    every: Iterable[int],
+    wanted: Scheduling,
+    why: str,
+    domain: Domain,
+    report: Recorder,
+) -> None:
+    """Give every thread of a kind the scheduler that is wanted.
+
+    :param kind: the attribute that names them: ``vcpus``, ``iothreads``.
+    :param every: their numbers.
+    """
+    tag = f"{kind[:-1]}sched"
+    rest = set(every)
+    for each, threads in cpusets(domain.tunes(tag), kind):
+        rest.difference_update(threads)
+        cputune.alter(each, _attributes(wanted), why, report)
+    if rest:
+        given = {kind: format_cpu_list(rest), **_attributes(wanted)}
+        cputune.add(domain, tag, given, why, report)
 
 
 def _emulator(domain: Domain, wanted: Scheduling, report: Recorder) -> None:

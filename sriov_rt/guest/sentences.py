@@ -93,6 +93,11 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "and no node has more than {found} to spare; isolate more, or "
             "give a pinning"
         ),
+        "too_few_in_cpuset": (
+            "{wanted} isolated, tick-free pCPUs of one NUMA node are needed "
+            "and <vcpu cpuset> and strict <numatune> of the domain leave no "
+            "more than {found}; widen them, or give a pinning"
+        ),
     }
 )
 
@@ -107,4 +112,4 @@ def reason(code: str, **fields: Any) -> Reason:
     sentence = SENTENCES.get(code)
     if sentence is None:
         return reasons.reason(code, **fields)
-    return Reason(code, sentence.format(**fields), fields)
+    return reasons.filled(code, sentence, fields)

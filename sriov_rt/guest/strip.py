@@ -10,19 +10,17 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The hook that takes devices out of a domain: lean and bare."""
-
-from collections.abc import Mapping
+"""Guest hook that removes devices from a domain: lean and bare."""
 
 from sriov_rt.guest import bare
 from sriov_rt.guest import devices
 from sriov_rt.guest.domain import Domain
-from sriov_rt.guest.elements import Element
-from sriov_rt.guest.elements import append
-from sriov_rt.guest.elements import remove
 from sriov_rt.guest.hook import Context
 from sriov_rt.guest.report import Recorder
 from sriov_rt.guest.report import describe
+from sriov_rt.guest.xml import Element
+from sriov_rt.guest.xml import append
+from sriov_rt.guest.xml import remove
 from sriov_rt.request.words import DeviceClass
 from sriov_rt.request.words import Guest
 
@@ -30,7 +28,7 @@ Classes = frozenset[DeviceClass]
 
 
 class Strip:
-    """Removes what a guest of the asked class does without.
+    """Removes what a guest of the requested class does without.
 
     Disks, file systems, NICs and PCI devices are never among it, nor is a
     device that the guest may boot from. PCIe root ports stay: the
@@ -46,20 +44,15 @@ class Strip:
             return
         why = f"sriov_rt:guest={asked.value}"
         found = domain.devices()
-        if keep:
-            keep = _with_needs(keep, found, report)
+        stays = _staying(found, keep, report)
         gone: list[Element] = []
         left: list[Element] = []
         carriers: list[Element] = []
         for device in found:
-            of_class = devices.CLASSES.get(device.tag)
-            if of_class is None:
-                is_carrier = device.tag in devices.CARRIERS
-                (carriers if is_carrier else left).append(device)
-            elif of_class not in keep and _goes(device, report):
-                gone.append(device)
+            if device.tag in devices.CARRIERS:
+                carriers.append(device)
             else:
-                left.append(device)
+                (left if device in stays else gone).append(device)
         if gone:
             remove(domain.ensure("devices"), gone)
             report.removed(gone, why)
@@ -74,36 +67,36 @@ class Strip:
             _keep_away(domain, left, keep, why, report)
 
 
-def _with_needs(
-    keep: Classes, found: list[Element], report: Recorder
-) -> Classes:
-    """Return the classes to keep with those that they can't do without."""
-    needed: dict[DeviceClass, str] = {}
-    for each in found:
-        by_spice = devices.BY_SPICE.get(each.tag)
-        if by_spice and by_spice(each) and devices.class_of(each) in keep:
-            needed[DeviceClass.GRAPHICS] = f"the {each.tag} needs Spice"
+def _staying(
+    found: list[Element], keep: Classes, report: Recorder
+) -> set[Element]:
+    """Return the devices that stay: by themselves, or for one that does."""
+    stays: set[Element] = set()
+    going: dict[str, list[Element]] = {}
+    for device in found:
+        of_class = devices.CLASSES.get(device.tag)
+        if of_class is None or of_class in keep or not _goes(device, report):
+            stays.add(device)
+        else:
+            going.setdefault(device.tag, []).append(device)
+    needed: list[tuple[str, str]] = []
     if DeviceClass.CONSOLE in keep and not any(
         each.tag in devices.CONSOLES for each in found
     ):
-        needed[DeviceClass.GRAPHICS] = "it is the only console"
-    for kept in keep | needed.keys():
-        for entailed in devices.ENTAILS.get(kept, ()):
-            needed.setdefault(entailed, f"the {kept.value} needs it")
-    _tell(needed, keep, found, report)
-    return keep | needed.keys()
-
-
-def _tell(
-    needed: Mapping[DeviceClass, str],
-    keep: Classes,
-    found: list[Element],
-    report: Recorder,
-) -> None:
-    for each in found:
-        of_class = devices.class_of(each)
-        if of_class and of_class in needed and of_class not in keep:
-            report.note(f"{each.tag} stays: {needed[of_class]}")
+        needed.append(("graphics", "it is the only console"))
+    for device in found:
+        if device in stays:
+            needed += devices.needs(device)
+    why: dict[Element, str] = {}
+    for tag, clause in needed:
+        for device in going.pop(tag, ()):
+            why[device] = clause
+            # What it needs in turn comes at the end, and is looked at too.
+            needed += devices.needs(device)
+    for device in found:
+        if device in why:
+            report.note(f"{device.tag} stays: {why[device]}")
+    return stays | why.keys()
 
 
 def _goes(device: Element, report: Recorder) -> bool:
@@ -133,7 +126,9 @@ def _usb_user(domain: Domain, left: list[Element]) -> str | None:
     if domain.arch in devices.USB_FOR_GOOD:
         return f"{domain.arch} guests have their keyboard on it"
     parent = domain.part("devices")
-    user = None if parent is None else devices.on_usb(parent, left)
+    user = (
+        None if parent is None else devices.on_usb(parent, left, domain.arch)
+    )
     if user is None:
         return None
     return f"{user.tag} {describe(user)} is on it"

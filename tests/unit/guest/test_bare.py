@@ -78,6 +78,42 @@ REFUSED = (
         "iommu_on_virtio",
         ("hw:viommu_model=intel",),
     ),
+    (
+        "<disk device='disk'><target dev='vda'/></disk>",
+        "disk_on_virtio",
+        ("vda", "hw_disk_bus=sata"),
+    ),
+    (
+        "<controller type='scsi' index='0' model='virtio-scsi'/>"
+        "<disk><target dev='sda'/></disk>",
+        "disk_on_virtio",
+        ("sda", "hw_scsi_model=lsisas1078"),
+    ),
+    (
+        "<controller type='scsi' model='lsilogic'/>"
+        "<controller type='scsi' model='virtio-scsi'/>"
+        "<disk><target dev='sdh' bus='scsi'/></disk>",
+        "disk_on_virtio",
+        ("sdh",),
+    ),
+    (
+        "<controller type='scsi' index='3' model='virtio-scsi'/>"
+        "<disk><target dev='sdaa'/></disk>",
+        "disk_on_virtio",
+        ("sdaa",),
+    ),
+    (
+        "<controller type='scsi' index='1' model='virtio-scsi'/>"
+        "<hostdev mode='subsystem' type='scsi'/>",
+        "device_on_virtio",
+        ("hostdev",),
+    ),
+    (
+        "<hostdev mode='subsystem' type='scsi_host'>"
+        "<source protocol='vhost' wwpn='naa.5123456789abcde0'/></hostdev>",
+        "device_on_virtio",
+        ("hostdev",),
+    ),
     ("<memory model='virtio-mem'/>", "device_on_virtio", ("memory",)),
     ("<memory model='virtio-pmem'/>", "device_on_virtio", ()),
     (
@@ -181,6 +217,23 @@ class RemovalsTest(unittest.TestCase):
             devices(render(xml, BARE)),
         )
 
+    def test_disks_that_name_no_bus(self):
+        xml = domain(
+            "<disk><target dev='hda'/></disk><disk><target dev='sda'/></disk>"
+            "<disk device='floppy'><target dev='fda'/></disk>"
+            "<controller type='scsi' index='1' model='virtio-scsi'/>"
+        )
+        self.assertEqual(
+            ["disk", "disk", "disk", *NONE], devices(render(xml, BARE))
+        )
+
+    def test_a_scsi_disk_elsewhere_than_on_x86(self):
+        # libvirt adds a virtio-scsi controller there.
+        xml = domain("<disk><target dev='sda'/></disk>", arch="aarch64")
+        with self.assertRaises(engine.Refused) as caught:
+            render(xml, BARE)
+        self.assertEqual(["disk_on_virtio"], documents.codes(caught.exception))
+
     def test_idle_controllers(self):
         xml = domain(
             "<controller type='scsi' index='0' model='virtio-scsi'/>"
@@ -192,6 +245,11 @@ class RemovalsTest(unittest.TestCase):
             ["controller:scsi=lsilogic", "disk", *NONE],
             devices(render(xml, BARE)),
         )
+
+    def test_idle_controllers_of_one_index(self):
+        # libvirt refuses them, but neither is left for a second look.
+        one = "<controller type='scsi' index='0' model='virtio-scsi'/>"
+        self.assertEqual(NONE, devices(render(domain(one + one), BARE)))
 
     def test_a_virtio_console(self):
         xml = domain(VIRTIO_SERIAL + CONSOLE)

@@ -28,6 +28,7 @@ from sriov_rt.guest.domain import Domain
 from sriov_rt.guest.hook import Context
 from sriov_rt.guest.report import Recorder
 from sriov_rt.guest.strip import Strip
+from sriov_rt.guest.xml import DomainRejected
 from sriov_rt.request.words import DeviceClass
 from tests.unit import builders
 from tests.unit.guest import documents
@@ -276,5 +277,5 @@ class PropertiesTest(unittest.TestCase):
         strategies.text(max_size=200) | strategies.binary(max_size=200)
     )
     def test_no_text_is_a_surprise(self, xml):
-        with self.assertRaises(engine.document.DomainRejected):
+        with self.assertRaises(DomainRejected):
             engine.render(xml, request.Request())

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import unittest
 
-from sriov_rt.guest import document
+from sriov_rt.guest.domain import MAX_DOCUMENT
 from tests.unit.guest import documents
 
 #: Runs in a process of its own, which may use 30 s of CPU and 400 MB.
@@ -24,13 +24,14 @@ _LIMITED = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_CPU, (30, 30))
 resource.setrlimit(resource.RLIMIT_AS, (400 << 20, 400 << 20))
-from sriov_rt.guest import document, engine
+from sriov_rt.guest import engine
+from sriov_rt.guest.xml import DomainRejected
 from sriov_rt import request
 specs = {"sriov_rt:guest": "bare", "sriov_rt:realtime": "required"}
 wanted = request.parse(specs)
 try:
     engine.render(sys.stdin.buffer.read(), wanted)
-except document.DomainRejected as error:
+except DomainRejected as error:
     print("rejected", error.problem)
 except engine.Refused as error:
     print("refused", len(str(error)) < 4096)
@@ -78,7 +79,7 @@ class HostileTest(unittest.TestCase):
                 f"<domain>{f'<{tag}>' * 100_000}{f'</{tag}>' * 100_000}"
                 "</domain>"
             )
-            told = attempt(xml[: document.MAX_DOCUMENT].encode())
+            told = attempt(xml[:MAX_DOCUMENT].encode())
             self.assertIn("rejected not XML", told)
 
     def test_fifty_megabytes(self):
@@ -101,7 +102,7 @@ class HostileTest(unittest.TestCase):
             "<rng/>",
         ):
             with self.subTest(device=device):
-                many = device * ((document.MAX_DOCUMENT - 400) // len(device))
+                many = device * ((MAX_DOCUMENT - 400) // len(device))
                 told = attempt(documents.domain(many).encode())
                 self.assertIn(told, ("rendered\n", "refused True\n"))
 
@@ -119,6 +120,6 @@ class HostileTest(unittest.TestCase):
                 self.assertIn("rejected cpusets", attempt(xml.encode()))
 
     def test_a_cpuset_as_long_as_fits(self):
-        text = "0-8191,^0-8191," * (document.MAX_DOCUMENT // 20)
+        text = "0-8191,^0-8191," * (MAX_DOCUMENT // 20)
         xml = documents.domain(cputune=f'<vcpupin vcpu="0" cpuset="{text}"/>')
         self.assertIn("rejected", attempt(xml.encode()))

@@ -19,7 +19,7 @@ from sriov_rt import facts
 from sriov_rt.codec import Unknown
 from sriov_rt.guest import engine
 from sriov_rt.parse.cpulist import parse_cpu_list as cpus
-from sriov_rt.parse.topology import parse_pinning
+from sriov_rt.parse.pinning import parse_pinning
 from tests.unit import builders
 from tests.unit.guest import documents
 from tests.unit.guest.documents import REALTIME
@@ -252,6 +252,70 @@ class FindTest(unittest.TestCase):
         (reason,) = caught.exception.reasons
         self.assertEqual({"wanted": 7, "found": 6}, dict(reason.fields))
 
+    def test_within_the_domains_own_cpuset(self):
+        xml = domain().replace("<vcpu>", "<vcpu cpuset='5-9,11'>")
+        host = big_host(online=cpus("0-15"))
+        rendered = render(xml, REALTIME, host)
+        self.assertEqual({"0": "5", "1": "6"}, vcpupins(rendered))
+        (emulator,) = cputune(rendered)["emulatorpin"]
+        self.assertEqual("8-9", emulator["cpuset"])
+        for text, found in (("4,11", 1), ("0-1", 0)):
+            xml = domain().replace("<vcpu>", f"<vcpu cpuset='{text}'>")
+            with self.assertRaises(engine.Refused) as caught:
+                render(xml, REALTIME, host)
+            (reason,) = caught.exception.reasons
+            self.assertEqual(
+                ("too_few_in_cpuset", found),
+                (reason.code, reason.fields["found"]),
+            )
+
+    def test_a_cpuset_that_numad_overrules(self):
+        xml = domain().replace("<vcpu>", "<vcpu placement='auto' cpuset='9'>")
+        self.assertEqual(
+            {"0": "2", "1": "3"}, vcpupins(render(xml, REALTIME, big_host()))
+        )
+
+    def test_where_the_memory_is_kept(self):
+        for memory, first in (
+            ("<memory mode='strict' nodeset='1'/>", "10"),
+            ("<memory nodeset='1'/>", "10"),
+            ("<memory mode='restrictive' nodeset='1'/>", "10"),
+            ("<memnode cellid='0' mode='strict' nodeset='1'/>", "10"),
+            (
+                "<memory nodeset='0-1'/>"
+                "<memnode cellid='0' mode='strict' nodeset='1'/>",
+                "10",
+            ),
+            ("<memory mode='preferred' nodeset='1'/>", "2"),
+            ("<memory mode='interleave' nodeset='1'/>", "2"),
+            ("<memory mode='strict' placement='auto'/>", "2"),
+        ):
+            for kind in ("kvm", "lxc"):
+                with self.subTest(memory=memory, kind=kind):
+                    xml = domain(
+                        kind=kind, more=f"<numatune>{memory}</numatune>"
+                    )
+                    rendered = render(xml, REALTIME, big_host())
+                    found = (
+                        documents.tree(rendered).find("vcpu").get("cpuset")
+                        if kind == "lxc"
+                        else vcpupins(rendered)["0"]
+                    )
+                    self.assertEqual(first, found.partition("-")[0])
+
+    def test_refused_if_the_memory_is_kept_elsewhere(self):
+        for nodes in (("2",), ("0", "1")):
+            memory = "".join(
+                f"<memnode cellid='{cell}' mode='strict' nodeset='{node}'/>"
+                for cell, node in enumerate(nodes)
+            )
+            xml = domain(more=f"<numatune>{memory}</numatune>")
+            with self.assertRaises(engine.Refused) as caught:
+                render(xml, REALTIME, big_host())
+            self.assertEqual(
+                ["too_few_in_cpuset"], documents.codes(caught.exception)
+            )
+
     def test_refused_if_the_nodes_are_unknown(self):
         for name in ("numa", "online", "isolated"):
             host = big_host(**{name: Unknown("no such file")})
@@ -361,6 +425,12 @@ class ContainerTest(unittest.TestCase):
         rendered = render(domain(kind="lxc"), REALTIME, big_host())
         self.assertEqual("2-3", self._cpuset(rendered))
         self.assertIn("moves no task", rendered.report.summary())
+
+    def test_a_comment_before_the_number_of_cpus(self):
+        xml = domain(kind="lxc").replace("<vcpu>", "<vcpu><!-- c -->")
+        found = documents.tree(render(xml, REALTIME, big_host())).find("vcpu")
+        self.assertEqual("2", found.xpath("string()"))
+        self.assertEqual("2-3", found.get("cpuset"))
 
     def test_refused_if_there_are_too_few(self):
         with self.assertRaises(engine.Refused) as caught:

@@ -12,8 +12,11 @@
 
 """Threads get the schedulers that the flavor asks for."""
 
+import itertools
 import unittest
 
+from sriov_rt.guest import engine
+from sriov_rt.parse.cpulist import parse_cpu_list
 from tests.unit import builders
 from tests.unit.guest import documents
 from tests.unit.guest.documents import REALTIME
@@ -65,7 +68,89 @@ class VcpusTest(unittest.TestCase):
         self.assertNotIn("vcpusched", cputune(rendered))
 
 
+class OtherSchedulersTest(unittest.TestCase):
+    """A ``<vcpusched>`` of batch or idle does not stand for realtime."""
+
+    SCHEDS = (
+        '<vcpusched vcpus="0-1" scheduler="batch"/>',
+        '<vcpusched vcpus="0" scheduler="idle"/>',
+        '<vcpusched vcpus="0" scheduler="batch" priority="5"/>'
+        '<vcpusched vcpus="1" scheduler="idle"/>',
+    )
+    SPECS = (REALTIME, {"sriov_rt:vcpu_sched": "fifo:50"})
+    CASES = tuple(itertools.product(SCHEDS, SPECS))
+
+    def test_pins_are_checked(self):
+        for scheds, specs in self.CASES:
+            xml = domain(cputune=pins(0, 1) + scheds)
+            with self.assertRaises(engine.Refused) as caught:
+                render(xml, specs, RT_HOST)
+            self.assertIn(
+                "vcpus_not_isolated", documents.codes(caught.exception)
+            )
+
+    def test_all_vcpus_become_realtime_on_their_pins(self):
+        for scheds, specs in self.CASES:
+            once = render(domain(cputune=PINNED + scheds), specs, RT_HOST)
+            priority = "1" if specs is REALTIME else "50"
+            found = cputune(once)["vcpusched"]
+            self.assertEqual(
+                {("fifo", priority)},
+                {(each["scheduler"], each["priority"]) for each in found},
+            )
+            self.assertEqual(
+                {0, 1},
+                frozenset().union(
+                    *(parse_cpu_list(each["vcpus"]) for each in found)
+                ),
+            )
+            again = render(once.xml, specs, RT_HOST)
+            self.assertEqual(once.xml, again.xml)
+
+    def test_unpinned_vcpus_keep_them(self):
+        for scheds, specs in self.CASES:
+            rendered = render(domain(cputune=scheds), specs)
+            found = cputune(rendered)["vcpusched"]
+            self.assertFalse([e for e in found if e["scheduler"] == "fifo"])
+            self.assertIn("vCPUs are not pinned", rendered.report.summary())
+
+    def test_pins_are_found_for_an_unpinned_domain(self):
+        for scheds, specs in self.CASES:
+            host = builders.realtime_host(compute={"dedicated": None})
+            found = cputune(render(domain(cputune=scheds), specs, host))
+            self.assertEqual(
+                ["2", "3"], [each["cpuset"] for each in found["vcpupin"]]
+            )
+
+    def test_beside_realtime_vcpus_they_stay(self):
+        scheds = (
+            '<vcpusched vcpus="0" scheduler="batch"/>'
+            '<vcpusched vcpus="1" scheduler="fifo" priority="9"/>'
+        )
+        xml = domain(cputune=pins(0, 3) + '<emulatorpin cpuset="0"/>' + scheds)
+        specs = {**REALTIME, "sriov_rt:vcpu_sched": "rr:7"}
+        self.assertEqual(
+            [
+                {"vcpus": "0", "scheduler": "batch"},
+                {"vcpus": "1", "scheduler": "rr", "priority": "7"},
+            ],
+            cputune(render(xml, specs, RT_HOST))["vcpusched"],
+        )
+
+
 class OthersTest(unittest.TestCase):
+    def test_those_without_a_scheduler_get_it_too(self):
+        xml = domain(
+            cputune=PINNED
+            + '<iothreadsched iothreads="2" scheduler="batch"/>',
+            more="<iothreads>3</iothreads>",
+        )
+        fifo = {"scheduler": "fifo", "priority": "2"}
+        self.assertEqual(
+            [{"iothreads": "2", **fifo}, {"iothreads": "1,3", **fifo}],
+            cputune(render(xml, OTHERS, RT_HOST))["iothreadsched"],
+        )
+
     def test_added(self):
         xml = domain(cputune=PINNED, more="<iothreads>3</iothreads>")
         found = cputune(render(xml, OTHERS, RT_HOST))

@@ -158,6 +158,21 @@ class ControllersTest(unittest.TestCase):
         (note,) = rendered.report.notes
         self.assertIn("disk target.dev=sda", note.message)
 
+    def test_usb_stays_for_input_that_names_no_bus(self):
+        usb = "<controller type='usb'/>"
+        for device, arch, stays in (
+            ("<input type='tablet'/>", "x86_64", True),
+            ("<input type='mouse'/>", "x86_64", False),
+            ("<input type='evdev'/>", "x86_64", False),
+            ("<input type='mouse'/>", "aarch64", True),
+            ("<input type='mouse'/>", "s390x", False),
+        ):
+            with self.subTest(device=device, arch=arch):
+                rendered = render(
+                    domain(usb + device, arch=arch), kept("input")
+                )
+                self.assertEqual(stays, "controller:usb" in devices(rendered))
+
     def test_usb_stays_for_other_devices_on_it(self):
         for device in (
             "<interface type='user'><model type='usb-net'/></interface>",
@@ -254,6 +269,71 @@ class InterlocksTest(unittest.TestCase):
             with self.subTest(device=name):
                 rendered = render(domain(VIDEO + SPICE + device), kept(name))
                 self.assertEqual(["video", "graphics"], devices(rendered)[:2])
+
+    def test_what_stays_by_itself_has_its_spice(self):
+        usb = "<controller type='usb'/>"
+        for device in (
+            usb + "<redirdev bus='usb' type='spicevmc'><boot order='1'/>"
+            "</redirdev>",
+            "<serial type='spiceport'/>",
+            "<parallel type='spiceport'/>",
+            "<console type='spiceport'/>",
+        ):
+            with self.subTest(device=device):
+                rendered = render(domain(VIDEO + SPICE + device), LEAN)
+                self.assertEqual(["video", "graphics"], devices(rendered)[:2])
+
+    def test_a_kept_rng_on_spice_has_it(self):
+        xml = (
+            "<rng model='virtio'><backend model='egd' type='spicevmc'/></rng>"
+        )
+        rendered = render(domain(VIDEO + SPICE + xml), kept("rng"))
+        self.assertEqual(["video", "graphics"], devices(rendered)[:2])
+
+    def test_a_displayed_mediated_device_has_its_graphics(self):
+        for display, stays in (("on", ["graphics", "video"]), ("off", [])):
+            xml = domain(
+                "<graphics type='vnc'/><video><model type='none'/></video>"
+                f"<hostdev mode='subsystem' type='mdev' display='{display}'/>"
+            )
+            rendered = render(xml, LEAN)
+            self.assertEqual([*stays, "hostdev", *NONE], devices(rendered))
+        self.assertFalse(rendered.report.notes)
+
+    def test_graphics_have_their_audio(self):
+        xml = domain(
+            VIDEO + "<graphics type='vnc'><audio id='1'/></graphics>"
+            "<sound model='ich9'/><audio id='1' type='none'/>"
+        )
+        self.assertEqual(
+            ["video", "graphics", "audio", *NONE],
+            devices(render(xml, kept("graphics"))),
+        )
+        self.assertEqual(NONE, devices(render(xml, LEAN)))
+
+    def test_needs_of_needs(self):
+        # The redirected boot device needs Spice, which plays through audio.
+        xml = domain(
+            "<controller type='usb'/><audio id='1' type='spice'/>"
+            + VIDEO
+            + "<graphics type='spice'><audio id='1'/></graphics>"
+            "<redirdev bus='usb' type='spicevmc'><boot order='1'/></redirdev>"
+            "<redirfilter><usbdev allow='no'/></redirfilter>"
+        )
+        rendered = render(xml, LEAN)
+        self.assertEqual(
+            [
+                "controller:usb",
+                "audio",
+                "video",
+                "graphics",
+                "redirdev",
+                "redirfilter",
+                NONE[0],
+            ],
+            devices(rendered),
+        )
+        self.assertEqual(rendered.xml, render(rendered.xml, LEAN).xml)
 
     def test_a_boot_device_stays(self):
         for device in (

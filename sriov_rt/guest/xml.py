@@ -10,28 +10,65 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Values that a domain's document has: checked, and bounded."""
+"""Elements of libvirt's XML, and the values of their attributes."""
 
-import functools
 from collections.abc import Iterable
 from collections.abc import Iterator
-from typing import NoReturn
+from collections.abc import Mapping
+from typing import cast
+
+from lxml import etree
 
 from sriov_rt import exceptions
-from sriov_rt.guest.elements import Element
 from sriov_rt.parse import cpulist
 from sriov_rt.parse import errors
 from sriov_rt.parse import numbers
-from sriov_rt.parse import topology
+from sriov_rt.parse.cpulist import CpuSet
+from sriov_rt.parse.pinning import MAX_PAIRS
 
-#: The most CPUs that the cpusets of one kind name together: as many pairs of
-#: vCPU and pCPU as :mod:`sriov_rt.parse.topology` takes.
-MAX_PAIRS = topology.MAX_PAIRS
+Element = etree._Element
 
-#: Texts shorter than this are read in a shorter way.
-_SHORT = 8
+_TEXT = etree.XPath("string()", smart_strings=False)
 
-CpuSet = frozenset[int]
+
+def text_of(element: Element | None) -> str:
+    """Return the text of an element as libvirt reads it; empty if None.
+
+    That is XPath's ``string()``: comments and processing instructions are
+    left out, and what stands around them is one text.
+    """
+    # lxml types what an XPath can return as a union.
+    return "" if element is None else cast(str, _TEXT(element))
+
+
+def attributes(element: Element) -> dict[str, str]:
+    """Return the attributes of an element."""
+    # lxml gives str alone for a document that it parsed from XML.
+    return cast(dict[str, str], dict(element.items()))
+
+
+def append(parent: Element, tag: str, given: Mapping[str, str]) -> Element:
+    """Add an element at the end of another, indented like its siblings.
+
+    :param given: its attributes.
+    """
+    last = parent[-1] if len(parent) else None
+    added = etree.SubElement(parent, tag, dict(given))
+    if last is not None:
+        added.tail = last.tail
+        last.tail = parent.text
+    return added
+
+
+def remove(parent: Element, gone: Iterable[Element]) -> None:
+    """Take children out of an element; its end stays indented as it was."""
+    closing = parent[-1].tail
+    for each in gone:
+        parent.remove(each)
+    if len(parent):
+        parent[-1].tail = closing
+    else:
+        parent.text = closing
 
 
 class DomainRejected(exceptions.SriovRtError, ValueError):
@@ -54,23 +91,23 @@ class DomainRejected(exceptions.SriovRtError, ValueError):
 def cpuset(text: str) -> CpuSet:
     """Return the CPUs of a ``cpuset`` attribute, as libvirt reads them.
 
-    :param text: such as ``0-3,^1``. libvirt counts an exclusion against what
-        stands before it alone (virBitmapParse in src/util/virbitmap.c), so
-        none may stand before a CPU here.
+    :param text: such as ``0-3,^1,6``: from left to right, each part adds
+        CPUs, or with ``^`` takes them away (virBitmapParse in
+        src/util/virbitmap.c).
     :raises DomainRejected: if it is none, or empty.
     """
-    if len(text) < _SHORT and (short := _short(text)):
-        return short
-    _, exclusion, rest = text.partition("^")
-    if exclusion and not all(
-        each.lstrip().startswith("^") for each in rest.split(",")[1:]
-    ):
-        raise DomainRejected("a CPU after an exclusion in a cpuset")
+    cpus = CpuSet()
     try:
-        cpus = cpulist.parse_cpu_list(text, exclusions=bool(exclusion))
+        errors.check_length("cpuset", text, cpulist.MAX_TEXT)
+        for part in text.split(","):
+            kept = part.strip().removeprefix("^")
+            named = cpulist.parse_cpu_list(kept)
+            cpus = cpus - named if kept != part.strip() else cpus | named
     except errors.ParseError as error:
         raise DomainRejected(str(error)) from None
-    return cpus or _no_cpu(text)
+    if not cpus:
+        raise DomainRejected(f"no CPU in the cpuset {text[:80]!r}")
+    return cpus
 
 
 def cpusets(
@@ -95,10 +132,6 @@ def number(text: str, low: int, high: int) -> int:
 
     :raises DomainRejected: if it is none, or not from ``low`` to ``high``.
     """
-    if len(text) < _SHORT and _is_number(text):
-        value = int(text)
-        if low <= value <= high:
-            return value
     try:
         return numbers.parse_int(text.strip(), "number", low, high)
     except errors.ParseError as error:
@@ -112,24 +145,4 @@ def count(element: Element | None, absent: int, high: int) -> int:
     """
     if element is None:
         return absent
-    return number(element.text or "", absent, high)
-
-
-@functools.lru_cache(128)
-def _short(text: str) -> CpuSet | None:
-    # Nearly every cpuset is a CPU or a range, and nearly every guest of a
-    # host has the same ones.
-    first, dash, last = text.partition("-")
-    if len(first) > 3 or len(last) > 3:
-        return None
-    if _is_number(first) and (not dash or _is_number(last)):
-        return frozenset(range(int(first), int(last or first) + 1))
-    return None
-
-
-def _is_number(text: str) -> bool:
-    return text.isdigit() and text.isascii()
-
-
-def _no_cpu(text: str) -> NoReturn:
-    raise DomainRejected(f"no CPU in the cpuset {text[:80]!r}")
+    return number(text_of(element), absent, high)

@@ -10,13 +10,14 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Which pCPUs serve realtime vCPUs, and which serve the host: pure sets."""
+"""Placement of realtime vCPUs and of other threads on pCPUs."""
 
 from collections.abc import Mapping
 
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import CpuSet
 from sriov_rt.facts import HostFacts
+from sriov_rt.guest.domain import Domain
 from sriov_rt.guest.hook import Pinning
 from sriov_rt.guest.report import Recorder
 from sriov_rt.guest.sentences import reason
@@ -24,7 +25,7 @@ from sriov_rt.parse.cpulist import format_cpu_list
 
 Pins = Mapping[int, CpuSet]
 
-_NONE: CpuSet = frozenset()
+_NONE = CpuSet()
 
 
 def known(fact: str, value: CpuSet | Unknown, report: Recorder) -> CpuSet:
@@ -79,9 +80,9 @@ def housekeeping(
         return None
     shared, dedicated = facts.compute.shared, facts.compute.dedicated
     free = online - isolated - taken
-    if isinstance(shared, frozenset) and shared & free:
+    if isinstance(shared, CpuSet) and shared & free:
         return shared & free
-    if isinstance(dedicated, frozenset):
+    if isinstance(dedicated, CpuSet):
         free -= dedicated
     if not free:
         report.refuse(reason("no_housekeeping"))
@@ -104,15 +105,17 @@ def beyond(pinning: Pinning, vcpus: CpuSet, report: Recorder) -> bool:
 
 
 def choose(
-    count: int, facts: HostFacts, report: Recorder
+    domain: Domain, facts: HostFacts, report: Recorder
 ) -> tuple[int, list[int]] | None:
     """Return a NUMA node and quiet pCPUs of it, for a guest not from Nova.
 
     Those that Nova has for its own guests (``cpu_dedicated_set``) are left
-    to it. The lowest node that has enough is taken, and its lowest pCPUs.
+    to it, and so are those that the domain's own cpuset or the NUMA nodes of
+    its memory leave out. The lowest node that has enough is taken, and its
+    lowest pCPUs.
 
-    :param count: how many.
-    :returns: None, and a refusal, if no node has so many.
+    :returns: a pCPU for each vCPU; None, and a refusal, if no node has as
+        many.
     """
     refused = len(report.refusals)
     serving = (
@@ -128,13 +131,21 @@ def choose(
         return None
     if len(report.refusals) > refused:
         return None
-    if isinstance(facts.compute.dedicated, frozenset):
+    if isinstance(facts.compute.dedicated, CpuSet):
         serving -= facts.compute.dedicated
+    within, kept_to = domain.cpuset, domain.memory_nodes
+    if within is not None:
+        serving &= within
+    if kept_to is not None:
+        nodes = tuple(each for each in nodes if each.id in kept_to)
+    count = len(domain.vcpus)
     most = 0
     for node in sorted(nodes, key=lambda each: each.id):
         of_node = sorted(node.cpus & serving)
         if len(of_node) >= count:
             return node.id, of_node[:count]
         most = max(most, len(of_node))
-    report.refuse(reason("too_few_isolated", wanted=count, found=most))
+    bound = within is not None or kept_to is not None
+    code = "too_few_in_cpuset" if bound else "too_few_isolated"
+    report.refuse(reason(code, wanted=count, found=most))
     return None

@@ -16,7 +16,7 @@ import types
 import unittest
 from unittest import mock
 
-from sriov_rt.guest import hooks
+from sriov_rt.guest import plugins
 
 
 def load(*names: str, fail: str = "") -> dict[str, object]:
@@ -36,7 +36,7 @@ def load(*names: str, fail: str = "") -> dict[str, object]:
         return types.SimpleNamespace(extensions=extensions)
 
     with mock.patch("stevedore.ExtensionManager", manager):
-        return dict(hooks.load())
+        return dict(plugins.load())
 
 
 class LoadTest(unittest.TestCase):
@@ -53,11 +53,13 @@ class LoadTest(unittest.TestCase):
         self.assertEqual(["strip", "pin", "schedule"], list(load()))
 
     def test_one_that_fails_is_not_passed_over(self):
-        with self.assertRaises(hooks.HookUnusable) as caught:
+        with self.assertRaises(plugins.HookUnusable) as caught:
             load(fail="onload")
         self.assertEqual("onload", caught.exception.name)
         self.assertIn("no os", str(caught.exception))
         self.assertIn("repair or remove", str(caught.exception))
 
     def test_those_that_are_installed_load(self):
-        self.assertEqual(["strip", "pin", "schedule"], list(hooks.load())[:3])
+        self.assertEqual(
+            ["strip", "pin", "schedule"], list(plugins.load())[:3]
+        )

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Hooks from elsewhere, beside ours (stevedore ``sriov_rt.guest_hooks``)."""
+"""Guest hooks of other packages (stevedore ``sriov_rt.guest_hooks``)."""
 
 from collections.abc import Mapping
 from typing import Any
