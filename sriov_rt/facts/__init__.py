@@ -10,13 +10,13 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""HostFacts: what a host is, as its kernel tells it."""
+"""HostFacts: what a host is, read from its kernel."""
 
-from sriov_rt.facts.alike import anonymous
 from sriov_rt.facts.host_facts import MAX_DOCUMENT
 from sriov_rt.facts.host_facts import PARTS
 from sriov_rt.facts.host_facts import SCHEMA_VERSION
 from sriov_rt.facts.host_facts import HostFacts
+from sriov_rt.facts.host_facts import decisive
 from sriov_rt.facts.host_facts import from_json
 from sriov_rt.facts.host_facts import from_plain
 from sriov_rt.facts.host_facts import unknown
@@ -27,10 +27,12 @@ from sriov_rt.facts.network import OnloadFacts
 from sriov_rt.facts.network import Vf
 from sriov_rt.facts.network import VifFacts
 from sriov_rt.facts.network import Workload
+from sriov_rt.facts.parts import NOT_TOLD
 from sriov_rt.facts.parts import ComputeFacts
 from sriov_rt.facts.parts import CpuFacts
-from sriov_rt.facts.parts import CpuSet
+from sriov_rt.facts.parts import Governor
 from sriov_rt.facts.parts import HugePages
+from sriov_rt.facts.parts import IdleState
 from sriov_rt.facts.parts import IrqFacts
 from sriov_rt.facts.parts import IrqGroup
 from sriov_rt.facts.parts import KernelFacts
@@ -40,17 +42,21 @@ from sriov_rt.facts.parts import LatencyFacts
 from sriov_rt.facts.parts import MemoryFacts
 from sriov_rt.facts.parts import NumaNode
 from sriov_rt.facts.parts import VirtFacts
+from sriov_rt.parse.cpulist import CpuSet
 
 __all__ = [
     "MAX_DOCUMENT",
+    "NOT_TOLD",
     "PARTS",
     "SCHEMA_VERSION",
     "ComputeFacts",
     "CpuFacts",
     "CpuSet",
     "Endpoint",
+    "Governor",
     "HostFacts",
     "HugePages",
+    "IdleState",
     "IrqFacts",
     "IrqGroup",
     "KernelFacts",
@@ -66,7 +72,7 @@ __all__ = [
     "VifFacts",
     "VirtFacts",
     "Workload",
-    "anonymous",
+    "decisive",
     "from_json",
     "from_plain",
     "unknown",

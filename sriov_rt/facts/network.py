@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The parts of HostFacts that tell of its network."""
+"""Network parts of HostFacts."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from sriov_rt.facts.parts import NOT_TOLD
 class Vf:
     """A virtual function of a PF.
 
-    :param owner: who has it, as the kernel tells: the alias of its
+    :param owner: who has it, as the kernel has it: the alias of its
         interface, or the process that holds its VFIO group; None if nobody.
     """
 
@@ -63,7 +63,7 @@ class Nic:
     vfs: tuple[Vf, ...] | Unknown
 
 
-@dataclasses.dataclass(frozen=True, slots=True, weakref_slot=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class NicFacts:
     """The host's network interfaces."""
 
@@ -85,7 +85,7 @@ class Workload:
     why: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True, weakref_slot=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class OnloadFacts:
     """What of Onload is on the host.
 
@@ -98,7 +98,7 @@ class OnloadFacts:
         interface; None where one of them is missing.
     :param nics: interface of each NIC that it can use, and how: ``native``
         or ``afxdp``.
-    :param workloads: what became of each instance that asked for it.
+    :param workloads: what became of each instance that requested it.
     """
 
     modules: tuple[str, ...] | Unknown
@@ -128,7 +128,7 @@ class Endpoint:
     nic: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True, weakref_slot=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class VifFacts:
     """Where the host's ports can be, and those that Onload accelerates.
 

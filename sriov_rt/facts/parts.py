@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The parts of HostFacts, each what one source reads.
+"""Parts of HostFacts, each read by one source.
 
 The sources are those of ``sriov_rt.fact_sources``. A fact that could not be
 read is :class:`~sriov_rt.codec.Unknown` with the reason; it is never guessed.
@@ -20,11 +20,10 @@ import dataclasses
 from collections.abc import Mapping
 
 from sriov_rt.codec import Unknown
-
-CpuSet = frozenset[int]
+from sriov_rt.parse.cpulist import CpuSet
 
 #: A fact that came on top, in a document of an agent that knows none such.
-NOT_TOLD = Unknown("not told by an older agent")
+NOT_TOLD = Unknown("not reported by an older agent")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -35,16 +34,43 @@ class NumaNode:
     cpus: CpuSet
 
 
-@dataclasses.dataclass(frozen=True, slots=True, weakref_slot=True)
+@dataclasses.dataclass(frozen=True, slots=True)
+class Governor:
+    """A cpufreq governor and the CPUs whose frequency it sets."""
+
+    name: str
+    cpus: CpuSet
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class IdleState:
+    """The deepest idle state that some CPUs may enter.
+
+    :param name: such as ``C6``.
+    :param latency_us: how long it takes to leave it, µs.
+    """
+
+    name: str
+    latency_us: int
+    cpus: CpuSet
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class CpuFacts:
     """CPUs and what the kernel keeps away from them.
 
-    :param isolated: what is in force (``cpu/isolated``), not what was asked.
+    :param isolated: what is in force (``cpu/isolated``), not the request.
     :param nohz_full: the CPUs whose tick stops (``cpu/nohz_full``).
     :param rcu_nocbs: the CPUs whose RCU callbacks run elsewhere; a kernel
         adds its nohz_full CPUs to them by itself (kernel/rcu/tree_nocb.h).
     :param isolcpus_flags: the flags of ``isolcpus=``, sorted.
     :param siblings: the groups of hyper-threads that share a core.
+    :param governors: none where the kernel does not scale frequencies.
+    :param idle_states: the deepest that the isolated CPUs may enter (all
+        CPUs where none is isolated), with what bounds it taken into account;
+        none where the kernel has no idle driver.
+    :param workqueues: the CPUs that work of no particular CPU runs on
+        (``/sys/devices/virtual/workqueue/cpumask``).
     """
 
     online: CpuSet | Unknown
@@ -54,9 +80,12 @@ class CpuFacts:
     isolcpus_flags: tuple[str, ...] | Unknown
     siblings: tuple[CpuSet, ...] | Unknown
     numa: tuple[NumaNode, ...] | Unknown
+    governors: tuple[Governor, ...] | Unknown = NOT_TOLD
+    idle_states: tuple[IdleState, ...] | Unknown = NOT_TOLD
+    workqueues: CpuSet | Unknown = NOT_TOLD
 
 
-@dataclasses.dataclass(frozen=True, slots=True, weakref_slot=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class KernelFacts:
     """The running kernel.
 
@@ -64,6 +93,9 @@ class KernelFacts:
         ``rt_period_us``; -1 is no throttling.
     :param modules: for each kernel module that sriov-rt uses: ``builtin``,
         ``loaded``, ``available`` or ``absent``.
+    :param clock_source: what the kernel reads the time from, such as
+        ``tsc``.
+    :param watchdog: the CPUs that the soft lockup detector runs on.
     """
 
     release: str | Unknown
@@ -74,6 +106,8 @@ class KernelFacts:
     timer_migration: bool | Unknown
     nmi_watchdog: bool | Unknown
     modules: Mapping[str, str] | Unknown
+    clock_source: str | Unknown = NOT_TOLD
+    watchdog: CpuSet | Unknown = NOT_TOLD
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -85,17 +119,19 @@ class HugePages:
     total: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True, weakref_slot=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class MemoryFacts:
     """Memory management that can stall a guest.
 
     :param thp: ``always``, ``madvise`` or ``never``.
     :param ksm_run: ``/sys/kernel/mm/ksm/run``; 0 and 2 are off.
+    :param swap: the devices and files in use (``/proc/swaps``).
     """
 
     thp: str | Unknown
     ksm_run: int | Unknown
     hugepages: tuple[HugePages, ...] | Unknown
+    swap: tuple[str, ...] | Unknown = NOT_TOLD
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -105,14 +141,21 @@ class IrqGroup:
     :param allowed: the CPUs that they may fire on (``smp_affinity_list``).
     :param effective: the CPUs that they do fire on.
     :param irqs: their numbers in ``/proc/irq``.
+    :param managed: whether the kernel alone sets their affinity; unknown
+        where it does not show that. None for those that fire on no isolated
+        CPU, for which it is not read.
+    :param fired: whether one of them fired between two observations; None
+        where that is not known.
     """
 
     allowed: CpuSet
     effective: CpuSet
     irqs: tuple[int, ...]
+    managed: bool | None | Unknown = NOT_TOLD
+    fired: bool | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True, weakref_slot=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class IrqFacts:
     """Where interrupts fire."""
 
@@ -120,7 +163,7 @@ class IrqFacts:
     groups: tuple[IrqGroup, ...] | Unknown
 
 
-@dataclasses.dataclass(frozen=True, slots=True, weakref_slot=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class VirtFacts:
     """What virtualisation on the host stands on.
 
@@ -135,9 +178,9 @@ class VirtFacts:
     iommu_groups: int | Unknown
 
 
-@dataclasses.dataclass(frozen=True, slots=True, weakref_slot=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class ComputeFacts:
-    """What Nova on the host was told (``[compute]`` of its configuration).
+    """Nova's configuration on the host (``[compute]``).
 
     :param dedicated: ``cpu_dedicated_set``; None where it is not set.
     :param shared: ``cpu_shared_set``, likewise.
@@ -154,21 +197,24 @@ class LatencyCertificate:
     :param max_latency_us: the worst latency that was seen, µs.
     :param kernel: release of the kernel that it was measured on.
     :param expires_at: Unix time in seconds from which it counts no more.
+    :param withdrawn: why it counts no more, though it has not expired, one
+        clause; empty for one that counts.
     """
 
     max_latency_us: int
     kernel: str
     expires_at: float
+    withdrawn: str = ""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, weakref_slot=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class LatencyFacts:
     """The host's latency certificate, None where it holds none."""
 
     certificate: LatencyCertificate | None | Unknown
 
 
-@dataclasses.dataclass(frozen=True, slots=True, weakref_slot=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class LabelFacts:
     """NFD-style labels, by full key.
 

@@ -10,4 +10,4 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The scheduler's side: what the hosts are, and which of them will do."""
+"""The facts table in nova-scheduler, and the verdicts on hosts by it."""

@@ -10,10 +10,13 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Hear what the agents report, and ask them to report."""
+"""Listener for the agents' reports, which also requests them."""
 
 import logging
+import math
+import re
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 from typing import Protocol
@@ -24,26 +27,57 @@ from oslo_config import cfg
 from sriov_rt import codec
 from sriov_rt import facts
 from sriov_rt import messaging
-from sriov_rt.scheduler.asker import Asker
-from sriov_rt.scheduler.placements import Placement
-from sriov_rt.scheduler.teller import Teller
 
 LOG = logging.getLogger(__name__)
 
-#: Longest host name that is taken (RFC 1035), and longest node name.
-MAX_NAME = 255
+#: Seconds between two requests to the agents; what comes between is joined.
+REQUEST_INTERVAL_S = 1.0
+
+#: Hosts in one request. Others wait for their next heartbeat: requesting the
+#: reports of all instead would let one sender of made-up heartbeats have
+#: every host report each second.
+MAX_REQUESTED = 500
+
+#: Names of hosts, nodes, instances and networks that are taken: they go into
+#: the log. No longer than a host name can be (RFC 1035).
+NAME = re.compile(r"[!-~]{1,255}")
+
+#: Refusals that are logged in so many seconds; of the rest, how many.
+LOGGED = 10
+LOGGED_S = 60.0
 
 
-#: Most networks of one instance that are taken: some PCI slots' worth.
-MAX_NETWORKS = 64
+class _Complaints:
+    """Refusals in the log, few enough that nobody can fill it with them.
 
+    :param monotonic: the clock, seconds.
+    """
 
-def _passed_over(placement: Placement) -> None:
-    """Do nothing: not everyone who hears the agents places instances."""
+    def __init__(
+        self, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._monotonic = monotonic
+        self._since = -math.inf
+        self._count = 0
+
+    def log(self, message: str, *arguments: object) -> None:
+        """Log a warning, unless there were enough of late."""
+        now = self._monotonic()
+        if now - self._since >= LOGGED_S:
+            if self._count > LOGGED:
+                LOG.warning(
+                    "%d more messages refused in the last %d s",
+                    self._count - LOGGED,
+                    now - self._since,
+                )
+            self._since, self._count = now, 0
+        self._count += 1
+        if self._count <= LOGGED:
+            LOG.warning(message, *arguments)
 
 
 class Sink(Protocol):
-    """Where reports go; see :class:`sriov_rt.scheduler.table.FactsTable`."""
+    """Where reports go, such as a FactsTable."""
 
     def put(self, host: str, digest: str, facts: facts.HostFacts) -> bool:
         """Take in a host's facts; False if there is no room."""
@@ -61,25 +95,23 @@ class Endpoint:
     :param sink: where the reports go.
     :param want: asks a host to report.
     :param heard: called after each report.
-    :param placed: takes what another scheduler placed.
-    :param sender: what this one placed comes from.
+    :param keep: takes what is not needed out of facts.
     """
 
-    target = oslo_messaging.Target(version=messaging.PLACED_VERSION)
+    target = oslo_messaging.Target(version=messaging.VERSION)
 
     def __init__(
         self,
         sink: Sink,
         want: Callable[[str], None],
         heard: Callable[[], None],
-        placed: Callable[[Placement], None] = _passed_over,
-        sender: str = "",
+        keep: Callable[[facts.HostFacts], facts.HostFacts] = facts.decisive,
     ) -> None:
-        self._sender = sender
+        self._keep = keep
+        self._complaints = _Complaints()
         self._sink = sink
         self._want = want
         self._heard = heard
-        self._placed = placed
 
     def facts(
         self,
@@ -91,18 +123,20 @@ class Endpoint:
     ) -> None:
         """Take in all facts of a host."""
         if not _named(host, node) or type(document) is not str:
-            LOG.warning("Facts refused: they name no host, or are no text")
+            self._complaints.log(
+                "Facts refused: they name no host, or are no text"
+            )
             return
         try:
             found = facts.from_json(document)
             if (found.host, found.node) != (host, node):
                 raise codec.SchemaError("host", f"{host} expected")
-            self._sink.put(host, _hex(digest), found)
+            self._sink.put(host, _hex(digest), self._keep(found))
         except codec.SchemaError as error:
             # What the host was is no longer what it is: without facts that
             # can be read, it serves no realtime.
             self._sink.forget(host)
-            LOG.warning("Facts of host %s refused: %s", host, error)
+            self._complaints.log("Facts of host %s refused: %s", host, error)
         self._heard()
 
     def heartbeat(
@@ -114,7 +148,7 @@ class Endpoint:
     ) -> None:
         """Note that a host's facts hold, or ask it for those that do."""
         if not _named(host, node):
-            LOG.warning("Heartbeat refused: it names no host")
+            self._complaints.log("Heartbeat refused: it names no host")
             return
         if not self._sink.confirm(host, digest):
             self._want(host)
@@ -125,30 +159,11 @@ class Endpoint:
         if _named(host, node):
             self._sink.forget(host)
 
-    def placed(
-        self,
-        context: Any,
-        host: Any = None,
-        instance: Any = None,
-        networks: Any = None,
-        sender: Any = None,
-    ) -> None:
-        """Note what another scheduler placed."""
-        if sender == self._sender:
-            return
-        if (
-            type(networks) is not list
-            or len(networks) > MAX_NETWORKS
-            or not _named(host, instance, *networks)
-        ):
-            LOG.warning("Placement refused: it is not in the form of one")
-            return
-        self._placed(Placement(host, instance, tuple(networks)))
-
 
 def _named(*names: Any) -> bool:
     return all(
-        type(name) is str and 0 < len(name) <= MAX_NAME for name in names
+        type(name) is str and NAME.fullmatch(name) is not None
+        for name in names
     )
 
 
@@ -161,16 +176,82 @@ def _hex(digest: Any) -> str:
     raise codec.SchemaError("digest", "64 hex digits expected")
 
 
+class ReportRequests:
+    """Requests to agents to report, joined into one message.
+
+    :param cast: sends the message, to hosts by name or to all for None;
+        raises if it cannot be sent.
+    :param interval_s: seconds between two messages.
+    """
+
+    def __init__(
+        self,
+        cast: Callable[[list[str] | None], None],
+        interval_s: float = REQUEST_INTERVAL_S,
+    ) -> None:
+        self._cast = cast
+        self._interval_s = interval_s
+        self._lock = threading.Lock()
+        self._hosts: set[str] = set()
+        self._all = False
+        self._pending = threading.Event()
+        self._stopping = threading.Event()
+
+    def add(self, host: str | None = None) -> None:
+        """Request a report of a host, or of all hosts."""
+        with self._lock:
+            if host is None:
+                self._all = True
+            elif len(self._hosts) < MAX_REQUESTED:
+                self._hosts.add(host)
+        self._pending.set()
+
+    def stop(self) -> None:
+        """Let :meth:`run` return."""
+        self._stopping.set()
+        self._pending.set()
+
+    def run(self) -> None:
+        """Send what is requested, until stopped."""
+        while True:
+            self._pending.wait()
+            if self._stopping.is_set():
+                return
+            self._pending.clear()
+            self.send()
+            self._stopping.wait(self._interval_s)
+
+    def send(self) -> None:
+        """Send one message for all that is requested."""
+        with self._lock:
+            everyone, hosts = self._all, sorted(self._hosts)
+            self._all, self._hosts = False, set()
+        if not everyone and not hosts:
+            return
+        try:
+            self._cast(None if everyone else hosts)
+        except Exception:
+            # oslo.messaging lets through what its driver's libraries raise
+            # (kombu's, amqp's and socket's errors): there is no common base.
+            LOG.warning(
+                "No reports requested from the agents; trying again",
+                exc_info=True,
+            )
+            with self._lock:
+                self._all |= everyone
+                self._hosts.update(hosts)
+            self._pending.set()
+
+
 class Listener:
-    """Hear all agents, through one connection that heals by itself.
+    """Reports of all agents, through one connection that heals by itself.
 
     :param conf: names the message queue.
     :param server: a name that is unique among the listeners of this queue,
         and the same after a restart: RabbitMQ keeps a queue by this name.
     :param sink: where the reports go.
     :param heard: called after each report.
-    :param placed: takes what other schedulers placed.
-    :param teller: has what this one placed; None if it places nothing.
+    :param keep: takes what is not needed out of facts.
     :raises oslo_messaging.MessagingException: for a queue that can't be
         used as it is configured.
     """
@@ -181,66 +262,31 @@ class Listener:
         server: str,
         sink: Sink,
         heard: Callable[[], None],
-        placed: Callable[[Placement], None] = _passed_over,
-        teller: Teller | None = None,
+        keep: Callable[[facts.HostFacts], facts.HostFacts] = facts.decisive,
     ) -> None:
-        self._teller = teller
         self._transport = messaging.transport(conf)
         client = oslo_messaging.get_rpc_client(
             self._transport, messaging.target(messaging.AGENT_TOPIC), retry=3
         )
-        self._asker = Asker(
+        self._requests = ReportRequests(
             lambda hosts: client.cast({}, "report_now", hosts=hosts)
         )
-        sender = "" if teller is None else teller.sender
         self._server = oslo_messaging.get_rpc_server(
             self._transport,
             messaging.target(messaging.REPORT_TOPIC, server),
-            [Endpoint(sink, self._asker.want, heard, placed, sender)],
+            [Endpoint(sink, self._requests.add, heard, keep)],
         )
 
     def run(self) -> None:
-        """Hear the agents until stopped; ask them all to report at first."""
+        """Listen until stopped; request a report of every agent at first."""
         # One thread: of two reports of a host the later one has to win.
         self._server.start(override_pool_size=1)
-        self._asker.want()
-        telling = self._start_telling()
-        self._asker.run()
-        if self._teller is not None and telling is not None:
-            self._teller.stop()
-            telling.join()
+        self._requests.add()
+        self._requests.run()
         self._server.stop()
         self._server.wait()
         self._transport.cleanup()
 
     def stop(self) -> None:
         """Let :meth:`run` return. Safe in any thread."""
-        self._asker.stop()
-
-    def _start_telling(self) -> threading.Thread | None:
-        if self._teller is None:
-            return None
-        client = oslo_messaging.get_rpc_client(
-            self._transport, messaging.target(messaging.REPORT_TOPIC), retry=0
-        ).prepare(version=messaging.PLACED_VERSION)
-
-        sender = self._teller.sender
-
-        def cast(placement: Placement) -> None:
-            client.cast(
-                {},
-                "placed",
-                host=placement.host,
-                instance=placement.instance,
-                networks=list(placement.networks),
-                sender=sender,
-            )
-
-        thread = threading.Thread(
-            target=self._teller.run,
-            args=(cast,),
-            name="sriov-rt-placed",
-            daemon=True,
-        )
-        thread.start()
-        return thread
+        self._requests.stop()

@@ -14,10 +14,16 @@
 
 from oslo_config import cfg
 
+from sriov_rt import exceptions
 from sriov_rt import messaging
 from sriov_rt.onload import options as onload_options
 
 GROUP = "sriov_rt"
+
+_UNUSED = """
+Accelerated ports are kept apart as Nova keeps server groups: the filter goes
+by what is known, the compute host checks when it plugs the port.
+"""
 
 SCHEDULER_OPTS = [
     cfg.FloatOpt(
@@ -57,9 +63,11 @@ rpc_response_timeout``; flavors without such an extra spec never wait.
         help="""
 The most hosts that facts are kept of, in each worker.
 
-It bounds the memory that a flood of made-up host names can take, at 6 kB a
-host or less. Hosts beyond it are refused with a line in the log, and serve
-no ``sriov_rt:`` flavor: raise it in clouds that have more compute hosts.
+It bounds the memory that a flood of made-up host names can take: the facts
+of a host with 64 CPUs, 256 VFs and 80 labels take about 8 kB, and those of
+all hosts together at most 64 kB for each that this option allows. Hosts
+beyond it are refused with a line in the log, and serve no ``sriov_rt:``
+flavor: raise it in clouds that have more compute hosts.
 """,
     ),
     cfg.FloatOpt(
@@ -67,13 +75,10 @@ no ``sriov_rt:`` flavor: raise it in clouds that have more compute hosts.
         default=60.0,
         min=0.0,
         max=3600.0,
+        deprecated_for_removal=True,
+        deprecated_reason=_UNUSED,
         help="""
-Seconds that an instance just placed counts as an accelerated endpoint.
-
-Until its host reports its endpoints, or this time is over, no other instance
-that Onload accelerates on the same network is placed beside it. Raise it
-where instances take longer to come up; an instance that fails to build keeps
-others off its host for as long.
+Without effect. nova-scheduler keeps no instances that it has just placed.
 """,
     ),
     cfg.FloatOpt(
@@ -81,13 +86,10 @@ others off its host for as long.
         default=0.5,
         min=0.0,
         max=10.0,
+        deprecated_for_removal=True,
+        deprecated_reason=_UNUSED,
         help="""
-Seconds that a worker waits for what others placed at the same moment.
-
-Of two workers that placed instances on one host and network, neither knowing
-of the other, one yields. Keep it above twice the time that a message takes;
-each request that Onload accelerates waits so long. Set it to 0 where there is
-one nova-scheduler worker.
+Without effect. Workers of nova-scheduler no longer wait for each other.
 """,
     ),
     cfg.FloatOpt(
@@ -106,7 +108,7 @@ aggregate's hosts.
 ]
 
 
-#: What is said alike for nova-scheduler and for the compute hosts.
+#: Set to the same for nova-scheduler and for the compute hosts.
 SHARED_OPTS = [
     each
     for each in onload_options.ONLOAD_OPTS
@@ -114,11 +116,50 @@ SHARED_OPTS = [
 ]
 
 
+class OptionRejected(exceptions.SriovRtError, ValueError):
+    """An option of nova-scheduler has a value that it can't have.
+
+    :param group: of the option.
+    :param option: its name.
+    :param problem: what oslo.config says of the value.
+    """
+
+    def __init__(self, group: str, option: str, problem: Exception) -> None:
+        super().__init__(group, option, problem)
+        self.group = group
+        self.option = option
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return (
+            f"[{self.group}] {self.option} in the nova.conf of "
+            f"nova-scheduler is rejected ({self.problem}); correct it and "
+            "start nova-scheduler again"
+        )
+
+
 def register(conf: cfg.ConfigOpts) -> None:
     """Register every option that the scheduler's side reads."""
     conf.register_opts(SCHEDULER_OPTS, group=GROUP)
     conf.register_opts(messaging.TRANSPORT_OPTS, group=GROUP)
     conf.register_opts(SHARED_OPTS, group=onload_options.GROUP)
+
+
+def check(conf: cfg.ConfigOpts) -> None:
+    """Read every option, so that a bad value is found before it is needed.
+
+    :raises OptionRejected: naming the first option with a bad value.
+    """
+    register(conf)
+    for group, opts in (
+        (GROUP, [*SCHEDULER_OPTS, *messaging.TRANSPORT_OPTS]),
+        (onload_options.GROUP, SHARED_OPTS),
+    ):
+        for each in opts:
+            try:
+                conf[group][each.dest]
+            except (cfg.ConfigFileValueError, ValueError) as error:
+                raise OptionRejected(group, each.dest, error) from None
 
 
 def keeps_apart(conf: cfg.ConfigOpts) -> bool:

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What one process of nova-scheduler has: a table, and who feeds it."""
+"""The facts table of a nova-scheduler process, and its listener."""
 
 import functools
 import logging
@@ -20,19 +20,13 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Sequence
 
 from oslo_config import cfg
 
-from sriov_rt.request import Request
 from sriov_rt.scheduler import options
-from sriov_rt.scheduler.judge import Judge
+from sriov_rt.scheduler.facts_table import FactsTable
 from sriov_rt.scheduler.listener import Listener
-from sriov_rt.scheduler.placements import Placement
-from sriov_rt.scheduler.placements import Placements
-from sriov_rt.scheduler.table import FactsTable
-from sriov_rt.scheduler.teller import Teller
+from sriov_rt.scheduler.verdicts import Verdicts
 
 LOG = logging.getLogger(__name__)
 
@@ -47,14 +41,11 @@ QUIET_S = 3.0
 #: Seconds between two looks at whether the hosts in question have answered.
 _POLL_S = 0.05
 
-#: Hosts that a request yields to others before it finds no host.
-MAX_YIELDS = 10
-
 _ONE_AT_A_TIME = threading.Lock()
 
 
 class Worker:
-    """Hear the agents from the first request on, in threads of its own.
+    """Listener and facts table, from the first request on.
 
     Nothing is started before that: nova-scheduler makes its filters and
     only then forks.
@@ -74,19 +65,13 @@ class Worker:
     ) -> None:
         options.register(conf)
         group = conf[options.GROUP]
-        self.placements = Placements(group.placement_hold, monotonic)
         self.table = FactsTable(
             group.facts_max_hosts,
             group.facts_max_age,
             monotonic,
-            self.placements.arrived,
         )
-        self.judge = Judge(
-            self.table, group.facts_max_age, self.placements, monotonic
-        )
-        self._teller = Teller()
+        self.verdicts = Verdicts(self.table, group.facts_max_age, monotonic)
         self._conf = conf
-        self._settle_s = group.placement_settle
         self._warmup_s = group.warmup_timeout
         self._monotonic = monotonic
         # All workers of a host may have one name: reports come by fanout,
@@ -101,7 +86,7 @@ class Worker:
         self._began = self._heard = math.inf
 
     def start(self) -> None:
-        """Start to hear the agents, once; returns at once."""
+        """Start to listen, once; returns at once."""
         if self._thread is not None:
             return
         with self._lock:
@@ -114,7 +99,7 @@ class Worker:
                 self._thread.start()
 
     def stop(self) -> None:
-        """Hear the agents no more."""
+        """Stop listening."""
         with self._lock:
             self._stopping.set()
             listener, thread = self._listener, self._thread
@@ -123,59 +108,10 @@ class Worker:
         if thread is not None:
             thread.join()
 
-    def place(
-        self, request: Request, instance: str, hosts: Sequence[str]
-    ) -> Placement | None:
-        """Place an instance that Onload will accelerate, and tell the others.
-
-        :param instance: its UUID.
-        :param hosts: Nova's names of those that satisfy the request, the
-            best one first.
-        :returns: where it goes; None if no host is left whose endpoints it
-            would reach.
-        """
-        known = self.placements.of(instance)
-        if known is not None and known.networks:
-            # Nova asks again, for alternates to the host that it has.
-            return known
-        for _ in range(MAX_YIELDS):
-            placement = self._choose(request, instance, hosts)
-            if placement is None:
-                return None
-            self._teller.tell(placement)
-            # What others placed meanwhile, not knowing of this, comes in.
-            self._stopping.wait(self._settle_s)
-            if self.judge.is_apart(
-                request, placement.host, instance, settling=True
-            ):
-                LOG.info(
-                    "Placed instance=%s on host=%s, networks=%s",
-                    instance,
-                    placement.host,
-                    ",".join(placement.networks),
-                )
-                return placement
-            LOG.debug("Yielding host=%s instance=%s", placement.host, instance)
-            nowhere = Placement(placement.host, instance, ())
-            self.placements.note(nowhere)
-            self._teller.tell(nowhere)
-        return None
-
-    def _choose(
-        self, request: Request, instance: str, hosts: Iterable[str]
-    ) -> Placement | None:
-        networks = (each.network for each in request.attachments)
-        return self.placements.choose(
-            instance,
-            tuple(dict.fromkeys(n for n in networks if n is not None)),
-            hosts,
-            lambda host: self.judge.is_apart(request, host, instance),
-        )
-
     def warm_up(self, known: Callable[[], bool]) -> None:
-        """Wait for the first reports, if the agents were only just asked.
+        """Wait for the first reports, if they were requested only just now.
 
-        :param known: tells whether all that is needed has been reported.
+        :param known: returns whether all that is needed has been reported.
         """
         self.start()
         deadline = self._began + self._warmup_s
@@ -195,8 +131,6 @@ class Worker:
                     self._server,
                     self.table,
                     self._note,
-                    self.placements.note,
-                    self._teller,
                 )
                 with self._lock:
                     self._listener = listener
@@ -205,10 +139,10 @@ class Worker:
                 LOG.info("Listening for reports as %s", self._server)
                 listener.run()
             except Exception:
-                # As in asker.Asker.ask; nova-scheduler lives on, and
+                # As in ReportRequests.send; nova-scheduler lives on, and
                 # places all other flavors.
                 LOG.exception(
-                    "No facts of hosts can be heard, so that no sriov_rt "
+                    "No facts of hosts can be received, so that no sriov_rt "
                     "flavor can be placed; see [sriov_rt] transport_url"
                 )
                 self._stopping.wait(RETRY_S)

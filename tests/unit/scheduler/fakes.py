@@ -15,7 +15,7 @@
 import dataclasses
 
 from sriov_rt.facts import HostFacts
-from sriov_rt.scheduler.table import FactsTable
+from sriov_rt.scheduler.facts_table import FactsTable
 
 MAX_AGE_S = 60.0
 

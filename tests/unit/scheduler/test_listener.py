@@ -15,21 +15,18 @@ import json
 import threading
 import time
 import unittest
+from unittest import mock
 
-import hypothesis
 import oslo_messaging
-from hypothesis import strategies
 from oslo_config import cfg
 
+from sriov_rt import facts
 from sriov_rt import messaging
-from sriov_rt.scheduler import asker
 from sriov_rt.scheduler import listener
-from sriov_rt.scheduler.asker import Asker
+from sriov_rt.scheduler.facts_table import FactsTable
 from sriov_rt.scheduler.listener import Endpoint
 from sriov_rt.scheduler.listener import Listener
-from sriov_rt.scheduler.placements import Placement
-from sriov_rt.scheduler.table import FactsTable
-from sriov_rt.scheduler.teller import Teller
+from sriov_rt.scheduler.listener import ReportRequests
 from tests.unit import builders
 
 
@@ -38,10 +35,7 @@ class EndpointTest(unittest.TestCase):
         self.table = FactsTable(10, 60.0)
         self.wanted: list[str] = []
         self.heard = 0
-        self.placed: list[Placement] = []
-        self.endpoint = Endpoint(
-            self.table, self.wanted.append, self._hear, self.placed.append
-        )
+        self.endpoint = Endpoint(self.table, self.wanted.append, self._hear)
         self.host = builders.realtime_host("a")
 
     def _hear(self) -> None:
@@ -100,59 +94,49 @@ class EndpointTest(unittest.TestCase):
                 self._refused(digest=digest)
 
     def test_reports_that_name_no_host(self):
-        for name in (None, "", 7, ["a"], "a" * 256):
+        for name in (
+            *(None, "", 7, ["a"], "a" * 256),
+            *("a\n", "a\nCRITICAL forged", "a\x1b[2J", "a b", "é", "\u202ea"),
+        ):
             with self.subTest(name=name):
-                with self.assertLogs(listener.LOG, "WARNING"):
+                self.setUp()
+                with self.assertLogs(listener.LOG, "WARNING") as logged:
                     self._report(host=name)
-                with self.assertLogs(listener.LOG, "WARNING"):
+                    self._report(node=name)
                     self.endpoint.heartbeat({}, name, "a", "00" * 32)
+                self.assertEqual(3, len(logged.output))
+                for line in logged.output:
+                    self.assertTrue(line.isprintable())
                 self.endpoint.gone({}, name, "a")
-        self.assertEqual({}, dict(self.table.entries))
-        self.assertEqual([], self.wanted)
+                self.assertEqual({}, dict(self.table.entries))
+                self.assertEqual([], self.wanted)
 
-    def test_what_another_scheduler_placed_is_noted(self):
-        self.endpoint.placed({}, "a", "inst-1", ["net-a", "net-b"])
-        self.assertEqual(
-            [Placement("a", "inst-1", ("net-a", "net-b"))], self.placed
-        )
+    def test_what_is_in_a_refused_document_is_not_in_the_log_raw(self):
+        for key, value in (
+            ("schema", "1\nCRITICAL forged"),
+            ("host", "a\nCRITICAL forged"),
+            ("cpus", {"online": "0\nCRITICAL forged"}),
+            ("observed_at", "\x1b[2J"),
+        ):
+            with self.subTest(key=key):
+                plain = {**self.host.to_plain(), key: value}
+                with self.assertLogs(listener.LOG, "WARNING") as logged:
+                    self._report(document=json.dumps(plain))
+                (line,) = logged.output
+                self.assertTrue(line.isprintable(), line)
 
-    def test_who_places_nothing_passes_it_over(self):
-        hears = Endpoint(self.table, self.wanted.append, self._hear)
-        hears.placed({}, "a", "inst-1", ["net-a"])
+    def test_refusals_do_not_fill_the_log(self):
+        with self.assertLogs(listener.LOG, "WARNING") as logged:
+            for _ in range(1000):
+                self._report(document="{")
+        self.assertEqual(listener.LOGGED, len(logged.output))
 
-    @hypothesis.given(
-        *[
-            strategies.one_of(
-                strategies.none(),
-                strategies.integers(),
-                strategies.text(max_size=300),
-                strategies.lists(
-                    strategies.one_of(strategies.text(), strategies.none())
-                ),
-            )
-        ]
-        * 3
-    )
-    @hypothesis.settings(deadline=None, derandomize=True)
-    def test_a_placement_is_taken_whole_or_not_at_all(
-        self, host, instance, networks
-    ):
-        self.setUp()
-        names = [host, instance]
-        names += networks if type(networks) is list else [None]
-        well = all(type(n) is str and 0 < len(n) <= 255 for n in names)
-        if well:
-            self.endpoint.placed({}, host, instance, networks)
-        else:
-            with self.assertLogs(listener.LOG, "WARNING"):
-                self.endpoint.placed({}, host, instance, networks)
-        self.assertEqual(well, bool(self.placed))
-
-    def test_more_networks_than_an_instance_can_have(self):
-        networks = ["net"] * (listener.MAX_NETWORKS + 1)
-        with self.assertLogs(listener.LOG, "WARNING"):
-            self.endpoint.placed({}, "a", "inst-1", networks)
-        self.assertEqual([], self.placed)
+    def test_only_what_decisions_read_is_kept(self):
+        taken: list[facts.HostFacts] = []
+        sink = mock.Mock(put=lambda host, digest, found: taken.append(found))
+        self.endpoint = Endpoint(sink, self.wanted.append, self._hear)
+        self._report()
+        self.assertEqual([facts.decisive(self.host)], taken)
 
     def test_a_document_that_is_no_text(self):
         with self.assertLogs(listener.LOG, "WARNING"):
@@ -160,55 +144,58 @@ class EndpointTest(unittest.TestCase):
         self.assertEqual({}, dict(self.table.entries))
 
 
-class AskerTest(unittest.TestCase):
+class ReportRequestsTest(unittest.TestCase):
     def setUp(self):
-        self.asked: list[list[str] | None] = []
-        self.asker = Asker(self.asked.append, interval_s=0.0)
+        self.sent: list[list[str] | None] = []
+        self.requests = ReportRequests(self.sent.append, interval_s=0.0)
 
-    def test_what_is_wanted_together_is_asked_together(self):
+    def test_requests_are_joined(self):
         for host in ("b", "a", "b"):
-            self.asker.want(host)
-        self.asker.ask()
-        self.asker.ask()
-        self.assertEqual([["a", "b"]], self.asked)
+            self.requests.add(host)
+        self.requests.send()
+        self.requests.send()
+        self.assertEqual([["a", "b"]], self.sent)
 
-    def test_all_hosts_are_asked_by_none(self):
-        self.asker.want("a")
-        self.asker.want()
-        self.asker.ask()
-        self.assertEqual([None], self.asked)
+    def test_all_hosts_are_named_none(self):
+        self.requests.add("a")
+        self.requests.add()
+        self.requests.send()
+        self.assertEqual([None], self.sent)
 
-    def test_very_many_hosts_are_not_named(self):
-        for number in range(asker.MAX_ASKED + 1):
-            self.asker.want(f"h{number}")
-        self.asker.ask()
-        self.assertEqual([None], self.asked)
+    def test_very_many_hosts_are_not_all_in_one_request(self):
+        # Made-up heartbeats of as many hosts do not make all agents report.
+        for number in range(2 * listener.MAX_REQUESTED):
+            self.requests.add(f"h{number}")
+        self.requests.send()
+        self.requests.send()
+        (hosts,) = self.sent
+        self.assertEqual(listener.MAX_REQUESTED, len(hosts))
 
-    def test_a_question_that_cannot_be_sent_is_kept(self):
+    def test_a_request_that_cannot_be_sent_is_kept(self):
         failures = [oslo_messaging.MessageDeliveryFailure("down"), OSError()]
 
         def cast(hosts: list[str] | None) -> None:
             if failures:
                 raise failures.pop()
-            self.asked.append(hosts)
+            self.sent.append(hosts)
 
-        one = Asker(cast, interval_s=0.0)
-        one.want("a")
+        one = ReportRequests(cast, interval_s=0.0)
+        one.add("a")
         for _ in range(2):
-            with self.assertLogs(asker.LOG, "WARNING"):
-                one.ask()
-            one.want("b")
-        one.ask()
-        self.assertEqual([["a", "b"]], self.asked)
+            with self.assertLogs(listener.LOG, "WARNING"):
+                one.send()
+            one.add("b")
+        one.send()
+        self.assertEqual([["a", "b"]], self.sent)
 
-    def test_it_asks_no_more_often_than_it_may(self):
+    def test_no_more_messages_than_one_an_interval(self):
         times: list[float] = []
-        one = Asker(lambda hosts: times.append(time.monotonic()), 0.2)
+        one = ReportRequests(lambda hosts: times.append(time.monotonic()), 0.2)
         thread = threading.Thread(target=one.run)
         thread.start()
         ending = time.monotonic() + 0.5
         while time.monotonic() < ending:
-            one.want("a")
+            one.add("a")
             time.sleep(0.005)
         one.stop()
         thread.join(5)
@@ -234,11 +221,11 @@ class ListenerTest(unittest.TestCase):
         )
         transport = messaging.transport(self.conf)
         self.addCleanup(transport.cleanup)
-        self.asked: list[list[str] | None] = []
+        self.sent: list[list[str] | None] = []
         self.agent = oslo_messaging.get_rpc_server(
             transport,
             messaging.target(messaging.AGENT_TOPIC, "a"),
-            [_Agent(self.asked)],
+            [_Agent(self.sent)],
         )
         self.agent.start()
         self.addCleanup(self.agent.wait)
@@ -247,16 +234,7 @@ class ListenerTest(unittest.TestCase):
             transport, messaging.target(messaging.REPORT_TOPIC)
         )
         self.table = FactsTable(10, 60.0)
-        self.teller = Teller()
-        self.placed: list[Placement] = []
-        heard = Listener(
-            self.conf,
-            "test",
-            self.table,
-            lambda: None,
-            self.placed.append,
-            self.teller,
-        )
+        heard = Listener(self.conf, "test", self.table, lambda: None)
         thread = threading.Thread(target=heard.run)
         thread.start()
         self.addCleanup(thread.join)
@@ -269,10 +247,10 @@ class ListenerTest(unittest.TestCase):
             time.sleep(0.01)
 
     def test_at_first_it_asks_all_agents(self):
-        self._eventually(lambda: self.asked == [None])
+        self._eventually(lambda: self.sent == [None])
 
     def test_reports_come_through(self):
-        self._eventually(lambda: self.asked == [None])
+        self._eventually(lambda: self.sent == [None])
         host = builders.realtime_host("a")
         self.client.cast(
             {},
@@ -287,30 +265,9 @@ class ListenerTest(unittest.TestCase):
         self._eventually(lambda: not self.table.entries)
 
     def test_an_unknown_digest_is_asked_for(self):
-        self._eventually(lambda: self.asked == [None])
+        self._eventually(lambda: self.sent == [None])
         self.client.cast({}, "heartbeat", host="a", node="a", digest="00" * 32)
-        self._eventually(lambda: self.asked == [None, ["a"]])
-
-    def test_what_is_placed_comes_to_all_schedulers(self):
-        other: list[Placement] = []
-        hears = Listener(
-            self.conf, "other", self.table, lambda: None, other.append
-        )
-        thread = threading.Thread(target=hears.run)
-        thread.start()
-        self.addCleanup(thread.join)
-        self.addCleanup(hears.stop)
-        self._eventually(lambda: self.asked == [None, None])
-        placement = Placement("a", "inst-1", ("net-a",))
-        self.teller.tell(placement)
-        self._eventually(lambda: other == [placement])
-        # Not to itself: what it heard late would undo what it did since.
-        self.assertEqual([], self.placed)
-
-    def test_agents_are_heard_in_the_version_of_before(self):
-        # One that knows nothing of placements, and one that does.
-        self.assertEqual("1.0", messaging.VERSION)
-        self.assertEqual("1.1", Endpoint.target.version)
+        self._eventually(lambda: self.sent == [None, ["a"]])
 
 
 class _Agent:

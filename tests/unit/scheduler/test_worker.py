@@ -10,22 +10,16 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-import dataclasses
 import os
 import threading
 import time
 import unittest
-from unittest import mock
 
 from oslo_config import cfg
 
-from sriov_rt import request
 from sriov_rt.scheduler import worker
-from sriov_rt.scheduler.placements import Placement
 from sriov_rt.scheduler.worker import Worker
-from tests.unit import builders
 from tests.unit.scheduler.fakes import Clock
-from tests.unit.scheduler.fakes import put
 
 
 class FakeListener:
@@ -33,10 +27,8 @@ class FakeListener:
 
     made: "list[FakeListener]"
 
-    def __init__(self, conf, server, table, heard, placed, teller) -> None:
+    def __init__(self, conf, server, table, heard) -> None:
         self.server = server
-        self.placed = placed
-        self.teller = teller
         self.heard = heard
         self.stopped = threading.Event()
 
@@ -134,101 +126,6 @@ class WorkerTest(WorkerCase):
         impatient = Worker(self.conf, self.clock, listen=self._listen)
         self.addCleanup(impatient.stop)
         impatient.warm_up(lambda: self.fail("looked"))
-
-
-class PlaceTest(WorkerCase):
-    def setUp(self):
-        super().setUp()
-        self.worker._settle_s = 0.0
-        for name in ("a", "b"):
-            put(self.worker.table, builders.onload_host(name))
-        self.asked = dataclasses.replace(
-            request.parse({"sriov_rt:onload": "required"}),
-            attachments=(request.Attachment("net-a", "fast"),),
-        )
-
-    def place(self, instance: str, *hosts: str) -> str | None:
-        found = self.worker.place(self.asked, instance, hosts)
-        return None if found is None else found.host
-
-    def told(self) -> list[Placement]:
-        told: list[Placement] = []
-        self.worker._teller.stop()
-        self.worker._teller.run(told.append)
-        return told
-
-    def test_the_best_host_that_is_left(self):
-        self.assertEqual("b", self.place("inst-1", "b", "a"))
-        self.assertEqual("a", self.place("inst-2", "b", "a"))
-        self.assertIsNone(self.place("inst-3", "b", "a"))
-        net = ("net-a",)
-        self.assertEqual(
-            [Placement("b", "inst-1", net), Placement("a", "inst-2", net)],
-            self.told(),
-        )
-
-    def test_who_was_placed_stays_where_it_is(self):
-        self.assertEqual("b", self.place("inst-1", "b", "a"))
-        self.assertEqual("b", self.place("inst-1", "a"))
-        self.assertEqual(1, len(self.told()))
-
-    def test_what_others_placed_counts(self):
-        self.worker.start()
-        self.assertTrue(self.made.wait(10))
-        (listener,) = self.listeners
-        listener.placed(Placement("b", "inst-9", ("net-a",)))
-        self.assertEqual("a", self.place("inst-1", "b", "a"))
-
-    def test_it_yields_to_who_placed_at_the_same_moment(self):
-        rival = Placement("b", "inst-0", ("net-a",))
-        tell = self.worker._teller.tell
-
-        def meanwhile(placement: Placement) -> None:
-            tell(placement)
-            self.worker.placements.note(rival)
-
-        with mock.patch.object(self.worker._teller, "tell", meanwhile):
-            self.assertEqual("a", self.place("inst-1", "b", "a"))
-        net = ("net-a",)
-        self.assertEqual(
-            [
-                Placement("b", "inst-1", net),
-                Placement("b", "inst-1", ()),
-                Placement("a", "inst-1", net),
-            ],
-            self.told(),
-        )
-
-    def test_it_stays_where_the_other_yields(self):
-        rival = Placement("b", "inst-2", ("net-a",))
-
-        def meanwhile(placement: Placement) -> None:
-            self.worker.placements.note(rival)
-
-        with mock.patch.object(self.worker._teller, "tell", meanwhile):
-            self.assertEqual("b", self.place("inst-1", "b", "a"))
-
-    def test_who_yields_everywhere_leaves_nothing_behind(self):
-        rivals = [
-            Placement(host, f"inst-0{host}", ("net-a",)) for host in "ab"
-        ]
-
-        def meanwhile(placement: Placement) -> None:
-            for rival in rivals:
-                self.worker.placements.note(rival)
-
-        with mock.patch.object(self.worker._teller, "tell", meanwhile):
-            self.assertIsNone(self.place("inst-1", "b", "a"))
-        self.assertEqual((), self.worker.placements.of("inst-1").networks)
-
-    def test_facts_end_what_was_placed(self):
-        self.place("inst-1", "b")
-        own = builders.endpoint("net-a", instance="inst-1")
-        put(self.worker.table, builders.onload_host("b", own))
-        self.assertEqual(0, len(self.worker.placements))
-        self.assertIsNone(self.place("inst-2", "b"))
-        put(self.worker.table, builders.onload_host("b"))
-        self.assertEqual("b", self.place("inst-2", "b"))
 
 
 class ProcessTest(unittest.TestCase):

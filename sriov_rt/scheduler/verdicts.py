@@ -10,11 +10,14 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Which hosts satisfy a request, and why the others do not."""
+"""Verdicts: which hosts satisfy a request, and why the others do not."""
 
 import collections
 import dataclasses
+import functools
+import math
 import time
+import weakref
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -26,19 +29,31 @@ from sriov_rt import decide
 from sriov_rt import request as requests
 from sriov_rt.codec import Unknown
 from sriov_rt.decide import onload
+from sriov_rt.facts import HostFacts
 from sriov_rt.reason import Reason
 from sriov_rt.request import Request
-from sriov_rt.scheduler.placements import Placements
-from sriov_rt.scheduler.refusals import Refusal
-from sriov_rt.scheduler.table import Entry
-from sriov_rt.scheduler.table import FactsTable
+from sriov_rt.scheduler.facts_table import Entry
+from sriov_rt.scheduler.facts_table import FactsTable
 
-#: What hosts that fail alike have in common.
-Key = tuple[int | str, ...]
+#: Hosts named in one line of the log.
+HOSTS_A_LINE = 50
+
+#: Requests whose verdicts are kept. Clouds have some dozen realtime flavors.
+MAX_REQUESTS = 32
+
+_BEFORE_ALL_TIME = -math.inf
+
+
+@dataclasses.dataclass(slots=True)
+class Refusal:
+    """Hosts that fail a request for the same Reasons."""
+
+    reasons: tuple[Reason, ...]
+    hosts: list[str]
 
 
 class Host(Protocol):
-    """What is asked of Nova's HostState."""
+    """What is read of Nova's HostState."""
 
     host: str
 
@@ -46,12 +61,11 @@ class Host(Protocol):
 H = TypeVar("H", bound=Host)
 
 
-class Judge:
-    """Decide on hosts by the facts table.
+class Verdicts:
+    """Verdicts on hosts, by the facts table.
 
     :param table: the facts.
     :param max_age_s: seconds from which facts are stale.
-    :param placements: what was placed of late.
     :param monotonic: the table's clock, seconds.
     :param wall: Unix time, seconds.
     """
@@ -60,15 +74,16 @@ class Judge:
         self,
         table: FactsTable,
         max_age_s: float,
-        placements: Placements,
         monotonic: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._table = table
         self._max_age_s = max_age_s
-        self._placements = placements
         self._monotonic = monotonic
         self._wall = wall
+        # Verdicts by request and report. They go with the report, and the
+        # next report of a host is another one.
+        self._kept = functools.lru_cache(MAX_REQUESTS)(_kept)
 
     def passing(
         self,
@@ -83,41 +98,16 @@ class Judge:
         if not request.attachments:
             return self._passing(request, hosts)
         passing = self._passing(_without_networks(request), hosts)
+        entry_of = self._table.entries.get
         return [
             host
             for host in passing
-            if self.is_apart(request, host.host, instance)
+            if not any(self._same_host(request, entry_of(host.host), instance))
         ]
 
-    def is_apart(
-        self,
-        request: Request,
-        host: str,
-        instance: str | None,
-        *,
-        settling: bool = False,
-    ) -> bool:
-        """Tell whether an instance would reach all of its networks.
-
-        It would not those of which the host has no NIC left for one more
-        accelerated endpoint.
-
-        :param host: Nova's name of it.
-        :param instance: UUID of the one to be placed.
-        :param settling: it was placed there, and may have to yield.
-        """
-        entry = self._table.entries.get(host)
-        found = self._same_host(
-            request, host, entry, instance, settling=settling
-        )
-        return next(found, None) is None
-
     def _passing(self, request: Request, hosts: Iterable[H]) -> list[H]:
-        # Ten thousand hosts come through here while a user waits: one
-        # look-up of the host and one of the answer to its kind.
         entry_of = self._table.entries.get
-        answers = self._table.answers(request)
-        answer_of = answers.get
+        verdicts = self._kept(request)
         oldest = self._monotonic() - self._max_age_s
         now = self._wall()
         passing = []
@@ -125,10 +115,11 @@ class Judge:
             entry = entry_of(host.host)
             if entry is None or entry.confirmed < oldest:
                 continue
-            kind = entry.kind
-            until = answer_of(kind.number)
+            until = verdicts.get(entry)
             if until is None:
-                until = answers[kind.number] = kind.passes_until(request)
+                until = verdicts[entry] = _satisfies_until(
+                    request, entry.facts
+                )
             if now < until:
                 passing.append(host)
         return passing
@@ -140,18 +131,17 @@ class Judge:
         """
         found: dict[requests.Attachment, None] = {}
         for entry in tuple(self._table.entries.values()):
-            if not entry.endpoints or isinstance(entry.endpoints, Unknown):
+            endpoints = entry.facts.vifs.endpoints
+            if isinstance(endpoints, Unknown):
                 continue
-            for each in entry.endpoints:
+            for each in endpoints:
                 if each.instance == instance:
-                    physical = onload.physical_network(
-                        entry.kind.facts, each.nic
-                    )
+                    physical = onload.physical_network(entry.facts, each.nic)
                     found[requests.Attachment(each.network, physical)] = None
         return tuple(found)
 
     def known(self, hosts: Iterable[Host]) -> bool:
-        """Tell whether there are fresh facts of every one of the hosts."""
+        """Return whether there are fresh facts of every one of the hosts."""
         entries = self._table.entries
         oldest = self._monotonic() - self._max_age_s
         for host in hosts:
@@ -167,7 +157,7 @@ class Judge:
         entry = self._table.entries.get(host.host)
         return (
             *self._reasons(request, entry),
-            *self._same_host(request, host.host, entry, instance),
+            *self._same_host(request, entry, instance),
         )
 
     def refusals(
@@ -176,29 +166,21 @@ class Judge:
         hosts: Iterable[Host],
         instance: str | None = None,
     ) -> Sequence[Refusal]:
-        """Return why hosts fail, those that fail alike together."""
-        entries, now = self._table.entries, self._monotonic()
-        alike: dict[Key, list[str]] = collections.defaultdict(list)
-        why: dict[Key, tuple[Reason, ...]] = {}
-        own: tuple[Reason, ...] = ()
+        """Return why hosts fail, those with the same Reasons together."""
+        hosts = list(hosts)
+        passing = {
+            each.host for each in self.passing(request, hosts, instance)
+        }
+        found: dict[tuple[str, ...], Refusal] = {}
         for host in hosts:
-            entry = entries.get(host.host)
-            key: Key = (-1, 0)
-            if entry is not None:
-                age_s = now - entry.confirmed
-                stale = age_s > self._max_age_s
-                key = (-2, int(age_s)) if stale else (entry.kind.number, 0)
-            if request.attachments:
-                found = self._same_host(request, host.host, entry, instance)
-                own = tuple(found)
-                key = (*key, *(each.message for each in own))
-            alike[key].append(host.host)
-            if key not in why:
-                why[key] = (*self._reasons(request, entry), *own)
-        refusals = (
-            Refusal(why[key], tuple(names)) for key, names in alike.items()
-        )
-        return [refusal for refusal in refusals if refusal.reasons]
+            if host.host in passing:
+                continue
+            reasons = self.why_not(request, host, instance)
+            same = found.setdefault(
+                tuple(each.message for each in reasons), Refusal(reasons, [])
+            )
+            same.hosts.append(host.host)
+        return [each for each in found.values() if each.reasons]
 
     def _reasons(
         self, request: Request, entry: Entry | None
@@ -211,35 +193,59 @@ class Judge:
             facts_age_s=self._monotonic() - entry.confirmed,
             max_age_s=self._max_age_s,
         )
-        return entry.kind.why_not(request, view)
+        return decide.why_not(request, entry.facts, view)
 
     def _same_host(
         self,
         request: Request,
-        host: str,
         entry: Entry | None,
         instance: str | None,
-        *,
-        settling: bool = False,
     ) -> Iterator[Reason]:
+        """Yield the networks of which the host has no NIC left.
+
+        An instance just placed is not in the facts yet; the compute host
+        checks again when it plugs the port, and Nova tries another one.
+        """
         if entry is None or not request.onload or not request.attachments:
             return
-        endpoints = entry.endpoints
-        coming = self._placements.coming(host, instance, settling=settling)
-        if not endpoints and not coming:
-            return
+        endpoints = entry.facts.vifs.endpoints
         if not isinstance(endpoints, Unknown):
             endpoints = tuple(e for e in endpoints if e.instance != instance)
         yield from onload.same_host(
-            entry.kind.facts, request.attachments, endpoints, coming
+            entry.facts, request.attachments, endpoints
         )
 
 
-def _without_networks(request: Request) -> Request:
-    """Return what is asked of a kind of host: few differ in this.
+def _kept(
+    request: Request,
+) -> weakref.WeakKeyDictionary[Entry, float]:
+    return weakref.WeakKeyDictionary()
 
-    The physical networks count, and where each network's endpoints are is
-    no matter of the kind.
+
+def _satisfies_until(request: Request, facts: HostFacts) -> float:
+    """Return the Unix time from which a host no longer satisfies a request.
+
+    Minus infinity if it does not now, infinity if time changes nothing: a
+    decision depends on the time only in when a certificate expires.
+    """
+    view = decide.View(now=_BEFORE_ALL_TIME)
+    if not decide.satisfies(request, facts, view):
+        return -math.inf
+    certificate = facts.latency.certificate
+    if (
+        request.max_latency_us is None
+        or certificate is None
+        or isinstance(certificate, Unknown)
+    ):
+        return math.inf
+    return certificate.expires_at
+
+
+def _without_networks(request: Request) -> Request:
+    """Return the part of a request whose verdicts are kept.
+
+    The physical networks count; where the endpoints of each network are
+    is decided for each instance again.
     """
     if not request.attachments:
         return request
@@ -248,3 +254,21 @@ def _without_networks(request: Request) -> Request:
         request,
         attachments=tuple(requests.Attachment(None, p) for p in physical),
     )
+
+
+def lines(refusals: Iterable[Refusal]) -> Iterator[str]:
+    """Yield the refusals in words: each host once, with all its Reasons."""
+    for refusal in refusals:
+        why = "; ".join(f"{r.code}: {r.message}" for r in refusal.reasons)
+        hosts = refusal.hosts
+        for start in range(0, len(hosts), HOSTS_A_LINE):
+            yield f"{', '.join(hosts[start : start + HOSTS_A_LINE])}: {why}"
+
+
+def summary(refusals: Iterable[Refusal]) -> str:
+    """Return how many hosts fail for which Reason, the most common first."""
+    counts: collections.Counter[str] = collections.Counter()
+    for refusal in refusals:
+        for code in {reason.code for reason in refusal.reasons}:
+            counts[code] += len(refusal.hosts)
+    return ", ".join(f"{code} × {n}" for code, n in counts.most_common())

@@ -12,6 +12,8 @@
 
 import dataclasses
 import unittest
+import weakref
+from unittest import mock
 
 import hypothesis
 from hypothesis import strategies
@@ -20,11 +22,9 @@ from sriov_rt import decide
 from sriov_rt import facts
 from sriov_rt import request
 from sriov_rt.codec import Unknown
-from sriov_rt.scheduler import refusals
-from sriov_rt.scheduler.judge import Judge
-from sriov_rt.scheduler.placements import Placement
-from sriov_rt.scheduler.placements import Placements
-from sriov_rt.scheduler.table import FactsTable
+from sriov_rt.scheduler import verdicts
+from sriov_rt.scheduler.facts_table import FactsTable
+from sriov_rt.scheduler.verdicts import Verdicts
 from tests.unit import builders
 from tests.unit.scheduler.fakes import MAX_AGE_S
 from tests.unit.scheduler.fakes import Clock
@@ -34,9 +34,6 @@ from tests.unit.scheduler.fakes import states
 REALTIME = request.parse(
     {"sriov_rt:realtime": "required", "hw:cpu_policy": "dedicated"}
 )
-#: Seconds that a placement counts.
-HOLD_S = 30.0
-
 CERTIFIED = request.parse({"sriov_rt:max_latency_us": "50"})
 
 FAST = dataclasses.replace(
@@ -45,29 +42,24 @@ FAST = dataclasses.replace(
 )
 
 
-class JudgeCase(unittest.TestCase):
+class VerdictsCase(unittest.TestCase):
     def setUp(self):
         self.clock, self.wall = Clock(), Clock(1_790_000_000.0)
-        self.placements = Placements(HOLD_S, self.clock)
-        self.table = FactsTable(
-            100, MAX_AGE_S, self.clock, self.placements.arrived
-        )
-        self.judge = Judge(
-            self.table, MAX_AGE_S, self.placements, self.clock, self.wall
-        )
+        self.table = FactsTable(100, MAX_AGE_S, self.clock)
+        self.verdicts = Verdicts(self.table, MAX_AGE_S, self.clock, self.wall)
 
     def put(self, name: str, **parts: dict) -> None:
         put(self.table, builders.realtime_host(name, **parts))
 
     def names(self, asked: request.Request, *hosts: str) -> list[str]:
-        return [h.host for h in self.judge.passing(asked, states(*hosts))]
+        return [h.host for h in self.verdicts.passing(asked, states(*hosts))]
 
     def codes(self, asked: request.Request, host: str) -> list[str]:
         (state,) = states(host)
-        return [r.code for r in self.judge.why_not(asked, state)]
+        return [r.code for r in self.verdicts.why_not(asked, state)]
 
 
-class PassingTest(JudgeCase):
+class PassingTest(VerdictsCase):
     def test_hosts_that_satisfy_pass_in_their_order(self):
         for name in ("a", "c"):
             self.put(name)
@@ -105,23 +97,62 @@ class PassingTest(JudgeCase):
         self.assertEqual([], self.names(CERTIFIED, "a"))
         self.assertEqual(["latency_expired"], self.codes(CERTIFIED, "a"))
 
-    def test_one_answer_serves_all_hosts_of_a_kind(self):
+    def counted(self) -> mock.Mock:
+        """Return a mock that counts the decisions made."""
+        patch = mock.patch.object(
+            decide, "satisfies", side_effect=decide.satisfies
+        )
+        self.addCleanup(patch.stop)
+        return patch.start()
+
+    def test_a_verdict_is_kept_until_the_facts_of_its_host_change(self):
+        satisfies = self.counted()
         names = [f"h{n}" for n in range(50)]
         for name in names:
             self.put(name)
-        self.assertEqual(names, self.names(REALTIME, *names))
-        self.assertEqual(1, len(self.table.answers(REALTIME)))
+        for _ in range(3):
+            self.assertEqual(names, self.names(REALTIME, *names))
+        self.assertEqual(50, satisfies.call_count)
+        self.put("h7", memory={"ksm_run": 1})
+        self.assertEqual(49, len(self.names(REALTIME, *names)))
+        self.assertEqual(51, satisfies.call_count)
+
+    def test_equal_requests_share_their_verdicts(self):
+        satisfies = self.counted()
+        self.put("a")
+        for limit in ("50", "50", "60"):
+            asked = request.parse({"sriov_rt:max_latency_us": limit})
+            self.names(asked, "a")
+        self.assertEqual(2, satisfies.call_count)
+
+    def test_verdicts_go_with_the_facts_and_the_least_used_request(self):
+        satisfies = self.counted()
+        self.put("a")
+        entry = weakref.ref(self.table.entries["a"])
+        asked = [
+            request.Request(max_latency_us=1 + n)
+            for n in range(verdicts.MAX_REQUESTS + 1)
+        ]
+        for each in asked:
+            self.names(each, "a")
+        satisfies.reset_mock()
+        self.names(asked[-1], "a")
+        self.assertEqual(0, satisfies.call_count)
+        self.names(asked[0], "a")
+        self.assertEqual(1, satisfies.call_count)
+        self.table.forget("a")
+        self.assertIsNone(entry())
 
     def test_known_only_when_every_host_is_fresh(self):
         self.put("a")
-        self.assertFalse(self.judge.known(states("a", "b")))
+        self.assertFalse(self.verdicts.known(states("a", "b")))
         self.put("b")
-        self.assertTrue(self.judge.known(states("a", "b")))
+        self.assertTrue(self.verdicts.known(states("a", "b")))
         self.clock.now += MAX_AGE_S + 1
-        self.assertFalse(self.judge.known(states("a", "b")))
+        self.assertFalse(self.verdicts.known(states("a", "b")))
 
 
-class OnloadTest(JudgeCase):
+class OnloadTest(VerdictsCase):
     def setUp(self):
         super().setUp()
         for name in ("a", "b"):
@@ -134,9 +165,6 @@ class OnloadTest(JudgeCase):
                 request.Attachment(each, "fast") for each in networks
             ),
         )
-
-    def place(self, host: str, instance: str, *networks: str) -> None:
-        self.placements.note(Placement(host, instance, networks))
 
     def test_an_endpoint_keeps_its_network_off_its_host(self):
         put(self.table, builders.onload_host("a", builders.endpoint("net-a")))
@@ -151,38 +179,9 @@ class OnloadTest(JudgeCase):
         hosts, asked = states("a"), self.asked("net-a")
         self.assertEqual(
             hosts,
-            self.judge.passing(asked, hosts, builders.endpoint().instance),
+            self.verdicts.passing(asked, hosts, builders.endpoint().instance),
         )
-        self.assertEqual([], self.judge.passing(asked, hosts, "inst-2"))
-
-    def test_an_instance_just_placed_counts_as_an_endpoint(self):
-        self.place("a", "inst-1", "net-a", "net-b")
-        for network in ("net-a", "net-b"):
-            asked = self.asked(network)
-            self.assertEqual(["b"], self.names(asked, "a", "b"))
-        self.assertEqual(["a", "b"], self.names(self.asked("net-c"), "a", "b"))
-
-    def test_it_counts_until_the_hold_is_over(self):
-        self.place("a", "inst-1", "net-a")
-        self.clock.now += HOLD_S - 1
-        self.assertEqual([], self.names(self.asked("net-a"), "a"))
-        self.clock.now += 1
-        self.assertEqual(["a"], self.names(self.asked("net-a"), "a"))
-
-    def test_it_counts_once_when_the_facts_tell_of_it(self):
-        two = {
-            "onload": {"nics": {"eth1": "native", "eth2": "afxdp"}},
-            "vifs": {"pools": {"fast": ("eth1", "eth2")}},
-        }
-        put(self.table, builders.onload_host("a", **two))
-        asked = self.asked("net-a")
-        self.place("a", "inst-1", "net-a")
-        self.assertEqual(["a"], self.names(asked, "a"))
-        arrived = builders.endpoint(instance="inst-1")
-        put(self.table, builders.onload_host("a", arrived, **two))
-        self.assertEqual(["a"], self.names(asked, "a"))
-        self.place("a", "inst-2", "net-a")
-        self.assertEqual([], self.names(asked, "a"))
+        self.assertEqual([], self.verdicts.passing(asked, hosts, "inst-2"))
 
     def test_endpoints_that_are_unknown(self):
         spoilt = {"endpoints": Unknown("no right to enter")}
@@ -206,27 +205,30 @@ class OnloadTest(JudgeCase):
                 request.Attachment("net-a", "fast"),
                 request.Attachment("net-b", None),
             },
-            set(self.judge.endpoints_of("inst-1")),
+            set(self.verdicts.endpoints_of("inst-1")),
         )
-        self.assertEqual((), self.judge.endpoints_of("inst-2"))
+        self.assertEqual((), self.verdicts.endpoints_of("inst-2"))
 
-    def test_endpoints_make_no_kinds_and_networks_no_answers(self):
+    def test_networks_and_endpoints_need_no_other_verdict(self):
         for number in range(20):
             own = builders.endpoint(f"net-{number}", instance=f"i-{number}")
             put(self.table, builders.onload_host(f"h{number}", own))
         names = [f"h{number}" for number in range(20)]
-        for number in range(20):
-            self.names(self.asked(f"net-{number}"), *names)
-        self.assertEqual(1, len(self.table._answers))
-        (answers,) = self.table._answers.values()
-        self.assertEqual(1, len(answers))
+        with mock.patch.object(
+            decide, "satisfies", side_effect=decide.satisfies
+        ) as satisfies:
+            for number in range(20):
+                self.names(self.asked(f"net-{number}"), *names)
+        self.assertEqual(20, satisfies.call_count)
 
     def test_refusals_tell_the_hosts_that_are_taken_from_the_others(self):
-        self.place("a", "inst-1", "net-a")
-        found = self.judge.refusals(self.asked("net-a"), states("a", "b", "x"))
+        put(self.table, builders.onload_host("a", builders.endpoint("net-a")))
+        found = self.verdicts.refusals(
+            self.asked("net-a"), states("a", "b", "x")
+        )
         told = [([r.code for r in f.reasons], f.hosts) for f in found]
         self.assertEqual(
-            [(["onload_same_host"], ("a",)), (["facts_missing"], ("x",))], told
+            [(["onload_same_host"], ["a"]), (["facts_missing"], ["x"])], told
         )
 
 
@@ -238,7 +240,7 @@ def unknown_part(name: str) -> dict[str, Unknown]:
     }
 
 
-class SameAsTheDecisionTest(JudgeCase):
+class SameAsTheDecisionTest(VerdictsCase):
     @hypothesis.given(
         isolated=strategies.sampled_from(["", "2", "2-3"]),
         dedicated=strategies.sampled_from([None, "", "2-3", "0-3"]),
@@ -279,19 +281,19 @@ class SameAsTheDecisionTest(JudgeCase):
         view = decide.View(self.wall.now, 0.0, MAX_AGE_S)
         wanted = [r.code for r in decide.why_not(asked, host, view)]
         self.assertEqual(wanted, self.codes(asked, "a"))
-        passing = self.judge.passing(asked, states("a"))
+        passing = self.verdicts.passing(asked, states("a"))
         self.assertEqual(not wanted, bool(passing))
 
 
-class RefusalsTest(JudgeCase):
-    def test_hosts_that_fail_alike_stand_together(self):
+class RefusalsTest(VerdictsCase):
+    def test_hosts_with_the_same_reasons_stand_together(self):
         for name in ("a", "b"):
             self.put(name, memory={"ksm_run": 1})
         self.put("ok")
-        found = self.judge.refusals(REALTIME, states("a", "b", "ok", "x"))
+        found = self.verdicts.refusals(REALTIME, states("a", "b", "ok", "x"))
         told = [([r.code for r in f.reasons], f.hosts) for f in found]
         self.assertEqual(
-            [(["ksm_running"], ("a", "b")), (["facts_missing"], ("x",))], told
+            [(["ksm_running"], ["a", "b"]), (["facts_missing"], ["x"])], told
         )
 
     def test_stale_hosts_are_told_by_their_age(self):
@@ -299,23 +301,23 @@ class RefusalsTest(JudgeCase):
         self.clock.now += 100
         self.put("b")
         self.clock.now += 100
-        found = self.judge.refusals(REALTIME, states("a", "b"))
+        found = self.verdicts.refusals(REALTIME, states("a", "b"))
         ages = [f.reasons[0].fields["age_s"] for f in found]
         self.assertEqual([200, 100], ages)
 
     def test_the_summary_counts_hosts_by_code(self):
         self.put("a", memory={"ksm_run": 1, "thp": "always"})
         self.put("b", memory={"ksm_run": 1})
-        found = self.judge.refusals(REALTIME, states("a", "b", "x"))
+        found = self.verdicts.refusals(REALTIME, states("a", "b", "x"))
         self.assertEqual(
             "ksm_running × 2, thp_always × 1, facts_missing × 1",
-            refusals.summary(found),
+            verdicts.summary(found),
         )
 
     def test_each_host_is_named_once_in_lines_of_bounded_length(self):
-        names = [f"h{n}" for n in range(2 * refusals.HOSTS_A_LINE + 1)]
-        found = self.judge.refusals(REALTIME, states(*names))
-        told = list(refusals.lines(found))
+        names = [f"h{n}" for n in range(2 * verdicts.HOSTS_A_LINE + 1)]
+        found = self.verdicts.refusals(REALTIME, states(*names))
+        told = list(verdicts.lines(found))
         self.assertEqual(3, len(told))
         named = [
             name

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The facts table: what each host was when it was last heard of."""
+"""The facts table: the last report of each host."""
 
 import logging
 import threading
@@ -18,47 +18,37 @@ import time
 from collections.abc import Callable
 from collections.abc import Mapping
 
-from sriov_rt.codec import Unknown
-from sriov_rt.facts import Endpoint
+from sriov_rt import codec
 from sriov_rt.facts import HostFacts
-from sriov_rt.request import Request
-from sriov_rt.scheduler.kinds import Kind
-from sriov_rt.scheduler.kinds import Kinds
 
 LOG = logging.getLogger(__name__)
 
-#: Requests whose answers are kept. Clouds have some dozen realtime flavors.
-MAX_REQUESTS = 64
-
-#: Answers that are kept over all requests; one takes some 100 bytes.
-MAX_ANSWERS = 200_000
+#: Bytes that the facts of a host may take, in the mean over ``max_hosts``. Of
+#: a host with 64 CPUs, 256 VFs and 80 labels they take half of it.
+FACTS_BYTES = 64 * 1024
 
 #: Seconds between two lines in the log about a table that is full.
 _FULL_LOG_S = 60.0
 
 
 class Entry:
-    """One host.
+    """One report of a host; the next report makes another Entry.
 
-    :param kind: what it is.
+    :param facts: what decisions read of them.
     :param digest: of the facts that it sent.
     :param confirmed: monotonic time in seconds at which they last held.
-    :param endpoints: its accelerated ports, which are no matter of its kind.
+    :param size: of its facts, in bytes.
     """
 
-    __slots__ = ("confirmed", "digest", "endpoints", "kind")
+    __slots__ = ("__weakref__", "confirmed", "digest", "facts", "size")
 
     def __init__(
-        self,
-        kind: Kind,
-        digest: bytes,
-        confirmed: float,
-        endpoints: tuple[Endpoint, ...] | Unknown = (),
+        self, facts: HostFacts, digest: bytes, confirmed: float, size: int
     ) -> None:
-        self.kind = kind
+        self.facts = facts
         self.digest = digest
         self.confirmed = confirmed
-        self.endpoints = endpoints
+        self.size = size
 
 
 class FactsTable:
@@ -67,12 +57,11 @@ class FactsTable:
     Nova's name of a host is unique among all cells, and libvirt gives each
     host one node: that node's name is of no consequence here.
 
-    :param max_hosts: hosts beyond it are refused.
+    :param max_hosts: hosts beyond it are refused, and so are facts beyond
+        that many times FACTS_BYTES.
     :param stale_s: seconds after which a host gives way when the table is
         full.
     :param monotonic: the clock, seconds.
-    :param arrived: told of a host and the instances that it has accelerated
-        endpoints of.
     """
 
     def __init__(
@@ -80,17 +69,15 @@ class FactsTable:
         max_hosts: int,
         stale_s: float,
         monotonic: Callable[[], float] = time.monotonic,
-        arrived: Callable[[str, frozenset[str]], None] | None = None,
     ) -> None:
         self._max_hosts = max_hosts
         self._stale_s = stale_s
         self._monotonic = monotonic
-        self._arrived = arrived
         self._lock = threading.Lock()
-        self._kinds = Kinds()
         self._entries: dict[str, Entry] = {}
-        self._answers: dict[Request, dict[int, float]] = {}
         self._full_logged = -_FULL_LOG_S
+        #: What the facts of all entries take.
+        self._bytes = 0
 
     @property
     def entries(self) -> Mapping[str, Entry]:
@@ -107,19 +94,13 @@ class FactsTable:
         :raises ValueError: for a digest that is not hex.
         """
         packed = bytes.fromhex(digest)
+        size = codec.size(facts)
         with self._lock:
-            if host not in self._entries and not self._has_room(host):
+            if not self._has_room(host, size):
                 return False
+            self._bytes += size - self._size_of(host)
             # A new entry rather than new fields: readers see all or nothing.
-            self._entries[host] = Entry(
-                self._kinds.of(facts),
-                packed,
-                self._monotonic(),
-                facts.vifs.endpoints,
-            )
-        endpoints = facts.vifs.endpoints
-        if endpoints and not isinstance(endpoints, Unknown) and self._arrived:
-            self._arrived(host, frozenset(e.instance for e in endpoints))
+            self._entries[host] = Entry(facts, packed, self._monotonic(), size)
         return True
 
     def confirm(self, host: str, digest: str) -> bool:
@@ -136,28 +117,14 @@ class FactsTable:
     def forget(self, host: str) -> None:
         """Drop a host, if it is there."""
         with self._lock:
-            self._entries.pop(host, None)
+            self._drop(host)
 
-    def answers(self, request: Request) -> dict[int, float]:
-        """Return the answers so far, by the number of the kind.
+    def _has_room(self, host: str, size: int) -> bool:
+        """Return whether a host's facts may come in, in place of its old.
 
-        New facts make new kinds, so that no answer ever has to be taken
-        back. See :meth:`Kind.passes_until` for what an answer is.
+        :param size: of the facts, in bytes.
         """
-        found = self._answers.get(request)
-        if found is not None and len(found) <= MAX_ANSWERS:
-            return found
-        with self._lock:
-            kept = self._answers
-            if (
-                len(kept) >= MAX_REQUESTS
-                or sum(map(len, kept.values())) > MAX_ANSWERS
-            ):
-                self._answers = kept = {}
-            return kept.setdefault(request, {})
-
-    def _has_room(self, host: str) -> bool:
-        if len(self._entries) < self._max_hosts:
+        if self._fits(host, size):
             return True
         now = self._monotonic()
         oldest = now - self._stale_s
@@ -166,15 +133,34 @@ class FactsTable:
             for each, entry in self._entries.items()
             if entry.confirmed >= oldest
         }
-        if len(self._entries) < self._max_hosts:
+        self._bytes = sum(each.size for each in self._entries.values())
+        if self._fits(host, size):
             return True
+        # What the host was is no longer what it is.
+        self._drop(host)
         if now - self._full_logged >= _FULL_LOG_S:
             self._full_logged = now
             LOG.error(
                 "Facts of host %s refused: there are facts of %d hosts "
-                "already. Raise [sriov_rt] facts_max_hosts if the cloud has "
-                "more; otherwise see who sends made-up host names.",
+                "already, of %d kB. Raise [sriov_rt] facts_max_hosts if the "
+                "cloud has more; otherwise find out who sends made-up host "
+                "names.",
                 host,
                 len(self._entries),
+                self._bytes // 1000,
             )
         return False
+
+    def _fits(self, host: str, size: int) -> bool:
+        if host not in self._entries and len(self) >= self._max_hosts:
+            return False
+        total = self._bytes + size - self._size_of(host)
+        return total <= self._max_hosts * FACTS_BYTES
+
+    def _size_of(self, host: str) -> int:
+        entry = self._entries.get(host)
+        return 0 if entry is None else entry.size
+
+    def _drop(self, host: str) -> None:
+        self._bytes -= self._size_of(host)
+        self._entries.pop(host, None)

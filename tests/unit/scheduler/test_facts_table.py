@@ -13,9 +13,9 @@
 import threading
 import unittest
 
-from sriov_rt import request
-from sriov_rt.scheduler import table as tables
-from sriov_rt.scheduler.table import FactsTable
+from sriov_rt import codec
+from sriov_rt.scheduler import facts_table as tables
+from sriov_rt.scheduler.facts_table import FactsTable
 from tests.unit import builders
 from tests.unit.scheduler.fakes import MAX_AGE_S
 from tests.unit.scheduler.fakes import Clock
@@ -31,7 +31,7 @@ class FactsTableTest(unittest.TestCase):
         host = builders.realtime_host("a")
         self.assertTrue(put(self.table, host))
         entry = self.table.entries["a"]
-        self.assertEqual(host.compute, entry.kind.facts.compute)
+        self.assertEqual(host.compute, entry.facts.compute)
         self.assertEqual(1000.0, entry.confirmed)
 
     def test_a_heartbeat_with_the_digest_confirms(self):
@@ -75,8 +75,24 @@ class FloodTest(unittest.TestCase):
     def test_hosts_that_are_there_are_still_served(self):
         changed = builders.realtime_host("a", memory={"thp": "always"})
         self.assertTrue(put(self.table, changed))
-        facts = self.table.entries["a"].kind.facts
+        facts = self.table.entries["a"].facts
         self.assertEqual("always", facts.memory.thp)
+
+    def test_large_facts_are_bounded_in_all(self):
+        values = {f"k{n}": "v" * 100 for n in range(600)}
+        large = {"labels": {"values": values}}
+        size = codec.size(builders.realtime_host("a", **large))
+        self.assertGreater(2 * size, 3 * tables.FACTS_BYTES)
+        self.assertTrue(put(self.table, builders.realtime_host("a", **large)))
+        with self.assertLogs(tables.LOG, "ERROR"):
+            self.assertFalse(
+                put(self.table, builders.realtime_host("b", **large))
+            )
+        # What b was is no longer what it is; c, and a once more, fit.
+        self.assertEqual({"a", "c"}, set(self.table.entries))
+        self.assertTrue(put(self.table, builders.realtime_host("a", **large)))
+        self.table.forget("a")
+        self.assertTrue(put(self.table, builders.realtime_host("b", **large)))
 
     def test_stale_hosts_give_way(self):
         self.clock.now += MAX_AGE_S + 1
@@ -84,42 +100,20 @@ class FloodTest(unittest.TestCase):
         self.assertEqual(["d"], list(self.table.entries))
 
 
-class AnswersTest(unittest.TestCase):
-    def setUp(self):
-        self.table = FactsTable(3, MAX_AGE_S, Clock())
-
-    def test_equal_requests_share_their_answers(self):
-        self.table.answers(request.Request(realtime=True))[7] = 1.0
-        again = self.table.answers(request.Request(realtime=True))
-        self.assertEqual({7: 1.0}, again)
-        self.assertEqual({}, self.table.answers(request.Request()))
-
-    def test_requests_without_end_do_not_fill_the_memory(self):
-        for wanted in range(1, 10 * tables.MAX_REQUESTS):
-            self.table.answers(request.Request(max_latency_us=wanted))
-        self.assertLessEqual(len(self.table._answers), tables.MAX_REQUESTS)
-
-    def test_answers_on_kinds_that_are_no_more_are_dropped(self):
-        asked = request.Request(realtime=True)
-        answers = self.table.answers(asked)
-        answers.update(dict.fromkeys(range(tables.MAX_ANSWERS + 1), 0.0))
-        self.assertEqual({}, self.table.answers(asked))
-
-
 class ThreadsTest(unittest.TestCase):
     def test_a_reader_sees_all_of_a_report_or_nothing(self):
         table = FactsTable(3, MAX_AGE_S)
-        kinds = [
+        reports = [
             builders.realtime_host("a"),
             builders.realtime_host("a", kernel={"preempt_rt": False}),
         ]
-        expected = {host.digest(): host.kernel.preempt_rt for host in kinds}
-        put(table, kinds[0])
+        expected = {host.digest(): host.kernel.preempt_rt for host in reports}
+        put(table, reports[0])
         done = threading.Event()
 
         def write() -> None:
             for turn in range(400):
-                put(table, kinds[turn % 2])
+                put(table, reports[turn % 2])
             done.set()
 
         writer = threading.Thread(target=write)
@@ -127,7 +121,7 @@ class ThreadsTest(unittest.TestCase):
         torn = 0
         while not done.is_set():
             entry = table.entries["a"]
-            real = entry.kind.facts.kernel.preempt_rt
+            real = entry.facts.kernel.preempt_rt
             torn += expected[entry.digest.hex()] is not real
         writer.join()
         self.assertEqual(0, torn)
