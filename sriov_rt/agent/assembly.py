@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Put an agent together from its configuration."""
+"""Assembly of an agent from its configuration."""
 
 import logging
 from collections.abc import Callable
@@ -22,18 +22,18 @@ from sriov_rt import exceptions
 from sriov_rt.agent import options
 from sriov_rt.agent import placement
 from sriov_rt.agent.backoff import Backoff
-from sriov_rt.agent.bus import Bus
 from sriov_rt.agent.listener import Endpoint
 from sriov_rt.agent.listener import Listener
-from sriov_rt.agent.parts import Parts
-from sriov_rt.agent.parts import Timing
-from sriov_rt.agent.provider import Provider
+from sriov_rt.agent.placement import Provider
+from sriov_rt.agent.publisher import Bus
 from sriov_rt.agent.publisher import Publisher
 from sriov_rt.agent.reconciler import Reconciler
 from sriov_rt.agent.service import Agent
+from sriov_rt.agent.service import Parts
+from sriov_rt.agent.service import Timing
 from sriov_rt.agent.uevents import Uevents
-from sriov_rt.host import sources
-from sriov_rt.host.observe import Observer
+from sriov_rt.host.observer import Observer
+from sriov_rt.host.observer import load_sources
 from sriov_rt.host.root import Root
 from sriov_rt.labels import service as label_service
 
@@ -77,7 +77,7 @@ def assemble(conf: cfg.ConfigOpts, crashed: Callable[[], None]) -> Agent:
     labels = label_service.make(
         conf, lambda: agent.relabel(conf.labels.debounce), crashed
     )
-    endpoint = Endpoint(conf.host, lambda: agent.asked())
+    endpoint = Endpoint(conf.host, lambda: agent.report_requested())
     listener = Listener(conf, conf.host, endpoint)
     agent = Agent(
         Parts(
@@ -114,7 +114,7 @@ def _observer(conf: cfg.ConfigOpts) -> Observer:
         Root(conf.agent.root),
         conf.host,
         options.node_name(conf),
-        sources.load(),
+        load_sources(),
         nova_files=conf.agent.nova_config_files,
     )
 

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""How long to wait before trying again."""
+"""Backoff: delays between attempts."""
 
 import random
 from collections.abc import Callable
@@ -47,6 +47,6 @@ class Backoff:
         return self._uniform(longest / 2, longest)
 
     def succeeded(self) -> None:
-        """Start anew from the first delay."""
+        """Start again from the first delay."""
         self.failures = 0
         self._next_s = self._first_s

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Answer the schedulers' "report now"."""
+"""Listener for the schedulers' requests to report."""
 
 import logging
 from collections.abc import Callable
@@ -40,14 +40,14 @@ class Endpoint:
     """The methods of the agents' topic.
 
     :param host: this agent's.
-    :param asked: called when a scheduler wants this host's facts.
+    :param requested: called when a scheduler requests this host's facts.
     """
 
     target = oslo_messaging.Target(version=messaging.VERSION)
 
-    def __init__(self, host: str, asked: Callable[[], None]) -> None:
+    def __init__(self, host: str, requested: Callable[[], None]) -> None:
         self._host = host
-        self._asked = asked
+        self._requested = requested
 
     def report_now(self, context: Any, hosts: Any = None) -> None:
         """Have the facts sent, if this host is meant.
@@ -56,7 +56,7 @@ class Endpoint:
         :param hosts: a list of their names, or None for all.
         """
         if hosts is None or (isinstance(hosts, list) and self._host in hosts):
-            self._asked()
+            self._requested()
 
 
 class Listener:
@@ -64,7 +64,7 @@ class Listener:
 
     :param conf: names the message queue.
     :param host: the server's name, by which its queue is called. One host
-        has one agent; a name made up anew at each start would leave a queue
+        has one agent; a new name at each start would leave a queue
         behind at each stop, since oslo.messaging never deletes them.
     :param endpoint: what answers.
     """
@@ -77,14 +77,14 @@ class Listener:
         self._endpoint = endpoint
         self._server: Any = None
 
-    def set_listening(self, wanted: bool) -> None:
+    def set_listening(self, listening: bool) -> None:
         """Start or stop to listen; once started it reconnects by itself.
 
         Blocks while the message queue is down.
 
         :raises ListenFailed: if the message queue refuses.
         """
-        if wanted and self._server is None:
+        if listening and self._server is None:
             server = oslo_messaging.get_rpc_server(
                 self._transport, self._target, [self._endpoint]
             )
@@ -96,7 +96,7 @@ class Listener:
                 raise ListenFailed(str(error)) from error
             self._server = server
             LOG.info("listening for report_now: host=%s", self._target.server)
-        elif not wanted and self._server is not None:
+        elif not listening and self._server is not None:
             server, self._server = self._server, None
             server.stop()
             server.wait()

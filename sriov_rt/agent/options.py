@@ -18,7 +18,7 @@ from keystoneauth1 import loading
 from oslo_config import cfg
 
 from sriov_rt import messaging
-from sriov_rt.host import novaconf
+from sriov_rt.host import compute
 from sriov_rt.labels import options as label_options
 
 GROUP = "agent"
@@ -34,7 +34,7 @@ The name that Nova calls this host by.
 
 It has to be the value of ``[DEFAULT] host`` in the nova.conf of this host's
 nova-compute, whose default is the same. The scheduler finds the host's facts
-by this name: with another one, no realtime instance ever lands here.
+by this name: with another one, no realtime instance is placed on this host.
 """,
     ),
 ]
@@ -88,7 +88,7 @@ message queue.
 Seconds over which the agents spread their answers to "report now".
 
 A scheduler that starts asks all agents at once; each waits for a random part
-of this time and answers all who asked meanwhile with one message. Raise it
+of this time and answers all requests until then with one message. Raise it
 in clouds of thousands of hosts, where a host's facts are some 10 kB, and keep
 it below the schedulers' ``[sriov_rt] warmup_timeout``.
 """,
@@ -105,7 +105,7 @@ mounted elsewhere, such as /host. Every fact is read below it.
     ),
     cfg.ListOpt(
         "nova_config_files",
-        default=[f"/{each}" for each in novaconf.FILES],
+        default=[f"/{each}" for each in compute.FILES],
         help="""
 The configuration files of this host's nova-compute, in its order.
 
@@ -139,7 +139,7 @@ withdraws the traits that it has set.
 Seconds after which the traits in Placement are looked at again.
 
 Changes of the host are written at once; this finds what others changed, such
-as a provider that was deleted and made anew. The default is Nova's own
+as a provider that was deleted and created again. The default is Nova's own
 (``[compute] resource_provider_association_refresh``).
 """,
     ),
@@ -149,11 +149,11 @@ as a provider that was deleted and made anew. The default is Nova's own
         min=0.0,
         max=300.0,
         help="""
-Seconds that a clean stop may take to say goodbye.
+Seconds that a clean stop may take.
 
-The agent then withdraws its traits and tells the schedulers that it is gone,
-and ends after this time whether Placement and the message queue answered or
-not. Keep it below TimeoutStopSec of the systemd unit.
+The agent then withdraws its traits and reports to the schedulers that it is
+gone, and ends after this time whether Placement and the message queue answered
+or not. Keep it below TimeoutStopSec of the systemd unit.
 """,
     ),
 ]

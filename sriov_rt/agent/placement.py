@@ -10,12 +10,13 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The little of Placement's API that setting traits takes."""
+"""Traits of the host's resource provider in Placement."""
 
 import dataclasses
 import logging
 from collections.abc import Set
 from typing import Any
+from typing import Protocol
 
 from keystoneauth1 import exceptions as ks_exceptions
 from keystoneauth1 import loading
@@ -24,6 +25,7 @@ from oslo_config import cfg
 
 from sriov_rt.agent import options
 from sriov_rt.agent import reconciler
+from sriov_rt.agent import traits
 
 LOG = logging.getLogger(__name__)
 
@@ -45,17 +47,17 @@ class PlacementUnreachable(reconciler.NotYet):
 class PlacementRefused(reconciler.NotYet):
     """Placement understood, and said no.
 
-    :param asked: method and path.
+    :param request: method and path.
     :param status: HTTP status.
     :param text: Placement's own words.
     """
 
-    def __init__(self, asked: str, status: int, text: str) -> None:
-        self.asked = asked
+    def __init__(self, request: str, status: int, text: str) -> None:
+        self.request = request
         self.status = status
         self.text = text
         super().__init__(
-            f"Placement answered {asked} with {status} ({text}); see that "
+            f"Placement answered {request} with {status} ({text}); see that "
             "the user in [placement] has the admin or service role"
         )
 
@@ -78,8 +80,8 @@ class GenerationConflict(reconciler.NotYet):
     def __init__(self, uuid: str) -> None:
         self.uuid = uuid
         super().__init__(
-            f"resource provider {uuid} keeps changing; its traits are set "
-            "when it is at rest"
+            f"others keep changing resource provider {uuid}; its traits are "
+            "set with the next attempt"
         )
 
 
@@ -197,3 +199,80 @@ def _field(found: Any, name: str, kind: type) -> Any:
     if not isinstance(value, kind):
         raise PlacementUnreachable(f"'{name}' is missing in its answer")
     return value
+
+
+#: How often a provider that others change meanwhile is read again at once,
+#: before the agent waits. nova-compute writes to it once a minute.
+ATTEMPTS = 4
+
+
+class Traits(Protocol):
+    """What reads and sets the traits of providers."""
+
+    def find(self, name: str) -> str:
+        """Return the uuid of the provider of this name."""
+
+    def traits(self, uuid: str) -> ProviderTraits:
+        """Return the provider's traits."""
+
+    def create_trait(self, name: str) -> None:
+        """Have a trait known."""
+
+    def set_traits(self, uuid: str, traits: Set[str], generation: int) -> None:
+        """Replace all traits of the provider."""
+
+
+class Provider:
+    """The resource provider of one host.
+
+    :param client: reads and sets.
+    :param host: the name that Nova calls the host by; for the log.
+    :param node: the provider's name.
+    """
+
+    def __init__(self, client: Traits, host: str, node: str) -> None:
+        self._client = client
+        self._host = host
+        self._node = node
+
+    def set_traits(self, wanted: frozenset[str]) -> None:
+        """Give the provider those of our traits, and no other of ours.
+
+        :param wanted: names that begin with one of
+            :data:`traits.PREFIXES`.
+        :raises NotYet: whatever stands in the way; trying again may help.
+        """
+        try:
+            uuid = self._client.find(self._node)
+        except ProviderMissing:
+            if wanted:
+                raise
+            # No provider has none of our traits: that was to be reached.
+            return
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                self._set_traits(uuid, wanted)
+            except GenerationConflict:
+                if attempt == ATTEMPTS:
+                    raise
+                LOG.debug("provider %s changed; reading it again", uuid)
+            else:
+                return
+
+    def _set_traits(self, uuid: str, wanted: frozenset[str]) -> None:
+        there = self._client.traits(uuid)
+        merged = traits.merged(there.traits, wanted)
+        if merged == there.traits:
+            return
+        added, removed = merged - there.traits, there.traits - merged
+        for name in sorted(added):
+            self._client.create_trait(name)
+        self._client.set_traits(uuid, merged, there.generation)
+        LOG.info(
+            "traits set: host=%s node=%s provider=%s added=%s removed=%s",
+            self._host,
+            self._node,
+            uuid,
+            ",".join(sorted(added)) or "none",
+            ",".join(sorted(removed)) or "none",
+        )

@@ -27,6 +27,7 @@ from oslo_service import service
 from oslo_service import systemd
 
 from sriov_rt import exceptions
+from sriov_rt.agent import guru_meditation
 from sriov_rt.agent import options
 from sriov_rt.agent.assembly import assemble
 
@@ -42,6 +43,10 @@ EXIT_CRASHED = 1
 CRASHED = 0
 
 
+#: Of the program, in the names of its reports.
+NAME = "sriov-rt-agent"
+
+
 def configure(arguments: Sequence[str] | None) -> cfg.ConfigOpts:
     """Return the configuration, logging set up by it.
 
@@ -53,6 +58,7 @@ def configure(arguments: Sequence[str] | None) -> cfg.ConfigOpts:
     conf = cfg.CONF
     log.register_options(conf)
     options.register(conf)
+    guru_meditation.register_options(conf)
     conf(
         arguments,
         project="sriov_rt",
@@ -67,10 +73,11 @@ def configure(arguments: Sequence[str] | None) -> cfg.ConfigOpts:
 
 
 def serve(conf: cfg.ConfigOpts) -> int:
-    """Run the agent until it is told to stop; return the exit code."""
+    """Run the agent until it is stopped; return the exit code."""
     # A SimpleQueue may be put to from a signal handler; an Event may not,
     # for the handler would wait for a lock that the thread it runs in has.
     signals: queue.SimpleQueue[int] = queue.SimpleQueue()
+    guru_meditation.handle_signals(conf, NAME, signals.put)
     agent = assemble(conf, lambda: signals.put(CRASHED))
     # Not a launcher: those put the service into a child process, which they
     # restart on SIGHUP, traits withdrawn and all.
@@ -80,8 +87,11 @@ def serve(conf: cfg.ConfigOpts) -> int:
         handlers.add_handler(name, lambda number, _frame: signals.put(number))
     services.add(agent)
     systemd.notify_once()
-    while (number := signals.get()) == signal.SIGHUP:
-        _reload(conf, services)
+    while (number := signals.get()) in (signal.SIGHUP, signal.SIGUSR2):
+        if number == signal.SIGUSR2:
+            guru_meditation.write(conf, NAME)
+        else:
+            _reload(conf, services)
     crashed = number == CRASHED
     LOG.info(
         "stopping on %s",
@@ -96,7 +106,7 @@ def _reload(conf: cfg.ConfigOpts, services: Any) -> None:
     try:
         conf.mutate_config_files()
     except cfg.Error:
-        LOG.exception("the configuration stays as it is; correct it")
+        LOG.exception("the configuration was not reloaded; correct it")
     services.restart()
 
 

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Publish the host's facts to the schedulers."""
+"""Publisher of the host's facts, to all schedulers over oslo.messaging."""
 
 import json
 import logging
@@ -18,15 +18,92 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
+from typing import Protocol
 
-from sriov_rt.agent.bus import Caster
+import oslo_messaging
+from oslo_config import cfg
+
+from sriov_rt import messaging
+from sriov_rt.agent import reconciler
 from sriov_rt.facts import HostFacts
 
 LOG = logging.getLogger(__name__)
 
 
+class BusUnreachable(reconciler.NotYet):
+    """The message queue did not take a message.
+
+    :param method: what was to be sent.
+    :param why: the driver's own words.
+    """
+
+    def __init__(self, method: str, why: str) -> None:
+        self.method = method
+        self.why = why
+        super().__init__(
+            f"cannot send '{method}' ({why}); see that the message queue "
+            "runs and that transport_url names it"
+        )
+
+
+class Caster(Protocol):
+    """Sender of messages to all schedulers."""
+
+    def cast(self, method: str, **arguments: Any) -> None:
+        """Send one message; raise :class:`BusUnreachable` if it fails."""
+
+    def close(self) -> None:
+        """Let go of connections."""
+
+
+class Bus:
+    """A :class:`Caster` on the configured message queue.
+
+    One attempt a message, so that no cast outlasts the driver's timeouts (a
+    refused connection fails at once, a silent one after
+    ``[oslo_messaging_rabbit] heartbeat_timeout_threshold``); who calls waits
+    and tries again. A connection that failed is never used again: some
+    releases of kombu reconnect it without an end inside the next cast.
+
+    :param conf: names the queue.
+    :raises oslo_messaging.MessagingException: for a malformed transport URL
+        or an unknown driver. Nothing is connected yet.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        self._conf = conf
+        self._transport = messaging.transport(conf)
+
+    def cast(self, method: str, **arguments: Any) -> None:
+        """Send one message to all schedulers.
+
+        :raises BusUnreachable: if the message queue did not confirm it.
+        """
+        client = oslo_messaging.get_rpc_client(
+            self._transport,
+            messaging.target(messaging.REPORT_TOPIC),
+            retry=0,
+        )
+        try:
+            client.cast({}, method, **arguments)
+        except Exception as error:
+            # oslo.messaging lets through what its driver's libraries raise
+            # (kombu's, amqp's and socket's errors): there is no common base.
+            self.close()
+            self._transport = messaging.transport(self._conf)
+            raise BusUnreachable(method, str(error)) from error
+
+    def close(self) -> None:
+        """Close the connection."""
+        try:
+            self._transport.cleanup()
+        except Exception:
+            LOG.debug("closing the connection failed", exc_info=True)
+
+
 class Publisher:
-    """Say what the host is: all of it when it changed, else its digest.
+    """Reports of the host: all facts when they changed, else their digest.
 
     Each call of :meth:`publish` stands for an observation just made, and no
     sign of life is sent without one: an agent that can no longer observe
@@ -56,13 +133,13 @@ class Publisher:
         self._caster = caster
         self._heartbeat_s = heartbeat_s - slack_s
         self._monotonic = monotonic
-        self._asked = threading.Event()
+        self._requested = threading.Event()
         self._sent_digest = ""
         self._sent_at = -math.inf
 
     def report_in_full(self) -> None:
         """Send all facts with the next observation."""
-        self._asked.set()
+        self._requested.set()
 
     def publish(self, facts: HostFacts | None) -> None:
         """Send what has to be sent.
@@ -74,17 +151,17 @@ class Publisher:
             self._cast("gone")
             return
         digest = facts.digest()
-        asked = self._asked.is_set()
-        # Cleared before the cast: who asks during it may have missed it.
-        self._asked.clear()
+        requested = self._requested.is_set()
+        # Cleared before the cast: a request that comes meanwhile counts.
+        self._requested.clear()
         try:
-            if asked or digest != self._sent_digest:
+            if requested or digest != self._sent_digest:
                 self._send_facts(facts, digest)
             elif self._monotonic() - self._sent_at >= self._heartbeat_s:
                 self._cast("heartbeat", digest=digest)
         except BaseException:
-            if asked:
-                self._asked.set()
+            if requested:
+                self._requested.set()
             raise
 
     def _send_facts(self, facts: HostFacts, digest: str) -> None:

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Bring something outside into a desired state, for as long as it takes."""
+"""Reconciler: brings a service outside into a desired state."""
 
 import logging
 import math
@@ -94,7 +94,7 @@ class Reconciler(Generic[T]):
         self.worker.wake()
 
     def join(self, timeout_s: float) -> bool:
-        """Wait for the final state, end the thread, and tell if it came."""
+        """Wait for the final state and end the thread; return if it came."""
         settled = self._settled.wait(max(0.0, timeout_s))
         self.worker.stop()
         return settled
@@ -111,7 +111,7 @@ class Reconciler(Generic[T]):
             return delay_s
         if self._backoff.failures:
             LOG.info(
-                "%s: well again after %d attempts",
+                "%s: succeeded after %d attempts",
                 self._name,
                 self._backoff.failures + 1,
             )

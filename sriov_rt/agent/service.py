@@ -12,41 +12,100 @@
 
 """The agent: its threads, and what passes between them."""
 
+import dataclasses
 import logging
 import math
 import random
 import threading
 import time
 from collections.abc import Callable
+from collections.abc import Mapping
+from typing import Protocol
 
 from oslo_service.backend import base
 
-from sriov_rt.agent import change_log
 from sriov_rt.agent import traits
-from sriov_rt.agent.parts import Background
-from sriov_rt.agent.parts import Parts
-from sriov_rt.agent.parts import Timing
+from sriov_rt.agent.publisher import Publisher
+from sriov_rt.agent.reconciler import Reconciler
 from sriov_rt.agent.worker import Worker
 from sriov_rt.facts import HostFacts
+from sriov_rt.reason import Reason
 
 LOG = logging.getLogger(__name__)
+
 
 #: Seconds from a device's first event to the observation: its driver sends
 #: a burst of them, and sets up what is to be observed meanwhile.
 SETTLE_S = 0.5
+
+#: Seconds between two full reports that schedulers ask for. Below the
+#: schedulers' [sriov_rt] warmup_timeout.
+ANSWER_S = 5.0
 
 #: An observation that takes longer than so many intervals, and than so many
 #: seconds, hangs (in a driver's sysfs file, say).
 STUCK_INTERVALS = 3
 STUCK_S = 60.0
 
-#: Labels that change go out with what the kernel told last, if that is no
-#: more than so many intervals ago.
+#: Labels that change are reported with the kernel's last facts, if these are
+#: no more than so many intervals ago.
 RELABEL_INTERVALS = 2
 
 
+class Background(Protocol):
+    """A thread that notifies the agent."""
+
+    def start(self) -> None:
+        """Start it."""
+
+    def stop(self) -> None:
+        """Let it end."""
+
+
+class Labelling(Protocol):
+    """Labels of the host from other sources than its kernel."""
+
+    def complete(self, facts: HostFacts) -> HostFacts:
+        """Return facts with the labels of other sources."""
+
+    def traits(self, facts: HostFacts) -> frozenset[str]:
+        """Return the traits of a host's labels."""
+
+    def settle(self, facts: HostFacts) -> None:
+        """Store what was reported, once it was reported."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Parts:
+    """The parts of an agent.
+
+    :param observe: returns the host's facts, as its kernel has them.
+    :param publisher: says when they are to be sent in full.
+    :param publishing: brings them to the schedulers; None is "gone".
+    :param labels: adds the labels of other sources.
+    :param tending: brings traits to Placement; None where that is off.
+    :param listening: listens to the schedulers, or ceases to.
+    """
+
+    observe: Callable[[], HostFacts]
+    labels: Labelling
+    publisher: Publisher
+    publishing: Reconciler[HostFacts | None]
+    tending: Reconciler[frozenset[str]] | None
+    listening: Reconciler[bool]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Timing:
+    """The agent's times, in seconds, as its options name them."""
+
+    observe_interval: float
+    report_spread: float
+    stop_timeout: float
+
+
 class Agent(base.ServiceBase):  # type: ignore[misc]
-    """Observe the host, and have others told.
+    """The agent: observes the host and reports what it found.
 
     The observing thread waits for nobody: what it finds is handed to
     reconcilers, of which each waits in a thread of its own for the one
@@ -70,10 +129,11 @@ class Agent(base.ServiceBase):  # type: ignore[misc]
         self._crashed = crashed
         self._monotonic = monotonic
         self._observed_at = monotonic()
+        self._answer_at = -math.inf
         # Held while facts are made and handed on, so that none overtakes.
-        self._telling = threading.Lock()
+        self._reporting = threading.Lock()
         self._kernel: HostFacts | None = None
-        self._told: HostFacts | None = None
+        self._reported: HostFacts | None = None
         self._digest = ""
         self._traits: frozenset[str] | None = None
         self._events: tuple[Background, ...] = ()
@@ -112,7 +172,7 @@ class Agent(base.ServiceBase):  # type: ignore[misc]
             each.start()
 
     def stop(self) -> None:
-        """Say goodbye, within the time that the options give."""
+        """Report that the agent stops, within ``[agent] stop_timeout``."""
         workers = (self.observing, self.relabelling, self.settling)
         for each in (*self._events, *workers, self.watching):
             each.stop()
@@ -124,8 +184,8 @@ class Agent(base.ServiceBase):  # type: ignore[misc]
         deadline = self._monotonic() + self._timing.stop_timeout
         if not parts.publishing.join(deadline - self._monotonic()):
             LOG.warning(
-                "the schedulers were not told that the agent is gone; they "
-                "learn it from the age of its facts"
+                "the schedulers were not notified that the agent stopped; "
+                "they notice when its facts are too old"
             )
         if parts.tending is not None and not parts.tending.join(
             deadline - self._monotonic()
@@ -146,18 +206,26 @@ class Agent(base.ServiceBase):  # type: ignore[misc]
         self._parts.publisher.report_in_full()
         self.observing.wake()
 
-    def asked(self) -> None:
-        """Observe and report in full soon, all who ask now in one."""
+    def report_requested(self) -> None:
+        """Observe and report in full soon; requests until then are joined.
+
+        However many come, the reports are ANSWER_S apart at least: who can
+        send to the message queue must not keep the host busy.
+        """
         self._parts.publisher.report_in_full()
+        now = self._monotonic()
+        if now < self._answer_at:
+            return
         spread = random.uniform(0.0, self._timing.report_spread)  # noqa: S311
-        self.observing.wake(spread)
+        self._answer_at = max(now + spread, self._answer_at + ANSWER_S)
+        self.observing.wake(self._answer_at - now)
 
     def changed(self) -> None:
         """Observe soon: a device came or went."""
         self.observing.wake(SETTLE_S)
 
     def relabel(self, settle_s: float) -> None:
-        """Tell of labels that changed, without observing the kernel anew.
+        """Report labels that changed, without observing the kernel again.
 
         :param settle_s: seconds to wait for more of them.
         """
@@ -165,21 +233,21 @@ class Agent(base.ServiceBase):  # type: ignore[misc]
 
     def _observe(self) -> float:
         kernel = self._parts.observe()
-        with self._telling:
+        with self._reporting:
             self._kernel = kernel
             self._observed_at = self._monotonic()
-            self._tell(kernel)
+            self._report(kernel)
         return self._timing.observe_interval
 
     def _relabel(self) -> float:
         limit = RELABEL_INTERVALS * self._timing.observe_interval
-        with self._telling:
+        with self._reporting:
             age_s = self._monotonic() - self._observed_at
             if self._kernel is not None and age_s <= limit:
-                self._tell(self._kernel)
+                self._report(self._kernel)
         return math.inf
 
-    def _tell(self, kernel: HostFacts) -> None:
+    def _report(self, kernel: HostFacts) -> None:
         labels = self._parts.labels
         facts = labels.complete(kernel)
         self._parts.publishing.want(facts)
@@ -188,14 +256,14 @@ class Agent(base.ServiceBase):  # type: ignore[misc]
         self._set_traits(held)
         if self._digest != (digest := facts.digest()):
             self._digest = digest
-            change_log.log(facts, digest, found, held)
-        self._told = facts
+            _log_change(facts, digest, found, held)
+        self._reported = facts
         # Who waits for the facts comes first.
         self.settling.wake(SETTLE_S)
 
     def _settle(self) -> float:
-        if self._told is not None:
-            self._parts.labels.settle(self._told)
+        if self._reported is not None:
+            self._parts.labels.settle(self._reported)
         return math.inf
 
     def _set_traits(self, held: frozenset[str]) -> None:
@@ -208,10 +276,29 @@ class Agent(base.ServiceBase):  # type: ignore[misc]
         silent = self._monotonic() - self._observed_at
         if silent > limit and self._traits:
             LOG.error(
-                "no observation has come to its end for %d s; the traits "
-                "are withdrawn, and the schedulers hear nothing, until one "
-                "does. See 'dmesg' for a device that hangs",
+                "the host scan has not finished for %d s; the traits are "
+                "withdrawn and nothing is reported until it does. See "
+                "'dmesg' for a device that hangs",
                 silent,
             )
             self._set_traits(frozenset())
         return limit / 2
+
+
+def _log_change(
+    facts: HostFacts,
+    digest: str,
+    found: Mapping[str, tuple[Reason, ...]],
+    held: frozenset[str],
+) -> None:
+    """Log what the host is now, in one line."""
+    reasons = found[traits.REALTIME]
+    LOG.info(
+        "facts changed: host=%s node=%s digest=%s realtime=%s traits=%s%s",
+        facts.host,
+        facts.node,
+        digest[:12],
+        "no" if reasons else "yes",
+        ",".join(sorted(held)) or "none",
+        "".join(f" [{each.code}] {each.message}" for each in reasons),
+    )

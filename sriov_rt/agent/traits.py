@@ -21,6 +21,7 @@ from sriov_rt import request
 from sriov_rt.facts import HostFacts
 from sriov_rt.labels import traits as label_traits
 from sriov_rt.reason import Reason
+from sriov_rt.request import grammar
 
 #: The traits that the host's own facts decide begin so.
 PREFIX = "CUSTOM_SRIOV_RT_"
@@ -39,6 +40,10 @@ TRAITS: Mapping[str, Mapping[str, str]] = types.MappingProxyType(
         },
         PREFIX + "PREEMPT_RT": {"sriov_rt:kernel": "preempt_rt"},
         PREFIX + "ONLOAD": {"sriov_rt:onload": "required"},
+        # Any certificate that counts.
+        PREFIX + "LATENCY_CERTIFIED": {
+            "sriov_rt:max_latency_us": str(grammar.MAX_LATENCY_US)
+        },
     }
 )
 

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Hear from the kernel when devices come and go.
+"""Kernel events of devices that come and go.
 
 sysfs sends no inotify events; the kernel announces devices on a netlink
 socket instead (netlink(7), NETLINK_KOBJECT_UEVENT; lib/kobject_uevent.c).
@@ -116,7 +116,7 @@ class Uevents:
 
 
 def receive(events: socket.socket) -> bool:
-    """Wait for an event and tell whether it may change a fact.
+    """Wait for an event and return whether it may change a fact.
 
     :param events: a socket with a timeout, which counts as no event.
     :raises OSError: if the socket is of no more use.

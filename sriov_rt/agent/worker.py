@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""A thread that does one thing whenever it is due."""
+"""Worker: a thread that calls a function whenever it is due."""
 
 import logging
 import math
@@ -79,7 +79,7 @@ class Worker:
         self._woken.set()
 
     def join(self, timeout_s: float) -> bool:
-        """Wait for the thread; tell whether it has ended."""
+        """Wait for the thread; return whether it has ended."""
         if self._thread.ident is not None:
             self._thread.join(max(0.0, timeout_s))
         return not self._thread.is_alive()

@@ -24,8 +24,8 @@ from oslo_messaging._drivers import impl_fake
 
 from sriov_rt import request
 from sriov_rt.agent import assembly
-from sriov_rt.agent import bus
 from sriov_rt.agent import options
+from sriov_rt.agent import publisher
 from sriov_rt.agent import uevents
 from sriov_rt.parse.cpulist import parse_cpu_list as cpus
 from sriov_rt.scheduler.worker import Worker
@@ -94,7 +94,7 @@ class AgentToSchedulerTest(unittest.TestCase):
             time.sleep(0.02)
 
     def _codes(self, worker):
-        reasons = worker.judge.why_not(REALTIME, HOST)
+        reasons = worker.verdicts.why_not(REALTIME, HOST)
         return {each.code for each in reasons}
 
     def _serves_realtime(self, worker):
@@ -119,7 +119,7 @@ class AgentToSchedulerTest(unittest.TestCase):
 
     def test_facts_that_got_lost_are_made_good(self):
         worker = self._start_worker()
-        original = bus.Bus.cast
+        original = publisher.Bus.cast
         lost = []
 
         def cast(self, method, **arguments):
@@ -128,7 +128,7 @@ class AgentToSchedulerTest(unittest.TestCase):
                 return
             original(self, method, **arguments)
 
-        with mock.patch.object(bus.Bus, "cast", cast):
+        with mock.patch.object(publisher.Bus, "cast", cast):
             agent = self._start_agent()
             self.addCleanup(agent.stop)
             self._wait_for(lambda: self._serves_realtime(worker))

@@ -20,8 +20,8 @@ from keystoneauth1 import token_endpoint
 from keystoneauth1.adapter import Adapter
 from placement.tests.functional.fixtures import placement
 
-from sriov_rt.agent import provider
 from sriov_rt.agent.placement import Placement
+from sriov_rt.agent.placement import Provider
 from sriov_rt.agent.placement import ProviderMissing
 
 REALTIME = "CUSTOM_SRIOV_RT_REALTIME"
@@ -39,9 +39,7 @@ class RealPlacementTest(unittest.TestCase):
             session.Session(auth=auth), service_type="placement"
         )
         self.uuid = str(uuid.uuid4())
-        self.provider = provider.Provider(
-            Placement(self.client), "rt-1", "rt-1"
-        )
+        self.provider = Provider(Placement(self.client), "rt-1", "rt-1")
 
     def _create_provider(self, *traits):
         self._ask(
@@ -99,9 +97,7 @@ class RealPlacementTest(unittest.TestCase):
             original(uuid, traits, generation)
 
         client.set_traits = meddle
-        provider.Provider(client, "rt-1", "rt-1").set_traits(
-            frozenset({REALTIME})
-        )
+        Provider(client, "rt-1", "rt-1").set_traits(frozenset({REALTIME}))
         self.assertEqual(1, len(meddled))
         self.assertEqual(
             {"COMPUTE_NODE", "CUSTOM_GOLD", REALTIME}, self._traits()

@@ -37,9 +37,9 @@ FAULTY = """
 import sys
 from unittest import mock
 from sriov_rt.cmd import agent
-from sriov_rt.host import observe
+from sriov_rt.host import observer
 
-with mock.patch.object(observe.Observer, "observe", side_effect=KeyError):
+with mock.patch.object(observer.Observer, "observe", side_effect=KeyError):
     sys.exit(agent.main(sys.argv[1:]))
 """
 
@@ -87,14 +87,14 @@ class ProcessTest(unittest.TestCase):
             process.kill()
             process.wait()
 
-    def _wait_for(self, text, times=1, seconds=30.0):
+    def _wait_for(self, text, times=1, seconds=180.0):
         deadline = time.monotonic() + seconds
         while self.log.read_text().count(text) < times:
             if time.monotonic() > deadline:
                 self.fail(f"no '{text}' in the log:\n{self.log.read_text()}")
             time.sleep(0.05)
 
-    def _stop(self, process, number=signal.SIGTERM, seconds=15.0):
+    def _stop(self, process, number=signal.SIGTERM, seconds=60.0):
         began = time.monotonic()
         process.send_signal(number)
         code = process.wait(seconds)
@@ -118,13 +118,27 @@ class ProcessTest(unittest.TestCase):
         self.assertIsNone(process.poll())
         self.assertEqual(0, self._stop(process)[0])
 
+    def test_sigusr2_writes_a_report_and_neither_signal_ends_it(self):
+        process = self._start()
+        self._wait_for("facts sent: host=rt-1")
+        process.send_signal(signal.SIGUSR1)
+        process.send_signal(signal.SIGUSR2)
+        self._wait_for("Guru Meditation")
+        self._wait_for("product = sriov-rt")
+        self._wait_for("observe_interval = 0.5")
+        self.assertIsNone(process.poll())
+        process.send_signal(signal.SIGHUP)
+        self._wait_for("facts sent: host=rt-1", times=2)
+        self.assertEqual(0, self._stop(process)[0])
+        self.assertNotIn("Unable to run", self.log.read_text())
+
     def test_a_configuration_that_became_wrong_does_not_end_it(self):
         process = self._start()
         self._wait_for("facts sent: host=rt-1")
         with (self.directory / "sriov-rt.conf").open("a") as configuration:
             configuration.write("\nno option\n")
         process.send_signal(signal.SIGHUP)
-        self._wait_for("the configuration stays as it is")
+        self._wait_for("the configuration was not reloaded")
         self.assertIsNone(process.poll())
         self.assertEqual(0, self._stop(process)[0])
 
@@ -135,11 +149,11 @@ class ProcessTest(unittest.TestCase):
         self._wait_for("facts changed: host=rt-1")
         code, took_s = self._stop(process)
         self.assertEqual(0, code)
-        self.assertLess(took_s, 5.0)
+        self.assertLess(took_s, 30.0)
 
     def test_a_fault_of_its_own_ends_it_for_systemd_to_start_it_anew(self):
         process = self._start(program=("-c", FAULTY))
-        self.assertEqual(1, process.wait(30))
+        self.assertEqual(1, process.wait(120))
         self.assertIn("observer: unexpected error", self.log.read_text())
 
     def test_a_wrong_configuration_is_said_in_a_line(self):
@@ -149,7 +163,7 @@ class ProcessTest(unittest.TestCase):
         ):
             with self.subTest(text):
                 process = self._start(**given)
-                self.assertEqual(2, process.wait(30))
+                self.assertEqual(2, process.wait(120))
                 (line,) = [
                     line
                     for line in self.log.read_text().splitlines()

@@ -15,7 +15,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from sriov_rt.agent.bus import BusUnreachable
+from sriov_rt.agent.publisher import BusUnreachable
 
 
 class FakeCaster:

@@ -20,7 +20,7 @@ from oslo_config import cfg
 from sriov_rt import facts
 from sriov_rt.agent import assembly
 from sriov_rt.agent import options
-from sriov_rt.labels.sources import LabelSourceMissing
+from sriov_rt.labels.source import LabelSourceMissing
 from tests.unit.agent import fakes
 
 LOGGER = "sriov_rt.agent.assembly"
@@ -104,9 +104,9 @@ class AssembleTest(unittest.TestCase):
 
         with (
             mock.patch.object(
-                assembly.sources, "load", return_value={"cpus": cpus}
+                assembly, "load_sources", return_value={"cpus": cpus}
             ),
-            self.assertLogs("sriov_rt.host.observe", "WARNING"),
+            self.assertLogs("sriov_rt.host.observer", "WARNING"),
         ):
             found = self._assemble().observe()
         self.assertEqual("rt-1", found.host)

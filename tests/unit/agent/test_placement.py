@@ -19,7 +19,7 @@ from keystoneauth1 import token_endpoint
 from keystoneauth1.adapter import Adapter
 
 from sriov_rt.agent import placement
-from sriov_rt.agent.provider import Provider
+from sriov_rt.agent.placement import Provider
 
 URL = "http://placement.example.org"
 UUID = "2ee1a2a4-7f41-4a53-b0b0-9d4f0d1a5a01"
@@ -151,7 +151,7 @@ class ConflictTest(PlacementTestCase):
         )
         self.http.put(f"{URL}/traits/{REALTIME}", status_code=201)
         self.http.put(TRAITS, [{"status_code": 409}, {"json": {}}])
-        with self.assertLogs("sriov_rt.agent.provider", "INFO"):
+        with self.assertLogs("sriov_rt.agent.placement", "INFO"):
             Provider(self.placement, "rt-1", "rt-1").set_traits(
                 frozenset({REALTIME})
             )

@@ -13,18 +13,17 @@
 import unittest
 
 from sriov_rt.agent import placement
-from sriov_rt.agent import provider
 from tests.unit.agent import fake_placement
 
 REALTIME = "CUSTOM_SRIOV_RT_REALTIME"
 PREEMPT_RT = "CUSTOM_SRIOV_RT_PREEMPT_RT"
-LOGGER = "sriov_rt.agent.provider"
+LOGGER = "sriov_rt.agent.placement"
 
 
 class ProviderTest(unittest.TestCase):
     def setUp(self):
         self.placement = fake_placement.FakePlacement("rt-1", "COMPUTE_NODE")
-        self.provider = provider.Provider(self.placement, "rt-1", "rt-1")
+        self.provider = placement.Provider(self.placement, "rt-1", "rt-1")
 
     def test_traits_are_made_known_and_set(self):
         with self.assertLogs(LOGGER, "INFO") as logs:
@@ -70,7 +69,7 @@ class ProviderTest(unittest.TestCase):
         self.placement.meddle = meddle
         with self.assertRaises(placement.GenerationConflict):
             self.provider.set_traits(frozenset({REALTIME}))
-        self.assertEqual(provider.ATTEMPTS, len(attempts))
+        self.assertEqual(placement.ATTEMPTS, len(attempts))
 
     def test_a_provider_that_is_not_there_yet_is_waited_for(self):
         self.placement.provider = None

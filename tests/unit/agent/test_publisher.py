@@ -14,7 +14,7 @@ import dataclasses
 import unittest
 
 from sriov_rt import facts
-from sriov_rt.agent.bus import BusUnreachable
+from sriov_rt.agent.publisher import BusUnreachable
 from sriov_rt.agent.publisher import Publisher
 from sriov_rt.codec import Unknown
 from tests.unit import builders

@@ -78,7 +78,7 @@ class ReconcilerTest(unittest.TestCase):
         with self.assertLogs(LOGGER, "INFO") as logs:
             self._run(10.0)
         self.assertEqual(["a"], self.applied)
-        self.assertIn("r: well again after 5 attempts", logs.output[0])
+        self.assertIn("r: succeeded after 5 attempts", logs.output[0])
 
     def test_the_latest_state_wins_and_no_other_is_applied_late(self):
         self.down = True

@@ -11,19 +11,21 @@
 # under the License.
 
 import dataclasses
+import tempfile
 import unittest
 
-from sriov_rt.agent import parts
 from sriov_rt.agent import placement
 from sriov_rt.agent import service
-from sriov_rt.agent.provider import Provider
+from sriov_rt.agent.placement import Provider
 from sriov_rt.agent.publisher import Publisher
 from sriov_rt.agent.reconciler import Reconciler
+from sriov_rt.host import observer
 from sriov_rt.parse.cpulist import parse_cpu_list as cpus
 from tests.unit import builders
 from tests.unit.agent import fake_caster
 from tests.unit.agent import fake_placement
 from tests.unit.agent import fakes
+from tests.unit.host import trees
 
 LOGGER = "sriov_rt.agent"
 REALTIME = "CUSTOM_SRIOV_RT_REALTIME"
@@ -58,7 +60,7 @@ class AgentTestCase(unittest.TestCase):
         provider = Provider(self.placement, "rt-1", "rt-1")
         self.tending = self._reconciler(provider.set_traits)
         return service.Agent(
-            parts.Parts(
+            service.Parts(
                 observe=self._observe,
                 labels=self,
                 publisher=self.publisher,
@@ -66,7 +68,7 @@ class AgentTestCase(unittest.TestCase):
                 tending=self.tending if publish_traits else None,
                 listening=self._reconciler(self.listening.append),
             ),
-            parts.Timing(
+            service.Timing(
                 observe_interval=10.0, report_spread=2.0, stop_timeout=0.0
             ),
             fakes.Crash(),
@@ -166,9 +168,61 @@ class ObserveTest(AgentTestCase):
         self.assertEqual({"COMPUTE_NODE", REALTIME}, self.placement.provider)
 
 
+class PeriodTest(AgentTestCase):
+    """What the kernel sends no event for is seen within one period."""
+
+    def setUp(self):
+        place = tempfile.TemporaryDirectory()
+        self.addCleanup(place.cleanup)
+        self.tree = trees.realtime_host(place.name)
+        # The interrupt on an isolated CPU is the kernel's own, as it shows.
+        (self.tree.path / "proc/irq/26/smp_affinity").chmod(0o444)
+        self.observer = observer.Observer(
+            self.tree.root, "rt-1", "rt-1", trees.SOURCES
+        )
+        super().setUp()
+        self._tick()
+        self.assertIn(REALTIME, self.placement.provider)
+
+    def _observe(self):
+        found = self.observer.observe()
+        return dataclasses.replace(found, observed_at=self.clock.now)
+
+    def _assert_seen(self, path, text):
+        before = (self.tree.path / path).read_text()
+        self.tree.write(path, text)
+        self._tick(10.0)
+        self.assertNotIn(REALTIME, self.placement.provider)
+        self.tree.write(path, before)
+        self._tick(10.0)
+        self.assertIn(REALTIME, self.placement.provider)
+
+    def test_throttling(self):
+        path = "proc/sys/kernel/sched_rt_runtime_us"
+        self._assert_seen(path, "950000\n")
+
+    def test_an_interrupt_that_is_moved(self):
+        path = "proc/irq/25/effective_affinity_list"
+        self._assert_seen(path, "3\n")
+
+    def test_an_interrupt_that_somebody_pins_to_an_isolated_cpu(self):
+        self.tree.write("proc/irq/25/smp_affinity_list", "3\n")
+        self._assert_seen("proc/irq/25/effective_affinity_list", "3\n")
+
+    def test_a_cpu_that_goes_offline(self):
+        self._assert_seen("sys/devices/system/cpu/online", "0-6,8-15\n")
+
+    def test_a_governor_and_an_idle_state(self):
+        cpu = "sys/devices/system/cpu"
+        self._assert_seen(
+            f"{cpu}/cpufreq/policy0/scaling_governor", "powersave\n"
+        )
+        self._assert_seen(f"{cpu}/cpu3/power/pm_qos_resume_latency_us", "0\n")
+
+
 class LogTest(AgentTestCase):
     def _lines(self, *ticks):
-        with self.assertLogs("sriov_rt.agent.change_log", "INFO") as logs:
+        with self.assertLogs("sriov_rt.agent.service", "INFO") as logs:
             for seconds in ticks:
                 self._tick(seconds)
         return [record.getMessage() for record in logs.records]
@@ -203,11 +257,21 @@ class WakeTest(AgentTestCase):
 
     def test_many_who_ask_are_answered_by_one_report_soon(self):
         for _ in range(50):
-            self.agent.asked()
+            self.agent.report_requested()
         self.assertTrue(0.0 <= self._due() <= 2.0)
         self._tick(2.0)
         self._tick(2.0)
         self.assertEqual(["facts", "facts"], self.caster.methods)
+
+    def test_who_asks_without_end_is_answered_every_five_seconds(self):
+        self._tick()
+        sent = len(self.caster.methods)
+        for _ in range(300):
+            self.agent.report_requested()
+            self._tick(0.1)
+        reports = self.caster.methods[sent:].count("facts")
+        # Five or six in 30 s, and none of them an answer less than due.
+        self.assertTrue(3 <= reports <= 7, reports)
 
     def test_a_burst_of_events_is_one_observation_when_it_has_settled(self):
         observed = []
@@ -264,7 +328,7 @@ class WatchdogTest(AgentTestCase):
         with self.assertLogs(LOGGER, "ERROR") as logs:
             self.agent.watching.tick()
         self.tending.worker.tick()
-        self.assertIn("no observation has come to its end", logs.output[0])
+        self.assertIn("the host scan has not finished for", logs.output[0])
         self.assertEqual({"COMPUTE_NODE"}, self.placement.provider)
         self._tick()
         self.assertIn(REALTIME, self.placement.provider)
@@ -327,7 +391,7 @@ class StopTest(AgentTestCase):
         with self.assertLogs(LOGGER, "WARNING") as logs:
             self.agent.stop()
         text = "\n".join(logs.output)
-        self.assertIn("the schedulers were not told", text)
+        self.assertIn("the schedulers were not notified", text)
         self.assertIn("the traits in Placement were not withdrawn", text)
 
     def test_what_listens_for_events_starts_and_stops_with_it(self):

@@ -22,6 +22,7 @@ from oslo_config import cfg
 from sriov_rt import opts
 from sriov_rt.agent import options
 from sriov_rt.agent import traits
+from sriov_rt.host import cpus
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 GUIDE = ROOT / "doc/source/admin/agent.rst"
@@ -104,6 +105,10 @@ class UnitFileTest(unittest.TestCase):
                 {"CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH"},
                 set(self.service[name].split()),
             )
+
+    def test_it_may_read_how_deep_cpus_may_sleep(self):
+        self.assertEqual("closed", self.service["DevicePolicy"])
+        self.assertEqual(f"/{cpus.DMA_LATENCY} r", self.service["DeviceAllow"])
 
     def test_it_does_not_hide_what_the_agent_looks_for(self):
         for name in ("PrivateDevices", "ProtectKernelModules", "ProtectProc"):

@@ -63,6 +63,13 @@ class ReceiveTest(unittest.TestCase):
     def test_a_device_of_ours_is_an_event(self):
         self.assertTrue(self._receive((VF_ADDED, (0, 1))))
 
+    def test_a_cpu_that_goes_offline_is_an_event(self):
+        offline = (
+            b"offline@/devices/system/cpu/cpu3\0ACTION=offline\0"
+            b"DEVPATH=/devices/system/cpu/cpu3\0SUBSYSTEM=cpu\0SEQNUM=9\0"
+        )
+        self.assertTrue(self._receive((offline, (0, 1))))
+
     def test_other_devices_are_none(self):
         other = VF_ADDED.replace(b"SUBSYSTEM=pci", b"SUBSYSTEM=block")
         self.assertFalse(self._receive((other, (0, 1))))

@@ -1,0 +1,67 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Guru Meditation report of a running agent, written on SIGUSR2."""
+
+import importlib.metadata
+import signal
+from collections.abc import Callable
+
+from oslo_config import cfg
+from oslo_reports import guru_meditation_report
+from oslo_reports import opts
+
+
+class _Version:
+    """What a report says of the program; oslo.reports asks by these names."""
+
+    def vendor_string(self) -> str:
+        return "OpenStack"
+
+    def product_string(self) -> str:
+        return "sriov-rt"
+
+    def version_string_with_package(self) -> str:
+        return importlib.metadata.version("sriov-rt")
+
+
+def register_options(conf: cfg.ConfigOpts) -> None:
+    """Register ``[oslo_reports]``, which says where reports go."""
+    opts.set_defaults(conf)
+
+
+def handle_signals(
+    conf: cfg.ConfigOpts, name: str, requested: Callable[[int], object]
+) -> None:
+    """Have a report written on SIGUSR2, and pass over SIGUSR1.
+
+    A report takes locks, which the thread that a signal interrupts may have:
+    it is not written by the handler, but by who is notified of the signal.
+
+    :param conf: with the options of :func:`register_options`.
+    :param name: the program's, in the names of the reports' files.
+    :param requested: is called on SIGUSR2, and calls :func:`write` soon.
+    """
+    # Reports came on SIGUSR1 once: it is not to end the agent.
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    signal.signal(signal.SIGUSR2, lambda number, _frame: requested(number))
+    # They come by a file's change if the options say so.
+    guru_meditation_report.TextGuruMeditation.setup_autorun(
+        _Version(), service_name=name, conf=conf, setup_signal=False
+    )
+
+
+def write(conf: cfg.ConfigOpts, name: str) -> None:
+    """Write a report to standard error, or where ``[oslo_reports]`` says."""
+    guru_meditation_report.TextGuruMeditation.handle_signal(
+        _Version(), name, conf.oslo_reports.log_dir, None
+    )
