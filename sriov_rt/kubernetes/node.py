@@ -10,76 +10,28 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What the API server says of a Node, as far as labels go."""
+"""Labels of a Node: its own, and its extended resources."""
 
 import dataclasses
-import enum
-import json
 from collections.abc import Mapping
 from typing import Any
 
-from sriov_rt import exceptions
+from sriov_rt.kubernetes.errors import Garbled
 from sriov_rt.parse import errors
 from sriov_rt.parse import label
 from sriov_rt.parse import quantity
 
-#: The longest object that is taken in, in bytes: etcd takes 1.5 MiB in one
-#: request (--max-request-bytes), and JSON is longer than what is stored.
-MAX_OBJECT = 4 * 1024 * 1024
-
-#: What Kubernetes itself calls a resource with a slash begins with a domain
-#: that ends so; an extended resource never does.
+#: Resources of Kubernetes itself are below this domain.
 _NATIVE = "kubernetes.io"
 
-
-class Garbled(exceptions.SriovRtError):
-    """The API server's answer is none of a Kubernetes API server.
-
-    :param problem: a clause.
-    """
-
-    def __init__(self, problem: str) -> None:
-        self.problem = problem
-        super().__init__(
-            f"the API server's answer is garbled ({problem}); see what "
-            "answers at its address"
-        )
-
-
-class Kind(enum.StrEnum):
-    """What a watch reports; ``OPENED`` is ours, that it has begun."""
-
-    OPENED = "OPENED"
-    ADDED = "ADDED"
-    MODIFIED = "MODIFIED"
-    DELETED = "DELETED"
-    BOOKMARK = "BOOKMARK"
-    ERROR = "ERROR"
-
-
-_KINDS = {str(kind): kind for kind in Kind if kind is not Kind.OPENED}
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Event:
-    """One report of a watch.
-
-    :param version: resourceVersion to go on from; empty for an error.
-    :param labels: of the Node; None where the report is of none.
-    :param code: HTTP status of an error; 0 for no error.
-    :param message: the error's.
-    """
-
-    kind: Kind
-    version: str
-    labels: Mapping[str, str] | None = None
-    code: int = 0
-    message: str = ""
+BOOKMARK = "BOOKMARK"
+DELETED = "DELETED"
+_TYPES = ("ADDED", "MODIFIED", DELETED, BOOKMARK)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Listing:
-    """What a list of Nodes of one name found.
+    """What a list of the Nodes of one name found.
 
     :param version: resourceVersion to watch from.
     :param labels: the Node's; None if there is no such Node.
@@ -89,44 +41,46 @@ class Listing:
     labels: Mapping[str, str] | None
 
 
-def parse_listing(data: bytes) -> Listing:
+@dataclasses.dataclass(frozen=True, slots=True)
+class Event:
+    """One event of a watch.
+
+    :param type: as Kubernetes calls it.
+    :param labels: of the Node; None in a bookmark.
+    """
+
+    type: str
+    labels: Mapping[str, str] | None = None
+
+
+def listing(plain: Any) -> Listing:
     """Return what a NodeList says.
 
+    :param plain: decoded JSON.
     :raises Garbled: if it is none, or of more than one Node.
     """
-    plain = _object(data)
-    items = plain.get("items") or []
-    if plain.get("kind") != "NodeList" or type(items) is not list:
+    if type(plain) is not dict or plain.get("kind") != "NodeList":
         raise Garbled("no NodeList")
-    if len(items) > 1:
-        raise Garbled(f"{len(items)} Nodes of one name")
-    version = _version(plain)
+    items = plain.get("items") or []
+    if type(items) is not list or len(items) > 1:
+        raise Garbled("not one Node")
+    version = _mapping(plain, "metadata").get("resourceVersion")
+    if type(version) is not str or not version:
+        raise Garbled("no resourceVersion")
     return Listing(version, labels(items[0]) if items else None)
 
 
-def parse_event(line: bytes) -> Event:
-    """Return what a line of a watch says.
+def event(plain: Any) -> Event:
+    """Return what an event of a watch says.
 
+    :param plain: decoded JSON.
     :raises Garbled: if it says nothing known.
     """
-    plain = _object(line)
-    kind = _KINDS.get(str(plain.get("type")))
-    if kind is None:
+    if type(plain) is not dict or plain.get("type") not in _TYPES:
         raise Garbled("an event of no known type")
-    found = plain.get("object")
-    if type(found) is not dict:
-        raise Garbled("an event without its object")
-    if kind is Kind.ERROR:
-        code, message = found.get("code"), found.get("message")
-        return Event(
-            kind,
-            "",
-            code=code if type(code) is int else 500,
-            message=str(message)[:200],
-        )
-    if kind is Kind.BOOKMARK:
-        return Event(kind, _version(found))
-    return Event(kind, _version(found), labels(found))
+    if plain["type"] == BOOKMARK:
+        return Event(BOOKMARK)
+    return Event(plain["type"], labels(plain.get("object")))
 
 
 def labels(node: Any) -> Mapping[str, str]:
@@ -164,18 +118,6 @@ def _resources(allocatable: Mapping[str, Any]) -> Mapping[str, str]:
     return found
 
 
-def _object(data: bytes) -> dict[str, Any]:
-    if len(data) > MAX_OBJECT:
-        raise Garbled(f"more than {MAX_OBJECT} bytes")
-    try:
-        plain = json.loads(data)
-    except (ValueError, RecursionError):
-        raise Garbled("no JSON") from None
-    if type(plain) is not dict:
-        raise Garbled("no object")
-    return plain
-
-
 def _mapping(plain: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     found = plain.get(key)
     if found is None:
@@ -183,10 +125,3 @@ def _mapping(plain: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     if type(found) is not dict:
         raise Garbled(f"{key} is no object")
     return found
-
-
-def _version(plain: Mapping[str, Any]) -> str:
-    version = _mapping(plain, "metadata").get("resourceVersion")
-    if type(version) is not str or not version:
-        raise Garbled("no resourceVersion")
-    return version

@@ -23,7 +23,7 @@ KUBERNETES_OPTS = [
 The name of this host's Node, as ``kubectl get nodes`` shows it.
 
 Where it is not set, ``[DEFAULT] host`` in lower case is used, which is the
-kubelet's default as well. The agent asks for this one Node and no other.
+kubelet's default as well. The agent reads this one Node and no other.
 """,
     ),
     cfg.StrOpt(
@@ -31,10 +31,9 @@ kubelet's default as well. The agent asks for this one Node and no other.
         help="""
 The kubeconfig file that says where the API server is and who the agent is.
 
-The file, and the certificates that it names, are read again when they change
-and whenever the API server refuses them. Where neither this nor
-``api_server`` is set, the agent takes itself for a pod and uses its service
-account.
+The file, and the certificates that it names, are read again for each watch, so
+that they can be replaced on disk. Where neither this nor ``api_server`` is
+set, the agent runs in a pod and uses its service account.
 """,
     ),
     cfg.StrOpt(
@@ -61,8 +60,8 @@ With ``kubeconfig`` set it is not read.
         help="""
 The file with the bearer token that goes with ``api_server``.
 
-It is read again when it changes and whenever the API server refuses the
-token, so that tokens that expire can be replaced on disk.
+It is read again for each watch, so that tokens that expire can be replaced on
+disk.
 """,
     ),
     cfg.StrOpt(
@@ -71,7 +70,7 @@ token, so that tokens that expire can be replaced on disk.
 The file with the certificates that sign the one of ``api_server``.
 
 Where it is not set, those that the ``certifi`` package brings are used. It is
-read again when it changes.
+read again for each watch.
 """,
     ),
     cfg.FloatOpt(
@@ -80,10 +79,10 @@ read again when it changes.
         min=0.1,
         max=300.0,
         help="""
-Seconds that a connection to the API server may take to come about.
+Seconds within which a connection to the API server has to be established.
 
-It counts for the proxy, too, if one is in between. An attempt that takes
-longer is given up and made again after a delay.
+It applies to a proxy as well. A request that takes longer fails and is made
+again after a delay.
 """,
     ),
     cfg.FloatOpt(
@@ -92,10 +91,10 @@ longer is given up and made again after a delay.
         min=0.5,
         max=300.0,
         help="""
-Seconds that the API server may take to answer once it is connected.
+Seconds that the API server may take to answer a request.
 
-A watch may be silent for ``watch_timeout`` and this time on top before its
-connection is taken for one that hangs.
+A watch may be silent for ``watch_timeout`` plus this time before its
+connection counts as hanging.
 """,
     ),
     cfg.IntOpt(
@@ -104,12 +103,13 @@ connection is taken for one that hangs.
         min=1,
         max=3600,
         help="""
-Seconds after which the API server is asked to end a watch, to begin a new one.
+Seconds after which a watch ends, and the Node is listed and watched again.
 
-It is how long a connection that hangs goes unnoticed, and how long the agent
-goes on to see its Node after its rights were withdrawn. A shorter time costs
-each API server as many more requests, one an agent; keep it well below
-``[labels] stale_after``.
+It is how long a connection that hangs goes unnoticed, how long the agent goes
+on to see its Node after its rights were withdrawn, and how long credentials
+that were replaced on disk are not read. A shorter time costs the API server
+two requests of each agent in that time; keep it well below ``[labels]
+stale_after``.
 """,
     ),
     cfg.FloatOpt(

@@ -10,17 +10,38 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The entry point of the label source ``kubernetes``."""
+"""Label source ``kubernetes``: the labels of the host's own Node."""
+
+import logging
+import math
+import time
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from typing import Protocol
 
 from sriov_rt.agent.backoff import Backoff
+from sriov_rt.agent.worker import Worker
+from sriov_rt.kubernetes import errors
+from sriov_rt.kubernetes import node
 from sriov_rt.kubernetes import options
-from sriov_rt.kubernetes.watcher import FIRST_DELAY_S
-from sriov_rt.kubernetes.watcher import Watcher
+from sriov_rt.labels.source import Answer
+from sriov_rt.labels.source import LabelSourceMissing
 from sriov_rt.labels.source import Wiring
-from sriov_rt.labels.sources import LabelSourceMissing
+from sriov_rt.parse import features
+
+LOG = logging.getLogger(__name__)
+
+#: Seconds of the first delay after a failure, at the most.
+FIRST_DELAY_S = 1.0
+
+#: Seconds; a watch that ends sooner without an event is a failure.
+SHORT_S = 0.5
+
+_NFD = f"{features.PREFIX}/"
 
 
-def make(wiring: Wiring) -> Watcher:
+def make(wiring: Wiring) -> "NodeLabels":
     """Return the source that a configuration describes, not started.
 
     :raises LabelSourceMissing: without the package ``kubernetes``.
@@ -29,14 +50,13 @@ def make(wiring: Wiring) -> Watcher:
     conf.register_opts(options.KUBERNETES_OPTS, group=options.GROUP)
     group = conf.kubernetes
     try:
-        from sriov_rt.kubernetes import connection
-        from sriov_rt.kubernetes import http
+        from sriov_rt.kubernetes import api
     except ImportError as error:
         raise LabelSourceMissing(
             "kubernetes", f"{error}; run 'pip install sriov-rt[kubernetes]'"
         ) from error
     name = group.node_name or conf.host.lower()
-    settings = connection.Settings(
+    settings = api.Settings(
         node_name=name,
         kubeconfig=group.kubeconfig,
         context=group.context,
@@ -47,10 +67,164 @@ def make(wiring: Wiring) -> Watcher:
         read_timeout_s=group.read_timeout,
         watch_timeout_s=group.watch_timeout,
     )
-    return Watcher(
-        http.NodeApi(settings),
+    return NodeLabels(
+        api.NodeApi(settings),
         name,
         Backoff(FIRST_DELAY_S, group.max_backoff),
         wiring.changed,
         wiring.crashed,
     )
+
+
+class Api(Protocol):
+    """The requests that are made of an API server."""
+
+    def list(self) -> node.Listing:
+        """Return the Node as it is now."""
+
+    def watch(self, version: str) -> Iterator[node.Event]:
+        """Yield what happens to it."""
+
+    def interrupt(self) -> None:
+        """End a watch."""
+
+
+class NodeLabels:
+    """Labels of one Node, and when they last held.
+
+    The Node is listed and then watched from there, and again when the watch
+    ends, for whatever reason.
+
+    :param api: an API server.
+    :param node_name: of the Node, for the log.
+    :param backoff: the delays after failures.
+    :param changed: called when :meth:`read` has something new.
+    :param crashed: called if the thread meets an error it should not.
+    :param monotonic: the clock, seconds.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        node_name: str,
+        backoff: Backoff,
+        changed: Callable[[], None],
+        crashed: Callable[[], None],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._api = api
+        self._node_name = node_name
+        self._backoff = backoff
+        self._changed = changed
+        self._monotonic = monotonic
+        self._node_problem: str | None = None
+        # What read() gives: replaced as a whole, so that no lock is needed.
+        self._answer = Answer(None)
+        self._known: Mapping[str, str] = {}
+        self._stopping = False
+        self.worker = Worker("kubernetes", self.step, crashed, monotonic)
+
+    def start(self, known: Mapping[str, str]) -> None:
+        """Start to follow the Node."""
+        self._known = known
+        self.worker.start()
+
+    def stop(self) -> None:
+        """Let the thread end; a watch under way is cut off."""
+        self._stopping = True
+        self.worker.stop()
+        self._api.interrupt()
+
+    def read(self) -> Answer:
+        """Return what is known now."""
+        return self._answer
+
+    def step(self) -> float:
+        """List and watch once; return the seconds until the next time."""
+        try:
+            listing = self._api.list()
+            self._take(listing.labels)
+            self._watch(listing.version)
+        except errors.ApiProblem as problem:
+            return math.inf if self._stopping else self._failed(problem)
+        # At once: what changes now waits for nobody.
+        return 0.0
+
+    def _watch(self, version: str) -> None:
+        began, events = self._monotonic(), 0
+        try:
+            for event in self._api.watch(version):
+                events += 1
+                if event.type == node.BOOKMARK:
+                    self._confirm()
+                else:
+                    deleted = event.type == node.DELETED
+                    self._take(None if deleted else event.labels)
+        finally:
+            # A list alone is no success: the watch may be what is refused.
+            short = not events and self._monotonic() - began < SHORT_S
+            if not short:
+                self._backoff.succeeded()
+        if short:
+            raise errors.Unreachable("it ends watches at once")
+        # It was there until now, and nothing happened.
+        self._confirm()
+
+    def _take(self, labels: Mapping[str, str] | None) -> None:
+        """Take what the Node is now; None if there is no such Node."""
+        self._node_problem = self._why_no_answer(labels)
+        if labels is not None and self._node_problem is None:
+            if labels != self._known or self._answer.labels is None:
+                self._known = labels
+            self._confirm()
+        else:
+            self._deny(self._node_problem)
+
+    def _why_no_answer(self, labels: Mapping[str, str] | None) -> str | None:
+        """Return why a Node says nothing of its host; None if it does."""
+        if labels is None:
+            # Nodes are deleted and register again: what the host is did not
+            # change by that.
+            return (
+                f"there is no Node '{self._node_name}'; join the host to "
+                "the cluster, or correct [kubernetes] node_name"
+            )
+        had_nfd = any(key.startswith(_NFD) for key in self._known)
+        if had_nfd and not any(key.startswith(_NFD) for key in labels):
+            # A Node that NFD looks after has some at all times: it is NFD
+            # that went, as nfd-master's restarts make it (its issue 2408).
+            return (
+                f"all labels of NFD are gone from Node '{self._node_name}'; "
+                "see that nfd-worker and nfd-master run, or if NFD was "
+                "removed for good, delete the file of [labels] store and "
+                "restart sriov-rt-agent"
+            )
+        return None
+
+    def _confirm(self) -> None:
+        """Note that what is known of the Node holds, if it is any good."""
+        if self._node_problem is not None:
+            self._deny(self._node_problem)
+            return
+        self._set(Answer(self._known, self._monotonic()))
+
+    def _deny(self, problem: str | None) -> None:
+        """Note why the labels cannot be confirmed."""
+        last = self._answer
+        self._set(Answer(last.labels, last.confirmed, problem))
+
+    def _set(self, answer: Answer) -> None:
+        last, self._answer = self._answer, answer
+        if answer.labels is not last.labels or answer.problem != last.problem:
+            self._changed()
+
+    def _failed(self, problem: errors.ApiProblem) -> float:
+        self._deny(str(problem))
+        delay_s = max(self._backoff.failed(), problem.retry_after_s)
+        LOG.debug(
+            "Node %s is listed again in %.1f s: %s",
+            self._node_name,
+            delay_s,
+            problem,
+        )
+        return delay_s

@@ -12,7 +12,7 @@
 
 """Labels of a host from Node Feature Discovery, and back into it.
 
-What the kernel tells is in :mod:`sriov_rt.host.labels`; here it is merged
+The kernel's labels are in :mod:`sriov_rt.host.labels`; here they are merged
 with what label sources say (stevedore ``sriov_rt.label_sources``), of which
 each may be down for a while.
 """

@@ -19,9 +19,9 @@ import time
 from collections.abc import Callable
 from collections.abc import Mapping
 
+from sriov_rt import files
 from sriov_rt.facts import HostFacts
 from sriov_rt.labels import own
-from sriov_rt.labels import store
 
 LOG = logging.getLogger(__name__)
 
@@ -57,7 +57,9 @@ class FeatureFile:
             return
         expires_at = now + self._expiry_s
         try:
-            store.replace(self._path, own.text(named, expires_at).encode())
+            files.replace(
+                self._path, own.text(named, expires_at).encode(), 0o644
+            )
         except OSError as error:
             self._failed(error)
             return

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""One set of labels from many sources."""
+"""Labels of many sources merged into one set."""
 
 import dataclasses
 import types
@@ -73,7 +73,7 @@ def merge(kernel: LabelFacts, readings: Iterable[Reading]) -> Merged:
     first source that has one and is not stale, then that of the first stale
     one.
 
-    :param kernel: what the kernel tells.
+    :param kernel: the kernel's own.
     :param readings: of each source one, those that count first first.
     """
     if isinstance(kernel.values, Unknown):
@@ -106,8 +106,8 @@ def merge(kernel: LabelFacts, readings: Iterable[Reading]) -> Merged:
 def _against(
     kernel: Mapping[str, str], key: str, value: str, reading: Reading
 ) -> list[Contradiction]:
-    told = kernel.get(key)
+    actual = kernel.get(key)
     # What a source that is down said last may have been true then.
-    if value == told or reading.stale or key in _OTHER_MEANING:
+    if value == actual or reading.stale or key in _OTHER_MEANING:
         return []
-    return [Contradiction(key, value, reading.source, told)]
+    return [Contradiction(key, value, reading.source, actual)]

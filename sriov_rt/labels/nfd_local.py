@@ -69,7 +69,7 @@ class NfdLocal:
             problem = f"{found.reason}; make it readable to sriov-rt-agent"
             return Answer(self._last, self._confirmed, problem)
         if found != self._last:
-            # The same object while nothing changes: who reads it can tell.
+            # The same object while nothing changes: a reader sees that by it.
             self._last = found
         self._confirmed = self._monotonic()
         return Answer(self._last, self._confirmed)

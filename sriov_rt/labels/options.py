@@ -72,11 +72,10 @@ the time after which schedulers see a change.
         help="""
 Keys of labels to leave out, as shell patterns, with their prefix.
 
-Hosts with the same facts are kept once and decided on once in each
-nova-scheduler; a label that is different on each host makes every host a kind
-of its own, and its memory and time grow with their number. Add such labels of
-your own (serial numbers, instance ids); select single hosts by aggregates
-instead.
+Leave out labels that no flavor selects hosts by and that differ on each host
+(serial numbers, instance ids): they take memory in each nova-scheduler, and a
+change of one is a change of the host's facts. Select single hosts by
+aggregates instead.
 """,
     ),
     cfg.ListOpt(
@@ -118,7 +117,7 @@ pod from the host, as NFD's own deployment does.
         "feature_file",
         default=False,
         help="""
-Whether to tell NFD what only the agent knows, by a file in ``features_dir``.
+Whether to give NFD what only the agent knows, by a file in ``features_dir``.
 
 The labels ``sriov-rt.ready``, ``sriov-rt.cpus.isolated``,
 ``sriov-rt.cpus.nohz_full``, ``sriov-rt.onload`` and ``sriov-rt.latency-us``

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What the agent knows and NFD does not, as features of the host."""
+"""Features of the host that the agent knows and NFD does not."""
 
 import datetime
 from collections.abc import Mapping
@@ -58,7 +58,7 @@ def text(named: Mapping[str, str], expires_at: float) -> str:
     """
     until = datetime.datetime.fromtimestamp(int(expires_at), datetime.UTC)
     lines = [
-        "# Written by sriov-rt-agent, again and again.",
+        "# Managed by sriov-rt-agent; do not edit.",
         f"# +expiry-time={until:%Y-%m-%dT%H:%M:%SZ}",
         *(f"{name}={value}" for name, value in named.items()),
     ]
@@ -81,7 +81,7 @@ def _latency_us(facts: HostFacts, now: float) -> int | None:
     certificate = facts.latency.certificate
     if certificate is None or isinstance(certificate, Unknown):
         return None
-    if certificate.expires_at <= now:
+    if certificate.expires_at <= now or certificate.withdrawn:
         return None
     if certificate.kernel != facts.kernel.release:
         return None

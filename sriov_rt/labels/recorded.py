@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Labels as the agent of a host wrote them down, for ``sriov-rt host``."""
+"""Labels as a host's agent stored them, for ``sriov-rt host``."""
 
 import dataclasses
 import logging
@@ -83,7 +83,7 @@ def _load(root: Root) -> store.Record | None:
     try:
         return store.parse(text.encode())
     except codec.SchemaError as error:
-        LOG.warning("%s is of no use: %s", store.PATH, error)
+        LOG.warning("cannot read %s: %s", store.PATH, error)
         return None
 
 

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The agent's labels: into its facts, and back into NFD."""
+"""Labels of the agent: into its facts, and back into NFD."""
 
 import dataclasses
 import fnmatch
@@ -27,11 +27,11 @@ from sriov_rt.codec import Unknown
 from sriov_rt.facts import HostFacts
 from sriov_rt.host.root import Root
 from sriov_rt.labels import options
-from sriov_rt.labels import sources
+from sriov_rt.labels import source
 from sriov_rt.labels import store
 from sriov_rt.labels import traits
 from sriov_rt.labels.feature_file import FeatureFile
-from sriov_rt.labels.keeper import Keeper
+from sriov_rt.labels.last_known import LastKnown
 from sriov_rt.labels.source import Wiring
 
 LOG = logging.getLogger(__name__)
@@ -45,18 +45,18 @@ BOOT_ID = "proc/sys/kernel/random/boot_id"
 class Labels:
     """Complete each observation with labels.
 
-    :param keeper: of what the sources say.
+    :param last_known: of what the sources say.
     :param feature_file: for NFD; None to write none.
     :param allowed: the keys that become traits, as shell patterns.
     """
 
     def __init__(
         self,
-        keeper: Keeper,
+        last_known: LastKnown,
         feature_file: FeatureFile | None,
         allowed: Sequence[str],
     ) -> None:
-        self._keeper = keeper
+        self._last_known = last_known
         self._feature_file = feature_file
         self._allowed = tuple(allowed)
         self._lock = threading.Lock()
@@ -66,19 +66,19 @@ class Labels:
 
     def start(self) -> None:
         """Start the sources."""
-        self._keeper.start()
+        self._last_known.start()
 
     def stop(self) -> None:
-        """Stop the sources, and take back what NFD was told."""
+        """Stop the sources, and remove NFD's feature file."""
         with self._lock:
             self._stopped = True
-            self._keeper.stop()
-            record = self._keeper.record()
+            self._last_known.stop()
+            record = self._last_known.record()
         if not self._writing.acquire(timeout=STOP_S):
-            LOG.warning("labels are not kept, since writing to the disk hangs")
+            LOG.warning("labels are not stored: writing to the disk hangs")
             return
         try:
-            self._keeper.write(record)
+            self._last_known.write(record)
             if self._feature_file is not None:
                 self._feature_file.remove()
         finally:
@@ -87,11 +87,11 @@ class Labels:
     def complete(self, facts: HostFacts) -> HostFacts:
         """Return the facts with the labels of all sources."""
         with self._lock:
-            labels = self._keeper.apply(facts.labels)
+            labels = self._last_known.apply(facts.labels)
             return dataclasses.replace(facts, labels=labels)
 
     def settle(self, facts: HostFacts) -> None:
-        """Write down what the sources said, and what NFD is to be told.
+        """Store what the sources said, and write NFD's feature file.
 
         :param facts: with their labels; those who wait for them have them.
         """
@@ -100,8 +100,8 @@ class Labels:
                 if self._stopped:
                     # What was under way: nothing comes after the goodbye.
                     return
-                record = self._keeper.due()
-            self._keeper.write(record)
+                record = self._last_known.due()
+            self._last_known.write(record)
             if self._feature_file is not None:
                 self._feature_file.update(facts)
 
@@ -123,21 +123,21 @@ def make(
     :raises LabelSourceMissing: if a source is not there.
     """
     group = conf.labels
-    keeper = Keeper(
-        sources.load(group.sources, Wiring(conf, changed, crashed)),
+    last_known = LastKnown(
+        source.load(group.sources, Wiring(conf, changed, crashed)),
         group.stale_after,
         pattern(group.ignore),
         pathlib.Path(group.store) if group.store else None,
         origin(conf.host, Root(conf.agent.root)),
     )
-    keeper.recall()
+    last_known.recall()
     feature_file = None
     if group.feature_file:
         place = pathlib.Path(conf.agent.root, group.features_dir.strip("/"))
         feature_file = FeatureFile(
             place / options.FEATURE_FILE, group.feature_expiry
         )
-    return Labels(keeper, feature_file, group.traits)
+    return Labels(last_known, feature_file, group.traits)
 
 
 def pattern(globs: Sequence[str]) -> re.Pattern[str] | None:

@@ -10,15 +10,20 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What a label source is."""
+"""Label sources: what one is, and those that are installed."""
 
 import dataclasses
 import math
 from collections.abc import Callable
 from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
 from typing import Protocol
 
+import stevedore
 from oslo_config import cfg
+
+from sriov_rt import exceptions
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,7 +65,7 @@ class Wiring:
     :param conf: the configuration; a source registers its own options.
     :param changed: to be called when :meth:`LabelSource.read` has news.
     :param crashed: to be called when a thread of the source met an error
-        that it should not have: the agent then ends, to be started anew.
+        that it should not have: the agent then ends, to be started again.
     """
 
     conf: cfg.ConfigOpts
@@ -70,3 +75,59 @@ class Wiring:
 
 #: What an entry point of ``sriov_rt.label_sources`` is.
 Factory = Callable[[Wiring], LabelSource]
+
+NAMESPACE = "sriov_rt.label_sources"
+
+#: The kernel is no source that can be named, moved or left out.
+KERNEL = "kernel"
+
+
+class LabelSourceMissing(exceptions.SriovRtError):
+    """``[labels] sources`` names what cannot be had.
+
+    :param name: of the source.
+    :param why: a clause.
+    """
+
+    def __init__(self, name: str, why: str) -> None:
+        self.name = name
+        self.why = why
+        super().__init__(
+            f"there is no label source '{name}' ({why}); correct [labels] "
+            "sources, or install the package that it comes with"
+        )
+
+
+def load(names: Sequence[str], wiring: Wiring) -> Mapping[str, LabelSource]:
+    """Return the named sources in their order, not started.
+
+    :raises LabelSourceMissing: if one is not installed or fails to load.
+    """
+    found: dict[str, LabelSource] = {}
+    failed: dict[str, str] = {}
+
+    def note(
+        manager: object, entry_point: object, error: BaseException
+    ) -> None:
+        name = getattr(entry_point, "name", str(entry_point))
+        failed[name] = f"{type(error).__name__}: {error}"
+
+    requested = dict.fromkeys(names)
+    requested.pop(KERNEL, None)
+    if not requested:
+        return found
+    manager: stevedore.NamedExtensionManager[Any] = (
+        stevedore.NamedExtensionManager(
+            NAMESPACE, list(requested), on_load_failure_callback=note
+        )
+    )
+    factories: dict[str, Factory] = {
+        each.name: each.plugin for each in manager
+    }
+    for name in requested:
+        if name not in factories:
+            raise LabelSourceMissing(
+                name, failed.get(name, f"nothing in {NAMESPACE}")
+            )
+        found[name] = factories[name](wiring)
+    return found

@@ -10,19 +10,19 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The last known labels, on disk through a restart of the agent."""
+"""Store of the last known labels, for a restart of the agent."""
 
 import dataclasses
 import json
 import logging
 import math
-import os
 import pathlib
 from collections.abc import Iterator
 from collections.abc import Mapping
 
 from sriov_rt import codec
 from sriov_rt import documents
+from sriov_rt import files
 from sriov_rt.parse import label
 
 LOG = logging.getLogger(__name__)
@@ -112,30 +112,12 @@ def save(path: pathlib.Path, record: Record) -> None:
     """
     plain = {"schema": SCHEMA_VERSION, **codec.to_plain(record)}
     data = json.dumps(plain, separators=(",", ":")).encode()
-    replace(path, data)
-
-
-def replace(path: pathlib.Path, data: bytes, mode: int = 0o644) -> None:
-    """Write a file so that a reader finds the old one or the new one.
-
-    The name of the new one begins with a dot until it is whole: NFD passes
-    over such files.
-
-    :raises OSError: if it cannot be written.
-    """
-    temporary = path.with_name(f".{path.name}.new")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
-    descriptor = os.open(temporary, flags | os.O_CLOEXEC, mode)
-    # Others than its owner read it, whatever the agent's umask: nfd-worker.
-    os.fchmod(descriptor, mode)
-    # No fsync: neither of the agent's files counts after the next boot.
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-    temporary.replace(path)
+    # No fsync: labels do not count after the next boot.
+    files.replace(path, data, 0o644)
 
 
 def load(path: pathlib.Path) -> Record | None:
-    """Return what was kept; None if that is nothing or of no use."""
+    """Return what was stored; None if there is nothing that can be used."""
     try:
         with path.open("rb") as file:
             data = file.read(MAX_FILE + 1)
@@ -144,8 +126,8 @@ def load(path: pathlib.Path) -> Record | None:
         return None
     except (OSError, codec.SchemaError) as error:
         LOG.warning(
-            "the labels kept in %s are of no use (%s); they are known again "
-            "as soon as their sources answer",
+            "cannot use the labels stored in %s (%s); their sources provide "
+            "them again",
             path,
             error,
         )

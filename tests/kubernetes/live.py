@@ -149,7 +149,7 @@ class Live:
         """Return the Reasons of a flavor with a node selector."""
         asked = request.parse({"sriov_rt:node_selector": selector})
         host = types.SimpleNamespace(host=self.node, nodename=self.node)
-        return self.worker.judge.why_not(asked, host)
+        return self.worker.verdicts.why_not(asked, host)
 
     def wait_for(
         self,

@@ -16,6 +16,9 @@ import time
 import urllib.parse
 from typing import Any
 
+from sriov_rt.kubernetes import errors
+from sriov_rt.kubernetes.api import NodeApi
+from sriov_rt.kubernetes.api import Settings
 from tests.kubernetes.base import KubernetesTestCase
 from tests.testbed.errors import HttpError
 from tests.testbed.kube.api import Api
@@ -147,10 +150,47 @@ class ControlPlaneTest(KubernetesTestCase):
         self.assertEqual(410, event["object"]["code"])
         self.assertEqual("b", self.kube.nodes.labels("expired")["a"])
 
+    def test_the_agents_client_lists_again_after_an_expired_version(
+        self,
+    ) -> None:
+        self.node("listed")
+        self.kube.agents.grant("listed")
+        user = self.kube.agents.with_certificate("listed")
+        api = NodeApi(
+            Settings(
+                node_name="listed",
+                kubeconfig=str(user.kubeconfig),
+                context=None,
+                api_server=None,
+                token_file=None,
+                ca_file=None,
+                connect_timeout_s=30.0,
+                read_timeout_s=30.0,
+                watch_timeout_s=30,
+            )
+        )
+        self.wait_until_allowed(
+            self.kube.server.client(user.credentials), f"{_NODES}/listed"
+        )
+        version = api.list().version
+        self.kube.nodes.label("listed", {"a": "b"})
+        self.kube.expire()
+        found = api.list()
+        assert found.labels is not None
+        self.assertEqual("b", found.labels["a"])
+        with self.assertRaises(errors.Expired):
+            next(api.watch(version))
+        self.kube.nodes.label("listed", {"a": "c"})
+        event = next(api.watch(found.version))
+        assert event.labels is not None
+        self.assertEqual("c", event.labels["a"])
+
     def test_a_hanging_server_keeps_its_connections(self) -> None:
         self.node("hanging")
         api = self.kube.admin()
         api.get(f"{_NODES}/hanging")
+        # All tests of the class have this one server.
+        self.addCleanup(self.kube.server.resume)
         self.kube.server.hang()
         began = time.monotonic()
         with self.assertRaises(ConnectionError):

@@ -127,8 +127,8 @@ class LabelsTest(KubernetesTestCase):
         self.label("true")
         with self.following() as host:
             host.wait_for(PASSES, RECOVERY_S)
-            self.kube.server.hang()
             try:
+                self.kube.server.hang()
                 host.wait_for(STALE, STALE_AFTER_S + WATCH_S + 3.0)
             finally:
                 self.kube.server.resume()

@@ -21,7 +21,7 @@ from oslo_config import cfg
 from sriov_rt.host.root import Root
 from sriov_rt.labels import options
 from sriov_rt.labels import service
-from sriov_rt.labels import sources
+from sriov_rt.labels import source
 from sriov_rt.labels.source import Wiring
 from tests.unit import builders
 
@@ -66,13 +66,13 @@ class ServiceTest(unittest.TestCase):
 
     def test_a_source_that_is_not_there(self):
         self.set(sources=["nonsense"])
-        with self.assertRaises(sources.LabelSourceMissing) as caught:
+        with self.assertRaises(source.LabelSourceMissing) as caught:
             self.make()
         self.assertIn("correct [labels] sources", str(caught.exception))
 
     def test_the_kernel_need_not_be_named(self):
         wiring = Wiring(self.conf, nothing, nothing)
-        self.assertEqual({}, sources.load(["kernel"], wiring))
+        self.assertEqual({}, source.load(["kernel"], wiring))
 
     def test_the_feature_file_comes_and_goes(self):
         self.set(feature_file=True)

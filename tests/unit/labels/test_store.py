@@ -70,7 +70,7 @@ class StoreTest(unittest.TestCase):
                 self.path.write_bytes(data)
                 with self.assertLogs("sriov_rt.labels.store") as logged:
                     self.assertIsNone(store.load(self.path))
-                self.assertIn("of no use", logged.output[0])
+                self.assertIn("cannot use", logged.output[0])
 
     def test_a_directory_in_its_place(self):
         self.path.mkdir()

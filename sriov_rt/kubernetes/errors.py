@@ -10,16 +10,15 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What stands between the agent and its Node."""
+"""Errors of the Kubernetes API, and what the operator does next."""
 
 from sriov_rt import exceptions
 
 #: HTTP status of a resourceVersion that the API server no longer has.
-GONE = 410
 
 
 class ApiProblem(exceptions.SriovRtError):
-    """The API server did not tell what was asked; trying again may help.
+    """A request to the API server failed; trying again may help.
 
     :ivar retry_after_s: seconds that the API server asks for; 0 if none.
     """
@@ -42,7 +41,7 @@ class Unreachable(ApiProblem):
 
 
 class CredentialsUnreadable(ApiProblem):
-    """Kubeconfig, token or certificates are not there or of no use.
+    """Kubeconfig, token or certificates cannot be used.
 
     :param why: a clause.
     """
@@ -74,7 +73,7 @@ class Forbidden(ApiProblem):
     def __init__(self, message: str) -> None:
         self.message = message
         super().__init__(
-            f"the agent may not see its Node ({message}); let it get, list "
+            f"the agent may not read its Node ({message}); let it get, list "
             "and watch this Node, see 'Labels' in the operator's guide"
         )
 
@@ -105,4 +104,18 @@ class Expired(ApiProblem):
         super().__init__(
             "the API server no longer has the version to watch from (410); "
             "the Node is listed again"
+        )
+
+
+class Garbled(ApiProblem):
+    """The answer is not one of a Kubernetes API server.
+
+    :param problem: a clause.
+    """
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(
+            f"the API server's answer is garbled ({problem}); see what "
+            "answers at its address"
         )

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What each label source said last, and for how long it counts."""
+"""Last known labels of each source, and how long they count."""
 
 import dataclasses
 import logging
@@ -48,7 +48,7 @@ class _Known:
     stale: bool = False
 
 
-class Keeper:
+class LastKnown:
     """Merge the kernel's labels with those of the sources.
 
     To be used by one thread at a time, but for :meth:`write`.
@@ -159,7 +159,7 @@ class Keeper:
         except OSError as error:
             if str(error) != self._save_problem:
                 LOG.warning(
-                    "labels cannot be kept (%s); make %s a directory that "
+                    "cannot store the labels (%s); make %s a directory that "
                     "sriov-rt-agent's user may write in",
                     error,
                     self._path.parent,
@@ -175,7 +175,7 @@ class Keeper:
         ]
 
     def _take(self, name: str, answer: Answer) -> bool:
-        """Note an answer; tell whether it says something new."""
+        """Note an answer; return whether it says something new."""
         known = self._known[name]
         problem = answer.problem
         changed = False
@@ -188,7 +188,7 @@ class Keeper:
             known.problem = problem
             changed = True
             if problem is None:
-                LOG.info("label source %s: well again", name)
+                LOG.info("label source %s answers again", name)
             else:
                 LOG.warning("label source %s: %s", name, problem)
         return changed
@@ -210,8 +210,8 @@ class Keeper:
         stale = now - known.confirmed > self._stale_after_s
         if stale and not known.stale and known.confirmed > -math.inf:
             LOG.warning(
-                "label source %s was not heard of for %d s: its labels count "
-                "no more",
+                "no answer from label source %s for %d s: its labels "
+                "are stale",
                 name,
                 now - known.confirmed,
             )
@@ -225,8 +225,8 @@ class Keeper:
             count = self._contradicted.get(each.label, 0) + 1
             self._contradicted[each.label] = count
             LOG.warning(
-                "label %s is '%s' by %s, but %s by the kernel, which counts "
-                "(seen %d times)",
+                "label %s is '%s' from source %s, but %s from the "
+                "kernel, which takes precedence (seen %d times)",
                 each.label,
                 each.value,
                 each.source,

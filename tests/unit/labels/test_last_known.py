@@ -17,27 +17,27 @@ import unittest
 
 from sriov_rt.facts import LabelFacts
 from sriov_rt.labels import store
-from sriov_rt.labels.keeper import MAX_LABELS
-from sriov_rt.labels.keeper import Keeper
+from sriov_rt.labels.last_known import MAX_LABELS
+from sriov_rt.labels.last_known import LastKnown
 from sriov_rt.labels.source import Answer
 from tests.unit.labels import fakes
 
-LOGGER = "sriov_rt.labels.keeper"
+LOGGER = "sriov_rt.labels.last_known"
 KERNEL = LabelFacts({"k": "1"}, {"k": "kernel", "gone": "kernel"}, ())
 LIMIT_S = 300.0
 
 
-class KeeperTest(unittest.TestCase):
+class LastKnownTest(unittest.TestCase):
     def setUp(self):
         place = tempfile.TemporaryDirectory()
         self.addCleanup(place.cleanup)
         self.path = pathlib.Path(place.name) / "labels.json"
         self.clock = fakes.Clock()
         self.source = fakes.Source(self.clock)
-        self.keeper = self.make()
+        self.last_known = self.make()
 
     def make(self, boot_id="boot-1", host="h", **changes):
-        keeper = Keeper(
+        last_known = LastKnown(
             {"kubernetes": self.source},
             LIMIT_S,
             changes.get("ignored"),
@@ -46,21 +46,21 @@ class KeeperTest(unittest.TestCase):
             monotonic=self.clock.monotonic,
             wall=self.clock.wall,
         )
-        keeper.recall()
-        return keeper
+        last_known.recall()
+        return last_known
 
-    def labels(self, keeper=None):
-        keeper = keeper or self.keeper
-        found = keeper.apply(KERNEL)
-        keeper.write(keeper.due())
+    def labels(self, last_known=None):
+        last_known = last_known or self.last_known
+        found = last_known.apply(KERNEL)
+        last_known.write(last_known.due())
         return {
             key.removeprefix("x.example/"): value
             for key, value in found.values.items()
             if key != "k"
         }
 
-    def stale(self, keeper=None):
-        return (keeper or self.keeper).apply(KERNEL).stale
+    def stale(self, last_known=None):
+        return (last_known or self.last_known).apply(KERNEL).stale
 
     def restarted(self, **changes):
         self.source = fakes.Source(self.clock)
@@ -95,7 +95,7 @@ class KeeperTest(unittest.TestCase):
         with self.assertLogs(LOGGER, "INFO") as logged:
             self.source.says(a="1")
             self.assertEqual((), self.stale())
-        self.assertIn("well again", logged.output[0])
+        self.assertIn("answers again", logged.output[0])
 
     def test_a_restart_in_an_outage_keeps_labels_and_age(self):
         self.source.says(a="1")
@@ -131,24 +131,24 @@ class KeeperTest(unittest.TestCase):
         self.assertEqual({}, self.labels(self.restarted(host="clone")))
 
     def test_a_store_that_cannot_be_written_is_said_once(self):
-        keeper = self.make(path=self.path / "no" / "such")
+        last_known = self.make(path=self.path / "no" / "such")
         with self.assertLogs(LOGGER, "WARNING") as logged:
             for number in range(3):
                 self.source.says(a=str(number))
-                self.assertEqual({"a": str(number)}, self.labels(keeper))
+                self.assertEqual({"a": str(number)}, self.labels(last_known))
         self.assertEqual(1, len(logged.output))
 
     def test_no_store(self):
-        keeper = self.make(path=None)
+        last_known = self.make(path=None)
         self.source.says(a="1")
-        self.assertEqual({"a": "1"}, self.labels(keeper))
-        keeper.write(keeper.record())
+        self.assertEqual({"a": "1"}, self.labels(last_known))
+        last_known.write(last_known.record())
         self.assertFalse(self.path.exists())
 
     def test_ignored_keys(self):
-        keeper = self.make(ignored=re.compile(r"x\.example/serial.*"))
+        last_known = self.make(ignored=re.compile(r"x\.example/serial.*"))
         self.source.says(a="1", serial="77", serials="78")
-        self.assertEqual({"a": "1"}, self.labels(keeper))
+        self.assertEqual({"a": "1"}, self.labels(last_known))
 
     def test_too_many_labels_are_a_problem(self):
         self.source.says(a="1")
@@ -163,24 +163,24 @@ class KeeperTest(unittest.TestCase):
         def say(labels):
             self.clock.now += 1
             self.source.answer = Answer(labels, self.clock.now)
-            self.keeper.apply(KERNEL)
-            self.keeper.write(self.keeper.due())
+            self.last_known.apply(KERNEL)
+            self.last_known.write(self.last_known.due())
 
         with self.assertLogs(LOGGER, "WARNING") as logged:
             for labels in ({"gone": "true"}, {"gone": "true"}, {}):
                 say(labels)
             say({"gone": "true", "k": "2"})
         self.assertEqual(3, len(logged.output))
-        self.assertIn("but absent by the kernel", logged.output[0])
-        self.assertIn("but '1' by the kernel", logged.output[2])
-        self.keeper.write(self.keeper.record())
+        self.assertIn("but absent from the kernel", logged.output[0])
+        self.assertIn("but '1' from the kernel", logged.output[2])
+        self.last_known.write(self.last_known.record())
         self.assertEqual(
             {"gone": 2, "k": 1}, store.load(self.path).contradicted
         )
-        self.keeper = self.restarted()
+        self.last_known = self.restarted()
         say({"gone": "true"})
         self.assertEqual(3, store.load(self.path).contradicted["gone"])
 
     def test_stop(self):
-        self.keeper.stop()
+        self.last_known.stop()
         self.assertTrue(self.source.stopped)

@@ -1,0 +1,211 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Client of the Kubernetes API: lists and watches one Node."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import random
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import urllib3
+from kubernetes import client
+from kubernetes import config
+from kubernetes import watch
+
+from sriov_rt.kubernetes import errors
+from sriov_rt.kubernetes import node
+
+#: How much of a message is passed on, in characters.
+MAX_MESSAGE = 300
+
+#: urllib3 names the connection that failed by its place in memory.
+_OBJECT = re.compile(r"<[^<>]* at 0x[0-9a-f]+>:? ?")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Settings:
+    """The API server, the credentials and the times, as the options set them.
+
+    :param node_name: of the Node.
+    :param watch_timeout_s: seconds, whole, that a watch may last.
+    """
+
+    node_name: str
+    kubeconfig: str | None
+    context: str | None
+    api_server: str | None
+    token_file: str | None
+    ca_file: str | None
+    connect_timeout_s: float
+    read_timeout_s: float
+    watch_timeout_s: int
+
+
+class NodeApi:
+    """List and watch one Node. To be used by one thread.
+
+    Each list reads the credentials again and opens a connection, which the
+    watch after it uses too: files that were replaced need no other notice.
+
+    :param settings: see there.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._core: Any = None
+        self._watch: Any = None
+
+    def list(self) -> node.Listing:
+        """Return the Node as it is now.
+
+        :raises ApiProblem: if the API server does not return it.
+        """
+        with _problems():
+            configuration = _configuration(self._settings)
+            self._core = client.CoreV1Api(client.ApiClient(configuration))
+            # Plain JSON rather than the package's models, which are made of
+            # the whole Node and refuse one with a field that they miss.
+            found = self._core.list_node(
+                **self._request(self._settings.read_timeout_s),
+                _preload_content=False,
+            )
+            return node.listing(json.loads(found.data))
+
+    def watch(self, version: str) -> Iterator[node.Event]:
+        """Yield what happens to the Node, until the API server ends it.
+
+        :param version: resourceVersion to begin after, of :meth:`list`.
+        :raises ApiProblem: if the API server refuses, breaks off or hangs.
+        """
+        longest_s = self._settings.watch_timeout_s
+        # Watches that began together, after an outage, drift apart.
+        lasts_s = random.randint(-(-3 * longest_s // 4), longest_s)  # noqa: S311
+        # The type "object" is JSON as it comes.
+        self._watch = watch.Watch(return_type="object")
+        with _problems():
+            for each in self._watch.stream(
+                self._core.list_node,
+                **self._request(lasts_s + self._settings.read_timeout_s),
+                resource_version=version,
+                allow_watch_bookmarks=True,
+                timeout_seconds=lasts_s,
+            ):
+                yield node.event(each)
+
+    def interrupt(self) -> None:
+        """End a watch, from any thread.
+
+        A client before 36.0 ends it with its next event or its time.
+        """
+        if self._watch is not None:
+            self._watch.stop()
+
+    def _request(self, seconds: float) -> dict[str, Any]:
+        return {
+            "field_selector": f"metadata.name={self._settings.node_name}",
+            "_request_timeout": (self._settings.connect_timeout_s, seconds),
+        }
+
+
+@contextlib.contextmanager
+def _problems() -> Iterator[None]:
+    """Raise what the client raises as errors that name a remedy."""
+    try:
+        yield
+    except client.ApiException as error:
+        raise _refusal(error) from error
+    except (urllib3.exceptions.HTTPError, OSError) as error:
+        raise errors.Unreachable(_why(error)) from error
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        # The client takes for granted what an API server answers.
+        raise errors.Garbled(_why(error)) from error
+    except RecursionError:
+        raise errors.Garbled("JSON nested too deeply") from None
+
+
+def _refusal(error: Any) -> errors.ApiProblem:
+    status = error.status
+    message = _message(error.body) or error.reason or "no reason"
+    if not status:
+        # What the client makes of an error of TLS.
+        return errors.Unreachable(str(error.reason)[:MAX_MESSAGE])
+    if status == 401:
+        return errors.CredentialsRefused()
+    if status == 403:
+        return errors.Forbidden(message)
+    if status == 410:
+        return errors.Expired()
+    after = (error.headers or {}).get("Retry-After", "")
+    seconds = float(after) if after.isascii() and after.isdigit() else 0.0
+    return errors.Refused(status, message, min(seconds, 3600.0))
+
+
+def _message(body: str | bytes | None) -> str:
+    try:
+        plain = json.loads(body or "")
+    except (ValueError, RecursionError):
+        return ""
+    found = plain.get("message") if type(plain) is dict else None
+    text = found if type(found) is str else ""
+    return "".join(each for each in text if each.isprintable())[:MAX_MESSAGE]
+
+
+def _why(error: Exception) -> str:
+    text = _OBJECT.sub("", str(error)).strip()
+    return f"{type(error).__name__}: {text}"[:MAX_MESSAGE]
+
+
+def _configuration(settings: Settings) -> Any:
+    """Return the client's configuration: kubeconfig, token or service account.
+
+    :raises CredentialsUnreadable: if there are no credentials.
+    """
+    found = client.Configuration()
+    # The package forgets what it read of the environment (35.0).
+    found.no_proxy = os.environ.get("NO_PROXY", os.environ.get("no_proxy"))
+    found.retries = False
+    try:
+        if settings.kubeconfig:
+            config.load_kube_config(
+                settings.kubeconfig,
+                context=settings.context,
+                client_configuration=found,
+                persist_config=False,
+            )
+        elif settings.api_server:
+            found.host = settings.api_server
+            found.ssl_ca_cert = settings.ca_file
+            if settings.token_file:
+                token = _token(settings.token_file)
+                found.api_key["authorization"] = f"Bearer {token}"
+        else:
+            config.load_incluster_config(found)
+    except errors.CredentialsUnreadable:
+        raise
+    except Exception as error:
+        # The package and its plugins raise anything for a file that they
+        # do not understand: KeyError, yaml.YAMLError, binascii.Error.
+        raise errors.CredentialsUnreadable(_why(error)) from error
+    return found
+
+
+def _token(path: str) -> str:
+    token = pathlib.Path(path).read_text("ascii").strip()
+    if not token.isprintable() or not token:
+        raise errors.CredentialsUnreadable(f"{path} holds no token")
+    return token
