@@ -11,4 +11,4 @@
 # under the License.
 
 
-"""Onload: profiles as data, what is injected, and is it in effect."""
+"""Onload: profiles as data, injection into workloads, and its status."""

@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""What can be wrong with Onload's configuration, profiles and programs."""
+"""Errors in Onload's configuration, profiles and programs."""
 
 from sriov_rt import exceptions
 

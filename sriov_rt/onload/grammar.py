@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""The lines of an Onload profile (``*.opf``), as data.
+"""Grammar of Onload profiles (``*.opf``), read as data.
 
 Onload sources profiles into a shell. Of a shell's language this takes what
 its profiles need to set variables: comments, blank lines,

@@ -11,27 +11,36 @@
 # under the License.
 
 
-"""The guest hook that puts Onload into containers."""
+"""Guest hook that puts Onload into containers, and its check at their start.
+
+The hook writes the domain before Nova has mounted the image and plugged the
+ports; what it could not know is decided when the container is about to start.
+"""
 
 from collections.abc import Callable
 from collections.abc import Mapping
 
 from sriov_rt.codec import Unknown
+from sriov_rt.guest import engine
 from sriov_rt.guest.domain import Domain
-from sriov_rt.guest.elements import Element
-from sriov_rt.guest.elements import append
-from sriov_rt.guest.elements import remove
+from sriov_rt.guest.engine import Rendered
 from sriov_rt.guest.hook import Context
 from sriov_rt.guest.report import Recorder
+from sriov_rt.guest.xml import Element
+from sriov_rt.guest.xml import append
+from sriov_rt.guest.xml import remove
+from sriov_rt.guest.xml import text_of
 from sriov_rt.host.root import Root
-from sriov_rt.onload import image
 from sriov_rt.onload import plan
+from sriov_rt.onload import rootfs
 from sriov_rt.onload import settings as onload_settings
 from sriov_rt.onload.errors import NotConfigured
 from sriov_rt.onload.errors import OnloadError
 from sriov_rt.onload.plan import Injection
 from sriov_rt.onload.sentences import reason
 from sriov_rt.onload.settings import Settings
+from sriov_rt.reason import Reason
+from sriov_rt.request.words import Request
 
 _WHY = "sriov_rt:onload=required"
 
@@ -73,7 +82,7 @@ class Onload:
         if injection is None:
             return
         self._check_devices(injection, report)
-        found = image.why_not(domain, self._host, injection.library)
+        found = _image_reasons(domain, self._host, injection.library)
         if isinstance(found, Unknown):
             report.note(f"the image was not checked: {found.reason}")
         else:
@@ -113,7 +122,7 @@ def _environment(
         name = each.get("name", "")
         if not plan.is_onloads(name):
             continue
-        if left.get(name) == each.text:
+        if left.get(name) == text_of(each):
             del left[name]
         else:
             gone.append(each)
@@ -164,7 +173,7 @@ def _mounted(domain: Domain, target: str) -> Element | None:
 
 def _devices(domain: Domain, injection: Injection, report: Recorder) -> None:
     there = {
-        (each.findtext("source/char") or "").strip()
+        text_of(each.find("source/char")).strip()
         for each in domain.devices()
         if each.tag == "hostdev" and each.get("mode") == "capabilities"
     }
@@ -176,3 +185,154 @@ def _devices(domain: Domain, injection: Injection, report: Recorder) -> None:
         source = append(added, "source", {})
         append(source, "char", {}).text = device
         report.changed("added", "hostdev", {"char": device}, _WHY)
+
+
+#: What libvirt starts in a container that names nothing else (the
+#: documentation of its LXC driver).
+INIT = "/sbin/init"
+
+
+def _image_reasons(
+    domain: Domain, host: Root, library: str
+) -> tuple[Reason, ...] | Unknown:
+    """Return what keeps a library of the host from a container's programs.
+
+    Nova mounts an image after it has made the domain's document, so that a
+    hook can't tell: who has mounted it can ask again.
+
+    :param domain: of a container.
+    :param host: the host's file system.
+    :param library: the path in it of what is to be preloaded.
+    :returns: Unknown, with a clause, if the image is not there to be read.
+    """
+    directory = _image_directory(domain)
+    if directory is None:
+        return Unknown("it has no directory")
+    names = host.list_dir(directory.lstrip("/"))
+    if isinstance(names, Unknown) or not names:
+        return Unknown(f"{directory} is empty yet")
+    image = Root(f"{host.path}/{directory}")
+    return rootfs.why_not(image, _image_init(domain), host, library)
+
+
+def _image_init(domain: Domain) -> str:
+    system = domain.part("os")
+    found = "" if system is None else text_of(system.find("init"))
+    return found.strip() or INIT
+
+
+def _image_directory(domain: Domain) -> str | None:
+    """Return the directory on the host that is ``/`` of a container."""
+    for each in domain.devices():
+        if each.tag != "filesystem":
+            continue
+        source, target = each.find("source"), each.find("target")
+        if source is None or target is None or target.get("dir") != "/":
+            continue
+        path = source.get("dir")
+        if path and path.startswith("/"):
+            return path
+    return None
+
+
+#: What the domain's metadata has where the injection was taken out.
+MARK = "onload"
+UNACCELERATED = "unaccelerated"
+
+_WHY_WITHDRAWN = (
+    "a port shares its NIC with an accelerated instance of its network"
+)
+
+
+class Starting(Onload):
+    """Checks the image, or takes out again what was injected.
+
+    :param accelerated: whether the container's ports may be.
+    :param load: gives the operator's settings, when they are first needed.
+    :param host: the host's file system.
+    """
+
+    def __init__(
+        self,
+        accelerated: bool,
+        load: Callable[[], Settings] = onload_settings.load,
+        host: Root | None = None,
+    ) -> None:
+        super().__init__(load, host)
+        self._accelerated = accelerated
+
+    def apply(
+        self, domain: Domain, context: Context, report: Recorder
+    ) -> None:
+        """Leave the injection where programs of the image would take it."""
+        if not context.request.onload or not domain.is_container:
+            return
+        injection = self._plan(context.request.onload_profile, report)
+        if injection is None:
+            return
+        if not self._accelerated:
+            _withdraw(domain, injection, report)
+            report.mark(MARK, UNACCELERATED)
+            return
+        found = _image_reasons(domain, self._host, injection.library)
+        if isinstance(found, Unknown):
+            problem = found.reason
+            found = (reason("onload_image_unreadable", problem=problem),)
+        for each in found:
+            report.refuse(each)
+
+
+def started(
+    xml: str,
+    request: Request,
+    *,
+    accelerated: bool,
+    load: Callable[[], Settings] = onload_settings.load,
+    host: Root | None = None,
+) -> Rendered:
+    """Return the domain of a container as it is to start.
+
+    :param xml: as the guest hooks made it.
+    :param accelerated: whether its ports may be: if not, it runs over the
+        kernel, and its metadata says so.
+    :raises Refused: if Onload would not get into its programs.
+    :raises DomainRejected: if it is no domain.
+    """
+    return engine.render(
+        xml, request, hooks={"onload": Starting(accelerated, load, host)}
+    )
+
+
+def _withdraw(domain: Domain, injection: Injection, report: Recorder) -> None:
+    system = domain.part("os")
+    if system is not None:
+        _take(
+            system,
+            [
+                each
+                for each in system.findall("initenv")
+                if plan.is_onloads(each.get("name", ""))
+            ],
+            report,
+        )
+    devices = domain.part("devices")
+    if devices is not None:
+        gone = [e for e in domain.devices() if _is_injected(e, injection)]
+        _take(devices, gone, report)
+
+
+def _take(parent: Element, gone: list[Element], report: Recorder) -> None:
+    if gone:
+        report.removed(gone, _WHY_WITHDRAWN)
+        remove(parent, gone)
+
+
+def _is_injected(device: Element, injection: Injection) -> bool:
+    if device.tag == "filesystem":
+        target = device.find("target")
+        inside = {each.target for each in injection.mounts}
+        return target is not None and target.get("dir") in inside
+    return (
+        device.tag == "hostdev"
+        and text_of(device.find("source/char")) in injection.devices
+    )

@@ -10,27 +10,35 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The instances of a host that are libvirt's containers.
+"""Instances in libvirt's LXC containers, and how far Onload is with each.
 
-Whose a process is, is told by nothing that runs in a container: its
-environment and its name are its own to set. libvirt, as root, writes down
-which process keeps a container (libvirt_lxc); the kernel keeps what was
-started in it below that one.
+The owner of a process is never read from inside a container, which sets its
+own environment and names. libvirt, as root, records which process keeps a
+container (libvirt_lxc); the kernel keeps what was started in it below that
+one.
 """
 
 import dataclasses
 import re
+from collections.abc import Iterable
 from collections.abc import Mapping
 
 from sriov_rt.codec import Unknown
-from sriov_rt.guest import document
+from sriov_rt.facts import Workload
 from sriov_rt.guest import metadata
+from sriov_rt.guest.domain import MAX_DOCUMENT
 from sriov_rt.guest.domain import Domain
-from sriov_rt.guest.values import DomainRejected
+from sriov_rt.guest.domain import parse_domain
+from sriov_rt.guest.xml import DomainRejected
+from sriov_rt.guest.xml import text_of
 from sriov_rt.host.root import Root
-from sriov_rt.onload import effect
+from sriov_rt.onload import hook
 from sriov_rt.onload import plan
-from sriov_rt.onload import starting
+from sriov_rt.onload import status
+from sriov_rt.onload.status import Effect
+from sriov_rt.onload.status import Processes
+from sriov_rt.onload.status import State
+from sriov_rt.onload.status import driver
 
 #: Where libvirt's LXC driver has a file of each container that runs
 #: (LXC_STATE_DIR of its src/lxc/lxc_conf.h); only root may read it.
@@ -62,7 +70,7 @@ class Container:
     is_plain: bool
 
 
-def observe(root: Root) -> tuple[Container, ...] | Unknown:
+def containers(root: Root) -> tuple[Container, ...] | Unknown:
     """Return the containers that run, sorted by instance.
 
     A file that is none of libvirt's is passed over.
@@ -75,7 +83,7 @@ def observe(root: Root) -> tuple[Container, ...] | Unknown:
     for name in names:
         if not name.endswith(_SUFFIX):
             continue
-        text = root.read_text(f"{STATE}/{name}", document.MAX_DOCUMENT)
+        text = root.read_text(f"{STATE}/{name}", MAX_DOCUMENT)
         if isinstance(text, Unknown):
             if root.exists(f"{STATE}/{name}") is False:
                 continue  # it has ended meanwhile
@@ -88,27 +96,27 @@ def observe(root: Root) -> tuple[Container, ...] | Unknown:
 
 def parse(text: str) -> Container | None:
     """Return what a state file of libvirt's tells; None if it is none."""
-    status = _STATUS.search(text)
+    header = _STATUS.search(text)
     start, end = text.find("<domain "), text.rfind("</domain>")
-    if status is None or not 0 <= start < end:
+    if header is None or not 0 <= start < end:
         return None
     try:
-        domain = document.parse(text[start : end + len("</domain>")])
+        domain = parse_domain(text[start : end + len("</domain>")])
     except DomainRejected:
         return None
-    instance = domain.root.findtext("uuid") or ""
+    instance = text_of(domain.root.find("uuid"))
     if not _UUID.fullmatch(instance):
         return None
-    is_plain = metadata.marked(domain, starting.MARK) is not None
+    is_plain = metadata.marked(domain, hook.MARK) is not None
     return Container(
-        instance, int(status[1]), is_plain or _asks(domain), is_plain
+        instance, int(header[1]), is_plain or _asks(domain), is_plain
     )
 
 
 def _asks(domain: Domain) -> bool:
     system = domain.part("os")
     return system is not None and any(
-        each.get("name") == plan.PRELOAD and effect.is_library(each.text or "")
+        each.get("name") == plan.PRELOAD and status.is_library(text_of(each))
         for each in system.findall("initenv")
     )
 
@@ -119,15 +127,13 @@ def _keeps(root: Root, pid: int) -> bool:
     return isinstance(text, str) and text.strip() == KEEPER
 
 
-def processes(
-    root: Root, containers: tuple[Container, ...]
-) -> Mapping[int, str]:
-    """Return each process of containers, and whose it is.
+def processes(root: Root, running: tuple[Container, ...]) -> Mapping[int, str]:
+    """Return each process of containers, and its owner.
 
-    :param containers: without any, nothing is read.
+    :param running: without any, nothing is read.
     :returns: process to instance; the keepers are left out.
     """
-    names = root.list_dir("proc") if containers else ()
+    names = root.list_dir("proc") if running else ()
     if isinstance(names, Unknown):
         return {}
     parents: dict[int, int] = {}
@@ -137,7 +143,7 @@ def processes(
             parent = isinstance(text, str) and _PARENT.search(text)
             if parent:
                 parents[int(name)] = int(parent[1])
-    keepers = {each.keeper: each.instance for each in containers}
+    keepers = {each.keeper: each.instance for each in running}
     found = {}
     for pid in parents:
         instance = _instance(pid, parents, keepers)
@@ -158,3 +164,57 @@ def _instance(
         if pid == 0:
             return None
     return None
+
+
+#: An instance is as far as the furthest of its processes.
+_ORDER = tuple(State)
+
+_PLAIN = (
+    "a port shares its NIC with an accelerated instance of its network, and "
+    "it runs over the kernel ([onload] second_endpoint)"
+)
+_NOBODY = "no process of it has Onload's library or preload"
+_HIDDEN = "its processes can't be looked at"
+
+
+def observe(root: Root) -> tuple[Workload, ...] | Unknown:
+    """Return the state of each instance that asked for Onload, sorted."""
+    found = containers(root)
+    if isinstance(found, Unknown):
+        return found
+    asking = tuple(each for each in found if each.asks)
+    if not asking:
+        return ()
+    whose = processes(root, asking)
+    every = Processes(root)
+    effects = tuple(status.all_of(every.of(whose), driver(root)))
+    return tuple(
+        judge(
+            each,
+            (e for e in effects if whose[e.process.pid] == each.instance),
+            hidden=every.unreadable > 0,
+        )
+        for each in asking
+    )
+
+
+def judge(
+    container: Container, effects: Iterable[Effect], *, hidden: bool = False
+) -> Workload:
+    """Return what became of an instance. Pure.
+
+    :param container: one that asks for Onload.
+    :param effects: of its processes.
+    :param hidden: whether some could not be looked at.
+    """
+    best = max(
+        effects, key=lambda each: _ORDER.index(each.state), default=None
+    )
+    if best is None:
+        why = _HIDDEN if hidden else _NOBODY
+        if container.is_plain:
+            why = _PLAIN
+        return Workload(container.instance, State.ASKED.value, why)
+    why = "" if best.state is State.ACCELERATED else best.why
+    told = f"{why}{best.note}".strip()
+    return Workload(container.instance, best.state.value, told)

@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""What is injected into a workload, as a value. Pure."""
+"""Plan of what is injected into a workload. Pure."""
 
 import dataclasses
 import types

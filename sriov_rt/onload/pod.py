@@ -32,8 +32,23 @@ VOLUME = "sriov-rt-onload"
 
 _TOPOLOGY = "kubernetes.io/hostname"
 
-#: A label's value: validation.IsValidLabelValue of k8s.io/apimachinery.
-_VALUE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+#: The networks that Multus attaches a pod to: names with commas between, or
+#: a JSON list (Network Plumbing Working Group's CRD standard, 4.1.2).
+MULTUS = "k8s.v1.cni.cncf.io/networks"
+
+#: A NetworkAttachmentDefinition's name (a DNS subdomain) that is a label's
+#: value as well, which is shorter.
+_NETWORK = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,61}[a-z0-9])?")
+
+#: One of the annotation's names: NAMESPACE/NAME@INTERFACE.
+_ATTACHED = re.compile(r"(?:([^/@,\s]+)/)?([^/@,\s]+)(?:@[^/@,\s]+)?")
+
+#: Words in names of runtime classes whose containers have a kernel of their
+#: own: the node's devices and its library do not reach them.
+_SANDBOXES = frozenset({"gvisor", "kata", "runsc"})
+
+#: How deep a document may be nested; a Pod is about 12 deep.
+MAX_DEPTH = 64
 
 #: The longest document that is taken: what etcd takes (1.5 MiB).
 MAX_DOCUMENT = 1536 * 1024
@@ -64,10 +79,29 @@ def parse(text: bytes) -> dict[str, Any]:
     if len(text) > MAX_DOCUMENT:
         raise PodRejected(f"more than {MAX_DOCUMENT} bytes")
     try:
-        found = json.loads(text)
+        found = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise PodRejected(f"not JSON ({str(error)[:80]})") from None
+    _check_depth(found)
     return _object(found, "the document")
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _check_depth(document: Any) -> None:
+    level = [document]
+    for _ in range(MAX_DEPTH):
+        level = [
+            item
+            for each in level
+            if isinstance(each, (dict, list))
+            for item in (each.values() if isinstance(each, dict) else each)
+        ]
+        if not level:
+            return
+    raise PodRejected(f"nested more than {MAX_DEPTH} deep")
 
 
 def patch(
@@ -85,23 +119,27 @@ def patch(
     :param environment: LD_PRELOAD and the profile's variables; what the pod
         says of Onload's variables is replaced.
     :param resource: the extended resource by which it gets the devices.
-    :param network: what accelerated pods of one node may not share.
+    :param network: the NetworkAttachmentDefinition of its accelerated
+        traffic, in the pod's namespace: what accelerated pods of one node
+        may not share.
     :param container: which one; the only one by default.
     :param mount: a directory of the node to mount, where no device plugin
         brings the library.
-    :raises PodRejected: if there is no such container or network.
+    :raises PodRejected: if there is no such container or network, or the
+        pod cannot have Onload.
     """
-    if not _VALUE.fullmatch(network):
-        raise PodRejected(f"no label can have the value {network[:80]!r}")
+    if not _NETWORK.fullmatch(network):
+        raise PodRejected(f"no network can have the name {network[:80]!r}")
     at, template = _template(pod)
     spec = _object(template.get("spec"), f"{at}/spec")
+    _check_runtime(spec)
     index, chosen = _container(spec, container)
     place = f"{at}/spec/containers/{index}"
     return [
         *_env(chosen, place, environment),
         *_resources(chosen, place, resource),
         *(_mount(spec, chosen, f"{at}/spec", place, mount) if mount else ()),
-        *_label(template, at, network),
+        *_metadata(template, at, network),
         *_apart(spec, f"{at}/spec", network),
     ]
 
@@ -163,10 +201,20 @@ def _resources(
 ) -> Iterator[Op]:
     had = container.get("resources") or {}
     now = json.loads(json.dumps(_object(had, f"{place}/resources")))
+    parts = [
+        _object(now.get(each) or {}, f"{place}/resources/{each}")
+        for each in ("limits", "requests")
+    ]
+    stated = [part[resource] for part in parts if resource in part]
     # Of extended resources limit and request have to be the same.
-    for each in ("limits", "requests"):
-        part = _object(now.setdefault(each, {}), f"{place}/resources/{each}")
-        part.setdefault(resource, "1")
+    if len({str(each) for each in stated}) > 1:
+        raise PodRejected(f"limit and request of {resource} differ")
+    amount = stated[0] if stated else "1"
+    if str(amount) == "0":
+        raise PodRejected(f"it asks for 0 of {resource}")
+    for each, part in zip(("limits", "requests"), parts, strict=True):
+        part.setdefault(resource, amount)
+        now[each] = part
     if now != had:
         yield _op("add", f"{place}/resources", now)
 
@@ -193,16 +241,95 @@ def _mount(
             yield _op("add", f"{where}/{key}", [*now, wanted])
 
 
-def _label(template: Mapping[str, Any], at: str, network: str) -> Iterator[Op]:
+def _check_runtime(spec: Mapping[str, Any]) -> None:
+    name = spec.get("runtimeClassName")
+    if isinstance(name, str) and _SANDBOXES.intersection(
+        name.lower().split("-")
+    ):
+        raise PodRejected(
+            f"containers of runtime class {name[:80]!r} have a kernel of "
+            "their own, into which nothing can be preloaded"
+        )
+
+
+def _metadata(
+    template: Mapping[str, Any], at: str, network: str
+) -> Iterator[Op]:
     metadata = _object(template.get("metadata") or {}, f"{at}/metadata")
-    labels = _object(metadata.get("labels") or {}, f"{at}/metadata/labels")
-    if labels.get(LABEL) == network:
+    wanted = {
+        "labels": {LABEL: network},
+        "annotations": _annotations(metadata, at, network),
+    }
+    now = {}
+    for key, added in wanted.items():
+        had = _object(metadata.get(key) or {}, f"{at}/metadata/{key}")
+        if had != had | added:
+            now[key] = had | added
+    if template.get("metadata") is None:
+        yield _op("add", f"{at}/metadata", now)
         return
-    if "metadata" not in template:
-        yield _op("add", f"{at}/metadata", {"labels": {LABEL: network}})
-    else:
-        now = {**labels, LABEL: network}
-        yield _op("add", f"{at}/metadata/labels", now)
+    for key, value in now.items():
+        yield _op("add", f"{at}/metadata/{key}", value)
+
+
+def _annotations(
+    metadata: Mapping[str, Any], at: str, network: str
+) -> dict[str, str]:
+    """Return the annotation with a network among those that are there."""
+    had = _object(metadata.get("annotations") or {}, f"{at}/annotations")
+    text = had.get(MULTUS, "")
+    if network in _attached(text, metadata.get("namespace")):
+        return {}
+    if not text.strip():
+        return {MULTUS: network}
+    if text.lstrip().startswith("["):
+        every = [*json.loads(text), {"name": network}]
+        return {MULTUS: json.dumps(every)}
+    return {MULTUS: f"{text}, {network}"}
+
+
+def _attached(text: Any, own: Any) -> tuple[str, ...]:
+    """Return the networks of an annotation; their namespace if it is named.
+
+    :param own: the pod's namespace, if it is stated.
+    :raises PodRejected: if Multus could not read it either.
+    """
+    found: list[tuple[str | None, str]] = []
+    if type(text) is not str:
+        raise PodRejected(f"annotation {MULTUS} is no text")
+    if text.lstrip().startswith(("[", "{")):
+        try:
+            every = _list(json.loads(text), MULTUS)
+        except (ValueError, RecursionError):
+            raise PodRejected(f"annotation {MULTUS} is not JSON") from None
+        for each in every:
+            name, space = each.get("name"), each.get("namespace")
+            if type(name) is not str or not isinstance(space, str | None):
+                raise PodRejected(f"annotation {MULTUS} has no names")
+            found.append((space, name))
+    elif text.strip():
+        for word in text.split(","):
+            match = _ATTACHED.fullmatch(word.strip())
+            if match is None:
+                raise PodRejected(f"annotation {MULTUS} has no names")
+            found.append((match[1], match[2]))
+    return tuple(
+        name if space in (None, "", own) else f"{space}/{name}"
+        for space, name in found
+    )
+
+
+def other_networks(pod: Mapping[str, Any], network: str) -> tuple[str, ...]:
+    """Return the networks beside one that Multus attaches a pod to.
+
+    :param pod: as with :func:`patch`.
+    :raises PodRejected: if it cannot be told.
+    """
+    at, template = _template(pod)
+    metadata = _object(template.get("metadata") or {}, f"{at}/metadata")
+    had = _object(metadata.get("annotations") or {}, f"{at}/annotations")
+    every = _attached(had.get(MULTUS, ""), metadata.get("namespace"))
+    return tuple(each for each in every if each != network)
 
 
 def _apart(spec: Mapping[str, Any], at: str, network: str) -> Iterator[Op]:

@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""A profile with all that it imports, frozen."""
+"""Onload profiles: the files of the operator, with all that they import."""
 
 import dataclasses
 import hashlib
@@ -20,11 +20,14 @@ from collections.abc import Mapping
 from typing import Any
 from typing import Protocol
 
+from sriov_rt.codec import Unknown
+from sriov_rt.host.root import Root
 from sriov_rt.onload import grammar
 from sriov_rt.onload import variables
 from sriov_rt.onload.errors import ProfileMissing
 from sriov_rt.onload.errors import ProfileNotAllowed
 from sriov_rt.onload.errors import ProfileRejected
+from sriov_rt.onload.errors import ProfileUnreadable
 from sriov_rt.parse import errors
 
 #: How deep profiles may import each other; those of Onload 9.2 do it three
@@ -182,3 +185,53 @@ class _Walk:
             problem = f"imports {wanted.name}, which is in no directory"
             raise ProfileRejected(path, wanted.line, problem)
         self.enter(wanted.name, found, inside)
+
+
+SUFFIX = ".opf"
+
+#: Of files that only other profiles import.
+FRAGMENT = ".opf-fragment"
+
+
+class Directories:
+    """Profiles in directories, the first that has one counts.
+
+    :param root: the host's file system.
+    :param paths: absolute, as :mod:`sriov_rt.onload.settings` checked them.
+    """
+
+    def __init__(self, root: Root, paths: tuple[str, ...]) -> None:
+        self._root = root
+        self._paths = paths
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The directories."""
+        return self._paths
+
+    def read(self, name: str, *, fragment: bool) -> Text | None:
+        """Return the file of a profile, None if there is none.
+
+        :param name: of the profile.
+        :param fragment: take a ``.opf-fragment`` too.
+        :raises ProfileUnreadable: if it can't be read.
+        :raises ValueError: for what can't be a name: none gets this far.
+        """
+        if not grammar.is_name(name):
+            raise ValueError(name)
+        suffixes = (SUFFIX, FRAGMENT) if fragment else (SUFFIX,)
+        for directory in self._paths:
+            for suffix in suffixes:
+                path = f"{directory}/{name}{suffix}"
+                # An error other than absence shows when it is read.
+                if self._root.exists(path.lstrip("/")) is not False:
+                    return self._read(path)
+        return None
+
+    def _read(self, path: str) -> Text:
+        text = self._root.read_text(
+            path.lstrip("/"), grammar.MAX_PROFILE, may_be_empty=True
+        )
+        if isinstance(text, Unknown):
+            raise ProfileUnreadable(path, text.reason)
+        return Text(path, text)

@@ -11,18 +11,94 @@
 # under the License.
 
 
-"""An image's file system: what it starts with, and its libc."""
+"""Whether a library can be preloaded into what an image starts."""
 
 import dataclasses
+from collections.abc import Iterator
 
 from sriov_rt.codec import Unknown
 from sriov_rt.host.root import Root
-from sriov_rt.onload import elf_reader
-from sriov_rt.onload import preload
+from sriov_rt.onload import elf
 from sriov_rt.onload.elf import Elf
 from sriov_rt.onload.errors import NotElf
 from sriov_rt.onload.sentences import reason
 from sriov_rt.reason import Reason
+
+#: What musl's loader and library are called.
+_MUSL = ("ld-musl-", "libc.musl-")
+
+#: Beside versions, what of libc a file can need by name: relative
+#: relocations (glibc 2.36, elf/dl-version.c).
+_ABI = "GLIBC_ABI_"
+
+
+def why_not_preload(
+    init: Elf,
+    library: Elf,
+    libc: Elf | None,
+    *,
+    init_path: str = "/sbin/init",
+    library_path: str = "libonload.so",
+) -> tuple[Reason, ...]:
+    """Return the Reasons against a preload; none if it can be done.
+
+    :param init: the program that the image starts with.
+    :param library: what is to be preloaded.
+    :param libc: the image's ``libc.so.6``, None if it has none.
+    :param init_path: for the sentences, as are the paths that follow.
+    """
+    musl = _musl(init)
+    if musl is not None:
+        return (reason("onload_musl", found=musl),)
+    if init.is_static:
+        return (reason("onload_init_static", init=init_path),)
+    if init.architecture != library.architecture:
+        found = reason(
+            "onload_other_architecture",
+            init=init_path,
+            architecture=init.architecture,
+            library=library_path,
+            wanted=library.architecture,
+        )
+        return (found,)
+    return tuple(_glibc(library, libc, library_path))
+
+
+def _musl(init: Elf) -> str | None:
+    for each in (init.interpreter or "", *init.needed):
+        name = each.rpartition("/")[2]
+        if name.startswith(_MUSL):
+            return name
+    return None
+
+
+def _glibc(
+    library: Elf, libc: Elf | None, library_path: str
+) -> Iterator[Reason]:
+    if libc is None or libc.glibc is None:
+        yield reason("onload_libc_missing")
+        return
+    floor = library.glibc_floor
+    missing = {
+        each.name
+        for each in library.versions
+        if each.name.startswith(_ABI) and each.name not in libc.defines
+    }
+    if missing or (floor is not None and floor > libc.glibc):
+        yield reason(
+            "onload_glibc_floor",
+            library=library_path,
+            floor=" and ".join(
+                [*([dotted(floor)] if floor else []), *sorted(missing)]
+            ),
+            glibc=dotted(libc.glibc),
+        )
+
+
+def dotted(version: tuple[int, ...]) -> str:
+    """Return a version as it is written, such as ``2.34``."""
+    return ".".join(map(str, version))
+
 
 #: Where loaders look for libc without a cache, the architecture's first.
 LIBRARY_DIRECTORIES = (
@@ -64,7 +140,7 @@ def read_elf(root: Root, path: str) -> Elf | Unreadable:
             return file.read(size)
 
         try:
-            return elf_reader.read(read_at)
+            return elf.read(read_at)
         except NotElf as error:
             return Unreadable(f"{path}: {error.problem}")
         except OSError as error:
@@ -136,7 +212,7 @@ def why_not(
                 "onload_init_unreadable", init=init, problem=started.problem
             ),
         )
-    return preload.why_not_preload(
+    return why_not_preload(
         started,
         wanted,
         libc(image, started),

@@ -17,6 +17,7 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
+from sriov_rt import reason as reasons
 from sriov_rt.reason import Reason
 
 #: Code to the operator's sentence, with the fields that it takes. Nova cuts
@@ -78,4 +79,4 @@ def reason(code: str, **fields: Any) -> Reason:
     :param code: a key of :data:`SENTENCES`.
     :param fields: those that the sentence takes, and any further ones.
     """
-    return Reason(code, SENTENCES[code].format(**fields), fields)
+    return reasons.filled(code, SENTENCES[code], fields)

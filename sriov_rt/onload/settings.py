@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""``[onload]`` as it is worked with: each value checked."""
+"""Settings of ``[onload]``, each value checked."""
 
 import dataclasses
 import re
@@ -19,15 +19,16 @@ from collections.abc import Sequence
 
 from oslo_config import cfg
 
+from sriov_rt import config
 from sriov_rt.host.root import Root
 from sriov_rt.onload import grammar
 from sriov_rt.onload import options
 from sriov_rt.onload import profiles
 from sriov_rt.onload import variables
-from sriov_rt.onload.directories import Directories
 from sriov_rt.onload.errors import ConfigurationUnreadable
 from sriov_rt.onload.errors import NotConfigured
 from sriov_rt.onload.errors import OptionRejected
+from sriov_rt.onload.profiles import Directories
 from sriov_rt.onload.profiles import Profile
 
 #: Absolute, of plain names: it is handed to libvirt, lxc.conf and ld.so,
@@ -94,14 +95,11 @@ def configuration(files: Sequence[str] | None = None) -> cfg.ConfigOpts:
     :param files: instead of sriov-rt.conf where oslo.config finds it.
     :raises ConfigurationUnreadable: if they can't be read.
     """
-    conf = cfg.ConfigOpts()
-    options.register(conf)
-    if files is None:
-        files = cfg.find_config_files(project="sriov_rt", prog="sriov-rt")
     try:
-        conf([], project="sriov_rt", default_config_files=list(files))
+        conf = config.load(files)
     except cfg.Error as error:
         raise ConfigurationUnreadable(str(error)) from None
+    options.register(conf)
     return conf
 
 

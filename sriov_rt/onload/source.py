@@ -11,21 +11,22 @@
 # under the License.
 
 
-"""The fact source of Onload: what is on the host, as the operator allows it.
+"""Fact source of Onload: what is installed, and what the operator allows.
 
 The configuration is read below the root, as nova-compute's is: what flavors
 can have is what this host's hook would give them.
 """
 
 import dataclasses
+import re
 
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import OnloadFacts
-from sriov_rt.host import onload
 from sriov_rt.host.root import CONFIG
 from sriov_rt.host.root import Root
+from sriov_rt.onload import instances
+from sriov_rt.onload import nics
 from sriov_rt.onload import settings as onload_settings
-from sriov_rt.onload import workloads
 from sriov_rt.onload.errors import OnloadError
 from sriov_rt.onload.settings import Settings
 
@@ -37,21 +38,21 @@ def observe(root: Root) -> OnloadFacts:
     of those that are installed. The library is ``[onload] library``, if set.
     """
     return dataclasses.replace(
-        _installed(root), workloads=workloads.observe(root)
+        _allowed(root), workloads=instances.observe(root)
     )
 
 
-def _installed(root: Root) -> OnloadFacts:
+def _allowed(root: Root) -> OnloadFacts:
     if root.exists(CONFIG) is False:
-        return onload.observe(root)
+        return installed(root)
     try:
         settings = onload_settings.load([str(root.path / CONFIG)])
     except OnloadError as error:
         why = Unknown(str(error))
         return dataclasses.replace(
-            onload.observe(root), library=why, profiles=why, library_fits=why
+            installed(root), library=why, profiles=why, library_fits=why
         )
-    found = onload.observe(root, settings.library)
+    found = installed(root, settings.library)
     if not settings.profiles:
         return found
     return dataclasses.replace(found, profiles=_usable(settings, root))
@@ -67,3 +68,133 @@ def _usable(settings: Settings, root: Root) -> tuple[str, ...]:
             continue
         usable.append(name)
     return tuple(usable)
+
+
+MODULES = ("onload", "sfc", "sfc_char", "sfc_resource")
+
+#: Of these, sfc_affinity is in older releases only.
+DEVICES = (
+    "/dev/onload",
+    "/dev/onload_epoll",
+    "/dev/sfc_affinity",
+    "/dev/sfc_char",
+)
+
+#: Where Onload's installer and the distributions put libraries.
+LIBRARY_DIRECTORIES = (
+    "usr/lib64",
+    "usr/lib/x86_64-linux-gnu",
+    "usr/lib/aarch64-linux-gnu",
+    "usr/lib",
+)
+LIBRARY = "libonload.so"
+
+#: What the driver says of itself (efab_version_read_proc of Onload's
+#: src/driver/linux_onload/linux_stats.c); the interface is an MD5 that the
+#: library was built with too, and sends to be compared.
+VERSION = "proc/driver/onload/version"
+_RELEASE = re.compile(r"^onload_version: ([!-~]{1,64})$", re.MULTILINE)
+_INTERFACE = re.compile(r"^uk_intf_ver: ([0-9a-f]{32})$", re.MULTILINE)
+
+#: The longest library, in bytes: that of Onload 9 has 4 MiB with symbols.
+MAX_LIBRARY = 64 * 1024 * 1024
+_PIECE = 1024 * 1024
+
+PROFILES = "usr/libexec/onload/profiles"
+PROFILE_SUFFIX = ".opf"
+
+
+def installed(root: Root, library_path: str | None = None) -> OnloadFacts:
+    """Return Onload's modules, device nodes, library, profiles and NICs.
+
+    Profiles are shell scripts: they are listed here, never read. What became
+    of instances is not told here.
+
+    :param library_path: where the library is, if an operator says so.
+    """
+    if library_path is None:
+        directories = LIBRARY_DIRECTORIES
+        paths = tuple(f"{each}/{LIBRARY}" for each in directories)
+    else:
+        paths = (library_path.lstrip("/"),)
+    library = _library(root, paths)
+    return OnloadFacts(
+        modules=_present(root, MODULES, "sys/module/"),
+        devices=_present(root, DEVICES, ""),
+        library=library,
+        profiles=_profiles(root),
+        version=_driver(root, _RELEASE),
+        library_fits=_fits(root, library),
+        nics=nics.observe(root),
+    )
+
+
+def _present(
+    root: Root, names: tuple[str, ...], prefix: str
+) -> tuple[str, ...] | Unknown:
+    present = []
+    for name in names:
+        found = root.exists(f"{prefix}{name}".lstrip("/"))
+        if isinstance(found, Unknown):
+            return found
+        if found:
+            present.append(name)
+    return tuple(present)
+
+
+def _library(root: Root, paths: tuple[str, ...]) -> str | None | Unknown:
+    for path in paths:
+        found = root.exists(path)
+        if isinstance(found, Unknown):
+            return found
+        if found:
+            return f"/{path}"
+    return None
+
+
+def _driver(root: Root, what: re.Pattern[str]) -> str | None | Unknown:
+    if root.exists(VERSION) is False:
+        return None
+    text = root.read_text(VERSION)
+    if isinstance(text, Unknown):
+        return text
+    found = what.search(text)
+    if found is None:
+        return Unknown(f"/{VERSION}: not in the form that is known")
+    return found[1]
+
+
+def _fits(root: Root, library: str | None | Unknown) -> bool | None | Unknown:
+    interface = _driver(root, _INTERFACE)
+    for each in (interface, library):
+        if each is None or isinstance(each, Unknown):
+            return each
+    return _contains(root, str(library), str(interface).encode())
+
+
+def _contains(root: Root, path: str, wanted: bytes) -> bool | Unknown:
+    file = root.open_file(path.lstrip("/"))
+    if isinstance(file, Unknown):
+        return file
+    left, rest = MAX_LIBRARY, b""
+    with file:
+        try:
+            while left > 0 and (piece := file.read(_PIECE)):
+                left -= len(piece)
+                rest = rest[-len(wanted) :] + piece
+                if wanted in rest:
+                    return True
+        except OSError as error:
+            return Unknown(f"{path}: {error.strerror}")
+    return False
+
+
+def _profiles(root: Root) -> tuple[str, ...] | Unknown:
+    names = root.list_dir(PROFILES)
+    if isinstance(names, Unknown):
+        return () if root.exists(PROFILES) is False else names
+    return tuple(
+        name.removesuffix(PROFILE_SUFFIX)
+        for name in names
+        if name.endswith(PROFILE_SUFFIX) and name != PROFILE_SUFFIX
+    )

@@ -25,10 +25,9 @@ import uuid
 from sriov_rt import request as requests
 from sriov_rt.guest import engine
 from sriov_rt.host.root import Root
+from sriov_rt.onload import hook
 from sriov_rt.onload import instances
 from sriov_rt.onload import settings as onload_settings
-from sriov_rt.onload import starting
-from sriov_rt.onload import workloads
 from sriov_rt.onload.hook import Onload
 from tests.functional.onload import containers
 from tests.unit.onload import elves
@@ -182,12 +181,13 @@ class LibvirtTest(containers.ContainerTest):
         )
         said = containers.run("status", "--root", root).stdout
         self.assertIn(f"instance={self.uuid} injected: {why}", said)
-        self.assertIn(f"{pid}  {self.uuid}  init ", said)
+        self.assertIn(f"| {pid} | {self.uuid} | ", said)
+        self.assertEqual("init", mine["name"])
         # As the agent of that host publishes it.
-        (told,) = workloads.observe(Root(root))
+        (told,) = instances.observe(Root(root))
         self.assertEqual(("injected", why), (told.state, told.why))
         self.virsh("destroy", self.name)
-        self.assertEqual((), workloads.observe(Root(root)))
+        self.assertEqual((), instances.observe(Root(root)))
 
     def test_a_process_that_calls_itself_another_is_not(self):
         """A tenant names its init as the keeper of containers is named."""
@@ -199,7 +199,7 @@ class LibvirtTest(containers.ContainerTest):
         name = pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
         self.assertEqual(instances.KEEPER, name)
         root = Root(f"/proc/{self.daemon.pid}/root")
-        (kept,) = instances.observe(root)
+        (kept,) = instances.containers(root)
         self.assertNotEqual(pid, kept.keeper)
         self.assertEqual(self.uuid, instances.processes(root, (kept,))[pid])
 
@@ -211,14 +211,14 @@ class LibvirtTest(containers.ContainerTest):
         said = self.said(lambda: self.virsh("list", "--all").stdout)
         for each in said:
             self.assertNotRegex(each, "^(LD_PRELOAD|EF_)")
-        (told,) = workloads.observe(Root(f"/proc/{self.daemon.pid}/root"))
+        (told,) = instances.observe(Root(f"/proc/{self.daemon.pid}/root"))
         self.assertEqual("asked", told.state)
         self.assertIn("runs over the kernel", told.why)
 
     def started(self, accelerated=True):
         """Return the domain as it is when its image has been mounted."""
         config = self.configured()
-        return starting.started(
+        return hook.started(
             self.render().xml,
             requests.parse(ASKS),
             accelerated=accelerated,

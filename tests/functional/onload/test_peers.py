@@ -29,8 +29,8 @@ from sriov_rt.host.root import Root
 from sriov_rt.onload import profiles
 from sriov_rt.onload import rootfs
 from sriov_rt.onload import variables
-from sriov_rt.onload.directories import Directories
 from sriov_rt.onload.elf import Elf
+from sriov_rt.onload.profiles import Directories
 from tests.testbed import standin
 
 #: onload_set as Onload's own: what is set first counts.

@@ -20,7 +20,7 @@ import unittest
 import hypothesis
 from hypothesis import strategies as st
 
-from sriov_rt.onload import elf_reader
+from sriov_rt.onload import elf
 from sriov_rt.onload.elf import Version
 from sriov_rt.onload.errors import NotElf
 from tests.unit.onload import elves
@@ -37,7 +37,7 @@ class ElfTest(unittest.TestCase):
         ):
             with self.subTest(told=told):
                 built = elves.Built(bits=bits, order=order, machine=machine)
-                found = elf_reader.parse(built.bytes())
+                found = elf.parse(built.bytes())
                 self.assertEqual(told, found.architecture)
                 self.assertEqual(built.interpreter, found.interpreter)
                 self.assertFalse(found.is_static)
@@ -54,7 +54,7 @@ class ElfTest(unittest.TestCase):
                 self.assertIsNone(found.glibc)
 
     def test_a_libc(self):
-        found = elf_reader.parse(elves.LIBC.bytes())
+        found = elf.parse(elves.LIBC.bytes())
         self.assertEqual("libc.so.6", found.soname)
         self.assertEqual((2, 36), found.glibc)
         self.assertIsNone(found.glibc_floor)
@@ -67,13 +67,13 @@ class ElfTest(unittest.TestCase):
                 ("libx.so", ("X_9.9",)),
             )
         )
-        found = elf_reader.parse(built.bytes())
+        found = elf.parse(built.bytes())
         self.assertEqual(4, len(found.versions))
         # By number: 2.9 is older than 2.29.
         self.assertEqual((2, 29), found.glibc_floor)
 
     def test_a_static_program(self):
-        found = elf_reader.parse(elves.STATIC.bytes())
+        found = elf.parse(elves.STATIC.bytes())
         self.assertTrue(found.is_static)
         self.assertFalse(found.is_dynamic)
         self.assertEqual((), found.needed)
@@ -82,18 +82,18 @@ class ElfTest(unittest.TestCase):
         whole = elves.INIT.bytes()
         for data in (b"", b"#!/bin/sh\n", b"\x7fELF", whole[:63]):
             with self.subTest(data=data[:8]), self.assertRaises(NotElf):
-                elf_reader.parse(data)
+                elf.parse(data)
         for place, value in ((4, 3), (5, 0)):
             broken = bytearray(whole)
             broken[place] = value
             with self.assertRaises(NotElf):
-                elf_reader.parse(bytes(broken))
+                elf.parse(bytes(broken))
 
     def test_every_truncation_is_refused_or_read(self):
         whole = elves.LIBC.bytes()
         for end in range(len(whole)):
             try:
-                elf_reader.parse(whole[:end])
+                elf.parse(whole[:end])
             except NotElf as error:
                 self.assertTrue(error.problem)
 
@@ -106,7 +106,7 @@ class ElfTest(unittest.TestCase):
             broken = bytearray(elves.INIT.bytes())
             struct.pack_into(form, broken, place, value)
             with self.subTest(place=place), self.assertRaises(NotElf):
-                elf_reader.parse(bytes(broken))
+                elf.parse(bytes(broken))
 
     def test_names_and_tables_that_are_not_there(self):
         whole = elves.INIT.bytes()
@@ -122,7 +122,7 @@ class ElfTest(unittest.TestCase):
             struct.pack_into("<Q", broken, at, value)
             with self.subTest(told=told):
                 with self.assertRaises(NotElf) as caught:
-                    elf_reader.parse(bytes(broken))
+                    elf.parse(bytes(broken))
                 self.assertIn(told, caught.exception.problem)
 
     def test_reads_are_bounded_in_number(self):
@@ -140,7 +140,7 @@ class ElfTest(unittest.TestCase):
             return bytes(data[offset : offset + size])
 
         with self.assertRaises(NotElf):
-            elf_reader.read(read_at)
+            elf.read(read_at)
         self.assertLess(len(reads), 10_000)
 
     @deterministic
@@ -163,10 +163,10 @@ class ElfTest(unittest.TestCase):
 
     def outcome(self, data: bytes) -> None:
         try:
-            found = elf_reader.parse(data)
+            found = elf.parse(data)
         except NotElf as error:
             self.assertTrue(error.problem)
             return
         self.assertTrue(dataclasses.is_dataclass(found))
-        self.assertLessEqual(len(found.versions), elf_reader.MAX_VERSIONS)
+        self.assertLessEqual(len(found.versions), elf.MAX_VERSIONS)
         self.assertIsInstance(found.glibc_floor, tuple | None)

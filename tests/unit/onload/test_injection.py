@@ -20,8 +20,8 @@ import tempfile
 import unittest
 
 from sriov_rt import request as requests
-from sriov_rt.guest import document
 from sriov_rt.guest import engine
+from sriov_rt.guest.domain import parse_domain
 from sriov_rt.host.root import Root
 from sriov_rt.onload import lxc
 from sriov_rt.onload import plan
@@ -99,7 +99,7 @@ class HookTest(HookCase):
         return [each.code for each in caught.exception.reasons]
 
     def test_what_a_container_gets(self):
-        domain = document.parse(self.render().xml)
+        domain = parse_domain(self.render().xml)
         environment = {
             each.get("name"): each.text
             for each in domain.part("os").findall("initenv")
@@ -155,6 +155,14 @@ class HookTest(HookCase):
             3,
             sum(each.action == "removed" for each in rendered.report.changes),
         )
+
+    def test_nothing_hides_behind_a_comment(self):
+        # libvirt reads "/opt/…/libonload.so:/tmp/evil.so".
+        rendered = self.render(
+            more="<initenv name='LD_PRELOAD'>/opt/sriov-rt/onload/libonload.so"
+            "<!-- c -->:/tmp/evil.so</initenv>"
+        )
+        self.assertNotIn("evil", rendered.xml)
 
     def test_a_virtual_machine_is_left_alone_and_told_of(self):
         rendered = self.render("<domain type='kvm'/>")

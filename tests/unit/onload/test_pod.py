@@ -124,6 +124,113 @@ class PatchTest(unittest.TestCase):
         self.assertEqual({pod.LABEL: "fast"}, template["metadata"]["labels"])
         self.assertIn("env", template["spec"]["containers"][0])
 
+    def test_a_pod_is_attached_to_the_network(self):
+        after = self.patched()
+        self.assertEqual(
+            {pod.MULTUS: "fast"}, after["metadata"]["annotations"]
+        )
+        for there in (None, {}, {pod.MULTUS: ""}):
+            given = copy.deepcopy(POD)
+            given["metadata"]["annotations"] = there
+            found = self.patched(given)["metadata"]["annotations"]
+            self.assertEqual({pod.MULTUS: "fast"}, found)
+
+    def test_an_attachment_that_is_there_already(self):
+        for there, wanted, others in (
+            ("fast", "fast", ()),
+            ("fast@net1", "fast@net1", ()),
+            ("mgmt", "mgmt, fast", ("mgmt",)),
+            ("a/fast, mgmt@x", "a/fast, mgmt@x, fast", ("a/fast", "mgmt")),
+            (
+                '[{"name": "mgmt", "ips": ["1.2.3.4"]}]',
+                '[{"name": "mgmt", "ips": ["1.2.3.4"]}, {"name": "fast"}]',
+                ("mgmt",),
+            ),
+            ('[{"name": "fast"}]', '[{"name": "fast"}]', ()),
+            (
+                '[{"name": "fast", "namespace": "a"}]',
+                '[{"name": "fast", "namespace": "a"}, {"name": "fast"}]',
+                ("a/fast",),
+            ),
+        ):
+            given = copy.deepcopy(POD)
+            given["metadata"]["annotations"] = {pod.MULTUS: there, "x": "y"}
+            with self.subTest(there):
+                self.assertEqual(others, pod.other_networks(given, "fast"))
+                found = self.patched(given)["metadata"]["annotations"]
+                self.assertEqual({pod.MULTUS: wanted, "x": "y"}, found)
+
+    def test_the_pods_own_namespace_is_the_same_network(self):
+        given = copy.deepcopy(POD)
+        given["metadata"] |= {
+            "namespace": "a",
+            "annotations": {pod.MULTUS: "a/fast"},
+        }
+        self.assertEqual((), pod.other_networks(given, "fast"))
+        found = self.patched(given)["metadata"]["annotations"]
+        self.assertEqual({pod.MULTUS: "a/fast"}, found)
+
+    def test_attachments_that_cannot_be_read(self):
+        for there in (
+            1,
+            "[",
+            "[1]",
+            '[{"name": 1}]',
+            '{"name": "x"}',
+            "a/b/c",
+        ):
+            given = copy.deepcopy(POD)
+            given["metadata"]["annotations"] = {pod.MULTUS: there}
+            with self.subTest(there), self.assertRaises(pod.PodRejected):
+                self.patched(given)
+
+    def test_metadata_that_is_null(self):
+        for null in ({"metadata": None}, {"metadata": {"labels": None}}):
+            after = self.patched({**POD, **null})
+            self.assertEqual({pod.LABEL: "fast"}, after["metadata"]["labels"])
+
+    def test_the_patch_of_null_metadata_is_valid(self):
+        given = {**POD, "metadata": None}
+        ops = pod.patch(
+            given, ENVIRONMENT, resource="amd.com/onload", network="fast"
+        )
+        paths = [each["path"] for each in ops]
+        self.assertIn("/metadata", paths)
+        self.assertNotIn("/metadata/labels", paths)
+
+    def test_a_runtime_class_into_which_nothing_is_preloaded(self):
+        for name in ("kata", "kata-qemu", "Kata-Containers", "gvisor"):
+            given = copy.deepcopy(POD)
+            given["spec"]["runtimeClassName"] = name
+            with (
+                self.subTest(name),
+                self.assertRaises(pod.PodRejected) as caught,
+            ):
+                self.patched(given)
+            self.assertIn(name, str(caught.exception))
+        given["spec"]["runtimeClassName"] = "realtime"
+        self.patched(given)
+
+    def test_an_amount_that_the_pod_states(self):
+        name = "amd.com/onload"
+        for stated in (
+            {"limits": {name: 2}},
+            {"requests": {name: "2"}},
+            {"limits": {name: "2"}, "requests": {name: 2}},
+        ):
+            found = self.patched(self.container(resources=stated))
+            found = found["spec"]["containers"][0]["resources"]
+            self.assertEqual(
+                ["2", "2"],
+                [str(found[each][name]) for each in ("limits", "requests")],
+            )
+        for stated in (
+            {"limits": {name: "2"}, "requests": {name: "1"}},
+            {"limits": {name: "0"}},
+        ):
+            with self.subTest(stated), self.assertRaises(pod.PodRejected):
+                self.patched(self.container(resources=stated))
+
     def test_one_of_many_containers(self):
         given = copy.deepcopy(POD)
         given["spec"]["containers"].append({"name": "d"})
@@ -155,13 +262,23 @@ class PatchTest(unittest.TestCase):
                 self.assertRaises(pod.PodRejected),
             ):
                 self.patched(given)
-        for network in ("", "a b", "-x", "x" * 64):
+        for network in ("", "a b", "-x", "x" * 64, "Fast", "a_b"):
             with self.assertRaises(pod.PodRejected):
                 self.patched(network=network)
 
     def test_documents(self):
         self.assertEqual({}, pod.parse(b"{}"))
-        for text in (b"", b"[]", b"[" * 100_000, b"\xff", b" " * 1_600_000):
+        deep = b'{"spec": ' * 900 + b"1" + b"}" * 900
+        for text in (
+            b"",
+            b"[]",
+            b"[" * 100_000,
+            b"\xff",
+            b" " * 1_600_000,
+            b'{"spec": NaN}',
+            b'{"spec": -Infinity}',
+            deep,
+        ):
             with self.assertRaises(pod.PodRejected):
                 pod.parse(text)
 

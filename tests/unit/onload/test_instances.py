@@ -19,14 +19,13 @@ from hypothesis import strategies
 
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import Workload
-from sriov_rt.onload import effect
 from sriov_rt.onload import instances
 from sriov_rt.onload import source
-from sriov_rt.onload import workloads
-from sriov_rt.onload.effect import Effect
-from sriov_rt.onload.effect import Process
-from sriov_rt.onload.effect import State
+from sriov_rt.onload import status
 from sriov_rt.onload.instances import Container
+from sriov_rt.onload.status import Effect
+from sriov_rt.onload.status import Process
+from sriov_rt.onload.status import State
 from tests.unit.host import trees
 
 A = "5c4a1a8e-7f0f-4f0e-8a53-1df1d3e4c0aa"
@@ -104,34 +103,34 @@ class InstancesTest(HostTest):
                 Container(A, 100, asks=True, is_plain=False),
                 Container(B, 200, asks=False, is_plain=False),
             ),
-            instances.observe(self.root),
+            instances.containers(self.root),
         )
 
     def test_their_processes_are_below_their_keepers(self):
-        found = instances.processes(self.root, instances.observe(self.root))
+        found = instances.processes(self.root, instances.containers(self.root))
         self.assertEqual({101: A, 102: A, 201: B, 202: B}, dict(found))
 
     def test_a_process_that_names_itself_a_keeper_is_none(self):
         # In a's container, with what an instance of its choice would have.
         self.process(103, 102, instances.KEEPER)
         self.process(104, 103, "init")
-        found = instances.processes(self.root, instances.observe(self.root))
+        found = instances.processes(self.root, instances.containers(self.root))
         self.assertEqual((A, A), (found[103], found[104]))
 
     def test_a_file_that_a_dead_libvirtd_left_is_nobodys(self):
         self.process(100, 1, "sshd")
-        (found,) = instances.observe(self.root)
+        (found,) = instances.containers(self.root)
         self.assertEqual(B, found.instance)
         self.tree.remove("proc/200")
-        self.assertEqual((), instances.observe(self.root))
+        self.assertEqual((), instances.containers(self.root))
 
     def test_one_that_ends_meanwhile_is_left_out(self):
         self.tree.link("run/libvirt/lxc/c.xml", "gone")
-        self.assertEqual(2, len(instances.observe(self.root)))
+        self.assertEqual(2, len(instances.containers(self.root)))
 
     def test_one_whose_injection_was_taken_out_asks_still(self):
         self.container("b", B, 200, metadata=PLAIN)
-        found = instances.observe(self.root)[1]
+        found = instances.containers(self.root)[1]
         self.assertEqual((True, True), (found.asks, found.is_plain))
 
     def test_what_is_not_onloads_is_no_asking(self):
@@ -141,19 +140,19 @@ class InstancesTest(HostTest):
             "<initenv/>",
         ):
             self.container("a", A, 100, more=more)
-            self.assertFalse(instances.observe(self.root)[0].asks)
+            self.assertFalse(instances.containers(self.root)[0].asks)
 
     def test_a_host_without_containers(self):
         self.tree.remove("run/libvirt/lxc")
-        self.assertEqual((), instances.observe(self.root))
+        self.assertEqual((), instances.containers(self.root))
         self.assertEqual({}, instances.processes(self.root, ()))
 
     def test_who_may_not_read_does_not_know(self):
         self.tree.make_unreadable("run/libvirt/lxc/a.xml")
-        self.assertIsInstance(instances.observe(self.root), Unknown)
+        self.assertIsInstance(instances.containers(self.root), Unknown)
         self.tree.remove("run/libvirt/lxc")
         self.tree.link("run/libvirt/lxc", "lxc")
-        self.assertIsInstance(instances.observe(self.root), Unknown)
+        self.assertIsInstance(instances.containers(self.root), Unknown)
 
     def test_files_that_are_none_of_libvirts(self):
         good = STATUS.format(pid=1, init=2, uuid=A, more="", metadata="")
@@ -170,7 +169,7 @@ class InstancesTest(HostTest):
                 self.assertIsNone(instances.parse(text))
         self.tree.write("run/libvirt/lxc/c.xml", "x")
         self.tree.write("run/libvirt/lxc/a.pid", "100\n")
-        self.assertEqual(2, len(instances.observe(self.root)))
+        self.assertEqual(2, len(instances.containers(self.root)))
 
     @hypothesis.settings(derandomize=True, deadline=None, max_examples=200)
     @hypothesis.given(
@@ -184,13 +183,13 @@ class InstancesTest(HostTest):
     def test_processes_that_are_read_in_a_ring(self):
         self.process(300, 301, "x")
         self.process(301, 300, "x")
-        found = instances.processes(self.root, instances.observe(self.root))
+        found = instances.processes(self.root, instances.containers(self.root))
         self.assertNotIn(300, found)
 
 
 class WorkloadsTest(HostTest):
     def told(self):
-        (found,) = workloads.observe(self.root)
+        (found,) = instances.observe(self.root)
         self.assertEqual(A, found.instance)
         return found.state, found.why
 
@@ -238,7 +237,7 @@ class WorkloadsTest(HostTest):
 
     def test_nothing_is_looked_at_where_nobody_asks(self):
         self.container("a", A, 100)
-        self.assertEqual((), workloads.observe(self.root))
+        self.assertEqual((), instances.observe(self.root))
 
     def test_the_facts_have_it(self):
         self.assertEqual(
@@ -260,7 +259,7 @@ class JudgeTest(unittest.TestCase):
         asking = Container(A, 100, asks=True, is_plain=False)
         process = Process(1, "x", {}, "/libonload.so")
         for state in State:
-            found = workloads.judge(
+            found = instances.judge(
                 asking, [Effect(process, state, "why", is_stand_in=True)]
             )
             self.assertEqual(state.value, found.state)
@@ -268,14 +267,14 @@ class JudgeTest(unittest.TestCase):
 
     def test_the_furthest_process_counts(self):
         asking = Container(A, 100, asks=True, is_plain=False)
-        driver = effect.Driver(is_loaded=True, stacks={2: 1})
+        driver = status.Driver(is_loaded=True, stacks={2: 1})
         library = "/libonload.so"
         every = [
             Process(1, "x", {"LD_PRELOAD": library}, None),
             Process(2, "x", {}, library),
             Process(3, "x", {}, library),
         ]
-        found = workloads.judge(asking, effect.all_of(every, driver))
+        found = instances.judge(asking, status.all_of(every, driver))
         self.assertEqual(Workload(A, "accelerated", ""), found)
-        found = workloads.judge(asking, effect.all_of(every[::2], driver))
+        found = instances.judge(asking, status.all_of(every[::2], driver))
         self.assertEqual("injected", found.state)

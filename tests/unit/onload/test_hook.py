@@ -13,10 +13,10 @@
 """What becomes of an injection when the container is about to start."""
 
 from sriov_rt import request as requests
-from sriov_rt.guest import document
 from sriov_rt.guest import engine
+from sriov_rt.guest.domain import parse_domain
 from sriov_rt.host.root import Root
-from sriov_rt.onload import starting
+from sriov_rt.onload import hook
 from tests.unit.onload import elves
 from tests.unit.onload import test_injection
 from tests.unit.onload.test_injection import ASKS
@@ -40,7 +40,7 @@ THEIRS = """
 
 class StartedTest(test_injection.HookCase):
     def start(self, xml, accelerated=True, specs=ASKS):
-        return starting.started(
+        return hook.started(
             xml,
             requests.parse(specs),
             accelerated=accelerated,
@@ -54,7 +54,7 @@ class StartedTest(test_injection.HookCase):
         return [each.code for each in caught.exception.reasons]
 
     def mark(self, xml):
-        metadata = document.parse(xml).part("metadata")
+        metadata = parse_domain(xml).part("metadata")
         (found,) = (each for each in metadata if each.tag == _GUEST)
         return found.get("onload")
 
@@ -88,8 +88,8 @@ class StartedTest(test_injection.HookCase):
     def test_an_unaccelerated_one_has_nothing_of_it(self):
         before = CONTAINER.format(more="", devices=THEIRS)
         rendered = self.start(self.render(before).xml, accelerated=False)
-        domain = document.parse(rendered.xml)
-        expected = document.parse(before)
+        domain = parse_domain(rendered.xml)
+        expected = parse_domain(before)
         for name in ("os", "devices"):
             self.assertEqual(
                 [each.tag for each in expected.part(name)],

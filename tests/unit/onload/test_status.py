@@ -23,11 +23,10 @@ from hypothesis import strategies as st
 
 from sriov_rt.codec import Unknown
 from sriov_rt.host.root import Root
-from sriov_rt.onload import effect
-from sriov_rt.onload import processes
-from sriov_rt.onload.effect import Driver
-from sriov_rt.onload.effect import Process
-from sriov_rt.onload.effect import State
+from sriov_rt.onload import status
+from sriov_rt.onload.status import Driver
+from sriov_rt.onload.status import Process
+from sriov_rt.onload.status import State
 from tests.unit.onload import elves
 from tests.unit.parse.properties import deterministic
 
@@ -47,7 +46,7 @@ NO_DRIVER = Driver(is_loaded=False, stacks=Unknown("no file"))
 def process(pid=7, **changes):
     given = {
         "name": "a",
-        "variables": effect.variables(ENVIRON),
+        "variables": status.variables(ENVIRON),
         "library": LIBRARY,
     }
     return Process(pid, **{**given, **changes})
@@ -60,13 +59,13 @@ class TextTest(unittest.TestCase):
                 "LD_PRELOAD": f"/x/libother.so:{LIBRARY}",
                 "EF_POLL_USEC": "100000",
             },
-            dict(effect.variables(ENVIRON)),
+            dict(status.variables(ENVIRON)),
         )
 
     def test_mapped(self):
-        self.assertEqual(LIBRARY, effect.mapped(MAPS.encode()))
+        self.assertEqual(LIBRARY, status.mapped(MAPS.encode()))
         gone = MAPS.replace(LIBRARY, LIBRARY + " (deleted)")
-        self.assertEqual(LIBRARY, effect.mapped(gone.encode()))
+        self.assertEqual(LIBRARY, status.mapped(gone.encode()))
         for other in (
             "/tmp/notlibonload.so",
             "/tmp/libonload.so.txt",
@@ -76,46 +75,46 @@ class TextTest(unittest.TestCase):
         ):
             with self.subTest(other=other):
                 changed = MAPS.replace(LIBRARY, other).encode()
-                self.assertIsNone(effect.mapped(changed))
+                self.assertIsNone(status.mapped(changed))
 
     def test_stacks(self):
         text = "0: 7 0 1 2 3\n1: 7 0 1 2 3\n2: 9 1000 0 0 0\nrubbish\n: 3 \n"
-        self.assertEqual({7: 2, 9: 1}, dict(effect.stacks(text)))
+        self.assertEqual({7: 2, 9: 1}, dict(status.stacks(text)))
 
     @deterministic
     @hypothesis.given(st.binary(max_size=200))
     def test_total(self, data):
-        effect.variables(data)
-        effect.mapped(b"libonload.so" + data)
-        effect.mapped(data + b"/libonload.so\n")
-        effect.stacks(data.decode("latin-1"))
+        status.variables(data)
+        status.mapped(b"libonload.so" + data)
+        status.mapped(data + b"/libonload.so\n")
+        status.stacks(data.decode("latin-1"))
 
 
 class JudgeTest(unittest.TestCase):
     def test_a_process_without_onload(self):
         self.assertIsNone(
-            effect.judge(process(variables={}, library=None), NO_DRIVER)
+            status.judge(process(variables={}, library=None), NO_DRIVER)
         )
 
     def test_asked(self):
-        found = effect.judge(process(library=None), NO_DRIVER)
+        found = status.judge(process(library=None), NO_DRIVER)
         self.assertEqual(State.ASKED, found.state)
         self.assertEqual(
             "asked, not injected: its library is not mapped", found.sentence
         )
         why = "the program is linked statically"
-        found = effect.judge(process(library=None, why_not=why), NO_DRIVER)
+        found = status.judge(process(library=None, why_not=why), NO_DRIVER)
         self.assertEqual(f"asked, not injected: {why}", found.sentence)
 
     def test_injected_without_a_module(self):
-        found = effect.judge(process(), NO_DRIVER)
+        found = status.judge(process(), NO_DRIVER)
         self.assertEqual(State.INJECTED, found.state)
         self.assertEqual(
             "injected, not accelerated: no onload module", found.sentence
         )
 
     def test_stacks_without_a_module_are_none(self):
-        found = effect.judge(process(), Driver(False, {7: 3}))
+        found = status.judge(process(), Driver(False, {7: 3}))
         self.assertEqual(State.INJECTED, found.state)
 
     def test_injected_and_nothing_more_is_known(self):
@@ -125,27 +124,27 @@ class JudgeTest(unittest.TestCase):
             (Driver(True, {8: 1}), "counts no stack"),
         ):
             with self.subTest(driver=driver):
-                found = effect.judge(process(), driver)
+                found = status.judge(process(), driver)
                 self.assertEqual(State.INJECTED, found.state)
                 self.assertIn("not accelerated", found.sentence)
                 self.assertIn(told, found.sentence)
 
     def test_accelerated(self):
-        found = effect.judge(process(), Driver(True, {7: 2}))
+        found = status.judge(process(), Driver(True, {7: 2}))
         self.assertEqual(State.ACCELERATED, found.state)
         self.assertIn("2 of its stacks", found.sentence)
 
     def test_a_library_that_was_loaded_without_being_asked_for(self):
-        found = effect.judge(process(variables={}), NO_DRIVER)
+        found = status.judge(process(variables={}), NO_DRIVER)
         self.assertEqual(State.INJECTED, found.state)
 
     def test_a_stand_in_is_called_so(self):
-        found = effect.judge(
+        found = status.judge(
             process(soname="libonload-stand-in.so"), NO_DRIVER
         )
         self.assertTrue(found.is_stand_in)
         self.assertIn("stand-in", found.sentence)
-        self.assertFalse(effect.judge(process(), NO_DRIVER).is_stand_in)
+        self.assertFalse(status.judge(process(), NO_DRIVER).is_stand_in)
 
 
 class ProcessesTest(unittest.TestCase):
@@ -168,7 +167,7 @@ class ProcessesTest(unittest.TestCase):
             self.write(f"proc/{pid}/{name}", data)
 
     def found(self):
-        self.every = processes.Processes(Root(str(self.path)))
+        self.every = status.Processes(Root(str(self.path)))
         return list(self.every)
 
     def test_what_a_process_has(self):
@@ -227,13 +226,13 @@ class ProcessesTest(unittest.TestCase):
 
     def test_no_proc(self):
         self.assertEqual(
-            [], list(processes.Processes(Root(str(self.path / "none"))))
+            [], list(status.Processes(Root(str(self.path / "none"))))
         )
 
     def test_the_driver(self):
         root = Root(str(self.path))
-        self.assertFalse(processes.driver(root).is_loaded)
-        self.assertIsInstance(processes.driver(root).stacks, Unknown)
+        self.assertFalse(status.driver(root).is_loaded)
+        self.assertIsInstance(status.driver(root).stacks, Unknown)
         self.write("sys/module/onload/version", "9.2")
         self.write("proc/driver/onload/stacks_ul", "0: 7 0 1\n")
-        self.assertEqual(Driver(True, {7: 1}), processes.driver(root))
+        self.assertEqual(Driver(True, {7: 1}), status.driver(root))

@@ -21,16 +21,16 @@ import unittest
 from unittest import mock
 
 from sriov_rt.host.root import Root
-from sriov_rt.onload import elf_reader
+from sriov_rt.onload import elf
 from sriov_rt.onload import rootfs
 from sriov_rt.onload import sentences
 from sriov_rt.onload.elf import Elf
-from sriov_rt.onload.preload import why_not_preload
+from sriov_rt.onload.rootfs import why_not_preload
 from tests.unit.onload import elves
 
 
 def parsed(built: elves.Built, **changes) -> Elf:
-    return elf_reader.parse(dataclasses.replace(built, **changes).bytes())
+    return elf.parse(dataclasses.replace(built, **changes).bytes())
 
 
 LIBRARY = parsed(elves.LIBRARY)

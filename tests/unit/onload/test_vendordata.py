@@ -21,7 +21,7 @@ import unittest
 import uuid
 
 from sriov_rt.host.root import Root
-from sriov_rt.onload import vendordata_app
+from sriov_rt.onload import vendordata
 from sriov_rt.onload.settings import Settings
 
 INSTANCE = str(uuid.uuid4())
@@ -46,7 +46,7 @@ class ApplicationTest(unittest.TestCase):
         )
         self.specs = {INSTANCE: ASKS}
         self.asked = []
-        self.app = vendordata_app.Application(
+        self.app = vendordata.Application(
             settings, Root(place.name), self.flavors
         )
 

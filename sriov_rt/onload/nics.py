@@ -1,0 +1,119 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""NICs of a host that Onload can use."""
+
+from collections.abc import Iterator
+from collections.abc import Mapping
+
+from sriov_rt.codec import Unknown
+from sriov_rt.host import values
+from sriov_rt.host.root import Root
+from sriov_rt.request.words import NIC_VENDORS
+
+NET = "sys/class/net"
+
+#: How Onload uses a NIC.
+NATIVE = "native"
+AFXDP = "afxdp"
+
+#: The drivers with which it uses a NIC of :data:`NIC_VENDORS`' natively
+#: (ef10_drv and efct_drv of Onload's src/driver/linux_resource); under the
+#: id of Xilinx there are FPGAs too.
+DRIVERS = frozenset({"sfc", "xilinx_efct"})
+
+#: Where sfc_resource has a file ``enable``, 0 or 1, of each NIC that it has
+#: taken, be it native or registered for AF_XDP: until Onload 8 in procfs
+#: (efrm_nic_proc_intf_added in linux_resource/resource_driver.c), since 9 a
+#: group of the device, or of a device on its auxiliary bus
+#: (efrm_nic_add_sysfs in linux_resource/sysfs.c).
+_PROC = "proc/driver/sfc_resource/{0}/enable"
+_GROUP = "sfc_resource/enable"
+_AUXILIARY = ".onload."
+
+
+def observe(root: Root) -> Mapping[str, str] | Unknown:
+    """Return interface to how Onload uses it: natively, or by AF_XDP.
+
+    A VF that is registered counts for its PF. One that the operator has
+    disabled is left out. A native NIC counts without Onload's modules: what
+    else is missing is told elsewhere.
+    """
+    names = root.list_dir(NET)
+    if isinstance(names, Unknown):
+        return names
+    found: dict[str, str] = {}
+    for name in names:
+        how = _how(root, name)
+        if isinstance(how, Unknown):
+            return how
+        nic = _pf(root, name) or name
+        if how is not None and (nic == name or nic not in found):
+            found[nic] = how
+    return found
+
+
+def _how(root: Root, name: str) -> str | None | Unknown:
+    """Return how an interface is used; None if it is not."""
+    enabled = _enabled(root, name)
+    if isinstance(enabled, Unknown):
+        return enabled
+    if enabled is False:
+        return None
+    native = _is_native(root, name)
+    if isinstance(native, Unknown):
+        return native
+    if native:
+        return NATIVE
+    return AFXDP if enabled else None
+
+
+def _enabled(root: Root, name: str) -> bool | None | Unknown:
+    """Return what sfc_resource says of an interface; None if nothing."""
+    for path in _files(root, name):
+        there = root.exists(path)
+        if isinstance(there, Unknown):
+            return there
+        if there:
+            return values.switch(root, path)
+    return None
+
+
+def _files(root: Root, name: str) -> Iterator[str]:
+    yield _PROC.format(name)
+    device = f"{NET}/{name}/device"
+    yield f"{device}/{_GROUP}"
+    children = root.list_dir(device)
+    if not isinstance(children, Unknown):
+        for each in children:
+            if _AUXILIARY in each:
+                yield f"{device}/{each}/{_GROUP}"
+
+
+def _is_native(root: Root, name: str) -> bool | Unknown:
+    vendor = f"{NET}/{name}/device/vendor"
+    there = root.exists(vendor)
+    if there is not True:
+        return there  # a virtual one, or on another bus
+    text = values.parsed(root, vendor, str)
+    if isinstance(text, Unknown):
+        return text
+    if text.removeprefix("0x") not in NIC_VENDORS["solarflare"]:
+        return False
+    driver = values.link_name(root, f"{NET}/{name}/device/driver")
+    return driver if isinstance(driver, Unknown) else driver in DRIVERS
+
+
+def _pf(root: Root, name: str) -> str | None:
+    """Return the interface of a VF's PF; None for what is no VF's."""
+    names = root.list_dir(f"{NET}/{name}/device/physfn/net")
+    return None if isinstance(names, Unknown) or not names else names[0]
