@@ -17,6 +17,10 @@ from collections.abc import Sequence
 
 from oslo_service import backend
 
+#: Exit code where neutron is not installed, as for a configuration that the
+#: agent cannot work with: systemd does not start it again.
+EXIT_MISSING = 2
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the agent and return its exit code.
@@ -26,8 +30,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Before the import: whoever imports oslo.service first settles what its
     # threads are.
     backend.init_backend(backend.BackendType.THREADING)
-    from sriov_rt.neutron import process
-
+    try:
+        from sriov_rt.neutron import process
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if missing.partition(".")[0] not in ("neutron", "neutron_lib"):
+            raise
+        print(
+            f"sriov-rt-neutron-agent: error: {missing} is not installed; "
+            "install neutron in the environment of sriov-rt, or run "
+            "'pip install sriov-rt[neutron]'",
+            file=sys.stderr,
+        )
+        return EXIT_MISSING
     return process.main(sys.argv[1:] if arguments is None else arguments)
 
 

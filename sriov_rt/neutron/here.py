@@ -18,6 +18,7 @@ from collections.abc import Sequence
 
 from oslo_config import cfg
 
+from sriov_rt import config
 from sriov_rt import exceptions
 from sriov_rt.neutron.words import Offer
 from sriov_rt.nic.vfs import Vfs
@@ -27,8 +28,8 @@ from sriov_rt.vif import options
 from sriov_rt.vif.netlink import NetlinkLinks
 from sriov_rt.vif.pools import Pools
 from sriov_rt.vif.view import View
-from sriov_rt.vif.view import observe
 from sriov_rt.vif.words import Plugged
+from sriov_rt.vif.words import State
 
 LOG = logging.getLogger(__name__)
 
@@ -43,8 +44,6 @@ class ThisHost:
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self._plugger = host.plugger(conf)
         self._pools = Pools.parse(conf[options.GROUP].parents)
-        self._links = NetlinkLinks()
-        self._vfs = Vfs.of_host()
 
     def recover(self) -> None:
         """Undo or finish what was interrupted; what can't be is logged."""
@@ -70,16 +69,24 @@ class ThisHost:
         ):
             for port in names:
                 LOG.info("port=%s its interrupted %s", port, word)
+        for port in found.quarantined:
+            LOG.error(
+                "port=%s is quarantined: its interface was not seen to come "
+                "back; see 'sriov-rt vif show'",
+                port,
+            )
         for name in found.cleaned:
             LOG.info("vf=%s of the pools was not clean, and is now", name)
 
     def ports(self) -> Sequence[Plugged]:
-        """Return the ports that are plugged."""
-        return self._plugger.show()
+        """Return the ports that are plugged, where they were plugged."""
+        found = self._plugger.show()
+        return [each for each in found if each.state == State.PLUGGED]
 
     def offer(self) -> Offer:
         """Return what ports can be made of."""
-        found = parents(observe(self._links, self._vfs), self._pools)
+        view = View(NetlinkLinks(), Vfs.of_host())
+        found = parents(view, self._pools)
         return Offer(found, frozenset(VifKind))
 
 
@@ -89,9 +96,8 @@ def settings(path: str) -> cfg.ConfigOpts:
     :param path: of sriov-rt.conf.
     :raises oslo_config.cfg.Error: if it cannot be read.
     """
-    conf = cfg.ConfigOpts()
+    conf = config.load([path])
     options.register(conf)
-    conf([], project="sriov_rt", default_config_files=[path])
     return conf
 
 
@@ -110,6 +116,6 @@ def parents(view: View, pools: Pools) -> Mapping[str, int]:
             continue
         for vf in view.vfs_of(member.name):
             netdev = vf.netdev or ""
-            if pools.network_of(netdev, vf.id.pf) == member.network:
+            if pools.network_of(netdev, vf.id) == member.network:
                 names.add(netdev)
     return {network: len(names) for network, names in found.items() if names}

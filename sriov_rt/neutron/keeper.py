@@ -47,6 +47,13 @@ class Vfs(Protocol):
         """
 
 
+class Bindings(Protocol):
+    """What Neutron knows of ports."""
+
+    def slot(self, port: str) -> str | None:
+        """Return the VF that a port is bound to on this host, if any."""
+
+
 class Keeper:
     """Who has which VF; and what is cleaned when.
 
@@ -54,7 +61,11 @@ class Keeper:
     in: it hears of the new port of a VF before it hears that the old one has
     left. All that concerns one VF is done one after the other.
 
+    After a start of the agent the VFs that ports had are theirs until Neutron
+    says otherwise: the agent may not have come to look at them yet.
+
     :param host: for the log.
+    :param bindings: asked about ports that had a VF before the start.
     :param path: where it keeps what it knows.
     :param retry_s: seconds from one look at a VF to be cleaned to the next.
     :param monotonic: the clock, seconds.
@@ -64,6 +75,7 @@ class Keeper:
         self,
         host: str,
         vfs: Vfs,
+        bindings: Bindings,
         path: pathlib.Path,
         retry_s: float,
         monotonic: Callable[[], float] = time.monotonic,
@@ -71,15 +83,16 @@ class Keeper:
         self._monotonic = monotonic
         self._host = host
         self._vfs = vfs
+        self._bindings = bindings
         self._path = path
         self._retry_s = retry_s
         self._lock = threading.Lock()
         self._busy: dict[str, threading.RLock] = {}
-        # What any port had may have been given back meanwhile. Ports that
-        # are still here claim theirs again in the agent's first look.
-        self._slots = {
-            address: Slot(slot.port, left=True)
-            for address, slot in slots.load(path).items()
+        self._slots = slots.load(path)
+        # What a port had may have been given back meanwhile. Ports that are
+        # still here claim theirs again in the agent's first look.
+        self._unsure = {
+            address for address, slot in self._slots.items() if not slot.left
         }
         self._unsettled: dict[str, Claim] = {}
         self._said: dict[str, str] = {}
@@ -117,9 +130,14 @@ class Keeper:
         """Do what could not be done yet; return the seconds until due."""
         now = self._monotonic()
         with self._lock:
+            unsure = sorted(self._unsure)
+        again = False
+        for address in unsure:
+            with self._turn(address):
+                again = not self._ask(address) or again
+        with self._lock:
             left = [each for each, slot in self._slots.items() if slot.left]
             unsettled = dict(self._unsettled)
-        again = False
         for address in left:
             if self._not_before.get(address, now) > now:
                 # Another's turn; two looks have to be so far apart.
@@ -133,6 +151,24 @@ class Keeper:
                 if self._unsettled.get(address) == claim:
                     again = not self._settle(claim) or again
         return self._retry_s if again else math.inf
+
+    def _ask(self, address: str) -> bool:
+        """Tell whether it is known if the port of a VF left. In its turn."""
+        slot = self._get(address)
+        with self._lock:
+            if slot is None or address not in self._unsure:
+                return True
+        try:
+            bound = self._bindings.slot(slot.port)
+        except exceptions.SriovRtError as error:
+            self._say(logging.WARNING, address, slot.port, str(error))
+            return False
+        if bound != address:
+            self._put(address, Slot(slot.port, left=True))
+            return True
+        # It is the port's: a MAC that it has is never a leftover. Without
+        # one no guest has it, and the agent will tell of none.
+        return self._clean_now(address, slot, None)
 
     def _settle(self, claim: Claim) -> bool:
         """Tell whether a VF is as its port has to have it. In its turn."""
@@ -162,10 +198,11 @@ class Keeper:
         slot = self._get(address)
         if slot is None or not slot.left:
             return True
+        return self._clean_now(address, slot, self._said.get(address))
+
+    def _clean_now(self, address: str, slot: Slot, before: str | None) -> bool:
         try:
-            why_not, changed = self._vfs.clean(
-                address, self._said.get(address)
-            )
+            why_not, changed = self._vfs.clean(address, before)
         except exceptions.SriovRtError as error:
             self._say(logging.ERROR, address, slot.port, str(error))
             return False
@@ -213,6 +250,7 @@ class Keeper:
             slots.save(self._path, self._slots)
 
     def _forget(self, address: str) -> None:
+        self._unsure.discard(address)
         self._said.pop(address, None)
         self._not_before.pop(address, None)
         self._unsettled.pop(address, None)

@@ -25,6 +25,7 @@ from sriov_rt.neutron import claims
 from sriov_rt.neutron import options
 from sriov_rt.neutron.keeper import Keeper
 from sriov_rt.neutron.privileged import PrivilegedVfs
+from sriov_rt.neutron.server import Bindings
 from sriov_rt.parse import errors
 
 LOG = logging.getLogger(__name__)
@@ -66,6 +67,7 @@ class SriovRtExtension(
         self._keeper = Keeper(
             conf.host,
             self._vfs,
+            Bindings(conf.host),
             pathlib.Path(section.state_file),
             section.retry_interval,
         )

@@ -12,9 +12,12 @@
 
 """What of the extension runs with privileges: looks at VFs, sets them.
 
-In the daemon of :mod:`sriov_rt.vif.privsep`, root with CAP_NET_ADMIN: the
-stock SR-IOV agent runs as neutron's user. Nothing here imports neutron, for
-the daemon has no need of it.
+The stock SR-IOV agent runs as neutron's user. There is a daemon for each
+need, root with what that takes. To set a VF is netlink's and CAP_NET_ADMIN's;
+its files in sysfs are root's, who needs no capability for files of its own.
+To know that nobody uses a VF is to look into every network namespace, which
+takes CAP_SYS_ADMIN to enter one and CAP_SYS_PTRACE to find one by its
+processes. Nothing here imports neutron, for a daemon has no need of it.
 """
 
 import dataclasses
@@ -25,20 +28,36 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
+from oslo_privsep import capabilities
 from oslo_privsep import comm
 from oslo_privsep import daemon
+from oslo_privsep import priv_context
 
 from sriov_rt import codec
 from sriov_rt import exceptions
-from sriov_rt.codec import Unknown
-from sriov_rt.host.root import Root
 from sriov_rt.neutron import rest
+from sriov_rt.nic import errors
 from sriov_rt.nic.settings import VfSettings
-from sriov_rt.nic.words import VfState
-from sriov_rt.vif import privsep
 
-#: Before the name of an interface on top of another, in sysfs.
-UPPER = "upper_"
+#: Sets the VF of a port, which a guest has or is about to.
+vf_set = priv_context.PrivContext(
+    "sriov_rt",
+    cfg_section="sriov_rt_vf_set",
+    pypath=f"{__name__}.vf_set",
+    capabilities=[capabilities.CAP_NET_ADMIN],
+)
+
+#: Cleans a VF that a port has left, if nobody uses it.
+vf_clean = priv_context.PrivContext(
+    "sriov_rt",
+    cfg_section="sriov_rt_vf_clean",
+    pypath=f"{__name__}.vf_clean",
+    capabilities=[
+        capabilities.CAP_NET_ADMIN,
+        capabilities.CAP_SYS_ADMIN,
+        capabilities.CAP_SYS_PTRACE,
+    ],
+)
 
 #: What goes back: the error's sentence or None, why not or None, what was
 #: changed.
@@ -56,9 +75,8 @@ class DaemonMissing(exceptions.SriovRtError):
         self.why = why
         super().__init__(
             f"the privileged daemon gives no answer ({type(why).__name__}: "
-            f"{why}); let the agent's user start privsep-helper: see "
-            "sriov-rt.filters for rootwrap, or [sriov_rt_privileged] "
-            "helper_command"
+            f"{why}); let the agent's user start privsep-helper: set "
+            "helper_command in [sriov_rt_vf_set] and [sriov_rt_vf_clean]"
         )
 
 
@@ -66,11 +84,12 @@ class PrivilegedVfs:
     """The VFs of this host, by way of the daemon."""
 
     def start(self) -> None:
-        """Start the daemon, so that no port has to wait for that.
+        """Start the daemons, so that no port has to wait for that.
 
         :raises DaemonMissing: see there.
         """
-        _told(_ready)
+        _told(_ready_to_set)
+        _told(_ready_to_clean)
 
     def settle(self, slot: str, wanted: VfSettings) -> Sequence[str]:
         """Set what is known to differ; return what was changed.
@@ -126,33 +145,24 @@ def settle(vfs: Any, slot: str, wanted: VfSettings) -> Answer:
     return None, None, [str(each) for each in plan.steps]
 
 
-def clean(vfs: Any, root: Root, slot: str, before: str | None) -> Answer:
-    """Bring a VF at rest to the baseline; see PrivilegedVfs.clean.
+def clean(vfs: Any, slot: str, before: str | None) -> Answer:
+    """Bring an idle VF to the baseline; see PrivilegedVfs.clean.
 
-    :param vfs: the verbs, :class:`sriov_rt.nic.vfs.Vfs`.
+    :param vfs: the verbs, :class:`sriov_rt.nic.vfs.Vfs`, which know the
+        users of VFs.
     """
     vf = vfs.locate(slot)
-    state = vfs.observe(vf)
-    why_not = rest.why_not(state, uppers(root, state), before)
+    why_not = rest.why_not(vfs.observe(vf), before)
     if why_not is not None:
         return None, why_not, []
-    plan = vfs.plan_reset(vf)
-    if not plan.is_empty:
-        vfs.apply(plan)
+    try:
+        # Nova hands it on whatever its PF keeps of it: it must not be trusted.
+        plan = vfs.plan_reset(vf, shared=True)
+        if not plan.is_empty:
+            vfs.apply(plan)
+    except errors.VfBusy as error:
+        return None, error.problem, []
     return None, None, [str(each) for each in plan.steps]
-
-
-def uppers(root: Root, vf: VfState) -> Sequence[str]:
-    """Return the interfaces on top of a VF's own, in this namespace."""
-    if vf.netdev is None:
-        return ()
-    names = root.list_dir(f"sys/class/net/{vf.netdev}")
-    if isinstance(names, Unknown):
-        # It has just been taken away: somebody is at it.
-        return (str(names),)
-    return [
-        each.removeprefix(UPPER) for each in names if each.startswith(UPPER)
-    ]
 
 
 def _told(ask: Callable[[], Answer]) -> tuple[str | None, Sequence[str]]:
@@ -171,10 +181,19 @@ def _told(ask: Callable[[], Answer]) -> tuple[str | None, Sequence[str]]:
 
 @functools.cache
 def _vfs() -> Any:
-    # Only the daemon needs it.
+    # Only the daemons need it.
     from sriov_rt.nic.vfs import Vfs
 
     return Vfs.of_host()
+
+
+@functools.cache
+def _idle_vfs() -> Any:
+    """Return the verbs that touch no VF in use."""
+    from sriov_rt.nic.vfs import Vfs
+    from sriov_rt.vif import tenants
+
+    return Vfs.of_host(tenants.users)
 
 
 def _answer(act: Callable[[], Answer]) -> Answer:
@@ -186,19 +205,25 @@ def _answer(act: Callable[[], Answer]) -> Answer:
         return str(error), None, []
 
 
-@privsep.vif_plug.entrypoint
-def _ready() -> Answer:
+@vf_set.entrypoint
+def _ready_to_set() -> Answer:
     _vfs()
     return None, None, []
 
 
-@privsep.vif_plug.entrypoint
+@vf_clean.entrypoint
+def _ready_to_clean() -> Answer:
+    _idle_vfs()
+    return None, None, []
+
+
+@vf_set.entrypoint
 def _settle(slot: str, wanted: Mapping[str, Any]) -> Answer:
     return _answer(
         lambda: settle(_vfs(), slot, codec.from_plain(VfSettings, wanted))
     )
 
 
-@privsep.vif_plug.entrypoint
+@vf_clean.entrypoint
 def _clean(slot: str, before: str | None) -> Answer:
-    return _answer(lambda: clean(_vfs(), Root("/"), slot, before))
+    return _answer(lambda: clean(_idle_vfs(), slot, before))

@@ -26,6 +26,7 @@ from oslo_config import cfg
 from oslo_service import systemd
 
 from sriov_rt import exceptions
+from sriov_rt.agent import guru_meditation
 from sriov_rt.agent.uevents import Uevents
 from sriov_rt.neutron import options
 from sriov_rt.neutron.here import ThisHost
@@ -61,15 +62,21 @@ def configure(arguments: Sequence[str]) -> cfg.ConfigOpts:
     # neutron_lib/rpc.py reads it, but only after the first timeout.
     service.register_service_opts(service.RPC_EXTRA_OPTS, conf)
     options.register_agent(conf)
+    guru_meditation.register_options(conf)
     neutron_config.init(list(arguments))
     neutron_config.setup_logging()
     return conf
+
+
+#: Of the program, in the names of its reports.
+NAME = "sriov-rt-neutron-agent"
 
 
 def serve(conf: cfg.ConfigOpts) -> int:
     """Run the agent until it is told to stop; return the exit code."""
     # A SimpleQueue may be put to from a signal handler.
     signals: queue.SimpleQueue[int] = queue.SimpleQueue()
+    guru_meditation.handle_signals(conf, NAME, signals.put)
     section = conf[options.AGENT_GROUP]
     here = ThisHost(settings(section.config_file))
     here.recover()
@@ -96,8 +103,13 @@ def serve(conf: cfg.ConfigOpts) -> int:
     for part in parts:
         part.start()
     systemd.notify_once()
-    while (number := signals.get()) == signal.SIGHUP:
-        LOG.info("host=%s all ports are told anew: SIGHUP", conf.host)
+    while (number := signals.get()) in (signal.SIGHUP, signal.SIGUSR2):
+        if number == signal.SIGUSR2:
+            guru_meditation.write(conf, NAME)
+            continue
+        LOG.info(
+            "host=%s resending the status of all ports: SIGHUP", conf.host
+        )
         agent.resync()
     crashed = number == CRASHED
     LOG.info(

@@ -12,8 +12,6 @@
 
 """Whether a VF that a port has left may be cleaned."""
 
-from collections.abc import Sequence
-
 from sriov_rt.nic.settings import NO_MAC
 from sriov_rt.nic.words import VfState
 from sriov_rt.vif.words import ALIAS_PREFIX
@@ -22,9 +20,7 @@ from sriov_rt.vif.words import ALIAS_PREFIX
 VFIO = "vfio-pci"
 
 
-def why_not(
-    vf: VfState, uppers: Sequence[str], before: str | None
-) -> str | None:
+def why_not(vf: VfState, before: str | None) -> str | None:
     """Return why a VF is not to be touched yet; None if it is at rest.
 
     A VF gets its next owner's MAC and VLAN before its guest has it: from
@@ -34,7 +30,6 @@ def why_not(
     that it is taken for a leftover if nothing has come of it at the next
     look.
 
-    :param uppers: interfaces on top of the VF's own.
     :param before: what was returned of it some seconds ago, if it was.
     """
     if vf.alias.startswith(f"{ALIAS_PREFIX}:"):
@@ -45,8 +40,8 @@ def why_not(
         return "its interface is in another network namespace"
     if vf.driver is not None and vf.netdev is None:
         return f"its driver {vf.driver} has no interface for it yet"
-    if uppers:
-        return f"{', '.join(uppers)} is on top of it"
+    if vf.device.uppers:
+        return f"{', '.join(vf.device.uppers)} is on top of it"
     mac = vf.settings.mac
     if mac in (None, NO_MAC):
         return None

@@ -23,6 +23,8 @@ from typing import Any
 
 import oslo_messaging
 from neutron.agent import rpc as agent_rpc
+from neutron.api.rpc.callbacks import resources
+from neutron.api.rpc.handlers import resources_rpc
 from neutron_lib import constants
 from neutron_lib import context
 from neutron_lib import exceptions as neutron_exceptions
@@ -114,6 +116,38 @@ class Server:
         return bool(status == agent_constants.AGENT_REVIVED)
 
 
+class Bindings:
+    """Which VF each port is bound to on this host.
+
+    By the port itself, which reads and does no more: to ask for a device's
+    details sets the port to BUILD (_get_new_status in
+    neutron/plugins/ml2/rpc.py).
+
+    :param host: the name that Neutron calls this host by.
+    """
+
+    def __init__(self, host: str) -> None:
+        self._host = host
+        self._context = context.get_admin_context_without_session()
+        self._ports = resources_rpc.ResourcesPullRpcApi()
+
+    def slot(self, port: str) -> str | None:
+        """Return the PCI address of a port's VF; None if it has none here.
+
+        :raises ServerOutOfReach: see there.
+        """
+        try:
+            with _reached(resources_rpc.ResourceNotFound):
+                found = self._ports.pull(self._context, resources.PORT, port)
+        except resources_rpc.ResourceNotFound:
+            return None
+        for binding in found.bindings:
+            slot = (binding.profile or {}).get("pci_slot")
+            if binding.host == self._host and isinstance(slot, str):
+                return slot
+        return None
+
+
 class Callbacks:
     """What neutron-server tells the agents.
 
@@ -196,9 +230,15 @@ class Listening:
 
 
 @contextmanager
-def _reached() -> Iterator[None]:
+def _reached(*answers: type[Exception]) -> Iterator[None]:
+    """Name what keeps neutron-server from answering.
+
+    :param answers: errors that are answers.
+    """
     try:
         yield
+    except answers:
+        raise
     except (
         oslo_messaging.MessagingException,
         neutron_exceptions.NeutronException,

@@ -143,7 +143,7 @@ class Agent:
                 dict(offer.parents),
             )
         if revived or self._reporting.failures:
-            LOG.info("host=%s all ports are told anew", self._host)
+            LOG.info("host=%s resending the status of all ports", self._host)
             self.resync()
         self._starting = False
         self._reporting.succeeded()

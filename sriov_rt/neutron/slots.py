@@ -10,17 +10,17 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Which port has which VF, and which VFs are to be cleaned: on disk."""
+"""Store of the VFs that ports have, and of those to be cleaned."""
 
 import dataclasses
 import json
 import logging
-import os
 import pathlib
 from collections.abc import Mapping
 
 from sriov_rt import codec
 from sriov_rt import documents
+from sriov_rt import files
 from sriov_rt.parse import errors
 from sriov_rt.parse import pci
 
@@ -53,7 +53,7 @@ class Slots:
 
 
 def load(path: pathlib.Path) -> dict[str, Slot]:
-    """Return what was kept; nothing if there is no file or it is of no use.
+    """Return what was stored; nothing if no file can be used.
 
     A VF that nobody knows of any more is cleaned when its next port comes.
     """
@@ -65,8 +65,8 @@ def load(path: pathlib.Path) -> dict[str, Slot]:
         return {}
     except (OSError, codec.SchemaError, errors.ParseError) as error:
         LOG.warning(
-            "%s is of no use (%s): VFs that were given back while the agent "
-            "was down are cleaned when their next ports come",
+            "cannot use %s (%s); VFs that were released while the agent was "
+            "down are cleaned when they get another port",
             path,
             error,
         )
@@ -91,18 +91,14 @@ def save(path: pathlib.Path, slots: Mapping[str, Slot]) -> bool:
     No fsync: VFs are made anew when the host boots.
     """
     plain = {"schema": SCHEMA_VERSION, **codec.to_plain(Slots(slots))}
-    temporary = path.with_name(f".{path.name}.new")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+    data = json.dumps(plain, separators=(",", ":")).encode()
     try:
-        descriptor = os.open(temporary, flags | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(json.dumps(plain, separators=(",", ":")).encode())
-        temporary.replace(path)
+        files.replace(path, data)
     except OSError as error:
         LOG.warning(
-            "%s cannot be written (%s): a VF that is given back while the "
-            "agent is down will be cleaned only when its next port comes. "
-            "Let the agent's user write it, or set state_file",
+            "cannot write %s (%s); a VF that is released while the agent is "
+            "down will be cleaned only when it gets another port. Let the "
+            "agent's user write the file, or set state_file",
             path,
             error,
         )

@@ -10,34 +10,20 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The Neutron releases that are supported, each in a process of its own.
+"""Tests beside Neutron, run against a release in a process of their own.
 
 Neutron and Nova cannot be in one process: both register the same options,
 and Nova's modules, which tests.functional imports, refuse eventlet.
 """
 
-import os
 import pathlib
-import subprocess
-import sys
-import tempfile
 
-#: The one that the tests' environment has; the others are put before it.
-INSTALLED = 29
-
-#: The others, and the neutron-lib that came with each.
-OTHERS = {
-    27: ("neutron>=27,<28", "neutron-lib>=3.21.1,<3.23"),
-    28: ("neutron>=28,<29", "neutron-lib>=4,<5"),
-}
+from tests import releases
 
 CASES = pathlib.Path(__file__).parent / "cases"
 
-_ROOT = pathlib.Path(__file__).resolve().parents[3]
-
-#: Seconds that an installation and a run may take.
-_INSTALL_S = 300
-_RUN_S = 600
+#: Seconds that a run may take.
+_RUN_S = 1800
 
 _RUNNER = """
 import importlib.metadata
@@ -50,55 +36,17 @@ testtools.run.main(sys.argv[1:], sys.stdout)
 """
 
 
-def run(release: int, *tests: str) -> tuple[int, str]:
+def run(release: releases.Release, *tests: str) -> tuple[int, str]:
     """Run modules of cases against a release; return exit code and output.
 
-    :param release: its major version; it is installed if need be.
     :param tests: names of modules, classes or methods.
-    :raises subprocess.SubprocessError: if it can't be installed or hangs.
+    :raises errors.TestbedError: if it can't be installed.
+    :raises subprocess.SubprocessError: if it hangs.
     """
-    path = [str(_ROOT), str(CASES)]
-    if release != INSTALLED:
-        path.insert(0, str(_installed(release)))
-    done = subprocess.run(
-        (sys.executable, "-W", "ignore", "-c", _RUNNER, str(release), *tests),
-        check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
+    return release.run(
+        _RUNNER,
+        str(release.neutron),
+        *tests,
         timeout=_RUN_S,
+        path=(CASES,),
     )
-    return done.returncode, done.stdout
-
-
-def _installed(release: int) -> pathlib.Path:
-    home = pathlib.Path(
-        os.environ.get("SRIOV_RT_CONTRACTS")
-        or pathlib.Path(tempfile.gettempdir(), "sriov-rt-contracts")
-    )
-    home.mkdir(parents=True, exist_ok=True)
-    target = home / f"neutron-{release}"
-    if not target.exists():
-        with tempfile.TemporaryDirectory(dir=home) as scratch:
-            fresh = pathlib.Path(scratch, "neutron")
-            subprocess.run(
-                (
-                    *(sys.executable, "-m", "pip", "install", "--quiet"),
-                    *("--no-deps", "--target", str(fresh)),
-                    *OTHERS[release],
-                ),
-                check=True,
-                timeout=_INSTALL_S,
-            )
-            _rename(fresh, target)
-    return target
-
-
-def _rename(fresh: pathlib.Path, target: pathlib.Path) -> None:
-    try:
-        fresh.rename(target)
-    except OSError:
-        # Another process was quicker.
-        if not target.exists():
-            raise

@@ -10,6 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+import dataclasses
 import pathlib
 import tempfile
 import unittest
@@ -26,8 +27,8 @@ from sriov_rt.vif.edge import Link
 from sriov_rt.vif.errors import Busy
 from sriov_rt.vif.pools import Pools
 from sriov_rt.vif.recovery import Recovered
-from sriov_rt.vif.view import Fixed
 from sriov_rt.vif.view import View
+from sriov_rt.vif.words import State
 from tests.unit.neutron import fakes
 from tests.unit.nic import fakes as nic_fakes
 
@@ -49,6 +50,27 @@ def link(name, namespace=None):
     )
 
 
+class FakeEdge:
+    """The links of a host, and nothing in other namespaces."""
+
+    def __init__(self, links):
+        self.links = links
+
+    def all(self):
+        return self.links
+
+
+class Fixed:
+    """VFs that were read before."""
+
+    def __init__(self, states):
+        self.list = lambda: states
+
+    def of(self, interface):
+        found = (x for x in self.list() if x.netdev == interface)
+        return next(found, None)
+
+
 class ParentsTest(unittest.TestCase):
     def setUp(self):
         self.kernel = nic_fakes.FakeKernel("igb", vfs=4)
@@ -57,8 +79,8 @@ class ParentsTest(unittest.TestCase):
         """Return the parents of a host with enp1s0 and its four VFs."""
         vfs = nic_fakes.vfs(self.kernel).list()
         names = [vf.netdev for vf in vfs if vf.netdev]
-        view = View(list(map(link, (*names, *links))), Fixed(vfs))
-        return parents(view, Pools.parse(items))
+        edge = FakeEdge(list(map(link, (*names, *links))))
+        return parents(View(edge, Fixed(vfs)), Pools.parse(items))
 
     def test_interfaces_that_are_there_count(self):
         self.assertEqual(
@@ -108,14 +130,17 @@ class ThisHostTest(unittest.TestCase):
 
     def test_its_ports_are_those_of_the_plugger(self):
         self.plugger.show.return_value = (fakes.plugged(1),)
-        self.assertEqual((fakes.plugged(1),), self.start().ports())
+        self.assertEqual([fakes.plugged(1)], list(self.start().ports()))
+
+    def test_one_that_is_not_where_it_was_plugged_is_not_plugged(self):
+        away = dataclasses.replace(fakes.plugged(2), state=State.ABSENT)
+        self.plugger.show.return_value = (fakes.plugged(1), away)
+        self.assertEqual([fakes.plugged(1)], list(self.start().ports()))
 
     def test_it_offers_what_is_configured_and_there(self):
         found = self.start("physnet1:eno1")
-        view = View([link("eno1")], Fixed(()))
-        with unittest.mock.patch.object(
-            here, "observe", lambda _links, _vfs: view
-        ):
+        view = View(FakeEdge([link("eno1")]), Fixed(()))
+        with unittest.mock.patch.object(here, "View", lambda *_: view):
             offer = found.offer()
         self.assertEqual({"physnet1": 1}, offer.parents)
         self.assertEqual(frozenset(VifKind), offer.kinds)

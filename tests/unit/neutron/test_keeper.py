@@ -73,6 +73,24 @@ def claim(port, slot=SLOT, vlan=117):
     return Claim(port, slot, VfSettings(vlan=vlan))
 
 
+class FakeBindings:
+    """What Neutron says of ports.
+
+    :ivar slots: port to its VF.
+    """
+
+    def __init__(self):
+        self.slots = {}
+        self.asked = []
+        self.broken = False
+
+    def slot(self, port):
+        self.asked.append(port)
+        if self.broken:
+            raise Refused("no answer")
+        return self.slots.get(port)
+
+
 class KeeperCase(unittest.TestCase):
     def setUp(self):
         directory = tempfile.TemporaryDirectory()
@@ -80,11 +98,19 @@ class KeeperCase(unittest.TestCase):
         self.path = pathlib.Path(directory.name, "slots.json")
         self.now = 100.0
         self.vfs = FakeVfs()
+        self.bindings = FakeBindings()
         self.keeper = self.start()
 
     def start(self):
         """Return a keeper, as after a start of the agent."""
-        return Keeper("rt-1", self.vfs, self.path, RETRY_S, lambda: self.now)
+        return Keeper(
+            "rt-1",
+            self.vfs,
+            self.bindings,
+            self.path,
+            RETRY_S,
+            lambda: self.now,
+        )
 
     @contextlib.contextmanager
     def logs(self, level):
@@ -219,6 +245,54 @@ class RestartTest(KeeperCase):
         self.assertEqual(math.inf, again.retry())
         self.assertNotIn(("clean", OTHER), self.vfs.done)
 
+    def test_live_port_is_left_alone_by_what_neutron_says(self):
+        """Not only for the look of its VF, which may be idle at a moment."""
+        self.keeper.claim(claim("p1"))
+        self.bindings.slots = {"p1": SLOT}
+        # On the host's driver, with its port's MAC: as one left over looks.
+        self.vfs.busy = {SLOT: "it has the MAC fa:16:3e:00:00:01 still"}
+        again = self.start()
+        for _ in range(5):
+            self.assertEqual(RETRY_S, again.retry())
+            self.now += RETRY_S
+        self.assertNotIn(("clean", SLOT), self.vfs.done)
+        self.assertEqual({SLOT: Slot("p1", left=False)}, slots.load(self.path))
+        # Its guest ends, and the agent is told of nothing it had not seen.
+        self.vfs.busy = {}
+        self.assertEqual(math.inf, again.retry())
+        self.assertEqual(("clean", SLOT), self.vfs.done[-1])
+
+    def test_port_that_is_bound_elsewhere_or_to_another_vf_has_left(self):
+        for slot in (None, OTHER):
+            with self.subTest(slot=slot):
+                self.vfs.done.clear()
+                self.start().claim(claim("p1"))
+                self.bindings.slots = {"p1": slot}
+                self.vfs.busy = {SLOT: "it has the MAC fa:16 still"}
+                again = self.start()
+                self.assertEqual(RETRY_S, again.retry())
+                self.assertEqual(
+                    {SLOT: Slot("p1", left=True)}, slots.load(self.path)
+                )
+                self.now += RETRY_S
+                self.assertEqual(math.inf, again.retry())
+                self.assertEqual(("clean", SLOT), self.vfs.done[-1])
+
+    def test_nothing_is_cleaned_while_neutron_gives_no_answer(self):
+        self.keeper.claim(claim("p1"))
+        self.bindings.broken = True
+        again = self.start()
+        with self.logs("WARNING"):
+            self.assertEqual(RETRY_S, again.retry())
+        self.assertNotIn(("clean", SLOT), self.vfs.done)
+
+    def test_port_that_claims_its_vf_is_not_asked_about(self):
+        self.keeper.claim(claim("p1"))
+        again = self.start()
+        again.claim(claim("p1"))
+        self.assertEqual(math.inf, again.retry())
+        self.assertEqual([], self.bindings.asked)
+
     def test_what_was_to_be_cleaned_still_is(self):
         self.vfs.busy = {SLOT: "a guest has it"}
         self.keeper.leave(claim("p1"))
@@ -270,7 +344,7 @@ class RaceTest(unittest.TestCase):
         vfs = Guests(addresses)
         with tempfile.TemporaryDirectory() as directory:
             path = pathlib.Path(directory, "slots.json")
-            keeper = Keeper("rt-1", vfs, path, 0.0)
+            keeper = Keeper("rt-1", vfs, FakeBindings(), path, 0.0)
             over = threading.Event()
 
             def retry():

@@ -10,25 +10,34 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-import pathlib
-import tempfile
+import json
+import subprocess
+import sys
 import unittest
 import unittest.mock
 
+from oslo_privsep import capabilities
 from oslo_privsep import comm
 
-from sriov_rt.host.root import Root
 from sriov_rt.neutron import privileged
 from sriov_rt.nic.settings import NO_MAC
 from sriov_rt.nic.settings import VfSettings
 from sriov_rt.nic.settings import VlanProtocol
 from sriov_rt.nic.words import ADDRESS_SET
 from sriov_rt.nic.words import VfDevice
-from sriov_rt.vif import privsep
 from tests.unit.nic import fakes
 
 SLOT = "0000:01:10.1"
 PORT_MAC = "fa:16:3e:00:00:01"
+
+_CAPABILITIES = """\
+import json
+from sriov_rt.neutron import privileged
+found = ("vf_set", "vf_clean")
+print(json.dumps({
+    each: sorted(getattr(privileged, each).conf.capabilities) for each in found
+}))
+"""
 
 WANTED = VfSettings(
     vlan=117,
@@ -45,24 +54,12 @@ class VfCase(unittest.TestCase):
     def setUp(self):
         self.kernel = fakes.FakeKernel("igb")
         self.vfs = fakes.vfs(self.kernel)
-        place = tempfile.TemporaryDirectory()
-        self.addCleanup(place.cleanup)
-        self.root = Root(place.name)
-        self.place = pathlib.Path(place.name)
-        self.netdev("enp1s0v1")
-
-    def netdev(self, name, *uppers):
-        """Show an interface in sysfs, with others on top."""
-        directory = self.place / "sys/class/net" / name
-        directory.mkdir(parents=True, exist_ok=True)
-        for each in ("queues", "lower_enp1s0", *uppers):
-            (directory / each).mkdir(exist_ok=True)
+        self.users = {}
+        self.idle = fakes.vfs(self.kernel, lambda states: self.users)
 
     def clean(self, before=None):
         """Clean the VF; return why not and what was changed."""
-        error, why_not, changed = privileged.clean(
-            self.vfs, self.root, SLOT, before
-        )
+        error, why_not, changed = privileged.clean(self.idle, SLOT, before)
         self.assertIsNone(error)
         return why_not, changed
 
@@ -123,7 +120,7 @@ class SettleTest(VfCase):
 
 class CleanTest(VfCase):
     def test_a_vf_at_rest_is_brought_to_the_baseline(self):
-        self.kernel.change(1, vlan=117, qos=3, trust=True, max_tx_rate=40)
+        self.kernel.change(1, vlan=117, qos=3, max_tx_rate=40)
         self.kernel.change_device(1, promisc=True, allmulti=True)
         why_not, changed = self.clean()
         self.assertIsNone(why_not)
@@ -177,12 +174,22 @@ class CleanTest(VfCase):
         self._left_alone("no interface for it yet")
 
     def test_a_vf_under_a_macvtap_is_left_alone(self):
-        self.netdev("enp1s0v1", "upper_macvtap0")
+        self.kernel.change_device(1, uppers=("macvtap0",))
         self._left_alone("macvtap0 is on top")
 
-    def test_a_vf_that_has_just_been_taken_is_left_alone(self):
-        self.kernel.change_device(1, netdev="gone0")
-        self._left_alone("gone0")
+    def test_a_vf_that_others_use_elsewhere_is_left_alone(self):
+        self.users = {SLOT: ["macvlan mv0 in red"]}
+        self._left_alone("in use: macvlan mv0 in red")
+        self.users = {}
+        self.kernel.carrying = {"enp1s0v1"}
+        self._left_alone("cannot be found is on enp1s0v1")
+
+    def test_a_trusted_vf_of_an_82576_is_trusted_no_more(self):
+        # Its PF keeps filters; Nova hands it on all the same.
+        self.kernel.change(1, vlan=117, trust=True)
+        self.clean()
+        self.assertEqual(0, self.kernel.settings[1].vlan)
+        self.assertFalse(self.kernel.settings[1].trust)
 
     def test_a_vf_that_is_a_port_of_our_own_is_left_alone(self):
         for alias in ("sriov-rt:p1:web", "sriov-rt:parent"):
@@ -213,10 +220,11 @@ class DaemonTest(VfCase):
 
     def setUp(self):
         super().setUp()
-        privsep.vif_plug.set_client_mode(False)
-        self.addCleanup(privsep.vif_plug.set_client_mode, True)
+        for each in (privileged.vf_set, privileged.vf_clean):
+            each.set_client_mode(False)
+            self.addCleanup(each.set_client_mode, True)
         self._patch("_vfs", lambda: self.vfs)
-        self._patch("Root", lambda _path: self.root)
+        self._patch("_idle_vfs", lambda: self.idle)
         self.privileged = privileged.PrivilegedVfs()
 
     def _patch(self, name, value):
@@ -238,9 +246,37 @@ class DaemonTest(VfCase):
 
     def test_it_can_be_started_before_it_is_needed(self):
         self.privileged.start()
-        self._patch("_ready", unittest.mock.Mock(side_effect=OSError))
-        with self.assertRaises(privileged.DaemonMissing):
-            self.privileged.start()
+        for name in ("_ready_to_set", "_ready_to_clean"):
+            self._patch(name, unittest.mock.Mock(side_effect=OSError))
+            with self.assertRaises(privileged.DaemonMissing):
+                self.privileged.start()
+
+    def test_each_need_has_its_capabilities_and_no_other(self):
+        # In a process of its own, as a configuration that has been read in
+        # this one may say it by names.
+        done = subprocess.run(
+            (sys.executable, "-W", "ignore", "-c", _CAPABILITIES),
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        net_admin = capabilities.CAP_NET_ADMIN
+        self.assertEqual(
+            {
+                "vf_set": [net_admin],
+                "vf_clean": [
+                    net_admin,
+                    capabilities.CAP_SYS_PTRACE,
+                    capabilities.CAP_SYS_ADMIN,
+                ],
+            },
+            json.loads(done.stdout),
+        )
+        for name in ("vf_set", "vf_clean"):
+            self.assertEqual(
+                f"sriov_rt.neutron.privileged.{name}",
+                getattr(privileged, name).pypath,
+            )
 
     def test_a_daemon_that_gives_no_answer_is_named(self):
         for error in (comm.PrivsepTimeout(), OSError(32, "Broken pipe")):

@@ -25,12 +25,10 @@ from sriov_rt import opts
 from sriov_rt.neutron import options
 from sriov_rt.neutron import words
 from sriov_rt.vif import options as vif_options
-from sriov_rt.vif import privsep
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 GUIDE = ROOT / "doc/source/admin/neutron.rst"
 UNIT = ROOT / "etc/systemd/sriov-rt-neutron-agent.service"
-FILTERS = ROOT / "etc/neutron/rootwrap.d/sriov-rt.filters"
 
 #: Options of others that the guide's examples have.
 OTHERS = {
@@ -38,7 +36,8 @@ OTHERS = {
     ("agent", "extensions"),
     ("sriov_nic", "physical_device_mappings"),
     ("sriov_nic", "exclude_devices"),
-    ("sriov_rt_privileged", "helper_command"),
+    ("sriov_rt_vf_clean", "helper_command"),
+    ("sriov_rt_vf_set", "helper_command"),
 }
 
 
@@ -122,10 +121,3 @@ class EntryPointTest(unittest.TestCase):
                 self.assertIn(
                     f"class {name}(", pathlib.Path(spec.origin).read_text()
                 )
-
-
-class FiltersTest(unittest.TestCase):
-    def test_they_let_the_context_start_that_the_extension_uses(self):
-        text = FILTERS.read_text()
-        context = privsep.vif_plug.pypath
-        self.assertIn(f"--privsep_context, {context},", text)

@@ -61,7 +61,9 @@ class FileTest(unittest.TestCase):
             ):
                 self.path.write_bytes(data)
                 self.assertEqual({}, slots.load(self.path))
-            self.assertIn("cleaned when their next ports", logged.output[0])
+            self.assertIn(
+                "cleaned when they get another port", logged.output[0]
+            )
 
     def test_a_file_that_cannot_be_read_is_told_of(self):
         self.path.mkdir()

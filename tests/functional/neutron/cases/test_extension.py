@@ -19,17 +19,17 @@ from typing import Any
 from unittest import mock
 
 from neutron.agent import rpc as agent_rpc
+from neutron.api.rpc.handlers import resources_rpc
+from neutron.objects import ports as objects
 from neutron.plugins.ml2.drivers.mech_sriov.agent import eswitch_manager
 from neutron.plugins.ml2.drivers.mech_sriov.agent import sriov_nic_agent
 from neutron.tests import base
 from oslo_config import cfg
 
-from sriov_rt.host.root import Root
 from sriov_rt.neutron import l2_extension
 from sriov_rt.neutron import options
 from sriov_rt.neutron import privileged
 from sriov_rt.nic.words import VfDevice
-from sriov_rt.vif import privsep
 from tests.unit.nic import fakes
 
 SLOT = "0000:01:10.1"
@@ -91,12 +91,19 @@ class ExtensionCase(base.BaseTestCase):
         cfg.CONF.set_override("report_interval", 0, "AGENT")
         self.kernel = fakes.FakeKernel("igb")
         self.netdev = self.kernel.devices[1]
-        (self.place / "sys/class/net/enp1s0v1").mkdir(parents=True)
         self._patch(privileged, "_vfs", lambda: fakes.vfs(self.kernel))
-        self._patch(privileged, "Root", lambda _path: Root(str(self.place)))
-        privsep.vif_plug.set_client_mode(False)
-        self.addCleanup(privsep.vif_plug.set_client_mode, True)
+        idle = fakes.vfs(self.kernel, lambda _states: {})
+        self._patch(privileged, "_idle_vfs", lambda: idle)
+        for each in (privileged.vf_set, privileged.vf_clean):
+            each.set_client_mode(False)
+            self.addCleanup(each.set_client_mode, True)
+        self._patch(
+            resources_rpc.ResourcesPullRpcApi,
+            "pull",
+            lambda _self, _context, kind, port: self._port(kind, port),
+        )
         self.details: dict[str, dict[str, Any]] = {}
+        self.bound_to: str | None = None
         self.devices: set[Any] = set()
         self.told: list[tuple[Any, Any]] = []
         self.errors = Errors()
@@ -104,6 +111,17 @@ class ExtensionCase(base.BaseTestCase):
         log.addHandler(self.errors)
         self.addCleanup(log.removeHandler, self.errors)
         self.addCleanup(self._no_errors)
+
+    def _port(self, kind: str, port: str) -> Any:
+        """Return a port as neutron-server gives it to agents."""
+        if self.bound_to is None:
+            raise resources_rpc.ResourceNotFound(
+                resource_type=kind, resource_id=port
+            )
+        binding = objects.PortBinding(
+            host=cfg.CONF.host, profile={"pci_slot": self.bound_to}
+        )
+        return objects.Port(bindings=[binding])
 
     def _no_errors(self) -> None:
         self.assertEqual("", self.errors.take())
@@ -183,7 +201,7 @@ class LifeTest(ExtensionCase):
         self.assertFalse(self.poll(agent))
         self.assertEqual([({OLD}, set())], self.told)
         self.assertEqual([], self.kernel.writes)
-        self.kernel.change(1, trust=True, max_tx_rate=40)
+        self.kernel.change(1, max_tx_rate=40)
         self.take()
         self.assertFalse(self.poll(agent))
         found = self.kernel.settings[1]
@@ -259,6 +277,23 @@ class LifeTest(ExtensionCase):
             self.extension._retries.join(0.05)
         self.assertEqual(0, self.kernel.settings[1].vlan)
 
+    def test_live_port_is_left_alone_before_the_agent_looks(self):
+        """Its VF looks like one that was left, but for its binding."""
+        agent = self.agent()
+        self.give(OLD, 117)
+        self.poll(agent)
+        self.extension._retries.stop()
+        self.assertTrue(self.extension._retries.join(10))
+        # A macvtap is about to be put on it: Nova has set its MAC.
+        self.kernel.devices[1] = self.netdev
+        self.kernel.change(1, mac=OLD.mac, vlan=117)
+        self.bound_to = SLOT
+        cfg.CONF.set_override("retry_interval", 1, options.EXTENSION_GROUP)
+        self.agent()
+        self.extension._retries.join(3.5)
+        self.assertEqual(117, self.kernel.settings[1].vlan)
+        self.assertEqual(OLD.mac, self.kernel.settings[1].mac)
+
     def test_a_nic_that_refuses_does_not_stop_the_agent(self):
         agent = self.agent()
         self.kernel.change(1, trust=True)
@@ -276,7 +311,9 @@ class LifeTest(ExtensionCase):
         self.assertEqual([({OLD}, set())], self.told)
 
     def test_a_daemon_that_cannot_be_started_is_told_of_at_the_start(self):
-        self._patch(privileged, "_ready", mock.Mock(side_effect=OSError))
+        self._patch(
+            privileged, "_ready_to_set", mock.Mock(side_effect=OSError)
+        )
         self.agent()
         for _ in range(200):
             if self.errors.found:

@@ -1,0 +1,54 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import contextlib
+import io
+import sys
+import unittest
+from unittest import mock
+
+from oslo_service import backend
+
+from sriov_rt.neutron import agent
+
+
+class CommandTest(unittest.TestCase):
+    def run_without(self, name):
+        said = io.StringIO()
+        # None in place of a module is one that cannot be imported.
+        gone = {"sriov_rt.neutron.process": None}
+        error = ModuleNotFoundError(f"No module named '{name}'", name=name)
+        real = __import__
+
+        def fail(module, *args, **kwargs):
+            if module == "sriov_rt.neutron" and args[2:3] == (("process",),):
+                raise error
+            return real(module, *args, **kwargs)
+
+        with (
+            mock.patch.dict(sys.modules, gone),
+            mock.patch.object(backend, "init_backend"),
+            mock.patch("builtins.__import__", fail),
+            contextlib.redirect_stderr(said),
+        ):
+            return agent.main([]), said.getvalue()
+
+    def test_without_neutron(self):
+        for name in ("neutron", "neutron.common", "neutron_lib"):
+            code, said = self.run_without(name)
+            self.assertEqual(2, code)
+            self.assertIn(f"{name} is not installed; install neutron", said)
+            self.assertEqual(1, said.count("\n"))
+
+    def test_a_fault_of_ours_is_not_hidden(self):
+        with self.assertRaises(ModuleNotFoundError):
+            self.run_without("sriov_rt.neutron.gone")
