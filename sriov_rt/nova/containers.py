@@ -36,6 +36,7 @@ from typing import Any
 import nova.conf
 from nova.virt import hardware
 
+from sriov_rt.facts import CpuSet
 from sriov_rt.guest.hook import Pinning
 
 
@@ -73,7 +74,7 @@ def pinning(instance: Any) -> Pinning | None:
     if not is_lxc() or topology is None:
         return None
     pins = [
-        (vcpu, frozenset((pcpu,)))
+        (vcpu, CpuSet((pcpu,)))
         for cell in topology.cells
         for vcpu, pcpu in (cell.cpu_pinning or {}).items()
     ]

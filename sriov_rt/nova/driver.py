@@ -16,88 +16,31 @@
 """
 
 import functools
-import threading
-import time
-from collections.abc import Callable
 from collections.abc import Mapping
 from typing import Any
 
 import nova.conf
-from nova.virt import hardware
+from nova import exception
+from nova.compute import task_states
 from nova.virt.libvirt import driver
 from oslo_log import log as logging
 
 from sriov_rt import exceptions
 from sriov_rt import request as requests
-from sriov_rt.facts import ComputeFacts
-from sriov_rt.facts import HostFacts
 from sriov_rt.guest import engine
-from sriov_rt.guest import hooks
+from sriov_rt.guest import plugins
 from sriov_rt.guest.hook import Hook
-from sriov_rt.host import sources
-from sriov_rt.host.observe import Observer
 from sriov_rt.host.root import Root
 from sriov_rt.nova import containers
+from sriov_rt.nova import local_host
+from sriov_rt.nova import moves
 from sriov_rt.nova import onload
+from sriov_rt.nova import options
 from sriov_rt.nova import recovery
+from sriov_rt.nova import refusal
 from sriov_rt.nova import vif
-from sriov_rt.nova.refusal import refused
 
 LOG = logging.getLogger(__name__)
-
-#: Seconds for which one observation of this host serves: the instances of
-#: one request come together.
-FACTS_S = 5.0
-
-
-class LocalHost:
-    """This compute host, as its kernel and its nova.conf tell.
-
-    :param root: where the host's files are.
-    :param monotonic: the clock, seconds.
-    """
-
-    def __init__(
-        self,
-        root: Root,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._root = root
-        self._monotonic = monotonic
-        self._lock = threading.Lock()
-        self._observer: Observer | None = None
-        self._facts: HostFacts | None = None
-        self._observed = 0.0
-
-    def facts(self) -> HostFacts:
-        """Return the facts, at most :data:`FACTS_S` seconds old."""
-        with self._lock:
-            now = self._monotonic()
-            if self._facts is None or now - self._observed > FACTS_S:
-                if self._observer is None:
-                    self._observer = self._make_observer()
-                self._facts = self._observer.observe()
-                self._observed = now
-            return self._facts
-
-    def _make_observer(self) -> Observer:
-        host = nova.conf.CONF.host
-        return Observer(
-            self._root,
-            host,
-            host,
-            {**sources.load(), "compute": _compute},
-        )
-
-
-def _compute(root: Root) -> ComputeFacts:
-    # What Nova itself goes by, whatever its files say meanwhile.
-    dedicated = hardware.get_cpu_dedicated_set()
-    shared = hardware.get_cpu_shared_set()
-    return ComputeFacts(
-        dedicated=None if dedicated is None else frozenset(dedicated),
-        shared=None if shared is None else frozenset(shared),
-    )
 
 
 class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
@@ -105,7 +48,8 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
 
     def __init__(self, virtapi: Any, read_only: bool = False) -> None:
         super().__init__(virtapi, read_only)
-        self._sriov_rt_host = LocalHost(Root("/"))
+        self._sriov_rt_host = local_host.LocalHost(Root("/"))
+        options.register(nova.conf.CONF)
         self.vif_driver = vif.RealtimeVifDriver(self._host)
 
     def init_host(self, host: str) -> None:
@@ -114,7 +58,138 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
         Nova plugs the ports of its instances after this.
         """
         super().init_host(host)
+        moves.guard_claims(self.virtapi._compute.rt, self._sriov_rt_judge_move)
         recovery.run(host, self.vif_driver, self._host)
+
+    def spawn(
+        self, context: Any, instance: Any, *args: Any, **kwargs: Any
+    ) -> None:
+        """Make a guest, for a build, an unshelve, an evacuation or a rebuild.
+
+        :raises HostRefused: if this host does not satisfy the flavor, which
+            a forced host may not.
+        :raises GuestRefused: if the guest can't be what its flavor asks for.
+        """
+        with refusal.recorded(context, instance):
+            if not _is_rebuilt_here(instance):
+                self._sriov_rt_judge(instance, instance.flavor)
+                super().spawn(context, instance, *args, **kwargs)
+                return
+        try:
+            super().spawn(context, instance, *args, **kwargs)
+        except refusal.HostRefused as error:
+            # Nova would take the guest, which is gone, for untouched.
+            raise refusal.GuestRefused(
+                instance_uuid=instance.uuid, reason=error.format_message()
+            ) from error
+
+    def _sriov_rt_judge(self, instance: Any, flavor: Any) -> None:
+        """Refuse an instance whose flavor this host does not satisfy.
+
+        :raises HostRefused: if another host may.
+        :raises GuestRefused: if none does.
+        """
+        specs = flavor.extra_specs or {}
+        if not requests.asks(specs):
+            return
+        found = local_host.why_not(specs, self._sriov_rt_host.facts())
+        if not found:
+            return
+        conf = nova.conf.CONF[options.GROUP]
+        if conf.unfit_host == options.WARN:
+            LOG.warning(
+                "This host does not satisfy flavor %s: %s",
+                flavor.name,
+                "; ".join(each.message for each in found),
+                instance=instance,
+            )
+            return
+        raise refusal.unfit(instance, found)
+
+    def _sriov_rt_judge_move(self, instance: Any, flavor: Any) -> None:
+        """Refuse a cold migration or resize to this host.
+
+        :raises InstanceFaultRollback: by which Nova tries the next host, and
+            leaves the instance as it is.
+        """
+        try:
+            self._sriov_rt_judge(instance, flavor)
+        except exception.NovaException as error:
+            raise exception.InstanceFaultRollback(error) from error
+
+    def migrate_disk_and_power_off(
+        self,
+        context: Any,
+        instance: Any,
+        dest: str,
+        flavor: Any,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Any:
+        """Let go of a guest that is resized or cold migrated from here.
+
+        :raises InstanceFaultRollback: if its devices can't be those of the
+            new flavor; the guest still runs.
+        """
+        specs = flavor.extra_specs or {}
+        if requests.asks(specs) and not containers.is_lxc():
+            self._sriov_rt_check_devices(instance, specs)
+        return super().migrate_disk_and_power_off(
+            context, instance, dest, flavor, *args, **kwargs
+        )
+
+    def _sriov_rt_check_devices(
+        self, instance: Any, specs: Mapping[str, str]
+    ) -> None:
+        try:
+            xml = self._host.get_guest(instance).get_xml_desc()
+        except exception.InstanceNotFound:
+            return
+        if found := moves.kept_on_virtio(xml, specs):
+            error = refusal.refused(instance, engine.Refused(found))
+            raise exception.InstanceFaultRollback(error)
+
+    def check_can_live_migrate_destination(
+        self, context: Any, instance: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Check this host as the destination of a live migration.
+
+        :raises MigrationPreCheckError: by which Nova tries another host.
+        """
+        with refusal.before_migration():
+            self._sriov_rt_judge(instance, instance.flavor)
+        return super().check_can_live_migrate_destination(
+            context, instance, *args, **kwargs
+        )
+
+    def post_claim_migrate_data(
+        self, context: Any, instance: Any, migrate_data: Any, claim: Any
+    ) -> Any:
+        """Return what the source needs to know of the claim made here.
+
+        :raises MigrationPreCheckError: if the claimed pCPUs won't do.
+        """
+        try:
+            with refusal.before_migration():
+                return super().post_claim_migrate_data(
+                    context, instance, migrate_data, claim
+                )
+        except exception.MigrationPreCheckError:
+            # Nova makes the claim for good, and drops it only for failures
+            # that come later.
+            claim.abort()
+            raise
+
+    def _get_live_migrate_numa_info(
+        self, instance_numa_topology: Any, flavor: Any, image_meta: Any
+    ) -> Any:
+        info = super()._get_live_migrate_numa_info(
+            instance_numa_topology, flavor, image_meta
+        )
+        specs = flavor.extra_specs or {}
+        if requests.asks(specs):
+            moves.place(info, specs, self._sriov_rt_host.facts())
+        return info
 
     def _has_numa_support(self) -> bool:
         return containers.has_numa_support() or super()._has_numa_support()
@@ -134,7 +209,7 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
 
     @functools.cached_property
     def _sriov_rt_hooks(self) -> Mapping[str, Hook]:
-        return hooks.load()
+        return plugins.load()
 
     def _get_guest_xml(
         self, context: Any, instance: Any, *args: Any, **kwargs: Any
@@ -142,6 +217,7 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
         """Return the domain's XML; Nova calls it wherever it defines one.
 
         :raises GuestRefused: if the guest can't be what its flavor asks for.
+        :raises HostRefused: if it can't be on this host.
         """
         xml: str = super()._get_guest_xml(context, instance, *args, **kwargs)
         specs = instance.flavor.extra_specs or {}
@@ -156,13 +232,23 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
                 hooks=self._sriov_rt_hooks,
             )
         except exceptions.SriovRtError as error:
-            raise refused(instance, error) from error
+            raise refusal.refused(instance, error) from error
         LOG.info(
             "Guest rendered by sriov-rt: %s",
             rendered.report.summary(),
             instance=instance,
         )
         return rendered.xml
+
+    def attach_interface(
+        self, context: Any, instance: Any, image_meta: Any, vif: Any
+    ) -> None:
+        """Attach a port, if a guest made with it would be accepted too.
+
+        :raises GuestRefused: if it would not.
+        """
+        self.vif_driver.check_attachment(instance, vif, image_meta)
+        super().attach_interface(context, instance, image_meta, vif)
 
     def _create_guest(
         self, context: Any, xml: str, instance: Any, *args: Any, **kwargs: Any
@@ -179,3 +265,15 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
             xml = onload.started(xml, instance, accelerated)
             onload.tell(instance, accelerated)
         return super()._create_guest(context, xml, instance, *args, **kwargs)
+
+
+def _is_rebuilt_here(instance: Any) -> bool:
+    """Tell whether an instance has been on this host all along.
+
+    To refuse it would not make the host any better; an evacuation has
+    another host in the instance until it is over.
+    """
+    return bool(
+        instance.task_state == task_states.REBUILD_SPAWNING
+        and instance.host == nova.conf.CONF.host
+    )

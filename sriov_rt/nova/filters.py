@@ -25,6 +25,7 @@ from sriov_rt.nova import plugins
 from sriov_rt.nova import refusals
 from sriov_rt.nova import requested
 from sriov_rt.reason import reason
+from sriov_rt.scheduler import options
 from sriov_rt.scheduler import worker
 
 LOG = logging.getLogger(__name__)
@@ -49,20 +50,15 @@ class RealtimeSriovFilter(filters.BaseHostFilter):  # type: ignore[misc]
     # it would not make the host any better.
     RUN_ON_REBUILD = False
 
-    # Each instance of a request that Onload accelerates takes a place.
+    # Facts may change between two instances of a request.
     run_filter_once_per_request = False
 
     def __init__(self) -> None:
-        enabled = nova.conf.CONF.filter_scheduler.enabled_filters
-        name = type(self).__name__
-        if name in enabled and enabled[-1] != name:
-            LOG.warning(
-                "%s is not the last of [filter_scheduler] enabled_filters: "
-                "instances that Onload accelerates may be placed where they "
-                "don't reach each other. Move it behind %s",
-                name,
-                enabled[-1],
-            )
+        """Make the filter, as nova-scheduler does when it starts.
+
+        :raises OptionRejected: for an option with a bad value.
+        """
+        options.check(nova.conf.CONF)
 
     def filter_all(
         self, filter_obj_list: Iterable[Any], spec_obj: Any
@@ -71,35 +67,26 @@ class RealtimeSriovFilter(filters.BaseHostFilter):  # type: ignore[misc]
 
         :param filter_obj_list: HostState objects.
         :param spec_obj: the RequestSpec.
+        :raises nova.exception.NoValidHost: if none passes; see
+            :func:`refusals.end`.
         """
-        here = worker.of_this_process()
-        # So that there are facts by the time that a flavor asks for them.
-        here.start()
-        specs = plugins.extra_specs(spec_obj)
-        if not requests.asks(specs):
+        if not requests.asks(plugins.extra_specs(spec_obj)):
             return filter_obj_list
         if utils.request_is_rebuild(spec_obj):
             return filter_obj_list
+        here = worker.of_this_process()
         hosts = list(filter_obj_list)
         try:
-            request = requested.request(spec_obj, here.judge)
+            request = requested.request(spec_obj, here.verdicts)
         except requests.RequestError as error:
             _refuse_all(hosts, spec_obj, error)
             return []
-        here.warm_up(lambda: here.judge.known(hosts))
-        passing = here.judge.passing(request, hosts, spec_obj.instance_uuid)
-        if len(passing) == 1 and requested.keeps_apart(request):
-            # Nova weighs no single host: it is this one that places.
-            passing = _only(here, request, passing[0], spec_obj)
-        refusals.log(here.judge, request, hosts, passing, spec_obj)
+        here.warm_up(lambda: here.verdicts.known(hosts))
+        passing = here.verdicts.passing(request, hosts, spec_obj.instance_uuid)
+        refusals.log(here.verdicts, request, hosts, passing, spec_obj)
+        if hosts and not passing:
+            refusals.end(here.verdicts, request, hosts, spec_obj)
         return passing
-
-
-def _only(
-    here: worker.Worker, request: requests.Request, host: Any, spec: Any
-) -> list[Any]:
-    placed = here.place(request, spec.instance_uuid, [host.host])
-    return [] if placed is None else [host]
 
 
 def _refuse_all(
@@ -114,3 +101,5 @@ def _refuse_all(
         len(hosts),
         why.message,
     )
+    if hosts and refusals.is_single(spec):
+        raise refusals.no_valid_host(f"{why.code}: {why.message}", spec)

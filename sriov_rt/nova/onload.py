@@ -19,7 +19,7 @@ from oslo_log import log as logging
 from sriov_rt import exceptions
 from sriov_rt import request as requests
 from sriov_rt.nova.refusal import refused
-from sriov_rt.onload import starting
+from sriov_rt.onload import hook
 
 LOG = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ def started(xml: str, instance: Any, accelerated: bool) -> str:
     """
     request = requests.parse(instance.flavor.extra_specs)
     try:
-        rendered = starting.started(xml, request, accelerated=accelerated)
+        rendered = hook.started(xml, request, accelerated=accelerated)
     except exceptions.SriovRtError as error:
         raise refused(instance, error) from error
     if not accelerated:
@@ -65,6 +65,6 @@ def tell(instance: Any, accelerated: bool) -> None:
     if accelerated:
         del found[NOTICE]
     else:
-        found[NOTICE] = starting.UNACCELERATED
+        found[NOTICE] = hook.UNACCELERATED
     instance.metadata = found
     instance.save()

@@ -13,6 +13,7 @@
 
 """A port of Nova's as our os-vif plugin takes it."""
 
+import pathlib
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -29,6 +30,9 @@ from sriov_rt.vif import details
 from sriov_rt.vif import names
 from sriov_rt.vif import plugin
 from sriov_rt.vif.words import Kind
+
+#: Where the kernel lists the interfaces of the host.
+_INTERFACES = "/sys/class/net"
 
 #: What a port becomes by ``[libvirt] virt_type``. QEMU takes packets from a
 #: character device, which of these a macvlan has alone: its macvtap. A
@@ -91,6 +95,15 @@ def device(vif: Mapping[str, Any]) -> str:
     out when the port is plugged.
     """
     return names.default(vif["id"])
+
+
+def has_interface(vif: Mapping[str, Any]) -> bool:
+    """Tell whether this host has an interface that we made for a port.
+
+    Its name comes from the port's UUID. A port of another driver has none of
+    this name, and neither has one of ours whose container took it along.
+    """
+    return pathlib.Path(_INTERFACES, device(vif)).exists()
 
 
 def gone(vif: Mapping[str, Any]) -> vifs.VIFGeneric:

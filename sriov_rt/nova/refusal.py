@@ -10,36 +10,163 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+"""Refusals in Nova's exceptions: what is tried elsewhere, and what is not.
 
-"""How Nova is told that a guest can't be what it is asked to be."""
+Nova takes the exception for its cue. ``_build_and_run_instance`` and
+``_do_rebuild_instance`` of nova/compute/manager.py go on to another host, or
+back, after ComputeResourcesUnavailable; BuildAbortException ends it.
+"""
 
+import contextlib
+import dataclasses
+import sys
+from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import Any
 
+import nova.conf
 from nova import exception
+from nova.compute import utils as compute_utils
 from oslo_log import log as logging
 
 from sriov_rt import exceptions
 from sriov_rt import request as requests
+from sriov_rt.guest import engine
+from sriov_rt.guest import plugins
+from sriov_rt.onload import errors as onload_errors
+from sriov_rt.reason import Fault
+from sriov_rt.reason import Reason
 from sriov_rt.reason import reason
 
 LOG = logging.getLogger(__name__)
 
+#: The event of an instance's action that keeps a host's refusal.
+EVENT = "compute_sriov_rt"
+
 
 class GuestRefused(exception.BuildAbortException):  # type: ignore[misc]
-    """The instance can't be what its flavor asks for.
+    """The instance can't be what its flavor asks for, on whatever host.
 
-    A BuildAbortException, so that Nova cleans up and tries no other host:
-    the sentence would be lost, and speaks of the flavor or its image mostly.
+    A BuildAbortException, so that Nova cleans up and tries no other host.
     Its message is the sentence alone, for Nova cuts a fault to 255 bytes.
     """
 
     msg_fmt = "%(reason)s"
 
 
-def refused(instance: Any, error: exceptions.SriovRtError) -> GuestRefused:
-    """Return what Nova is told of an error, and log it."""
+class HostRefused(
+    exception.ComputeResourcesUnavailable  # type: ignore[misc]
+):
+    """This host can't run the instance; Nova tries another one."""
+
+    msg_fmt = "%(reason)s"
+
+
+def refused(
+    instance: Any, error: exceptions.SriovRtError
+) -> GuestRefused | HostRefused:
+    """Return the exception of Nova's for an error, and log it."""
     sentence = str(error)
     if isinstance(error, requests.RequestError):
         sentence = reason("request_invalid", problems=sentence).message
+    elif isinstance(error, engine.Refused):
+        reasons = error.reasons
+        if instance.launched_at is not None:
+            reasons = tuple(_of_a_server(each, instance) for each in reasons)
+        sentence = str(engine.Refused(reasons))
+    return _logged(instance, sentence, _fault(error))
+
+
+def unfit(
+    instance: Any, reasons: Iterable[Reason]
+) -> GuestRefused | HostRefused:
+    """Return the exception for Reasons against this host, and log them."""
+    error = engine.Refused(tuple(reasons))
+    return _logged(instance, str(error), _fault(error))
+
+
+@contextlib.contextmanager
+def recorded(context: Any, instance: Any) -> Iterator[None]:
+    """Keep this host's refusal where Nova's next attempt does not hide it.
+
+    Nova has one fault to show, the last: after a build is tried elsewhere
+    that is what the conductor has to say ("Exhausted all hosts"). What
+    stays is an event of the action, which 'openstack server event show'
+    has.
+    """
+    try:
+        yield
+    except HostRefused:
+        kind, error, trace = sys.exc_info()
+        reporter = compute_utils.EventReporter(
+            context, EVENT, nova.conf.CONF.host, instance.uuid
+        )
+        try:
+            reporter.__enter__()
+            reporter.__exit__(kind, error, trace)
+        except exception.NovaException as problem:
+            # There is no action for a request that is nobody's.
+            LOG.debug(
+                "Refusal not recorded as an event: %s",
+                problem,
+                instance=instance,
+            )
+        raise
+
+
+@contextlib.contextmanager
+def before_migration() -> Iterator[None]:
+    """Turn a refusal into the one by which Nova tries another destination.
+
+    :raises MigrationPreCheckError: with the sentence.
+    """
+    try:
+        yield
+    except (GuestRefused, HostRefused) as error:
+        raise exception.MigrationPreCheckError(
+            reason=error.format_message()
+        ) from error
+    except exceptions.SriovRtError as error:
+        LOG.error("Live migration refused by sriov-rt: %s", error)
+        raise exception.MigrationPreCheckError(reason=str(error)) from error
+
+
+def _logged(
+    instance: Any, sentence: str, fault: Fault
+) -> GuestRefused | HostRefused:
     LOG.error("Guest refused by sriov-rt: %s", sentence, instance=instance)
+    if fault is Fault.HOST:
+        return HostRefused(reason=sentence)
     return GuestRefused(instance_uuid=instance.uuid, reason=sentence)
+
+
+def _fault(error: exceptions.SriovRtError) -> Fault:
+    if isinstance(error, engine.Refused):
+        faults = {each.fault for each in error.reasons}
+        return Fault.REQUEST if Fault.REQUEST in faults else Fault.HOST
+    if isinstance(error, plugins.HookUnusable | onload_errors.OnloadError):
+        return Fault.HOST
+    return Fault.REQUEST
+
+
+def _of_a_server(found: Reason, instance: Any) -> Reason:
+    """Return a Reason with the remedy that serves an existing server.
+
+    The image is not looked at again: Nova goes by the properties that it
+    recorded when it first started the server, its own defaults included, and
+    by the bus that it wrote into the block device mapping then.
+    """
+    what, _, _ = found.message.partition(";")
+    if found.code == "nic_on_virtio":
+        remedy = (
+            "stop the server and run 'nova-manage image_property set "
+            f"{instance.uuid} --property hw_vif_model=e1000e'"
+        )
+    elif found.code == "disk_on_virtio":
+        remedy = (
+            "a server keeps the bus of its disks: create a new one from an "
+            f"image with {found.fields['prop']}"
+        )
+    else:
+        return found
+    return dataclasses.replace(found, message=f"{what}; {remedy}")

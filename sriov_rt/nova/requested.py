@@ -28,6 +28,7 @@ from typing import Any
 
 import nova.conf
 from keystoneauth1 import exceptions as ks_exceptions
+from neutronclient.common import exceptions as neutron_exceptions
 from nova import context
 from nova import exception
 from nova.network import neutron
@@ -36,7 +37,7 @@ from sriov_rt import request as requests
 from sriov_rt.nova import plugins
 from sriov_rt.request import Attachment
 from sriov_rt.scheduler import options
-from sriov_rt.scheduler.judge import Judge
+from sriov_rt.scheduler.verdicts import Verdicts
 
 LOG = logging.getLogger(__name__)
 
@@ -44,11 +45,11 @@ LOG = logging.getLogger(__name__)
 _PORTS = 1024
 
 
-def request(spec: Any, judge: Judge) -> requests.Request:
+def request(spec: Any, verdicts: Verdicts) -> requests.Request:
     """Return what the flavor asks, and the networks that come to it.
 
     :param spec: the RequestSpec.
-    :param judge: knows the endpoints of an instance that moves.
+    :param verdicts: knows the endpoints of an instance that moves.
     :raises RequestError: for extra specs that cannot be.
     """
     found = requests.parse(plugins.extra_specs(spec))
@@ -56,17 +57,12 @@ def request(spec: Any, judge: Judge) -> requests.Request:
         return found
     conf = nova.conf.CONF
     options.register(conf)
-    attached = attachments(spec) or judge.endpoints_of(spec.instance_uuid)
+    attached = attachments(spec) or verdicts.endpoints_of(spec.instance_uuid)
     if not options.keeps_apart(conf):
         attached = tuple(
             Attachment(None, each.physical_network) for each in attached
         )
     return dataclasses.replace(found, attachments=attached)
-
-
-def keeps_apart(found: requests.Request) -> bool:
-    """Tell whether the request takes a place that others can't have."""
-    return any(each.network is not None for each in found.attachments)
 
 
 def attachments(spec: Any) -> tuple[Attachment, ...]:
@@ -104,14 +100,24 @@ def _networks(spec: Any) -> Iterator[str]:
 def _of_port(port: str) -> Iterator[str]:
     try:
         yield _network_of(port)
-    except (exception.NovaException, ks_exceptions.ClientException) as error:
-        LOG.warning(
-            "The network of port=%s is unknown (%s): it is kept apart from "
-            "others by the compute host alone. See [neutron] in the "
-            "nova.conf of nova-scheduler",
-            port,
-            error,
-        )
+    except (
+        exception.NovaException,
+        ks_exceptions.ClientException,
+        neutron_exceptions.NeutronException,
+    ) as error:
+        LOG.debug("The network of port=%s is unknown: %s", port, error)
+        _warn(type(error).__name__)
+
+
+@functools.cache
+def _warn(problem: str) -> None:
+    """Log, once for each kind of problem and not once a request."""
+    LOG.warning(
+        "Neutron does not return the network of a port (%s): accelerated "
+        "ports are kept apart by the compute hosts alone; set [neutron] in "
+        "the nova.conf of nova-scheduler",
+        problem,
+    )
 
 
 @functools.lru_cache(_PORTS)

@@ -25,14 +25,16 @@ from nova.virt import osinfo
 from nova.virt.libvirt import vif as libvirt_vif
 from os_vif import exception as os_vif_exception
 from oslo_log import log as logging
+from oslo_privsep import daemon
 
 from sriov_rt import exceptions
 from sriov_rt import request as requests
+from sriov_rt.guest import engine
+from sriov_rt.guest import sentences
 from sriov_rt.nova import ports
 from sriov_rt.nova.hostdev import HostInterface
 from sriov_rt.nova.refusal import refused
 from sriov_rt.request.words import Guest
-from sriov_rt.vif import privsep
 
 LOG = logging.getLogger(__name__)
 
@@ -105,13 +107,28 @@ class RealtimeVifDriver(
 
         :raises GuestRefused: if such a guest can't have such a port.
         """
-        if not ports.is_ours(vif):
-            return super().get_config(
+        if ports.is_ours(vif):
+            made = self._config(instance, vif, image_meta, flavor, virt_type)
+        else:
+            made = super().get_config(
                 instance, vif, image_meta, flavor, virt_type
             )
         specs = flavor.extra_specs or {}
+        if _takes_no_virtio(specs, image_meta, getattr(made, "model", None)):
+            _set_model(made, BARE_MODEL)
+        return made
+
+    def _config(
+        self,
+        instance: Any,
+        vif: Mapping[str, Any],
+        image_meta: Any,
+        flavor: Any,
+        virt_type: str,
+    ) -> Any:
+        """Return what the domain has for a port of ours."""
         try:
-            wanted = ports.wanted(vif, specs, virt_type)
+            wanted = ports.wanted(vif, flavor.extra_specs or {}, virt_type)
         except exceptions.SriovRtError as error:
             raise refused(instance, error) from error
         if virt_type == "lxc":
@@ -124,13 +141,28 @@ class RealtimeVifDriver(
             virt_type,
             vif["vnic_type"],
         )
-        if _takes_no_virtio(specs, image_meta, made.model):
-            _set_model(made, BARE_MODEL)
         made.net_type = "ethernet"
         made.target_dev = wanted.vif_name
         made.managed = "no"
         made.mtu = ports.mtu_of(vif)
         return made
+
+    def check_attachment(
+        self, instance: Any, vif: Mapping[str, Any], image_meta: Any
+    ) -> None:
+        """Check a port that a running guest is to get, as a spawn would.
+
+        :raises GuestRefused: if the guest allows no virtio and the port
+            would be.
+        """
+        flavor = instance.flavor
+        if not _is_bare(flavor.extra_specs or {}):
+            return
+        virt_type = nova.conf.CONF.libvirt.virt_type
+        made = self.get_config(instance, vif, image_meta, flavor, virt_type)
+        if getattr(made, "model", None) == model.VIF_MODEL_VIRTIO:
+            why = sentences.reason("nic_on_virtio", mac=vif["address"])
+            raise refused(instance, engine.Refused((why,)))
 
     def plug(self, instance: Any, vif: Mapping[str, Any]) -> None:
         """Plug a port; one that is plugged stays as it is.
@@ -173,16 +205,28 @@ class RealtimeVifDriver(
     def unplug(self, instance: Any, vif: Mapping[str, Any]) -> None:
         """Unplug a port; it is no error if it is gone.
 
-        A port that Neutron has bound to nobody by now may have been ours;
-        Nova itself can only fail to unplug it.
+        A port that Neutron has bound to nobody by now may have been ours: it
+        was if the interface that we made for it is there. What goes wrong
+        with it does not keep Nova from its own unplug.
 
         :raises VirtualInterfaceUnplugException: with the sentence.
         """
         if ports.is_ours(vif):
             self._unplug(instance, vif)
             return
-        if vif["type"] in _BOUND_TO_NOBODY and privsep.is_configured():
-            self._unplug(instance, vif)
+        if vif["type"] in _BOUND_TO_NOBODY and ports.has_interface(vif):
+            try:
+                self._unplug(instance, vif)
+            except (
+                exception.VirtualInterfaceUnplugException,
+                daemon.FailedToDropPrivileges,
+            ) as error:
+                LOG.error(
+                    "port=%s is left behind: %s",
+                    vif["id"],
+                    error,
+                    instance=instance,
+                )
         super().unplug(instance, vif)
 
     def _note(self, instance: str, port: str, plain: bool) -> None:
@@ -219,10 +263,13 @@ def _takes_no_virtio(
     """
     return (
         found == model.VIF_MODEL_VIRTIO
-        and requests.asks(specs)
-        and requests.parse(specs).guest is Guest.BARE
+        and _is_bare(specs)
         and osinfo.HardwareProperties(image_meta).network_model is None
     )
+
+
+def _is_bare(specs: Mapping[str, str]) -> bool:
+    return requests.asks(specs) and requests.parse(specs).guest is Guest.BARE
 
 
 def _set_model(made: Any, name: str) -> None:

@@ -27,6 +27,7 @@ from nova.tests.functional.libvirt import base
 
 from sriov_rt.facts import HostFacts
 from sriov_rt.nova import driver
+from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.scheduler import options
 from sriov_rt.scheduler import worker
 from tests.functional.nova.agents import Agents
@@ -57,6 +58,11 @@ class LocalHost:
         return self.found
 
 
+#: How often Nova's helper looks for a server's new state, twice a second. Its
+#: own ten times are too few on a machine that has much else to do.
+_LOOKS = 80
+
+
 class CloudTest(base.ServersTestBase):
     """A cloud with our filter, weigher and compute driver."""
 
@@ -83,6 +89,17 @@ class CloudTest(base.ServersTestBase):
         patched.start()
         self.addCleanup(patched.stop)
         super().setUp()
+
+    def _wait_for_server_parameter(
+        self,
+        server: Any,
+        expected_params: Any,
+        max_retries: int = _LOOKS,
+        **more: Any,
+    ) -> Any:
+        return super()._wait_for_server_parameter(
+            server, expected_params, max(max_retries, _LOOKS), **more
+        )
 
     def _setup_services(self) -> None:
         paste = pathlib.Path(sys.prefix, "etc", "nova", "api-paste.ini")
@@ -201,7 +218,7 @@ def realtime_host(name: str = "rt-1", **parts: Any) -> HostFacts:
 
 def ordinary_host(name: str = "std-1") -> HostFacts:
     """Return the facts of a host as a distribution installs it."""
-    nothing: frozenset[int] = frozenset()
+    nothing = CpuSet()
     return builders.realtime_host(
         name,
         cpus={

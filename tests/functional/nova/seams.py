@@ -29,6 +29,8 @@ from nova.api.validation.extra_specs import base as validation
 from nova.api.validation.extra_specs import validators as nova_validators
 from nova.cmd import compute as cmd_compute
 from nova.compute import manager
+from nova.compute import resource_tracker
+from nova.conductor.tasks import live_migrate
 from nova.network import neutron
 from nova.scheduler import filters as nova_filters
 from nova.scheduler import host_manager
@@ -40,6 +42,7 @@ from nova.virt import hardware
 from nova.virt import sriov_rt as shim
 from nova.virt.libvirt import config
 from nova.virt.libvirt import driver as libvirt_driver
+from nova.virt.libvirt import migration
 from nova.virt.libvirt import vif as libvirt_vif
 
 from sriov_rt.nova import driver
@@ -70,11 +73,7 @@ class SchedulerSeams(unittest.TestCase):
         found = handler.get_matching_classes(
             ["sriov_rt.nova.weights.all_weighers"]
         )
-        # The last one places, by the weights of all before it.
-        self.assertEqual(
-            [weights.RealtimeHostWeigher, weights.OnloadPlacementWeigher],
-            found,
-        )
+        self.assertEqual([weights.RealtimeHostWeigher], found)
 
     def test_a_filter_may_decide_for_all_hosts_at_once(self):
         theirs = nova_filters.BaseHostFilter
@@ -106,41 +105,12 @@ class SchedulerSeams(unittest.TestCase):
             parameters(utils.get_weight_multiplier),
         )
 
-    def test_a_host_without_allocation_candidates_is_skipped(self):
-        state = host_manager.HostState("rt-1", "rt-1.example.org", "cell")
-        self.assertEqual([], state.allocation_candidates)
-        source = inspect.getsource(
-            scheduler_manager.SchedulerManager._schedule
-        )
-        skipped = source.index("if not host.allocation_candidates:")
-        self.assertLess(skipped, source.index("utils.claim_resources("))
-
     def test_filters_are_told_the_instance_of_a_request(self):
         source = inspect.getsource(
             scheduler_manager.SchedulerManager._schedule
         )
         told = source.index("spec_obj.instance_uuid = instance_uuid")
         self.assertLess(told, source.index("self._get_sorted_hosts("))
-
-    def test_a_weigher_sees_the_weights_so_far(self):
-        seen = []
-        first, second = mock.Mock(), mock.Mock()
-        for weigher in (first, second):
-            weigher.minval, weigher.maxval = 0.0, 1.0
-            weigher.weight_multiplier.return_value = 2.0
-        first.weigh_objects.return_value = [0.0, 1.0]
-        second.weigh_objects.side_effect = lambda hosts, spec: [
-            seen.append(each.weight) or 0.0 for each in hosts
-        ]
-        states = [host_manager.HostState(n, n, "cell") for n in "ab"]
-        handler = nova_host_weights.HostWeightHandler()
-        found = handler.get_weighed_objects([first, second], states, None)
-        self.assertEqual([0.0, 2.0], seen)
-        self.assertEqual(["b", "a"], [each.obj.host for each in found])
-        # And none sees a single host: the filter places there.
-        seen.clear()
-        handler.get_weighed_objects([first, second], states[:1], None)
-        self.assertEqual([], seen)
 
     def test_a_request_tells_of_its_networks(self):
         for name in ("requested_networks", "network_metadata"):
@@ -236,6 +206,12 @@ class ComputeSeams(unittest.TestCase):
                 *("flavor", "virt_type", "vnic_type"),
             ],
             parameters(theirs.get_base_config),
+        )
+
+    def test_a_port_is_attached_as_ours_takes_it(self):
+        self.assertEqual(
+            ["self", "context", "instance", "image_meta", "vif"],
+            parameters(libvirt_driver.LibvirtDriver.attach_interface),
         )
 
     def test_a_domain_is_written_before_its_ports_are_plugged(self):
@@ -346,6 +322,73 @@ class ComputeSeams(unittest.TestCase):
         )
         source = inspect.getsource(theirs._get_guest_config)
         self.assertIn("self._get_guest_numa_config(", source)
+
+    def test_live_migration_changes_what_the_destination_names(self):
+        theirs = libvirt_driver.LibvirtDriver
+        self.assertEqual(
+            ["self", "instance_numa_topology", "flavor", "image_meta"],
+            parameters(theirs._get_live_migrate_numa_info),
+        )
+        self.assertEqual(
+            ["self", "context", "instance", "migrate_data", "claim"],
+            parameters(theirs.post_claim_migrate_data),
+        )
+        self.assertEqual(
+            ["self", "context", "instance"],
+            parameters(theirs.check_can_live_migrate_destination)[:3],
+        )
+        fields = objects.LibvirtLiveMigrateNUMAInfo.fields
+        self.assertEqual(
+            {
+                *("cpu_pins", "cell_pins", "emulator_pins"),
+                *("sched_vcpus", "sched_priority"),
+            },
+            set(fields),
+        )
+        source = inspect.getsource(migration._update_numa_xml)
+        self.assertIn("'sched_priority' in info", source)
+
+    def test_a_refused_destination_is_skipped(self):
+        source = inspect.getsource(
+            live_migrate.LiveMigrationTask._find_destination
+        )
+        self.assertIn("exception.MigrationPreCheckError) as e", source)
+
+    def test_a_cold_migration_is_claimed_on_the_destination(self):
+        tracker = resource_tracker.ResourceTracker
+        self.assertEqual(
+            ["self", "context", "instance", "flavor"],
+            parameters(tracker.resize_claim)[:4],
+        )
+        made = manager.ComputeVirtAPI(mock.Mock(rt="the tracker"))
+        self.assertEqual("the tracker", made._compute.rt)
+        source = inspect.getsource(manager.ComputeManager._prep_resize)
+        self.assertLess(
+            source.index("self.rt.resize_claim("),
+            source.index("self.compute_rpcapi.resize_instance("),
+        )
+        source = inspect.getsource(
+            manager.ComputeManager._error_out_instance_on_exception
+        )
+        self.assertIn("exception.InstanceFaultRollback", source)
+        self.assertEqual(
+            ["self", "context", "instance", "dest", "flavor"],
+            parameters(
+                libvirt_driver.LibvirtDriver.migrate_disk_and_power_off
+            )[:5],
+        )
+
+    def test_a_build_without_resources_is_tried_elsewhere(self):
+        source = inspect.getsource(
+            manager.ComputeManager._build_and_run_instance
+        )
+        caught = source.index("except exception.ComputeResourcesUnavailable")
+        self.assertLess(
+            caught, source.index("raise exception.RescheduledException(")
+        )
+        refused = refusal.HostRefused(reason="do this")
+        self.assertEqual("do this", refused.format_message())
+        self.assertIsInstance(refused, exception.ComputeResourcesUnavailable)
 
     def test_an_aborted_build_is_not_tried_elsewhere(self):
         source = inspect.getsource(

@@ -17,8 +17,9 @@ from nova import test
 from nova.virt import hardware
 
 from sriov_rt.codec import Unknown
+from sriov_rt.facts import NOT_TOLD
 from sriov_rt.host.root import Root
-from sriov_rt.nova import driver
+from sriov_rt.nova import local_host
 from tests.unit.scheduler.fakes import Clock
 
 
@@ -31,7 +32,7 @@ class LocalHostTest(test.NoDBTestCase):
         self.root = pathlib.Path(scratch.name)
         self._release("6.1.0-44-rt-amd64")
         self.clock = Clock()
-        self.host = driver.LocalHost(Root(scratch.name), self.clock)
+        self.host = local_host.LocalHost(Root(scratch.name), self.clock)
 
     def _release(self, text: str) -> None:
         path = self.root / "proc" / "sys" / "kernel" / "osrelease"
@@ -65,10 +66,13 @@ class LocalHostTest(test.NoDBTestCase):
         self.assertEqual("6.1.0-44-rt-amd64", found.kernel.release)
         self.assertIsInstance(found.cpus.online, Unknown)
 
+    def test_what_novas_user_may_not_read_is_left_to_the_agent(self):
+        self.assertEqual(NOT_TOLD, self.host.facts().cpus.idle_states)
+
     def test_instances_that_come_together_share_an_observation(self):
         first = self.host.facts()
         self._release("6.1.0-45-rt-amd64")
-        self.clock.now += driver.FACTS_S
+        self.clock.now += local_host.FACTS_S
         self.assertIs(first, self.host.facts())
         self.clock.now += 0.1
         found = self.host.facts().kernel

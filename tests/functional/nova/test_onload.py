@@ -13,20 +13,14 @@
 
 """Onload's same-host rule: real API, conductor, scheduler and Placement."""
 
-import concurrent.futures
-import itertools
-import threading
 from typing import Any
 from unittest import mock
 
-from nova import context
+from neutronclient.common import exceptions as neutron_exceptions
 from nova import exception
-from nova.conductor import manager as conductor
-from nova.scheduler.client import query
 
-from sriov_rt.nova import filters
 from sriov_rt.nova import requested
-from sriov_rt.scheduler import worker
+from sriov_rt.nova import vif
 from tests.functional.nova import base
 from tests.unit import builders
 
@@ -46,7 +40,6 @@ class OnloadCloudTest(base.CloudTest):
             self.flags(**{name: -1}, group="quota")
         self.network = self.neutron.network_1["id"]
         self.place_network("fast")
-        self.worker._settle_s = 0.0
         requested._network_of.cache_clear()
         for number in range(self.HOSTS):
             self.start_host(builders.onload_host(f"fast-{number}"))
@@ -75,142 +68,17 @@ class OnloadCloudTest(base.CloudTest):
         :param state: the one that it has to come to.
         """
         server = self.api.post_server(self.body(**more))
-        return self.host_of(self._wait_for_state_change(server, state))
+        found = self.host_of(self._wait_for_state_change(server, state))
+        if found is not None:
+            # Its agent reports the port that was plugged.
+            own = builders.endpoint(self.network, instance=server["id"])
+            self.report(builders.onload_host(found, own))
+        return found
 
     def refused(self, **more: Any) -> None:
         """See that a server is refused by the rule."""
         self.assertIsNone(self.on("ERROR", **more))
         self.assertIn("onload_same_host × ", self.logged())
-
-
-class ParallelTest(OnloadCloudTest):
-    """What nova-api makes of 20 requests, sent to nova-scheduler at once.
-
-    The conductor is left out: Nova's test base has one cell at a time, which
-    20 threads of it would fight for.
-    """
-
-    HOSTS = 8
-    REQUESTS = 20
-
-    def test_at_once(self) -> None:
-        self._see_why(self._show("20 requests at once"))
-
-    def test_when_all_have_passed_the_filter_before_any_is_placed(
-        self,
-    ) -> None:
-        # Each has seen all hosts free: the weigher alone tells them apart.
-        together = threading.Barrier(self.REQUESTS)
-        passed: list[int] = []
-        original = filters.RealtimeSriovFilter.filter_all
-
-        def filter_all(self_: Any, hosts: Any, spec: Any) -> Any:
-            found = original(self_, hosts, spec)
-            passed.append(len(found))
-            together.wait(60)
-            return found
-
-        patched = mock.patch.object(
-            filters.RealtimeSriovFilter, "filter_all", filter_all
-        )
-        patched.start()
-        self.addCleanup(patched.stop)
-        what = "20 requests, each past the filter before any is placed"
-        self._see_why(self._show(what))
-        self.assertEqual([self.HOSTS] * self.REQUESTS, passed)
-
-    def test_at_once_between_two_workers(self) -> None:
-        other = worker.Worker(CONF, server="other")
-        self.addCleanup(other.stop)
-        other.start()
-        # This machine may be busy: messages take their time.
-        self.worker._settle_s = other._settle_s = 3.0
-        for host in self.worker.table.entries:
-            self.agents.known[host] = builders.onload_host(host)
-        self._wait_for_assert(
-            lambda: self.assertEqual(self.HOSTS, len(other.table.entries))
-        )
-        # Each thread of nova-scheduler is one worker's for the whole request.
-        ours, turn = threading.local(), itertools.cycle((self.worker, other))
-
-        def of_this_process() -> worker.Worker:
-            if not hasattr(ours, "worker"):
-                ours.worker = next(turn)
-            found: worker.Worker = ours.worker
-            return found
-
-        patched = mock.patch.object(worker, "of_this_process", of_this_process)
-        patched.start()
-        self.addCleanup(patched.stop)
-        self._show("20 requests at once, between two workers")
-
-    def _show(self, what: str) -> list[str]:
-        specs = self._requests()
-        with concurrent.futures.ThreadPoolExecutor(self.REQUESTS) as pool:
-            asked = pool.map(self._select, specs, specs.values())
-            found = dict(zip(specs, asked, strict=True))
-        hosts = [host for host in found.values() if host is not None]
-        refused = [each for each, host in found.items() if host is None]
-        print(f"\n{what}; {self.HOSTS} hosts, one network {self.network}")
-        for instance in sorted(found, key=lambda each: found[each] or "~"):
-            print(f"  instance={instance} host={found[instance]}")
-        for line in self.told("onload_same_host"):
-            print(f"  {line}")
-        print(
-            f"  placed {len(hosts)} on {len(set(hosts))} hosts, "
-            f"NoValidHost {len(refused)}"
-        )
-        self.assertEqual(self.HOSTS, len(hosts))
-        self.assertEqual(self.HOSTS, len(set(hosts)))
-        return refused
-
-    def _see_why(self, refused: list[str]) -> None:
-        for instance in refused:
-            (line,) = (
-                line
-                for line in self.told("onload_same_host")
-                if instance in line
-            )
-            # The weigher sees those alone that were free at the filter.
-            self.assertRegex(line, r": onload_same_host × [1-8]\. ")
-
-    def told(self, phrase: str) -> list[str]:
-        """Return the lines of the log that have a phrase."""
-        return [line for line in self.logged().splitlines() if phrase in line]
-
-    def _requests(self) -> dict[str, Any]:
-        """Return by instance what nova-api asks the conductor to schedule."""
-        specs: dict[str, Any] = {}
-
-        def record(self_: Any, context: Any, **asked: Any) -> None:
-            for spec in asked["request_specs"]:
-                specs[spec.instance_uuid] = spec
-
-        with mock.patch.object(
-            conductor.ComputeTaskManager,
-            "schedule_and_build_instances",
-            record,
-        ):
-            for _ in range(self.REQUESTS):
-                self.api.post_server(self.body())
-            self._wait_for_assert(
-                lambda: self.assertEqual(self.REQUESTS, len(specs))
-            )
-        return specs
-
-    def _select(self, instance: str, spec: Any) -> str | None:
-        try:
-            found = query.SchedulerQueryClient().select_destinations(
-                context.get_admin_context(),
-                spec,
-                [instance],
-                return_objects=True,
-                return_alternates=True,
-            )
-        except exception.NoValidHost:
-            return None
-        host: str = found[0][0].service_host
-        return host
 
 
 class RuleTest(OnloadCloudTest):
@@ -227,45 +95,25 @@ class RuleTest(OnloadCloudTest):
         self.assertNotEqual(first, self.on())
         self.refused()
 
-    def test_facts_that_tell_of_the_endpoint_end_the_hold(self) -> None:
+    def test_without_neutron_the_compute_hosts_keep_ports_apart(self) -> None:
+        requested._warn.cache_clear()
+        port = self.neutron.port_1["id"]
+        problem = neutron_exceptions.Unauthorized(message="no credentials")
+        with mock.patch.object(requested, "_network_of", side_effect=problem):
+            self.assertIsNotNone(self.on(networks=[{"port": port}]))
+            self.assertEqual([], list(requested._of_port(port)))
+        phrase = "Neutron does not return the network of a port (Unauthorized)"
+        self.assertEqual(1, self.logged().count(phrase))
+
+    def test_a_place_is_free_when_the_facts_say_so(self) -> None:
         server = self.api.post_server(self.body())
         host = self.host_of(self._wait_for_state_change(server, "ACTIVE"))
         own = builders.endpoint(self.network, instance=server["id"])
         self.report(builders.onload_host(host, own))
-        self.assertEqual(0, len(self.worker.placements))
         self.assertNotEqual(host, self.on())
         self._delete_server(server)
         self.report(builders.onload_host(host))
         self.assertEqual(host, self.on())
-
-    def test_instances_of_one_request_are_spread(self) -> None:
-        self.api.post_server(self.body(min_count=2, max_count=2))
-        self._wait_for_assert(
-            lambda: self.assertEqual(
-                ["ACTIVE"] * 2, [each["status"] for each in self._servers()]
-            )
-        )
-        hosts = {self.host_of(each) for each in self._servers()}
-        self.assertEqual({"fast-0", "fast-1"}, hosts)
-        # Nova asked once more, for alternates of the last one.
-        self.assertEqual(2, len(self.worker.placements))
-
-    def test_more_instances_than_hosts_leave_nothing_behind(self) -> None:
-        self.api.post_server(self.body(min_count=3, max_count=3))
-        self._wait_for_assert(
-            lambda: self.assertEqual(
-                ["ERROR"] * 3, [each["status"] for each in self._servers()]
-            )
-        )
-        for uuid in self.compute_rp_uuids.values():
-            found = self.placement.get(
-                f"/resource_providers/{uuid}/allocations"
-            )
-            self.assertEqual({}, found.body["allocations"])
-
-    def _servers(self) -> list[Any]:
-        found: list[Any] = self.admin_api.get_servers()
-        return found
 
     def test_a_tunnel_is_accelerated_by_nobody(self) -> None:
         self.place_network(None)
@@ -285,42 +133,34 @@ class RuleTest(OnloadCloudTest):
         self.flags(second_endpoint="unaccelerated", group="onload")
         for _ in range(3):
             self.on()
-        self.assertEqual(0, len(self.worker.placements))
+
+
+class LateCheckTest(OnloadCloudTest):
+    """Two that were scheduled before either was reported."""
+
+    def test_the_compute_host_refuses_and_another_one_is_tried(self) -> None:
+        driver = vif.RealtimeVifDriver
+        taken: set[str] = set()
+        plug = driver.plug
+
+        def refuse_the_second(self_: Any, instance: Any, port: Any) -> None:
+            if instance.host in taken:
+                raise exception.VirtualInterfacePlugException("no NIC left")
+            taken.add(instance.host)
+            plug(self_, instance, port)
+
+        with mock.patch.object(driver, "plug", refuse_the_second):
+            bodies = [self.api.post_server(self.body()) for _ in range(2)]
+            hosts = {
+                self.host_of(self._wait_for_state_change(each, "ACTIVE"))
+                for each in bodies
+            }
+        self.assertEqual({"fast-0", "fast-1"}, hosts)
 
 
 class OneHostTest(OnloadCloudTest):
     HOSTS = 1
 
-    def test_nova_weighs_no_single_host_and_the_rule_holds(self) -> None:
+    def test_a_single_host_is_judged_too(self) -> None:
         self.assertEqual("fast-0", self.on())
-        self.refused()
-
-
-class WorkersTest(OnloadCloudTest):
-    """Two workers, each with a table of its own, on one queue."""
-
-    def test_a_worker_knows_what_the_other_placed(self) -> None:
-        other = worker.Worker(CONF, server="other")
-        self.addCleanup(other.stop)
-        other.start()
-        self.agents.asked.clear()
-        self.assertTrue(self.agents.asked.wait(10))
-        for number in range(self.HOSTS):
-            self.report(builders.onload_host(f"fast-{number}"))
-        self._wait_for_assert(
-            lambda: self.assertEqual(self.HOSTS, len(other.table.entries))
-        )
-        hosts = [self.on()]
-        self._wait_for_assert(
-            lambda: self.assertEqual(1, len(other.placements))
-        )
-        # The next request goes to the other worker.
-        first, self.worker = self.worker, other
-        self.addCleanup(first.stop)
-        hosts.append(self.on())
-        self.assertEqual({"fast-0", "fast-1"}, set(hosts))
-        self._wait_for_assert(
-            lambda: self.assertEqual(2, len(first.placements))
-        )
-        self.worker = first
         self.refused()

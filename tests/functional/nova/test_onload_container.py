@@ -71,10 +71,10 @@ class OnloadContainerTest(ContainerTest):
         config.write_text(CONFIG.format(place=self.place))
         find = cfg.find_config_files
 
-        def found(project: Any = None, **more: Any) -> Any:
+        def found(project: Any = None, *more: Any, **named: Any) -> Any:
             if project == "sriov_rt":
                 return [str(config)]
-            return find(project=project, **more)
+            return find(project, *more, **named)
 
         self.useFixture(
             fixtures.MonkeyPatch("oslo_config.cfg.find_config_files", found)
@@ -167,9 +167,12 @@ class StartTest(OnloadContainerTest):
         self.image["sbin/init"] = elves.STATIC.bytes()
         self._refused("linked statically")
 
-    def test_an_image_that_cannot_be_read_is_refused(self):
+    def test_where_an_image_cannot_be_read_another_host_is_tried(self):
         self.image = {}
-        self._refused("the container's image can't be read")
+        server = self.serve(ONLOAD, state="ERROR")
+        self.assertIn("Exhausted all hosts", self.fault(server))
+        self.assertIn("the container's image can't be read", self.logged())
+        self.assertEqual({}, self.pluggers.ports)
 
     def test_a_reboot_checks_the_image_again(self):
         server = self.serve(ONLOAD)

@@ -10,10 +10,16 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+from unittest import mock
+
 from nova import context
 from nova import objects
+from nova.scheduler import host_manager
 
+from sriov_rt.nova import filters
 from sriov_rt.nova import weights
+from sriov_rt.scheduler import options
+from sriov_rt.scheduler import worker
 from tests.functional.nova import base
 
 
@@ -29,7 +35,10 @@ class SchedulingTest(base.CloudTest):
     def test_no_host_will_do(self):
         self.start_host(base.ordinary_host())
         server = self.boot(base.REALTIME, state="ERROR")
-        self.assertIn("No valid host", self.fault(server))
+        fault = self.fault(server)
+        self.assertIn("No valid host", fault)
+        self.assertIn("sriov-rt explain --flavor", fault)
+        self.assertIn("cpus_not_isolated", fault)
         told = [
             line
             for line in self.logged().splitlines()
@@ -42,7 +51,7 @@ class SchedulingTest(base.CloudTest):
 
     def test_a_host_whose_facts_are_stale_serves_no_realtime(self):
         self.start_host(base.realtime_host())
-        age_s = self.worker.judge._max_age_s + 1
+        age_s = self.worker.verdicts._max_age_s + 1
         self.worker.table.entries["rt-1"].confirmed -= age_s
         self.boot(base.REALTIME, state="ERROR")
         self.assertIn("facts_stale × 1", self.logged())
@@ -63,10 +72,11 @@ class SchedulingTest(base.CloudTest):
 
     def test_extra_specs_that_contradict_each_other_fail_on_all_hosts(self):
         self.start_host(base.realtime_host())
-        self.boot(
+        server = self.boot(
             {**base.REALTIME, "sriov_rt:onload_profile": "latency"},
             state="ERROR",
         )
+        self.assertIn("sriov_rt:onload=required", self.fault(server))
         self.assertIn("request_invalid × 1", self.logged())
         self.assertIn("sriov_rt:onload=required", self.logged())
 
@@ -81,6 +91,28 @@ class NoFactsTest(base.CloudTest):
 
 
 class OrdinaryFlavorTest(base.CloudTest):
+    def test_nothing_of_ours_can_fail_it(self):
+        self.start_host(base.ordinary_host(), agent=False)
+        broken = mock.patch.object(
+            worker, "of_this_process", side_effect=RuntimeError("broken")
+        )
+        with broken:
+            # Of two hosts at least, which Nova weighs.
+            self.start_host(base.ordinary_host("std-2"), agent=False)
+            for _ in range(2):
+                self.boot({})
+        told = "Realtime hosts are not kept free for realtime instances"
+        self.assertEqual(1, self.logged().count(told))
+
+    def test_the_filter_touches_nothing_for_it(self):
+        filter_ = filters.RealtimeSriovFilter()
+        spec = objects.RequestSpec(flavor=objects.Flavor(extra_specs={}))
+        broken = mock.patch.object(
+            worker, "of_this_process", side_effect=RuntimeError("broken")
+        )
+        with broken:
+            self.assertEqual(["h"], filter_.filter_all(["h"], spec))
+
     def test_it_waits_for_no_facts(self):
         self.start_host(base.ordinary_host(), agent=False)
         self.assertEqual("std-1", self.host_of(self.boot({})))
@@ -126,3 +158,18 @@ class OrdinaryFlavorTest(base.CloudTest):
             admin, [self.compute_rp_uuids[name]], spec
         )
         return list(states)
+
+
+class StartTest(base.CloudTest):
+    def test_nova_scheduler_does_not_start_with_a_bad_option(self):
+        problem = options.OptionRejected(
+            "sriov_rt", "warmup_timeout", ValueError("60 is too much")
+        )
+        with mock.patch.object(options, "check", side_effect=problem):
+            error = self.assertRaises(
+                options.OptionRejected, host_manager.HostManager
+            )
+            self.assertRaises(
+                options.OptionRejected, weights.RealtimeHostWeigher
+            )
+        self.assertIn("correct it and start nova-scheduler", str(error))

@@ -11,6 +11,7 @@
 # under the License.
 
 
+import copy
 from typing import Any
 from unittest import mock
 
@@ -20,7 +21,9 @@ from nova import context
 from nova import objects
 from nova.tests.functional.api import client
 from nova.tests.functional.libvirt import base as libvirt_base
+from nova.virt.libvirt import vif as libvirt_vif
 
+from sriov_rt.nova import ports
 from sriov_rt.vif import privsep
 from sriov_rt.vif.words import Kind
 from sriov_rt.vif.words import Limits
@@ -79,6 +82,21 @@ class VifTest(base.CloudTest):
             expected_state=state,
             **({"image_uuid": image} if image else {}),
         )
+
+    def sata(self, **properties: str) -> str:
+        """Make an image of a disk that is not on virtio."""
+        image = self.glance.show(None, "155d900f-4e14-4e4c-a73d-069cbf4541e6")
+        made = {
+            **image,
+            "id": "7a5e1f6c-2f43-4a53-9a2a-5a3c07d5f0c1",
+            "properties": {
+                **image["properties"],
+                "hw_disk_bus": "sata",
+                **properties,
+            },
+        }
+        self.glance.create(None, made)
+        return made["id"]
 
     def interface(self) -> etree._Element:
         """Return what the domain has for the port."""
@@ -157,20 +175,52 @@ class VirtualMachineTest(VifTest):
         self._delete_server(server)
 
     def _unbound(self, server: Any) -> None:
+        """Let the port be bound to nobody, as Nova's cache has it too."""
+        port = self.neutron._ports[self.port]
+        port["binding:vif_type"] = "unbound"
+        port["binding:vif_details"] = {}
         instance = objects.Instance.get_by_uuid(
             context.get_admin_context(),
             server["id"],
             expected_attrs=["info_cache"],
         )
-        instance.info_cache.network_info[0]["type"] = "unbound"
+        cached = copy.deepcopy(instance.info_cache.network_info)
+        cached[0]["type"] = "unbound"
+        # What is changed in place is not saved.
+        instance.info_cache.network_info = cached
         instance.info_cache.save()
 
     def test_delete_of_what_is_bound_to_nobody_by_now(self):
         server = self.serve({})
         self._unbound(server)
-        with mock.patch.object(privsep, "is_configured", lambda: True):
+        with mock.patch.object(ports, "has_interface", lambda vif: True):
             self._delete_server(server)
         self.assertEqual({}, self.pluggers.ports)
+
+    def test_what_is_bound_to_nobody_and_was_not_ours(self):
+        server = self.serve({})
+        self._unbound(server)
+        broken = mock.patch.object(
+            self.pluggers, "unplug", side_effect=RuntimeError("not ours")
+        )
+        with broken as unplug:
+            self._delete_server(server)
+        unplug.assert_not_called()
+
+    def test_novas_own_unplug_follows_whatever_goes_wrong_with_ours(self):
+        server = self.serve({})
+        self._unbound(server)
+        error = fake_plugger.no_parent(self.port)
+        with (
+            mock.patch.object(ports, "has_interface", lambda vif: True),
+            mock.patch.object(self.pluggers, "unplug", side_effect=error),
+            mock.patch.object(
+                libvirt_vif.LibvirtGenericVIFDriver, "unplug"
+            ) as unplug,
+        ):
+            self._delete_server(server)
+        unplug.assert_called_once()
+        self.assertIn(f"port={self.port} is left behind", self.logged())
 
     def test_hard_reboot_plugs_anew(self):
         server = self.serve({})
@@ -222,40 +272,26 @@ class VirtualMachineTest(VifTest):
         self.assertEqual([self.port], list(self.pluggers.ports))
 
     def test_a_bare_guest_gets_no_virtio(self):
-        server = self.serve(base.BARE, image=self._sata())
+        server = self.serve(base.BARE, image=self.sata())
         self.assertEqual("e1000e", self.interface().find("model").get("type"))
         self.assertIsNone(self.interface().find("driver"))
         self.assertEqual("rt-1", self.host_of(server))
 
     def test_a_bare_guest_gets_none_after_a_reboot_either(self):
-        server = self.serve(base.BARE, image=self._sata())
+        server = self.serve(base.BARE, image=self.sata())
         self._reboot_server(server, hard=True)
         self.assertEqual("e1000e", self.interface().find("model").get("type"))
 
     def test_a_bare_guests_image_may_choose_another_model(self):
-        self.serve(base.BARE, image=self._sata(hw_vif_model="igb"))
+        self.serve(base.BARE, image=self.sata(hw_vif_model="igb"))
         self.assertEqual("igb", self.interface().find("model").get("type"))
 
     def test_a_bare_guests_image_may_not_choose_virtio(self):
         server = self.serve(
-            base.BARE, state="ERROR", image=self._sata(hw_vif_model="virtio")
+            base.BARE, state="ERROR", image=self.sata(hw_vif_model="virtio")
         )
         self.assertIn("hw_vif_model=e1000e", self.fault(server))
         self.assertEqual([], self.pluggers.asked)
-
-    def _sata(self, **properties: str) -> str:
-        image = self.glance.show(None, "155d900f-4e14-4e4c-a73d-069cbf4541e6")
-        made = {
-            **image,
-            "id": "7a5e1f6c-2f43-4a53-9a2a-5a3c07d5f0c1",
-            "properties": {
-                **image["properties"],
-                "hw_disk_bus": "sata",
-                **properties,
-            },
-        }
-        self.glance.create(None, made)
-        return made["id"]
 
     def test_a_port_is_attached_and_detached(self):
         server = self.boot({})
@@ -264,6 +300,29 @@ class VirtualMachineTest(VifTest):
         self._detach_interface(server, self.port)
         self._wait_for_assert(
             lambda: self.assertEqual({}, self.pluggers.ports)
+        )
+
+    def test_ports_of_others_get_no_virtio_in_a_bare_guest(self):
+        port = self.neutron._ports[self.port]
+        port["binding:vif_type"] = "ovs"
+        self.serve(base.BARE, image=self.sata())
+        self.assertEqual("e1000e", self.interface().find("model").get("type"))
+
+    def test_a_port_on_virtio_is_not_attached_to_a_bare_guest(self):
+        server = self._create_server(
+            flavor_id=self.flavor(base.BARE),
+            image_uuid=self.sata(hw_vif_model="virtio"),
+            networks="none",
+        )
+        self.assertRaises(
+            client.OpenStackApiException,
+            self._attach_interface,
+            server,
+            self.port,
+        )
+        self.assertEqual([], self.pluggers.asked)
+        self.assertIn(
+            f"{server['id']} --property hw_vif_model=e1000e", self.logged()
         )
 
     def test_a_port_that_such_a_guest_cannot_have_is_not_attached(self):

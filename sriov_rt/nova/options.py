@@ -1,0 +1,44 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The options of nova-compute, in ``[sriov_rt]`` of its nova.conf."""
+
+from oslo_config import cfg
+
+GROUP = "sriov_rt"
+
+REFUSE, WARN = "refuse", "warn"
+
+COMPUTE_OPTS = [
+    cfg.StrOpt(
+        "unfit_host",
+        default=REFUSE,
+        choices=[
+            (REFUSE, "Refuse the instance; Nova tries another host."),
+            (WARN, "Log why the host does not satisfy it, and start it."),
+        ],
+        help="""
+What happens to an instance whose flavor this host does not satisfy.
+
+The scheduler's filter keeps such instances away, but a forced host
+(``--availability-zone ZONE:HOST``) passes no filter. The compute host judges
+each instance by its own facts when it is created there, unshelved, evacuated,
+resized or migrated to it. Set it to ``warn`` while a host is being set up;
+what a realtime guest needs in its domain is refused all the same.
+""",
+    ),
+]
+
+
+def register(conf: cfg.ConfigOpts) -> None:
+    """Register every option that the compute driver reads."""
+    conf.register_opts(COMPUTE_OPTS, group=GROUP)

@@ -1,0 +1,158 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A host that turns out not to satisfy a flavor, and what Nova makes of it."""
+
+from typing import Any
+from unittest import mock
+
+import fixtures
+
+from sriov_rt.nova import refusal
+from sriov_rt.nova import weights
+from sriov_rt.parse.cpulist import CpuSet
+from tests.functional.nova import base
+from tests.functional.nova import test_guest
+
+_CERTIFIED = {**base.REALTIME, "sriov_rt:max_latency_us": "20"}
+
+
+class UnfitTest(test_guest.GuestTest):
+    """rt-1 is the scheduler's first choice."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.useFixture(
+            fixtures.MockPatchObject(
+                weights.RealtimeHostWeigher,
+                "weigh_objects",
+                lambda self_, hosts, spec: [
+                    float(each.obj.host == "rt-1") for each in hosts
+                ],
+            )
+        )
+
+    def degrade(self, name: str = "rt-1") -> Any:
+        """Let a host lose its isolation after its agent has reported."""
+        host = self.computes[name].driver._sriov_rt_host
+        host.found = base.realtime_host(name, cpus={"isolated": CpuSet((2,))})
+        return host
+
+    def sentences(self, server: Any, kind: str = refusal.EVENT) -> list[str]:
+        """Return what the server's events of a kind have as details."""
+        shown = self.api.get_instance_actions(server["id"])
+        found = []
+        for each in shown:
+            action = self.admin_api.api_get(
+                f"/servers/{server['id']}/os-instance-actions/"
+                f"{each['request_id']}"
+            ).body["instanceAction"]
+            found += [
+                event["details"]
+                for event in action["events"]
+                if event["event"] == kind
+            ]
+        return found
+
+    def assert_no_domains(self, name: str) -> None:
+        connection = self.computes[name].driver._host.get_connection()
+        self.assertEqual([], connection.listAllDomains(0))
+
+
+class BuildTest(UnfitTest):
+    def test_another_host_is_tried(self):
+        self.start_host(base.realtime_host("rt-2"))
+        self.degrade()
+        server = self.boot(base.REALTIME)
+        self.assertEqual("rt-2", self.host_of(server))
+        self.assert_no_domains("rt-1")
+        (sentence,) = self.sentences(server)
+        self.assertIn("are not isolated", sentence)
+
+    def test_a_hook_of_this_host_that_cannot_be_loaded(self):
+        self.start_host(base.realtime_host("rt-2"))
+        driver = self.computes["rt-1"].driver
+        problem = test_guest.plugins.HookUnusable("theirs", "no such module")
+        with mock.patch.object(
+            type(driver), "_sriov_rt_hooks", new_callable=mock.PropertyMock
+        ) as hooks:
+            hooks.side_effect = [problem, {}]
+            server = self.boot(base.REALTIME)
+        self.assertEqual("rt-2", self.host_of(server))
+
+    def test_the_sentence_outlives_the_last_attempt(self):
+        self.degrade()
+        server = self.boot(base.REALTIME, state="ERROR")
+        self.assertIn("Exhausted all hosts", self.fault(server))
+        (sentence,) = self.sentences(server)
+        self.assertIn("are not isolated", sentence)
+        self.assert_no_domains("rt-1")
+        usage = self._get_provider_usages(self.compute_rp_uuids["rt-1"])
+        self.assertEqual(0, usage["PCPU"])
+
+    def test_the_last_of_the_attempts_has_it_in_the_fault(self):
+        for name in ("rt-2", "rt-3", "rt-4"):
+            self.start_host(base.realtime_host(name))
+        for name in ("rt-1", "rt-2", "rt-3", "rt-4"):
+            self.degrade(name)
+        server = self.boot(base.REALTIME, state="ERROR")
+        self.assertIn("Last exception: dedicated pCPUs", self.fault(server))
+
+    def test_the_pins_themselves_are_checked_too(self):
+        self.flags(unfit_host="warn", group="sriov_rt")
+        self.start_host(base.realtime_host("rt-2"))
+        self.degrade()
+        server = self.boot(base.REALTIME)
+        self.assertEqual("rt-2", self.host_of(server))
+        (sentence,) = self.sentences(server)
+        self.assertIn("realtime vCPUs", sentence)
+
+
+class ForcedTest(UnfitTest):
+    """A host that is named passes no filter."""
+
+    def _boot(self, specs: dict[str, str], state: str) -> Any:
+        return self._create_server(
+            flavor_id=self.flavor(specs),
+            networks="none",
+            az="nova:rt-1",
+            expected_state=state,
+        )
+
+    def test_it_is_refused_with_the_sentence_as_its_fault(self):
+        server = self._boot(_CERTIFIED, "ERROR")
+        self.assertIn("no latency certificate", self.fault(server))
+        self.assertIsNone(self.host_of(server))
+        self.assert_no_domains("rt-1")
+        self.assertEqual([], self.domains)
+
+    def test_it_is_started_all_the_same_if_the_operator_says_so(self):
+        self.flags(unfit_host="warn", group="sriov_rt")
+        server = self._boot(_CERTIFIED, "ACTIVE")
+        self.assertEqual("rt-1", self.host_of(server))
+        self.assertIn("This host does not satisfy flavor", self.logged())
+
+    def test_labels_are_left_to_the_filter(self):
+        specs = {**base.REALTIME, "sriov_rt:node_selector": "no-such-label"}
+        server = self._boot(specs, "ACTIVE")
+        self.assertEqual("rt-1", self.host_of(server))
+
+    def test_an_ordinary_flavor_is_not_judged(self):
+        host = self.computes["rt-1"].driver._sriov_rt_host
+        with mock.patch.object(host, "facts", side_effect=RuntimeError):
+            self._boot({}, "ACTIVE")
+
+    def test_a_rebuild_stays_where_it_is(self):
+        server = self.boot(base.REALTIME)
+        host = self.computes["rt-1"].driver._sriov_rt_host
+        host.found = base.realtime_host(memory={"ksm_run": 1})
+        self._rebuild_server(server, "a2459075-d96c-40d5-893e-577ff92e721c")
