@@ -1,0 +1,184 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Issuing and withdrawing the latency certificate of this host."""
+
+import dataclasses
+import pathlib
+import tempfile
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+
+from sriov_rt import files
+from sriov_rt.facts import certificate
+from sriov_rt.facts.certificate import Certificate
+from sriov_rt.facts.certificate import CertifiedCpu
+from sriov_rt.facts.certificate import CertifiedTool
+from sriov_rt.parse.cpulist import CpuSet
+from sriov_rt.verify import bound
+from sriov_rt.verify.errors import CertificateRefused
+from sriov_rt.verify.load import Load
+from sriov_rt.verify.measurement import Measurement
+from sriov_rt.verify.measurement import Tool
+
+#: The tools that a certificate can't do without: one that wakes up, and one
+#: that never sleeps.
+REQUIRED = (Tool.CYCLICTEST, Tool.OSLAT)
+
+#: The shortest run of each of these that earns one, in seconds: as long as
+#: the profile seed-003 measures.
+MIN_DURATION_S = 15 * 60
+
+#: How long one counts by default: 30 days.
+VALIDITY_S = 30 * 24 * 3600
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Subject:
+    """What a certificate is of.
+
+    :param host: its name, for people.
+    :param kernel: its kernel's release.
+    :param cpus: the isolated CPUs.
+    :param conditions: what it hangs on, before and after the measurement.
+    """
+
+    host: str
+    kernel: str
+    cpus: CpuSet
+    before: Mapping[str, str]
+    after: Mapping[str, str]
+    emulated: bool
+
+
+def issue(
+    subject: Subject,
+    measurements: Sequence[Measurement],
+    profile: str,
+    load: Load,
+    now: float,
+    *,
+    validity_s: float = VALIDITY_S,
+    min_duration_s: float = MIN_DURATION_S,
+) -> Certificate:
+    """Return the certificate that measurements earn.
+
+    :param now: Unix time in seconds.
+    :raises CertificateRefused: if they earn none, with each reason.
+    """
+    reasons = list(_refused(subject, measurements, load, min_duration_s))
+    if reasons:
+        raise CertificateRefused(reasons)
+    return Certificate(
+        host=subject.host,
+        max_latency_us=max(each.max_us for each in measurements),
+        kernel=subject.kernel,
+        issued_at=now,
+        expires_at=now + validity_s,
+        profile=profile,
+        load=load.name,
+        emulated=subject.emulated,
+        tools=tuple(
+            CertifiedTool(
+                tool=each.tool,
+                version=each.version,
+                command=each.command,
+                duration_s=each.duration_s,
+                max_us=each.max_us,
+            )
+            for each in measurements
+        ),
+        cpus=tuple(_cpu(cpu, measurements) for cpu in sorted(subject.cpus)),
+        conditions=subject.after,
+    )
+
+
+def prepare(root: pathlib.Path) -> None:
+    """Check that a certificate can be written, before hours are spent.
+
+    :param root: of the host, ``/``.
+    :raises OSError: if it can't.
+    """
+    directory = (root / certificate.PATH).parent
+    directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=directory):
+        pass
+
+
+def write(found: Certificate, root: pathlib.Path) -> pathlib.Path:
+    """Write a certificate, so that it is there as a whole or not at all.
+
+    :param root: of the host, ``/``.
+    :returns: its path.
+    :raises OSError: if it can't be written; then the one before is there.
+    """
+    path = root / certificate.PATH
+    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    files.replace(path, certificate.to_bytes(found), 0o644, durable=True)
+    return path
+
+
+def withdraw(found: Certificate, why: str, root: pathlib.Path) -> None:
+    """Write down that a certificate counts no more.
+
+    :param why: a sentence.
+    :raises OSError: as :func:`write`.
+    """
+    write(dataclasses.replace(found, withdrawn=why), root)
+
+
+def _refused(
+    subject: Subject,
+    measurements: Sequence[Measurement],
+    load: Load,
+    min_duration_s: float,
+) -> Iterator[str]:
+    if not load.certifies:
+        yield (
+            f"measured under the load '{load.name}': an idle host says "
+            "nothing of a busy one"
+        )
+    there = {each.tool for each in measurements}
+    for tool in REQUIRED:
+        if tool not in there:
+            yield f"{tool} was not run"
+    for each in measurements:
+        for problem in each.problems:
+            yield f"{each.tool}: {problem}"
+        if each.tool in REQUIRED and each.duration_s < 0.99 * min_duration_s:
+            yield (
+                f"{each.tool} ran for {each.duration_s:.0f} s, at least "
+                f"{min_duration_s:.0f} s are needed"
+            )
+    for name, then in subject.before.items():
+        if subject.after.get(name) != then:
+            yield f"{name} changed while it was measured"
+
+
+def _cpu(cpu: int, measurements: Sequence[Measurement]) -> CertifiedCpu:
+    """Return the worst that any tool found on a CPU, and what it says."""
+    found = [
+        (each.max_us, run.duration_s, each)
+        for run in measurements
+        for each in run.cpus
+        if each.cpu == cpu and each.samples
+    ]
+    _, duration_s, worst = max(found, key=lambda each: each[:2])
+    said = bound.of(worst.max_us, worst.samples, duration_s, worst.maxima_us)
+    return CertifiedCpu(
+        cpu=cpu,
+        max_us=worst.max_us,
+        samples=worst.samples,
+        once_in_s=said.once_in_s,
+        estimate_us=said.estimate.bound_us,
+    )

@@ -1,0 +1,143 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What was measured, read from the directories of several measurements."""
+
+import dataclasses
+import pathlib
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+
+from sriov_rt.verify import disk
+from sriov_rt.verify import network
+from sriov_rt.verify import results
+from sriov_rt.verify.errors import NothingMeasured
+from sriov_rt.verify.measurement import CpuLatency
+from sriov_rt.verify.measurement import Tool
+from sriov_rt.verify.results import Result
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Collection:
+    """What one directory has.
+
+    :param label: for people: its name, or more of its path where two are
+        called the same.
+    """
+
+    label: str
+    latency: Mapping[Tool, Result]
+    disk: tuple[disk.Measured, ...]
+    network: tuple[network.Measured, ...]
+
+    @property
+    def emulated(self) -> bool:
+        """Whether any of it was measured on an emulated host."""
+        return (
+            any(each.emulated for each in self.latency.values())
+            or any(each.emulated for each in self.disk)
+            or any(each.emulated for each in self.network)
+        )
+
+
+def read(directories: Iterable[pathlib.Path]) -> list[Collection]:
+    """Return what directories have, in their order.
+
+    Files that are not ours are passed over.
+
+    :raises NothingMeasured: if one has nothing.
+    """
+    paths = list(directories)
+    names = [each.absolute().name for each in paths]
+    found = []
+    for path, name in zip(paths, names, strict=True):
+        label = name if names.count(name) == 1 else str(path)
+        collection = Collection(
+            label,
+            dict(_latency(path)),
+            tuple(disk.Target(path).all()),
+            tuple(network.Results(path).all()),
+        )
+        if not (collection.latency or collection.disk or collection.network):
+            raise NothingMeasured(str(path))
+        found.append(collection)
+    return found
+
+
+def _latency(directory: pathlib.Path) -> Iterator[tuple[Tool, Result]]:
+    for tool in Tool:
+        found = results.read(directory / f"{tool}.json")
+        if found is not None and found.step.tool == tool:
+            yield tool, found
+
+
+#: Characters of the longest bar, and rows of a histogram.
+_WIDTH = 50
+_ROWS = 16
+
+
+def histogram(cpu: CpuLatency) -> Iterator[str]:
+    """Yield the histogram of a CPU as lines of text, its bars logarithmic.
+
+    The last line is of the samples above the last bucket.
+    """
+    if not cpu.histogram:
+        return
+    least, most = cpu.histogram[0][0], cpu.histogram[-1][0]
+    width = -(-(most - least + 1) // _ROWS)
+    counts: dict[int, int] = {}
+    for latency, count in cpu.histogram:
+        start = least + (latency - least) // width * width
+        counts[start] = counts.get(start, 0) + count
+    rows = [
+        (f"{start}-{start + width - 1}" if width > 1 else str(start), count)
+        for start, count in counts.items()
+        if count
+    ]
+    if cpu.overflows > 0:
+        rows.append((f">{most}", cpu.overflows))
+    longest = max((len(str(count)) for _, count in rows), default=1)
+    for label, count in rows:
+        # A digit more is a step of the same length.
+        size = len(str(count)) - 1 + count / 10 ** len(str(count))
+        bar = "#" * max(1, round(_WIDTH * size / longest))
+        yield f"{label:>12} µs {count:>14,} {bar}"
+
+
+def text(found: Collection) -> Iterator[str]:
+    """Yield a measurement as lines of text."""
+    yield f"== {found.label}"
+    for tool, result in found.latency.items():
+        for cpu in result.measurement.cpus:
+            yield f"{tool}, CPU {cpu.cpu}: maximum {cpu.max_us} µs"
+            yield from histogram(cpu)
+        for problem in result.measurement.problems:
+            yield f"{tool}: does not count: {problem}"
+    yield from table(network.COLUMNS, network.rows(found.network))
+    yield from table(disk.COLUMNS, disk.rows(found.disk))
+
+
+def table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]]
+) -> Iterator[str]:
+    """Yield the lines of a table; none if it has no rows."""
+    whole = [tuple(columns), *map(tuple, rows)]
+    if len(whole) == 1:
+        return
+    widths = [max(map(len, column)) for column in zip(*whole, strict=True)]
+    for row in whole:
+        cells = (
+            each.ljust(width) for each, width in zip(row, widths, strict=True)
+        )
+        yield "  ".join(cells).rstrip()

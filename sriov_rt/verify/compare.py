@@ -1,0 +1,213 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Differences between two measurements, and whether they are certain.
+
+A latency is compared by what exceeds a value, so that no shape is assumed: if
+both had the same latencies, how often would all of the worst samples be in
+the second? A figure with a standard error is compared by that.
+"""
+
+import dataclasses
+import math
+from collections.abc import Iterator
+
+from sriov_rt.verify import network
+from sriov_rt.verify.collection import Collection
+from sriov_rt.verify.measurement import CpuLatency
+
+#: Two-sided quantile of the standard normal distribution at 95 %.
+_Z = 1.96
+
+#: The probability below which a difference is no chance.
+_ALPHA = 0.05
+
+#: The part of a figure that it may differ by where its error is not known,
+#: or is smaller: consecutive seconds are no independent samples.
+_LEAST_ERROR = 0.02
+
+#: The part of samples that the compared quantile is above.
+_QUANTILE = 0.9999
+
+COLUMNS = ("What", "Before", "After", "Difference", "Uncertainty", "Verdict")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Difference:
+    """One figure of both measurements.
+
+    :param what: its name.
+    :param uncertainty: what the difference may be by chance, in its unit;
+        or a sentence where it has none.
+    :param worse: whether the second is worse by more than chance.
+    :param better: likewise better.
+    """
+
+    what: str
+    before: float
+    after: float
+    unit: str
+    uncertainty: float | str
+    worse: bool = False
+    better: bool = False
+
+
+def differences(before: Collection, after: Collection) -> Iterator[Difference]:
+    """Yield what both have measured, and how it differs."""
+    for tool, first in before.latency.items():
+        if tool not in after.latency:
+            continue
+        others = {
+            each.cpu: each for each in after.latency[tool].measurement.cpus
+        }
+        for cpu in first.measurement.cpus:
+            if cpu.cpu in others and cpu.samples and others[cpu.cpu].samples:
+                name = f"{tool}, CPU {cpu.cpu}"
+                yield from _latency(name, cpu, others[cpu.cpu])
+    cells = {each.cell: each for each in after.network if each.figure}
+    for measured in before.network:
+        other = cells.get(measured.cell)
+        if measured.figure and other is not None and other.figure:
+            scale, unit = _unit(measured.cell.test)
+            yield _figure(
+                measured.cell.file.removesuffix(".json"),
+                (measured.figure / scale, measured.error / scale),
+                (other.figure / scale, other.error / scale),
+                unit,
+            )
+    jobs = {each.cell: each.figures for each in after.disk if each.figures}
+    for run in before.disk:
+        figures = jobs.get(run.cell)
+        if run.figures and figures:
+            yield _figure(
+                run.cell.name.removesuffix(".json"),
+                (run.figures.bandwidth / 1e6, run.figures.error / 1e6),
+                (figures.bandwidth / 1e6, figures.error / 1e6),
+                "MB/s",
+            )
+
+
+def row(found: Difference) -> tuple[str, ...]:
+    """Return a difference as COLUMNS has it."""
+    verdict = "worse" if found.worse else "better" if found.better else "same"
+    uncertainty = found.uncertainty
+    if not isinstance(uncertainty, str):
+        uncertainty = f"± {uncertainty:.4g} {found.unit}"
+    return (
+        found.what,
+        f"{found.before:.5g} {found.unit}",
+        f"{found.after:.5g} {found.unit}",
+        f"{found.after - found.before:+.4g} {found.unit}",
+        uncertainty,
+        verdict,
+    )
+
+
+def _latency(
+    name: str, before: CpuLatency, after: CpuLatency
+) -> Iterator[Difference]:
+    above, rarer = _exceeding(after, before.max_us), 0
+    if after.max_us < before.max_us:
+        rarer = _exceeding(before, after.max_us)
+    whole = before.samples + after.samples
+    yield Difference(
+        f"{name}, maximum",
+        before.max_us,
+        after.max_us,
+        "µs",
+        f"{above or rarer} samples exceed the other's",
+        worse=_chance(above, after.samples / whole) < _ALPHA,
+        better=_chance(rarer, before.samples / whole) < _ALPHA,
+    )
+    first, second = _quantile(before), _quantile(after)
+    if first is None or second is None:
+        return
+    # A bucket is 1 µs wide.
+    error = max(1.0, math.hypot(first[1], second[1]))
+    change = second[0] - first[0]
+    yield Difference(
+        f"{name}, {100 * _QUANTILE:g} %",
+        first[0],
+        second[0],
+        "µs",
+        error,
+        worse=change > error,
+        better=-change > error,
+    )
+
+
+def _chance(count: int, share: float) -> float:
+    """Return how likely the worst samples are all in one by chance."""
+    return math.pow(share, count) if count else 1.0
+
+
+def _exceeding(found: CpuLatency, limit_us: int) -> int:
+    """Return how many samples are above a limit, at least.
+
+    Those above the last bucket are only known to be above that.
+    """
+    count = sum(each[1] for each in found.histogram if each[0] > limit_us)
+    last = found.histogram[-1][0] if found.histogram else 0
+    if last >= limit_us:
+        return count + max(found.overflows, 0)
+    if found.maxima_us:
+        return sum(each > limit_us for each in found.maxima_us)
+    return int(found.max_us > limit_us)
+
+
+def _quantile(found: CpuLatency) -> tuple[float, float] | None:
+    """Return a quantile and half the width of its interval at 95 %.
+
+    None where it is above the last bucket, or has too few samples above it.
+    """
+    total = found.samples
+    spread = _Z * math.sqrt(total * _QUANTILE * (1 - _QUANTILE))
+    ranks = [total * _QUANTILE + each for each in (-spread, 0.0, spread)]
+    if ranks[-1] >= total:
+        return None
+    values: list[int] = []
+    seen = 0
+    for latency, count in found.histogram:
+        seen += count
+        while len(values) < len(ranks) and seen > ranks[len(values)]:
+            values.append(latency)
+    if len(values) < len(ranks):
+        return None
+    low, middle, high = values
+    return float(middle), (high - low) / 2
+
+
+def _figure(
+    name: str,
+    before: tuple[float, float],
+    after: tuple[float, float],
+    unit: str,
+) -> Difference:
+    """Compare figures of which more is better, each with its error."""
+    errors = [max(error, _LEAST_ERROR * x) for x, error in (before, after)]
+    uncertainty = _Z * math.hypot(*errors)
+    change = after[0] - before[0]
+    return Difference(
+        name,
+        before[0],
+        after[0],
+        unit,
+        uncertainty,
+        worse=change < -uncertainty,
+        better=change > uncertainty,
+    )
+
+
+def _unit(test: str) -> tuple[float, str]:
+    if test in (network.SEND, network.RECEIVE):
+        return 1e9, "Gb/s"
+    return (1e6, "Mpps") if test == network.PACKETS else (1.0, "/s")

@@ -1,0 +1,131 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Errors of measurements and certificates."""
+
+from collections.abc import Sequence
+
+from sriov_rt import exceptions
+
+
+class ToolsMissing(exceptions.SriovRtError):
+    """Programs that measure are not installed.
+
+    :param programs: pairs of a program and the Debian package that has it.
+    """
+
+    def __init__(self, programs: Sequence[tuple[str, str]]) -> None:
+        self.programs = tuple(programs)
+        names = ", ".join(name for name, _ in self.programs)
+        packages = " ".join(sorted({package for _, package in self.programs}))
+        super().__init__(f"not installed: {names}; install {packages}")
+
+
+class OutputInvalid(exceptions.SriovRtError, ValueError):
+    """A program's output is not what its version prints.
+
+    :param tool: its name.
+    :param problem: what is wrong with it, one clause.
+    """
+
+    def __init__(self, tool: str, problem: str) -> None:
+        self.tool = tool
+        self.problem = problem
+        super().__init__(
+            f"{tool}: output not understood: {problem}; run it again, and "
+            f"report the version of {tool} if it stays so"
+        )
+
+
+class RunFailed(exceptions.SriovRtError):
+    """A program ended without a measurement.
+
+    :param tool: its name.
+    :param problem: its exit code or its last line.
+    """
+
+    def __init__(self, tool: str, problem: str) -> None:
+        self.tool = tool
+        self.problem = problem
+        super().__init__(f"{tool} failed: {problem}")
+
+
+class NotIsolated(exceptions.SriovRtError):
+    """There is no CPU to measure, or none to measure from."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(problem)
+
+
+class TargetUnusable(exceptions.SriovRtError):
+    """A directory that can't be measured in.
+
+    :param path: the directory.
+    :param problem: what is wrong with it, and what to do.
+    """
+
+    def __init__(self, path: str, problem: str) -> None:
+        self.path = path
+        self.problem = problem
+        super().__init__(f"{path}: {problem}")
+
+
+class NothingMeasured(exceptions.SriovRtError):
+    """A directory without results."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        super().__init__(
+            f"{path}: no results in it; name a directory that 'sriov-rt "
+            "verify' wrote to"
+        )
+
+
+class PicturesUnavailable(exceptions.SriovRtError):
+    """matplotlib is not installed."""
+
+    def __init__(self) -> None:
+        super().__init__("pictures need matplotlib; install sriov-rt[report]")
+
+
+class Busy(exceptions.SriovRtError):
+    """Another measurement is running on this host."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        super().__init__(
+            f"another measurement holds {path}; wait for its end, two at "
+            "once would measure each other"
+        )
+
+
+class CertificateRefused(exceptions.SriovRtError):
+    """A measurement that earns no certificate.
+
+    :param reasons: why, a sentence each.
+    """
+
+    def __init__(self, reasons: Sequence[str]) -> None:
+        self.reasons = tuple(reasons)
+        super().__init__("no certificate: " + "; ".join(self.reasons))
+
+
+class CertificateUnusable(exceptions.SriovRtError):
+    """The file of the certificate can't be read as one.
+
+    :param problem: the file, and what is wrong with it.
+    """
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(f"{problem}; measure with 'sriov-rt verify latency'")

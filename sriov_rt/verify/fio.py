@@ -1,0 +1,176 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""fio: how fast a file system takes and gives data, and how late."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from sriov_rt import codec
+from sriov_rt import documents
+from sriov_rt.verify.errors import OutputInvalid
+from sriov_rt.verify.tool_json import number
+from sriov_rt.verify.tool_json import table
+
+TOOL = "fio"
+PACKAGE = "fio"
+
+#: What is read and written in what order, as ``--rw`` has it.
+PATTERNS = ("read", "randread", "write", "randwrite")
+
+#: The longest output; that of one group with its bins takes 100 kB.
+MAX_OUTPUT = 16 * 1024 * 1024
+
+#: The part of the time of all workers that has to be measured: one that
+#: died is missing.
+_MIN_RUNTIME = 0.99
+
+_PERCENTILE = "99.000000"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Job:
+    """What one run of fio does.
+
+    :param pattern: one of PATTERNS.
+    :param block: bytes of each request.
+    :param depth: requests in flight of each worker.
+    :param workers: processes.
+    :param size_mib: of each worker's file, or of the one that they share.
+    :param shared: whether all have the same file.
+    :param runtime_s: how long it measures.
+    """
+
+    pattern: str
+    block: int
+    depth: int
+    workers: int
+    size_mib: int
+    shared: bool
+    runtime_s: int
+
+    @property
+    def space(self) -> int:
+        """Bytes that its files take."""
+        files = 1 if self.shared else self.workers
+        return files * self.size_mib * 1024 * 1024
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Figures:
+    """What one run of fio measured.
+
+    :param bandwidth: bytes a second.
+    :param iops: requests a second.
+    :param mean_us: of their completion latency.
+    :param p99_us: likewise, what 99 % stay below.
+    :param max_us: likewise, the worst.
+    :param error: standard error of the bandwidth, by its samples of half a
+        second.
+    """
+
+    bandwidth: float
+    iops: float
+    mean_us: float
+    p99_us: float
+    max_us: float
+    error: float = 0.0
+
+
+def command(job: Job, directory: str) -> tuple[str, ...]:
+    """Return the command line; but for sizes it is seed 002's job file.
+
+    :param directory: of its files.
+    """
+    return (
+        TOOL,
+        "--name=disk",
+        f"--directory={directory}",
+        "--filename_format=" + ("shared.dat" if job.shared else "$jobnum.dat"),
+        # 9p can't, and says so in the middle of the JSON.
+        "--fallocate=none",
+        f"--runtime={job.runtime_s}",
+        "--time_based=1",
+        "--ioengine=libaio",
+        f"--iodepth={job.depth}",
+        "--direct=1",
+        "--invalidate=1",
+        "--thread=0",
+        f"--numjobs={job.workers}",
+        "--group_reporting=1",
+        f"--size={job.size_mib}m",
+        f"--rw={job.pattern}",
+        f"--blocksize={job.block}",
+        "--output-format=json+",
+        "--eta=never",
+    )
+
+
+def parse(output: bytes, job: Job) -> tuple[str, Figures]:
+    """Return the version and what was measured.
+
+    :param output: what it prints; lines before the JSON are passed over.
+    :raises OutputInvalid: if it is not in the form of fio 3, or workers are
+        missing in it.
+    """
+    if len(output) > MAX_OUTPUT:
+        raise OutputInvalid(TOOL, f"longer than {MAX_OUTPUT} bytes")
+    found = _document(output)
+    version = found.get("fio version")
+    if type(version) is not str or len(version) > 64:
+        raise OutputInvalid(TOOL, "no version in it")
+    jobs = found.get("jobs")
+    if type(jobs) is not list or len(jobs) != 1:
+        raise OutputInvalid(TOOL, "one group of jobs expected")
+    (group,) = jobs
+    if type(group) is not dict:
+        raise OutputInvalid(TOOL, "jobs")
+    if error := number(TOOL, group, "error"):
+        raise OutputInvalid(TOOL, f"its error {error:.0f}")
+    least = _MIN_RUNTIME * 1000 * job.runtime_s * job.workers
+    ran = number(TOOL, group, "job_runtime")
+    if ran < least:
+        raise OutputInvalid(
+            TOOL, f"its workers ran for {ran:.0f} of {least:.0f} ms"
+        )
+    half = table(TOOL, group, job.pattern.removeprefix("rand"))
+    latency = table(TOOL, half, "clat_ns")
+    if not number(TOOL, half, "total_ios"):
+        raise OutputInvalid(TOOL, "no request was completed")
+    return version, Figures(
+        bandwidth=number(TOOL, half, "bw_bytes"),
+        iops=number(TOOL, half, "iops"),
+        mean_us=number(TOOL, latency, "mean") / 1000,
+        p99_us=number(TOOL, table(TOOL, latency, "percentile"), _PERCENTILE)
+        / 1000,
+        max_us=number(TOOL, latency, "max") / 1000,
+        error=_error(half),
+    )
+
+
+def _error(half: Mapping[str, Any]) -> float:
+    """Return the standard error of a bandwidth; it is in KiB there."""
+    samples = number(TOOL, half, "bw_samples")
+    return 1024 * number(TOOL, half, "bw_dev") / math.sqrt(max(samples, 1.0))
+
+
+def _document(output: bytes) -> Mapping[str, Any]:
+    begin = output.find(b"{")
+    try:
+        found = documents.plain(output[max(begin, 0) :], MAX_OUTPUT)
+    except codec.SchemaError as error:
+        raise OutputInvalid(TOOL, error.problem) from None
+    if type(found) is not dict:
+        raise OutputInvalid(TOOL, "not JSON: object expected")
+    return found

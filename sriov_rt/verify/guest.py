@@ -1,0 +1,102 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A latency measurement inside a realtime guest or pod, beside its host's."""
+
+import os
+import pathlib
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+
+from sriov_rt import codec
+from sriov_rt.codec import Unknown
+from sriov_rt.facts import certificate
+from sriov_rt.host import values
+from sriov_rt.host.root import Root
+from sriov_rt.parse.cpulist import CpuSet
+from sriov_rt.verify.errors import CertificateUnusable
+from sriov_rt.verify.errors import NotIsolated
+from sriov_rt.verify.latency import Cpus
+from sriov_rt.verify.measurement import Measurement
+from sriov_rt.verify.measurement import Tool
+
+#: The tools that need no more than SCHED_FIFO; the others are tracers of the
+#: kernel, which a pod shares with its host.
+TOOLS = (Tool.CYCLICTEST, Tool.OSLAT)
+
+#: Of a guest, whose flag "hypervisor" says nothing of its speed.
+NOTE = (
+    "measured inside a guest: the figures hold for it on its present host "
+    "alone; if that one is emulated, they mean nothing"
+)
+
+
+def cpus_of(root: Root) -> Cpus:
+    """Return which CPUs of a guest or pod to measure.
+
+    Its isolated ones; without any, all that it may run on but the first.
+
+    :raises NotIsolated: if that leaves none to measure from.
+    """
+    allowed = CpuSet(os.sched_getaffinity(0))
+    online = values.cpu_set(root, "sys/devices/system/cpu/online")
+    isolated = values.cpu_set(root, "sys/devices/system/cpu/isolated")
+    # A pod sees the isolated CPUs of its host: it may use its own alone.
+    if not isinstance(online, Unknown) and not isinstance(isolated, Unknown):
+        inside = online - isolated
+        if inside and isolated & online and allowed <= inside:
+            return Cpus(isolated & online, allowed)
+    if len(allowed) < 2:
+        raise NotIsolated(
+            "one CPU leaves none to measure from; give the guest two"
+        )
+    first = CpuSet((min(allowed),))
+    return Cpus(allowed - first, first)
+
+
+def host_maxima(path: pathlib.Path) -> Mapping[str, int]:
+    """Return the worst latency of each tool, by a host's certificate.
+
+    :raises CertificateUnusable: if the file is not one.
+    """
+    try:
+        with path.open("rb") as source:
+            data = source.read(certificate.MAX_FILE + 1)
+        found = certificate.from_bytes(data)
+    except OSError as error:
+        raise CertificateUnusable(f"{path}: {error.strerror}") from None
+    except codec.SchemaError as error:
+        raise CertificateUnusable(f"{path}: {error}") from None
+    return {each.tool: each.max_us for each in found.tools}
+
+
+COLUMNS = ("Tool", "CPU", "Guest µs", "Host µs", "Samples")
+
+
+def rows(
+    found: Sequence[Measurement], host: Mapping[str, int]
+) -> Iterator[tuple[str, ...]]:
+    """Yield a row of each tool and CPU, as COLUMNS has it.
+
+    :param host: the worst of each tool there; empty where it is not known.
+    """
+    for run in found:
+        there = str(host.get(run.tool, "-"))
+        for cpu in run.cpus:
+            yield (
+                str(run.tool),
+                str(cpu.cpu),
+                str(cpu.max_us),
+                there,
+                str(cpu.samples),
+            )

@@ -1,0 +1,107 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The load under which latency is measured.
+
+An idle host measures well and proves nothing. The load is that of the
+housekeeping CPUs of a compute host: computation, memory, system calls,
+timers and disk of stress-ng, and network traffic over loopback.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from collections.abc import Sequence
+
+from sriov_rt.parse import cpulist
+from sriov_rt.parse.cpulist import CpuSet
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Load:
+    """One kind of load.
+
+    :param name: for the command line and the certificate.
+    :param certifies: whether a measurement under it may earn a certificate.
+    :param stressors: of stress-ng, with how many workers a housekeeping CPU.
+    """
+
+    name: str
+    certifies: bool
+    stressors: Mapping[str, int]
+
+
+NONE = Load("none", certifies=False, stressors={})
+
+#: By name.
+LOADS: Mapping[str, Load] = {
+    "none": NONE,
+    "compute": Load(
+        "compute",
+        certifies=True,
+        stressors={
+            "cpu": 1,
+            "vm": 1,
+            "hdd": 1,
+            "sock": 1,
+            "timer": 1,
+            "switch": 1,
+        },
+    ),
+}
+
+DEFAULT = "compute"
+
+TOOL = "stress-ng"
+PACKAGE = "stress-ng"
+
+#: Memory of a worker of ``vm`` and disk space of one of ``hdd``.
+_BYTES = "64m"
+
+
+def command(
+    load: Load, housekeeping: CpuSet, directory: str, limit_s: int
+) -> tuple[str, ...]:
+    """Return the command line of a load; it runs until it is ended.
+
+    :param housekeeping: the CPUs that its workers stay on.
+    :param directory: where it may write.
+    :param limit_s: seconds after which it ends by itself.
+    """
+    workers: list[str] = []
+    for name, count in load.stressors.items():
+        workers += (f"--{name}", str(count * len(housekeeping)))
+    return (
+        # The tools' own control runs on the same CPUs, and has to.
+        "nice",
+        "--adjustment=10",
+        TOOL,
+        "--taskset",
+        cpulist.format_cpu_list(housekeeping),
+        "--temp-path",
+        directory,
+        "--vm-bytes",
+        _BYTES,
+        "--hdd-bytes",
+        _BYTES,
+        # A thousand timers a second on each: as a guest's.
+        "--timer-freq",
+        "1000",
+        *workers,
+        "--timeout",
+        f"{limit_s}s",
+        "--quiet",
+    )
+
+
+def programs(load: Load) -> Sequence[tuple[str, str]]:
+    """Return each program that it takes, and its package."""
+    return ((TOOL, PACKAGE),) if load.stressors else ()

@@ -1,0 +1,427 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Pictures of measurements, by matplotlib (the extra ``report``)."""
+
+import dataclasses
+import io
+import math
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Sequence
+from typing import Any
+
+from sriov_rt.verify import disk
+from sriov_rt.verify import fio
+from sriov_rt.verify import network
+from sriov_rt.verify.collection import Collection
+from sriov_rt.verify.errors import PicturesUnavailable
+from sriov_rt.verify.measurement import MAX_BUCKETS
+from sriov_rt.verify.measurement import Tool
+
+#: What an emulated host's pictures have across them.
+EMULATED = "emulated host: these figures mean nothing"
+
+#: Formats of each picture.
+FORMATS = ("svg", "png")
+
+#: The most CPUs with a name in a legend.
+_NAMED = 16
+
+_SIZE = (9.0, 4.8)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Picture:
+    """One picture.
+
+    :param name: of its files, without an ending.
+    :param title: what it shows.
+    :param images: its bytes by format.
+    """
+
+    name: str
+    title: str
+    images: dict[str, bytes]
+
+
+def draw(collections: Sequence[Collection]) -> Iterator[Picture]:
+    """Yield the pictures that the measurements have.
+
+    :raises PicturesUnavailable: without matplotlib.
+    """
+    _library()
+    for number, each in enumerate(collections):
+        for tool in each.latency:
+            yield from _histogram(each, tool, number)
+            yield from _maxima(each, tool, number)
+    for tool in Tool:
+        yield from _overlay(collections, tool)
+    yield from _throughput(collections)
+    yield from _requests(collections)
+    yield from _onload(collections)
+    yield from _packets(collections)
+    yield from _disk(collections, "bandwidth")
+    yield from _disk(collections, "mean_us")
+
+
+def _library() -> Any:
+    try:
+        from matplotlib import figure
+    except ImportError:
+        raise PicturesUnavailable from None
+    return figure
+
+
+def _plain(text: str) -> str:
+    """Return text in which nothing is taken for mathematics."""
+    return text.replace("$", r"\$")
+
+
+def _picture(
+    name: str,
+    title: str,
+    emulated: bool,
+    paint: Callable[[Any], object],
+    size: tuple[float, float] = _SIZE,
+) -> Picture:
+    figure = _library().Figure(figsize=size, layout="constrained")
+    figure.suptitle(_plain(title), fontsize=11)
+    paint(figure)
+    if emulated:
+        figure.text(
+            0.5,
+            0.5,
+            EMULATED,
+            color="red",
+            alpha=0.3,
+            fontsize=20,
+            ha="center",
+            va="center",
+            rotation=20,
+        )
+    images = {}
+    for each in FORMATS:
+        sink = io.BytesIO()
+        # No date in it: the same measurement gives the same file.
+        metadata = {"Date": None} if each == "svg" else None
+        figure.savefig(sink, format=each, dpi=110, metadata=metadata)
+        images[each] = sink.getvalue()
+    return Picture(name, title, images)
+
+
+def _histogram(each: Collection, tool: Tool, n: int) -> Iterator[Picture]:
+    """OSADL's plot: a step line a CPU, samples on a logarithmic axis."""
+    result = each.latency[tool]
+    cpus = [cpu for cpu in result.measurement.cpus if cpu.histogram]
+    if not cpus:
+        return
+    worst = result.measurement.max_us
+
+    def paint(figure: Any) -> None:
+        axes = figure.subplots()
+        for cpu in cpus:
+            name = f"CPU {cpu.cpu}: max {cpu.max_us} µs"
+            _steps(axes, cpu.histogram, name)
+        limit = max(cpu.histogram[-1][0] for cpu in cpus)
+        _log_axes(axes, "Latency (µs)", "Number of samples", limit)
+        if len(cpus) <= _NAMED:
+            axes.legend(fontsize=8)
+
+    title = f"{each.label}: {tool}, maximum {worst} µs"
+    if result.measurement.problems:
+        title += " (does not count)"
+    yield _picture(f"{n}-{tool}", title, result.emulated, paint)
+
+
+def _steps(
+    axes: Any, histogram: Sequence[tuple[int, ...]], label: str
+) -> None:
+    """Draw the buckets as steps, down to nothing where one is empty."""
+    found = {each[0]: each[1] for each in histogram}
+    last = min(max(found), MAX_BUCKETS)
+    values = [found.get(x, 0) for x in range(last + 1)]
+    # Nothing is below the axis, which a logarithm does not have.
+    axes.stairs(
+        [each or 0.5 for each in values],
+        [x - 0.5 for x in range(last + 2)],
+        baseline=0.5,
+        label=label,
+    )
+
+
+def _log_axes(axes: Any, x: str, y: str, limit: int) -> None:
+    axes.set_yscale("log")
+    axes.set_ylim(bottom=0.8)
+    axes.set_xlim(0, min(limit, MAX_BUCKETS) + 1)
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.grid(visible=True, alpha=0.3)
+
+
+def _maxima(each: Collection, tool: Tool, n: int) -> Iterator[Picture]:
+    """The worst of each second, in order."""
+    result = each.latency[tool]
+    cpus = [cpu for cpu in result.measurement.cpus if cpu.maxima_us]
+    if not cpus:
+        return
+
+    def paint(figure: Any) -> None:
+        axes = figure.subplots()
+        for cpu in cpus:
+            axes.plot(cpu.maxima_us, label=f"CPU {cpu.cpu}", linewidth=0.9)
+        axes.set_xlabel("Time (s)")
+        axes.set_ylabel("Maximum of each second (µs)")
+        axes.set_ylim(bottom=0)
+        axes.grid(visible=True, alpha=0.3)
+        if len(cpus) <= _NAMED:
+            axes.legend(fontsize=8)
+
+    title = f"{each.label}: {tool}, maxima over time"
+    yield _picture(f"{n}-{tool}-maxima", title, result.emulated, paint)
+
+
+def _overlay(
+    collections: Sequence[Collection], tool: Tool
+) -> Iterator[Picture]:
+    """All CPUs of each measurement as one line: before and after."""
+    found = [
+        each
+        for each in collections
+        if tool in each.latency
+        and any(cpu.histogram for cpu in each.latency[tool].measurement.cpus)
+    ]
+    if len(found) < 2:
+        return
+
+    def paint(figure: Any) -> None:
+        axes = figure.subplots()
+        limit = 0
+        for each in found:
+            run = each.latency[tool].measurement
+            total: dict[int, int] = {}
+            for cpu in run.cpus:
+                for latency, count in cpu.histogram:
+                    total[latency] = total.get(latency, 0) + count
+            limit = max(limit, *total)
+            label = _plain(f"{each.label}: max {run.max_us} µs")
+            _steps(axes, sorted(total.items()), label)
+        _log_axes(axes, "Latency (µs)", "Number of samples", limit)
+        axes.legend(fontsize=8)
+
+    worst = ", ".join(
+        f"{each.label} {each.latency[tool].measurement.max_us} µs"
+        for each in found
+    )
+    title = f"{tool}, all CPUs: maximum {worst}"
+    emulated = any(each.latency[tool].emulated for each in found)
+    yield _picture(f"overlay-{tool}", title, emulated, paint)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Bar:
+    label: str
+    value: float
+    error: float = 0.0
+    seed: bool = False
+
+
+def _bars(axes: Any, bars: Sequence[_Bar], unit: str) -> None:
+    """Draw bars; the seeds' have another colour."""
+    axes.bar(
+        range(len(bars)),
+        [each.value for each in bars],
+        yerr=[each.error or math.nan for each in bars],
+        color=["0.6" if each.seed else "tab:blue" for each in bars],
+        capsize=3,
+    )
+    labels = [_plain(each.label) for each in bars]
+    axes.set_xticks(range(len(bars)), labels, fontsize=8)
+    axes.set_ylabel(unit)
+    axes.grid(visible=True, alpha=0.3, axis="y")
+    axes.set_axisbelow(True)
+
+
+def _named(
+    collections: Sequence[Collection], *tests: str
+) -> list[tuple[str, network.Measured]]:
+    """Return what was measured of tests, with a label that is its own."""
+    return [
+        (
+            each.cell.name
+            if len(collections) == 1
+            else f"{collection.label}\n{each.cell.name}",
+            each,
+        )
+        for collection in collections
+        for each in collection.network
+        if each.cell.test in tests and each.figure is not None
+    ]
+
+
+def _throughput(collections: Sequence[Collection]) -> Iterator[Picture]:
+    found = _named(collections, network.SEND, network.RECEIVE)
+    if not found:
+        return
+    bars = [
+        _Bar(f"{label}\n{x.cell.test}", (x.figure or 0) / 1e9, x.error / 1e9)
+        for label, x in found
+    ]
+    bars.append(_Bar("seed 000\n10 Gb VF", 9.41, seed=True))
+    yield _picture(
+        "throughput",
+        "TCP throughput (iperf3)",
+        any(each.emulated for _, each in found),
+        lambda figure: _bars(figure.subplots(), bars, "Gb/s"),
+    )
+
+
+def _requests(collections: Sequence[Collection]) -> Iterator[Picture]:
+    found = _named(collections, network.REQUESTS)
+    if not found:
+        return
+    lines: dict[str, list[network.Measured]] = {}
+    for label, each in found:
+        name = label.replace("\n", " ")
+        name += ", Onload" if each.cell.onload else ""
+        lines.setdefault(name, []).append(each)
+
+    def paint(figure: Any) -> None:
+        axes = figure.subplots()
+        for name, line in lines.items():
+            line.sort(key=lambda each: each.cell.streams)
+            axes.errorbar(
+                [each.cell.streams for each in line],
+                [each.figure for each in line],
+                yerr=[each.error for each in line],
+                marker="o",
+                capsize=3,
+                label=_plain(name),
+            )
+        axes.set_xlabel("Streams")
+        axes.set_ylabel("Requests and responses a second")
+        axes.set_ylim(bottom=0)
+        axes.grid(visible=True, alpha=0.3)
+        axes.legend(fontsize=8)
+
+    emulated = any(each.emulated for _, each in found)
+    title = "Requests and responses over TCP (sockperf)"
+    yield _picture("requests", title, emulated, paint)
+
+
+def _onload(collections: Sequence[Collection]) -> Iterator[Picture]:
+    """How many times as many requests Onload makes as the kernel."""
+    found = _named(collections, network.REQUESTS)
+    kernel = {
+        (label, each.cell): each.figure
+        for label, each in found
+        if not each.cell.onload
+    }
+    bars = []
+    for label, each in found:
+        other = dataclasses.replace(each.cell, onload=False)
+        base = kernel.get((label, other))
+        if each.cell.onload and base:
+            name = f"{label}\n{each.cell.streams} streams"
+            bars.append(_Bar(name, (each.figure or 0) / base))
+    if not bars:
+        return
+    bars += [
+        _Bar("seed 004\n1 stream", 8, seed=True),
+        _Bar("seed 004\n36 streams", 15, seed=True),
+    ]
+    yield _picture(
+        "onload",
+        "Requests over Onload, as a multiple of the kernel's",
+        any(each.emulated for _, each in found),
+        lambda figure: _bars(figure.subplots(), bars, "× kernel"),
+    )
+
+
+def _packets(collections: Sequence[Collection]) -> Iterator[Picture]:
+    found = _named(collections, network.PACKETS)
+    if not found:
+        return
+    bars = []
+    for label, each in found:
+        bars += [
+            _Bar(f"{label}\nsent", (each.figure or 0) / 1e6),
+            _Bar(f"{label}\nreceived", (each.received or 0) / 1e6),
+        ]
+    bars += [
+        _Bar("seed 001\nsent", 3.5, seed=True),
+        _Bar("seed 001\nreceived", 1.9, seed=True),
+    ]
+    yield _picture(
+        "packets",
+        "Packets of 64 bytes (pktgen)",
+        any(each.emulated for _, each in found),
+        lambda figure: _bars(figure.subplots(), bars, "Mpps"),
+    )
+
+
+def _disk(collections: Sequence[Collection], what: str) -> Iterator[Picture]:
+    """Seed 002's grid: a row a pattern, a column for each of the clients."""
+    found = [
+        (
+            each.cell.place
+            if len(collections) == 1
+            else f"{collection.label}\n{each.cell.place}",
+            each,
+        )
+        for collection in collections
+        for each in collection.disk
+        if each.cell.suite == disk.MATRIX and each.figures is not None
+    ]
+    if not found:
+        return
+    places = list(dict.fromkeys(label for label, _ in found))
+    patterns = [
+        each
+        for each in fio.PATTERNS
+        if any(x.cell.job.pattern == each for _, x in found)
+    ]
+    clients = sorted({each.cell.clients for _, each in found})
+    scale, unit = (1e6, "MB/s") if what == "bandwidth" else (1e3, "ms")
+
+    def paint(figure: Any) -> None:
+        grid = figure.subplots(len(patterns), len(clients), squeeze=False)
+        for row, pattern in zip(grid, patterns, strict=True):
+            for axes, count in zip(row, clients, strict=True):
+                cells = {
+                    label: each.figures
+                    for label, each in found
+                    if each.cell.job.pattern == pattern
+                    and each.cell.clients == count
+                }
+                bars = [
+                    _Bar(
+                        label,
+                        getattr(figures, what) / scale if figures else 0.0,
+                        figures.error / scale
+                        if figures and what == "bandwidth"
+                        else 0.0,
+                    )
+                    for label, figures in (
+                        (place, cells.get(place)) for place in places
+                    )
+                ]
+                _bars(axes, bars, unit)
+                axes.set_title(f"{pattern}, clients: {count}", fontsize=9)
+
+    title = {
+        "bandwidth": "Disk bandwidth (fio, seed 002's scenarios)",
+        "mean_us": "Disk completion latency (fio, seed 002's scenarios)",
+    }[what]
+    emulated = any(each.emulated for _, each in found)
+    size = (3.2 * len(clients) + 1, 2.2 * len(patterns) + 1)
+    yield _picture(f"disk-{what}", title, emulated, paint, size)

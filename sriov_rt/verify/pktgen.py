@@ -1,0 +1,111 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The kernel's pktgen: packets of 64 bytes, as many as an interface takes.
+
+It is steered by files of the network namespace (Documentation/networking/
+pktgen.rst). A packet of 64 bytes on the wire is one of 60 here: the card adds
+the checksum.
+"""
+
+import re
+
+from sriov_rt.verify.errors import OutputInvalid
+from sriov_rt.verify.errors import RunFailed
+
+TOOL = "pktgen"
+DIRECTORY = "/proc/net/pktgen"
+
+SIZE = 60
+
+_RESULT = re.compile(
+    r"Result: OK: \d+\(c\d+\+d\d+\) usec, (\d{1,18}) \((\d{1,6})byte,"
+    r".*?\n\s*(\d{1,15})pps",
+    re.DOTALL,
+)
+
+#: Sends for a time from one interface, and prints its result: interface,
+#: address and MAC to send to, seconds. Removes the interface at the end, also
+#: when it is interrupted.
+SCRIPT = f"""
+set -eu
+cd {DIRECTORY}
+[ "$(grep -c '^Running: *$' kpktgend_0)" = 1 ] \
+    || {{ echo 'pktgen is in use already' >&2; exit 1; }}
+trap 'echo stop > pgctrl || :; wait || :
+      echo rem_device_all > kpktgend_0' EXIT
+trap 'exit 130' INT TERM
+echo rem_device_all > kpktgend_0
+echo "add_device $1" > kpktgend_0
+for each in "count 0" "pkt_size {SIZE}" "delay 0" "clone_skb 0" \
+        "dst $2" "dst_mac $3"; do
+    echo "$each" > "$1"
+done
+(exec echo start > pgctrl) &
+sleep "$4"
+echo stop > pgctrl
+wait
+cat "$1"
+"""
+
+
+def command(
+    interface: str, address: str, mac: str, duration_s: int
+) -> tuple[str, ...]:
+    """Return the command line.
+
+    :param interface: that sends.
+    :param address: that the packets are for, and its MAC.
+    """
+    return (
+        "sh",
+        "-c",
+        SCRIPT,
+        TOOL,
+        interface,
+        address,
+        mac,
+        str(duration_s),
+    )
+
+
+def parse(output: bytes) -> tuple[int, float]:
+    """Return how many packets were sent, and how many a second.
+
+    :raises RunFailed: if the kernel could not send.
+    :raises OutputInvalid: if it is not the file of an interface.
+    """
+    text = output[: 64 * 1024].decode(errors="replace")
+    found = _RESULT.search(text)
+    if found is None:
+        if "Result: " in text:
+            said = text.rpartition("Result: ")[2].splitlines()[0]
+            raise RunFailed(TOOL, said[:200])
+        raise OutputInvalid(TOOL, "no result in it")
+    if int(found[2]) != SIZE:
+        raise OutputInvalid(TOOL, f"packets of {found[2]} bytes")
+    if not int(found[1]):
+        raise RunFailed(TOOL, "no packet was sent")
+    return int(found[1]), float(found[3])
+
+
+def received(counters: bytes, interface: str) -> int:
+    """Return the packets that an interface received, by /proc/net/dev.
+
+    :raises OutputInvalid: if it is not in there.
+    """
+    for line in counters.decode(errors="replace").splitlines():
+        name, _, rest = line.strip().partition(":")
+        fields = rest.split()
+        if name == interface and len(fields) >= 2 and fields[1].isdigit():
+            return int(fields[1][:18])
+    raise OutputInvalid("/proc/net/dev", f"no interface '{interface}'")

@@ -1,0 +1,195 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A measuring program while it runs: its output, its end, and Ctrl-C."""
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from collections.abc import Sequence
+
+from sriov_rt.verify.errors import RunFailed
+
+#: How often the caller hears of a running program, in seconds.
+TICK_S = 0.5
+
+#: How long a program has to end after it was asked to, in seconds.
+GRACE_S = 10.0
+
+#: The longest line and the longest error output that are kept, in bytes.
+_MAX_LINE = 4096
+_MAX_ERROR = 64 * 1024
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Ended:
+    """How a program ended.
+
+    :param code: its exit code, negative for a signal.
+    :param error: the end of what it wrote to standard error.
+    :param interrupted: whether Ctrl-C ended it.
+    """
+
+    code: int
+    error: str
+    interrupted: bool
+
+    def last_line(self) -> str:
+        """Return the last line of its errors, or its exit code."""
+        lines = [each.strip() for each in self.error.splitlines()]
+        said = next((each for each in reversed(lines) if each), "")
+        return said or f"exit code {self.code}"
+
+
+class Lines:
+    """The lines of an output, as many as fit.
+
+    :param limit: bytes that are kept.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._size = 0
+        self._found: list[bytes] = []
+
+    def feed(self, lines: list[bytes]) -> None:
+        """Take in lines."""
+        for line in lines:
+            # One more than fits shows that there are too many.
+            if self._size <= self._limit:
+                self._found.append(line)
+                self._size += len(line) + 1
+
+    def whole(self) -> bytes:
+        """Return them; longer than the limit if that was exceeded."""
+        return b"\n".join([*self._found, b""])
+
+
+def run(
+    command: Sequence[str],
+    limit_s: float,
+    lines: Callable[[list[bytes]], object] = lambda found: None,
+    tick: Callable[[int, float], object] = lambda pid, elapsed: None,
+    directory: pathlib.Path | None = None,
+    name: str = "",
+) -> Ended:
+    """Run a program to its end.
+
+    Ctrl-C is passed on to it and its children as SIGINT, as a terminal does,
+    so that it writes what it has.
+
+    :param limit_s: seconds after which it is ended.
+    :param lines: is given the lines of its standard output as they come.
+    :param tick: is called with its pid and the seconds that passed.
+    :param directory: where it runs; here by default.
+    :param name: of it in errors; its first word by default.
+    :raises RunFailed: if it can't be started or does not end in time.
+    """
+    try:
+        child = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            cwd=directory,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+    except OSError as error:
+        raise RunFailed(
+            name or command[0], error.strerror or str(error)
+        ) from None
+    with child:
+        return _Reader(child, name or command[0], lines, tick).until(limit_s)
+
+
+class _Reader:
+    """Reads both outputs of a program and watches the time."""
+
+    def __init__(
+        self,
+        child: subprocess.Popen[bytes],
+        name: str,
+        lines: Callable[[list[bytes]], object],
+        tick: Callable[[int, float], object],
+    ) -> None:
+        self._child = child
+        self._name = name
+        self._lines = lines
+        self._tick = tick
+        self._rest = b""
+        self._error = b""
+        self._interrupted = False
+
+    def until(self, limit_s: float) -> Ended:
+        """Read until both outputs are closed."""
+        began = time.monotonic()
+        deadline = began + limit_s
+        with selectors.DefaultSelector() as selector:
+            for pipe in (self._child.stdout, self._child.stderr):
+                assert pipe is not None
+                os.set_blocking(pipe.fileno(), False)
+                selector.register(pipe, selectors.EVENT_READ)
+            while selector.get_map():
+                try:
+                    for key, _ in selector.select(TICK_S):
+                        if not self._read(key.fd):
+                            selector.unregister(key.fileobj)
+                    self._tick(self._child.pid, time.monotonic() - began)
+                except KeyboardInterrupt:
+                    self._interrupted = True
+                    self._signal(signal.SIGINT)
+                    deadline = time.monotonic() + GRACE_S
+                if time.monotonic() > deadline:
+                    self._end()
+                    raise RunFailed(
+                        self._name, f"still running after {limit_s:.0f} s"
+                    )
+        return Ended(
+            self._child.wait(),
+            self._error.decode(errors="replace"),
+            self._interrupted,
+        )
+
+    def _read(self, descriptor: int) -> bool:
+        """Take in what is there; False at the end."""
+        data = os.read(descriptor, 1 << 16)
+        assert self._child.stdout is not None
+        if descriptor != self._child.stdout.fileno():
+            self._error = (self._error + data)[-_MAX_ERROR:]
+            return bool(data)
+        # The last line need not end.
+        *whole, rest = (self._rest + (data or b"\n")).split(b"\n")
+        self._rest = rest[-_MAX_LINE:]
+        if whole:
+            self._lines(whole)
+        return bool(data)
+
+    def _signal(self, number: int) -> None:
+        """Send a signal to the program and its children."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._child.pid, number)
+
+    def _end(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            self._signal(number)
+            try:
+                self._child.wait(GRACE_S)
+                return
+            except subprocess.TimeoutExpired:
+                continue

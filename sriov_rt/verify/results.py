@@ -1,0 +1,113 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Measurements kept in a directory, so that a run can be resumed."""
+
+import dataclasses
+import fcntl
+import json
+import os
+import pathlib
+from collections.abc import Iterator
+from collections.abc import Mapping
+from contextlib import contextmanager
+
+from sriov_rt import codec
+from sriov_rt import documents
+from sriov_rt import files
+from sriov_rt.verify.errors import Busy
+from sriov_rt.verify.measurement import Measurement
+from sriov_rt.verify.profiles import Step
+
+SCHEMA_VERSION = 1
+
+#: The longest file, in bytes: 1,024 CPUs with their histograms and maxima.
+MAX_FILE = 256 * 1024 * 1024
+
+#: Held while anything on this host is measured.
+LOCK = pathlib.Path("/run/lock/sriov-rt-verify")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Result:
+    """One measurement and how it was made.
+
+    :param load: name of the load.
+    :param conditions: what it hangs on, the boot included, when it began.
+    :param emulated: the host is a virtual machine itself: the figures say
+        nothing of any hardware.
+    """
+
+    step: Step
+    load: str
+    conditions: Mapping[str, str]
+    measurement: Measurement
+    emulated: bool = False
+
+
+class Results:
+    """The directory of one run.
+
+    :param directory: made if it is missing.
+    """
+
+    def __init__(self, directory: pathlib.Path) -> None:
+        self.directory = directory
+
+    def get(self, step: Step) -> Result | None:
+        """Return what was measured of a step; None if nothing whole was.
+
+        A file that is not one of ours is taken for none, and measured again.
+        """
+        return read(self._path(step))
+
+    def put(self, result: Result) -> pathlib.Path:
+        """Keep a measurement; it is there as a whole or not at all.
+
+        :raises OSError: if it can't be written.
+        """
+        self.directory.mkdir(parents=True, exist_ok=True)
+        path = self._path(result.step)
+        found = codec.to_plain(result)
+        found["schema"] = SCHEMA_VERSION
+        files.replace(path, json.dumps(found).encode(), durable=True)
+        return path
+
+    def _path(self, step: Step) -> pathlib.Path:
+        return self.directory / f"{step.tool}.json"
+
+
+def read(path: pathlib.Path) -> Result | None:
+    """Return the measurement of a file; None if it is not one."""
+    try:
+        with path.open("rb") as source:
+            data = source.read(MAX_FILE + 1)
+        return documents.load(Result, data, MAX_FILE, SCHEMA_VERSION)
+    except (OSError, codec.SchemaError):
+        return None
+
+
+@contextmanager
+def exclusive(lock: pathlib.Path = LOCK) -> Iterator[None]:
+    """Keep other measurements of this host out.
+
+    :raises Busy: if there is one.
+    """
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Busy(str(lock)) from None
+        yield
+    finally:
+        os.close(descriptor)

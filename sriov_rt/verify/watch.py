@@ -1,0 +1,185 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Watch over a latency certificate: a sample above its bound withdraws it.
+
+timerlat probes one isolated CPU at a time for a few seconds, the one that is
+idle: a guest's vCPU has its CPU to itself.
+"""
+
+import dataclasses
+import logging
+import pathlib
+import time
+from collections.abc import Mapping
+
+from sriov_rt.codec import Unknown
+from sriov_rt.facts.certificate import Certificate
+from sriov_rt.host import latency as host_latency
+from sriov_rt.host.root import Root
+from sriov_rt.parse.cpulist import CpuSet
+from sriov_rt.verify import certificate
+from sriov_rt.verify import process
+from sriov_rt.verify import results
+from sriov_rt.verify import timerlat
+from sriov_rt.verify.errors import Busy
+from sriov_rt.verify.errors import RunFailed
+from sriov_rt.verify.latency import Cpus
+from sriov_rt.verify.latency import cpus_of
+from sriov_rt.verify.measurement import Tool
+from sriov_rt.verify.profiles import Step
+
+LOG = logging.getLogger(__name__)
+
+#: A CPU is idle that was so for this part of the time.
+_IDLE = 0.99
+
+#: Seconds over which that is looked at.
+_LOOK_S = 1.0
+
+#: Seconds that a probe may take on top of its duration.
+_SLACK_S = 60.0
+
+#: Fields of a cpuN line of /proc/stat, man 5 proc: idle and iowait.
+_IDLE_FIELDS = (4, 5)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Probe:
+    """What came of one look.
+
+    :param cpu: that was probed; None where none was.
+    :param max_us: the worst sample; None where there is none.
+    :param said: what happened, a sentence.
+    :param withdrawn: whether the certificate was withdrawn by it.
+    """
+
+    cpu: int | None
+    max_us: int | None
+    said: str
+    withdrawn: bool = False
+
+
+def probe(root: Root, duration_s: int, lock: pathlib.Path) -> Probe:
+    """Probe one idle isolated CPU, and withdraw what it contradicts.
+
+    :param duration_s: of the probe.
+    :param lock: held by measurements; then nothing is probed.
+    :raises NotIsolated: if there is no CPU to probe.
+    :raises RunFailed: if timerlat can't run.
+    :raises OutputInvalid: if it is not understood.
+    :raises OSError: if the certificate can't be withdrawn.
+    """
+    found = host_latency.read(root)
+    if isinstance(found, Unknown):
+        return Probe(None, None, found.reason)
+    if found is None or not _counts(found, root):
+        return Probe(None, None, "no certificate counts; nothing to watch")
+    cpus = cpus_of(root)
+    cpu = idle(root, cpus.measured)
+    if cpu is None:
+        return Probe(None, None, "no isolated CPU is idle; none was probed")
+    try:
+        with results.exclusive(lock):
+            worst = _worst(cpu, cpus, duration_s, found.max_latency_us)
+    except Busy:
+        return Probe(None, None, "a measurement is running; none was probed")
+    if worst <= found.max_latency_us:
+        return Probe(cpu, worst, f"CPU {cpu}: at most {worst} µs")
+    why = (
+        f"CPU {cpu} had a latency of {worst} µs, above the certified "
+        f"{found.max_latency_us} µs"
+    )
+    again = host_latency.read(root)
+    if not isinstance(again, Certificate) or again.digest != found.digest:
+        return Probe(cpu, worst, f"{why}; there is another certificate now")
+    certificate.withdraw(again, why, root.path)
+    return Probe(cpu, worst, f"certificate withdrawn: {why}", withdrawn=True)
+
+
+def watch(
+    root: Root, duration_s: int, interval_s: int, lock: pathlib.Path
+) -> None:
+    """Probe for ever, and log what changes.
+
+    :param interval_s: from the end of a probe to the next.
+    :raises: as :func:`probe`.
+    """
+    said = ""
+    while True:
+        found = probe(root, duration_s, lock)
+        if found.withdrawn:
+            LOG.warning("%s", found.said)
+        elif found.cpu is None and found.said != said:
+            LOG.info("%s", found.said)
+        else:
+            LOG.debug("%s", found.said)
+        said = found.said
+        time.sleep(interval_s)
+
+
+def idle(root: Root, cpus: CpuSet) -> int | None:
+    """Return the most idle of CPUs; None if none is idle."""
+    before = _times(root)
+    time.sleep(_LOOK_S)
+    after = _times(root)
+    shares = {}
+    for cpu in sorted(cpus & before.keys() & after.keys()):
+        idled, whole = (
+            now - then
+            for now, then in zip(after[cpu], before[cpu], strict=True)
+        )
+        # The counters of a CPU without a tick may stand still.
+        shares[cpu] = idled / whole if whole > 0 else 1.0
+    best = max(shares, key=lambda cpu: (shares[cpu], -cpu), default=None)
+    return best if best is not None and shares[best] >= _IDLE else None
+
+
+def _worst(cpu: int, cpus: Cpus, duration_s: int, bound_us: int) -> int:
+    """Return the worst latency of a CPU; it stops at the first above."""
+    step = Step(
+        Tool.TIMERLAT, duration_s, interval_us=1000, priority=95, buckets=256
+    )
+    command = timerlat.command(step, CpuSet((cpu,)), cpus.housekeeping, "")
+    command = (*command, f"--thread={bound_us}")
+    lines = process.Lines(1024 * 1024)
+    ended = process.run(
+        command, duration_s + _SLACK_S, lines.feed, name=timerlat.TOOL
+    )
+    if ended.interrupted:
+        raise KeyboardInterrupt
+    # Newer versions exit with another code after a stop.
+    if ended.code < 0 or not lines.whole().strip():
+        raise RunFailed(timerlat.TOOL, ended.last_line())
+    _, found, _ = timerlat.parse(lines.whole())
+    return max(each.max_us for each in found)
+
+
+def _counts(found: Certificate, root: Root) -> bool:
+    expired = found.expires_at <= time.time()
+    return not expired and not host_latency.withdrawn(found, root)
+
+
+def _times(root: Root) -> Mapping[int, tuple[int, int]]:
+    """Return idle and all ticks of each CPU."""
+    text = root.read_text("proc/stat", limit=16 * 1024 * 1024)
+    found = {}
+    for line in "" if isinstance(text, Unknown) else text.splitlines():
+        name, *fields = line.split() or [""]
+        number = name.removeprefix("cpu")
+        if name == number or not number.isdigit() or len(fields) < 8:
+            continue
+        ticks = [int(each) for each in fields[:8] if each.isdigit()]
+        if len(ticks) == 8:
+            idled = sum(ticks[place - 1] for place in _IDLE_FIELDS)
+            found[int(number)] = (idled, sum(ticks))
+    return found

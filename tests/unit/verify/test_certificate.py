@@ -1,0 +1,149 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import dataclasses
+import pathlib
+import tempfile
+import unittest
+from unittest import mock
+
+from sriov_rt.facts import certificate as document
+from sriov_rt.parse.cpulist import CpuSet
+from sriov_rt.verify import certificate
+from sriov_rt.verify.errors import CertificateRefused
+from sriov_rt.verify.load import LOADS
+from sriov_rt.verify.measurement import CpuLatency
+from sriov_rt.verify.measurement import Measurement
+from sriov_rt.verify.measurement import Tool
+
+NOW = 1_790_000_000.0
+SUBJECT = certificate.Subject(
+    host="rt-1",
+    kernel="6.1.0-44-rt-amd64",
+    cpus=CpuSet((2, 3)),
+    before={"SMT": "0"},
+    after={"SMT": "0"},
+    emulated=False,
+)
+
+
+def measured(tool, *worst, duration_s=900.0, problems=()):
+    cpus = tuple(
+        CpuLatency(cpu, 4_500_000, each) for cpu, each in enumerate(worst, 2)
+    )
+    return Measurement(tool, "2.40", tool, NOW, duration_s, cpus, problems)
+
+
+GOOD = (
+    measured(Tool.HWLAT),
+    measured(Tool.CYCLICTEST, 18, 16),
+    measured(Tool.OSLAT, 7, 19),
+)
+
+
+class IssueTest(unittest.TestCase):
+    def issue(self, measurements=GOOD, load="compute", subject=SUBJECT):
+        return certificate.issue(
+            subject, measurements, "standard", LOADS[load], NOW
+        )
+
+    def refused(self, *args, **kwargs):
+        with self.assertRaises(CertificateRefused) as caught:
+            self.issue(*args, **kwargs)
+        return caught.exception.reasons
+
+    def test_worst_of_all_tools(self):
+        found = self.issue()
+        self.assertEqual(19, found.max_latency_us)
+        self.assertEqual(
+            [(2, 18), (3, 19)], [(e.cpu, e.max_us) for e in found.cpus]
+        )
+        self.assertEqual(NOW + certificate.VALIDITY_S, found.expires_at)
+        self.assertEqual(
+            ["hwlat", "cyclictest", "oslat"], [e.tool for e in found.tools]
+        )
+
+    def test_an_idle_measurement_earns_none(self):
+        (reason,) = self.refused(load="none")
+        self.assertIn("an idle host says nothing", reason)
+
+    def test_a_tool_that_was_not_run(self):
+        self.assertEqual(("oslat was not run",), self.refused(GOOD[:2]))
+
+    def test_a_run_that_does_not_count(self):
+        bad = measured(Tool.OSLAT, 7, 19, problems=("steal time",))
+        self.assertEqual(
+            ("oslat: steal time",), self.refused((*GOOD[:2], bad))
+        )
+
+    def test_too_short(self):
+        short = measured(Tool.OSLAT, 7, 19, duration_s=60.0)
+        (reason,) = self.refused((*GOOD[:2], short))
+        self.assertEqual(
+            "oslat ran for 60 s, at least 900 s are needed", reason
+        )
+
+    def test_a_condition_that_changed_meanwhile(self):
+        subject = dataclasses.replace(SUBJECT, after={"SMT": "1"})
+        self.assertEqual(
+            ("SMT changed while it was measured",),
+            self.refused(subject=subject),
+        )
+
+
+class FileTest(unittest.TestCase):
+    def setUp(self):
+        super().setUp()
+        place = tempfile.TemporaryDirectory()
+        self.addCleanup(place.cleanup)
+        self.root = pathlib.Path(place.name)
+        self.issued = certificate.issue(
+            SUBJECT, GOOD, "standard", LOADS["compute"], NOW
+        )
+
+    def read(self):
+        return document.from_bytes((self.root / document.PATH).read_bytes())
+
+    def test_written_and_read(self):
+        path = certificate.write(self.issued, self.root)
+        self.assertEqual(0o644, path.stat().st_mode & 0o777)
+        self.assertEqual(
+            self.issued, dataclasses.replace(self.read(), digest="")
+        )
+
+    def test_withdrawn(self):
+        certificate.write(self.issued, self.root)
+        certificate.withdraw(self.read(), "a sample of 88 µs", self.root)
+        self.assertEqual("a sample of 88 µs", self.read().withdrawn)
+
+    def test_what_cannot_be_written_is_known_before(self):
+        certificate.prepare(self.root)
+        directory = (self.root / document.PATH).parent
+        self.assertEqual([], list(directory.iterdir()))
+        with (
+            mock.patch("tempfile.TemporaryFile", side_effect=OSError(30, "")),
+            self.assertRaises(OSError),
+        ):
+            certificate.prepare(self.root)
+
+    def test_a_full_disk_leaves_the_one_before(self):
+        certificate.write(self.issued, self.root)
+        other = dataclasses.replace(self.issued, max_latency_us=1)
+        with (
+            mock.patch("os.fsync", side_effect=OSError(28, "No space")),
+            self.assertRaises(OSError),
+        ):
+            certificate.write(other, self.root)
+        self.assertEqual(19, self.read().max_latency_us)
+        self.assertEqual(
+            1, len(list((self.root / document.PATH).parent.iterdir()))
+        )

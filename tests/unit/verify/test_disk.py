@@ -1,0 +1,287 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import dataclasses
+import json
+import math
+import os
+import pathlib
+import tempfile
+import unittest
+from unittest import mock
+
+import hypothesis
+from hypothesis import strategies as st
+
+from sriov_rt.verify import disk
+from sriov_rt.verify import fio
+from sriov_rt.verify.errors import OutputInvalid
+from sriov_rt.verify.errors import TargetUnusable
+from tests.unit.host import trees
+from tests.unit.verify import recorded
+
+FIO = recorded.read("fio-3.33.json")
+KILLED = recorded.read("fio-3.33-killed.json")
+
+#: What was recorded: two workers for a second.
+JOB = fio.Job("randread", 65536, 8, 2, 4, shared=False, runtime_s=1)
+
+#: Stands in for fio: it prints what the real one printed once.
+PROGRAM = (
+    "#!/bin/sh\n"
+    "for each; do case $each in --directory=*)\n"
+    "    touch ${each#*=}/0.dat;; esac; done\n"
+    f"cat {pathlib.Path(recorded.__file__).parent}/recorded/fio-3.33.json\n"
+)
+
+
+def changed(**changes):
+    """Return the recorded output with other values in its group."""
+    found = json.loads(FIO)
+    found["jobs"][0] |= changes
+    return json.dumps(found).encode()
+
+
+class FioTest(unittest.TestCase):
+    def refused(self, output, problem=""):
+        with self.assertRaises(OutputInvalid) as caught:
+            fio.parse(output, JOB)
+        self.assertIn("fio: output not understood", str(caught.exception))
+        self.assertIn(problem, str(caught.exception))
+
+    def test_recorded(self):
+        version, found = fio.parse(FIO, JOB)
+        self.assertEqual("fio-3.33", version)
+        self.assertEqual(13222, math.floor(found.iops))
+        self.assertLess(found.mean_us, found.p99_us)
+        self.assertLessEqual(found.p99_us, found.max_us)
+        self.assertAlmostEqual(found.bandwidth, found.iops * 65536, -5)
+
+    def test_a_note_before_the_json(self):
+        self.assertEqual(
+            fio.parse(FIO, JOB), fio.parse(b"note: all has ended\n" + FIO, JOB)
+        )
+
+    def test_a_worker_that_was_killed(self):
+        # Its error is 0 all the same.
+        job = dataclasses.replace(JOB, pattern="read", runtime_s=4)
+        with self.assertRaisesRegex(OutputInvalid, "4001 of 7920 ms"):
+            fio.parse(KILLED, job)
+
+    def test_garbled(self):
+        for output in (b"", b"{", b"{}", b"[]", b"\xff", b"{" * 10**5):
+            with self.subTest(output[:9]):
+                self.refused(output)
+        self.refused(b" " * (fio.MAX_OUTPUT + 1), "longer than")
+        for changes, problem in (
+            ({"error": 5}, "its error 5"),
+            ({"job_runtime": 100}, "100 of 1980 ms"),
+            ({"job_runtime": math.nan}, "job_runtime"),
+            ({"read": {}}, "clat_ns"),
+            ({"read": None}, "read"),
+            ({"read": {"clat_ns": {}, "total_ios": 0}}, "no request"),
+        ):
+            with self.subTest(problem):
+                self.refused(changed(**changes), problem)
+
+    def test_wrong_values(self):
+        half = json.loads(FIO)["jobs"][0]["read"]
+        for key in ("bw_bytes", "iops", "total_ios"):
+            for value in (-1, None, "1", True, 1e300):
+                with self.subTest(key=key, value=value):
+                    self.refused(changed(read=half | {key: value}), key)
+
+    @hypothesis.settings(deadline=None)
+    @hypothesis.given(st.integers(0, len(FIO) - 3))
+    def test_cut_anywhere(self, end):
+        self.refused(FIO[:end])
+
+
+class FileSystemTest(unittest.TestCase):
+    def test_places(self):
+        for kind, source, options, emulated, place in (
+            ("virtiofs", "share", ("rw",), True, "virtio-fs"),
+            ("virtiofs", "share", ("dax=always",), True, "virtio-fs-dax"),
+            ("virtiofs", "share", ("dax=never",), True, "virtio-fs"),
+            ("9p", "share", ("trans=virtio",), True, "9p"),
+            ("ext4", "/dev/vda1", ("rw",), True, "virtio-blk"),
+            ("xfs", "/dev/nvme0n1", ("rw",), False, "bare"),
+            ("xfs", "/dev/sda", ("rw",), True, "guest"),
+        ):
+            with self.subTest(place):
+                found = disk.FileSystem(kind, source, options)
+                self.assertEqual(place, found.place(emulated))
+
+    def test_of_a_directory(self):
+        found = disk.file_system(pathlib.Path("/proc/self"))
+        self.assertEqual("proc", found.kind)
+
+
+class TargetTest(unittest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.place = pathlib.Path(
+            self.enterContext(tempfile.TemporaryDirectory())
+        )
+        self.target = disk.Target(self.place / "t")
+
+    def refused(self, problem, space=0, resume=False):
+        with self.assertRaisesRegex(TargetUnusable, problem):
+            self.target.prepare(space, resume=resume)
+
+    def test_missing_is_made(self):
+        self.target.prepare(0, resume=False)
+        self.assertTrue(self.target.directory.is_dir())
+
+    def test_a_file(self):
+        self.target.directory.write_text("")
+        self.refused("Not a directory")
+
+    def test_of_another(self):
+        self.target.directory.mkdir()
+        (self.target.directory / "photos").mkdir()
+        for resume in (False, True):
+            self.refused("'photos' in it is none of ours", resume=resume)
+
+    def test_results_are_kept_unless_resumed(self):
+        self.target.directory.mkdir()
+        (self.target.directory / "disk-matrix.json").touch()
+        # What a run leaves that was killed while it wrote one.
+        (self.target.directory / ".disk-matrix.json.new").touch()
+        self.refused("--resume")
+        self.target.prepare(0, resume=True)
+
+    def test_data_of_another(self):
+        data = self.target.data
+        self.target.directory.mkdir()
+        (self.target.directory / "data").symlink_to("/etc")
+        self.refused("no directory", resume=True)
+        self.target.clean()
+        self.assertTrue(pathlib.Path("/etc").exists())
+        (self.target.directory / "data").unlink()
+        (data() / "0.dat").symlink_to("/etc/passwd")
+        self.refused("'data/0.dat' in it is none of ours", resume=True)
+
+    def test_no_room(self):
+        self.refused("GiB are free; give a smaller --size", space=2**60)
+        self.assertFalse(self.target.directory.exists())
+
+
+class RunTest(trees.TreeTest):
+    def setUp(self):
+        super().setUp()
+        self.place = pathlib.Path(
+            self.enterContext(tempfile.TemporaryDirectory())
+        )
+        path = f"{self.place}:{os.environ['PATH']}"
+        self.enterContext(mock.patch.dict(os.environ, {"PATH": path}))
+        self.program(PROGRAM)
+        self.target = disk.Target(self.place / "t")
+        self.target.prepare(0, resume=False)
+        job = JOB
+        self.cells = [
+            disk.Cell(disk.MATRIX, "bare", count, job) for count in (1, 8)
+        ]
+
+    def program(self, text):
+        path = self.place / "fio"
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def run_it(self, resume=False):
+        return disk.run(self.target, self.cells, self.root, resume=resume)
+
+    def files(self):
+        return sorted(each.name for each in self.target.directory.iterdir())
+
+    def test_a_file_a_cell_and_no_data_left(self):
+        found, interrupted = self.run_it()
+        self.assertFalse(interrupted)
+        self.assertEqual(13222, math.floor(found[1].figures.iops))
+        self.assertEqual(
+            [
+                "disk-matrix-bare-randread-1-64k.json",
+                "disk-matrix-bare-randread-8-64k.json",
+            ],
+            self.files(),
+        )
+
+    def test_a_cell_that_fails_is_measured_again(self):
+        self.program("#!/bin/sh\necho 'fio: Invalid argument' >&2\nexit 1\n")
+        found, _ = self.run_it()
+        self.assertEqual(
+            ["fio failed: fio: Invalid argument"] * 2,
+            [each.problem for each in found],
+        )
+        self.assertEqual([], list(disk.rows(found)))
+        self.program(PROGRAM)
+        found, _ = self.run_it(resume=True)
+        self.assertEqual(["", ""], [each.problem for each in found])
+        # And what was measured is not.
+        self.program("#!/bin/sh\nexit 1\n")
+        self.assertEqual(found, self.run_it(resume=True)[0])
+
+    def test_interrupted(self):
+        with mock.patch.object(
+            disk, "_measure", side_effect=KeyboardInterrupt
+        ):
+            self.assertEqual(([], True), self.run_it())
+        self.assertEqual([], self.files())
+
+    def test_a_killed_fio(self):
+        self.program("#!/bin/sh\necho '{'\nkill -9 $$\n")
+        found, _ = self.run_it()
+        self.assertIn("exit code -9", found[0].problem)
+
+    def test_garbled_results_are_measured_again(self):
+        self.run_it()
+        for text in ("", "{", "[]", '{"schema": 1}', "x" * 10**6):
+            (self.target.directory / self.cells[0].name).write_text(text)
+            self.assertIsNone(self.target.get(self.cells[0]))
+
+
+class TableTest(unittest.TestCase):
+    def measured(self, cell, iops):
+        figures = fio.Figures(1e6, iops, 1.0, 2.0, 3.0)
+        return disk.Measured(
+            cell, "ext4", "6.1", "fio-3.33", "fio", 0.0, True, figures
+        )
+
+    def test_parity_beside_the_seed(self):
+        job = fio.Job("randread", 32768, 1, 512, 4, True, 30)
+        cells = [
+            disk.Cell(disk.SWEEP, place, 1, job)
+            for place in ("bare", disk.CONTAINER)
+        ]
+        first, second = disk.rows(
+            [
+                self.measured(each, iops)
+                for each, iops in zip(cells, (1000, 521), strict=True)
+            ]
+        )
+        self.assertEqual(("-", "-", "no"), first[-3:])
+        self.assertEqual(("52.1 %", "52.1 %", "no"), second[-3:])
+
+    def test_the_matrix_is_seed_002(self):
+        found = list(
+            disk.cells(
+                [disk.MATRIX], ["9p"], disk.CLIENTS, fio.PATTERNS, 32768, 30
+            )
+        )
+        self.assertEqual(12, len(found))
+        self.assertTrue(all(disk._same_way(each) for each in found))
+        self.assertEqual({4, 32, 256}, {each.job.workers for each in found})
+
+    def test_space_is_that_of_the_greatest(self):
+        found = disk.cells(disk.SUITES, ["bare"], [1, 8], fio.PATTERNS, 1, 30)
+        # 32 files of the matrix, and the one of the sweep.
+        self.assertEqual(33 * 2**20, disk.space(found))

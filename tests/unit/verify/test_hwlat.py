@@ -1,0 +1,101 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import pathlib
+import tempfile
+import unittest
+
+from sriov_rt.parse.cpulist import CpuSet
+from sriov_rt.verify import hwlat
+from sriov_rt.verify.errors import OutputInvalid
+from sriov_rt.verify.errors import RunFailed
+from sriov_rt.verify.measurement import Tool
+from sriov_rt.verify.profiles import Step
+from tests.unit.verify import recorded
+
+STEP = Step(Tool.HWLAT, 0, threshold_us=10)
+
+
+class ParseTest(unittest.TestCase):
+    def test_recorded(self):
+        cpus = hwlat.parse(recorded.read("hwlat-6.1.txt"))
+        self.assertEqual(
+            [(2, 3, 185904), (3, 3, 421708)],
+            [(each.cpu, each.samples, each.max_us) for each in cpus],
+        )
+
+    def test_no_gap(self):
+        self.assertEqual([], hwlat.parse(b"# tracer: hwlat\n#\n"))
+
+    def test_garbled(self):
+        for trace in (b"", b"# tracer: nop\n", b"\xff"):
+            with self.subTest(trace), self.assertRaises(OutputInvalid):
+                hwlat.parse(trace)
+
+
+class MaskTest(unittest.TestCase):
+    def test_masks(self):
+        for cpus, text in (
+            ((), "0"),
+            ((2, 3), "c"),
+            ((31,), "80000000"),
+            ((32,), "1,00000000"),
+            ((0, 64), "1,00000000,00000001"),
+        ):
+            self.assertEqual(text, hwlat.mask(CpuSet(cpus)))
+
+
+class TracefsTest(unittest.TestCase):
+    """On a directory in tracefs's place; the VM tests have the real one."""
+
+    def setUp(self):
+        super().setUp()
+        place = tempfile.TemporaryDirectory()
+        self.addCleanup(place.cleanup)
+        self.tracing = pathlib.Path(place.name)
+        (self.tracing / "instances").mkdir()
+        (self.tracing / "hwlat_detector").mkdir()
+        for name, text in (
+            ("available_tracers", "hwlat nop"),
+            ("tracing_thresh", "7"),
+            ("hwlat_detector/width", "1"),
+            ("hwlat_detector/window", "2"),
+        ):
+            (self.tracing / name).write_text(text)
+
+    def run_it(self):
+        return hwlat.run(
+            STEP, CpuSet((2, 3)), self.tracing, lambda elapsed: None
+        )
+
+    def test_no_tracefs(self):
+        with self.assertRaisesRegex(RunFailed, "mount tracefs there"):
+            hwlat.run(
+                STEP,
+                CpuSet((2,)),
+                self.tracing / "no",
+                lambda elapsed: None,
+            )
+
+    def test_no_tracer(self):
+        (self.tracing / "available_tracers").write_text("nop")
+        with self.assertRaisesRegex(RunFailed, "--skip hwlat"):
+            self.run_it()
+
+    def test_what_it_set_is_as_it_was_after_a_failure(self):
+        # A plain directory has no file "trace", as a tracer's would.
+        with self.assertRaises(OSError):
+            self.run_it()
+        self.assertEqual("7", (self.tracing / "tracing_thresh").read_text())
+        self.assertEqual(
+            "1", (self.tracing / "hwlat_detector/width").read_text()
+        )

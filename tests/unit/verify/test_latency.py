@@ -1,0 +1,210 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import dataclasses
+import os
+import pathlib
+import tempfile
+import unittest
+from unittest import mock
+
+from sriov_rt.parse.cpulist import CpuSet
+from sriov_rt.verify import errors
+from sriov_rt.verify import latency
+from sriov_rt.verify import results
+from sriov_rt.verify.load import LOADS
+from sriov_rt.verify.measurement import Tool
+from sriov_rt.verify.profiles import PROFILES
+from sriov_rt.verify.profiles import Profile
+from sriov_rt.verify.profiles import Step
+from tests.unit.host import trees
+
+RECORDED = pathlib.Path(__file__).with_name("recorded")
+
+#: Stands in for cyclictest: it writes what the real one wrote once.
+CYCLICTEST = f"""#!/bin/sh
+for each; do
+    case $each in --json=*) cp {RECORDED}/cyclictest-2.40.json "${{each#*=}}";;
+    esac
+done
+echo "       0:       0:      25"
+"""
+
+STEP = Step(Tool.CYCLICTEST, 3, interval_us=200)
+
+
+class CpusTest(unittest.TestCase):
+    def cpus(self, online, isolated):
+        with tempfile.TemporaryDirectory() as place:
+            tree = trees.Tree(place)
+            tree.write("sys/devices/system/cpu/online", online)
+            tree.write("sys/devices/system/cpu/isolated", isolated)
+            return latency.cpus_of(tree.root)
+
+    def test_isolated_and_online(self):
+        found = self.cpus("0-5\n", "2-7\n")
+        self.assertEqual(CpuSet((2, 3, 4, 5)), found.measured)
+        self.assertEqual(CpuSet((0, 1)), found.housekeeping)
+
+    def test_none(self):
+        for online, isolated, problem in (
+            ("0-3\n", "\n", "no CPU is isolated"),
+            ("0-3\n", "8\n", "no CPU is isolated"),
+            ("0-3\n", "0-3\n", "all CPUs are isolated"),
+            ("x\n", "2\n", "online"),
+        ):
+            with (
+                self.subTest(isolated),
+                self.assertRaisesRegex(errors.NotIsolated, problem),
+            ):
+                self.cpus(online, isolated)
+
+
+class RunTest(trees.TreeTest):
+    def setUp(self):
+        super().setUp()
+        self.place = pathlib.Path(
+            self.enterContext(tempfile.TemporaryDirectory())
+        )
+        path = f"{self.place}:{os.environ['PATH']}"
+        self.enterContext(mock.patch.dict(os.environ, {"PATH": path}))
+        self.program("cyclictest", CYCLICTEST)
+        self.results = results.Results(self.place / "results")
+
+    def program(self, name, text):
+        path = self.place / name
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def run_it(self, resume=False, cpus=(1,), step=STEP, load="none"):
+        run = latency.LatencyRun(
+            self.root,
+            latency.Cpus(CpuSet(cpus), CpuSet((0,))),
+            LOADS[load],
+            self.results,
+        )
+        return run.run(Profile("p", "", (step,)), resume=resume)
+
+    def test_measured_and_kept(self):
+        (found,) = self.run_it()
+        self.assertEqual(981, found.measurement.max_us)
+        self.assertEqual(
+            ["cyclictest.json"],
+            [each.name for each in self.results.directory.iterdir()],
+        )
+
+    def test_a_stall_is_never_a_good_figure(self):
+        # What was recorded at 200 µs is half of what 100 µs would be.
+        step = dataclasses.replace(STEP, interval_us=100)
+        (found,) = self.run_it(step=step)
+        (problem,) = found.measurement.problems
+        self.assertIn("14909 of 30000 samples", problem)
+
+    def test_a_load_that_ended_is_none(self):
+        self.program("stress-ng", "#!/bin/sh\nexit 1\n")
+        (found,) = self.run_it(load="compute")
+        (problem,) = found.measurement.problems
+        self.assertIn("the load (stress-ng) ended", problem)
+        # So that nothing measured without it is ever resumed from.
+        self.program("stress-ng", "#!/bin/sh\nexec sleep 60\n")
+        (found,) = self.run_it(load="compute", resume=True)
+        self.assertEqual((), found.measurement.problems)
+
+    def test_of_an_emulated_host(self):
+        (found,) = self.run_it()
+        self.assertFalse(found.emulated)
+        self.tree.write("proc/cpuinfo", "flags\t\t: fpu hypervisor\n")
+        (found,) = self.run_it()
+        self.assertTrue(found.emulated)
+
+    def test_resumed(self):
+        (found,) = self.run_it()
+        self.program("cyclictest", "#!/bin/sh\nexit 9\n")
+        self.assertEqual([found], self.run_it(resume=True))
+        # Not without being told to, nor with other parameters.
+        for resume, step in (
+            (False, STEP),
+            (True, dataclasses.replace(STEP, duration_s=4)),
+        ):
+            with self.assertRaises(errors.RunFailed):
+                self.run_it(resume, step=step)
+
+    def test_what_does_not_count_is_measured_again(self):
+        step = dataclasses.replace(STEP, interval_us=100)
+        self.run_it(step=step)
+        self.program("cyclictest", "#!/bin/sh\nexit 9\n")
+        with self.assertRaises(errors.RunFailed):
+            self.run_it(resume=True, step=step)
+
+    def test_a_tool_that_fails(self):
+        self.program(
+            "cyclictest",
+            "#!/bin/sh\necho 'Unable to change scheduling policy!' >&2\n"
+            "exit 1\n",
+        )
+        with self.assertRaisesRegex(
+            errors.RunFailed,
+            "cyclictest failed: Unable to change scheduling policy!",
+        ):
+            self.run_it()
+
+    def test_a_tool_that_was_killed(self):
+        self.program("cyclictest", "#!/bin/sh\nkill -9 $$\n")
+        with self.assertRaisesRegex(errors.RunFailed, "exit code -9"):
+            self.run_it()
+        self.assertFalse(self.results.directory.exists())
+
+    def test_a_tool_that_writes_nothing(self):
+        self.program("cyclictest", "#!/bin/sh\nexit 0\n")
+        with self.assertRaises(errors.RunFailed):
+            self.run_it()
+
+    def test_a_cpu_that_was_not_measured(self):
+        (found,) = self.run_it(cpus=(1, 2))
+        self.assertIn("CPU 2 was not measured", found.measurement.problems)
+
+    def test_missing_programs(self):
+        with mock.patch.dict(os.environ, {"PATH": str(self.place)}):
+            self.assertEqual(
+                [
+                    ("oslat", "rt-tests"),
+                    ("rtla", "rtla"),
+                    ("stress-ng", "stress-ng"),
+                ],
+                list(latency.missing(PROFILES["quick"], LOADS["compute"])),
+            )
+        self.assertEqual(
+            "not installed: oslat, rtla; install rt-tests rtla",
+            str(
+                errors.ToolsMissing((("oslat", "rt-tests"), ("rtla", "rtla")))
+            ),
+        )
+
+
+class ExclusiveTest(unittest.TestCase):
+    def test_two_at_once(self):
+        with tempfile.TemporaryDirectory() as place:
+            lock = pathlib.Path(place) / "lock"
+            with results.exclusive(lock):
+                second = results.exclusive(lock)
+                self.assertRaises(errors.Busy, second.__enter__)
+            with results.exclusive(lock):
+                pass
+
+
+class ResultsTest(unittest.TestCase):
+    def test_garbage_is_measured_again(self):
+        with tempfile.TemporaryDirectory() as place:
+            found = results.Results(pathlib.Path(place))
+            for text in ("", "{", "[]", '{"schema": 1}', "x" * 100):
+                (pathlib.Path(place) / "cyclictest.json").write_text(text)
+                self.assertIsNone(found.get(STEP))

@@ -1,0 +1,273 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import dataclasses
+import json
+import os
+import pathlib
+import tempfile
+import unittest
+from unittest import mock
+
+import hypothesis
+from hypothesis import strategies as st
+
+from sriov_rt.verify import iperf3
+from sriov_rt.verify import network
+from sriov_rt.verify import pktgen
+from sriov_rt.verify import sockperf
+from sriov_rt.verify.errors import OutputInvalid
+from sriov_rt.verify.errors import RunFailed
+from tests.unit.host import trees
+from tests.unit.verify import recorded
+
+IPERF3 = recorded.read("iperf3-3.12.json")
+SOCKPERF = recorded.read("sockperf-3.7.txt")
+
+#: An interface's file of pktgen, as the kernel's documentation shows it.
+PKTGEN = b"""Params: count 0  min_pkt_size: 60  max_pkt_size: 60
+     frags: 0  delay: 0  clone_skb: 0  ifname: eth1
+Current:
+     pkts-sofar: 100000  errors: 0
+Result: OK: 166218(c166218+d0) usec, 100000 (60byte,0frags)
+  601617pps 288Mb/sec (288776160bps) errors: 0
+"""
+
+HERE = pathlib.Path(recorded.__file__).parent / "recorded"
+
+
+class Iperf3Test(unittest.TestCase):
+    def test_recorded(self):
+        version, bits, error = iperf3.parse(IPERF3, 2)
+        self.assertEqual("iperf 3.12", version)
+        # Of two seconds, by half their difference.
+        self.assertEqual(0.82, round(error / 1e9, 2))
+        self.assertEqual(2.05, round(bits / 1e9, 2))
+
+    def test_an_error_whose_exit_code_is_0(self):
+        with self.assertRaisesRegex(RunFailed, "Connection refused"):
+            iperf3.parse(recorded.read("iperf3-3.12-error.json"), 2)
+
+    def test_a_run_that_ended_early(self):
+        with self.assertRaisesRegex(OutputInvalid, "2 s of 20 s"):
+            iperf3.parse(IPERF3, 20)
+
+    def test_garbled(self):
+        good = json.loads(IPERF3)
+        for document in (
+            b"",
+            b"{",
+            b"[]",
+            b"\xff",
+            b"[" * 10**5,
+            b" " * (iperf3.MAX_OUTPUT + 1),
+            json.dumps(good | {"end": None}).encode(),
+            json.dumps(good | {"start": {}}).encode(),
+            json.dumps(good | {"end": {"sum_received": {}}}).encode(),
+            IPERF3.replace(b'"bits_per_second": 2052', b'"x": 2052'),
+            IPERF3.replace(b'"seconds": 2.063012', b'"seconds": NaN'),
+        ):
+            with (
+                self.subTest(document[:20]),
+                self.assertRaises(OutputInvalid),
+            ):
+                iperf3.parse(document, 2)
+
+    @hypothesis.settings(deadline=None)
+    @hypothesis.given(st.integers(0, len(IPERF3) - 3))
+    def test_cut_anywhere(self, end):
+        with self.assertRaises(OutputInvalid):
+            iperf3.parse(IPERF3[:end], 2)
+
+    def test_command_is_the_seed_s(self):
+        self.assertEqual(
+            "iperf3 --client=10.0.0.1 --port=5201 --omit=3 --time=20 --json",
+            " ".join(iperf3.command("10.0.0.1", 5201, 20, reverse=False)),
+        )
+
+
+class SockperfTest(unittest.TestCase):
+    def test_recorded(self):
+        version, rate, error, p99_us = sockperf.parse([SOCKPERF], 2)
+        self.assertEqual("3.7-no.git", version)
+        self.assertEqual(1106, round(error))
+        self.assertEqual((3823, 1069.74), (round(rate), p99_us))
+
+    def test_streams_add_up(self):
+        _, one, error, p99_us = sockperf.parse([SOCKPERF], 2)
+        _, three, whole, worst = sockperf.parse([SOCKPERF] * 3, 2)
+        self.assertEqual((3 * one, p99_us), (three, worst))
+        self.assertAlmostEqual(3**0.5 * error, whole)
+
+    def test_a_run_that_ended_early(self):
+        with self.assertRaisesRegex(OutputInvalid, "messages in 1.5 s"):
+            sockperf.parse([SOCKPERF, SOCKPERF], 20)
+
+    def test_garbled(self):
+        for output in (
+            b"",
+            b"\xff" * 100,
+            b"x" * (sockperf.MAX_OUTPUT + 1),
+            b"sockperf: ERROR: Can`t connect socket (errno=111)",
+            SOCKPERF.replace(b"percentile 99.000 = 1069.740", b""),
+            SOCKPERF.replace(b"Messages=5907", b"Messages=0"),
+            SOCKPERF.replace(b"RunTime=1.545", b"RunTime=0.000"),
+            SOCKPERF.replace(b"Valid", b"Invalid"),
+        ):
+            with self.subTest(output[:20]), self.assertRaises(OutputInvalid):
+                sockperf.parse([SOCKPERF, output], 1)
+
+    @hypothesis.settings(deadline=None)
+    @hypothesis.given(st.binary(max_size=200))
+    def test_anything(self, output):
+        with self.assertRaises(OutputInvalid):
+            sockperf.parse([output], 2)
+
+
+class PktgenTest(unittest.TestCase):
+    def test_recorded(self):
+        self.assertEqual((100000, 601617.0), pktgen.parse(PKTGEN))
+
+    def test_refused(self):
+        for output, error in (
+            (b"", OutputInvalid),
+            (b"Params:\n", OutputInvalid),
+            (b"Result: No transmit: no device\n", RunFailed),
+            (PKTGEN.replace(b", 100000 (", b", 0 ("), RunFailed),
+            (PKTGEN.replace(b"(60byte", b"(1500byte"), OutputInvalid),
+            (PKTGEN.replace(b"601617pps", b"pps"), RunFailed),
+        ):
+            with self.subTest(output[-40:]), self.assertRaises(error):
+                pktgen.parse(output)
+
+    def test_counters(self):
+        text = (
+            b"Inter-|   Receive\n face |bytes packets errs\n"
+            b"    lo: 100 2 0 0\n  eth1:12345 678 0 0 0 0\n"
+        )
+        self.assertEqual(678, pktgen.received(text, "eth1"))
+        with self.assertRaises(OutputInvalid):
+            pktgen.received(text, "eth")
+
+
+class RunTest(trees.TreeTest):
+    def setUp(self):
+        super().setUp()
+        self.place = pathlib.Path(
+            self.enterContext(tempfile.TemporaryDirectory())
+        )
+        path = f"{self.place}:{os.environ['PATH']}"
+        self.enterContext(mock.patch.dict(os.environ, {"PATH": path}))
+        self.program("iperf3", f"cat {HERE}/iperf3-3.12.json")
+        self.program("sockperf", f"cat {HERE}/sockperf-3.7.txt")
+        self.results = network.Results(self.place / "results")
+        self.cells = list(
+            network.cells("vf", (1, 4), 2, onload=False, packets=False)
+        )
+
+    def program(self, name, text):
+        path = self.place / name
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+
+    def run_it(self, resume=False):
+        run = network.NetworkRun(
+            self.root, network.Ends("192.0.2.1"), self.results
+        )
+        return run.run(self.cells, resume=resume)
+
+    def test_measured_and_kept(self):
+        found, interrupted = self.run_it()
+        self.assertFalse(interrupted)
+        self.assertEqual([""] * 4, [each.problem for each in found])
+        self.assertEqual(
+            sorted(each.cell.file for each in found),
+            sorted(each.name for each in self.results.directory.iterdir()),
+        )
+        self.assertEqual(
+            4 * round(found[2].figure), 4 * round(found[3].figure / 4)
+        )
+        self.assertEqual(len(found), len(self.results.all()))
+
+    def test_what_failed_is_measured_again(self):
+        self.program("sockperf", "echo 'sockperf: ERROR' >&2; exit 1")
+        found, _ = self.run_it()
+        self.assertEqual(
+            ["", "", *["sockperf failed: sockperf: ERROR"] * 2],
+            [each.problem for each in found],
+        )
+        self.assertEqual(2, len(list(network.rows(found))))
+        self.program("sockperf", f"cat {HERE}/sockperf-3.7.txt")
+        self.program("iperf3", "exit 1")
+        found, _ = self.run_it(resume=True)
+        self.assertEqual([""] * 4, [each.problem for each in found])
+
+    def test_interrupted(self):
+        with mock.patch.object(
+            network.NetworkRun, "_output", side_effect=KeyboardInterrupt
+        ):
+            self.assertEqual(([], True), self.run_it())
+
+    def test_a_server_that_cannot_run(self):
+        self.program("iperf3", "exit 1")
+        serving = network.serving([("iperf3", "--server")])
+        with self.assertRaisesRegex(RunFailed, "is its port in use"):
+            serving.__enter__()
+
+    def test_foreign_files_are_no_results(self):
+        self.results.directory.mkdir()
+        for number, text in enumerate(("", "{", "[]", "x" * 10**6)):
+            path = self.results.directory / f"network-{number}.json"
+            path.write_text(text)
+        self.assertEqual([], self.results.all())
+
+
+class TableTest(unittest.TestCase):
+    def measured(self, figure, way="two hosts", **cell):
+        cell = network.Cell(
+            **{"name": "vf", "test": "send", "streams": 1, "duration_s": 20}
+            | cell
+        )
+        return network.Measured(cell, way, "6.1", "1", "x", 0.0, False, figure)
+
+    def test_beside_the_seeds(self):
+        kernel = self.measured(1000.0, test="requests", streams=36)
+        rows = list(
+            network.rows(
+                [
+                    self.measured(9.42e9, name="host"),
+                    self.measured(9.40e9),
+                    self.measured(9.40e9, test="receive", duration_s=5),
+                    self.measured(
+                        1.4e6, way="namespaces of one host", test="packets"
+                    ),
+                    kernel,
+                    dataclasses.replace(
+                        kernel,
+                        cell=dataclasses.replace(kernel.cell, onload=True),
+                        figure=14000.0,
+                    ),
+                ]
+            )
+        )
+        self.assertEqual(
+            [
+                ("9.42 Gb/s", "-", "yes"),
+                ("9.40 Gb/s", "1.00 × host", "yes"),
+                ("9.40 Gb/s", "-", "no: 5 s"),
+                ("1.40 Mpps, 0.00 in", "-", "no: namespaces of one host"),
+                ("1000/s", "-", "no: sockperf for netperf"),
+                ("14000/s", "14.00 × kernel", "no: sockperf for netperf"),
+            ],
+            [(row[3], row[5], row[7]) for row in rows],
+        )
+        self.assertEqual("15 × kernel", rows[-1][6])

@@ -1,0 +1,322 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import contextlib
+import io
+import pathlib
+import random
+import re
+import tempfile
+import unittest
+from collections import Counter
+from unittest import mock
+
+from sriov_rt.cmd import main
+from sriov_rt.verify import collection
+from sriov_rt.verify import compare
+from sriov_rt.verify import disk
+from sriov_rt.verify import errors
+from sriov_rt.verify import fio
+from sriov_rt.verify import network
+from sriov_rt.verify import pictures
+from sriov_rt.verify import report
+from sriov_rt.verify import results
+from sriov_rt.verify.measurement import CpuLatency
+from sriov_rt.verify.measurement import Measurement
+from sriov_rt.verify.measurement import Tool
+from sriov_rt.verify.profiles import Step
+
+try:
+    import matplotlib
+except ImportError:
+    matplotlib = None
+
+
+def cpu(number, scale, seed=0, seconds=120, buckets=400):
+    """Return believable latencies of a CPU."""
+    chance = random.Random(seed + number)
+    samples = [
+        [2 + round(chance.gammavariate(3, scale / 3)) for _ in range(100)]
+        for _ in range(seconds)
+    ]
+    every = [each for second in samples for each in second]
+    counts = Counter(each for each in every if each < buckets)
+    return CpuLatency(
+        number,
+        len(every),
+        max(every),
+        tuple(sorted(counts.items())),
+        tuple(map(max, samples)),
+    )
+
+
+def latency(directory, scale, tool=Tool.CYCLICTEST, problems=(), seed=0):
+    """Write a result of a latency measurement."""
+    cpus = tuple(cpu(number, scale, seed) for number in (2, 3))
+    measured = Measurement(
+        tool, "2.40", "cyclictest", 1.79e9, 900.0, cpus, problems
+    )
+    result = results.Result(
+        Step(tool, 900, interval_us=200),
+        "compute",
+        {"kernel release": "6.1 <rt> & $x$", "SMT": "0"},
+        measured,
+        emulated=True,
+    )
+    return results.Results(directory).put(result)
+
+
+def traffic(directory, figure, error=0.0, name="vf", **cell):
+    """Write a result of a network measurement."""
+    cell = {"test": network.SEND, "streams": 1, "duration_s": 20} | cell
+    network.Results(directory).put(
+        network.Measured(
+            network.Cell(name, **cell),
+            "two hosts",
+            "6.1",
+            "iperf 3.12",
+            "iperf3",
+            1.79e9,
+            True,
+            figure,
+            error=error,
+        )
+    )
+
+
+def storage(directory, place, pattern, clients, bandwidth):
+    """Write a result of a disk measurement."""
+    job = fio.Job(pattern, 65536, 8, 4 * clients, 1024, False, 30)
+    directory.mkdir(exist_ok=True)
+    disk.Target(directory).put(
+        disk.Measured(
+            disk.Cell(disk.MATRIX, place, clients, job),
+            "ext4",
+            "6.1",
+            "fio-3.33",
+            "fio",
+            1.79e9,
+            True,
+            fio.Figures(bandwidth, bandwidth / 65536, 900.0, 2000.0, 5000.0),
+        )
+    )
+
+
+class ReportTest(unittest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.place = pathlib.Path(
+            self.enterContext(tempfile.TemporaryDirectory())
+        )
+        self.before = self.place / "before"
+        self.after = self.place / "after"
+
+    def run_it(self, *arguments):
+        out, err = io.StringIO(), io.StringIO()
+        with (
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+        ):
+            code = main.main(["verify", *map(str, arguments)])
+        return code, out.getvalue(), err.getvalue()
+
+    def whole(self):
+        latency(self.before, 20, problems=("the clock was set by +1.0 s",))
+        latency(self.after, 8)
+        traffic(self.before, 9.4e9, 1e7)
+        traffic(self.before, 1e4, test=network.REQUESTS, streams=36)
+        traffic(
+            self.before, 1.4e5, test=network.REQUESTS, streams=36, onload=True
+        )
+        traffic(self.before, 1.1e6, test=network.PACKETS)
+        for number, place in enumerate(("bare", "container", "9p"), 1):
+            for pattern in fio.PATTERNS:
+                for clients in disk.CLIENTS:
+                    storage(self.before, place, pattern, clients, 9e8 / number)
+
+
+class TextTest(ReportTest):
+    def test_histogram(self):
+        self.whole()
+        with mock.patch.object(
+            pictures, "_library", side_effect=errors.PicturesUnavailable
+        ):
+            code, out, _ = self.run_it("report", self.before)
+        self.assertEqual(0, code)
+        self.assertRegex(out, r"cyclictest, CPU 2: maximum \d+ µs")
+        self.assertRegex(out, r"\d+-\d+ µs +[\d,]+ #+\n")
+        self.assertIn("does not count: the clock was set", out)
+        self.assertIn("14.00 × kernel", out)
+        self.assertIn("these figures say nothing of any hardware", out)
+
+    def test_overflows_are_shown(self):
+        found = CpuLatency(2, 120, 900, ((3, 100), (4, 10)))
+        *_, last = collection.histogram(found)
+        self.assertIn(">4 µs             10 #", last)
+        self.assertEqual([], list(collection.histogram(CpuLatency(2, 9, 9))))
+
+    def test_without_matplotlib_nothing_is_written(self):
+        latency(self.before, 20)
+        with mock.patch.dict(
+            "sys.modules", {"matplotlib": None, "matplotlib.figure": None}
+        ):
+            code, _, err = self.run_it(
+                "report", self.before, "-o", self.place / "x.html"
+            )
+        self.assertEqual(2, code)
+        self.assertIn("install sriov-rt[report]", err)
+        self.assertFalse((self.place / "x.html").exists())
+
+    def test_nothing_measured(self):
+        self.before.mkdir()
+        for path in (self.before, self.place / "missing"):
+            code, _, err = self.run_it("report", path)
+            self.assertEqual(2, code)
+            self.assertIn("no results in it", err)
+
+    def test_foreign_files_are_passed_over(self):
+        path = latency(self.before, 20)
+        text = path.read_bytes()
+        for bad in (b"", b"{", b"[" * 10**5, text[:999], b"\xff" * 999):
+            (self.before / "oslat.json").write_bytes(bad)
+            (self.before / "disk-x.json").write_bytes(bad)
+            (self.before / "network-x.json").write_bytes(bad)
+            (found,) = collection.read([self.before])
+            self.assertEqual([Tool.CYCLICTEST], list(found.latency))
+        # Another tool's result under a wrong name is none.
+        (self.before / "oslat.json").write_bytes(text)
+        (found,) = collection.read([self.before])
+        self.assertEqual([Tool.CYCLICTEST], list(found.latency))
+
+
+@unittest.skipUnless(matplotlib, "needs the extra 'report'")
+class PageTest(ReportTest):
+    def test_page_needs_nothing_else(self):
+        self.whole()
+        page = self.place / "report.html"
+        code, _, err = self.run_it(
+            "report", self.before, self.after, "-o", page
+        )
+        self.assertEqual((0, ""), (code, err))
+        text = page.read_text()
+        sources = re.findall(r'(?:src|href)="([^"]{0,20})', text)
+        self.assertTrue(sources)
+        self.assertEqual(
+            {"data:image/svg+xml;b", "data:image/png;base6"}, set(sources)
+        )
+        self.assertNotIn("<script", text)
+        self.assertIn("these figures mean nothing", text)
+        self.assertIn("6.1 &lt;rt&gt; &amp; $x$", text)
+        self.assertEqual(text.count("<figure"), text.count("</figure>"))
+
+    def test_pictures(self):
+        self.whole()
+        place = self.place / "pictures"
+        code, _, err = self.run_it(
+            "report", self.before, self.after, "--pictures", place
+        )
+        self.assertEqual((0, ""), (code, err))
+        names = {each.stem for each in place.iterdir()}
+        self.assertEqual(
+            {
+                "0-cyclictest",
+                "0-cyclictest-maxima",
+                "1-cyclictest",
+                "1-cyclictest-maxima",
+                "overlay-cyclictest",
+                "throughput",
+                "requests",
+                "onload",
+                "packets",
+                "disk-bandwidth",
+                "disk-mean_us",
+            },
+            names,
+        )
+        for name in names:
+            png = (place / f"{name}.png").read_bytes()
+            self.assertTrue(png.startswith(b"\x89PNG"))
+            svg = (place / f"{name}.svg").read_text()
+            self.assertIn("</svg>", svg)
+
+    def test_titles_have_the_maximum(self):
+        latency(self.before, 20)
+        (found,) = collection.read([self.before])
+        drawn = list(pictures.draw([found]))
+        worst = found.latency[Tool.CYCLICTEST].measurement.max_us
+        self.assertEqual(
+            f"before: cyclictest, maximum {worst} µs", drawn[0].title
+        )
+        self.assertIn(f"maximum {worst} µs", report.page([found], drawn))
+
+    def test_a_bucket_of_an_hour_draws_no_hour(self):
+        run = Measurement(
+            Tool.OSLAT,
+            "",
+            "$\\frac{",
+            -1.0,
+            1.0,
+            (CpuLatency(2, 2, 3_600_000_000, ((3_600_000_000, 2),)),),
+        )
+        result = results.Result(
+            Step(Tool.OSLAT, 1), "none", {"$\\frac{": "$x"}, run
+        )
+        found = collection.Collection("$\\frac{", {Tool.OSLAT: result}, (), ())
+        drawn = list(pictures.draw([found]))
+        self.assertIn("</html>", report.page([found], drawn))
+
+
+class CompareTest(ReportTest):
+    def test_the_same_twice(self):
+        latency(self.before, 20)
+        latency(self.after, 20, seed=7)
+        traffic(self.before, 9.40e9)
+        traffic(self.after, 9.38e9)
+        code, out, _ = self.run_it("compare", self.before, self.after)
+        self.assertEqual(0, code, out)
+        self.assertNotIn("worse", out)
+        self.assertIn("±", out)
+
+    def test_a_latency_that_grew(self):
+        latency(self.before, 8)
+        latency(self.after, 20)
+        code, out, _ = self.run_it("compare", self.before, self.after)
+        self.assertEqual(1, code)
+        _, plain, _ = self.run_it("compare", self.before, self.after, "--json")
+        self.assertIn("samples exceed the other's", plain)
+        self.assertIn("worse", out)
+        code, out, _ = self.run_it("compare", self.after, self.before)
+        self.assertEqual(0, code)
+        self.assertIn("better", out)
+
+    def test_one_outlier_is_no_regression(self):
+        first = CpuLatency(2, 10**6, 20, ((5, 10**6 - 1), (20, 1)))
+        second = CpuLatency(2, 10**6, 30, ((5, 10**6 - 1), (30, 1)))
+        found = list(compare._latency("x", first, second))
+        self.assertEqual([False, False], [each.worse for each in found])
+        # Ten of them are no chance.
+        third = CpuLatency(2, 10**6, 30, ((5, 10**6 - 10), (30, 10)))
+        self.assertTrue(next(compare._latency("x", first, third)).worse)
+
+    def test_figures_that_fell(self):
+        traffic(self.before, 9.4e9)
+        traffic(self.after, 4.4e9)
+        storage(self.before, "bare", "read", 1, 9e8)
+        storage(self.after, "bare", "read", 1, 9e8)
+        code, out, _ = self.run_it("compare", self.before, self.after)
+        self.assertEqual(1, code)
+        self.assertRegex(out, r"network-vf-send-1 .*-5 Gb/s .*worse")
+        self.assertRegex(out, r"disk-matrix-bare-read.*same")
+        # Where the error is as large, it is none.
+        traffic(self.after, 4.4e9, error=3e9)
+        code, out, _ = self.run_it("compare", self.before, self.after)
+        self.assertEqual(0, code, out)

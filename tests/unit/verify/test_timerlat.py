@@ -1,0 +1,91 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import unittest
+
+import hypothesis
+from hypothesis import strategies as st
+
+from sriov_rt.verify import timerlat
+from sriov_rt.verify.errors import OutputInvalid
+from tests.unit.verify import recorded
+
+WHOLE = recorded.read("timerlat-6.1.txt")
+
+
+class TimerlatTest(unittest.TestCase):
+    def test_recorded(self):
+        _, cpus, _ = timerlat.parse(WHOLE)
+        self.assertEqual([2, 3], [each.cpu for each in cpus])
+        self.assertEqual([3029, 3161], [each.samples for each in cpus])
+        self.assertEqual([80334, 78611], [each.max_us for each in cpus])
+        self.assertEqual((0, 325), cpus[0].histogram[0])
+        # The thread's column, and what it says is over.
+        self.assertEqual([77, 77], [each.overflows for each in cpus])
+
+    def test_all_above_the_histogram(self):
+        _, (cpu,), _ = timerlat.parse(
+            recorded.read("timerlat-6.1-overflow.txt")
+        )
+        self.assertEqual(
+            (1954, 70625, ()), (cpu.samples, cpu.max_us, cpu.histogram)
+        )
+
+    def test_later_versions(self):
+        """They have decimals, a summary of all CPUs, and a last line."""
+        rows = (
+            "Index   IRQ-002   Thr-002   IRQ-003   Thr-003",
+            "0             9         0         9         0",
+            "5             1        10         0         9",
+            "over:         0         0         1         1",
+            "count:       10        10        10        10",
+            "min:          0         5         0         5",
+            "avg:       0.50      5.00      2.10      9.90",
+            "max:          5         5        21        49",
+            "ALL:        IRQ       Thr",
+            "count:       20        20",
+            "min:          0         5",
+            "avg:       1.30      7.45",
+            "max:         21        49",
+            "rtla timerlat hit stop tracing",
+        )
+        _, cpus, _ = timerlat.parse("\n".join(rows).encode())
+        self.assertEqual(
+            [(2, 10, 5, 0), (3, 10, 49, 1)],
+            [(x.cpu, x.samples, x.max_us, x.overflows) for x in cpus],
+        )
+
+    def test_garbled(self):
+        for output in (
+            b"",
+            b"Index\n",
+            b"Index   IRQ-002   Thr-003\ncount: 1 1\nmax: 1 1\n",
+            b"Index   IRQ-002   Thr-002\ncount: 1 1\n",
+            b"Index   IRQ-002   Thr-002\ncount: 1 x\nmax: 1 1\n",
+            b"Index   IRQ-002   Thr-002\ncount: 1 1\nmax: 1 99999999999\n",
+            b"Index   IRQ-002   Thr-002\n0 5 5\ncount: 1 1\nmax: 1 1\n",
+            b"x\n" * (timerlat._MAX_LINES + 1),
+        ):
+            with self.subTest(output[:60]), self.assertRaises(OutputInvalid):
+                timerlat.parse(output)
+
+    @hypothesis.settings(deadline=None)
+    @hypothesis.given(st.binary(max_size=300))
+    def test_anything(self, output):
+        with self.assertRaises(OutputInvalid):
+            timerlat.parse(output)
+
+    @hypothesis.settings(deadline=None)
+    @hypothesis.given(st.integers(0, len(WHOLE) - 40))
+    def test_cut_anywhere(self, end):
+        with self.assertRaises(OutputInvalid):
+            timerlat.parse(WHOLE[:end])

@@ -1,0 +1,228 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import contextlib
+import dataclasses
+import io
+import os
+import pathlib
+import tempfile
+from unittest import mock
+
+from sriov_rt.cmd import main
+from sriov_rt.facts import certificate
+from sriov_rt.host import latency as host_latency
+from sriov_rt.parse.cpulist import CpuSet
+from sriov_rt.verify import errors
+from sriov_rt.verify import guest
+from sriov_rt.verify import results
+from sriov_rt.verify import watch
+from tests.unit.host import trees
+
+RECORDED = pathlib.Path(__file__).with_name("recorded")
+
+
+def stat(**ticks):
+    """Return /proc/stat with the idle and the busy ticks of CPUs."""
+    lines = [
+        f"{name} {busy} 0 0 {idle} 0 0 0 0 0 0\n"
+        for name, (idle, busy) in ticks.items()
+    ]
+    return "cpu 1 2 3 4 5 6 7 8 9 10\n" + "".join(lines)
+
+
+class ProgramTest(trees.TreeTest):
+    def setUp(self):
+        super().setUp()
+        self.place = pathlib.Path(
+            self.enterContext(tempfile.TemporaryDirectory())
+        )
+        path = f"{self.place}:{os.environ['PATH']}"
+        self.enterContext(mock.patch.dict(os.environ, {"PATH": path}))
+
+    def program(self, name, text):
+        path = self.place / name
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+
+
+class WatchTest(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        # taskset of the host of the tree would find none of its CPUs here.
+        self.program("taskset", 'shift 2; exec "$@"')
+        self.rtla("timerlat-6.1-overflow.txt")
+        self.tree.write("sys/devices/system/cpu/online", "0-3\n")
+        self.tree.write("sys/devices/system/cpu/isolated", "2\n")
+        self.tree.write("proc/stat", stat(cpu2=(100, 0)))
+        self.enterContext(mock.patch.object(watch, "_LOOK_S", 0.0))
+        self.certify()
+
+    def rtla(self, name):
+        self.program("rtla", f"cat {RECORDED}/{name}")
+
+    def certify(self, **changes):
+        made = dataclasses.replace(trees.CERTIFICATE, **changes)
+        self.tree.write(host_latency.CERTIFICATE, certificate.to_bytes(made))
+
+    def probe(self):
+        return watch.probe(self.root, 1, self.place / "lock")
+
+    def seen(self):
+        return host_latency.observe(self.root).certificate
+
+    def test_a_sample_above_withdraws(self):
+        found = self.probe()
+        self.assertTrue(found.withdrawn)
+        self.assertEqual((2, 70625), (found.cpu, found.max_us))
+        why = "CPU 2 had a latency of 70625 µs, above the certified 18 µs"
+        self.assertEqual(f"certificate withdrawn: {why}", found.said)
+        # The facts say why, and the next probe has nothing to watch.
+        self.assertEqual(why, self.seen().withdrawn)
+        self.assertIn("no certificate counts", self.probe().said)
+
+    def test_a_sample_within_does_not(self):
+        self.certify(max_latency_us=70625)
+        found = self.probe()
+        self.assertFalse(found.withdrawn)
+        self.assertEqual("CPU 2: at most 70625 µs", found.said)
+        self.assertEqual("", self.seen().withdrawn)
+
+    def test_a_busy_cpu_is_a_guest_s(self):
+        with mock.patch.object(
+            watch, "_times", side_effect=[{2: (0, 0)}, {2: (50, 100)}]
+        ):
+            self.assertIn("no isolated CPU is idle", self.probe().said)
+        self.assertEqual("", self.seen().withdrawn)
+
+    def test_the_most_idle(self):
+        for after, cpu in (
+            ({2: (99, 100), 3: (100, 100)}, 3),
+            ({2: (100, 100), 3: (100, 100)}, 2),
+            # The counters of a nohz_full CPU may stand still.
+            ({2: (0, 0), 3: (50, 100)}, 2),
+            ({2: (98, 100), 3: (0, 100)}, None),
+            ({}, None),
+        ):
+            before = {2: (0, 0), 3: (0, 0)}
+            with (
+                self.subTest(after),
+                mock.patch.object(
+                    watch, "_times", side_effect=[before, after]
+                ),
+            ):
+                found = watch.idle(self.root, CpuSet((2, 3)))
+                self.assertEqual(cpu, found)
+
+    def test_times(self):
+        self.tree.write(
+            "proc/stat",
+            stat(cpu2=(100, 50)) + "cpu3 1\ncpux 1 2 3 4 5 6 7 8\nintr 5\n",
+        )
+        self.assertEqual({2: (100, 150)}, watch._times(self.root))
+
+    def test_no_certificate(self):
+        self.tree.remove("var")
+        self.assertIn("nothing to watch", self.probe().said)
+
+    def test_an_edited_certificate(self):
+        self.tree.write(host_latency.CERTIFICATE, "{}")
+        self.assertIn("latency-certificate.json", self.probe().said)
+
+    def test_while_something_is_measured(self):
+        with results.exclusive(self.place / "lock"):
+            self.assertIn("a measurement is running", self.probe().said)
+        self.assertEqual("", self.seen().withdrawn)
+
+    def test_another_certificate_meanwhile(self):
+        def meanwhile(*_):
+            self.certify(max_latency_us=10**5)
+            return 88
+
+        with mock.patch.object(watch, "_worst", meanwhile):
+            self.assertFalse(self.probe().withdrawn)
+        self.assertEqual("", self.seen().withdrawn)
+
+    def test_a_probe_that_fails_withdraws_nothing(self):
+        for text, error in (
+            ("echo 'no timerlat' >&2; exit 1", errors.RunFailed),
+            ("echo garbage", errors.OutputInvalid),
+            ("kill -9 $$", errors.RunFailed),
+        ):
+            self.program("rtla", text)
+            with self.subTest(text), self.assertRaises(error):
+                self.probe()
+        self.assertEqual("", self.seen().withdrawn)
+
+
+class GuestTest(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        self.copying("cyclictest", "cyclictest-2.40.json")
+        self.copying("oslat", "oslat-2.40.json")
+
+    def copying(self, name, recorded):
+        self.program(
+            name,
+            "for each; do case $each in\n"
+            f"--json=*) cp {RECORDED}/{recorded} ${{each#*=}};;\n"
+            "esac; done",
+        )
+
+    def cpus(self, allowed, online="0-3\n", isolated="\n"):
+        self.tree.write("sys/devices/system/cpu/online", online)
+        self.tree.write("sys/devices/system/cpu/isolated", isolated)
+        with mock.patch("os.sched_getaffinity", return_value=allowed):
+            found = guest.cpus_of(self.root)
+        return set(found.measured), set(found.housekeeping)
+
+    def test_cpus(self):
+        # A guest that isolates, one that does not, and a pod on a host.
+        self.assertEqual(({2, 3}, {0, 1}), self.cpus({0, 1}, isolated="2-3\n"))
+        self.assertEqual(({1, 2, 3}, {0}), self.cpus({0, 1, 2, 3}))
+        self.assertEqual(({11}, {10}), self.cpus({10, 11}, "0-15\n", "8-15\n"))
+        with self.assertRaisesRegex(errors.NotIsolated, "give the guest two"):
+            self.cpus({0})
+
+    def run_it(self, *arguments):
+        out, err = io.StringIO(), io.StringIO()
+        where = ("--output", str(self.place / "out"), "--duration", "1s")
+        with (
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+            mock.patch("os.sched_getaffinity", return_value={0, 1}),
+        ):
+            code = main.main(["verify", "guest", *where, *arguments])
+        return code, out.getvalue(), err.getvalue()
+
+    def test_beside_its_host(self):
+        tool = certificate.CertifiedTool("cyclictest", "2.40", "x", 900.0, 17)
+        made = dataclasses.replace(trees.CERTIFICATE, tools=(tool,))
+        path = self.place / "host.json"
+        path.write_bytes(certificate.to_bytes(made))
+        code, out, err = self.run_it("--host", str(path))
+        self.assertEqual("", err)
+        self.assertIn(code, (0, 1))
+        self.assertRegex(out, r"cyclictest \| 1 +\| 981 +\| 17 +\| 14909 ")
+        self.assertRegex(out, r"oslat +\| 1 +\| 50757 +\| - +")
+        self.assertIn("on its present host alone", out)
+
+    def test_a_host_s_file_that_is_none(self):
+        path = self.place / "host.json"
+        for text in (b"", b"{}", b"x" * (certificate.MAX_FILE + 9)):
+            path.write_bytes(text)
+            code, _, err = self.run_it("--host", str(path))
+            self.assertEqual(2, code)
+            self.assertIn("host.json", err)
+        path.unlink()
+        code, _, err = self.run_it("--host", str(path))
+        self.assertEqual((2, True), (code, "No such file" in err))
