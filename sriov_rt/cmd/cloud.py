@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What ``sriov-rt explain`` asks Nova: a flavor, and which hosts there are."""
+"""What Nova has: a flavor's extra specs, and the compute hosts."""
 
 import os
 from collections.abc import Callable
@@ -58,27 +58,39 @@ class FlavorMissing(exceptions.SriovRtError):
         )
 
 
-def extra_specs(name: str) -> Mapping[str, str]:
+def connection(app: Any) -> Any:
+    """Return openstackclient's connection to the cloud, None without it.
+
+    :param app: what runs the command.
+    """
+    manager = getattr(app, "client_manager", None)
+    return None if manager is None else manager.sdk_connection
+
+
+def extra_specs(name: str, known: Any = None) -> Mapping[str, str]:
     """Return the extra specs of a flavor.
 
     :param name: its name or id.
+    :param known: a connection to the cloud; one is made without it.
     :raises CloudUnreachable: if the API can't be asked.
     :raises FlavorMissing: if there is none.
     """
     flavor = _ask(
         lambda compute: compute.find_flavor(
             name, ignore_missing=True, get_extra_specs=True
-        )
+        ),
+        known,
     )
     if flavor is None:
         raise FlavorMissing(name)
     return dict(flavor.extra_specs or {})
 
 
-def hosts(tell: Callable[[str], None]) -> list[str] | None:
-    """Return the compute hosts, as Nova names them; None if it won't tell.
+def hosts(warn: Callable[[str], None], known: Any = None) -> list[str] | None:
+    """Return the compute hosts, as Nova names them.
 
-    :param tell: says to the user why they are not known.
+    :param warn: prints why they are not known, in which case there is None.
+    :param known: a connection to the cloud; one is made without it.
     :raises CloudUnreachable: if the API can't be asked.
     """
     from openstack import exceptions as sdk
@@ -88,12 +100,13 @@ def hosts(tell: Callable[[str], None]) -> list[str] | None:
             lambda compute: [
                 each.service_details["host"]
                 for each in compute.hypervisors(details=True)
-            ]
+            ],
+            known,
         )
     except CloudUnreachable as error:
         if not isinstance(error.__cause__, sdk.ForbiddenException):
             raise
-        tell(
+        warn(
             "only administrators may list the compute hosts: hosts without "
             "an agent will not be shown"
         )
@@ -101,7 +114,7 @@ def hosts(tell: Callable[[str], None]) -> list[str] | None:
     return sorted(found)
 
 
-def _ask(question: Callable[[Any], Any]) -> Any:
+def _ask(question: Callable[[Any], Any], connection: Any) -> Any:
     try:
         import openstack
         from keystoneauth1 import exceptions as keystone
@@ -110,7 +123,8 @@ def _ask(question: Callable[[Any], Any]) -> Any:
         raise ClientMissing from error
     known = (sdk.SDKException, keystone.ClientException)
     try:
-        connection = openstack.connect(cloud=os.environ.get("OS_CLOUD"))
+        if connection is None:
+            connection = openstack.connect(cloud=os.environ.get("OS_CLOUD"))
         return question(connection.compute)
     except known as error:
         raise CloudUnreachable(str(error)) from error

@@ -10,8 +10,9 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Hear the agents for a moment, as nova-scheduler does all the time."""
+"""Facts of hosts, collected from the agents over the message queue."""
 
+import argparse
 import logging
 import math
 import pathlib
@@ -23,9 +24,10 @@ from collections.abc import Callable
 from collections.abc import Sequence
 
 from oslo_config import cfg
-from oslo_service import backend
 
 from sriov_rt import exceptions
+from sriov_rt import facts as host_facts
+from sriov_rt.cmd import faults
 from sriov_rt.cmd.verdict import Candidate
 from sriov_rt.facts import HostFacts
 from sriov_rt.host.root import CONFIG
@@ -35,6 +37,12 @@ LOG = logging.getLogger(__name__)
 #: Configuration files that are tried if none is named: a scheduler's host
 #: has the one, a compute host the other.
 CONFIG_FILES = ("/etc/nova/nova.conf", f"/{CONFIG}")
+
+#: Seconds that agents have to report. Their answers are spread over 2 s.
+WAIT_S = 6.0
+
+#: Where oslo.messaging's drivers log why they cannot connect.
+_DRIVERS = "oslo.messaging"
 
 #: Seconds between two looks at what was reported.
 _POLL_S = 0.1
@@ -56,6 +64,82 @@ class QueueUnusable(exceptions.SriovRtError):
             f"{problem}; see that --config-file or --transport-url names the "
             "message queue of the agents, and that they run"
         )
+
+
+class BrokerUnreachable(QueueUnusable):
+    """The message queue does not answer.
+
+    :param broker: host and port of each.
+    :param cause: what the driver logged.
+    """
+
+    def __init__(self, broker: str, cause: str) -> None:
+        self.broker = broker
+        self.cause = cause
+        super().__init__(
+            f"the message queue {broker} cannot be reached: {cause}"
+        )
+
+
+class _Causes(logging.Handler):
+    """Keeps the last error that a driver of oslo.messaging logged."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.last = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep its first line."""
+        self.last = record.getMessage().partition("\n")[0]
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options that name the message queue."""
+    parser.add_argument(
+        "--config-file",
+        metavar="FILE",
+        action="append",
+        help="a configuration file that names the message queue; may be "
+        f"repeated (default: {' and '.join(CONFIG_FILES)}, where readable)",
+    )
+    parser.add_argument(
+        "--transport-url",
+        metavar="URL",
+        help="the message queue on which the agents report",
+    )
+    parser.add_argument(
+        "--wait",
+        metavar="SECONDS",
+        type=_seconds,
+        default=WAIT_S,
+        help="how long agents have to report (default: %(default)g)",
+    )
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 <= seconds <= 3600:
+        raise argparse.ArgumentTypeError("0 to 3600 seconds expected")
+    return seconds
+
+
+def ask(
+    args: argparse.Namespace,
+    expected: Sequence[str] | None,
+    keep: Callable[[HostFacts], HostFacts] = host_facts.decisive,
+) -> list[Candidate]:
+    """Return the hosts as the options of :func:`configure` have it.
+
+    See :func:`collect` for the parameters, and what is raised.
+    """
+    return collect(
+        expected,
+        config_files=args.config_file,
+        transport_url=args.transport_url,
+        wait_s=args.wait,
+        report=faults.say,
+        keep=keep,
+    )
 
 
 class Collector:
@@ -104,10 +188,15 @@ class Hearing:
     """Hears the agents in a thread, from when it is made until stopped.
 
     :param conf: names the message queue.
+    :param keep: takes what is not needed out of facts.
     :raises QueueUnusable: for a queue that can't be used as it is named.
     """
 
-    def __init__(self, conf: cfg.ConfigOpts) -> None:
+    def __init__(
+        self,
+        conf: cfg.ConfigOpts,
+        keep: Callable[[HostFacts], HostFacts] = host_facts.decisive,
+    ) -> None:
         from sriov_rt.scheduler import listener
 
         self.collector = Collector()
@@ -119,9 +208,10 @@ class Hearing:
                 f"sriov-rt-explain.{socket.gethostname()}",
                 self.collector,
                 self._note,
+                keep,
             )
         except Exception as error:
-            # As in asker.Asker.ask: there is no common base.
+            # As in scheduler.listener: there is no common base.
             raise QueueUnusable(str(error)) from error
         # A daemon: a queue that is down must not keep the command from ending.
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -131,21 +221,21 @@ class Hearing:
         self,
         expected: Sequence[str] | None,
         wait_s: float,
-        tell: Callable[[str], None],
+        report: Callable[[str], None],
     ) -> None:
         """Wait for the reports; see :func:`collect`.
 
         :raises QueueUnusable: if the queue turns out to be unusable.
         """
-        told, ending = -1, time.monotonic() + wait_s
+        reported, ending = -1, time.monotonic() + wait_s
         while time.monotonic() < ending:
             if self._failure is not None:
                 raise QueueUnusable(str(self._failure)) from self._failure
             names = self.collector.names()
-            if len(names) != told:
-                told = len(names)
+            if len(names) != reported:
+                reported = len(names)
                 of = "" if expected is None else f" of {len(expected)}"
-                tell(f"{told}{of} hosts have reported")
+                report(f"{reported}{of} hosts have reported")
             if expected is None:
                 if time.monotonic() - self._heard > _QUIET_S:
                     return
@@ -175,7 +265,8 @@ def collect(
     config_files: Sequence[str] | None,
     transport_url: str | None,
     wait_s: float,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
+    keep: Callable[[HostFacts], HostFacts] = host_facts.decisive,
 ) -> list[Candidate]:
     """Return the hosts, and the facts of those that reported in time.
 
@@ -184,16 +275,25 @@ def collect(
         :data:`CONFIG_FILES`.
     :param transport_url: names it in their place.
     :param wait_s: seconds that the agents have to report.
-    :param tell: says to the user how far it is.
+    :param report: prints how far it is.
+    :param keep: takes what is not needed out of facts.
+    :raises BrokerUnreachable: if the queue does not answer.
     :raises QueueUnusable: if it can't be listened to, or nobody is known.
     """
     _choose_threads()
     conf = _configure(config_files, transport_url)
-    hearing = Hearing(conf)
+    causes, drivers = _Causes(), logging.getLogger(_DRIVERS)
+    drivers.addHandler(causes)
     try:
-        hearing.wait(expected, wait_s, tell)
+        hearing = Hearing(conf, keep)
+        try:
+            hearing.wait(expected, wait_s, report)
+        finally:
+            hearing.stop()
     finally:
-        hearing.stop()
+        drivers.removeHandler(causes)
+    if causes.last and not hearing.collector.names():
+        raise BrokerUnreachable(_broker(conf), causes.last)
     found = hearing.collector.candidates(
         expected or (), conf.sriov_rt.facts_max_age
     )
@@ -202,14 +302,24 @@ def collect(
     return found
 
 
+def _broker(conf: cfg.ConfigOpts) -> str:
+    """Return where the message queue is, without its password."""
+    from sriov_rt import messaging
+
+    hosts = messaging.transport(conf)._driver._url.hosts
+    return ", ".join(f"{each.hostname}:{each.port}" for each in hosts)
+
+
 def _choose_threads() -> None:
     # Before oslo.messaging is imported: it imports oslo.service, which
     # settles for eventlet unless a backend is chosen by then.
-    if backend.get_backend_type() is None:
-        backend.init_backend(backend.BackendType.THREADING)
     with warnings.catch_warnings():
         # futurist warns of eventlet where that is installed, in use or not.
         warnings.simplefilter("ignore", DeprecationWarning)
+        from oslo_service import backend
+
+        if backend.get_backend_type() is None:
+            backend.init_backend(backend.BackendType.THREADING)
         import oslo_messaging  # noqa: F401
 
 

@@ -14,31 +14,31 @@
 
 import argparse
 import dataclasses
-import json
 import pathlib
-import sys
 import time
 import uuid
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
+from typing import Any
 
 from sriov_rt import codec
 from sriov_rt import decide
 from sriov_rt import exceptions
 from sriov_rt import facts as host_facts
 from sriov_rt import request as requests
+from sriov_rt.cmd import cloud
+from sriov_rt.cmd import collect
+from sriov_rt.cmd import command
+from sriov_rt.cmd import faults
+from sriov_rt.cmd.command import Found
 from sriov_rt.cmd.verdict import Candidate
 from sriov_rt.cmd.verdict import Verdict
-from sriov_rt.cmd.verdict import lines
 
 #: Exit code if no host satisfies the flavor.
 EXIT_NO_HOST = 1
 
-#: Seconds that agents have to report. Their answers are spread over 2 s.
-WAIT_S = 6.0
-
-_EPILOG = (
+EPILOG = (
     "Exit codes: 0 a host passes, 1 none does, 2 the extra specs are "
     "invalid, or there is nothing to go by. The cloud is found as the "
     "openstack command finds it (clouds.yaml, OS_* variables); the message "
@@ -83,90 +83,67 @@ class NetworkMalformed(exceptions.SriovRtError):
         )
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``sriov-rt explain``."""
-    parser.epilog = _EPILOG
-    asked = parser.add_mutually_exclusive_group(required=True)
-    asked.add_argument(
-        "--flavor",
-        metavar="NAME",
-        help="the name or id of a flavor of the cloud",
-    )
-    asked.add_argument(
-        "--extra-spec",
-        metavar="KEY=VALUE",
-        action="append",
-        help="an extra spec of a flavor that need not exist; may be repeated",
-    )
-    parser.add_argument(
-        "--network",
-        metavar="UUID[:PHYSNET]",
-        action="append",
-        default=[],
-        help="a network that the instance is to have a port on, and its "
-        "physical network; may be repeated. Hosts are then judged by the "
-        "same-host rule of Onload too",
-    )
-    _add_hosts(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=_run)
+class Explain(command.Lister):
+    """Print which hosts satisfy a flavor, and why the others do not."""
 
+    epilog = EPILOG
 
-def _add_hosts(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--facts",
-        metavar="FILE|DIR",
-        action="append",
-        type=pathlib.Path,
-        help="a host, as 'sriov-rt host show --json' prints it, or a "
-        "directory of *.json files; may be repeated. Without it, the agents "
-        "are asked",
-    )
-    parser.add_argument(
-        "--config-file",
-        metavar="FILE",
-        action="append",
-        help="a configuration file that names the message queue",
-    )
-    parser.add_argument(
-        "--transport-url",
-        metavar="URL",
-        help="the message queue on which the agents report",
-    )
-    parser.add_argument(
-        "--wait",
-        metavar="SECONDS",
-        type=_seconds,
-        default=WAIT_S,
-        help="how long agents have to report (default: %(default)g)",
-    )
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add the request and the hosts."""
+        asked = parser.add_mutually_exclusive_group(required=True)
+        asked.add_argument(
+            "--flavor",
+            metavar="NAME",
+            help="the name or id of a flavor of the cloud",
+        )
+        asked.add_argument(
+            "--extra-spec",
+            metavar="KEY=VALUE",
+            action="append",
+            help="an extra spec of a flavor that need not exist; may be "
+            "repeated",
+        )
+        parser.add_argument(
+            "--network",
+            metavar="UUID[:PHYSNET]",
+            action="append",
+            default=[],
+            help="a network that the instance is to have a port on, and its "
+            "physical network; may be repeated. Hosts are then judged by the "
+            "same-host rule of Onload too",
+        )
+        parser.add_argument(
+            "--facts",
+            metavar="FILE|DIR",
+            action="append",
+            type=pathlib.Path,
+            help="a host, as 'sriov-rt host show --json' prints it, or a "
+            "directory of *.json files; may be repeated. Without it, the "
+            "agents are asked",
+        )
+        collect.configure(parser)
 
-
-def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not 0 <= seconds <= 3600:
-        raise argparse.ArgumentTypeError("0 to 3600 seconds expected")
-    return seconds
-
-
-def _run(args: argparse.Namespace) -> int:
-    if args.flavor is None:
-        specs: Mapping[str, str] = _extra_specs(args.extra_spec)
-    else:
-        from sriov_rt.cmd import cloud
-
-        specs = cloud.extra_specs(args.flavor)
-    request = dataclasses.replace(
-        requests.parse(specs),
-        attachments=tuple(_attachment(each) for each in args.network),
-    )
-    verdicts = [_judge(request, each) for each in _candidates(args)]
-    if args.json:
-        plain = [each.to_plain() for each in verdicts]
-        print(json.dumps(plain, indent=2, ensure_ascii=False))
-    else:
-        print("\n".join(lines(verdicts)))
-    return 0 if any(each.passes for each in verdicts) else EXIT_NO_HOST
+    def find(self, args: argparse.Namespace) -> Found:
+        """Return the hosts with their Reasons."""
+        connection, specs = None, _extra_specs(args.extra_spec or ())
+        if args.flavor is not None:
+            connection = cloud.connection(self.app)
+            specs = cloud.extra_specs(args.flavor, connection)
+        request = dataclasses.replace(
+            requests.parse(specs),
+            attachments=tuple(_attachment(each) for each in args.network),
+        )
+        verdicts = [
+            _judge(request, each) for each in _candidates(args, connection)
+        ]
+        passes = any(each.passes for each in verdicts)
+        return Found(
+            columns=("Host", "Passes", "Code", "Problem", "Remedy"),
+            shown=("Host", "Passes", "Problem", "Remedy"),
+            rows=[row for each in verdicts for row in each.rows()],
+            document=[each.to_plain() for each in verdicts],
+            code=0 if passes else EXIT_NO_HOST,
+        )
 
 
 def _judge(request: requests.Request, candidate: Candidate) -> Verdict:
@@ -190,7 +167,7 @@ def _attachment(text: str) -> requests.Attachment:
     return requests.Attachment(name, physical or None)
 
 
-def _extra_specs(given: Iterable[str]) -> dict[str, str]:
+def _extra_specs(given: Iterable[str]) -> Mapping[str, str]:
     specs = {}
     for text in given:
         key, equals, value = text.partition("=")
@@ -200,24 +177,17 @@ def _extra_specs(given: Iterable[str]) -> dict[str, str]:
     return specs
 
 
-def _candidates(args: argparse.Namespace) -> list[Candidate]:
+def _candidates(args: argparse.Namespace, connection: Any) -> list[Candidate]:
     if args.facts:
         return [
             Candidate(facts.host, facts)
             for path in args.facts
             for facts in _read(path)
         ]
-    from sriov_rt.cmd import cloud
-    from sriov_rt.cmd import collect
-
-    expected = None if args.flavor is None else cloud.hosts(_tell)
-    return collect.collect(
-        expected,
-        config_files=args.config_file,
-        transport_url=args.transport_url,
-        wait_s=args.wait,
-        tell=_tell,
-    )
+    expected = None
+    if args.flavor is not None:
+        expected = cloud.hosts(faults.say, connection)
+    return collect.ask(args, expected)
 
 
 def _read(path: pathlib.Path) -> Iterator[host_facts.HostFacts]:
@@ -234,7 +204,3 @@ def _read(path: pathlib.Path) -> Iterator[host_facts.HostFacts]:
             raise FactsUnusable(file, f"{error.strerror}") from None
         except codec.SchemaError as error:
             raise FactsUnusable(file, str(error)) from None
-
-
-def _tell(text: str) -> None:
-    print(f"sriov-rt: {text}", file=sys.stderr, flush=True)

@@ -18,21 +18,30 @@ import logging
 import pathlib
 import time
 from collections.abc import Iterable
+from collections.abc import Iterator
+from typing import Any
 
+from sriov_rt import codec
 from sriov_rt import exceptions
+from sriov_rt.cmd import command
+from sriov_rt.cmd.command import Found
+from sriov_rt.cmd.command import one
 from sriov_rt.codec import Unknown
-from sriov_rt.decide import realtime
 from sriov_rt.facts import HostFacts
-from sriov_rt.host import modes
-from sriov_rt.host import novaconf
-from sriov_rt.host import sources
+from sriov_rt.host import compute
+from sriov_rt.host import fix_plan
+from sriov_rt.host import readiness
 from sriov_rt.host import table
-from sriov_rt.host.observe import Observer
+from sriov_rt.host.observer import Observer
+from sriov_rt.host.observer import load_sources
+from sriov_rt.host.readiness import Readiness
+from sriov_rt.host.root import CONFIG
 from sriov_rt.host.root import Root
 from sriov_rt.labels import own
 from sriov_rt.labels import recorded
 from sriov_rt.labels.recorded import Recorded
 from sriov_rt.reason import Reason
+from sriov_rt.request import words
 
 HOSTNAME = "proc/sys/kernel/hostname"
 
@@ -52,122 +61,183 @@ class RootMissing(exceptions.SriovRtError):
     def __init__(self, path: str) -> None:
         self.path = path
         super().__init__(
-            f"{path} is no directory; give --root the directory that is / of "
-            "the host, or leave it out"
+            f"{path} is not a directory; give --root the directory that is / "
+            "of the host, or leave it out"
         )
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add ``show``, ``check`` and ``features`` and their arguments."""
-    actions = parser.add_subparsers(metavar="ACTION", required=True)
-    show = actions.add_parser("show", help="print what this host is")
-    _add_common(show)
-    show.set_defaults(run=_show)
-    check = actions.add_parser(
-        "check",
-        help="print what keeps this host from being realtime; exit 1 if "
-        "anything does",
+class NovaConfigMissing(exceptions.SriovRtError):
+    """A configuration file that was named does not exist.
+
+    :param path: as it was given.
+    :param root: the host's root directory.
+    """
+
+    def __init__(self, path: str, root: str) -> None:
+        self.path = path
+        super().__init__(
+            f"{path} does not exist below {root}; give --nova-config a file "
+            "of nova-compute, or leave it out"
+        )
+
+
+class _Host(command.Base):
+    """A command that reads a host."""
+
+    of_root = True
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add the host to read."""
+        parser.add_argument(
+            "--root",
+            default="/",
+            metavar="DIR",
+            help="read the host whose / is DIR (default: this one)",
+        )
+        parser.add_argument(
+            "--nova-config",
+            action="append",
+            metavar="FILE",
+            help="a configuration file of nova-compute, below the root; may "
+            f"be repeated (default: {', '.join(compute.FILES)})",
+        )
+
+
+class Show(_Host, command.ShowOne):
+    """Print what this host is: every fact, or why it is unknown."""
+
+    def find(self, args: argparse.Namespace) -> Found:
+        """Return the facts."""
+        found, _ = _observe(args)
+        return one(
+            table.rows(found.facts, found.ages_s), found.facts.to_plain()
+        )
+
+
+class Check(_Host, command.Lister):
+    """Print what keeps this host from being realtime."""
+
+    epilog = (
+        "Exit codes: 0 the host is ready, 1 it is not, 2 it could not be read."
     )
-    check.add_argument(
-        "--mode",
-        choices=tuple(modes.MODES),
-        help="check also what it takes to give guests NICs in this way",
-    )
-    _add_common(check)
-    check.set_defaults(run=_check)
-    features = actions.add_parser(
-        "features",
-        help="print the feature file that the agent writes for NFD, if "
-        "[labels] feature_file is set; changes nothing",
-    )
-    features.add_argument(
-        "--expiry",
-        type=float,
-        default=300.0,
-        metavar="SECONDS",
-        help="how long NFD is to believe it (default: %(default)s)",
-    )
-    _add_common(features)
-    features.set_defaults(run=_features)
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add what to check for."""
+        parser.add_argument(
+            "--mode",
+            choices=tuple(readiness.MODES),
+            help="check also what it takes to give guests NICs in this way",
+        )
+        parser.add_argument(
+            "--kernel",
+            choices=tuple(str(each) for each in words.Kernel),
+            default=str(words.Kernel.PREEMPT_RT),
+            help="the sriov_rt:kernel of the flavors to serve; with 'any' a "
+            "kernel that is not PREEMPT_RT is ready too (default: "
+            "%(default)s)",
+        )
+        parser.add_argument(
+            "--fix-plan",
+            action="store_true",
+            help="print the kernel command line, the sysctls and the tuned "
+            "profile that make the host ready; changes nothing",
+        )
+        super().configure(parser)
+
+    def find(self, args: argparse.Namespace) -> Found:
+        """Return what is in the way."""
+        observed, placed_by_nova = _observe(args)
+        facts = observed.facts
+        found = readiness.judge(
+            facts,
+            placed_by_nova=placed_by_nova,
+            any_kernel=args.kernel == words.Kernel.ANY,
+            mode=args.mode,
+            further=observed.reasons,
+        )
+        verdict = _verdict(facts, args.mode, found)
+        after: list[str] = []
+        if args.fix_plan:
+            plan = fix_plan.make(
+                facts, found.must, placed_by_nova=placed_by_nova
+            )
+            verdict["fix_plan"] = plan.to_plain()
+            after += ["", *plan.lines()]
+        if args.mode == ONLOAD:
+            resource = onload_resource(Root(args.root))
+            verdict[ONLOAD] = onload_plain(facts, resource)
+            after += onload_lines(facts, resource)
+        return Found(
+            columns=("Severity", "Code", "Problem", "Remedy"),
+            shown=("Severity", "Problem", "Remedy"),
+            rows=[
+                (severity, each.code, each.problem, each.remedy)
+                for severity, reasons in (
+                    ("must", found.must),
+                    ("should", found.should),
+                )
+                for each in reasons
+            ],
+            document=verdict,
+            before=[_summary(facts, args.mode, found)],
+            after=after,
+            code=0 if found.is_ready else EXIT_NOT_READY,
+        )
 
 
-def _add_common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--root",
-        default="/",
-        metavar="DIR",
-        help="read the host whose / is DIR (default: this one)",
-    )
-    parser.add_argument(
-        "--nova-config",
-        action="append",
-        metavar="FILE",
-        help="a configuration file of nova-compute, below the root; may be "
-        f"repeated (default: {', '.join(novaconf.FILES)})",
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
+class Features(_Host, command.Text):
+    """Print the feature file that the agent writes for NFD.
 
+    It does so if [labels] feature_file is set. Nothing is changed here.
+    """
 
-def _show(args: argparse.Namespace) -> int:
-    found, _ = _observe(args)
-    if args.json:
-        print(json.dumps(found.facts.to_plain(), indent=2))
-    else:
-        print("\n".join(table.lines(found.facts, found.ages_s)))
-    return 0
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add how long it holds."""
+        parser.add_argument(
+            "--expiry",
+            type=float,
+            default=300.0,
+            metavar="SECONDS",
+            help="how long NFD is to believe it (default: %(default)s)",
+        )
+        parser.add_argument("--json", action="store_true", help="print JSON")
+        super().configure(parser)
 
-
-def _check(args: argparse.Namespace) -> int:
-    observed, placed_by_nova = _observe(args)
-    facts = observed.facts
-    found = list(realtime.reasons(facts, placed_by_nova=placed_by_nova))
-    found += observed.reasons
-    if args.mode is not None:
-        found += modes.reasons(args.mode, facts)
-    problems = tuple({each.message: each for each in found}.values())
-    verdict = _verdict(facts, args.mode, problems)
-    told = [*_lines(facts, args.mode, problems)]
-    if args.mode == ONLOAD:
-        # Onload's configuration takes time to import that others don't need.
-        from sriov_rt.cmd import host_onload
-
-        resource = host_onload.resource(Root(args.root))
-        verdict[ONLOAD] = host_onload.plain(facts, resource)
-        told += host_onload.lines(facts, resource)
-    print(json.dumps(verdict, indent=2) if args.json else "\n".join(told))
-    return EXIT_NOT_READY if problems else 0
-
-
-def _features(args: argparse.Namespace) -> int:
-    found, _ = _observe(args)
-    now = time.time()
-    named = own.of(found.facts, now)
-    if args.json:
-        print(json.dumps(named, indent=2))
-    else:
-        print(own.text(named, now + args.expiry), end="")
-    return 0
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        """Print it."""
+        found, _ = _observe(parsed_args)
+        now = time.time()
+        named = own.of(found.facts, now)
+        if parsed_args.json:
+            print(json.dumps(named, indent=2))
+        else:
+            print(own.text(named, now + parsed_args.expiry), end="")
+        return 0
 
 
 def _observe(args: argparse.Namespace) -> tuple[Recorded, bool]:
     """Return the facts, and whether Nova is configured on the host.
 
     :raises RootMissing: if the root is no directory.
+    :raises NovaConfigMissing: if a file that was named does not exist.
     """
     if not pathlib.Path(args.root).is_dir():
         raise RootMissing(args.root)
     root = Root(args.root)
+    for each in args.nova_config or ():
+        if root.exists(each.lstrip("/")) is False:
+            raise NovaConfigMissing(each, args.root)
     # What goes wrong is printed as the reason of what is unknown.
-    logging.getLogger("sriov_rt").addHandler(logging.NullHandler())
-    files = args.nova_config or novaconf.FILES
-    settings = novaconf.read(root, files)
+    logging.getLogger("sriov_rt").handlers = [logging.NullHandler()]
+    files = args.nova_config or compute.FILES
+    settings = compute.read(root, files)
     name = _name(root, settings)
-    observer = Observer(root, name, name, sources.load(), nova_files=files)
+    observer = Observer(root, name, name, load_sources(), nova_files=files)
     found = recorded.complete(observer.observe(), root)
     return found, settings is not None
 
 
-def _name(root: Root, settings: novaconf.Settings | None | Unknown) -> str:
+def _name(root: Root, settings: compute.Settings | None | Unknown) -> str:
     """Return the host's name as nova-compute has it."""
     if settings is not None and not isinstance(settings, Unknown):
         configured = settings.get(("DEFAULT", "host"), "").strip()
@@ -178,28 +248,87 @@ def _name(root: Root, settings: novaconf.Settings | None | Unknown) -> str:
 
 
 def _verdict(
-    facts: HostFacts, mode: str | None, problems: Iterable[Reason]
+    facts: HostFacts, mode: str | None, found: Readiness
 ) -> dict[str, object]:
-    found = [each.to_plain() for each in problems]
     return {
         "host": facts.host,
         "mode": mode,
-        "passes": not found,
-        "reasons": found,
+        "passes": found.is_ready,
+        "reasons": _plain("must", found.must),
+        "advice": _plain("should", found.should),
     }
 
 
-def _lines(
-    facts: HostFacts, mode: str | None, problems: tuple[Reason, ...]
-) -> Iterable[str]:
+def _plain(
+    severity: str, reasons: Iterable[Reason]
+) -> list[dict[str, object]]:
+    return [{**each.to_plain(), "severity": severity} for each in reasons]
+
+
+def _summary(facts: HostFacts, mode: str | None, found: Readiness) -> str:
     what = "realtime" if mode is None else f"realtime and {mode}"
     host = table.printable(facts.host)
-    if not problems:
-        return [f"ready: {host} can serve {what} instances"]
-    return [
-        f"not ready: {host} cannot serve {what} instances",
-        *(
-            f"  {each.code}: {table.printable(each.message)}"
-            for each in problems
-        ),
-    ]
+    if found.is_ready:
+        return f"ready: {host} can serve {what} instances"
+    return f"not ready: {host} cannot serve {what} instances"
+
+
+def onload_plain(facts: HostFacts, resource: str) -> dict[str, Any]:
+    """Return the NICs that Onload can use, as a JSON object.
+
+    :param resource: the extended resource of Onload's device plugin.
+    """
+    return {
+        "nics": codec.to_plain(facts.onload.nics),
+        "pools": codec.to_plain(facts.vifs.pools),
+        "allocatable": {resource: _allocatable(facts, resource)},
+    }
+
+
+def onload_lines(facts: HostFacts, resource: str) -> Iterator[str]:
+    """Yield the NICs that Onload can use, as lines of text."""
+    nics, pools = facts.onload.nics, facts.vifs.pools
+    if isinstance(nics, Unknown):
+        why = table.printable(nics.reason)
+        yield f"NICs that Onload can use: unknown ({why})"
+    else:
+        told = (f"{table.printable(nic)} ({how})" for nic, how in nics.items())
+        yield f"NICs that Onload can use: {', '.join(told) or 'none'}"
+        found = {} if isinstance(pools, Unknown) else pools
+        for physical, pool in found.items():
+            able = ", ".join(
+                table.printable(nic) for nic in pool if nic in nics
+            )
+            yield f"  on physical network {table.printable(physical)}: " + (
+                able or "none"
+            )
+    count = _allocatable(facts, resource)
+    if count is not None:
+        yield f"Kubernetes can allocate {resource}: {table.printable(count)}"
+
+
+def _allocatable(facts: HostFacts, resource: str) -> str | None:
+    """Return how many of a resource the host's Node can allocate.
+
+    A Node's extended resources are labels of theirs
+    (:func:`sriov_rt.kubernetes.node.labels`), and so among the facts.
+
+    :returns: None where the host is no Node, or has no such device plugin.
+    """
+    values = facts.labels.values
+    return None if isinstance(values, Unknown) else values.get(resource)
+
+
+def onload_resource(root: Root) -> str:
+    """Return ``[onload] resource`` of the host, its default without one."""
+    # Here, for Onload's configuration takes time to import.
+    from sriov_rt.onload import settings
+    from sriov_rt.onload.errors import OnloadError
+
+    if root.exists(CONFIG) is not True:
+        return settings.Settings().resource
+    try:
+        return settings.load([str(root.path / CONFIG)]).resource
+    except OnloadError:
+        # The facts say what is wrong with the configuration.
+        return settings.Settings().resource

@@ -12,47 +12,11 @@
 
 """The ``sriov-rt`` command."""
 
-import argparse
-import importlib
 import sys
 from collections.abc import Sequence
 
-from sriov_rt import exceptions
-
-#: Subcommand to its help line. Its module, ``sriov_rt.cmd.<name>``, is
-#: imported only when it runs, so that ``--help`` stays quick.
-COMMANDS = {
-    "explain": "which hosts satisfy a flavor, and why the others do not",
-    "guest": "strip, pin and schedule a libvirt domain",
-    "host": "what this host is, and what keeps it from being realtime",
-    "onload": "Onload's profiles, what is injected, and is it in effect",
-    "vf": "the VFs of this host: list, plan, set, reset, provision, map",
-    "vif": "ports of this host: plug, unplug, show, recover",
-}
-
-#: Exit code for input or an environment that the command cannot work with.
-EXIT_ERROR = 2
-
-
-def build_parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
-    """Return the parser, filled in for the subcommand that is asked for.
-
-    :param arguments: the command line without the program's name.
-    """
-    parser = argparse.ArgumentParser(
-        prog="sriov-rt",
-        description="Realtime and low-latency networking for OpenStack.",
-    )
-    commands = parser.add_subparsers(
-        dest="command", metavar="COMMAND", required=True
-    )
-    asked = next((each for each in arguments if each in COMMANDS), None)
-    for name, text in COMMANDS.items():
-        command = commands.add_parser(name, help=text, description=text)
-        if name == asked:
-            module = importlib.import_module(f"sriov_rt.cmd.{name}")
-            module.configure(command)
-    return parser
+from sriov_rt.cmd import faults
+from sriov_rt.cmd import hook
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -60,17 +24,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     :param arguments: without the program's name; ``sys.argv`` by default.
     """
-    arguments = sys.argv[1:] if arguments is None else arguments
-    args = build_parser(arguments).parse_args(arguments)
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    faults.print_anything()
     try:
-        code: int = args.run(args)
-    except exceptions.SriovRtError as error:
-        print(f"sriov-rt: error: {error}", file=sys.stderr)
-        return EXIT_ERROR
-    except BrokenPipeError:
-        # The reader of a pipe has seen enough; that is no fault of ours.
-        sys.stderr.close()
-        return EXIT_ERROR
+        code = hook.main(arguments)
+        if code is None:
+            # Here, for cliff takes longer to import than a hook to start.
+            from sriov_rt.cmd import shell
+
+            code = shell.main(arguments)
+        sys.stdout.flush()
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001
+        return faults.report(error)
     return code
 
 

@@ -27,7 +27,7 @@ from typing import Any
 from sriov_rt import exceptions
 from sriov_rt.host.root import Root
 from sriov_rt.onload import settings as onload_settings
-from sriov_rt.onload.vendordata_app import Application
+from sriov_rt.onload.vendordata import Application
 
 LOG = logging.getLogger(__name__)
 
@@ -89,11 +89,18 @@ class NovaFlavors:
             return None
         if answer.status_code != 200:
             raise FlavorUnknown(instance, f"HTTP {answer.status_code}")
-        flavor = answer.json()["server"]["flavor"]
-        if "extra_specs" not in flavor:
+        try:
+            found: Any = answer.json()
+        except ValueError:
+            raise FlavorUnknown(instance, "its answer is not JSON") from None
+        for key in ("server", "flavor", "extra_specs"):
+            found = found.get(key) if isinstance(found, dict) else None
+        if not isinstance(found, dict) or not all(
+            isinstance(each, str) for each in found.values()
+        ):
             raise FlavorUnknown(instance, "no extra specs in its flavor")
-        found: Mapping[str, str] = flavor["extra_specs"]
-        return found
+        specs: Mapping[str, str] = found
+        return specs
 
 
 def application(

@@ -13,12 +13,9 @@
 """What ``sriov-rt explain`` found of each host, for people and programs."""
 
 import dataclasses
-from collections.abc import Iterator
-from collections.abc import Sequence
 from typing import Any
 
 from sriov_rt.facts import HostFacts
-from sriov_rt.host.table import printable
 from sriov_rt.reason import Reason
 
 
@@ -49,6 +46,15 @@ class Verdict:
         """Whether the host satisfies the flavor."""
         return not self.reasons
 
+    def rows(self) -> list[tuple[str, bool, str, str, str]]:
+        """Return host, whether it passes, code, problem and remedy."""
+        if self.passes:
+            return [(self.host, True, "", "", "")]
+        return [
+            (self.host, False, each.code, each.problem, each.remedy)
+            for each in self.reasons
+        ]
+
     def to_plain(self) -> dict[str, Any]:
         """Return the verdict as a JSON object."""
         return {
@@ -56,18 +62,3 @@ class Verdict:
             "passes": self.passes,
             "reasons": [each.to_plain() for each in self.reasons],
         }
-
-
-def lines(verdicts: Sequence[Verdict]) -> Iterator[str]:
-    """Yield a table of the hosts, with a line for each Reason."""
-    width = max((len(printable(each.host)) for each in verdicts), default=4)
-    width = max(width, len("HOST"))
-    yield f"{'HOST':{width}}  PASSES  REASONS"
-    for verdict in verdicts:
-        host, passes = printable(verdict.host), "no"
-        if verdict.passes:
-            yield f"{host:{width}}  yes"
-        for reason in verdict.reasons:
-            why = f"{reason.code}: {printable(reason.message)}"
-            yield f"{host:{width}}  {passes:6}  {why}"
-            host = passes = ""

@@ -15,109 +15,135 @@
 import argparse
 import dataclasses
 import json
-import sys
 from collections.abc import Iterable
-from typing import Any
+from collections.abc import Mapping
+from collections.abc import Sequence
 
+from sriov_rt.cmd import command
+from sriov_rt.cmd import faults
+from sriov_rt.cmd.command import Found
+from sriov_rt.codec import Unknown
 from sriov_rt.host.root import Root
+from sriov_rt.host.vfs import VFIO
 from sriov_rt.nic import mapping
 from sriov_rt.nic import settings_text
 from sriov_rt.nic import table
-from sriov_rt.nic.settings import BASELINE
 from sriov_rt.nic.vfs import Vfs
+from sriov_rt.nic.words import VfState
+from sriov_rt.parse.errors import ParseError
 
 _VF = "a PCI address, PF/index such as enp1s0/3, or the VF's interface"
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verbs and their arguments."""
-    actions = parser.add_subparsers(metavar="ACTION", required=True)
-    found = _action(actions, "list", "print the VFs", _list)
-    found.add_argument("pf", nargs="?", metavar="PF", help="of this PF only")
-    show = _action(actions, "show", "print all of one VF", _show)
-    show.add_argument("vf", metavar="VF", help=_VF)
-    planned = _action(
-        actions, "plan", "print what 'set' would do; changes nothing", _set
-    )
-    _add_settings(planned)
-    planned.set_defaults(dry_run=True)
-    change = _action(actions, "set", "set attributes of a VF", _set)
-    _add_settings(change)
-    _add_dry_run(change)
-    reset = _action(
-        actions, "reset", "make VFs clean: as they are before each use", _reset
-    )
-    reset.add_argument("vf", nargs="+", metavar="VF", help=_VF)
-    reset.add_argument(
-        "--flr", action="store_true", help="reset the PCI function first"
-    )
-    reset.add_argument(
-        "--driver", help="bind this one (default: the one that it has)"
-    )
-    _add_dry_run(reset)
-    mapped = _action(
-        actions, "map", "print whose each VF is: instance and port", _map
-    )
-    mapped.add_argument("pf", nargs="?", metavar="PF", help="of this PF only")
-    _add_provision(actions)
-    _add_xml(actions)
+_HEADERS = ("VF", "Address", "Driver", "Interface", "MAC", "VLAN", "Owner")
+_MAP = (
+    *("VF", "Address", "Interface", "Driver", "Group"),
+    *("Instance", "Port", "Alias"),
+)
 
 
-def _add_provision(actions: Any) -> None:
-    provision = _action(
-        actions,
-        "provision",
-        "make the VFs that [nic] vfs says; those in use stay",
-        _provision,
-    )
-    provision.add_argument(
-        "--config-file",
-        action="append",
-        metavar="FILE",
-        help="may be repeated (default: /etc/sriov_rt/sriov-rt.conf)",
-    )
-    _add_dry_run(provision)
+class _OfPf(command.Lister):
+    of_root = True
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add the PF."""
+        parser.add_argument(
+            "pf", nargs="?", metavar="PF", help="of this PF only"
+        )
 
 
-def _add_xml(actions: Any) -> None:
-    xml = _action(
-        actions, "xml", "print libvirt's XML that attaches a VF", _xml
-    )
-    xml.add_argument(
-        "device", metavar="VF|PF", help=f"{_VF}; the PF for a network"
-    )
-    xml.add_argument(
-        "--as",
-        dest="way",
-        choices=("interface", "hostdev", "network"),
-        default="interface",
-        help="which of libvirt's three ways (default: %(default)s)",
-    )
-    xml.add_argument("--mac", help="(default: the VF's own, if it has one)")
-    xml.add_argument("--vlan", help="0 to 4094 (default: the VF's own)")
-    xml.add_argument(
-        "--pool",
-        type=int,
-        metavar="NUMBER",
-        help="how many VFs of the PF the network has (default: all)",
-    )
+class List(_OfPf):
+    """List the VFs of this host."""
+
+    def find(self, args: argparse.Namespace) -> Found:
+        """Return the VFs."""
+        states = Vfs.of_host().list(args.pf)
+        return Found(
+            columns=_HEADERS,
+            shown=_HEADERS[:-1],
+            rows=[table.row(each) for each in states],
+            document=[table.to_plain(each) for each in states],
+        )
 
 
-def _action(
-    actions: Any, name: str, text: str, run: Any
-) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = actions.add_parser(
-        name, help=text, description=text
-    )
-    parser.add_argument(
-        "--root",
-        default="/",
-        metavar="DIR",
-        help="where sysfs and procfs are (default: %(default)s)",
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
-    return parser
+class Map(_OfPf):
+    """Print whose each VF is: instance and port."""
+
+    def find(self, args: argparse.Namespace) -> Found:
+        """Return the VFs with their owners."""
+        # Here, for what reads links takes long to import.
+        from sriov_rt.vif import tenants
+
+        states = Vfs.of_host().list(args.pf)
+        ports = tenants.here(states, faults.say)
+        owners = mapping.Owners(Root())
+        found = tuple(mapping.of(states, owners, ports))
+        return Found(
+            columns=_MAP,
+            shown=("VF", "Interface", "Driver", "Instance"),
+            rows=[mapping.row(each) for each in found],
+            document=[dataclasses.asdict(each) for each in found],
+        )
+
+
+class Show(command.ShowOne):
+    """Show all of one VF."""
+
+    of_root = True
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add the VF."""
+        parser.add_argument("vf", metavar="VF", help=_VF)
+
+    def find(self, args: argparse.Namespace) -> Found:
+        """Return the VF."""
+        vfs = Vfs.of_host()
+        state = vfs.observe(vfs.locate(args.vf))
+        return command.one(table.fields(state), table.to_plain(state))
+
+
+class _Act(command.Text):
+    """A command that prints a plan, and carries it out."""
+
+    of_root = True
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add ``--dry-run`` and ``--json``."""
+        parser.add_argument(
+            "--dry-run",
+            action="store_true",
+            help="print what would be done, and do nothing",
+        )
+        parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+class Set(_Act):
+    """Set attributes of a VF."""
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add the VF and its attributes."""
+        _add_settings(parser)
+        super().configure(parser)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        """Print the plan, and carry it out."""
+        return _set(parsed_args)
+
+
+class Plan(command.Text):
+    """Print what 'vf set' would do; changes nothing."""
+
+    of_root = True
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add the VF and its attributes."""
+        _add_settings(parser)
+        parser.add_argument("--json", action="store_true", help="print JSON")
+        parser.set_defaults(dry_run=True)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        """Print the plan."""
+        return _set(parsed_args)
 
 
 def _add_settings(parser: argparse.ArgumentParser) -> None:
@@ -137,30 +163,8 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_dry_run(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--dry-run",
-        action="store_true",
-        help="print what would be done, and do nothing",
-    )
-
-
-def _list(args: argparse.Namespace) -> int:
-    states = Vfs.of_host(args.root).list(args.pf)
-    plain = [table.to_plain(each) for each in states]
-    _print(args, plain, table.listed(states))
-    return 0
-
-
-def _show(args: argparse.Namespace) -> int:
-    vfs = Vfs.of_host(args.root)
-    state = vfs.observe(vfs.locate(args.vf))
-    _print(args, table.to_plain(state), table.shown(state))
-    return 0
-
-
 def _set(args: argparse.Namespace) -> int:
-    vfs = Vfs.of_host(args.root)
+    vfs = Vfs.of_host(_users)
     wanted = settings_text.parse(args.settings)
     made = vfs.plan(vfs.locate(args.vf), wanted, wait_s=args.wait)
     _print(args, table.plan_to_plain(made), made.lines())
@@ -169,54 +173,139 @@ def _set(args: argparse.Namespace) -> int:
     return 0
 
 
-def _reset(args: argparse.Namespace) -> int:
-    vfs = Vfs.of_host(args.root)
-    asked = [vfs.locate(each) for each in args.vf]
-    if args.flr and not args.dry_run:
-        for each in asked:
-            _tell(f"resetting the function of {each}")
-            vfs.kernel.flr(each)
-    words = [] if args.driver is None else [f"driver={args.driver}"]
-    driver = settings_text.parse(words).driver
-    wanted = dataclasses.replace(BASELINE, driver=driver)
-    plans = vfs.plan_all(dict.fromkeys(asked, wanted), required=False)
-    plain = [table.plan_to_plain(each) for each in plans]
-    _print(args, plain, (line for each in plans for line in each.lines()))
-    if not args.dry_run:
-        vfs.apply_all(plans)
-    return 0
+class Reset(_Act):
+    """Make VFs clean: as they are before each use."""
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add the VFs."""
+        parser.add_argument("vf", nargs="+", metavar="VF", help=_VF)
+        parser.add_argument(
+            "--flr", action="store_true", help="reset the PCI function first"
+        )
+        parser.add_argument(
+            "--driver", help="bind this one (default: the one that it has)"
+        )
+        super().configure(parser)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        """Print the plans, and carry them out."""
+        args = parsed_args
+        vfs = Vfs.of_host(_users_and_guests)
+        asked = [vfs.locate(each) for each in args.vf]
+        words = [] if args.driver is None else [f"driver={args.driver}"]
+        driver = settings_text.parse(words).driver
+        plans = vfs.plan_resets(asked, driver, fresh=True)
+        if args.flr and not args.dry_run:
+            for each in asked:
+                faults.say(f"resetting the function of {each}")
+                vfs.flr(each)
+            plans = vfs.plan_resets(asked, driver, fresh=True)
+        plain = [table.plan_to_plain(each) for each in plans]
+        _print(args, plain, (line for each in plans for line in each.lines()))
+        if not args.dry_run:
+            vfs.apply_all(plans)
+        return 0
 
 
-def _map(args: argparse.Namespace) -> int:
+def _users(states: Sequence[VfState]) -> Mapping[str, Sequence[str]]:
+    """Return who uses VFs, in any network namespace, by address."""
     # Here, for what reads links takes long to import.
     from sriov_rt.vif import tenants
 
-    states = Vfs.of_host(args.root).list(args.pf)
-    ports = tenants.here(states, _tell) if args.root == "/" else {}
-    owners = mapping.Owners(Root(args.root))
-    found = tuple(mapping.of(states, owners, ports))
-    plain = [dataclasses.asdict(each) for each in found]
-    _print(args, plain, mapping.lines(found))
-    return 0
+    return tenants.users(states)
 
 
-def _provision(args: argparse.Namespace) -> int:
-    # Here, for oslo.config takes long to import.
-    from sriov_rt.nic import provisioning
+def _users_and_guests(
+    states: Sequence[VfState],
+) -> Mapping[str, Sequence[str]]:
+    """Return who uses VFs, and the guests that hold them as a whole."""
+    found = dict(_users(states))
+    owners = mapping.Owners(Root())
+    for state in states:
+        if state.driver != VFIO:
+            continue
+        owner = owners.of(state.id, state.device)
+        if isinstance(owner, Unknown):
+            owner = f"a guest perhaps ({owner.reason})"
+        if owner is not None:
+            found[state.id.address] = [owner]
+    return found
 
-    amounts, timeout = provisioning.configured(args.config_file)
-    owners = mapping.Owners(Root(args.root))
-    work = provisioning.Provisioning(Vfs.of_host(args.root), owners.of, _tell)
-    plans = work.plan(amounts, 0.0 if args.dry_run else timeout)
-    plain = [each.to_plain() for each in plans]
-    lines = [line for each in plans for line in each.lines()]
-    _print(args, plain, lines or ("[nic] vfs names no PF: nothing to do",))
-    if not args.dry_run:
-        work.apply(plans)
-    return 0
+
+class Provision(_Act):
+    """Make the VFs that [nic] vfs names; those in use stay."""
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add the configuration."""
+        parser.add_argument(
+            "--config-file",
+            action="append",
+            metavar="FILE",
+            help="may be repeated (default: /etc/sriov_rt/sriov-rt.conf)",
+        )
+        super().configure(parser)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        """Print the plans, and carry them out."""
+        # Here, for oslo.config takes long to import.
+        from sriov_rt.nic import provisioning
+
+        args = parsed_args
+        amounts, timeout = provisioning.configured(args.config_file)
+        owners = mapping.Owners(Root())
+        work = provisioning.Provisioning(
+            Vfs.of_host(), owners.of, _users, faults.say
+        )
+        plans = work.plan(amounts, 0.0 if args.dry_run else timeout)
+        plain = [each.to_plain() for each in plans]
+        lines = [line for each in plans for line in each.lines()]
+        _print(args, plain, lines or ("[nic] vfs names no PF: nothing to do",))
+        if not args.dry_run:
+            work.apply(plans)
+        return 0
 
 
-def _xml(args: argparse.Namespace) -> int:
+class Xml(command.Text):
+    """Print libvirt's XML that attaches a VF."""
+
+    of_root = True
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add the VF and the form of the XML."""
+        parser.add_argument(
+            "device",
+            metavar="VF|PF",
+            help=f"{_VF}; the PF for network and pooled",
+        )
+        parser.add_argument(
+            "--as",
+            dest="way",
+            choices=("interface", "hostdev", "network", "pooled"),
+            default="interface",
+            help="which of libvirt's ways: a domain's interface or hostdev, "
+            "a network of VFs for 'virsh net-define', or a domain's interface "
+            "with a VF of that network (default: %(default)s)",
+        )
+        parser.add_argument(
+            "--mac", help="(default: the VF's own, if it has one)"
+        )
+        parser.add_argument("--vlan", help="0 to 4094 (default: the VF's own)")
+        parser.add_argument(
+            "--pool",
+            type=int,
+            metavar="NUMBER",
+            help="how many VFs of the PF the network has (default: all)",
+        )
+        parser.add_argument("--json", action="store_true", help="print JSON")
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        """Print it."""
+        text = _xml(parsed_args)
+        _print(parsed_args, {"xml": text}, (text,))
+        return 0
+
+
+def _xml(args: argparse.Namespace) -> str:
     # Here, for lxml takes long to import.
     from sriov_rt.nic import xml
 
@@ -226,10 +315,12 @@ def _xml(args: argparse.Namespace) -> int:
         if (value := getattr(args, name)) is not None
     ]
     asked = settings_text.parse(words)
-    vfs = Vfs.of_host(args.root)
+    vfs = Vfs.of_host()
+    _check_way(args)
     if args.way == xml.Way.NETWORK:
-        pf = vfs.pf(args.device)
-        text = xml.network(pf, args.pool, asked.mac, asked.vlan)
+        text = xml.network(vfs.pf(args.device), args.pool, asked.vlan)
+    elif args.way == xml.Way.POOLED:
+        text = xml.pooled(vfs.pf(args.device), asked.mac)
     else:
         vf = vfs.locate(args.device)
         has = vfs.observe(vf).settings
@@ -237,8 +328,18 @@ def _xml(args: argparse.Namespace) -> int:
         vlan = has.vlan if asked.vlan is None else asked.vlan
         render = xml.interface if args.way == "interface" else xml.hostdev
         text = render(vf, mac, vlan)
-    _print(args, {"xml": text}, (text,))
-    return 0
+    return text
+
+
+def _check_way(args: argparse.Namespace) -> None:
+    """Refuse what the chosen document has no place for.
+
+    :raises ParseError: see there.
+    """
+    if args.way == "network" and args.mac is not None:
+        raise ParseError("--mac", args.mac, "it is for --as pooled")
+    if args.way == "pooled" and args.vlan is not None:
+        raise ParseError("--vlan", args.vlan, "it is for --as network")
 
 
 def _print(
@@ -248,8 +349,3 @@ def _print(
         print(json.dumps(plain, indent=2))
     else:
         print("\n".join(lines))
-
-
-def _tell(text: str) -> None:
-    """Tell what takes long, where it does not mix with the result."""
-    print(f"sriov-rt: {text}", file=sys.stderr)

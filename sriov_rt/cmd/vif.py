@@ -10,182 +10,188 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """``sriov-rt vif``: ports of this host, plugged and unplugged."""
 
 import argparse
 import dataclasses
 import json
-import logging
-import sys
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
-from typing import Any
 
-from sriov_rt.cmd import port_words
-from sriov_rt.exceptions import SriovRtError
+from sriov_rt.cmd import command
+from sriov_rt.cmd import faults
+from sriov_rt.cmd import port as ports
+from sriov_rt.cmd.command import Found
 from sriov_rt.vif import lxc
 from sriov_rt.vif import names
 from sriov_rt.vif.words import Plugged
-
-if TYPE_CHECKING:
-    from sriov_rt.vif.plugger import Plugger
+from sriov_rt.vif.words import State
 
 #: Exit code of a recovery that left something.
 EXIT_LEFT = 1
 
-#: Columns of the table of ports.
-_COLUMNS = (
-    "port", "owner", "kind", "mode", "interface", "namespace", "parent",
-    "vf", "mac", "vlan", "mtu", "network",
-)  # fmt: skip
+#: Exit code of what was not done, as of any error.
+EXIT_REFUSED = 2
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verbs and their arguments."""
-    actions = parser.add_subparsers(metavar="ACTION", required=True)
-    plug = _action(
-        actions, "plug", "make a port, or print it if it is there", _plug
-    )
-    port_words.add(plug)
-    plug.add_argument(
-        "--dry-run", action="store_true", help="print the plan; change nothing"
-    )
-    unplug = _action(
-        actions, "unplug", "remove a port; it is no error if it is gone",
-        _unplug,
-    )  # fmt: skip
-    unplug.add_argument("port", metavar="PORT", help="its UUID")
-    unplug.add_argument(
-        "--dry-run",
-        action="store_true",
-        help="print what would be removed; change nothing",
-    )
-    _action(actions, "show", "print the ports of this host", _show)
-    _action(
-        actions,
-        "recover",
-        "finish or undo what a crash interrupted; exit 1 if anything is left",
-        _recover,
-    )
-    hook = _action(
-        actions,
-        "lxc-hook",
-        "print the lines of a container's LXC configuration that plug a port"
-        " when it starts and unplug it when it stops",
-        _hook,
-    )
-    port_words.add(hook, namespace=False)
+class Plug(command.ShowOne):
+    """Make a port, or print it if it is there."""
+
+    of_root = True
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add the port."""
+        ports.configure_plug(parser)
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """Plug the port, or print the plan."""
+        if parsed_args.dry_run:
+            faults.warn_unless_root()
+            parsed_args.json = parsed_args.formatter == "json"
+            return ports.plug(parsed_args)
+        return super().run(parsed_args)
+
+    def find(self, args: argparse.Namespace) -> Found:
+        """Return the port as it was plugged."""
+        document = dataclasses.asdict(ports.plugged(args, ports.want(args)))
+        return command.one(document.items(), document)
 
 
-def _action(
-    actions: Any, name: str, text: str, run: Any
-) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = actions.add_parser(
-        name, help=text, description=text
-    )
-    parser.add_argument(
-        "--config-file",
-        action="append",
-        metavar="FILE",
-        help="with the section [vif]; may be repeated (default: "
-        "/etc/sriov_rt/sriov-rt.conf, if it is there)",
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
-    return parser
+class Unplug(command.Text):
+    """Remove a port; it is no error if it is gone."""
+
+    of_root = True
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add the port."""
+        ports.configure_unplug(parser)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        """Unplug it."""
+        return ports.unplug(parsed_args)
 
 
-def _plug(args: argparse.Namespace) -> int:
-    want = port_words.want(args)
-    plugger = _plugger(args)
-    if args.dry_run:
-        plan = plugger.plan(want)
-        lines = list(plan.lines())
-        print(json.dumps(lines, indent=2) if args.json else "\n".join(lines))
+class Show(command.Lister):
+    """Print the ports of this host, and which are quarantined."""
+
+    of_root = True
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add the configuration."""
+        ports.add_config(parser)
+
+    def find(self, args: argparse.Namespace) -> Found:
+        """Return the ports."""
+        found = ports.plugger(args).show()
+        fields = [each.name for each in dataclasses.fields(Plugged)]
+        return Found(
+            columns=[_header(each) for each in fields],
+            shown=("Port", "Interface", "Parent", "State"),
+            rows=[[getattr(e, name) for name in fields] for e in found],
+            document=[dataclasses.asdict(each) for each in found],
+            after=[
+                f"{each.port}: {each.reason}" for each in found if each.reason
+            ],
+        )
+
+
+def _header(name: str) -> str:
+    if name in ("mac", "mtu", "vf", "vlan"):
+        return name.upper()
+    return name.capitalize()
+
+
+class Forget(command.Text):
+    """Free what a quarantined port keeps.
+
+    For who knows that its interface is gone.
+    """
+
+    of_root = True
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add the port."""
+        ports.add_config(parser)
+        ports.add_json(parser)
+        parser.add_argument("port", metavar="PORT", help="its UUID")
+        parser.add_argument(
+            "--force",
+            action="store_true",
+            help="forget it; without, nothing is changed and the exit code "
+            "is 2",
+        )
+        parser.add_argument(
+            "--dry-run",
+            action="store_true",
+            help="print what would be forgotten; change nothing",
+        )
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        """Forget it."""
+        port = names.port(parsed_args.port)
+        plugger = ports.plugger(parsed_args)
+        if parsed_args.dry_run:
+            found = [
+                each
+                for each in plugger.show()
+                if each.port == port and each.state == State.QUARANTINED
+            ]
+            ports.print_ports(parsed_args, found)
+            return 0
+        if not parsed_args.force:
+            faults.say(
+                "if an interface of the port is left, the next port on its VF "
+                "or parent shares a network with it; add --force if it is "
+                "sure to be gone"
+            )
+            return EXIT_REFUSED
+        done = plugger.forget(port)
+        ports.print_done(parsed_args, port, "forgotten", done)
         return 0
-    _recover_first(plugger)
-    plugged = plugger.plug(want)
-    if args.json:
-        print(json.dumps(dataclasses.asdict(plugged), indent=2))
-    else:
-        print("\n".join(_table([plugged])))
-    return 0
 
 
-def _unplug(args: argparse.Namespace) -> int:
-    port = names.port(args.port)
-    plugger = _plugger(args)
-    if args.dry_run:
-        found = [each for each in plugger.show() if each.port == port]
-        _print_ports(args, found)
+class Recover(command.Text):
+    """Finish or undo what a crash interrupted.
+
+    The exit code is 1 if anything is left.
+    """
+
+    of_root = True
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add the configuration."""
+        ports.add_config(parser)
+        ports.add_json(parser)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        """Recover, and print what was done."""
+        done = ports.plugger(parsed_args).recover()
+        if parsed_args.json:
+            print(json.dumps(dataclasses.asdict(done), indent=2))
+        else:
+            for field in dataclasses.fields(done):
+                for each in getattr(done, field.name):
+                    what = each if isinstance(each, str) else ": ".join(each)
+                    print(f"{field.name.replace('_', ' ')}: {what}")
+        return EXIT_LEFT if done.failed else 0
+
+
+class LxcHook(command.Text):
+    """Print the lines of a container's LXC configuration for a port.
+
+    They plug it when the container starts and unplug it when it stops.
+    """
+
+    of_root = True
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add the port."""
+        ports.add_config(parser)
+        ports.add_json(parser)
+        ports.add(parser, namespace=False)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        """Print the lines."""
+        lines = lxc.lines(
+            ports.want(parsed_args), parsed_args.config_file or ()
+        )
+        ports.print_lines(parsed_args, lines)
         return 0
-    _recover_first(plugger)
-    done = plugger.unplug(port)
-    if args.json:
-        print(json.dumps({"port": port, "unplugged": done}, indent=2))
-    else:
-        print(f"{port} {'unplugged' if done else 'was not plugged'}")
-    return 0
-
-
-def _show(args: argparse.Namespace) -> int:
-    _print_ports(args, _plugger(args).show())
-    return 0
-
-
-def _recover(args: argparse.Namespace) -> int:
-    done = _plugger(args).recover()
-    if args.json:
-        print(json.dumps(dataclasses.asdict(done), indent=2))
-    else:
-        for field in dataclasses.fields(done):
-            for each in getattr(done, field.name):
-                told = each if isinstance(each, str) else ": ".join(each)
-                print(f"{field.name.replace('_', ' ')}: {told}")
-    return EXIT_LEFT if done.failed else 0
-
-
-def _hook(args: argparse.Namespace) -> int:
-    lines = lxc.lines(port_words.want(args), args.config_file or ())
-    print(json.dumps(lines, indent=2) if args.json else "\n".join(lines))
-    return 0
-
-
-def _plugger(args: argparse.Namespace) -> "Plugger":
-    # Here, for the kernel's interfaces take long to import.
-    from sriov_rt.vif import host
-
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
-    logging.getLogger("sriov_rt").handlers = [handler]
-    return host.configured(args.config_file)
-
-
-def _recover_first(plugger: "Plugger") -> None:
-    """Clear up what an earlier command left; that is no part of this one."""
-    try:
-        plugger.recover_pending()
-    except SriovRtError as error:
-        print(f"sriov-rt: not recovered: {error}", file=sys.stderr)
-
-
-def _print_ports(args: argparse.Namespace, ports: Iterable[Plugged]) -> None:
-    if args.json:
-        print(json.dumps([dataclasses.asdict(p) for p in ports], indent=2))
-    else:
-        print("\n".join(_table(ports)))
-
-
-def _table(ports: Iterable[Plugged]) -> list[str]:
-    rows: list[tuple[str, ...]] = [_COLUMNS]
-    for each in ports:
-        values = [getattr(each, column) for column in _COLUMNS]
-        rows.append(tuple("-" if v in (None, "") else str(v) for v in values))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            cell.ljust(width) for cell, width in zip(row, widths, strict=True)
-        ).rstrip()
-        for row in rows
-    ]

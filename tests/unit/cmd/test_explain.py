@@ -29,6 +29,7 @@ from sriov_rt.cmd import collect
 from sriov_rt.cmd import main
 from sriov_rt.scheduler import options
 from tests.unit import builders
+from tests.unit.cmd import tables
 
 REALTIME = (
     "--extra-spec=sriov_rt:realtime=required",
@@ -71,11 +72,20 @@ class OfflineTest(unittest.TestCase):
     def test_a_table_of_hosts_and_reasons(self):
         code, out, err = explain(*REALTIME, self._facts())
         self.assertEqual((0, ""), (code, err))
-        head, passing, first, second = out.splitlines()
-        self.assertEqual(["HOST", "PASSES", "REASONS"], head.split())
-        self.assertEqual(["rt-1", "yes"], passing.split())
-        self.assertRegex(first, "^std-1  no      dedicated_unset: no pCPUs")
-        self.assertRegex(second, "^               ksm_running: KSM ")
+        passing, first, second = tables.rows(out)
+        self.assertEqual(
+            {"Host": "rt-1", "Passes": "yes", "Problem": "-", "Remedy": "-"},
+            passing,
+        )
+        self.assertEqual(
+            ("std-1", "no", "no pCPUs are dedicated"),
+            (first["Host"], first["Passes"], first["Problem"]),
+        )
+        self.assertIn("cpu_dedicated_set", first["Remedy"])
+        self.assertEqual(
+            "KSM merges and unmerges guest pages", second["Problem"]
+        )
+        self.assertLessEqual(tables.width(out), 80)
 
     def test_json(self):
         code, out, _ = explain(*REALTIME, self._facts(), "--json")
@@ -245,7 +255,7 @@ class CloudTest(unittest.TestCase):
         self.assertIn("administrators", self.told[0])
 
 
-class _Agents:
+class Agents:
     """Agents that report whenever they are asked."""
 
     target = oslo_messaging.Target(version=messaging.VERSION)
@@ -289,7 +299,7 @@ class CollectTest(unittest.TestCase):
         self.addCleanup(conf.reset)
         conf.set_override("transport_url", self.URL, group="sriov_rt")
         self.addCleanup(conf.clear_override, "transport_url", group="sriov_rt")
-        agents = _Agents(conf, builders.realtime_host("rt-1"))
+        agents = Agents(conf, builders.realtime_host("rt-1"))
         self.addCleanup(agents.stop)
 
     def _explain(self, *words: str) -> tuple[int, str, str]:
@@ -324,7 +334,7 @@ class CollectTest(unittest.TestCase):
             config_files=[],
             transport_url=self.URL,
             wait_s=600,
-            tell=lambda text: None,
+            report=lambda text: None,
         )
         self.assertEqual(["rt-1"], [each.host for each in found])
         self.assertEqual(conf.sriov_rt.facts_max_age, found[0].max_age_s)

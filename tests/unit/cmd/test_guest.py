@@ -23,6 +23,7 @@ import unittest
 from unittest import mock
 
 from sriov_rt.cmd import main
+from sriov_rt.guest.domain import MAX_DOCUMENT
 from tests.unit import builders
 from tests.unit.guest import documents
 
@@ -143,6 +144,31 @@ class GuestTest(unittest.TestCase):
         self.assertEqual(3, code)
         codes = [each["code"] for each in json.loads(self.out)["refused"]]
         self.assertIn("nic_on_virtio", codes)
+
+    def test_a_domain_in_a_file(self):
+        path = self.place / "domain.xml"
+        path.write_text(documents.load("nova-dedicated"))
+        self.assertEqual(0, self.run_command("render", *LEAN, str(path)))
+        from_file = self.out
+        xml = documents.load("nova-dedicated")
+        for standard_input in ((), ("-",)):
+            self.run_command("render", *LEAN, *standard_input, xml=xml)
+            self.assertEqual(from_file, self.out)
+        self.assertEqual(1, self.run_command("check", str(path), *LEAN))
+
+    def test_a_domain_file_that_cannot_be_read(self):
+        large = self.place / "large.xml"
+        large.write_text("<domain>" + " " * MAX_DOCUMENT)
+        for path, told in (
+            (self.place / "none.xml", "No such file"),
+            (self.place, "Is a directory"),
+            (large, "longer than"),
+        ):
+            for action in ("render", "check"):
+                with self.subTest(path=path, action=action):
+                    code = self.run_command(action, *LEAN, str(path))
+                    self.assertEqual((2, ""), (code, self.out))
+                    self.assertIn(told, self.err)
 
     def test_wrong_arguments(self):
         for arguments, told in (

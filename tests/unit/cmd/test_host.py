@@ -11,24 +11,30 @@
 # under the License.
 
 import contextlib
+import csv
 import io
 import json
 import time
 from unittest import mock
 
+import yaml
+
 from sriov_rt import codec
 from sriov_rt import facts
+from sriov_rt.cmd import host
 from sriov_rt.cmd import main
 from sriov_rt.codec import Unknown
-from sriov_rt.host import sources
 from sriov_rt.labels import store
+from tests.unit.cmd import tables
 from tests.unit.host import trees
 
 
 class HostCommandTest(trees.TreeTest):
     def setUp(self):
         super().setUp()
-        patch = mock.patch.object(sources, "load", return_value=trees.SOURCES)
+        patch = mock.patch.object(
+            host, "load_sources", return_value=trees.SOURCES
+        )
         self.load = patch.start()
         self.addCleanup(patch.stop)
 
@@ -39,15 +45,31 @@ class HostCommandTest(trees.TreeTest):
             self.assertEqual(code, main.main(["host", *words, *root]))
         return printed.getvalue()
 
+    def reasons(self, *words) -> dict[str, str]:
+        """Return code and problem of what is in the way."""
+        shown = ("-f", "csv", "-c", "code", "-c", "problem")
+        printed = self.run_command("check", *words, *shown, code=1)
+        return dict(list(csv.reader(io.StringIO(printed)))[1:])
+
     def make_ready(self) -> None:
         """Take away the interrupt that fires on a dedicated CPU."""
         self.tree.write("proc/irq/26/effective_affinity_list", "0\n")
         self.tree.write("proc/irq/26/smp_affinity_list", "0-1\n")
+        thp = "sys/kernel/mm/transparent_hugepage/enabled"
+        self.tree.write(thp, "always madvise [never]\n")
+        for cpu in range(16):
+            topology = f"sys/devices/system/cpu/cpu{cpu}/topology"
+            self.tree.write(f"{topology}/core_cpus_list", f"{cpu}\n")
 
     def test_show(self):
         printed = self.run_command("show")
-        self.assertIn("isolated                   2-3,6-7", printed)
-        self.assertIn("pci-1924.present=true", printed)
+        found = tables.fields(printed)
+        self.assertEqual("2-3,6-7,10-11,14-15", found["cpus.isolated"])
+        self.assertLessEqual(tables.width(printed), 80)
+        label = "labels.feature.node.kubernetes.io/pci-1924.present"
+        self.assertEqual(
+            "true\n", self.run_command("show", "-f", "value", "-c", label)
+        )
 
     def test_show_json_is_what_explain_reads(self):
         found = facts.from_json(self.run_command("show", "--json"))
@@ -68,14 +90,17 @@ class HostCommandTest(trees.TreeTest):
     def test_show_labels_with_source_and_age(self):
         self.keep_labels({"zone": "a"})
         printed = self.run_command("show")
-        self.assertIn("  zone=a  (kubernetes, 12 s ago)\n", printed)
+        found = tables.fields(printed)
+        self.assertEqual("a (kubernetes, 12 s ago)", found["labels.zone"])
         self.assertNotIn("stale", printed)
         self.keep_labels({"zone": "a"}, age_s=400.0)
-        self.assertRegex(self.run_command("show"), "stale +kubernetes")
+        found = tables.fields(self.run_command("show"))
+        self.assertEqual("kubernetes", found["labels.stale"])
         self.keep_labels({"zone": "a"}, boot_id="boot-2")
         printed = self.run_command("show")
-        self.assertIn("zone=a  (kubernetes, long ago)", printed)
-        self.assertRegex(printed, "stale +kubernetes")
+        found = tables.fields(printed)
+        self.assertEqual("a (kubernetes, long ago)", found["labels.zone"])
+        self.assertEqual("kubernetes", found["labels.stale"])
         found = facts.from_json(self.run_command("show", "--json"))
         self.assertEqual(("kubernetes",), found.labels.stale)
 
@@ -129,7 +154,13 @@ class HostCommandTest(trees.TreeTest):
     def test_ready_json(self):
         self.make_ready()
         self.assertEqual(
-            {"host": "rt-1", "mode": None, "passes": True, "reasons": []},
+            {
+                "host": "rt-1",
+                "mode": None,
+                "passes": True,
+                "reasons": [],
+                "advice": [],
+            },
             json.loads(self.run_command("check", "--json")),
         )
 
@@ -139,16 +170,44 @@ class HostCommandTest(trees.TreeTest):
         self.tree.write("sys/kernel/mm/ksm/run", "1\n")
         printed = self.run_command("check", code=1)
         self.assertEqual(
-            [
-                "not ready: rt-1 cannot serve realtime instances",
-                "  rt_throttled: realtime tasks are throttled to 950000 µs of "
-                "1000000 µs; run 'sysctl -w kernel.sched_rt_runtime_us=-1' "
-                "and keep it in /etc/sysctl.d",
-                "  ksm_running: KSM merges and unmerges guest pages; run "
-                "'echo 2 > /sys/kernel/mm/ksm/run' and stop ksmtuned",
-            ],
-            printed.splitlines(),
+            "not ready: rt-1 cannot serve realtime instances",
+            printed.splitlines()[0],
         )
+        self.assertEqual(
+            [
+                {
+                    "Severity": "must",
+                    "Problem": "realtime tasks are throttled to 950000 µs of "
+                    "1000000 µs",
+                    "Remedy": "run 'sysctl -w kernel.sched_rt_runtime_us=-1' "
+                    "and keep it in /etc/sysctl.d",
+                },
+                {
+                    "Severity": "must",
+                    "Problem": "KSM merges and unmerges guest pages",
+                    "Remedy": "run 'echo 2 > /sys/kernel/mm/ksm/run' and stop "
+                    "ksmtuned",
+                },
+            ],
+            tables.rows(printed),
+        )
+        self.assertLessEqual(tables.width(printed), 80)
+        codes = ("check", "-f", "value", "-c", "code")
+        self.assertEqual(
+            "rt_throttled\nksm_running\n", self.run_command(*codes, code=1)
+        )
+
+    def test_a_remedy_is_a_field_of_its_own(self):
+        self.make_ready()
+        self.tree.write("sys/kernel/mm/ksm/run", "1\n")
+        for words in (("--json",), ("-f", "yaml"), ("-f", "json")):
+            printed = self.run_command("check", *words, code=1)
+            found = yaml.safe_load(printed)["reasons"][0]
+            self.assertEqual(
+                "run 'echo 2 > /sys/kernel/mm/ksm/run' and stop ksmtuned",
+                found["remedy"],
+            )
+            self.assertTrue(found["message"].endswith(found["remedy"]))
 
     def test_problems_as_json(self):
         self.make_ready()
@@ -170,25 +229,30 @@ class HostCommandTest(trees.TreeTest):
             self.tree.remove(f"sys/kernel/iommu_groups/{group}")
         self.run_command("check", "--mode", "container-vf")
         printed = self.run_command("check", "--mode", "passthrough", code=1)
-        self.assertIn("iommu_off", printed)
+        self.assertIn("no IOMMU is in use", printed)
 
     def test_same_problem_is_told_once(self):
         self.tree.remove("sys/devices/system/cpu/online")
-        printed = self.run_command("check", code=1)
-        self.assertEqual(1, printed.count("fact_unknown: cpus.online"))
+        found = json.loads(self.run_command("check", "--json", code=1))
+        told = [each["message"] for each in found["reasons"]]
+        self.assertEqual(
+            1, sum(each.startswith("cpus.online is unkn") for each in told)
+        )
 
     def test_unknown_fact_names_its_file(self):
         self.tree.make_unreadable("sys/devices/system/cpu/isolated")
         self.assertIn(
             "cpus.isolated is unknown (/sys/devices/system/cpu/isolated: Is "
             "a directory)",
-            self.run_command("check", code=1),
+            self.run_command("check", "-f", "value", code=1),
         )
 
     def test_host_with_nova_needs_dedicated_cpus(self):
         self.make_ready()
         self.tree.write("etc/nova/nova.conf", "[compute]\n")
-        self.assertIn("dedicated_unset", self.run_command("check", code=1))
+        self.assertIn(
+            "no pCPUs are dedicated", self.run_command("check", code=1)
+        )
 
     def test_host_without_nova_takes_every_isolated_cpu(self):
         self.make_ready()
@@ -201,10 +265,82 @@ class HostCommandTest(trees.TreeTest):
     def test_configuration_of_nova_elsewhere(self):
         self.make_ready()
         self.tree.write("srv/n.conf", "[compute]\ncpu_dedicated_set = 0\n")
-        self.assertIn(
-            "dedicated pCPUs 0 are not isolated",
-            self.run_command("check", "--nova-config", "/srv/n.conf", code=1),
+        found = self.reasons("--nova-config", "/srv/n.conf")
+        self.assertIn("dedicated pCPUs 0 are not isolated", found.values())
+
+    def test_advice_is_shown_and_does_not_fail(self):
+        self.make_ready()
+        self.tree.write("proc/irq/default_smp_affinity", "ffff\n")
+        printed = self.run_command("check")
+        self.assertIn("ready: rt-1 can serve realtime instances\n", printed)
+        (row,) = tables.rows(printed)
+        self.assertEqual("should", row["Severity"])
+        self.assertIn("irqaffinity=", row["Remedy"])
+        told = json.loads(self.run_command("check", "--json"))
+        (found,) = told["advice"]
+        self.assertEqual("should", found["severity"])
+
+    def test_an_ordinary_kernel_with_powersave_hpet_and_swap(self):
+        self.make_ready()
+        cpu = "sys/devices/system/cpu"
+        for path, text in (
+            ("sys/kernel/realtime", "0\n"),
+            (f"{cpu}/cpufreq/policy0/scaling_governor", "powersave\n"),
+            (f"{cpu}/cpu3/power/pm_qos_resume_latency_us", "0\n"),
+            (
+                "sys/devices/system/clocksource/clocksource0/"
+                "current_clocksource",
+                "hpet\n",
+            ),
+            (
+                "proc/swaps",
+                "Filename Type Size Used Priority\n/swapfile file 9 0 -2\n",
+            ),
+        ):
+            self.tree.write(path, text)
+        told = json.loads(self.run_command("check", "--json", code=1))
+        self.assertEqual(
+            {
+                "kernel_not_rt",
+                "frequency_varies",
+                "idle_too_deep",
+                "clock_slow",
+                "swap_on",
+            },
+            {each["code"] for each in told["reasons"]},
         )
+
+    def test_a_host_for_flavors_of_any_kernel(self):
+        self.make_ready()
+        self.tree.write("sys/kernel/realtime", "0\n")
+        self.assertIn("kernel_not_rt", self.reasons())
+        printed = self.run_command("check", "--kernel", "any")
+        (row,) = tables.rows(printed)
+        self.assertEqual("should", row["Severity"])
+        self.assertIn("is not PREEMPT_RT", row["Problem"])
+
+    def test_fix_plan(self):
+        self.tree.write("sys/devices/system/cpu/isolated", "\n")
+        printed = self.run_command("check", "--fix-plan", code=1)
+        cpus = trees.ISOLATED
+        self.assertIn(f"isolcpus=managed_irq,domain,{cpus} nohz", printed)
+        self.assertIn("kernel.sched_rt_runtime_us = -1\n", printed)
+        self.assertIn("[cpu_dedicated]\ntype=cpu\n", printed)
+        told = json.loads(
+            self.run_command("check", "--fix-plan", "--json", code=1)
+        )
+        plan = told["fix_plan"]
+        self.assertIn(f"nohz_full={cpus}", plan["kernel"]["arguments"])
+        self.assertTrue(
+            plan["kernel"]["command_line"].startswith("BOOT_IMAGE=/vmlinuz ")
+        )
+
+    def test_configuration_of_nova_that_does_not_exist(self):
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said):
+            self.run_command("check", "--nova-config", "/srv/no.conf", code=2)
+        self.assertIn("/srv/no.conf does not exist", said.getvalue())
+        self.assertEqual(1, said.getvalue().count("\n"))
 
     def test_root_that_is_no_directory(self):
         told = io.StringIO()
@@ -212,8 +348,8 @@ class HostCommandTest(trees.TreeTest):
             code = main.main(["host", "show", "--root", "/nowhere/at/all"])
         self.assertEqual(2, code)
         self.assertEqual(
-            "sriov-rt: error: /nowhere/at/all is no directory; give --root "
-            "the directory that is / of the host, or leave it out\n",
+            "sriov-rt: error: /nowhere/at/all is not a directory; give "
+            "--root the directory that is / of the host, or leave it out\n",
             told.getvalue(),
         )
 
@@ -225,7 +361,7 @@ class HostCommandTest(trees.TreeTest):
 
     def test_not_installed(self):
         self.load.return_value = {"cpus": Unknown("not installed")}
-        self.assertIn(
+        self.assertEqual(
             "cpus.isolated is unknown (not installed)",
-            self.run_command("check", code=1),
+            tables.rows(self.run_command("check", code=1))[0]["Problem"],
         )

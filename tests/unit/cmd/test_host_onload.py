@@ -15,7 +15,7 @@ import dataclasses
 import types
 import unittest
 
-from sriov_rt.cmd import host_onload
+from sriov_rt.cmd import host
 from sriov_rt.codec import Unknown
 from sriov_rt.host.root import Root
 from tests.unit import builders
@@ -25,7 +25,7 @@ RESOURCE = "amd.com/onload"
 
 
 def told(**parts):
-    return list(host_onload.lines(builders.onload_host(**parts), RESOURCE))
+    return list(host.onload_lines(builders.onload_host(**parts), RESOURCE))
 
 
 class LinesTest(unittest.TestCase):
@@ -67,25 +67,25 @@ class LinesTest(unittest.TestCase):
         self.assertNotIn("Kubernetes", "".join(told(labels=spoilt)))
 
     def test_json(self):
-        host = builders.onload_host()
+        facts = builders.onload_host()
         self.assertEqual(
             {
                 "nics": {"eth1": "native"},
                 "pools": {"fast": ["eth1"]},
                 "allocatable": {RESOURCE: None},
             },
-            host_onload.plain(host, RESOURCE),
+            host.onload_plain(facts, RESOURCE),
         )
-        unknown = dataclasses.replace(host.onload, nics=Unknown("no right"))
-        found = host_onload.plain(
-            dataclasses.replace(host, onload=unknown), RESOURCE
+        unknown = dataclasses.replace(facts.onload, nics=Unknown("no right"))
+        found = host.onload_plain(
+            dataclasses.replace(facts, onload=unknown), RESOURCE
         )
         self.assertEqual({"_unknown": "no right"}, found["nics"])
 
 
 class ResourceTest(trees.TreeTest):
     def resource(self) -> str:
-        return host_onload.resource(Root(str(self.tree.path)))
+        return host.onload_resource(Root(str(self.tree.path)))
 
     def test_it_is_the_operators(self):
         self.assertEqual(RESOURCE, self.resource())

@@ -21,8 +21,9 @@ import tempfile
 import unittest
 
 from sriov_rt.cmd import main
-from tests.unit.onload import test_workloads
-from tests.unit.onload.test_workloads import A
+from tests.unit.cmd import tables
+from tests.unit.onload import test_instances
+from tests.unit.onload.test_instances import A
 
 
 class OnloadCommandTest(unittest.TestCase):
@@ -65,17 +66,16 @@ class OnloadCommandTest(unittest.TestCase):
     def test_show(self):
         code, printed, _ = self.run_command("profile", "show", "mine")
         self.assertEqual(0, code)
-        lines = printed.splitlines()
-        self.assertEqual("profile mine", lines[0])
-        self.assertIn("file    /etc/onload/base.opf", lines)
-        self.assertEqual(
-            ["  EF_POLL_USEC  100000", "  EF_TCP        1"], lines[-2:]
-        )
+        shown = tables.fields(printed)
+        self.assertEqual("mine", shown["name"])
+        self.assertIn("/etc/onload/base.opf", shown["files"])
+        self.assertEqual("100000", shown["EF_POLL_USEC"])
+        self.assertEqual("1", shown["EF_TCP"])
         code, printed, _ = self.run_command(
             "profile", "show", "mine", "--json"
         )
         plain = json.loads(printed)
-        self.assertEqual(f"sha256  {plain['sha256']}", lines[1])
+        self.assertEqual(plain["sha256"], shown["sha256"].replace(" ", ""))
         self.assertEqual(
             {"EF_POLL_USEC": "100000", "EF_TCP": "1"}, plain["variables"]
         )
@@ -100,10 +100,13 @@ class OnloadCommandTest(unittest.TestCase):
         self.write("bad", "eval x\n")
         code, printed, _ = self.run_command("profile", "list")
         self.assertEqual(1, code)
-        bad, gone, mine = printed.splitlines()
-        self.assertIn("refused /etc/onload/bad.opf:1: neither", bad)
-        self.assertIn("refused the Onload profile 'gone' is not in", gone)
-        self.assertRegex(mine, r"\Amine  usable  [0-9a-f]{16}\Z")
+        bad, gone, mine = tables.rows(printed)
+        self.assertEqual("refused", bad["State"])
+        self.assertIn("/etc/onload/bad.opf:1: neither", bad["Problem"])
+        self.assertIn("the Onload profile 'gone' is not in", gone["Problem"])
+        self.assertEqual(
+            {"Name": "mine", "State": "usable", "Problem": "-"}, mine
+        )
         code, printed, _ = self.run_command("profile", "list", "--json")
         rows = {each["name"]: each for each in json.loads(printed)}
         self.assertEqual(1, code)
@@ -117,7 +120,7 @@ class OnloadCommandTest(unittest.TestCase):
         self.assertIn("[onload] profiles", printed)
 
 
-class StatusTest(test_workloads.HostTest):
+class StatusTest(test_instances.HostTest):
     def setUp(self):
         super().setUp()
         self.run_onload(102, 101)
@@ -134,12 +137,13 @@ class StatusTest(test_workloads.HostTest):
         self.run_onload(300, 1)
         said = self.status()
         why = "injected, not accelerated: no onload module"
-        self.assertIn(
-            f"102  {test_workloads.A}  server            {why}", said
+        self.assertEqual(
+            [("102", test_instances.A, why), ("300", "-", why)],
+            [tuple(row.values()) for row in tables.rows(said)],
         )
-        self.assertIn(f"300  {'-':36}  server            {why}", said)
+        self.assertLessEqual(tables.width(said), 80)
         self.assertIn(
-            f"instance={test_workloads.A} injected: no onload module\n", said
+            f"instance={test_instances.A} injected: no onload module\n", said
         )
 
     def test_as_json(self):

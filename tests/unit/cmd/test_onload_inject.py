@@ -14,6 +14,7 @@
 """``sriov-rt onload status``, ``lxc-config``, ``lxc-hook``, ``pod-patch``."""
 
 import contextlib
+import copy
 import io
 import json
 import os
@@ -23,9 +24,10 @@ import unittest
 from unittest import mock
 
 from sriov_rt.cmd import main
+from tests.unit.cmd import tables
 from tests.unit.onload import elves
-from tests.unit.onload import test_effect
 from tests.unit.onload import test_pod
+from tests.unit.onload import test_status
 
 
 class InjectCommandTest(unittest.TestCase):
@@ -148,18 +150,35 @@ class InjectCommandTest(unittest.TestCase):
         self.assertEqual(2, code)
         self.assertIn("kubectl get -o json", told)
 
+    def test_pod_patch_of_a_pod_with_another_network(self):
+        pod = copy.deepcopy(test_pod.POD)
+        annotations = {"k8s.v1.cni.cncf.io/networks": "mgmt"}
+        pod["metadata"]["annotations"] = annotations
+        code, printed, told = self.run_command(
+            *("pod-patch", "--profile", "mine", "--network", "fast"),
+            stdin=json.dumps(pod).encode(),
+        )
+        self.assertEqual(0, code)
+        self.assertIn('"mgmt, fast"', printed)
+        self.assertIn("the pod is also attached to mgmt;", told)
+
     def test_status(self):
         proc = self.path / "proc/7"
         proc.mkdir(parents=True)
         (proc / "comm").write_text("a\x1b[2J\n")
-        (proc / "maps").write_text(test_effect.MAPS)
-        (proc / "environ").write_bytes(test_effect.ENVIRON)
+        (proc / "maps").write_text(test_status.MAPS)
+        (proc / "environ").write_bytes(test_status.ENVIRON)
         words = ("status", "--root", str(self.path))
         code, printed, _ = self.run_command(*words, config=False)
         self.assertEqual(0, code)
-        module, line = printed.splitlines()
-        self.assertEqual("onload module: none", module)
-        self.assertIn("injected, not accelerated: no onload module", line)
+        self.assertEqual("onload module: none", printed.splitlines()[0])
+        (line,) = tables.rows(printed)
+        self.assertEqual(
+            "injected, not accelerated: no onload module", line["State"]
+        )
+        code, printed, _ = self.run_command(
+            *words, "-c", "name", "-c", "state", config=False
+        )
         self.assertNotIn("\x1b", printed)
         code, printed, _ = self.run_command(*words, "--json", config=False)
         plain = json.loads(printed)
@@ -175,5 +194,5 @@ class InjectCommandTest(unittest.TestCase):
         (self.path / "proc/9/maps").mkdir()
         words = ("status", "--root", str(self.path))
         _, printed, _ = self.run_command(*words, config=False)
-        self.assertIn("no process has Onload's library", printed)
-        self.assertIn("1 processes could not be looked at", printed)
+        self.assertIn("no process has loaded or requested Onload", printed)
+        self.assertIn("1 process could not be inspected; run as root", printed)

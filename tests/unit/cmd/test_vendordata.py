@@ -35,9 +35,12 @@ class FakeCompute:
         self.asked.append((path, microversion))
         if self.error:
             raise self.error
-        return types.SimpleNamespace(
-            status_code=self.status, json=lambda: self.body
-        )
+        return types.SimpleNamespace(status_code=self.status, json=self._json)
+
+    def _json(self):
+        if isinstance(self.body, Exception):
+            raise self.body
+        return self.body
 
 
 def server(flavor):
@@ -58,6 +61,12 @@ class NovaFlavorsTest(unittest.TestCase):
         for compute, told in (
             (FakeCompute(status=403), "HTTP 403"),
             (FakeCompute(body=server({"original_name": "x"})), "no extra"),
+            (FakeCompute(body={}), "no extra"),
+            (FakeCompute(body={"server": []}), "no extra"),
+            (FakeCompute(body=server(None)), "no extra"),
+            (FakeCompute(body=server({"extra_specs": ["a"]})), "no extra"),
+            (FakeCompute(body=server({"extra_specs": {"a": 1}})), "no extra"),
+            (FakeCompute(body=ValueError("<html>")), "not JSON"),
             (FakeCompute(error=keystone.ConnectFailure("down")), "down"),
         ):
             with (

@@ -21,19 +21,31 @@ import unittest
 from unittest import mock
 
 from sriov_rt.cmd import main
+from sriov_rt.codec import Unknown
+from sriov_rt.nic import mapping
 from sriov_rt.nic import vfs
 from sriov_rt.nic.words import VfDevice
+from sriov_rt.vif import tenants
+from tests.unit.cmd import tables
 from tests.unit.nic import fakes
 
 
 class VfCommandTest(unittest.TestCase):
     def setUp(self):
         self.kernel = fakes.FakeKernel()
-        patch = mock.patch.object(
-            vfs.Vfs, "of_host", lambda root: fakes.vfs(self.kernel)
-        )
-        patch.start()
-        self.addCleanup(patch.stop)
+        self.users = {}
+        for place, name, value in (
+            (
+                vfs.Vfs,
+                "of_host",
+                lambda users=None: fakes.vfs(self.kernel, users),
+            ),
+            (tenants, "users", lambda states: self.users),
+            (tenants, "here", lambda states, tell: {}),
+        ):
+            patch = mock.patch.object(place, name, value)
+            patch.start()
+            self.addCleanup(patch.stop)
         place = tempfile.TemporaryDirectory()
         self.addCleanup(place.cleanup)
         self.place = pathlib.Path(place.name)
@@ -62,21 +74,41 @@ class VfCommandTest(unittest.TestCase):
         return "--config-file", str(path)
 
     def test_list(self):
-        lines = self.run_command("list").splitlines()
-        self.assertEqual(3, len(lines))
+        printed = self.run_command("list")
         self.assertEqual(
-            "enp1s0/1  0000:01:10.1  igbvf   enp1s0v1   00:00:00:00:00:00  "
-            "0     -",
-            lines[2],
+            {
+                "VF": "enp1s0/1",
+                "Address": "0000:01:10.1",
+                "Driver": "igbvf",
+                "Interface": "enp1s0v1",
+                "MAC": "00:00:00:00:00:00",
+                "VLAN": "0",
+            },
+            tables.rows(printed)[1],
+        )
+        self.assertLessEqual(tables.width(printed), 80)
+        self.assertEqual(
+            "enp1s0/0 -\nenp1s0/1 -\n",
+            self.run_command(
+                *("list", "-f", "value", "-c", "vf", "-c", "owner")
+            ),
+        )
+        self.assertEqual(
+            "VF,VLAN",
+            self.run_command(
+                *("list", "-f", "csv", "--quote", "none"),
+                *("-c", "vf", "-c", "vlan"),
+            ).splitlines()[0],
         )
         self.assertEqual(2, len(self.run_json("list", "enp1s0")))
         self.assertIn("there is none", self.fails("list", "enp9s0"))
 
     def test_show(self):
         printed = self.run_command("show", "enp1s0/0")
-        self.assertIn("mac_budget     3\n", printed)
-        self.assertIn("spoofchk       on\n", printed)
-        self.assertIn("query_rss      unknown\n", printed)
+        shown = tables.fields(printed)
+        self.assertEqual("3", shown["mac_budget"])
+        self.assertEqual("on", shown["spoofchk"])
+        self.assertEqual("unknown", shown["query_rss"])
         found = self.run_json("show", "0000:01:10.0")
         self.assertEqual("igb", found["family"])
         self.assertEqual(0, found["vf"]["index"])
@@ -135,6 +167,38 @@ class VfCommandTest(unittest.TestCase):
         self.assertIn("driver igbvf -> vfio-pci", printed)
         self.assertIn("driver", self.fails("reset", "enp1s0/0", "--driver=/"))
 
+    def test_vf_in_use_is_left_alone(self):
+        self.kernel.change(0, vlan=9)
+        self.users = {"0000:01:10.0": ["port p1 of web"]}
+        for words in (
+            ("set", "enp1s0/0", "vlan=7"),
+            ("plan", "enp1s0/0", "vlan=7"),
+            ("set", "enp1s0/0", "driver=vfio-pci"),
+            ("reset", "enp1s0/1", "enp1s0/0"),
+            ("reset", "enp1s0/0", "--flr"),
+            ("provision", *self.configure("vfs = enp1s0:4")),
+        ):
+            with self.subTest(words=words):
+                self.assertIn("port p1 of web", self.fails(*words))
+        self.assertEqual([], self.kernel.writes + self.kernel.flrs)
+        self.assertEqual([], self.kernel.binds + self.kernel.made)
+
+    def test_vf_that_a_guest_holds_is_set_but_not_reset(self):
+        self.kernel.devices[0] = VfDevice("vfio-pci", iommu_group=40)
+        for owner in ("qemu-system-x86[77]", Unknown("EPERM")):
+            with mock.patch.object(
+                mapping.Owners, "of", lambda *args, owner=owner: owner
+            ):
+                self.run_command("set", "enp1s0/0", "vlan=7")
+                self.assertRegex(
+                    self.fails("reset", "enp1s0/0"), r"\[77\]|guest perhaps"
+                )
+
+    def test_other_root_than_the_hosts_is_no_option(self):
+        for verb in ("list", "map"):
+            with self.assertRaises(SystemExit):
+                self.run_command(verb, "--root", "/tmp")
+
     def test_provision(self):
         self.kernel = fakes.FakeKernel(vfs=0)
         config = self.configure("vfs = enp1s0:4\nvf_mode = guests")
@@ -177,8 +241,10 @@ class VfCommandTest(unittest.TestCase):
 
     def test_map(self):
         self.kernel.devices[1] = VfDevice(None, iommu_group=41)
-        printed = self.run_command("map", "--root", str(self.place))
-        self.assertIn("enp1s0/1  0000:01:10.1  -", printed)
+        printed = self.run_command("map", "-c", "vf", "-c", "group")
+        self.assertEqual(
+            {"VF": "enp1s0/1", "Group": "41"}, tables.rows(printed)[1]
+        )
         self.assertEqual(41, self.run_json("map")[1]["iommu_group"])
 
     def test_xml(self):
@@ -192,11 +258,26 @@ class VfCommandTest(unittest.TestCase):
         self.assertIn("before: sriov-rt vf set enp1s0/0 vlan=9 -->", printed)
         printed = self.run_command("xml", "enp1s0", "--as", "network")
         self.assertIn("<network>", printed)
+        self.assertNotIn("<interface", printed)
+        for words in (("network", "--mac=none"), ("pooled", "--vlan=7")):
+            self.assertIn(
+                f"{words[1][:5]}", self.fails("xml", "enp1s0", "--as", *words)
+            )
+        printed = self.run_command("xml", "enp1s0", "--as", "pooled")
+        self.assertIn('<source network="sriov-enp1s0"/>', printed)
         self.assertIn(
             "the PF has 2",
             self.fails("xml", "enp1s0", "--as=network", "--pool=3"),
         )
         self.assertIn("MAC", self.fails("xml", "enp1s0/0", "--mac=x"))
+        for way in ("interface", "hostdev"):
+            self.assertIn(
+                "multicast",
+                self.fails(
+                    *("xml", "enp1s0/0", "--mac=01:00:5e:00:00:01"),
+                    f"--as={way}",
+                ),
+            )
 
     def test_help_imports_nothing_that_is_slow(self):
         code = (

@@ -25,6 +25,7 @@ from sriov_rt.cmd import main
 from sriov_rt.vif import errors
 from sriov_rt.vif import host
 from sriov_rt.vif.recovery import Recovered
+from tests.unit.cmd import tables
 from tests.unit.vif import fakes
 from tests.unit.vif.fakes import NETWORK
 from tests.unit.vif.fakes import PORT
@@ -64,14 +65,42 @@ class VifCommandTest(unittest.TestCase):
         self.assertEqual(
             (True, NETWORK), (found["accelerated"], found["network"])
         )
-        head, row = self.run_command("show").splitlines()
+        words_shown = ["show", "-c", "network", "-c", "state", "-c", "reason"]
+        (shown,) = tables.rows(self.run_command(*words_shown))
         self.assertEqual(
-            ("network", NETWORK), (head.split()[-1], row.split()[-1])
+            {"Network": NETWORK, "State": "plugged", "Reason": "-"}, shown
         )
         other = [fakes.OTHER if w == PORT else w for w in words]
         other[other.index("web")] = "app"
         said = self.run_command(*other, "--name", "eth9", code=2)
         self.assertIn("onload_same_host", said)
+
+    def test_a_quarantined_port_is_shown_and_forgotten(self):
+        self.run_command(*PLUG)
+        said = self.run_command("forget", PORT, "--force", code=2)
+        self.assertIn("not quarantined; unplug it instead", said)
+        link = next(
+            each
+            for each in self.plugger._links.host.links.values()
+            if each.namespace == "box"
+        )
+        self.plugger._links.host.hide(link.name)
+        with mock.patch("sriov_rt.vif.undo.PATIENCE_S", 0.0):
+            said = self.run_command("unplug", PORT, code=2)
+        self.assertIn("quarantined (srtb", said)
+        self.assertIn("quarantined", self.run_command("show"))
+        (found,) = json.loads(self.run_command("show", "--json"))
+        self.assertEqual("quarantined", found["state"])
+        self.assertIn("has left its namespace", found["reason"])
+        self.assertIn("--force", self.run_command("forget", PORT, code=2))
+        self.assertIn(PORT, self.run_command("forget", PORT, "--dry-run"))
+        self.assertIn(PORT, self.run_command("show"))
+        said = self.run_command("forget", PORT, "--force", "--json")
+        told = json.loads(said[: said.index("}") + 1])
+        self.assertEqual({"port": PORT, "forgotten": True}, told)
+        self.assertNotIn(PORT, self.run_command("show"))
+        said = self.run_command("forget", PORT, "--force")
+        self.assertIn("was not plugged", said)
 
     def test_plug_show_unplug(self):
         found = json.loads(self.run_command(*PLUG, "--json"))
@@ -79,11 +108,15 @@ class VifCommandTest(unittest.TestCase):
         self.assertEqual(
             [found], json.loads(self.run_command("show", "--json"))
         )
-        table = self.run_command("show").splitlines()
-        self.assertEqual(2, len(table))
-        self.assertRegex(
-            table[1], f"^{PORT}  web  +macvlan  bridge  srtb3f2e1d0"
-        )
+        printed = self.run_command("show")
+        (row,) = tables.rows(printed)
+        self.assertEqual((PORT, "plugged"), (row["Port"], row["State"]))
+        self.assertTrue(row["Interface"].startswith("srtb3f2e1d0"))
+        self.assertLessEqual(tables.width(printed), 80)
+        again = tables.fields(self.run_command(*PLUG))
+        self.assertEqual(found["mac"], again["mac"])
+        again = json.loads(self.run_command(*PLUG, "-f", "json"))
+        self.assertEqual(found, again)
         self.assertEqual(
             f"{PORT} unplugged\n", self.run_command("unplug", PORT)
         )

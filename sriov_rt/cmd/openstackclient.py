@@ -1,0 +1,38 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The plugin of openstackclient: ``openstack realtime ...``.
+
+Its commands are those of :mod:`sriov_rt.cmd.agents` and
+:mod:`sriov_rt.cmd.explain`, named in the entry points of
+``openstack.realtime.v1``. They speak with the message queue and with Nova, so
+there is no service and no client of its own. openstackclient imports this
+module with each of its commands.
+"""
+
+import argparse
+
+API_NAME = "realtime"
+API_VERSION_OPTION = "os_realtime_api_version"
+API_VERSIONS = {"1": "sriov_rt.cmd.openstackclient"}
+DEFAULT_API_VERSION = "1"
+
+
+def make_client(instance: object) -> None:
+    """Return the plugin's client: there is none."""
+
+
+def build_option_parser(
+    parser: argparse.ArgumentParser,
+) -> argparse.ArgumentParser:
+    """Return the parser of openstackclient as it is: there is one version."""
+    return parser

@@ -1,0 +1,133 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What goes wrong around a command is said in one sentence."""
+
+import contextlib
+import io
+import os
+import pathlib
+import subprocess
+import sys
+import unittest
+from unittest import mock
+
+from sriov_rt.cmd import host
+from sriov_rt.cmd import main
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+
+
+class MainTest(unittest.TestCase):
+    def run_main(self, *words, **patched):
+        said = io.StringIO()
+        with (
+            contextlib.redirect_stderr(said),
+            contextlib.redirect_stdout(io.StringIO()),
+            mock.patch.object(host.Features, "take_action", **patched),
+        ):
+            code = main.main(["host", "features", *words])
+        return code, said.getvalue()
+
+    def test_ctrl_c(self):
+        code, said = self.run_main(side_effect=KeyboardInterrupt)
+        self.assertEqual(130, code)
+        self.assertEqual("sriov-rt: interrupted\n", said)
+
+    def test_an_error_of_the_system(self):
+        error = PermissionError(13, "Permission denied", "/run/x")
+        code, said = self.run_main(side_effect=error)
+        self.assertEqual(2, code)
+        self.assertIn("/run/x", said)
+        self.assertEqual(1, said.count("\n"))
+
+    def test_a_service_that_does_not_answer(self):
+        error = ConnectionRefusedError(111, "Connection refused")
+        code, said = self.run_main(side_effect=error)
+        self.assertEqual(2, code)
+        self.assertIn("error: [Errno 111] Connection refused\n", said)
+
+    def test_input_that_is_nested_too_deep(self):
+        code, said = self.run_main(side_effect=RecursionError)
+        self.assertEqual(2, code)
+        self.assertIn("nested too deep", said)
+
+    def test_another_user_than_root(self):
+        with mock.patch.object(os, "geteuid", return_value=1000):
+            code, said = self.run_main(return_value=0)
+            self.assertEqual(0, code)
+            self.assertTrue(said.startswith("sriov-rt: run as root: "), said)
+            self.assertEqual(1, said.count("\n"))
+            # A copy of a host belongs to who made it.
+            self.assertEqual(
+                (0, ""), self.run_main("--root", "/tmp", return_value=0)
+            )
+        with mock.patch.object(os, "geteuid", return_value=0):
+            self.assertEqual((0, ""), self.run_main(return_value=0))
+
+
+class ProcessTest(unittest.TestCase):
+    """What only a process of its own shows."""
+
+    def run_process(self, script, stdout=subprocess.PIPE, **environment):
+        code = (
+            "import sys\n"
+            "from unittest import mock\n"
+            "from sriov_rt.cmd import host, main\n"
+            f"def show(self, args):\n    {script}\n    return 0\n"
+            "with mock.patch.object(host.Features, 'take_action', show):\n"
+            "    sys.exit(main.main(['host', 'features']))\n"
+        )
+        return subprocess.run(
+            [sys.executable, "-c", code],
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            env={**os.environ, **environment},
+            cwd=ROOT,
+            check=False,
+            timeout=60,
+        )
+
+    def test_a_full_disk(self):
+        for script in ("print('x' * 100_000)", "print('x')"):
+            with (
+                self.subTest(script),
+                pathlib.Path("/dev/full").open("wb") as full,
+            ):
+                done = self.run_process(script, full)
+                self.assertEqual(2, done.returncode)
+                self.assertEqual(
+                    b"sriov-rt: error: the output cannot be written: No "
+                    b"space left on device\n",
+                    done.stderr,
+                )
+
+    def test_a_reader_that_has_seen_enough(self):
+        read, write = os.pipe()
+        os.close(read)
+        try:
+            done = self.run_process("print('x' * 100_000)", write)
+        finally:
+            os.close(write)
+        self.assertEqual((2, b""), (done.returncode, done.stderr))
+
+    def test_a_locale_of_ascii_alone(self):
+        done = self.run_process(
+            r"print('950000 \u00b5s, \u2026 \u00d7 \u00fc')",
+            LC_ALL="C",
+            PYTHONUTF8="0",
+            PYTHONCOERCECLOCALE="0",
+            PYTHONIOENCODING="",
+        )
+        self.assertEqual((0, b""), (done.returncode, done.stderr))
+        self.assertEqual(rb"950000 us, ... x \xfc" + b"\n", done.stdout)

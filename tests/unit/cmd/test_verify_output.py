@@ -1,0 +1,142 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``sriov-rt verify``, with stand-ins for the measuring itself."""
+
+import contextlib
+import dataclasses
+import io
+import json
+import pathlib
+import tempfile
+import time
+import unittest
+from unittest import mock
+
+from sriov_rt.cmd import main
+from sriov_rt.host import latency as host_latency
+from sriov_rt.parse.cpulist import CpuSet
+from sriov_rt.verify import certificate
+from sriov_rt.verify import latency
+from sriov_rt.verify import results
+from sriov_rt.verify.load import LOADS
+from tests.unit.cmd import tables
+from tests.unit.verify.test_certificate import GOOD
+from tests.unit.verify.test_certificate import SUBJECT
+
+
+def issued(**changes):
+    found = certificate.issue(
+        SUBJECT, GOOD, "standard", LOADS["compute"], time.time()
+    )
+    return dataclasses.replace(found, **changes)
+
+
+class VerifyTest(unittest.TestCase):
+    def setUp(self):
+        for place, name, value in (
+            (latency, "cpus_of", lambda root: latency.Cpus(*CPUS)),
+            (latency, "missing", lambda *_: ()),
+            (host_latency, "withdrawn", lambda *_: ""),
+        ):
+            patch = mock.patch.object(place, name, value)
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    def run_main(self, *words):
+        printed, said = io.StringIO(), io.StringIO()
+        with (
+            contextlib.redirect_stdout(printed),
+            contextlib.redirect_stderr(said),
+        ):
+            code = main.main(["verify", *words])
+        return code, printed.getvalue() + said.getvalue()
+
+
+CPUS = CpuSet((2, 3)), CpuSet((0, 1))
+
+
+class CertificateTest(VerifyTest):
+    def show(self, found, *words):
+        with mock.patch.object(host_latency, "read", return_value=found):
+            return self.run_main("certificate", *words)
+
+    def test_one_that_counts(self):
+        code, printed = self.show(issued())
+        self.assertEqual(0, code)
+        self.assertIn("certificate: 19 µs, until ", printed)
+        first, second = tables.rows(printed)
+        self.assertEqual(("2", "18"), (first["CPU"], first["Max µs"]))
+        self.assertEqual(("3", "19"), (second["CPU"], second["Max µs"]))
+        self.assertLessEqual(tables.width(printed), 80)
+        code, printed = self.show(issued(), "--json")
+        found = json.loads(printed)
+        self.assertEqual(["certificate", "counts", "why_not"], list(found))
+        self.assertEqual(19, found["certificate"]["max_latency_us"])
+
+    def test_one_that_has_expired(self):
+        code, printed = self.show(issued(expires_at=1.0))
+        self.assertEqual(1, code)
+        self.assertIn("it counts no more: it has expired", printed)
+
+    def test_none(self):
+        code, printed = self.show(None)
+        self.assertEqual(1, code)
+        self.assertEqual(
+            "no certificate; measure with 'sriov-rt verify latency'\n",
+            printed,
+        )
+
+
+class LatencyTest(VerifyTest):
+    def test_a_plan(self):
+        code, printed = self.run_main("latency", "--dry-run", "--duration=15m")
+        self.assertEqual(0, code)
+        self.assertIn("profile standard", printed)
+        self.assertIn("  cyclictest 15m", printed)
+
+    def measure(self, *words, found=GOOD):
+        place = tempfile.TemporaryDirectory()
+        self.addCleanup(place.cleanup)
+        stand_ins = [mock.Mock(measurement=each) for each in found]
+        with (
+            mock.patch.object(results, "exclusive", contextlib.nullcontext),
+            mock.patch.object(
+                latency.LatencyRun, "run", return_value=stand_ins
+            ),
+            mock.patch.object(certificate, "write"),
+        ):
+            output = str(pathlib.Path(place.name))
+            return self.run_main("latency", "--output", output, *words)
+
+    def test_a_certificate(self):
+        code, printed = self.measure()
+        self.assertEqual(0, code, printed)
+        rows = tables.rows(printed)
+        self.assertEqual(["Tool", "CPU", "Max µs", "Samples"], list(rows[0]))
+        self.assertEqual(
+            {"Tool": "oslat", "CPU": "3", "Max µs": "19",
+             "Samples": "4500000"}, rows[-1],
+        )  # fmt: skip
+        self.assertIn("certificate: 19 µs", printed)
+        code, printed = self.measure("--json")
+        self.assertEqual(
+            ["measurements", "certificate", "refused", "emulated"],
+            list(json.loads(printed)),
+        )
+
+    def test_none(self):
+        bad = dataclasses.replace(GOOD[1], problems=("it was disturbed",))
+        code, printed = self.measure(found=(bad,))
+        self.assertEqual(1, code)
+        self.assertIn("does not count: it was disturbed", printed)
+        self.assertIn("no certificate:", printed)
