@@ -20,15 +20,19 @@ know (a newer writer may have more), and makes one pass.
 import dataclasses
 import enum
 import functools
+import itertools
+import sys
 import types
 import typing
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Mapping
 from typing import Any
 
 from sriov_rt import exceptions
 from sriov_rt.parse import cpulist
 from sriov_rt.parse import errors
+from sriov_rt.parse.cpulist import CpuSet
 
 #: The most items that one list or mapping may have. The longest real one is
 #: the list of a PF's VFs, 256 with the 8-bit function numbers of PCI ARI.
@@ -42,12 +46,18 @@ MAX_STRING = 65536
 #: parameter can have: those start with a letter or a digit.
 UNKNOWN_KEY = "_unknown"
 
-#: CPU lists that are remembered: a host says the same few again and again,
-#: and so do its neighbours. They are the half of the work of a document.
-_REMEMBERED = 256
+#: The most bytes that all CPU lists of a document may expand to. The siblings
+#: and interrupts of 2,048 CPUs, as many as x86 servers have, take half of it.
+MAX_CPU_BYTES = 2 * 1024 * 1024
 
-Reader = Callable[[Any, str], Any]
-Writer = Callable[[Any], Any]
+#: CPU lists up to this length, in characters, are kept once for all
+#: documents: hosts of one cloud have the same siblings, one pair a core.
+_SHARED_TEXT = 32
+_SHARED_LISTS = 4096
+
+#: What a CpuSet takes beside its bits, in bytes.
+_CPU_SET_BYTES = 80
+
 T = typing.TypeVar("T")
 
 
@@ -74,6 +84,55 @@ class SchemaError(exceptions.SriovRtError, ValueError):
         super().__init__(f"{path or 'the document'}: {problem}")
 
 
+class _Intake:
+    """One document while it is read: what it has expanded to so far.
+
+    :param printable: take text with each control character escaped.
+    """
+
+    __slots__ = ("_lists", "_room", "printable")
+
+    def __init__(self, printable: bool) -> None:
+        self.printable = printable
+        self._room = MAX_CPU_BYTES
+        self._lists: dict[str, CpuSet] = {}
+
+    def cpus(self, text: str, path: str) -> CpuSet:
+        """Return the CPUs of a list; equal texts share one set."""
+        found = self._lists.get(text)
+        if found is not None:
+            return found
+        parse = (
+            _shared if len(text) <= _SHARED_TEXT else cpulist.parse_cpu_list
+        )
+        try:
+            found = parse(text)
+        except errors.ParseError as error:
+            raise SchemaError(path, str(error)) from None
+        self._room -= _CPU_SET_BYTES + found.bits.bit_length() // 8
+        if self._room < 0:
+            raise SchemaError(
+                path, f"CPU lists of more than {MAX_CPU_BYTES} bytes in all"
+            )
+        self._lists[text] = found
+        return found
+
+    def text(self, value: str) -> str:
+        """Return text as it is to be kept."""
+        if value.isprintable() or not self.printable:
+            return value
+        return value.encode("unicode_escape").decode()
+
+
+@functools.lru_cache(maxsize=_SHARED_LISTS)
+def _shared(text: str) -> CpuSet:
+    return cpulist.parse_cpu_list(text)
+
+
+Reader = Callable[[Any, str, _Intake], Any]
+Writer = Callable[[Any], Any]
+
+
 def to_plain(value: Any) -> Any:
     """Return a dataclass instance as dicts, lists, strings and numbers.
 
@@ -82,20 +141,45 @@ def to_plain(value: Any) -> Any:
     return _write(value)
 
 
-def from_plain(cls: type[T], value: Any) -> T:
+def size(value: Any) -> int:
+    """Return about how many bytes a value takes, with all that is in it.
+
+    What several values share counts for each of them.
+
+    :param value: an instance of a dataclass, or a value of one of its fields.
+    """
+    found = sys.getsizeof(value)
+    if isinstance(value, CpuSet):
+        return found + sys.getsizeof(value.bits)
+    parts: Iterable[Any] = ()
+    if isinstance(value, tuple):
+        parts = value
+    elif isinstance(value, Mapping):
+        found += sys.getsizeof(dict(value))
+        parts = itertools.chain.from_iterable(value.items())
+    elif dataclasses.is_dataclass(value):
+        parts = (
+            getattr(value, each.name) for each in dataclasses.fields(value)
+        )
+    return found + sum(map(size, parts))
+
+
+def from_plain(cls: type[T], value: Any, *, printable: bool = False) -> T:
     """Build an instance of a dataclass from what :func:`to_plain` gave.
 
     :param cls: a frozen dataclass with hints known here.
     :param value: the object as it came back from JSON.
+    :param printable: escape control characters in text, which would forge
+        lines of a log and steer a terminal.
     :raises SchemaError: where the value is not what the hints say.
     """
     schema: Any = cls  # mypy holds that a class is not hashable
-    result: T = _reader(schema)(value, "")
+    result: T = _reader(schema)(value, "", _Intake(printable))
     return result
 
 
 def _scalar(kind: type, name: str) -> Reader:
-    def read(value: Any, path: str) -> Any:
+    def read(value: Any, path: str, intake: _Intake) -> Any:
         # bool is an int to isinstance, and never a number to us.
         if type(value) is not kind:
             raise SchemaError(path, f"{name} expected")
@@ -104,15 +188,15 @@ def _scalar(kind: type, name: str) -> Reader:
     return read
 
 
-def _read_text(value: Any, path: str) -> str:
+def _read_text(value: Any, path: str, intake: _Intake) -> str:
     if type(value) is not str:
         raise SchemaError(path, "text expected")
     if len(value) > MAX_STRING:
         raise SchemaError(path, f"text longer than {MAX_STRING} characters")
-    return value
+    return intake.text(value)
 
 
-def _read_number(value: Any, path: str) -> float:
+def _read_number(value: Any, path: str, intake: _Intake) -> float:
     if type(value) not in (int, float):
         raise SchemaError(path, "number expected")
     try:
@@ -124,21 +208,14 @@ def _read_number(value: Any, path: str) -> float:
     return number
 
 
-_parse_cpus = functools.lru_cache(_REMEMBERED)(cpulist.parse_cpu_list)
-_format_cpus = functools.lru_cache(_REMEMBERED)(cpulist.format_cpu_list)
-
-
-def _read_cpus(value: Any, path: str) -> frozenset[int]:
+def _read_cpus(value: Any, path: str, intake: _Intake) -> CpuSet:
     if type(value) is not str:
         raise SchemaError(path, "cpu list expected")
-    try:
-        return _parse_cpus(value)
-    except errors.ParseError as error:
-        raise SchemaError(path, str(error)) from None
+    return intake.cpus(value, path)
 
 
-def _read_unknown(value: Any, path: str) -> Unknown:
-    return Unknown(_read_text(value[UNKNOWN_KEY], path))
+def _read_unknown(value: Any, path: str, intake: _Intake) -> Unknown:
+    return Unknown(_read_text(value[UNKNOWN_KEY], path, intake))
 
 
 def _is_unknown(value: Any) -> bool:
@@ -151,7 +228,7 @@ _SCALARS: Mapping[Any, Reader] = types.MappingProxyType(
         int: _scalar(int, "whole number"),
         float: _read_number,
         str: _read_text,
-        frozenset[int]: _read_cpus,
+        CpuSet: _read_cpus,
     }
 )
 
@@ -179,14 +256,14 @@ def _dataclass_reader(cls: Any) -> Reader:
         for field in dataclasses.fields(cls)
     ]
 
-    def read(value: Any, path: str) -> Any:
+    def read(value: Any, path: str, intake: _Intake) -> Any:
         if type(value) is not dict:
             raise SchemaError(path, "object expected")
         prefix = f"{path}." if path else ""
         found = []
         for name, reader, default in readers:
             if name in value:
-                found.append(reader(value[name], prefix + name))
+                found.append(reader(value[name], prefix + name, intake))
             elif default is dataclasses.MISSING:
                 raise SchemaError(prefix + name, "missing")
             else:
@@ -200,7 +277,7 @@ def _dataclass_reader(cls: Any) -> Reader:
 def _enum_reader(cls: type[enum.StrEnum]) -> Reader:
     words = {str(each): each for each in cls}
 
-    def read(value: Any, path: str) -> enum.StrEnum:
+    def read(value: Any, path: str, intake: _Intake) -> enum.StrEnum:
         if type(value) is not str or value not in words:
             raise SchemaError(path, f"one of {', '.join(words)} expected")
         return words[value]
@@ -209,26 +286,31 @@ def _enum_reader(cls: type[enum.StrEnum]) -> Reader:
 
 
 def _tuple_reader(item: Reader) -> Reader:
-    def read(value: Any, path: str) -> tuple[Any, ...]:
+    def read(value: Any, path: str, intake: _Intake) -> tuple[Any, ...]:
         if type(value) is not list:
             raise SchemaError(path, "list expected")
         if len(value) > MAX_ITEMS:
             raise SchemaError(path, f"more than {MAX_ITEMS} items")
-        return tuple(item(each, path) for each in value)
+        return tuple(item(each, path, intake) for each in value)
 
     return read
 
 
 def _mapping_reader(item: Reader) -> Reader:
-    def read(value: Any, path: str) -> Mapping[str, Any]:
+    def read(value: Any, path: str, intake: _Intake) -> Any:
         if type(value) is not dict:
             raise SchemaError(path, "object expected")
         if len(value) > MAX_ITEMS:
             raise SchemaError(path, f"more than {MAX_ITEMS} items")
-        return types.MappingProxyType(
-            {key: item(each, path) for key, each in value.items()}
-        )
+        found = {}
+        for key, each in value.items():
+            read_item = item(each, path, intake)
+            if type(read_item) is str:
+                read_item = sys.intern(read_item)
+            found[sys.intern(intake.text(key))] = read_item
+        return types.MappingProxyType(found)
 
+    # Interned, since hosts of one cloud have the same labels and modules.
     return read
 
 
@@ -241,12 +323,12 @@ def _union_reader(members: tuple[Any, ...]) -> Reader:
     may_be_unknown = Unknown in members
     may_be_none = type(None) in members
 
-    def read(value: Any, path: str) -> Any:
+    def read(value: Any, path: str, intake: _Intake) -> Any:
         if value is None and may_be_none:
             return None
         if may_be_unknown and _is_unknown(value):
-            return _read_unknown(value, path)
-        return known(value, path)
+            return _read_unknown(value, path, intake)
+        return known(value, path, intake)
 
     return read
 
@@ -275,7 +357,7 @@ def _write_mapping(value: Any) -> dict[str, Any]:
 _WRITERS: Mapping[type, Writer] = types.MappingProxyType(
     {
         Unknown: _write_unknown,
-        frozenset: _format_cpus,
+        CpuSet: cpulist.format_cpu_list,
         tuple: _write_sequence,
         types.MappingProxyType: _write_mapping,
         dict: _write_mapping,

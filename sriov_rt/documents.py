@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Dataclasses as versioned JSON documents: how all that is kept is read."""
+"""Versioned JSON documents of dataclasses."""
 
 import json
 from typing import Any

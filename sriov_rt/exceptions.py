@@ -14,7 +14,7 @@
 
 
 class SriovRtError(Exception):
-    """An error whose sentence tells the operator what to do next.
+    """An error whose sentence says what the operator does next.
 
     Subclasses are named for that next step and carry what they speak of as
     attributes, so that callers never parse the sentence.

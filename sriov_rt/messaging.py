@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What agents and schedulers say to each other, over oslo.messaging.
+"""Messages between agents and schedulers, over oslo.messaging.
 
 Agents cast reports to all schedulers (and whoever listens
 beside them); listeners cast ``report_now`` to all agents. Nothing waits for
@@ -22,12 +22,8 @@ topic           method               arguments
 sriov_rt        facts                host, node, digest, document (JSON)
 sriov_rt        heartbeat            host, node, digest
 sriov_rt        gone                 host, node
-sriov_rt        placed (1.1)         host, instance, networks, sender
 sriov_rt_agent  report_now           hosts: their names, or None for all
 =============== ==================== =====================================
-
-Schedulers tell each other ``placed``. It is of version 1.1, which those that
-know it not refuse; all else stays 1.0, so that each reads each.
 """
 
 import oslo_messaging
@@ -35,7 +31,6 @@ from oslo_config import cfg
 
 EXCHANGE = "sriov_rt"
 VERSION = "1.0"
-PLACED_VERSION = "1.1"
 REPORT_TOPIC = "sriov_rt"
 AGENT_TOPIC = "sriov_rt_agent"
 

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The one decision: what keeps a host from satisfying a Request.
+"""The decision: why a host does not satisfy a Request.
 
 Pure: the scheduler's filter, ``sriov-rt explain``, ``sriov-rt host check``
 and the agent's traits all call it.

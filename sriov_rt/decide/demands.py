@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What a Request demands of a host beside realtime pCPUs."""
+"""Demands of a Request on a host, beside realtime pCPUs."""
 
 from collections.abc import Iterator
 
@@ -39,7 +39,7 @@ def reasons(
     :param now: Unix time in seconds; certificates expire.
     """
     if request.kernel is words.Kernel.PREEMPT_RT:
-        yield from _preempt_rt(facts)
+        yield from preempt_rt(facts)
     if request.node_selector is not None:
         yield from _labels(request, facts)
     if request.nic is not None or request.vif is not None:
@@ -52,7 +52,8 @@ def reasons(
         yield from _latency(request.max_latency_us, facts, now)
 
 
-def _preempt_rt(facts: HostFacts) -> Iterator[Reason]:
+def preempt_rt(facts: HostFacts) -> Iterator[Reason]:
+    """Yield a Reason if the kernel is not PREEMPT_RT."""
     preempt_rt, release = facts.kernel.preempt_rt, facts.kernel.release
     if isinstance(preempt_rt, Unknown):
         yield unknown("kernel.preempt_rt", preempt_rt)
@@ -174,6 +175,8 @@ def _latency(wanted: int, facts: HostFacts, now: float) -> Iterator[Reason]:
         yield reason(
             "latency_expired", ago_s=int(now - certificate.expires_at)
         )
+    if certificate.withdrawn:
+        yield reason("latency_withdrawn", why=certificate.withdrawn)
     release = facts.kernel.release
     if isinstance(release, Unknown):
         yield unknown("kernel.release", release)

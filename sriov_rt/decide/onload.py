@@ -10,17 +10,15 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What Onload needs of a host, and which of its NICs are left for it.
+"""Onload: what it needs of a host, and which of its NICs are left for it.
 
 An accelerated endpoint sends past the kernel's macvlan: two of one network
 on one NIC do not reach each other, and must not be placed so.
 """
 
-import types
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Iterator
-from collections.abc import Mapping
 
 from sriov_rt.codec import Unknown
 from sriov_rt.decide.realtime import unknown
@@ -30,10 +28,6 @@ from sriov_rt.reason import Reason
 from sriov_rt.reason import reason
 from sriov_rt.request import Attachment
 from sriov_rt.request import Request
-
-#: Nothing is on its way to the host.
-NOTHING: Mapping[str, int] = types.MappingProxyType({})
-NOWHERE: frozenset[str] = frozenset()
 
 
 def reasons(request: Request, facts: HostFacts) -> Iterator[Reason]:
@@ -61,7 +55,7 @@ def usable(facts: HostFacts) -> Iterator[Reason]:
     elif onload.library is None:
         yield reason("onload_unusable", missing="libonload.so")
     elif onload.library_fits is False:
-        # What is unknown here is told by agents of before.
+        # Agents of before do not report it.
         version = onload.version
         known = version if isinstance(version, str) else "unknown"
         yield reason("onload_other_release", version=known)
@@ -72,7 +66,7 @@ def nics(
 ) -> Iterator[Reason]:
     """Yield where there is no NIC that Onload can use.
 
-    Of the physical networks that are asked for, those count that the host's
+    Of the physical networks that are requested, those count that the host's
     ``[vif] parents`` serve: an instance may have a port on another one that
     is none of ours, for its management. But one has to be among them.
     """
@@ -84,15 +78,15 @@ def nics(
         yield reason("onload_no_nic", where="")
         return
     named = {each.physical_network for each in attachments}
-    asked = sorted(each for each in named if each is not None)
-    if not asked:
+    requested = sorted(each for each in named if each is not None)
+    if not requested:
         return
     pools = facts.vifs.pools
     if isinstance(pools, Unknown):
         yield unknown("vifs.pools", pools)
         return
-    served = [each for each in asked if pools.get(each)]
-    for each in served or asked:
+    served = [each for each in requested if pools.get(each)]
+    for each in served or requested:
         if not any(nic in able for nic in pools.get(each, ())):
             yield reason(
                 "onload_no_nic", where=_where(each), physical_network=each
@@ -103,15 +97,12 @@ def same_host(
     facts: HostFacts,
     attachments: Collection[Attachment],
     endpoints: Iterable[Endpoint] | Unknown,
-    coming: Mapping[str, int] = NOTHING,
 ) -> Iterator[Reason]:
     """Yield the networks for which no NIC is left that Onload can use.
 
     What :func:`nics` yields is not said again.
 
     :param endpoints: those of the host, without the instance's own.
-    :param coming: by network, how many instances were placed on the host of
-        which it has no endpoints yet. Each will take a NIC.
     """
     if all(each.network is None for each in attachments):
         return
@@ -125,11 +116,11 @@ def same_host(
         network, physical = each.network, each.physical_network
         if network is None:
             continue
-        gone, more = taken.get(network, NOWHERE), coming.get(network, 0)
-        if not gone and not more:
+        gone = taken.get(network)
+        if not gone:
             continue
         able = _able(facts, physical)
-        if able and len(able - gone) <= more:
+        if able and able <= gone:
             yield reason(
                 "onload_same_host",
                 where=_where(physical),

@@ -10,17 +10,28 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What keeps a host's dedicated pCPUs from being realtime."""
+"""Realtime: why a host's dedicated pCPUs are not."""
 
 from collections.abc import Iterator
 
 from sriov_rt.codec import Unknown
+from sriov_rt.facts import NOT_TOLD
 from sriov_rt.facts import CpuSet
 from sriov_rt.facts import HostFacts
 from sriov_rt.facts import IrqGroup
 from sriov_rt.parse.cpulist import format_cpu_list
+from sriov_rt.parse.cpulist import format_cpu_mask
 from sriov_rt.reason import Reason
 from sriov_rt.reason import reason
+
+#: Clock sources that take microseconds to read, one CPU at a time.
+SLOW_CLOCKS = frozenset(
+    {"acpi_pm", "hpet", "jiffies", "pit", "refined-jiffies"}
+)
+
+#: The longest time that a dedicated pCPU may take to wake up, µs: what
+#: tuned's profiles for realtime hosts and guests allow.
+MAX_WAKEUP_US = 3
 
 
 def unknown(fact: str, value: Unknown) -> Reason:
@@ -48,9 +59,71 @@ def reasons(facts: HostFacts, *, placed_by_nova: bool) -> Iterator[Reason]:
         yield from _nothing_to_pin_on(facts, isolated, placed_by_nova)
     else:
         yield from _cpus(facts, isolated, dedicated)
+        yield from _power(facts, dedicated)
+        yield from _background(facts, dedicated)
         yield from _interrupts(facts, dedicated)
     yield from _kernel(facts)
     yield from _memory(facts)
+
+
+def advice(facts: HostFacts, *, placed_by_nova: bool) -> Iterator[Reason]:
+    """Yield what would make a host better, and keeps no guest from it.
+
+    :param placed_by_nova: as with :func:`reasons`.
+    """
+    isolated, dedicated = facts.cpus.isolated, facts.compute.dedicated
+    if isinstance(isolated, Unknown) or isinstance(dedicated, Unknown):
+        return  # reasons() says so
+    if dedicated is None and not placed_by_nova:
+        dedicated = isolated
+    if dedicated:
+        yield from _next_interrupts(facts, dedicated)
+        yield from _threads(facts, dedicated)
+    if facts.memory.thp == "madvise":
+        yield reason("thp_madvise")
+
+
+def whole_cores(facts: HostFacts, cpus: CpuSet) -> CpuSet:
+    """Return the CPUs to dedicate in place of some, so that no core is split.
+
+    :returns: their cores whole where that leaves the host a CPU; else their
+        cores without the host's own, which may be none.
+    """
+    online, siblings = facts.cpus.online, facts.cpus.siblings
+    if isinstance(siblings, Unknown) or isinstance(online, Unknown):
+        return cpus
+    if not online:
+        return cpus
+    whole = cpus.union(*(group for group in siblings if group & cpus))
+    if online - whole:
+        return whole
+    # The host keeps the core of its first CPU.
+    return whole - core(facts, min(online - cpus or online))
+
+
+def to_dedicate(facts: HostFacts) -> CpuSet:
+    """Return the CPUs that a realtime host of these facts dedicates.
+
+    They are those that it dedicates or isolates today, of whole cores; where
+    it does neither, all but the first core. Empty where none can be.
+    """
+    for chosen in (facts.compute.dedicated, facts.cpus.isolated):
+        if chosen and not isinstance(chosen, Unknown):
+            return whole_cores(facts, chosen)
+    online = facts.cpus.online
+    if isinstance(online, Unknown) or not online:
+        return CpuSet()
+    # The first CPU boots the machine and keeps the time: it stays for the
+    # host, and so does its core.
+    return whole_cores(facts, online - core(facts, min(online)))
+
+
+def core(facts: HostFacts, cpu: int) -> CpuSet:
+    """Return a CPU and those that share its core, as far as is known."""
+    siblings = facts.cpus.siblings
+    if isinstance(siblings, Unknown):
+        return CpuSet((cpu,))
+    return CpuSet((cpu,)).union(*(g for g in siblings if cpu in g))
 
 
 def _nothing_to_pin_on(
@@ -63,9 +136,8 @@ def _nothing_to_pin_on(
     if isinstance(online, Unknown):
         yield unknown("cpus.online", online)
         return
-    # CPU 0 boots the machine and keeps the time: it stays for the host.
-    rest = format_cpu_list(online - {0}) or "N"
-    yield reason("nothing_isolated", cpus=rest)
+    cpus = to_dedicate(facts)
+    yield reason("nothing_isolated", cpus=format_cpu_list(cpus) or "N")
 
 
 def _cpus(
@@ -108,13 +180,87 @@ def _housekeeping(facts: HostFacts, dedicated: CpuSet) -> Iterator[Reason]:
         yield unknown("cpus.siblings", siblings)
         return
     split = [group for group in siblings if group & dedicated < group]
-    if shared := frozenset().union(*split) & dedicated:
-        whole = dedicated.union(*(g for g in split if g & dedicated))
+    if shared := CpuSet().union(*split) & dedicated:
         yield reason(
             "siblings_shared",
             cpus=format_cpu_list(shared),
-            wanted=format_cpu_list(whole),
+            wanted=format_cpu_list(whole_cores(facts, dedicated)) or "N",
         )
+
+
+def _power(facts: HostFacts, dedicated: CpuSet) -> Iterator[Reason]:
+    governors, states = facts.cpus.governors, facts.cpus.idle_states
+    if isinstance(governors, Unknown):
+        yield from _unread("cpus.governors", governors)
+    else:
+        for governor in governors:
+            slow = governor.cpus & dedicated
+            if slow and governor.name != "performance":
+                yield reason(
+                    "frequency_varies",
+                    cpus=format_cpu_list(slow),
+                    governor=governor.name,
+                )
+    if isinstance(states, Unknown):
+        yield from _unread("cpus.idle_states", states)
+        return
+    for state in states:
+        asleep = state.cpus & dedicated
+        if asleep and state.latency_us > MAX_WAKEUP_US:
+            yield reason(
+                "idle_too_deep",
+                cpus=format_cpu_list(asleep),
+                state=state.name,
+                latency_us=state.latency_us,
+                limit_us=MAX_WAKEUP_US,
+            )
+
+
+def _unread(fact: str, value: Unknown) -> Iterator[Reason]:
+    # An agent of before this fact was judged without it.
+    if value != NOT_TOLD:
+        yield unknown(fact, value)
+
+
+def _background(facts: HostFacts, dedicated: CpuSet) -> Iterator[Reason]:
+    """Yield what the kernel itself runs on dedicated pCPUs."""
+    online = facts.cpus.online
+    if isinstance(online, Unknown) or online <= dedicated:
+        return  # _housekeeping() says so
+    rest = online - dedicated
+    for fact, code, cpus in (
+        ("cpus.workqueues", "workqueues_on_dedicated", facts.cpus.workqueues),
+        ("kernel.watchdog", "watchdog_on_dedicated", facts.kernel.watchdog),
+    ):
+        if isinstance(cpus, Unknown):
+            yield from _unread(fact, cpus)
+        elif astray := cpus & dedicated:
+            yield reason(
+                code,
+                cpus=format_cpu_list(astray),
+                wanted=format_cpu_list(rest),
+                mask=format_cpu_mask(rest),
+            )
+
+
+def _next_interrupts(facts: HostFacts, dedicated: CpuSet) -> Iterator[Reason]:
+    default, online = facts.irqs.default_affinity, facts.cpus.online
+    if isinstance(default, Unknown):
+        yield unknown("irqs.default_affinity", default)
+    elif not isinstance(online, Unknown) and default & dedicated:
+        yield reason(
+            "irqs_default_on_dedicated",
+            cpus=format_cpu_list(default & dedicated),
+            wanted=format_cpu_list(online - dedicated),
+        )
+
+
+def _threads(facts: HostFacts, dedicated: CpuSet) -> Iterator[Reason]:
+    siblings = facts.cpus.siblings
+    if isinstance(siblings, Unknown):
+        return  # reasons() says so
+    if any(len(group) > 1 and group <= dedicated for group in siblings):
+        yield reason("smt_on")
 
 
 def _interrupts(facts: HostFacts, dedicated: CpuSet) -> Iterator[Reason]:
@@ -136,7 +282,7 @@ def _interrupts(facts: HostFacts, dedicated: CpuSet) -> Iterator[Reason]:
         numbers = sorted({n for group in astray for n in group.irqs})
         listed = ", ".join(map(str, numbers[:8]))
         more = ", …" if len(numbers) > 8 else ""
-        cpus = frozenset().union(*(g.effective for g in astray)) & dedicated
+        cpus = CpuSet().union(*(g.effective for g in astray)) & dedicated
         yield reason(
             "irqs_on_dedicated",
             irqs=f" {listed}{more}" if numbers else "",
@@ -150,11 +296,21 @@ def _managed(group: IrqGroup, dedicated: CpuSet) -> bool:
     # (EIO). With isolcpus=managed_irq one that may only fire on isolated
     # CPUs is the queue of those CPUs, and silent unless they do I/O
     # themselves (Documentation/admin-guide/kernel-parameters.txt).
-    return group.allowed <= dedicated
+    if not group.allowed <= dedicated:
+        return False
+    if isinstance(group.managed, Unknown):
+        # Somebody may have put it there. What is silent disturbs nobody; an
+        # agent of before this fact does not report it.
+        return group.managed == NOT_TOLD or group.fired is False
+    return group.managed is True
 
 
 def _kernel(facts: HostFacts) -> Iterator[Reason]:
     kernel = facts.kernel
+    if isinstance(kernel.clock_source, Unknown):
+        yield from _unread("kernel.clock_source", kernel.clock_source)
+    elif kernel.clock_source in SLOW_CLOCKS:
+        yield reason("clock_slow", clock=kernel.clock_source)
     if isinstance(kernel.rt_runtime_us, Unknown):
         yield unknown("kernel.rt_runtime_us", kernel.rt_runtime_us)
     elif kernel.rt_runtime_us != -1:
@@ -184,3 +340,8 @@ def _memory(facts: HostFacts) -> Iterator[Reason]:
         yield unknown("memory.thp", memory.thp)
     elif memory.thp == "always":
         yield reason("thp_always")
+    if isinstance(memory.swap, Unknown):
+        yield from _unread("memory.swap", memory.swap)
+    elif memory.swap:
+        more = ", …" if len(memory.swap) > 4 else ""
+        yield reason("swap_on", devices=", ".join(memory.swap[:4]) + more)
