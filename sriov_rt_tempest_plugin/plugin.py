@@ -1,0 +1,42 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Entry point of the plugin."""
+
+import pathlib
+from typing import Any
+
+from tempest import config
+from tempest.test_discover import plugins
+
+from sriov_rt_tempest_plugin import config as options
+
+
+class SriovRtTempestPlugin(plugins.TempestPlugin):  # type: ignore[misc]
+    """What Tempest asks of a plugin."""
+
+    def load_tests(self) -> tuple[str, str]:
+        """Return the directory of the tests, and the one above the package."""
+        package = pathlib.Path(__file__).absolute().parent
+        return str(package / "tests"), str(package.parent)
+
+    def register_opts(self, conf: Any) -> None:
+        """Register our options.
+
+        :param conf: Tempest's configuration.
+        """
+        for group, opts in options.GROUPS:
+            config.register_opt_group(conf, group, opts)
+
+    def get_opt_lists(self) -> list[tuple[str, list[Any]]]:
+        """Return our options, for the sample configuration."""
+        return [(group.name, list(opts)) for group, opts in options.GROUPS]

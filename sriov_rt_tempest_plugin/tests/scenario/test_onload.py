@@ -1,0 +1,35 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Onload, asked for where there is none."""
+
+from tempest.lib import decorators
+
+from sriov_rt_tempest_plugin.tests import base
+
+
+class OnloadTest(base.ServerTest):
+    """A flavor with Onload, and hosts without."""
+
+    @decorators.attr(type="negative")
+    @decorators.idempotent_id("1bbf3d21-a17c-4967-bdd2-ba3861879ae0")
+    def test_a_host_without_onload_is_refused(self) -> None:
+        without = sorted(
+            host
+            for host, traits in self.hosts().items()
+            if base.ONLOAD_TRAIT not in traits
+        )
+        if not without:
+            self.skipTest("every compute host has Onload")
+        flavor = self.flavor({"sriov_rt:onload": "required"})
+        server = self.try_to_boot(flavor, host=without[0])
+        self.assertIn(base.NO_VALID_HOST, self.assert_refused(server))

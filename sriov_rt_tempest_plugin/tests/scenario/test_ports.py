@@ -1,0 +1,368 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Ports that sriov-rt makes: they carry packets, and leave clean VFs."""
+
+import base64
+import io
+import ipaddress
+import textwrap
+from typing import Any
+
+from tempest import config
+from tempest.lib import decorators
+from tempest.lib.common.utils import data_utils
+from tempest.lib.common.utils import test_utils
+
+from sriov_rt_tempest_plugin.tests import base
+from sriov_rt_tempest_plugin.tests import domain
+
+CONF = config.CONF
+
+#: How Neutron says that sriov-rt made a port.
+VIF_TYPE = "sriov_rt"
+
+#: What a VF that nobody has is like; others of its settings are its NIC's.
+BASELINE = {
+    "mac": "00:00:00:00:00:00",
+    "vlan": 0,
+    "qos": 0,
+    "spoofchk": True,
+    "trust": False,
+    "min_tx_rate": 0,
+    "max_tx_rate": 0,
+}
+
+#: What a guest does that is told no other way: with user data.
+_USER_DATA = """\
+    #!/bin/sh
+    for device in /sys/class/net/*; do
+        if [ "$(cat "$device/address")" = "{mac}" ]; then
+            name=${{device##*/}}
+        fi
+    done
+    ip address add "{address}" dev "$name"
+    ip link set "$name" up
+    until ping -c 1 -W 5 "{peer}"; do sleep 1; done
+    echo "{reached} {peer}" > /dev/console
+"""
+
+
+class PortsTest(base.ExclusiveTest):
+    """A test that makes networks and ports as an administrator."""
+
+    @classmethod
+    def setup_clients(cls) -> None:
+        """Name the clients of the network."""
+        super().setup_clients()
+        cls.networks = cls.os_admin.networks_client
+        cls.subnets = cls.os_admin.subnets_client
+        cls.ports = cls.os_admin.ports_client
+
+    def network(self, physical_network: str, kind: str) -> str:
+        """Make a network that is deleted after the test; its id.
+
+        :param physical_network: what it is on.
+        :param kind: flat or vlan.
+        """
+        made = self.networks.create_network(
+            name=self.name(),
+            shared=True,
+            port_security_enabled=False,
+            **{
+                "provider:network_type": kind,
+                "provider:physical_network": physical_network,
+            },
+        )["network"]["id"]
+        self.addCleanup(
+            test_utils.call_and_ignore_notfound_exc,
+            self.networks.delete_network,
+            made,
+        )
+        self.subnets.create_subnet(
+            name=self.name(),
+            network_id=made,
+            ip_version=4,
+            cidr=CONF.sriov_rt.port_cidr,
+            gateway_ip=None,
+            enable_dhcp=False,
+        )
+        return str(made)
+
+    def port(self, network: str, **fields: Any) -> dict[str, Any]:
+        """Make a port of the user's that is deleted after the test.
+
+        :param network: its network's id.
+        :param fields: further ones of the port.
+        """
+        made: dict[str, Any] = self.ports.create_port(
+            name=self.name(),
+            network_id=network,
+            project_id=self.os_primary.credentials.project_id,
+            **fields,
+        )["port"]
+        self.addCleanup(
+            test_utils.call_and_ignore_notfound_exc,
+            self.ports.delete_port,
+            made["id"],
+        )
+        return made
+
+    def port_flavor(self) -> dict[str, Any]:
+        """Make a flavor whose servers land where such ports can be."""
+        if CONF.sriov_rt_feature_enabled.realtime:
+            return self.realtime_flavor()
+        return self.flavor({"sriov_rt:guest": "lean"})
+
+    def bound(self, port: dict[str, Any]) -> dict[str, Any]:
+        """Return a port as it is now, with its binding.
+
+        :param port: of port().
+        """
+        found: dict[str, Any] = self.ports.show_port(port["id"])["port"]
+        return found
+
+    def name(self) -> str:
+        """Return a name that nobody else has."""
+        return str(
+            data_utils.rand_name(
+                prefix=CONF.resource_name_prefix, name=type(self).__name__
+            )
+        )
+
+    def vfs(self, host: str) -> dict[str, dict[str, Any]]:
+        """Return the VFs of a host by their PCI addresses.
+
+        :param host: its name.
+        """
+        found = base.run_json("vf_list_command", host=host)
+        return {each["vf"]["address"]: each for each in found}
+
+    def dirty(self, host: str) -> set[str]:
+        """Return the VFs of a host that are not as nobody's VFs are.
+
+        :param host: its name.
+        """
+        return {
+            address
+            for address, each in self.vfs(host).items()
+            if each["alias"]
+            or {name: each["settings"][name] for name in BASELINE} != BASELINE
+        }
+
+    def all_dirty(self) -> dict[str, set[str]]:
+        """Return the VFs of each host with VFs that others have.
+
+        Nothing is known of them where no command lists VFs.
+        """
+        if not CONF.sriov_rt.vf_list_command:
+            return {}
+        return {host: self.dirty(host) for host in self.hosts()}
+
+    def wait_clean(self, host: str, but: set[str]) -> None:
+        """Wait until the VFs of a host are clean.
+
+        :param host: its name.
+        :param but: those that others have.
+        """
+        self.wait_until(
+            f"the VFs of {host} are clean",
+            lambda: self.dirty(host) <= but,
+            CONF.sriov_rt.facts_timeout,
+        )
+
+
+class ReachTest(PortsTest):
+    """Two servers on a network of sriov-rt reach each other."""
+
+    @decorators.idempotent_id("adf34141-58b8-4d1c-a0d2-7cc1d482ba44")
+    def test_macvlan(self) -> None:
+        self.reach("macvlan")
+
+    @decorators.idempotent_id("ea7b24a2-bfe9-4c04-ba43-120039dd3de7")
+    def test_ipvlan(self) -> None:
+        self.reach("ipvlan")
+
+    @decorators.idempotent_id("a6a8c5a5-20b9-474a-b337-1ded7761dff2")
+    def test_vf(self) -> None:
+        self.reach("vf")
+
+    def reach(self, kind: str) -> None:
+        """Boot two servers that look for each other.
+
+        :param kind: how their ports are made.
+        """
+        physical_network = self.physical_network(kind)
+        network = self.network(
+            physical_network, CONF.sriov_rt.port_network_type
+        )
+        flavor = self.port_flavor()
+        ports = [self.port(network) for _ in range(2)]
+        peers = [each["fixed_ips"][0]["ip_address"] for each in ports]
+        before = self.all_dirty()
+        servers = []
+        for port, peer in zip(ports, reversed(peers), strict=True):
+            server = self.boot(
+                flavor,
+                networks=[{"port": port["id"]}],
+                **self.looking_for(port, peer),
+            )
+            now = self.bound(port)
+            self.assertEqual(
+                (VIF_TYPE, "ACTIVE", server["OS-EXT-SRV-ATTR:host"]),
+                (
+                    now["binding:vif_type"],
+                    now["status"],
+                    now["binding:host_id"],
+                ),
+            )
+            self.assert_in_domain(server, port)
+            servers.append((server["id"], peer))
+        for server, peer in servers:
+            self.wait_until(
+                f"server {server} reaches {peer}",
+                lambda server=server, peer=peer: self.says(
+                    server, f"{CONF.sriov_rt.guest_reached} {peer}"
+                ),
+                CONF.sriov_rt.guest_timeout,
+            )
+        for server, _ in servers:
+            self.delete(server)
+        for host, dirty in before.items():
+            self.wait_clean(host, but=dirty)
+
+    def physical_network(self, kind: str) -> str:
+        """Return the physical network of a kind of port, or skip.
+
+        :param kind: macvlan, ipvlan or vf.
+        """
+        for each in CONF.sriov_rt.port_networks:
+            found, _, name = each.partition(":")
+            if found == kind:
+                return str(name)
+        self.skipTest(f"[sriov_rt] port_networks names none of kind {kind}")
+        raise AssertionError
+
+    def looking_for(self, port: dict[str, Any], peer: str) -> dict[str, Any]:
+        """Return what makes a guest take its address and look for a peer.
+
+        :param port: the guest's.
+        :param peer: the address of the other one.
+        :returns: fields of the request for a server.
+        """
+        size = ipaddress.ip_network(CONF.sriov_rt.port_cidr).prefixlen
+        address = f"{port['fixed_ips'][0]['ip_address']}/{size}"
+        arguments = CONF.sriov_rt.guest_kernel_arguments
+        if arguments:
+            for name, value in (("address", address), ("peer", peer)):
+                arguments = arguments.replace(f"{{{name}}}", value)
+            return {"imageRef": self.image_with(arguments)}
+        script = textwrap.dedent(_USER_DATA).format(
+            mac=port["mac_address"],
+            address=address,
+            peer=peer,
+            reached=CONF.sriov_rt.guest_reached,
+        )
+        return {
+            "config_drive": True,
+            "user_data": base64.b64encode(script.encode()).decode(),
+        }
+
+    def image_with(self, arguments: str) -> str:
+        """Copy the image, with more on its kernel line; its id.
+
+        :param arguments: what is added.
+        """
+        client = self.admin_image_client
+        like = client.show_image(CONF.compute.image_ref)
+        line = f"{like.get('os_command_line', '')} {arguments}".strip()
+        properties = {
+            key: value
+            for key, value in like.items()
+            if key.startswith(("hw_", "os_")) and isinstance(value, str)
+        }
+        for key in ("kernel_id", "ramdisk_id"):
+            if like.get(key):
+                properties[key] = like[key]
+        made = client.create_image(
+            name=self.name(),
+            visibility="public",
+            disk_format=like["disk_format"],
+            container_format=like["container_format"],
+            **{**properties, "os_command_line": line},
+        )["id"]
+        self.addCleanup(
+            test_utils.call_and_ignore_notfound_exc, client.delete_image, made
+        )
+        content = client.show_image_file(like["id"]).data
+        client.store_image_file(made, io.BytesIO(content))
+        return str(made)
+
+    def says(self, server: str, text: str) -> bool:
+        """Whether a server's console has a text.
+
+        :param server: its id.
+        :param text: the text.
+        """
+        console = self.admin_servers_client.get_console_output(server)
+        return text in (console["output"] or "")
+
+    def assert_in_domain(
+        self, server: dict[str, Any], port: dict[str, Any]
+    ) -> None:
+        """Check that a guest's interface is the port, if that can be read.
+
+        :param server: as an administrator sees it.
+        :param port: the port.
+        """
+        if CONF.sriov_rt.domain_xml_command:
+            found = domain.Domain(server)
+            self.assertIn(port["mac_address"], found.interfaces(), found.text)
+
+
+class CleanVfTest(PortsTest):
+    """VFs that Nova passes through: clean for who comes next."""
+
+    @classmethod
+    def skip_checks(cls) -> None:
+        """Skip without such VFs, or where no command lists them."""
+        super().skip_checks()
+        for option in ("direct_physical_network", "vf_list_command"):
+            if not getattr(CONF.sriov_rt, option):
+                raise cls.skipException(f"[sriov_rt] {option} is not set")
+
+    @decorators.idempotent_id("fa5d3a5c-e06d-49c4-9074-89e1a7454d0a")
+    def test_a_vf_is_clean_for_its_next_owner(self) -> None:
+        network = self.network(CONF.sriov_rt.direct_physical_network, "vlan")
+        flavor = self.port_flavor()
+        before = self.all_dirty()
+        for _ in range(2):
+            port = self.port(network, **{"binding:vnic_type": "direct"})
+            server = self.boot(flavor, networks=[{"port": port["id"]}])
+            slot = self.bound(port)["binding:profile"]["pci_slot"]
+            host = server["OS-EXT-SRV-ATTR:host"]
+            vf = self.vfs(host)[slot]
+            settings = vf["settings"]
+            self.assertEqual(
+                (port["mac_address"], False, 0),
+                (settings["mac"], settings["trust"], settings["qos"]),
+            )
+            self.assertNotEqual(0, settings["vlan"])
+            if CONF.sriov_rt.vf_disturb_command:
+                base.run(
+                    "vf_disturb_command",
+                    host=host,
+                    pf=vf["vf"]["pf"],
+                    index=str(vf["vf"]["index"]),
+                )
+            self.delete(server["id"])
+            self.wait_clean(host, but=before[host] - {slot})

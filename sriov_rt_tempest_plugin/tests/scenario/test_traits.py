@@ -1,0 +1,72 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The traits of a host in Placement, which come and go with what it is."""
+
+from tempest import config
+from tempest.lib import decorators
+
+from sriov_rt_tempest_plugin.tests import base
+
+CONF = config.CONF
+
+
+class TraitsTest(base.RealtimeTest):
+    """What the agents keep in Placement."""
+
+    @decorators.idempotent_id("32a2fa4f-21f2-4a98-955c-b4dad35819df")
+    def test_realtime_hosts_have_their_trait(self) -> None:
+        wanted = set(CONF.sriov_rt.realtime_hosts)
+        if not wanted:
+            self.skipTest("[sriov_rt] realtime_hosts names no host")
+        self.assertEqual(wanted, self.realtime_hosts_or_none())
+
+
+class DegradedHostTest(base.RealtimeTest):
+    """A realtime host that ceases to be one, and becomes one again."""
+
+    @classmethod
+    def skip_checks(cls) -> None:
+        """Skip where no command degrades a host."""
+        super().skip_checks()
+        for option in ("degrade_command", "restore_command"):
+            if not getattr(CONF.sriov_rt, option):
+                raise cls.skipException(f"[sriov_rt] {option} is not set")
+
+    @decorators.idempotent_id("1b5407a9-f63a-4682-a99d-16248a72bdd2")
+    def test_the_trait_goes_and_comes_back(self) -> None:
+        flavor = self.realtime_flavor()
+        host = sorted(self.realtime_hosts_or_none())[0]
+        self.addCleanup(self.restore, host)
+        base.run("degrade_command", host=host)
+        self.wait_until(
+            f"{host} loses {base.REALTIME_TRAIT}",
+            lambda: host not in self.realtime_hosts_or_none(),
+            CONF.sriov_rt.facts_timeout,
+        )
+        server = self.try_to_boot(flavor, host=host)
+        self.assertIn(base.NO_VALID_HOST, self.assert_refused(server))
+        self.restore(host)
+        server = self.boot(flavor, host=host)
+        self.assertEqual(host, server["OS-EXT-SRV-ATTR:host"])
+
+    def restore(self, host: str) -> None:
+        """Make a host a realtime one again, and wait until it is known.
+
+        :param host: its name.
+        """
+        base.run("restore_command", host=host)
+        self.wait_until(
+            f"{host} has {base.REALTIME_TRAIT} again",
+            lambda: host in self.realtime_hosts_or_none(),
+            CONF.sriov_rt.facts_timeout,
+        )

@@ -1,0 +1,187 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The Tempest plugin loads where nothing but Tempest is."""
+
+import ast
+import importlib.metadata
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import tomllib
+import unittest
+from collections.abc import Iterator
+
+from oslo_config import cfg
+
+from sriov_rt_tempest_plugin import config
+from sriov_rt_tempest_plugin import plugin
+
+CHECKOUT = pathlib.Path(__file__).resolve().parents[3]
+PACKAGE = CHECKOUT / "sriov_rt_tempest_plugin"
+#: What may be imported: Tempest has it, too.
+ALLOWED = {"tempest", "oslo_config", PACKAGE.name} | sys.stdlib_module_names
+
+#: Runs all tests of the plugin without a cloud or a configuration.
+_RUN = """\
+import sys, unittest
+from oslo_config import cfg
+from sriov_rt_tempest_plugin import plugin
+found = plugin.SriovRtTempestPlugin()
+found.register_opts(cfg.CONF)
+tests = unittest.defaultTestLoader.discover(*found.load_tests()[:1],
+    top_level_dir=found.load_tests()[1])
+result = unittest.TestResult()
+tests.run(result)
+for failed in result.failures + result.errors:
+    print(*failed)
+for test, reason in result.skipped:
+    print(reason)
+sys.exit(not result.wasSuccessful())
+"""
+
+
+def modules() -> Iterator[pathlib.Path]:
+    """Yield the plugin's modules."""
+    return PACKAGE.rglob("*.py")
+
+
+class TestLoading(unittest.TestCase):
+    """What Tempest does with each plugin that is installed."""
+
+    def test_the_entry_point_is_a_plugin(self) -> None:
+        project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())
+        (points,) = [
+            project["project"]["entry-points"]["tempest.test_plugins"]
+        ]
+        found = importlib.metadata.EntryPoint(
+            "sriov_rt", points["sriov_rt"], "tempest.test_plugins"
+        )
+        self.assertIs(plugin.SriovRtTempestPlugin, found.load())
+
+    def test_its_tests_are_there(self) -> None:
+        tests, above = plugin.SriovRtTempestPlugin().load_tests()
+        self.assertEqual(str(PACKAGE.parent), above)
+        self.assertTrue(list(pathlib.Path(tests).rglob("test_*.py")))
+
+    def test_nothing_is_imported_but_tempest(self) -> None:
+        for module in modules():
+            for node in ast.walk(ast.parse(module.read_text())):
+                names = []
+                if isinstance(node, ast.Import):
+                    names = [each.name for each in node.names]
+                elif isinstance(node, ast.ImportFrom):
+                    names = [node.module or ""]
+                for name in names:
+                    self.assertIn(name.partition(".")[0], ALLOWED, module)
+
+    def test_loading_it_leaves_the_process_as_it_was(self) -> None:
+        done = subprocess.run(
+            (
+                *(sys.executable, "-c"),
+                "import sys, threading\n"
+                "import tempest.config, tempest.test_discover.plugins\n"
+                "before = set(sys.modules)\n"
+                "from sriov_rt_tempest_plugin import plugin\n"
+                "plugin.SriovRtTempestPlugin().get_opt_lists()\n"
+                "print(*sorted(set(sys.modules) - before))\n"
+                "assert threading.active_count() == 1\n",
+            ),
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
+        )
+        self.assertEqual(0, done.returncode, done.stderr)
+        self.assertEqual(
+            {PACKAGE.name, f"{PACKAGE.name}.config", f"{PACKAGE.name}.plugin"},
+            set(done.stdout.split()),
+        )
+
+
+class TestOptions(unittest.TestCase):
+    """Options as ``tempest verify-config`` and samples have them."""
+
+    def test_they_are_registered_beside_those_of_others(self) -> None:
+        conf = cfg.ConfigOpts()
+        conf.register_opt(cfg.BoolOpt("nova"), group="service_available")
+        plugin.SriovRtTempestPlugin().register_opts(conf)
+        conf([])
+        self.assertIs(False, conf.service_available.sriov_rt)
+        self.assertEqual([], conf.sriov_rt.realtime_hosts)
+        self.assertIs(False, conf["sriov_rt-feature-enabled"].live_migration)
+
+    def test_all_are_listed_with_help(self) -> None:
+        listed = dict(plugin.SriovRtTempestPlugin().get_opt_lists())
+        self.assertEqual(
+            {"service_available", "sriov_rt", "sriov_rt-feature-enabled"},
+            listed.keys(),
+        )
+        for options in listed.values():
+            for option in options:
+                self.assertTrue(option.help.endswith("."), option.name)
+
+    def test_each_option_is_read_by_a_test(self) -> None:
+        text = "".join(
+            each.read_text()
+            for each in modules()
+            if each.name not in ("config.py", "plugin.py")
+        )
+        for _, options in config.GROUPS:
+            for option in options:
+                self.assertIn(option.name, text)
+
+
+class TestTests(unittest.TestCase):
+    """The tests themselves, without a cloud."""
+
+    def test_each_has_an_id_of_its_own(self) -> None:
+        done = subprocess.run(
+            (
+                *(sys.executable, "-m", "tempest.lib.cmd.check_uuid"),
+                *("--package", PACKAGE.name),
+            ),
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=CHECKOUT,
+            env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
+        )
+        self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+
+    def test_without_options_all_are_skipped_by_name(self) -> None:
+        with tempfile.TemporaryDirectory() as scratch:
+            file = pathlib.Path(scratch, "tempest.conf")
+            file.write_text(
+                f"[DEFAULT]\nlog_file = {scratch}/tempest.log\n"
+                f"[oslo_concurrency]\nlock_path = {scratch}\n"
+            )
+            done = subprocess.run(
+                (sys.executable, "-c", _RUN),
+                capture_output=True,
+                text=True,
+                check=False,
+                cwd=scratch,
+                env={
+                    **os.environ,
+                    "PYTHONPATH": str(CHECKOUT),
+                    "TEMPEST_CONFIG_DIR": scratch,
+                },
+            )
+        self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+        reasons = set(done.stdout.splitlines())
+        self.assertEqual(
+            {"sriov-rt is not available: [service_available] sriov_rt"},
+            reasons,
+        )
