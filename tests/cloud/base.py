@@ -59,6 +59,8 @@ NO_VALID_HOST = "No valid host was found"
 
 #: It asks nothing of Nova: only our filter keeps it off a host.
 KERNEL = {"sriov_rt:kernel": "preempt_rt"}
+#: No host of the cloud has such a card.
+NOWHERE = {"sriov_rt:nic": "solarflare"}
 #: A realtime guest; Nova itself wants dedicated CPUs for it.
 REALTIME = {
     "hw:cpu_policy": "dedicated",
@@ -183,7 +185,7 @@ class CloudTestCase(unittest.TestCase):
     def boot_on(self, host: str, flavor: str, **options: Any) -> Server:
         """Boot a server and see that it is ACTIVE on a host.
 
-        :param host: STD, RT or LXC.
+        :param host: STD, RT, RT2 or LXC.
         :param flavor: the name of its flavor.
         :param options: of Servers.create.
         """
@@ -207,7 +209,7 @@ class CloudTestCase(unittest.TestCase):
     def assert_nothing_left(self, host: str = RT) -> None:
         """Wait until nothing is on a host because of servers.
 
-        :param host: STD, RT or LXC.
+        :param host: STD, RT, RT2 or LXC.
         """
         left: list[str] = []
 

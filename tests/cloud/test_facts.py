@@ -21,6 +21,7 @@ import time
 from tests.cloud.base import AGENT
 from tests.cloud.base import KERNEL
 from tests.cloud.base import NO_VALID_HOST
+from tests.cloud.base import NOWHERE
 from tests.cloud.base import REALTIME
 from tests.cloud.base import RT_AGENT_LOG
 from tests.cloud.base import CloudTestCase
@@ -32,8 +33,6 @@ from tests.testbed.seed import ORDINARY_FLAVOR
 from tests.testbed.services import RT
 
 TRAITS = {"CUSTOM_SRIOV_RT_REALTIME", "CUSTOM_SRIOV_RT_PREEMPT_RT"}
-#: No host of the cloud has such a card.
-NOWHERE = {"sriov_rt:nic": "solarflare"}
 THROTTLE = "kernel.sched_rt_runtime_us"
 
 #: Seconds that an agent in rt-1, whose CPUs are emulated, needs from its

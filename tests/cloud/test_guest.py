@@ -17,42 +17,22 @@ from typing import ClassVar
 
 from tests.cloud import guests
 from tests.cloud import readme
-from tests.cloud.base import RT_COMPUTE_LOG
 from tests.cloud.base import CloudTestCase
 from tests.testbed import guest_image
 from tests.testbed import guest_view
+from tests.testbed import realtime_host
 from tests.testbed.compute_host import ComputeHost
 from tests.testbed.realtime_host import DEDICATED_CPUS
 from tests.testbed.realtime_host import SHARED_CPUS
 from tests.testbed.servers import Server
 from tests.testbed.services import RT
 
-#: What a lean guest has none of. libvirt itself gives every x86 guest a
-#: keyboard and a mouse of the chipset.
-STRIPPED = frozenset(
-    {
-        "channel",
-        "controller usb",
-        "controller virtio-serial",
-        "graphics",
-        "hub",
-        "memballoon",
-        "panic",
-        "redirdev",
-        "rng",
-        "smartcard",
-        "sound",
-        "video",
-        "vsock",
-        "watchdog",
-    }
-)
-
 
 class TestReadmeFlavor(CloudTestCase):
     """README.rst's flavor, made as README.rst says, and one server of it."""
 
     flavor_name: ClassVar[str] = "readme"
+    port: ClassVar[str]
     server: ClassVar[Server]
     host: ClassVar[ComputeHost]
 
@@ -66,7 +46,15 @@ class TestReadmeFlavor(CloudTestCase):
         cls.cloud.run(*words)
         flavor = cls.cloud.api.identify("nova-api", "flavors", cls.flavor_name)
         cls.addClassCleanup(cls.cloud.delete_flavor, flavor)
-        cls.server = cls.cloud.servers.boot("readme", cls.flavor_name)
+        cls.port = cls.cloud.create_port(
+            realtime_host.POOL_NETWORK, **{"binding:vnic_type": "normal"}
+        )
+        cls.addClassCleanup(
+            cls.cloud.api.delete, "neutron", f"/ports/{cls.port}"
+        )
+        cls.server = cls.cloud.servers.boot(
+            "readme", cls.flavor_name, ports=[cls.port]
+        )
         cls.addClassCleanup(cls.cloud.servers.delete, cls.server.id)
         if cls.server.status != "ACTIVE":
             raise AssertionError(f"{cls.server.status}: {cls.server.fault}")
@@ -78,13 +66,6 @@ class TestReadmeFlavor(CloudTestCase):
             (self.server.status, self.server.host),
             self.server.fault,
         )
-
-    def test_its_devices_are_stripped(self) -> None:
-        domain = self.domain()
-        self.assertEqual(set(), STRIPPED & set(guests.devices(domain)))
-        # What a guest can't do without is there.
-        self.assertIsNotNone(domain.find("devices/disk"))
-        self.assertIsNotNone(domain.find("devices/serial"))
 
     def test_its_metadata_says_what_was_done(self) -> None:
         guest = self.domain().find(f"metadata/{guests.GUEST}")
@@ -100,6 +81,27 @@ class TestReadmeFlavor(CloudTestCase):
             {frozenset({cpu}) for cpu in guest_view.cpus(DEDICATED_CPUS)},
             set(pins.values()),
         )
+
+    def test_its_port_is_ours(self) -> None:
+        port = self.cloud.api.get("neutron", f"/ports/{self.port}")["port"]
+        self.assertEqual(
+            ("sriov_rt", "ACTIVE", RT),
+            (
+                port["binding:vif_type"],
+                port["status"],
+                port["binding:host_id"],
+            ),
+        )
+        (interface,) = self.domain().findall("devices/interface")
+        mac, target = interface.find("mac"), interface.find("target")
+        assert mac is not None
+        assert target is not None
+        self.assertEqual(port["mac_address"], mac.get("address"))
+        # The parent, and whose it is.
+        link = self.host.run("ip", "-d", "link", "show", target.get("dev", ""))
+        self.assertRegex(link, r"@enp2s0v[23]: ")
+        self.assertIn("macvtap mode bridge", link)
+        self.assertIn(self.port, link)
 
     def test_the_guest_reaches_its_userspace(self) -> None:
         console = self.cloud.servers.wait_console(
@@ -118,24 +120,6 @@ class TestReadmeFlavor(CloudTestCase):
         # hw:emulator_threads_policy=share: QEMU's own threads disturb none.
         others = {t.allowed for t in threads if t.vcpu is None}
         self.assertEqual({guest_view.cpus(SHARED_CPUS)}, others)
-
-    def test_whatever_it_is_a_hard_reboot_keeps(self) -> None:
-        before = self.domain()
-        log = self.log(RT_COMPUTE_LOG)
-        self.cloud.servers.act(self.server.id, "reboot", {"type": "HARD"})
-        after = self.cloud.servers.wait(self.server.id)
-        self.assertEqual("ACTIVE", after.status, after.fault)
-        domain = self.domain()
-        self.assertNotEqual(before.get("id"), domain.get("id"))
-        self.assertEqual(guests.devices(before), guests.devices(domain))
-        self.assertEqual(guests.pins(before), guests.pins(domain))
-        self.assertEqual(
-            *(
-                each.findtext(f"metadata/{guests.GUEST}")
-                for each in (before, domain)
-            )
-        )
-        self.assertEqual(1, len(log.lines("Guest rendered by sriov-rt")))
 
     def domain(self) -> ET.Element:
         """Return the XML of the server's domain, as libvirt has it."""

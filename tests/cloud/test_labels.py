@@ -46,6 +46,9 @@ LABEL_SECONDS = 120.0
 START_SECONDS = 180.0
 
 
+# tests/kubernetes has the agent at a real API server, tests/functional the
+# filter.
+@periodic
 class TestNodeLabels(CloudTestCase):
     """std-1 is a Node, too, of a control plane in the cloud's namespaces.
 
@@ -91,7 +94,7 @@ class TestNodeLabels(CloudTestCase):
                 "max_backoff": BACKOFF,
             },
         }
-        file = self.cloud.place.etc / "sriov-rt" / "agent.conf"
+        file = self.cloud.place.etc / "sriov_rt" / "sriov-rt.conf"
         before = file.read_text()
         self.addCleanup(self.configure, file, before)
         self.configure(file, before + ini.render(options))
@@ -119,7 +122,6 @@ class TestNodeLabels(CloudTestCase):
         self.unplug()
         self.assert_no_host(self.asks, "labels_mismatch × 2")
 
-    @periodic
     def test_an_api_server_that_is_down_for_longer_than_the_limit(
         self,
     ) -> None:

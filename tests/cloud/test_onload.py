@@ -35,6 +35,7 @@ from tests.cloud.same_host import SameHostTestCase
 from tests.cloud.scheduler import WORKERS
 from tests.cloud.scheduler import explain
 from tests.periodic import periodic
+from tests.periodic import wanted
 from tests.testbed import container_image
 from tests.testbed.services import LXC
 
@@ -43,10 +44,14 @@ _HOSTILE = {"LD_PRELOAD": EVIL, "EF_POLL_USEC": "0", "EF_LD_PRELOAD": EVIL}
 
 
 def setUpModule() -> None:
-    """Let the host join, once for all tests."""
-    onload_base.join()
+    """Let the host join, once for all tests; a skipped one comes here too."""
+    if wanted():
+        onload_base.join()
 
 
+# They need a host of containers; tests/functional has all of it on real LXC,
+# libvirt and Nova in process.
+@periodic
 class TestInjection(OnloadTestCase):
     """What an instance with an Onload flavor is made of."""
 
@@ -113,6 +118,7 @@ class TestInjection(OnloadTestCase):
         self.assert_nothing_left(LXC)
 
 
+@periodic
 class TestImages(OnloadTestCase):
     """Images into which nothing would be preloaded."""
 
@@ -129,6 +135,7 @@ class TestImages(OnloadTestCase):
         self.assert_nothing_left(LXC)
 
 
+@periodic
 class TestSameHost(SameHostTestCase):
     """Accelerated instances of one network, of which a NIC takes one."""
 
@@ -176,7 +183,6 @@ class TestSameHost(SameHostTestCase):
         self.assertLessEqual(len(late), (WORKERS - 1) * self.NICS)
         self.delete_all(servers)
 
-    @periodic
     def test_the_next_one_runs_over_the_kernel_if_that_is_wanted(self) -> None:
         self.allow_unaccelerated()
         servers = [self.create() for _ in range(self.NICS + 1)]

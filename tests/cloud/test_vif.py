@@ -10,22 +10,18 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Ports of sriov_rt on the test cloud: plugged, in use, and clean after."""
+"""A nova-compute that is killed while it plugs a port of sriov_rt."""
 
 import json
-import uuid
 from typing import Any
 
 from tests.cloud.base import KERNEL
-from tests.cloud.base import REALTIME
 from tests.cloud.base import RT_COMPUTE_LOG
 from tests.cloud.base import CloudTestCase
 from tests.cloud.base import say
-from tests.testbed import guest_image
+from tests.periodic import periodic
 from tests.testbed import joining
-from tests.testbed import prepare
 from tests.testbed import realtime_host
-from tests.testbed import seed
 from tests.testbed.services import RT
 
 #: Seconds in which a VF is clean after its guest has gone. The SR-IOV agent
@@ -37,9 +33,6 @@ START_SECONDS = 720.0
 
 #: What a port asks for that is no VF of its own.
 NORMAL = {"binding:vnic_type": "normal"}
-
-#: A MAC that no port has.
-DIRTY_MAC = "02:00:5e:66:66:66"
 
 #: How nobody has left a VF: what sriov_rt.nic.settings calls the baseline.
 BASELINE = {
@@ -131,63 +124,14 @@ class PortsTestCase(CloudTestCase):
         self.addCleanup(self.cloud.api.delete, "neutron", f"/ports/{made}")
         return made
 
-    def neutron(self, port: str) -> dict[str, Any]:
-        """Return what Neutron says of a port.
 
-        :param port: its id.
-        """
-        found: dict[str, Any] = self.cloud.api.get(
-            "neutron", f"/ports/{port}"
-        )["port"]
-        return found
-
-
+# A nova-compute starts in the emulated host, which takes minutes. tests/vm
+# kills a plug at any moment; tests/functional has what Nova does then.
+@periodic
 class TestSubinterfaces(PortsTestCase):
     """Ports that are macvtaps over VFs of the realtime host's pool."""
 
     NETWORK = realtime_host.POOL_NETWORK
-
-    def test_instances_reach_each_other_and_leave_clean_vfs(self) -> None:
-        # On isolated CPUs: two guests that are emulated twice over would
-        # keep the host's own busy for minutes.
-        flavor = self.flavor(REALTIME)
-        peers = (
-            seed.address(self.NETWORK, 10),
-            seed.address(self.NETWORK, 11),
-        )
-        ports = {}
-        for own, peer in (peers, peers[::-1]):
-            port = self.port(
-                self.NETWORK,
-                **NORMAL,
-                fixed_ips=[{"ip_address": own}],
-            )
-            image = self.image(own, peer)
-            # One after the other: Nova's probe for direct I/O fails if two
-            # builds make it at once.
-            server = self.boot_on(RT, flavor, image=image, ports=[port]).id
-            self.assertEqual(
-                ("ACTIVE", "sriov_rt"),
-                (self.neutron(port)["status"], self.vif_type(port)),
-            )
-            ports[port] = server, peer
-        shown = {each["port"]: each for each in self.sriov_rt("vif", "show")}
-        self.assertEqual(ports.keys(), shown.keys())
-        for port, (server, peer) in ports.items():
-            self.assertEqual(
-                (server, "macvtap"),
-                (shown[port]["owner"], shown[port]["kind"]),
-            )
-            self.assert_in_domain(server, shown[port])
-            self.cloud.servers.wait_console(
-                server, f"{guest_image.REACHED} {peer}"
-            )
-        say(f"each of two instances reached the other: {json.dumps(shown)}")
-        for server, _ in ports.values():
-            self.delete(server)
-        self.assertEqual([], self.sriov_rt("vif", "show"))
-        self.assert_nothing_left()
-        self.wait_clean()
 
     def test_compute_killed_in_a_plug_leaves_nothing(self) -> None:
         flavor = self.flavor(KERNEL)
@@ -249,89 +193,3 @@ class TestSubinterfaces(PortsTestCase):
             ),
             timeout=START_SECONDS,
         )
-
-    def image(self, address: str, peer: str) -> str:
-        """Make an image of a guest that reaches for another; its name.
-
-        :param address: the guest's.
-        :param peer: the other guest's.
-        """
-        name = f"guest-{uuid.uuid4().hex[:8]}"
-        made = seed.variant(
-            self.cloud.api,
-            name,
-            f"{guest_image.ADDRESS}={address}/24 {guest_image.PEER}={peer}",
-            prepare.guest(self.cloud.place),
-        )
-        self.addCleanup(self.cloud.api.delete, "glance", f"/images/{made}")
-        return name
-
-    def vif_type(self, port: str) -> str:
-        """Return how a port is bound.
-
-        :param port: its id.
-        """
-        return str(self.neutron(port)["binding:vif_type"])
-
-    def assert_in_domain(self, server: str, shown: dict[str, Any]) -> None:
-        """Check that a guest has a port's macvtap as its interface.
-
-        :param server: its id.
-        :param shown: the port, as ``sriov-rt vif show`` has it.
-        """
-        name = self.cloud.servers.get(server).domain
-        domain = self.cloud.host(RT).domain_xml(name)
-        self.assertRegex(
-            domain, rf"<target dev='{shown['interface']}' managed='no'/>"
-        )
-        self.assertIn(shown["mac"], domain)
-
-
-class TestPassThrough(PortsTestCase):
-    """VFs that Nova itself hands to guests, and our extension cleans."""
-
-    def test_a_dirty_vf_is_clean_at_its_next_owners(self) -> None:
-        flavor = self.flavor(KERNEL)
-        port = self.port("physnet1")
-        server = self.boot_on(RT, flavor, ports=[port])
-        slot = self.slot(port)
-        self.assertEqual([slot], list(self.dirty()), "its VLAN is set")
-        pf, index = self.pf_and_index(slot)
-        # The agent itself turns spoofchk off, for the port's network has no
-        # port security. What only a guest with a driver can do to a VF,
-        # tests/vm has.
-        for words in (
-            ("trust", "on"),
-            ("mac", DIRTY_MAC),
-            ("vlan", "299", "qos", "3"),
-        ):
-            self.host_run("ip", "link", "set", pf, "vf", index, *words)
-        self.delete(server.id)
-        self.wait_clean()
-        again = self.port("physnet1")
-        self.boot_on(RT, flavor, ports=[again])
-        vf = self.dirty()[self.slot(again)]["settings"]
-        found = self.neutron(again)
-        vlan = found["binding:profile"].get("vlan", vf["vlan"])
-        self.assertEqual(
-            (False, 0, found["mac_address"], vlan),
-            (vf["trust"], vf["qos"], vf["mac"], vf["vlan"]),
-        )
-        self.assertNotEqual(299, vf["vlan"])
-
-    def slot(self, port: str) -> str:
-        """Return the PCI address of a port's VF.
-
-        :param port: its id.
-        """
-        return str(self.neutron(port)["binding:profile"]["pci_slot"])
-
-    def pf_and_index(self, slot: str) -> tuple[str, str]:
-        """Return a VF's PF and its number, as ``ip link`` takes them.
-
-        :param slot: its PCI address.
-        """
-        for vf in self.sriov_rt("vf", "list"):
-            if vf["vf"]["address"] == slot:
-                return vf["vf"]["pf"], str(vf["vf"]["index"])
-        raise AssertionError(f"no VF {slot}")

@@ -96,6 +96,8 @@ def _inside(world: namespace.Namespace, command: list[str]) -> int:
 
 
 def _down(world: namespace.Namespace, options: argparse.Namespace) -> int:
+    if options.unless_kept and os.environ.get("SRIOV_RT_KEEP"):
+        return 0
     world.destroy()
     return 0
 
@@ -122,6 +124,8 @@ def _environment(
 
 def _execute(world: namespace.Namespace, options: argparse.Namespace) -> int:
     if options.host == network.CONTROLLER:
+        if world.inside:
+            return subprocess.run(options.command, check=False).returncode
         world.enter(options.command)
     if options.host == network.CONTAINERS and not world.inside:
         world.enter((sys.executable, "-m", "tests.testbed", *sys.argv[1:]))
@@ -132,7 +136,8 @@ def _execute(world: namespace.Namespace, options: argparse.Namespace) -> int:
             containers.run(*options.command, timeout=options.timeout)
         )
         return 0
-    host = realtime_host.RealtimeHost(world.place, env)
+    node = realtime_host.NODES[options.host]
+    host = realtime_host.RealtimeHost(world.place, env, node)
     result = host.machine.run(
         options.command, timeout=options.timeout, check=False
     )
@@ -167,6 +172,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     up.set_defaults(act=_up)
     down = verbs.add_parser("down", help="end it; logs stay")
+    down.add_argument(
+        "--unless-kept",
+        action="store_true",
+        help="leave it where SRIOV_RT_KEEP is set: others use it next",
+    )
     down.set_defaults(act=_down)
     status = verbs.add_parser("status", help="say which services run")
     status.set_defaults(act=_status)
@@ -178,7 +188,11 @@ def _parser() -> argparse.ArgumentParser:
     execute.add_argument("--timeout", type=float, default=300.0)
     execute.add_argument(
         "host",
-        choices=(network.CONTROLLER, network.REALTIME, network.CONTAINERS),
+        choices=(
+            network.CONTROLLER,
+            *realtime_host.NODES,
+            network.CONTAINERS,
+        ),
     )
     execute.add_argument("command", nargs="+")
     execute.set_defaults(act=_execute)

@@ -18,7 +18,6 @@ import shutil
 import sys
 from collections.abc import Callable
 
-from tests.testbed import agent_config
 from tests.testbed import catalog
 from tests.testbed import container_host
 from tests.testbed import controller_config
@@ -36,6 +35,7 @@ from tests.testbed import programs
 from tests.testbed import python_env
 from tests.testbed import realtime_host
 from tests.testbed import seed
+from tests.testbed.devstack import nodes
 from tests.testbed.progress import Progress
 from tests.testbed.rest import Rest
 
@@ -109,9 +109,18 @@ class BringUp:
         )
         compute = place.etc / "nova-compute" / "nova.conf"
         ini.write(compute, nova_config.compute(host))
-        ini.write(
-            place.etc / "sriov-rt" / "agent.conf",
-            agent_config.agent(network.CONTROLLER, compute),
+        nodes.configure_controller(place, env)
+        nodes.configure_host(
+            place,
+            env,
+            network.CONTROLLER,
+            nova=compute,
+            own=place.etc / "sriov_rt",
+            variables={
+                "SRIOV_RT_PARENTS": "none",
+                # The machine's own /run is not the cloud's.
+                "SRIOV_RT_RUN_DIR": place.data / "sriov-rt",
+            },
         )
         if self._realtime:
             self._host.configure()
@@ -154,6 +163,7 @@ class BringUp:
         with self._progress.step("networks, flavors and images"):
             seed.networks(self._api)
             seed.flavors(self._api)
+            nodes.make_flavors(self._place, self._env)
             seed.images(self._api, prepare.guest(self._place))
 
     def _ordinary_host(self) -> None:
@@ -166,20 +176,8 @@ class BringUp:
             )
 
     def _realtime_host(self) -> None:
-        host = self._host
         with self._progress.step(f"compute host {network.REALTIME}"):
-            for name in realtime_host.SERVICES:
-                host.start(name)
-            joining.wait_compute(
-                self._api,
-                network.REALTIME,
-                lambda: all(map(host.running, realtime_host.SERVICES)),
-            )
-            joining.wait_agents(
-                self._api,
-                network.REALTIME,
-                (realtime_host.NEUTRON_AGENT, realtime_host.SRIOV_AGENT),
-            )
+            realtime_host.join(self._host, self._api)
 
     def _container_host(self) -> None:
         host = container_host.ContainerHost(self._place, self._env)

@@ -31,6 +31,9 @@ _CONTROLLERS = frozenset(
 )
 #: New version 1 groups of the cpuset hierarchy are unusable without these.
 _CPUSET_FILES = ("cpuset.cpus", "cpuset.mems")
+#: What the cloud weighs against processes outside, 1024 each: by default all
+#: of it, rt-1's emulated CPUs too, counts for one of them.
+_CPU_SHARES = 4 * 1024
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,6 +103,8 @@ def make(hierarchies: tuple[Hierarchy, ...]) -> None:
         if "cpuset" in hierarchy.controllers:
             for name in _CPUSET_FILES:
                 (own / name).write_text((own.parent / name).read_text())
+        if "cpu" in hierarchy.controllers:
+            (own / "cpu.shares").write_text(str(_CPU_SHARES))
 
 
 def join_top(hierarchies: tuple[Hierarchy, ...]) -> None:

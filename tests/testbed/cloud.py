@@ -24,6 +24,7 @@ from tests.testbed import realtime_host
 from tests.testbed import seed
 from tests.testbed import settings
 from tests.testbed.compute_host import ComputeHost
+from tests.testbed.progress import Progress
 from tests.testbed.rest import Rest
 from tests.testbed.servers import Servers
 from tests.testbed.services import Services
@@ -50,19 +51,26 @@ class Cloud:
         self.api = Rest()
         self.servers = Servers(self.api)
         self.realtime = realtime_host.RealtimeHost(self.place, self.env)
+        self.second = realtime_host.RealtimeHost(
+            self.place, self.env, realtime_host.SECOND
+        )
         self.containers = container_host.ContainerHost(self.place, self.env)
         self.services = Services(
             catalog.Catalog(self.place, self.env),
-            self.realtime,
+            self._machines,
             self.containers,
         )
+
+    @property
+    def _machines(self) -> dict[str, realtime_host.RealtimeHost]:
+        return {each.node.name: each for each in (self.realtime, self.second)}
 
     def host(self, name: str) -> ComputeHost:
         """Return a compute host to run commands on.
 
-        :param name: STD, RT or LXC.
+        :param name: STD, RT, RT2 or LXC.
         """
-        return ComputeHost(name, self.place, self.realtime, self.containers)
+        return ComputeHost(name, self.place, self._machines, self.containers)
 
     def join_containers(self) -> bool:
         """Start the host LXC and wait until servers can be booted on it.
@@ -81,6 +89,24 @@ class Cloud:
         :raises errors.TestbedError: when something of it stays.
         """
         container_host.leave(self.containers, self.api)
+
+    def join_second(self, progress: Progress) -> None:
+        """Start the host RT2 and wait until servers can be booted on it.
+
+        :param progress: where to say what goes on.
+        :raises errors.TestbedError: when it doesn't come up.
+        """
+        if not self.second.machine.running:
+            self.second.configure()
+            self.second.boot(progress)
+        realtime_host.join(self.second, self.api)
+
+    def leave_second(self) -> None:
+        """End the host RT2, which has no servers any more.
+
+        :raises errors.TestbedError: when something of it stays.
+        """
+        realtime_host.leave(self.second, self.api)
 
     def run(self, *command: str, timeout: float = 120.0) -> str:
         """Run a program of the environment as the cloud's administrator.
@@ -107,7 +133,7 @@ class Cloud:
     def traits(self, host: str) -> set[str]:
         """Return the traits of a host's resource provider in Placement.
 
-        :param host: STD, RT or LXC.
+        :param host: STD, RT, RT2 or LXC.
         """
         listed = self.api.get("placement", f"/resource_providers?name={host}")
         (provider,) = listed["resource_providers"]

@@ -14,6 +14,7 @@
 
 import dataclasses
 import pathlib
+from collections.abc import Mapping
 
 from tests.testbed import container_host
 from tests.testbed import container_remains
@@ -54,15 +55,15 @@ true
 class ComputeHost:
     """A compute host of the cloud.
 
-    :param name: network.CONTROLLER, network.REALTIME or network.CONTAINERS.
+    :param name: as network has it.
     :param place: the directories of the cloud.
-    :param realtime: the virtual machine.
+    :param realtime: the virtual machines by their names.
     :param containers: the host with containers.
     """
 
     name: str
     place: paths.Paths
-    realtime: RealtimeHost
+    realtime: Mapping[str, RealtimeHost]
     containers: ContainerHost
 
     def run(self, *command: str, timeout: float = 120.0) -> str:
@@ -73,8 +74,9 @@ class ComputeHost:
         :returns: what it printed.
         :raises errors.TestbedError: when it fails or takes too long.
         """
-        if self.name == network.REALTIME:
-            return self.realtime.machine.run(command, timeout=timeout).text
+        if self.name in self.realtime:
+            machine = self.realtime[self.name].machine
+            return machine.run(command, timeout=timeout).text
         if self.name == network.CONTAINERS:
             return self.containers.run(*command, timeout=timeout)
         return run(command, timeout=timeout)
@@ -82,7 +84,7 @@ class ComputeHost:
     @property
     def instances(self) -> pathlib.PurePath:
         """The directory with one directory an instance."""
-        if self.name == network.REALTIME:
+        if self.name in self.realtime:
             return pathlib.PurePath("/var/lib/nova/instances")
         if self.name == network.CONTAINERS:
             return self.containers.places.instances

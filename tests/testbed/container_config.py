@@ -16,7 +16,6 @@
 import dataclasses
 import pathlib
 
-from tests.testbed import agent_config
 from tests.testbed import container_world
 from tests.testbed import controller_config
 from tests.testbed import infrastructure
@@ -26,6 +25,7 @@ from tests.testbed import nova_config
 from tests.testbed import paths
 from tests.testbed import python_env
 from tests.testbed import settings
+from tests.testbed.devstack import nodes
 
 #: Where ports are made, and on what: container_world says what those are.
 POOL_NETWORK = settings.POOL_NETWORK
@@ -67,6 +67,16 @@ class Places:
         return self.state / "neutron"
 
     @property
+    def own(self) -> pathlib.Path:
+        """The configuration of sriov-rt, which it sees in /etc/sriov_rt."""
+        return container_world.etc(self.place) / "sriov_rt"
+
+    @property
+    def journal(self) -> pathlib.Path:
+        """What is in progress there."""
+        return self.state / "journal" / "vif"
+
+    @property
     def instances(self) -> pathlib.Path:
         """One directory an instance."""
         return self.nova / "instances"
@@ -94,15 +104,22 @@ def write(places: Places, env: python_env.PythonEnv) -> None:
     )
     del sections["database"]
     ini.write(etc / "neutron.conf", sections)
-    ini.write(
-        etc / "agent.conf",
-        agent_config.agent(network.CONTAINERS, etc / "nova.conf"),
-    )
-    parents = [f"{POOL_NETWORK}:{name}" for name in PARENTS]
     own = container_world.etc(place)
-    ini.write(
-        own / "sriov_rt" / "sriov-rt.conf",
-        agent_config.ports(parents, str(places.state / "journal")),
+    nodes.configure_host(
+        place,
+        env,
+        network.CONTAINERS,
+        nova=etc / "nova.conf",
+        # It is /etc/sriov_rt there.
+        own=places.own,
+        variables={
+            "LIBVIRT_TYPE": "lxc",
+            "SRIOV_RT_PARENTS": ",".join(
+                f"{POOL_NETWORK}:{name}" for name in PARENTS
+            ),
+            # Its journal is in vif below it.
+            "SRIOV_RT_RUN_DIR": places.journal.parent,
+        },
     )
     (own / "hosts").write_text(network.hosts())
     infrastructure.configure_libvirt(

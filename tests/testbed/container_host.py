@@ -182,14 +182,16 @@ class ContainerHost:
                 ready=self._ready.exists,
             )
         etc, log = self.places.etc, self.places.log
+        own = self.places.own
         arguments = {
             _LIBVIRT: (),
             AGENT: (
-                f"--config-file={etc / 'agent.conf'}",
+                f"--config-file={own / 'sriov-rt.conf'}",
                 f"--log-file={log / 'sriov-rt-agent.log'}",
             ),
             NEUTRON_AGENT: (
                 f"--config-file={etc / 'neutron.conf'}",
+                f"--config-file={own / 'neutron-agent.conf'}",
                 f"--log-file={log / 'sriov-rt-neutron-agent.log'}",
             ),
             COMPUTE: (f"--config-file={etc / 'nova.conf'}",),

@@ -131,15 +131,12 @@ def _ml2() -> dict[str, ini.Section]:
         "ml2": {
             "type_drivers": "flat,vlan,local",
             "project_network_types": "local",
-            # Of ports on a host with parents, ours come first.
-            "mechanism_drivers": "sriov_rt,sriovnicswitch",
             "extension_drivers": "port_security,qos",
         },
         "ml2_type_flat": {
             "flat_networks": ",".join(settings.PHYSICAL_NETWORKS)
         },
         "ml2_type_vlan": {"network_vlan_ranges": ranges},
-        "ml2_sriov_rt": {"physical_networks": settings.POOL_NETWORK},
         "securitygroup": {
             "enable_security_group": True,
             "firewall_driver": "noop",

@@ -59,7 +59,7 @@ def restore(
     lanes = _lanes(place)
     # What is in the databases doesn't depend on where our files are.
     anywhere = _lanes(paths.Paths(pathlib.Path(), pathlib.Path()))
-    recipe = repr((env.root.name, anywhere)).encode()
+    recipe = repr((env.root.name, anywhere, seed.USERS)).encode()
     key = hashlib.sha256(recipe).hexdigest()
     snapshot = place.cache / f"databases-{key[:12]}"
     if not snapshot.exists():

@@ -51,6 +51,8 @@ mount -t devtmpfs dev /dev
 echo "{READY} after $(cut -d' ' -f1 /proc/uptime) s with\
  $(grep -c ^processor /proc/cpuinfo) CPU,\
  pci $(ls /sys/bus/pci/devices | wc -l)"
+# Tempest looks for ten lines.
+head -n 12 /proc/meminfo
 argument() {{
     sed -n "s|.*$1=\\([^ ]*\\).*|\\1|p" /proc/cmdline
 }}

@@ -29,8 +29,12 @@ _STAT_START_TIME = 19
 
 def _stat(pid: int) -> list[str] | None:
     """Return the fields of /proc/PID/stat after the name (proc(5))."""
+    return _stat_of(pathlib.Path(f"/proc/{pid}/stat"))
+
+
+def _stat_of(path: pathlib.Path) -> list[str] | None:
     try:
-        text = pathlib.Path(f"/proc/{pid}/stat").read_text()
+        text = path.read_text()
     except (FileNotFoundError, ProcessLookupError):
         return None
     return text.rpartition(")")[2].split()
@@ -68,6 +72,13 @@ class ProcessId:
             and int(fields[_STAT_START_TIME]) == self.start_time
             and fields[_STAT_STATE] not in "ZX"
         )
+
+    @property
+    def stopped(self) -> bool:
+        """Whether all of its threads have taken a SIGSTOP."""
+        tasks = pathlib.Path(f"/proc/{self.pid}/task")
+        states = [_stat_of(each / "stat") for each in tasks.iterdir()]
+        return all(each is None or each[_STAT_STATE] == "T" for each in states)
 
     def signal(self, number: signal.Signals) -> None:
         """Send it a signal, or do nothing when it has ended.

@@ -135,6 +135,8 @@ class Namespace:
             raise errors.TestbedError(
                 "the cloud has left behind: " + "; ".join(left)
             )
+        # Later processes may have the numbers of these namespaces.
+        self._file("namespaces.json").unlink(missing_ok=True)
 
     def _end(self) -> None:
         init = self.init

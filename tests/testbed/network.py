@@ -24,14 +24,17 @@ CONTROLLER_ADDRESS = "10.99.0.1"
 #: Host name and address of the virtual machine.
 REALTIME = "rt-1"
 REALTIME_ADDRESS = "10.99.0.2"
+#: Host name and address of a second one, which tests of moves let join.
+SECOND = "rt-2"
+SECOND_ADDRESS = "10.99.0.4"
 #: Host name and address of the namespaces with containers.
 CONTAINERS = "lxc-1"
 CONTAINERS_ADDRESS = "10.99.0.3"
 PREFIX_LENGTH = 24
 
 BRIDGE = "srt0"
-#: The machine's end of the virtual machine's management NIC.
-TAP = "srt-rt1"
+#: The machine's ends of the virtual machines' management NICs.
+TAPS = {REALTIME: "srt-rt1", SECOND: "srt-rt2"}
 #: The controller's end of the cable to lxc-1.
 VETH = "srt-lxc1"
 
@@ -75,6 +78,7 @@ def hosts() -> str:
         "127.0.0.1 localhost\n"
         f"{CONTROLLER_ADDRESS} {CONTROLLER}\n"
         f"{REALTIME_ADDRESS} {REALTIME}\n"
+        f"{SECOND_ADDRESS} {SECOND}\n"
         f"{CONTAINERS_ADDRESS} {CONTAINERS}\n"
     )
 
@@ -92,8 +96,9 @@ def build(place: paths.Paths) -> None:
     _run("mount", "--bind", str(names), "/etc/hosts")
     _ip("link", "set", "lo", "up")
     _ip("link", "add", BRIDGE, "type", "bridge", "forward_delay", "0")
-    _ip("tuntap", "add", "dev", TAP, "mode", "tap")
-    _ip("link", "set", TAP, "master", BRIDGE, "up")
+    for tap in TAPS.values():
+        _ip("tuntap", "add", "dev", tap, "mode", "tap")
+        _ip("link", "set", tap, "master", BRIDGE, "up")
     address = f"{CONTROLLER_ADDRESS}/{PREFIX_LENGTH}"
     _ip("address", "add", address, "dev", BRIDGE)
     _ip("link", "set", BRIDGE, "up")

@@ -10,7 +10,10 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Configuration of Nova: its control plane, and its compute hosts."""
+"""Configuration of Nova: its control plane, and its compute hosts.
+
+What is sriov-rt's in it comes from our DevStack plugin (devstack.nodes).
+"""
 
 import dataclasses
 import pathlib
@@ -19,18 +22,6 @@ from tests.testbed import ini
 from tests.testbed import network
 from tests.testbed import paths
 from tests.testbed import settings
-
-#: Nova's own default (nova/conf/scheduler.py), and what realtime needs.
-ENABLED_FILTERS = (
-    "ComputeFilter",
-    "ComputeCapabilitiesFilter",
-    "ImagePropertiesFilter",
-    "ServerGroupAntiAffinityFilter",
-    "ServerGroupAffinityFilter",
-    "NUMATopologyFilter",
-    "PciPassthroughFilter",
-    "RealtimeSriovFilter",
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,8 +32,6 @@ class Host:
     :param address: its address.
     :param state: Nova's state directory on it.
     :param log: Nova's log directory on it.
-    :param dedicated_cpus: for pinned instances, as in "2,3"; none if empty.
-    :param shared_cpus: for the others; all if empty.
     :param device_specs: PCI devices that instances may have, as in the
         option device_spec of Nova's section pci.
     :param tb_cache_mb: MiB of translated code that QEMU keeps an instance;
@@ -54,8 +43,6 @@ class Host:
     address: str
     state: pathlib.Path
     log: pathlib.Path
-    dedicated_cpus: str = ""
-    shared_cpus: str = ""
     device_specs: tuple[str, ...] = ()
     tb_cache_mb: int = 0
     virt_type: str = "qemu"
@@ -79,22 +66,9 @@ def controller(place: paths.Paths) -> dict[str, ini.Section]:
         "conductor": {"workers": 1},
         # A test asks for more at once than Nova's defaults allow.
         "quota": {"instances": -1, "cores": -1, "ram": -1},
-        # Eight heartbeats of the agents; a test waits for it to pass.
-        "sriov_rt": {"facts_max_age": 40},
         "scheduler": {
             "workers": 2,
             "discover_hosts_in_cells_interval": 2,
-        },
-        "filter_scheduler": {
-            "available_filters": (
-                "nova.scheduler.filters.all_filters",
-                "sriov_rt.nova.filters.all_filters",
-            ),
-            "enabled_filters": ",".join(ENABLED_FILTERS),
-            "weight_classes": (
-                "nova.scheduler.weights.all_weighers,"
-                "sriov_rt.nova.weights.all_weighers"
-            ),
         },
     }
     return sections
@@ -115,7 +89,7 @@ def compute(host: Host) -> dict[str, ini.Section]:
             "amqp=WARN,stevedore=WARN,urllib3.connectionpool=WARN,"
             "nova.virt.libvirt.driver=DEBUG"
         ),
-        "compute_driver": "sriov_rt.RealtimeLibvirtDriver",
+        "compute_driver": "libvirt.LibvirtDriver",
         "log_dir": host.log,
         "instances_path": host.state / "instances",
         "force_config_drive": False,
@@ -123,16 +97,18 @@ def compute(host: Host) -> dict[str, ini.Section]:
         # not have.
         "use_cow_images": host.virt_type != "lxc",
         "reserved_host_memory_mb": 512,
+        # Disks are sparse, and rt-1 has a GiB for all of them.
+        "disk_allocation_ratio": 8,
     }
     sections |= {
         "libvirt": {
             "virt_type": host.virt_type,
             "cpu_mode": "none",
-            **_given("tb_cache_size", host.tb_cache_mb),
-        },
-        "compute": {
-            **_given("cpu_dedicated_set", host.dedicated_cpus),
-            **_given("cpu_shared_set", host.shared_cpus),
+            # No host resolves the names of the others.
+            "live_migration_inbound_addr": host.address,
+            **(
+                {"tb_cache_size": host.tb_cache_mb} if host.tb_cache_mb else {}
+            ),
         },
         "pci": {"device_spec": host.device_specs},
         "vnc": {"enabled": False},
@@ -142,10 +118,6 @@ def compute(host: Host) -> dict[str, ini.Section]:
         "workarounds": {"disable_rootwrap": True},
     }
     return sections
-
-
-def _given(option: str, value: str | int) -> dict[str, ini.Value]:
-    return {option: value} if value else {}
 
 
 def _common(
@@ -159,6 +131,8 @@ def _common(
             "transport_url": settings.TRANSPORT_URL,
             # Services that are told to stop, stop.
             "graceful_shutdown_timeout": 5,
+            # Each kind of host is there once.
+            "allow_resize_to_same_host": True,
             "shutdown_timeout": 1,
             # A server that is deleted while RabbitMQ is away may be built
             # all the same; Nova's own reaper finds it, by default each

@@ -75,7 +75,7 @@ def host_services(
     :param environment: what they run with.
     """
     compute = place.etc / "nova-compute" / "nova.conf"
-    agent = place.etc / "sriov-rt" / "agent.conf"
+    agent = place.etc / "sriov_rt" / "sriov-rt.conf"
     return (
         _daemon("nova-compute", (f"--config-file={compute}",), environment),
         _daemon(
@@ -113,6 +113,9 @@ def _wsgi(name: str, environment: Mapping[str, str]) -> Service:
             "--need-app",
             "--buffer-size=65535",
             "--add-header=Connection: close",
+            # By default 4: an emulated host takes longer between two reads of
+            # an image when its machine is busy.
+            "--socket-timeout=60",
         ),
         environment=environment,
         ready=lambda: rest.answers(network.url(name) + path),

@@ -18,6 +18,8 @@ import stat
 from tests.testbed import paths
 from tests.testbed import python_env
 
+#: Modules and entry points of the test bed's own that services load.
+_OWN_MODULES = pathlib.Path(__file__).with_name("neutron_tap")
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _SUDO = '#!/bin/sh\n# All of the test cloud runs as root already.\nexec "$@"\n'
 
@@ -45,6 +47,7 @@ def environment(
         "PATH": f"{_own_programs(place)}:{env.bin}:{_SYSTEM_PATH}",
         "HOME": str(place.run),
         "LANG": "C.UTF-8",
+        "PYTHONPATH": str(_OWN_MODULES),
         "PYTHONWARNINGS": "ignore",
         "OS_NEUTRON_CONFIG_FILES": "neutron.conf;ml2_conf.ini",
     }

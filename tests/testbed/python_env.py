@@ -17,6 +17,7 @@ import hashlib
 import os
 import pathlib
 import shutil
+import sys
 import tempfile
 import tomllib
 from collections.abc import Sequence
@@ -26,13 +27,16 @@ from tests.testbed import errors
 from tests.testbed import paths
 from tests.testbed.waiting import run
 
-#: The releases under test; nova and neutron of the 2026.2 series.
+#: The release of OpenStack under test.
+RELEASE = "2026.2"
+#: Its services; tests/constraints pins Nova and Neutron.
 OPENSTACK = (
     "keystone==30.0.0",
     "openstack-placement==16.0.0",
     "glance==33.0.0",
-    "neutron==29.0.0",
-    "nova==34.0.0",
+    "neutron",
+    "nova",
+    "tempest==47.0.0",
     "python-openstackclient",
     "osc-placement",
     "PyMySQL",
@@ -41,6 +45,8 @@ OPENSTACK = (
 COMPILED = ("libvirt-python", "uwsgi")
 #: Of pyproject.toml; the label source `kubernetes` is one of the project's.
 EXTRA = "kubernetes"
+#: What Nova imports as its compute driver.
+SHIM = paths.CHECKOUT / "shim" / "nova" / "virt" / "sriov_rt.py"
 #: Debian's own interpreter: python3-dev has the headers of that one.
 _PYTHON = "/usr/bin/python3"
 #: What the wheel of sriov-rt is made from.
@@ -48,13 +54,56 @@ _PROJECT_PARTS = (
     "LICENSE",
     "README.rst",
     "etc",
-    "nova",
     "pyproject.toml",
     "requirements.txt",
     "setup.cfg",
     "setup.py",
+    "shim",
     "sriov_rt",
+    "sriov_rt_tempest_plugin",
 )
+
+
+def pins(release: str = RELEASE) -> pathlib.Path:
+    """Return the file that pins what sriov-rt shares with a release.
+
+    :param release: of OpenStack, as in "2026.2".
+    """
+    return paths.CHECKOUT / "tests" / "constraints" / f"{release}.txt"
+
+
+def build_wheel(
+    directory: pathlib.Path,
+    *,
+    python: str = sys.executable,
+    isolated: bool = True,
+    log: pathlib.Path | None = None,
+) -> pathlib.Path:
+    """Build sriov-rt's wheel from a copy of the checkout.
+
+    :param directory: where it is put.
+    :param python: the interpreter whose pip builds it.
+    :param isolated: whether pip fetches the build tools; they are installed
+        otherwise.
+    :param log: file that takes pip's output.
+    :raises errors.TestbedError: when it doesn't build.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        tree = pathlib.Path(scratch)
+        _copy_project(tree)
+        run(
+            (
+                *(python, "-m", "pip", "wheel", "--no-deps"),
+                *(() if isolated else ("--no-build-isolation",)),
+                *("--wheel-dir", str(directory), str(tree)),
+            ),
+            timeout=300,
+            # The copy has no git history to take a version from.
+            environment={**os.environ, "PBR_VERSION": "0.0.1"},
+            log=log,
+        )
+    (wheel,) = directory.glob("sriov_rt-*.whl")
+    return wheel
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +122,8 @@ class PythonEnv:
         :param cache: the cache directory.
         """
         version = pathlib.Path(_PYTHON).resolve().name
-        text = "\n".join((version, *_build_tools(), *OPENSTACK, *COMPILED))
+        wanted = (*_build_tools(), *OPENSTACK, *COMPILED)
+        text = "\n".join((version, *wanted, pins().read_text()))
         key = hashlib.sha256(text.encode()).hexdigest()[:12]
         return cls(cache / f"venv-{key}")
 
@@ -133,26 +183,13 @@ class PythonEnv:
             return False
         self._refuse_if_in_use()
         with tempfile.TemporaryDirectory() as scratch:
-            tree = pathlib.Path(scratch) / "tree"
-            _copy_project(tree)
-            wheels = str(pathlib.Path(scratch) / "wheels")
-            run(
-                (
-                    self.program("pip"),
-                    "wheel",
-                    "--no-deps",
-                    "--no-build-isolation",
-                    "--wheel-dir",
-                    wheels,
-                    str(tree),
-                ),
-                timeout=300,
-                # The copy has no git history to take a version from.
-                environment={**os.environ, "PBR_VERSION": "0.0.1"},
+            wheel = build_wheel(
+                pathlib.Path(scratch),
+                python=self.program("python"),
+                isolated=False,
                 log=log,
             )
-            (wheel,) = pathlib.Path(wheels).glob("*.whl")
-            requirements = str(tree / "requirements.txt")
+            requirements = str(paths.CHECKOUT / "requirements.txt")
             self._pip(("-r", requirements, *extra), log)
             self._pip(("--no-deps", "--force-reinstall", str(wheel)), log)
         mark.write_text(digest)
@@ -177,7 +214,7 @@ class PythonEnv:
 
     def _pip(self, arguments: Sequence[str], log: pathlib.Path) -> None:
         run(
-            (self.program("pip"), "install", *arguments),
+            (self.program("pip"), "install", "-c", str(pins()), *arguments),
             timeout=1800,
             log=log,
         )

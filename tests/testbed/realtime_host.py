@@ -10,23 +10,25 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The compute host rt-1: what runs in the virtual machine."""
+"""The compute hosts rt-1 and rt-2: what runs in the virtual machines."""
 
 import dataclasses
 import json
 import pathlib
 
-from tests.testbed import agent_config
 from tests.testbed import controller_config
 from tests.testbed import errors
 from tests.testbed import ini
+from tests.testbed import joining
 from tests.testbed import network
 from tests.testbed import nova_config
 from tests.testbed import paths
 from tests.testbed import programs
 from tests.testbed import python_env
 from tests.testbed import settings
+from tests.testbed.devstack import nodes
 from tests.testbed.progress import Progress
+from tests.testbed.rest import Rest
 from tests.testbed.rtvm import Job
 from tests.testbed.rtvm import Machine
 from tests.testbed.rtvm import RtVm
@@ -50,6 +52,10 @@ _STATE = pathlib.Path("/var/lib/nova")
 #: are VFs 2 and 3 of their PF, of which each other function number is one.
 POOL_NETWORK = settings.POOL_NETWORK
 _POOL = {"enp2s0v2": "0000:02:10.4", "enp2s0v3": "0000:02:10.6"}
+_PARENTS = {
+    POOL_NETWORK: tuple(_POOL),
+    settings.WIRE_NETWORK: tuple(_PHYSICAL_FUNCTIONS.values()),
+}
 #: What is being plugged has a file there.
 JOURNAL = "/run/sriov-rt/vif"
 #: Where all that plug ports on the machine look for it.
@@ -62,72 +68,102 @@ AGENT = "sriov-rt-agent"
 NEUTRON_AGENT = "sriov-rt-neutron-agent"
 SRIOV_AGENT = "neutron-sriov-nic-agent"
 COMPUTE = "nova-compute"
-SERVICES = (AGENT, NEUTRON_AGENT, SRIOV_AGENT, COMPUTE)
+
+
+@dataclasses.dataclass(frozen=True)
+class Node:
+    """What is particular to one of the machines.
+
+    :param name: host name.
+    :param number: in its MAC addresses.
+    :param address: of its management NIC.
+    :param ports: whether instances on it can have ports: it has VFs then,
+        and Neutron's agents.
+    """
+
+    name: str
+    number: int
+    address: str
+    ports: bool
+
+    @property
+    def services(self) -> tuple[str, ...]:
+        """What runs in it, in the order in which it is started."""
+        agents = (NEUTRON_AGENT, SRIOV_AGENT) if self.ports else ()
+        return (AGENT, *agents, COMPUTE)
+
+
+FIRST = Node(network.REALTIME, 1, network.REALTIME_ADDRESS, ports=True)
+#: Where instances of the first are moved to, and no more than that takes.
+SECOND = Node(network.SECOND, 2, network.SECOND_ADDRESS, ports=False)
+NODES = {each.name: each for each in (FIRST, SECOND)}
 
 
 @dataclasses.dataclass(frozen=True)
 class RealtimeHost:
-    """The virtual machine rt-1 and the services in it.
+    """A virtual machine and the services in it.
 
     :param place: the directories of the cloud.
     :param env: the environment with OpenStack; the machine sees it.
+    :param node: which one it is.
     """
 
     place: paths.Paths
     env: python_env.PythonEnv
+    node: Node = FIRST
 
     @property
     def machine(self) -> RtVm:
         """The machine itself: commands run in it, its console."""
-        return RtVm(
-            self.place,
-            Machine(
-                name=network.REALTIME,
-                tap=network.TAP,
-                address=f"{network.REALTIME_ADDRESS}/{network.PREFIX_LENGTH}",
-                hosts={network.CONTROLLER: network.CONTROLLER_ADDRESS},
-            ),
+        node = self.node
+        shape = Machine(
+            name=node.name,
+            number=node.number,
+            tap=network.TAPS[node.name],
+            address=f"{node.address}/{network.PREFIX_LENGTH}",
+            hosts={network.CONTROLLER: network.CONTROLLER_ADDRESS},
         )
+        if not node.ports:
+            shape = dataclasses.replace(shape, vfs=0)
+        return RtVm(self.place, shape)
 
     def configure(self) -> None:
         """Write the configuration of the services in it."""
+        node = self.node
         etc = self._etc
         self._log.mkdir(parents=True, exist_ok=True)
-        specs = tuple(
-            json.dumps(
-                {
-                    **_VF_ID,
-                    "address": address,
-                    "physical_network": physical_network,
-                }
-            )
-            for physical_network, addresses in _PASSED_THROUGH.items()
-            for address in addresses
-        )
         host = nova_config.Host(
-            name=network.REALTIME,
-            address=network.REALTIME_ADDRESS,
+            name=node.name,
+            address=node.address,
             state=_STATE,
             log=self._log,
-            dedicated_cpus=DEDICATED_CPUS,
-            shared_cpus=SHARED_CPUS,
-            device_specs=specs,
+            device_specs=_device_specs() if node.ports else (),
             # QEMU's own choice is 1 GiB, which `locked` makes real memory.
             tb_cache_mb=96,
         )
         ini.write(etc / "nova.conf", nova_config.compute(host))
         sections = controller_config.neutron(
-            self.env, state=_STATE / "neutron", host=network.REALTIME
+            self.env, state=_STATE / "neutron", host=node.name
         )
         del sections["database"]
         ini.write(etc / "neutron.conf", sections)
         ini.write(etc / "sriov_agent.ini", _sriov_agent())
-        ini.write(
-            etc / "agent.conf",
-            agent_config.agent(network.REALTIME, etc / "nova.conf"),
+        nodes.configure_host(
+            self.place,
+            self.env,
+            node.name,
+            nova=etc / "nova.conf",
+            own=self._own,
+            services=("q-sriov-agt",) if node.ports else (),
+            variables={
+                "NEUTRON_CONF": etc / "neutron.conf",
+                "SRIOV_AGENT_CONF": etc / "sriov_agent.ini",
+                "SRIOV_RT_DEDICATED_CPUS": DEDICATED_CPUS,
+                "SRIOV_RT_PARENTS": _parents() if node.ports else "none",
+                "SRIOV_RT_RUN_DIR": pathlib.Path(JOURNAL).parent,
+                "SRIOV_RT_SHARED_CPUS": SHARED_CPUS,
+            },
         )
-        parents = [f"{POOL_NETWORK}:{netdev}" for netdev in _POOL]
-        ini.write(etc / "sriov-rt.conf", agent_config.ports(parents, JOURNAL))
 
     def boot(self, progress: Progress) -> None:
         """Start the machine and wait until libvirtd in it answers.
@@ -136,7 +172,10 @@ class RealtimeHost:
         :raises errors.TestbedError: when it doesn't come up.
         """
         machine = self.machine
-        with progress.step(f"{network.REALTIME} boots"):
+        for name in self.node.services:
+            # Of a machine that was there before.
+            self._record(name).unlink(missing_ok=True)
+        with progress.step(f"{self.node.name} boots"):
             machine.start()
             machine.wait_ready(progress.say, timeout=_BOOT_SECONDS)
             machine.run(
@@ -145,7 +184,7 @@ class RealtimeHost:
             machine.run(
                 (
                     *("install", "-D", "-m", "644"),
-                    str(self._etc / "sriov-rt.conf"),
+                    str(self._own / "sriov-rt.conf"),
                     _PORTS_CONFIGURATION,
                 )
             )
@@ -153,7 +192,7 @@ class RealtimeHost:
     def start(self, name: str) -> None:
         """Start a service, unless it runs.
 
-        :param name: one of SERVICES.
+        :param name: one of the node's services.
         :raises errors.TestbedError: when it can't be started.
         """
         if self.running(name):
@@ -168,7 +207,7 @@ class RealtimeHost:
     def running(self, name: str) -> bool:
         """Whether a service was started and hasn't ended.
 
-        :param name: one of SERVICES.
+        :param name: one of the node's services.
         """
         job = self._job(name)
         return job is not None and self.machine.status(job) is None
@@ -176,7 +215,7 @@ class RealtimeHost:
     def stop(self, name: str, *, grace: float = 15.0) -> None:
         """End a service; nothing when it doesn't run.
 
-        :param name: one of SERVICES.
+        :param name: one of the node's services.
         :param grace: seconds between SIGTERM and SIGKILL; 0 for SIGKILL
             right away.
         :raises errors.TimedOut: when it can't be ended.
@@ -194,7 +233,7 @@ class RealtimeHost:
     def pid(self, name: str) -> int:
         """Return the process of a service, which leads a session.
 
-        :param name: one of SERVICES.
+        :param name: one of the node's services.
         :raises errors.TestbedError: when it was never started.
         """
         job = self._job(name)
@@ -204,14 +243,18 @@ class RealtimeHost:
 
     @property
     def _etc(self) -> pathlib.Path:
-        return self.place.etc / network.REALTIME
+        return self.place.etc / self.node.name
+
+    @property
+    def _own(self) -> pathlib.Path:
+        return self._etc / "sriov_rt"
 
     @property
     def _log(self) -> pathlib.Path:
-        return self.place.log / network.REALTIME
+        return self.place.log / self.node.name
 
     def _record(self, name: str) -> pathlib.Path:
-        return self.place.run / f"{network.REALTIME}.{name}.job"
+        return self.place.run / f"{self.node.name}.{name}.job"
 
     def _job(self, name: str) -> Job | None:
         record = self._record(name)
@@ -223,11 +266,12 @@ class RealtimeHost:
         etc = self._etc
         return {
             AGENT: (
-                f"--config-file={etc / 'agent.conf'}",
+                f"--config-file={self._own / 'sriov-rt.conf'}",
                 f"--log-file={self._log / 'sriov-rt-agent.log'}",
             ),
             NEUTRON_AGENT: (
                 f"--config-file={etc / 'neutron.conf'}",
+                f"--config-file={self._own / 'neutron-agent.conf'}",
                 f"--log-file={self._log / 'sriov-rt-neutron-agent.log'}",
             ),
             SRIOV_AGENT: (
@@ -237,6 +281,59 @@ class RealtimeHost:
             ),
             COMPUTE: (f"--config-file={etc / 'nova.conf'}",),
         }
+
+
+def join(host: RealtimeHost, api: Rest) -> None:
+    """Start a host's services, and wait until servers can be booted on it.
+
+    :param host: the host, whose machine has booted.
+    :param api: the cloud that it becomes a part of.
+    :raises errors.TestbedError: when it doesn't come up.
+    """
+    node = host.node
+    for name in node.services:
+        host.start(name)
+    joining.wait_compute(
+        api, node.name, lambda: all(map(host.running, node.services))
+    )
+    if node.ports:
+        joining.wait_agents(api, node.name, (NEUTRON_AGENT, SRIOV_AGENT))
+
+
+def leave(host: RealtimeHost, api: Rest) -> None:
+    """End a host that has no servers, as if there had never been one.
+
+    :param host: the host.
+    :param api: the cloud that it is a part of.
+    :raises errors.TestbedError: when something of it stays.
+    """
+    if host.machine.running:
+        for name in reversed(host.node.services):
+            host.stop(name)
+    host.machine.stop()
+    joining.forget(api, host.node.name)
+
+
+def _device_specs() -> tuple[str, ...]:
+    return tuple(
+        json.dumps(
+            {
+                **_VF_ID,
+                "address": address,
+                "physical_network": physical_network,
+            }
+        )
+        for physical_network, addresses in _PASSED_THROUGH.items()
+        for address in addresses
+    )
+
+
+def _parents() -> str:
+    return ",".join(
+        f"{physical_network}:{netdev}"
+        for physical_network, netdevs in _PARENTS.items()
+        for netdev in netdevs
+    )
 
 
 def _sriov_agent() -> dict[str, ini.Section]:
@@ -255,5 +352,5 @@ def _sriov_agent() -> dict[str, ini.Section]:
             "enable_security_group": False,
             "firewall_driver": "noop",
         },
-        "agent": {"polling_interval": 2, "extensions": "sriov_rt"},
+        "agent": {"polling_interval": 2},
     }

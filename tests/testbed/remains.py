@@ -87,7 +87,7 @@ def find(
             found.append(f"mount {target}")
     found += [
         f"interface {name}"
-        for name in (network.BRIDGE, network.TAP, network.VETH)
+        for name in (network.BRIDGE, *network.TAPS.values(), network.VETH)
         if _exists(f"/sys/class/net/{name}")
     ]
     found += [

@@ -20,6 +20,8 @@ from tests.testbed import network
 from tests.testbed import settings
 from tests.testbed.rest import Rest
 
+#: The user of sriov-rt's agents, which has no endpoint.
+AGENT_USER = "sriov_rt"
 #: Catalogue type and endpoint of each service, by the name of its user.
 _SERVICES = {
     "glance": ("image", network.url("glance")),
@@ -27,26 +29,15 @@ _SERVICES = {
     "nova": ("compute", network.url("nova-api") + "/v2.1"),
     "placement": ("placement", network.url("placement")),
 }
+#: The services' users, and the roles of each.
+USERS = {
+    **dict.fromkeys(_SERVICES, ("admin", "service")),
+    AGENT_USER: ("service",),
+}
 #: Any host may serve this one.
 ORDINARY_FLAVOR = "std.small"
-#: Only a realtime host may serve this one.
+#: Only a realtime host may serve this one. Our DevStack plugin makes it.
 REALTIME_FLAVOR = "rt.small"
-
-_FLAVORS: dict[str, tuple[dict[str, object], dict[str, str]]] = {
-    ORDINARY_FLAVOR: ({"ram": 128, "vcpus": 1, "disk": 0}, {}),
-    REALTIME_FLAVOR: (
-        {"ram": 128, "vcpus": 1, "disk": 0},
-        {
-            "hw:cpu_policy": "dedicated",
-            "hw:cpu_realtime": "yes",
-            "hw:emulator_threads_policy": "share",
-            "hw:mem_page_size": "2MB",
-            "sriov_rt:guest": "lean",
-            "sriov_rt:kernel": "preempt_rt",
-            "sriov_rt:realtime": "required",
-        },
-    ),
-}
 
 #: The guest with Nova's defaults.
 IMAGE = "guest"
@@ -79,7 +70,7 @@ def users(api: Rest) -> None:
         role["name"]: role["id"]
         for role in api.get("keystone", "/roles")["roles"]
     }
-    for name, (kind, url) in _SERVICES.items():
+    for name, needed in USERS.items():
         user = _create(
             api,
             "keystone",
@@ -88,12 +79,13 @@ def users(api: Rest) -> None:
             password=settings.PASSWORD,
             domain_id="default",
         )
-        for role in ("admin", "service"):
+        for role in needed:
             api.put(
                 "keystone",
                 f"/projects/{project['id']}/users/{user['id']}"
                 f"/roles/{roles[role]}",
             )
+    for name, (kind, url) in _SERVICES.items():
         service = _create(api, "keystone", "service", name=name, type=kind)
         for interface in ("public", "internal"):
             _create(
@@ -175,13 +167,12 @@ def address(physical_network: str, last: int) -> str:
 
 
 def flavors(api: Rest) -> None:
-    """Make the ordinary and the realtime flavor.
+    """Make the ordinary flavor.
 
     :param api: the cloud.
     :raises errors.TestbedError: when Nova refuses.
     """
-    for name, (size, specs) in _FLAVORS.items():
-        flavor(api, name, size, specs)
+    flavor(api, ORDINARY_FLAVOR, {"ram": 128, "vcpus": 1, "disk": 0}, {})
 
 
 def flavor(
@@ -225,27 +216,6 @@ def images(api: Rest, files: guest_image.GuestImage) -> None:
             "hw_machine_type": "q35",
         }
         raw_image(api, name, files.disk, {**common, **properties})
-
-
-def variant(
-    api: Rest, name: str, arguments: str, files: guest_image.GuestImage
-) -> str:
-    """Make an image of the guest with more on its kernel line.
-
-    :param api: the cloud.
-    :param name: its name.
-    :param arguments: what comes on top, as in "sriov-rt.peer=192.0.2.1".
-    :param files: what the guest is made of.
-    :returns: its id.
-    :raises errors.TestbedError: when Glance refuses.
-    """
-    common = {
-        "kernel_id": api.identify("glance", "images", "guest-kernel"),
-        "ramdisk_id": api.identify("glance", "images", "guest-ramdisk"),
-        "os_command_line": f"{_KERNEL_ARGUMENTS} {arguments}",
-        "hw_machine_type": "q35",
-    }
-    return raw_image(api, name, files.disk, common)
 
 
 def raw_image(

@@ -13,6 +13,7 @@
 """Servers: boot them, watch them, read their consoles, delete them."""
 
 import dataclasses
+import json
 import types
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -165,15 +166,26 @@ class Servers:
         )
         return self.get(server)
 
-    def act(self, server: str, action: str, options: object = None) -> Any:
+    def act(
+        self,
+        server: str,
+        action: str,
+        options: object = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:
         """Ask Nova to do something with a server.
 
         :param server: its id.
         :param action: as in "reboot" or "rescue".
         :param options: the action's object.
+        :param headers: as in another API version's.
         """
-        return self._api.post(
-            "nova-api", f"/servers/{server}/action", {action: options}
+        return self._api.call(
+            "POST",
+            "nova-api",
+            f"/servers/{server}/action",
+            json.dumps({action: options}).encode(),
+            headers,
         )
 
     def delete(self, server: str, *, timeout: float = BOOT_SECONDS) -> None:

@@ -13,16 +13,17 @@
 """The processes of a cloud: watch, start, stop and kill them."""
 
 import signal
+from collections.abc import Mapping
 
 from tests.testbed import container_host
 from tests.testbed import network
-from tests.testbed import realtime_host
 from tests.testbed.catalog import Catalog
 from tests.testbed.container_host import ContainerHost
 from tests.testbed.realtime_host import RealtimeHost
 
 STD = network.CONTROLLER
 RT = network.REALTIME
+RT2 = network.SECOND
 LXC = network.CONTAINERS
 
 
@@ -30,14 +31,14 @@ class Services:
     """The services of all compute hosts.
 
     :param catalog: the services of STD, the controller.
-    :param realtime: the host RT.
+    :param realtime: the hosts RT and RT2.
     :param containers: the host LXC.
     """
 
     def __init__(
         self,
         catalog: Catalog,
-        realtime: RealtimeHost,
+        realtime: Mapping[str, RealtimeHost],
         containers: ContainerHost,
     ) -> None:
         self._catalog = catalog
@@ -45,13 +46,13 @@ class Services:
         self._containers = containers
 
     def start(self, name: str, host: str = STD) -> None:
-        """Start a service; except on RT, wait until it does its work.
+        """Start a service; except on RT and RT2, wait until it does its work.
 
         :param name: as status() has it.
-        :param host: STD, RT or LXC.
+        :param host: STD, RT, RT2 or LXC.
         """
-        if host == RT:
-            self._realtime.start(name)
+        if host in self._realtime:
+            self._realtime[host].start(name)
         elif host == LXC:
             self._containers.start(name)
         else:
@@ -61,10 +62,10 @@ class Services:
         """Ask a service to end, and wait until it has.
 
         :param name: as status() has it.
-        :param host: STD, RT or LXC.
+        :param host: STD, RT, RT2 or LXC.
         """
-        if host == RT:
-            self._realtime.stop(name)
+        if host in self._realtime:
+            self._realtime[host].stop(name)
         elif host == LXC:
             self._containers.stop(name)
         else:
@@ -74,10 +75,10 @@ class Services:
         """End a service that gets no chance to say goodbye.
 
         :param name: as status() has it.
-        :param host: STD, RT or LXC.
+        :param host: STD, RT, RT2 or LXC.
         """
-        if host == RT:
-            self._realtime.stop(name, grace=0)
+        if host in self._realtime:
+            self._realtime[host].stop(name, grace=0)
         elif host == LXC:
             self._containers.stop(name, signal.SIGKILL)
         else:
@@ -87,7 +88,7 @@ class Services:
         """Stop a service and start it again.
 
         :param name: as status() has it.
-        :param host: STD, RT or LXC.
+        :param host: STD, RT, RT2 or LXC.
         """
         self.stop(name, host)
         self.start(name, host)
@@ -95,11 +96,12 @@ class Services:
     def status(self) -> dict[str, dict[str, bool]]:
         """Return whether each service runs, by host and name."""
         found = {STD: self._catalog.status()}
-        if self._realtime.machine.running:
-            found[RT] = {
-                name: self._realtime.running(name)
-                for name in realtime_host.SERVICES
-            }
+        for host, realtime in self._realtime.items():
+            if realtime.machine.running:
+                found[host] = {
+                    name: realtime.running(name)
+                    for name in realtime.node.services
+                }
         if self._containers.is_up:
             found[LXC] = {
                 name: self._containers.running(name)

@@ -22,8 +22,13 @@ REGION = "RegionOne"
 #: Networks that direct ports can be on, one a PF of rt-1, with VLANs.
 PHYSICAL_NETWORKS = {"physnet1": (100, 199), "physnet2": (200, 299)}
 
-#: The one on which rt-1 has parents for ports of sriov_rt.
+#: The one on which rt-1 has VFs as parents for ports of sriov_rt.
 POOL_NETWORK = "physnet2"
+#: The wire between rt-1's PFs without any VLAN, with the PFs as parents. Two
+#: ports on it are on two PFs, and reach each other however often. igb never
+#: frees a MAC filter that a VF has had: of macvlans on two VFs of a PF the
+#: first pair reach each other, and the next ones hear nothing.
+WIRE_NETWORK = "physnet3"
 
 TRANSPORT_URL = (
     f"rabbit://guest:guest@{network.CONTROLLER_ADDRESS}"

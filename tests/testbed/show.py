@@ -92,9 +92,13 @@ class Show:
             "--config-file",
             str(configuration),
         )
-        table = text[text.index("HOST ") :]
+        table = text[text.index("+--") :]
         _print(table)
-        rows = [line.split()[:2] for line in table.splitlines()[1:]]
+        rows = [
+            [cell.strip() for cell in line.split("|")[1:3]]
+            for line in table.splitlines()
+            if line.startswith("|")
+        ]
         _expect([RT, "yes"] in rows, f"{RT} passes")
         _expect([STD, "no"] in rows, f"{STD} doesn't pass")
         self._note("explain", f"{RT} passes, {STD} doesn't, with reasons")

@@ -27,6 +27,7 @@ from tests.testbed.kube.programs import Programs
 from tests.testbed.process import Record
 from tests.testbed.service import Service
 from tests.testbed.service import running
+from tests.testbed.waiting import wait_for
 
 _NAME = "kube-apiserver"
 _YEAR = 365 * 86400.0
@@ -156,17 +157,27 @@ class ApiServer:
         return Api(self.address, self.port, context, token)
 
     def hang(self) -> None:
-        """Let it answer no more, with its connections open."""
-        self._signal(signal.SIGSTOP)
+        """Let it answer no more, with its connections open.
+
+        SIGSTOP stops each thread when that is next scheduled: on a busy
+        machine some answer for up to a second after it was sent.
+
+        :raises errors.TimedOut: when it isn't stopped in time.
+        """
+        record = Record.load(self._place.run / f"{_NAME}.json")
+        record.identity.signal(signal.SIGSTOP)
+        wait_for(
+            f"{_NAME} is stopped",
+            lambda: record.identity.stopped,
+            timeout=30,
+            interval=0.01,
+        )
 
     def resume(self) -> None:
-        """Let it go on after hang()."""
-        self._signal(signal.SIGCONT)
-
-    def _signal(self, number: signal.Signals) -> None:
+        """Let it go on after hang(); nothing when it doesn't run."""
         if running(_NAME, self._place):
             record = Record.load(self._place.run / f"{_NAME}.json")
-            record.identity.signal(number)
+            record.identity.signal(signal.SIGCONT)
 
     def _context(self) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=self.authority.certificate)

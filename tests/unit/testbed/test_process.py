@@ -62,6 +62,14 @@ class ProcessTest(unittest.TestCase):
         assert thread.native_id is not None
         ProcessId(thread.native_id, 0).signal(signal.SIGKILL)
 
+    def test_stopped_once_all_threads_have_taken_the_signal(self) -> None:
+        identity = self.start("exec sleep 60").identity
+        self.assertFalse(identity.stopped)
+        identity.signal(signal.SIGSTOP)
+        wait_for("it is stopped", lambda: identity.stopped, timeout=10)
+        identity.signal(signal.SIGCONT)
+        wait_for("it goes on", lambda: not identity.stopped, timeout=10)
+
     def test_stop_ends_children_whose_parents_are_gone(self) -> None:
         record = self.start("(sleep 61 & sleep 62 &) ; exec sleep 60")
         wait_for(

@@ -15,13 +15,10 @@
 import configparser
 import contextlib
 import io
-import os
 import pathlib
-import re
 import tempfile
 import time
 import unittest
-from unittest import mock
 
 from tests import periodic
 from tests import results
@@ -97,7 +94,7 @@ class FailuresTest(unittest.TestCase):
         self.assertLess(len(lines), 100)
 
 
-class StagesTest(unittest.TestCase):
+class LanesTest(unittest.TestCase):
     def test_each_runner_is_an_environment_of_tox_once(self):
         ini = configparser.ConfigParser()
         ini.read(pathlib.Path(__file__).parents[3] / "tox.ini")
@@ -109,9 +106,10 @@ class StagesTest(unittest.TestCase):
     def test_those_that_are_named_run_once_and_are_told_in_order(self):
         began = []
 
-        def note(runner):
-            began.append(runner.name)
-            return run.Outcome(runner.name, 1, 0, 0, 0.0)
+        def note(lane, names):
+            wanted = [each.name for each in lane.runners if each.name in names]
+            began.extend(wanted)
+            return [run.Outcome(name, 1, 0, 0, 0.0) for name in wanted]
 
         names = ("benchmarks", "cloud", "unit", "vm")
         found = run._run_all(names, note)
@@ -123,11 +121,46 @@ class StagesTest(unittest.TestCase):
         self.assertEqual(sorted(names), sorted(began))
 
     def test_what_fails_a_runner_is_not_swallowed(self):
-        def fail(runner):
-            raise OSError(runner.name)
+        def fail(lane, names):
+            raise OSError
 
         with self.assertRaises(OSError):
             run._run_all(("unit",), fail)
+
+    def test_benchmarks_are_left_to_the_periodic_run(self):
+        later = {runner.name for runner in run.RUNNERS if runner.periodic}
+        self.assertEqual({"benchmarks"}, later)
+
+
+class ReportTest(unittest.TestCase):
+    def _report(self, *outcomes, left_out=()):
+        with contextlib.redirect_stdout(io.StringIO()) as told:
+            code = run._report(outcomes, 61.0, left_out)
+        return code, told.getvalue().splitlines()
+
+    def test_the_last_line_counts_all(self):
+        code, lines = self._report(
+            run.Outcome("unit", 5, 0, 1, 3.0), run.Outcome("vm", 2, 1, 0, 9.0)
+        )
+        self.assertEqual(1, code)
+        self.assertEqual("7 passed, 1 failed, 1 skipped", lines[-1])
+
+    def test_seconds_of_each_and_of_all(self):
+        code, lines = self._report(run.Outcome("unit", 5, 0, 0, 3.0))
+        self.assertEqual(0, code)
+        self.assertRegex("\n".join(lines), r"(?m)^unit .* 3$")
+        self.assertRegex("\n".join(lines), r"(?m)^in all +61$")
+
+    def test_what_is_left_out_is_named_apart_from_what_was_skipped(self):
+        skips = (f"a.b.c: {periodic.REASON}", "a.b.d: no KVM")
+        _, lines = self._report(
+            run.Outcome("vm", 1, 0, 2, 3.0, skips), left_out=("benchmarks",)
+        )
+        self.assertIn("skipped in vm: a.b.d: no KVM", lines)
+        heading = lines.index("left to tools/test --periodic:")
+        self.assertEqual(
+            ["  benchmarks", "  vm: a.b.c"], lines[heading + 1 : -1]
+        )
 
 
 class SessionTest(unittest.TestCase):
@@ -142,7 +175,7 @@ class SessionTest(unittest.TestCase):
         with contextlib.redirect_stdout(io.StringIO()) as told:
             outcome = run.Session(
                 tox, logs, Progress(io.StringIO()), deadline
-            ).run(runner)
+            ).one(runner)
         return outcome, told.getvalue()
 
     def test_what_runs_past_the_deadline_is_ended_and_has_failed(self):
@@ -152,13 +185,29 @@ class SessionTest(unittest.TestCase):
         self.assertIn("unit is ended after 1 s", told)
         self.assertIn("begun", told)
 
-    def test_all_but_a_periodic_run_is_brief(self):
-        runner = run.Runner("unit", False, 60, re.compile(".*"), brief=("-b",))
-        for value, arguments in (
-            ("", "run -e unit -- -b"),
-            ("1", "run -e unit"),
-        ):
-            with mock.patch.dict(os.environ, {periodic.VARIABLE: value}):
-                outcome, told = self._run('echo "$@"', runner)
-            self.assertEqual(1, outcome.passed)
-            self.assertEqual(arguments, told.strip())
+    def test_runners_of_a_bed_find_it_up_and_it_is_taken_away(self):
+        with tempfile.TemporaryDirectory() as place:
+            logs = pathlib.Path(place)
+            tox = logs / "tox"
+            tox.write_text(
+                f'#!/bin/sh\necho "$3 kept=$SRIOV_RT_KEEP" >> {logs}/seen\n'
+            )
+            tox.chmod(0o755)
+            note = f"open('{logs}/seen', 'a').write('away\\n')"
+            lane = run.Lane(
+                tuple(run.Runner(name, False, 60) for name in "abc"),
+                run.Bed(("-c", note), "-x"),
+            )
+            session = run.Session(
+                tox, logs, Progress(io.StringIO()), time.monotonic() + 60
+            )
+            outcomes = session.run(lane, ("a", "c"))
+            seen = (logs / "seen").read_text().split("\n")
+        self.assertEqual(["a", "c"], [each.runner for each in outcomes])
+        self.assertEqual(["away", "a kept=1", "c kept=1", "away", ""], seen)
+
+    def test_a_bed_that_nobody_wants_is_left_alone(self):
+        lane = run.Lane((), run.Bed(("-c", "1/0"), "-x"))
+        nowhere = pathlib.Path("/nonexistent")
+        session = run.Session(nowhere, nowhere, Progress(io.StringIO()), 0)
+        self.assertEqual([], session.run(lane, ("unit",)))

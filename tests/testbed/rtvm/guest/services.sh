@@ -54,8 +54,18 @@ END
 host_uuid = "$RTVM_IDENTITY"
 log_outputs = "3:file:/var/log/libvirt/libvirtd.log"
 END
+    if [ -n "$RTVM_ADDRESS" ]; then
+        # For live migration; nobody else reaches the management network.
+        cat >> /etc/libvirt/libvirtd.conf <<END
+listen_tls = 0
+listen_tcp = 1
+listen_addr = "${RTVM_ADDRESS%/*}"
+auth_tcp = "none"
+END
+    fi
     virtlogd --daemon --pid-file /run/libvirt/virtlogd.pid
-    libvirtd --daemon --pid-file /run/libvirt/libvirtd.pid
+    libvirtd --daemon ${RTVM_ADDRESS:+--listen} \
+        --pid-file /run/libvirt/libvirtd.pid
     wait_until 120 virsh --quiet --connect qemu:///system list > /dev/null
 }
 

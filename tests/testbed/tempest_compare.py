@@ -1,0 +1,218 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Tempest's own tests, without sriov-rt and with it: the same results.
+
+python3 -m tests.testbed inside -- python3 -m tests.testbed.tempest_compare
+
+runs those of OWN, or of the regular expression behind it. The cloud is changed
+for the run without: no filter and weighers in nova-scheduler, Nova's own
+compute driver on std-1, no mechanism driver in Neutron, no agent. Other hosts
+take no servers meanwhile, and need not be there. What can't be switched off is
+the validators of nova-api, which are there once sriov-rt is installed. The
+cloud is left as it was.
+"""
+
+import argparse
+import collections
+import contextlib
+import pathlib
+import re
+import sys
+from collections.abc import Iterator
+from typing import IO
+
+from tests.testbed import joining
+from tests.testbed import tempest_config
+from tests.testbed import tempest_run
+from tests.testbed.cloud import Cloud
+from tests.testbed.services import STD
+from tests.testbed.tempest_run import Results
+
+#: Tempest's smoke tests, what it does with a server, and those of its
+#: scenarios with servers that don't sign in to them: guests have no SSH.
+OWN = (
+    r"(^tempest\..*\[.*\bsmoke\b.*\])"
+    r"|(^tempest\.api\.compute\.servers\.test_server_actions\.)"
+    r"|(^tempest\.scenario\.test_(minimum|server)_)"
+)
+
+_AGENT = "sriov-rt-agent"
+#: The services that are changed, in the order of their start.
+_SERVICES = ("neutron", "neutron-rpc-server", "nova-scheduler", "nova-compute")
+
+#: What goes from the configuration: ours, and nothing but ours.
+_OURS = (
+    (r"(?m)^available_filters = sriov_rt\..*\n", ""),
+    (r",RealtimeSriovFilter\b", ""),
+    (r",sriov_rt\.nova\.weights\.all_weighers", ""),
+    (
+        r"(?m)^compute_driver = sriov_rt\..*$",
+        "compute_driver = libvirt.LibvirtDriver",
+    ),
+    (r"(?m)^mechanism_drivers = sriov_rt,", "mechanism_drivers = "),
+)
+
+
+def _files(cloud: Cloud) -> list[pathlib.Path]:
+    etc = cloud.place.etc
+    return [
+        etc / "nova" / "nova.conf",
+        etc / "nova-compute" / "nova.conf",
+        etc / "neutron" / "ml2_conf.ini",
+    ]
+
+
+def without_ours(text: str) -> str:
+    """Return a configuration file without sriov-rt.
+
+    :param text: one of Nova's or Neutron's files.
+    """
+    for pattern, replacement in _OURS:
+        text = re.sub(pattern, replacement, text)
+    return text
+
+
+@contextlib.contextmanager
+def _without(cloud: Cloud) -> Iterator[None]:
+    """Take sriov-rt out of the cloud, for a while."""
+    before = {file: file.read_text() for file in _files(cloud)}
+    try:
+        cloud.services.stop(_AGENT)
+        for file, text in before.items():
+            changed = without_ours(text)
+            assert changed != text, f"nothing of ours in {file}"
+            file.write_text(changed)
+        _restart(cloud)
+        yield
+    finally:
+        for file, text in before.items():
+            file.write_text(text)
+        _restart(cloud)
+        cloud.services.start(_AGENT)
+
+
+def _restart(cloud: Cloud) -> None:
+    for name in _SERVICES:
+        cloud.services.restart(name)
+    joining.wait_compute(
+        cloud.api, STD, lambda: cloud.services.status()[STD]["nova-compute"]
+    )
+
+
+@contextlib.contextmanager
+def _std_alone(cloud: Cloud) -> Iterator[None]:
+    """Let no host but std-1 take servers, for a while."""
+    path = "/os-services"
+    listed = cloud.api.get("nova-api", f"{path}?binary=nova-compute")
+    others = [
+        each["id"]
+        for each in listed["services"]
+        if each["host"] != STD and each["status"] == "enabled"
+    ]
+    try:
+        for each in others:
+            cloud.api.put("nova-api", f"{path}/{each}", {"status": "disabled"})
+        yield
+    finally:
+        for each in others:
+            cloud.api.put("nova-api", f"{path}/{each}", {"status": "enabled"})
+
+
+def _room(test: str) -> str:
+    """Return what a test is of, as in tempest.api.compute.
+
+    :param test: its name.
+    """
+    words = test.rpartition(" ")[2].split(".")
+    return ".".join(words[: 3 if words[1] == "api" else 2])
+
+
+def table(without: Results, ours: Results) -> str:
+    """Return both results in one table, and the tests that differ.
+
+    :param without: of the cloud without sriov-rt.
+    :param ours: of the cloud with it.
+    """
+    rooms = sorted({_room(each) for each in without.tests | ours.tests})
+    lines = [
+        f"{'':30} {'without sriov-rt':>23}  {'with sriov-rt':>23}",
+        f"{'tests':30}" + f" {'passed':>7} {'failed':>7} {'skipped':>7} " * 2,
+    ]
+    for room in [*rooms, ""]:
+        cells = []
+        for results in (without, ours):
+            counts = collections.Counter(
+                result
+                for test, result in results.tests.items()
+                if not room or _room(test) == room
+            )
+            cells += [counts[kind] for kind in ("ok", "FAILED", "SKIPPED")]
+        lines.append(
+            f"{room or 'all':30}"
+            + " {:7} {:7} {:7} ".format(*cells[:3])
+            + " {:7} {:7} {:7} ".format(*cells[3:])
+        )
+    lines += [
+        f"{test}: {without.tests.get(test, 'not run')} without, "
+        f"{ours.tests.get(test, 'not run')} with"
+        for test in different(without, ours)
+    ]
+    return "\n".join(each.rstrip() for each in lines)
+
+
+def different(without: Results, ours: Results) -> list[str]:
+    """Return the tests whose results are not the same.
+
+    :param without: of the cloud without sriov-rt.
+    :param ours: of the cloud with it.
+    """
+    return sorted(
+        test
+        for test in without.tests | ours.tests
+        if without.tests.get(test) != ours.tests.get(test)
+    )
+
+
+def run(
+    cloud: Cloud, regex: str = OWN, sink: IO[str] | None = None
+) -> tuple[Results, Results]:
+    """Run Tempest's own tests without sriov-rt, and with it.
+
+    :param cloud: the cloud.
+    :param regex: what is run.
+    :param sink: what takes Tempest's output; standard output if None.
+    :returns: the results of both, in this order.
+    """
+    config = tempest_config.write(cloud, ours=False)
+    chosen = ("--regex", regex)
+    with _std_alone(cloud):
+        ours = tempest_run.run(cloud, config, *chosen, sink=sink)
+        with _without(cloud):
+            without = tempest_run.run(cloud, config, *chosen, sink=sink)
+    return without, ours
+
+
+def main() -> int:
+    """Run both and print the table; 1 is returned where they differ."""
+    parser = argparse.ArgumentParser(
+        prog="python3 -m tests.testbed.tempest_compare", description=__doc__
+    )
+    parser.add_argument("regex", nargs="?", default=OWN)
+    without, ours = run(Cloud(), parser.parse_args().regex)
+    print(table(without, ours), flush=True)
+    nothing = "ok" not in ours.tests.values()
+    return 1 if nothing or different(without, ours) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,185 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Run Tempest inside a cloud that is up.
+
+python3 -m tests.testbed inside -- python3 -m tests.testbed.tempest_run
+"""
+
+import argparse
+import dataclasses
+import os
+import pathlib
+import re
+import subprocess
+import sys
+from typing import IO
+
+from tests import periodic
+from tests.testbed import tempest_config
+from tests.testbed.cloud import Cloud
+
+#: What is run when nothing is named: our own plugin.
+PLUGIN = r"^sriov_rt_tempest_plugin\."
+#: What of it is left to the periodic run, as CLASS or CLASS.TEST.
+PERIODIC = (
+    # They wait for minutes, for guests of an emulated host.
+    "LifecycleTest",
+    "ReachTest",
+    "CleanVfTest",
+    "DegradedHostTest",
+    # ExplainTest boots such a server, and has one refused that names a host.
+    "RealtimeServersTest.test_a_realtime_server_lands_on_a_realtime_host",
+    "RealtimeServersTest.test_an_ordinary_host_is_refused_when_it_is_named",
+    # TraitsTest reads the trait; what Nova does with it is Nova's.
+    "RealtimeServersTest.test_the_trait_alone_finds_one_too",
+    # tests/cloud has both, the first with the hosts' weights turned round.
+    "OrdinaryServersTest.test_an_ordinary_server_avoids_realtime_hosts",
+    "BareImageTest.test_it_is_refused_with_the_property_to_set",
+)
+LEFT_OUT = rf"^sriov_rt_tempest_plugin\..*\.({'|'.join(PERIODIC)})\b"
+#: Tests at once. Those with realtime servers take turns anyway.
+WORKERS = 2
+
+#: A class that can't be set up is a test named "setUpClass (CLASS)".
+_RESULT = re.compile(
+    r"^\{[0-9]+\} (?P<test>(?:\w+ \()?[\w.]+).* \.\.\. "
+    r"(?P<result>ok|FAILED|SKIPPED)",
+    re.MULTILINE,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Results:
+    """What a run of Tempest found.
+
+    :param status: its exit status.
+    :param tests: "ok", "FAILED" or "SKIPPED", by the test's name.
+    """
+
+    status: int
+    tests: dict[str, str]
+
+    @classmethod
+    def of(cls, status: int, output: str) -> "Results":
+        """Read the output of tempest-run.
+
+        :param status: its exit status.
+        :param output: what it printed.
+        """
+        found = _RESULT.finditer(output)
+        return cls(
+            status,
+            {each["test"].replace("(", ""): each["result"] for each in found},
+        )
+
+
+def run(
+    cloud: Cloud,
+    config: pathlib.Path,
+    *arguments: str,
+    workers: int = WORKERS,
+    sink: IO[str] | None = None,
+) -> Results:
+    """Run Tempest, and print what it prints.
+
+    :param cloud: the cloud.
+    :param config: tempest.conf.
+    :param arguments: that choose the tests, as in ("--regex", "...").
+    :param workers: tests at once.
+    :param sink: where to print it; standard output if None.
+    """
+    command = (
+        cloud.env.program("tempest"),
+        "run",
+        f"--config-file={config}",
+        f"--concurrency={workers}",
+        *arguments,
+    )
+    # The plugin that is installed, and no other in the checkout.
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    child = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=config.parent,
+        env=environment,
+    )
+    assert child.stdout is not None
+    lines = []
+    for line in child.stdout:
+        print(line, end="", flush=True, file=sink)
+        lines.append(line)
+    return Results.of(child.wait(), "".join(lines))
+
+
+def leave_out(cloud: Cloud, config: pathlib.Path) -> tuple[str, str]:
+    """Name the tests that are left to the periodic run, as stestr does.
+
+    :param cloud: the cloud.
+    :param config: tempest.conf.
+    :returns: the arguments that leave them out.
+    """
+    if not (config.parent / ".stestr").exists():
+        # It makes one for a run, and lists nothing without one.
+        subprocess.run(
+            (cloud.env.program("stestr"), "--test-path", ".", "init"),
+            check=True,
+            stdin=subprocess.DEVNULL,
+            cwd=config.parent,
+        )
+    listed = subprocess.run(
+        (
+            cloud.env.program("tempest"),
+            "run",
+            f"--config-file={config}",
+            "--list-tests",
+            f"--regex={LEFT_OUT}",
+        ),
+        check=True,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        cwd=config.parent,
+        env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"},
+    ).stdout
+    names = [
+        each.partition("[")[0]
+        for each in listed.split()
+        if each.startswith("sriov_rt_tempest_plugin.")
+    ]
+    for name in names:
+        print(f"{{0}} {name} ... SKIPPED: {periodic.REASON}")
+    print(f" - Skipped: {len(names)}", flush=True)
+    return "--exclude-regex", LEFT_OUT
+
+
+def main() -> int:
+    """Run the plugin, or what is named; the exit status is returned."""
+    parser = argparse.ArgumentParser(
+        prog="python3 -m tests.testbed.tempest_run", description=__doc__
+    )
+    parser.add_argument("regex", nargs="?")
+    parser.add_argument("--workers", type=int, default=WORKERS)
+    options = parser.parse_args()
+    cloud = Cloud()
+    config = tempest_config.write(cloud)
+    chosen = ("--regex", options.regex or PLUGIN)
+    if options.regex is None and not periodic.wanted():
+        chosen += leave_out(cloud, config)
+    return run(cloud, config, *chosen, workers=options.workers).status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,132 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Tempest's results, read and compared."""
+
+import ast
+import pathlib
+import re
+import unittest
+from collections.abc import Iterator
+
+import sriov_rt_tempest_plugin
+from tests import results
+from tests.testbed import tempest_compare
+from tests.testbed import tempest_run
+from tests.testbed.tempest_run import Results
+
+OUTPUT = """\
+{0} tempest.api.compute.test_a.A.test_a [1.3s] ... ok
+{1} tempest.api.compute.test_a.A.test_b ... SKIPPED: no cinder
+{0} tempest.scenario.test_b.B.test_c[id-1,smoke] [0.4s] ... FAILED
+{0} setUpClass (tempest.api.network.test_c.C) [0.0s] ... FAILED
+
+======
+Totals
+======
+Ran: 3 tests in 40.5536 sec.
+ - Passed: 1
+ - Skipped: 1
+ - Expected Fail: 0
+ - Unexpected Success: 0
+ - Failed: 2
+"""
+NOVA = """\
+[filter_scheduler]
+available_filters = nova.scheduler.filters.all_filters
+available_filters = sriov_rt.nova.filters.all_filters
+enabled_filters = ComputeFilter,PciPassthroughFilter,RealtimeSriovFilter
+weight_classes = nova.scheduler.weights.all_weighers,\
+sriov_rt.nova.weights.all_weighers
+"""
+
+
+def _tests() -> Iterator[str]:
+    """Yield the names of the plugin's tests, as stestr has them."""
+    (package,) = map(pathlib.Path, sriov_rt_tempest_plugin.__path__)
+    for file in package.rglob("test_*.py"):
+        name = ".".join(file.relative_to(package.parent).with_suffix("").parts)
+        for each in ast.parse(file.read_text()).body:
+            for test in getattr(each, "body", ()):
+                if getattr(test, "name", "").startswith("test_"):
+                    yield f"{name}.{each.name}.{test.name}"
+
+
+class ResultsTest(unittest.TestCase):
+    def test_each_test_has_its_result(self):
+        self.assertEqual(
+            {
+                "tempest.api.compute.test_a.A.test_a": "ok",
+                "tempest.api.compute.test_a.A.test_b": "SKIPPED",
+                "tempest.scenario.test_b.B.test_c": "FAILED",
+                "setUpClass tempest.api.network.test_c.C": "FAILED",
+            },
+            Results.of(1, OUTPUT).tests,
+        )
+
+    def test_the_runs_of_one_log_are_summed_up(self):
+        self.assertEqual((1, 2, 1), results.totals(OUTPUT))
+        self.assertEqual((2, 4, 2), results.totals(OUTPUT * 2))
+
+
+class LeftOutTest(unittest.TestCase):
+    def test_what_is_left_out_is_there(self):
+        """A test that is renamed would be run, and nobody would know."""
+        found = list(_tests())
+        for each in tempest_run.PERIODIC:
+            self.assertTrue(
+                any(f".{each}." in f"{test}." for test in found), each
+            )
+        left_out = [
+            each
+            for each in found
+            if re.search(tempest_run.LEFT_OUT, f"{each}[id-1,smoke]")
+        ]
+        self.assertLess(len(tempest_run.PERIODIC), len(left_out))
+        self.assertLess(len(left_out), len(found))
+
+
+class CompareTest(unittest.TestCase):
+    def test_nothing_of_ours_stays(self):
+        found = tempest_compare.without_ours(NOVA)
+        self.assertNotIn("sriov_rt", found)
+        self.assertIn("PciPassthroughFilter\n", found)
+        self.assertIn("= nova.scheduler.filters.all_filters\n", found)
+        self.assertIn("= nova.scheduler.weights.all_weighers\n", found)
+        self.assertEqual(
+            "compute_driver = libvirt.LibvirtDriver\n",
+            tempest_compare.without_ours(
+                "compute_driver = sriov_rt.RealtimeLibvirtDriver\n"
+            ),
+        )
+        self.assertEqual(
+            "mechanism_drivers = sriovnicswitch\n",
+            tempest_compare.without_ours(
+                "mechanism_drivers = sriov_rt,sriovnicswitch\n"
+            ),
+        )
+
+    def test_the_table_names_what_differs(self):
+        one = Results.of(1, OUTPUT)
+        other = Results.of(
+            1, OUTPUT.replace("test_a [1.3s] ... ok", "test_a ... FAILED")
+        )
+        self.assertEqual([], tempest_compare.different(one, one))
+        lines = tempest_compare.table(one, other).splitlines()
+        self.assertEqual(
+            ["tempest.api.compute", "1", "0", "1", "0", "1", "1"],
+            lines[2].split(),
+        )
+        self.assertEqual(
+            "tempest.api.compute.test_a.A.test_a: ok without, FAILED with",
+            lines[-1],
+        )
