@@ -26,6 +26,7 @@ from typing import ClassVar
 from tests.testbed import errors
 from tests.testbed import packages
 from tests.testbed import paths
+from tests.testbed import python_env
 from tests.testbed.progress import Progress
 from tests.testbed.python_env import PythonEnv
 from tests.testbed.rtvm import Cable
@@ -113,7 +114,8 @@ def product() -> PythonEnv:
     project = tomllib.loads((paths.CHECKOUT / "pyproject.toml").read_text())
     tools = ("wheel", *project["build-system"]["requires"])
     requirements = (paths.CHECKOUT / "requirements.txt").read_text()
-    text = "\n".join((sys.version, *tools, requirements))
+    pins = python_env.pins().read_text()
+    text = "\n".join((sys.version, *tools, requirements, pins))
     key = hashlib.sha256(text.encode()).hexdigest()[:12]
     env = PythonEnv(directories.cache / f"venv-vm-{key}")
     if not (env.root / ".tools-installed").exists():

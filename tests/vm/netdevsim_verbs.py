@@ -68,6 +68,8 @@ class Kernel:
         return Pf(
             *(name, "0000:00:01.0", "netdevsim", "ffff", "0001", 10000),
             *(True, VFS, vfs),
+            # Its VFs have no driver, and never get one.
+            probes=False,
         )
 
     def device(self, vf: VfId) -> VfDevice:

@@ -15,11 +15,14 @@
 import concurrent.futures
 import pathlib
 
+from tests.periodic import periodic
 from tests.testbed import errors
 from tests.vm import base
 from tests.vm import network
 
 
+# All the other tests go this way.
+@periodic
 class CommandsTest(base.VmTestCase):
     """Commands run inside as they would here."""
 

@@ -60,6 +60,7 @@ class Measured:
     calls: tuple[int | None, int | None]
 
 
+# Boots a machine of its own.
 @periodic
 class PreloadTest(network.WireTestCase):
     """One container on rt-1, and one on a host at the other end of the wire.

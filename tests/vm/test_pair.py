@@ -52,6 +52,8 @@ sys.exit(main.main())
 """
 
 
+# Boots a machine of its own.
+@periodic
 class PairTest(test_vif_kinds.PortTestCase):
     """A host that has no VFs when it has started, at the other end of a wire.
 
@@ -226,7 +228,6 @@ class PairTest(test_vif_kinds.PortTestCase):
                 self._unplug_there(far)
                 self.unplug(near["port"])
 
-    @periodic
     def test_host_that_lost_its_power_is_as_it_was_configured(self) -> None:
         """Its unit makes the VFs, and nothing is left of a port."""
         self._anew(2)

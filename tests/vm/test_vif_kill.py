@@ -70,8 +70,12 @@ class KillTest(test_vif_kinds.PortTestCase):
             self.assertEqual(found["end"], 0)
 
     def test_plug_that_dies_anywhere_is_undone(self) -> None:
-        """An ipvlan and a whole VF, at each call and journal write."""
-        for kind in ("ipvlan", "vf"):
+        """An ipvlan and a whole VF, at each call and journal write.
+
+        tests/functional/vif has a macvlan die at each, so the gate has the
+        VF alone.
+        """
+        for kind in ("ipvlan", "vf") if periodic.wanted() else ("vf",):
             self._die_on_the_way("plug", kind, 10)
 
     def test_unplug_that_dies_anywhere_is_finished(self) -> None:

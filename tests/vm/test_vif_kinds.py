@@ -195,6 +195,7 @@ class KindsTest(PortTestCase):
         """It reaches a neighbour."""
         self._check("macvlan:vepa")
 
+    @periodic
     def test_macvlan_in_passthru_mode(self) -> None:
         """It reaches a neighbour."""
         self._check("macvlan:passthru")
@@ -203,6 +204,7 @@ class KindsTest(PortTestCase):
         """It reaches a neighbour."""
         self._check("ipvlan:l2")
 
+    @periodic
     def test_ipvlan_in_l3s_mode(self) -> None:
         """It reaches a neighbour."""
         self._check("ipvlan:l3s")
@@ -220,6 +222,8 @@ class KindsTest(PortTestCase):
             self.assertNotEqual(vf["interface_mac"], MAC)
             self.assertEqual(vf["alias"], "")
 
+    # tests/cloud has a guest that does.
+    @periodic
     def test_macvtap_talks_by_its_tap(self) -> None:
         """What QEMU opens gets an answer of the neighbour."""
         self.make_room()
@@ -234,6 +238,7 @@ class KindsTest(PortTestCase):
         )
         self.assertEqual(answer.text, "True\n")
 
+    @periodic
     def test_unplug_of_what_is_gone_succeeds(self) -> None:
         """Never plugged, or gone with its namespace."""
         self.assertFalse(self.unplug(str(uuid.uuid4())))
@@ -241,6 +246,7 @@ class KindsTest(PortTestCase):
         self.sh(f"ip netns del {NAMESPACE}")
         self.assertFalse(self.unplug(plugged["port"]))
 
+    @periodic
     def test_dry_run_changes_nothing(self) -> None:
         """The plan is printed, a line a step."""
         before = network.look(self.vm)
@@ -248,6 +254,8 @@ class KindsTest(PortTestCase):
         self.assertTrue(any("move" in line for line in lines), lines)
         self.assertEqual(network.look(self.vm), before)
 
+    # tests/functional/vif measures them on this machine's kernel.
+    @periodic
     def test_rates_are_kept(self) -> None:
         """tc has them, iperf3 measures no more, and they go."""
         self.make_room()

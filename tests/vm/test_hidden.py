@@ -1,0 +1,134 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""A tenant that hides its interface gets nobody else's VLAN."""
+
+from typing import ClassVar
+
+from tests.periodic import periodic
+from tests.vm import network
+from tests.vm.test_vif_kinds import FAR
+from tests.vm.test_vif_kinds import FAR_100
+from tests.vm.test_vif_kinds import FAR_200
+from tests.vm.test_vif_kinds import NAMESPACE
+from tests.vm.test_vif_kinds import PEER
+from tests.vm.test_vif_kinds import PEER_100
+from tests.vm.test_vif_kinds import PEER_200
+from tests.vm.test_vif_kinds import PortTestCase
+
+#: Moves an interface into a namespace without a name or a process, which is
+#: held by a descriptor or by nothing but a socket, and says how to get there.
+_HIDE = r"""
+import ctypes, os, socket, subprocess, sys, time
+libc, net = ctypes.CDLL(None, use_errno=True), 0x40000000
+namespace, interface, by = sys.argv[1:]
+tenant = os.open(f"/run/netns/{namespace}", os.O_RDONLY)
+assert libc.setns(tenant, net) == 0 and libc.unshare(net) == 0
+hidden = os.open("/proc/self/ns/net", os.O_RDONLY)
+kept = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+assert libc.setns(tenant, net) == 0
+path = f"/proc/{os.getpid()}/fd/{hidden}"
+subprocess.run(("ip", "link", "set", interface, "netns", path), check=True)
+assert libc.setns(os.open("/proc/1/ns/net", os.O_RDONLY), net) == 0
+os.close(tenant)
+if by == "socket":
+    os.close(hidden)
+print(os.getpid(), path, flush=True)
+time.sleep(600)
+"""
+_SCRIPT = "/root/hide.py"
+
+
+class HiddenTest(PortTestCase):
+    """Whole VFs and macvlans, out of everybody's sight."""
+
+    NEIGHBOURS: ClassVar[dict[str, tuple[int, str, int]]] = {
+        FAR: (0, f"{PEER}/24", 0),
+        FAR_100: (1, f"{PEER_100}/24", 100),
+        FAR_200: (2, f"{PEER_200}/24", 200),
+    }
+
+    def hide(self, by: str) -> tuple[str, str]:
+        """Hide p0; return the process that holds it, and where.
+
+        :param by: ``descriptor`` or ``socket``.
+        """
+        self.vm.push(_HIDE.encode(), _SCRIPT)
+        told = self.sh(
+            f"rm -f /root/hidden; nohup python3 -I {_SCRIPT} {NAMESPACE} p0 "
+            f"{by} >/root/hidden 2>&1 & for i in $(seq 100); do "
+            "grep . /root/hidden && break; sleep 0.2; done"
+        ).text
+        pid, path = told.split()
+        self.addCleanup(self.sh, f"kill {pid}", check=False)
+        return pid, path
+
+    @periodic
+    def test_a_macvlan_that_a_descriptor_holds_is_removed(self) -> None:
+        """It is not there for the next port's VLAN."""
+        parent = ("--parent", f"{network.PF}v1")
+        words = self.words("macvlan:bridge", *parent, "--vlan", "100")
+        plugged = self.plug(*words)
+        _, path = self.hide("descriptor")
+        self.assertTrue(self.unplug(plugged["port"]))
+        left = self.sh(f"nsenter --net={path} ip -br link").text
+        self.assertNotIn("p0", left)
+        self.plug(*self.words("macvlan:bridge", *parent, "--vlan", "200"))
+
+    def test_a_macvlan_that_is_not_found_keeps_its_vlan(self) -> None:
+        """Its parent is given to nobody until its namespace has ended."""
+        parent = ("--parent", f"{network.PF}v1")
+        words = self.words("macvlan:bridge", *parent, "--vlan", "100")
+        plugged = self.plug(*words)
+        pid, _ = self.hide("socket")
+        # With the tenant's namespace goes the only way there.
+        self.sh(f"ip netns del {NAMESPACE}; ip netns add {NAMESPACE}")
+        sentence = self.refused("vif", "unplug", plugged["port"])
+        self.assertIn("quarantined", sentence)
+        self.assertEqual(
+            [{"vlan": 100}], network.vf_settings(self.vm, 1)["vlan_list"]
+        )
+        for kind in ("macvlan:bridge", "vf"):
+            other = self.words(kind, *parent, "--vlan", "200")
+            self.assertIn("quarantined", self.refused("vif", "plug", *other))
+        (shown,) = self.done("vif", "show")
+        self.assertEqual("quarantined", shown["state"])
+        self.sh(f"kill {pid}; sleep 2")
+        released = self.done("vif", "recover")["released"]
+        self.assertEqual([plugged["port"]], released)
+        self.plug(*self.words("macvlan:bridge", *parent, "--vlan", "200"))
+
+    def test_a_whole_vf_that_is_not_found_is_not_reset(self) -> None:
+        """It is home and clean when its namespace has ended."""
+        # Others may have made macvlans on it.
+        self.make_room()
+        words = self.words(
+            "vf", "--parent", f"{network.PF}v1", "--vlan", "100"
+        )
+        plugged = self.plug(*words)
+        pid, _ = self.hide("socket")
+        self.sh(f"ip netns del {NAMESPACE}; ip netns add {NAMESPACE}")
+        sentence = self.refused("vif", "unplug", plugged["port"])
+        self.assertIn("quarantined", sentence)
+        self.assertEqual(
+            [{"vlan": 100}], network.vf_settings(self.vm, 1)["vlan_list"]
+        )
+        mapped = self.done("vf", "map", network.PF)
+        (owner,) = [x["instance"] for x in mapped if x["vf"]["index"] == 1]
+        self.assertIn("quarantined", owner)
+        self.sh(f"kill {pid}; sleep 2")
+        released = self.done("vif", "recover")["released"]
+        self.assertEqual([plugged["port"]], released)
+        found = network.link(self.vm, f"{network.PF}v1") or {}
+        self.assertEqual("", found.get("ifalias", ""))
+        self.assertEqual(0, network.vf_settings(self.vm, 1).get("vlan", 0))

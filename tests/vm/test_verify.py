@@ -1,0 +1,308 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""sriov-rt verify with the real tools, on an emulated realtime host.
+
+Its figures mean nothing; that they are measured, judged and kept does.
+"""
+
+import json
+import re
+from typing import Any
+
+from tests.periodic import periodic
+from tests.testbed import packages
+from tests.testbed.rtvm import Result
+from tests.vm import base
+
+#: What measures, and what loads.
+PACKAGES = (
+    "fio",
+    "iperf3",
+    "rt-tests",
+    "rtla",
+    "sockperf",
+    "stress-ng",
+)
+
+#: Seconds of the longest command: four tools under load.
+PATIENCE = 900.0
+
+#: How often a measurement is gone on with until it earns a certificate: an
+#: emulated CPU that stands still loses samples, and does not count then.
+ATTEMPTS = 5
+
+CERTIFICATE = "/var/lib/sriov-rt-verify/latency-certificate.json"
+TUNED = "/etc/tuned/active_profile"
+
+#: Five wake-ups a second: at 5,000 an emulated CPU has less than half of its
+#: samples.
+EMULATED = """
+from sriov_rt.cmd import main, verify
+from sriov_rt.verify.measurement import Tool
+from sriov_rt.verify.profiles import Profile, Step
+import sys
+verify.PROFILES = {**verify.PROFILES, "quick": Profile("quick", "", (
+    Step(Tool.CYCLICTEST, 20, interval_us=200_000),
+    Step(Tool.OSLAT, 5, priority=1),
+))}
+sys.exit(main.main(sys.argv[1:]))
+"""
+
+#: Lowers the bound of the certificate to 1 µs.
+LOWERED = """
+import dataclasses, pathlib
+from sriov_rt.host import latency
+from sriov_rt.host.root import Root
+from sriov_rt.verify import certificate
+found = latency.read(Root("/"))
+certificate.write(dataclasses.replace(found, max_latency_us=1),
+                  pathlib.Path("/"))
+"""
+
+
+@periodic
+class VerifyTest(base.VmTestCase):
+    """What an operator runs, whole."""
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        """Install the tools; the machine sees them at once."""
+        base.place().make()
+        packages.install(PACKAGES, base.place().log / "apt-verify.log")
+        super().setUpClass()
+        cls.vm.run(
+            (
+                "bash",
+                "-c",
+                "mountpoint -q /sys/kernel/tracing || "
+                "mount -t tracefs tracefs /sys/kernel/tracing",
+            )
+        )
+
+    def setUp(self) -> None:
+        """Begin without a certificate and results."""
+        super().setUp()
+        self.directory = f"/tmp/{self.id().rpartition('.')[2]}"
+        self.bash(f"rm -rf {self.directory} {CERTIFICATE} {TUNED}")
+
+    def bash(self, script: str) -> Result:
+        """Run a script inside, with the project's commands on its PATH."""
+        programs = base.product().program("sriov-rt").parent
+        return self.vm.run(
+            ("bash", "-c", f"PATH={programs}:$PATH\n{script}"),
+            timeout=PATIENCE,
+            check=False,
+        )
+
+    def latency(self, *arguments: str) -> str:
+        """Return the command line of a quick measurement."""
+        return " ".join(
+            (
+                "verify latency --profile quick --min-duration 4s --json",
+                f"--output {self.directory}",
+                *arguments,
+            )
+        )
+
+    def python(self, code: str, arguments: str = "") -> Result:
+        """Run Python with the project inside."""
+        return self.bash(f"python -I -c '{code}' {arguments}")
+
+    def answer(self, result: Result) -> Any:
+        """Return what a command has printed as JSON."""
+        self.assertTrue(result.stdout, result.complaint)
+        return json.loads(result.text)
+
+    def kept(self, tool: str) -> Any:
+        """Return the measurement of a tool that is kept."""
+        text = self.vm.read_file(f"{self.directory}/{tool}.json")
+        return json.loads(text)["measurement"]
+
+    def certificate(self) -> tuple[int, Any]:
+        """Return the exit status and what is said of the certificate."""
+        result = self.bash("sriov-rt verify certificate --json")
+        return result.status, self.answer(result)
+
+    def assert_none(self) -> None:
+        """There is no certificate."""
+        status, shown = self.certificate()
+        self.assertEqual((1, None), (status, shown["certificate"]))
+
+    def test_all_four_tools(self) -> None:
+        """Each measures both isolated CPUs under load, and is judged."""
+        result = self.bash(f"sriov-rt {self.latency()}")
+        found = self.answer(result)
+        self.assertTrue(found["emulated"])
+        tools = [each["tool"] for each in found["measurements"]]
+        self.assertEqual(["hwlat", "cyclictest", "oslat", "timerlat"], tools)
+        for each in found["measurements"][1:]:
+            with self.subTest(each["tool"]):
+                self.assertEqual([2, 3], [cpu["cpu"] for cpu in each["cpus"]])
+                self.assertTrue(all(cpu["samples"] for cpu in each["cpus"]))
+        # At 5 kHz an emulated CPU misses samples; where it does, that is
+        # said, and earns nothing.
+        cyclictest = self.kept("cyclictest")
+        few = [each["samples"] < 24750 for each in cyclictest["cpus"]]
+        said = re.findall(
+            r"of 25000 samples", " ".join(cyclictest["problems"])
+        )
+        self.assertEqual(sum(few), len(said))
+        if any(few):
+            self.assertEqual(1, result.status)
+            self.assertIsNone(found["certificate"])
+            self.assert_none()
+        left = self.bash("pgrep -x 'stress-ng|cyclictest|oslat|rtla'")
+        self.assertEqual(1, left.status, left.text)
+
+    def test_a_certificate_s_life(self) -> None:
+        """It is earned, shown, withdrawn by a change and by a sample."""
+        # An idle host earns none.
+        result = self.python(EMULATED, self.latency("--load none"))
+        self.assertEqual(1, result.status, result.complaint)
+        (reason, *_) = self.answer(result)["refused"]
+        self.assertIn("an idle host says nothing of a busy one", reason)
+        for _ in range(ATTEMPTS):
+            # What counts is kept, what does not is measured again.
+            result = self.python(EMULATED, self.latency("--resume"))
+            self.assertIn(result.status, (0, 1), result.complaint)
+            if result.status == 0:
+                break
+        found = self.answer(result)
+        self.assertEqual([], found["refused"])
+        self.assertTrue(found["certificate"]["emulated"])
+        status, shown = self.certificate()
+        self.assertEqual((0, True), (status, shown["counts"]))
+        again = self.python(EMULATED, self.latency("--resume"))
+        self.assertEqual(
+            found["measurements"], self.answer(again)["measurements"]
+        )
+        # A condition that changes withdraws it, in the facts as well.
+        self.bash(f"mkdir -p /etc/tuned; echo balanced > {TUNED}")
+        status, shown = self.certificate()
+        self.assertEqual((1, False), (status, shown["counts"]))
+        why = "tuned profile changed from '-' to 'balanced'"
+        self.assertEqual(why, shown["why_not"])
+        facts = self.answer(self.bash("sriov-rt host show --json"))
+        self.assertEqual(why, facts["latency"]["certificate"]["withdrawn"])
+        self.bash(f"rm {TUNED}")
+        self.assertEqual(0, self.certificate()[0])
+        # And so does a sample above its bound.
+        self.python(LOWERED)
+        probed = self.bash("sriov-rt verify watch --once --duration 3s")
+        self.assertEqual(1, probed.status, probed.text + probed.complaint)
+        self.assertIn("above the certified 1 µs", probed.text)
+        status, shown = self.certificate()
+        self.assertEqual((1, False), (status, shown["counts"]))
+        self.assertIn("above the certified 1 µs", shown["why_not"])
+
+    def test_ctrl_c_keeps_what_was_measured(self) -> None:
+        """And leaves no program behind."""
+        line = self.latency("--duration 10m", "--skip hwlat")
+        result = self.bash(
+            f"set -m; sriov-rt {line} & p=$!\n"
+            "while kill -0 $p && ! pgrep -x cyclictest; do sleep 1; done >&2\n"
+            "sleep 5; kill -INT $p; wait $p"
+        )
+        found = self.answer(result)
+        self.assertEqual(1, result.status)
+        self.assertEqual(
+            ["cyclictest"], [each["tool"] for each in found["measurements"]]
+        )
+        self.assertIn(
+            "it was interrupted before its end",
+            self.kept("cyclictest")["problems"],
+        )
+        left = self.bash("pgrep -x 'stress-ng|cyclictest|oslat|rtla'")
+        self.assertEqual(1, left.status, left.text)
+
+    def test_what_does_not_count(self) -> None:
+        """Steal time, refused realtime scheduling: each with its reason."""
+        only = "--skip hwlat --skip oslat --skip timerlat --load none"
+        # What a hypervisor would count: a tick more each second.
+        result = self.bash(
+            f"""unshare --mount bash -c '
+            cp /proc/stat /tmp/stat; mount --bind /tmp/stat /proc/stat
+            for n in $(seq 600); do
+                echo "cpu2 0 0 0 0 0 0 0 $n 0 0" > /tmp/stat; sleep 1
+            done & sriov-rt {self.latency(only)}; c=$?; kill $!; exit $c'"""
+        )
+        found = self.answer(result)
+        self.assertEqual(1, result.status)
+        self.assertIn(
+            "the hypervisor took time from CPU 2 (steal time)",
+            found["measurements"][0]["problems"],
+        )
+        result = self.bash(
+            "setpriv --bounding-set=-sys_nice --inh-caps=-sys_nice "
+            f"sriov-rt {self.latency(only)}"
+        )
+        self.assertIn(result.status, (1, 2), result.text)
+        self.assertRegex(
+            result.text + result.complaint,
+            "cyclictest failed: |SCHED_FIFO 95 of its own",
+        )
+        self.assert_none()
+
+    def test_network_between_namespaces(self) -> None:
+        """pktgen sends 64 bytes, and the other end counts them."""
+        self.bash(
+            """
+            modprobe pktgen
+            for each in a b; do ip netns add verify-$each; done
+            ip -n verify-a link add va type veth peer vb netns verify-b
+            ip -n verify-a address add 192.0.2.1/24 dev va
+            ip -n verify-b address add 192.0.2.2/24 dev vb
+            ip -n verify-a link set va up; ip -n verify-b link set vb up
+            """
+        )
+        self.addCleanup(
+            self.bash, "ip netns delete verify-a; ip netns delete verify-b"
+        )
+        result = self.bash(
+            "sriov-rt verify network --to 192.0.2.2 --namespace verify-a "
+            "--server-namespace verify-b --name veth --streams 2 "
+            f"--duration 3s --packets va vb --output {self.directory} --json"
+        )
+        found = self.answer(result)
+        self.assertEqual(
+            [("send", ""), ("receive", ""), ("requests", ""), ("packets", "")],
+            [(each["cell"]["test"], each["problem"]) for each in found],
+        )
+        self.assertGreater(found[-1]["figure"], 0)
+        self.assertGreater(found[-1]["received"], 0)
+        self.assertTrue(all(each["emulated"] for each in found))
+        left = self.bash("pgrep -x 'iperf3|sockperf'")
+        self.assertEqual(1, left.status, left.text)
+
+    def test_disk_of_a_guest(self) -> None:
+        """The place is named by what the file system is attached by."""
+        directory = base.place().state / "verify-disk"
+        self.addCleanup(self.bash, f"rm -rf {directory}")
+        result = self.bash(
+            f"sriov-rt verify disk {directory} --suite matrix --clients 1 "
+            "--pattern read --size 4m --duration 1s --json"
+        )
+        found = self.answer(result)
+        self.assertEqual(
+            [("virtio-fs", ""), ("container", "")],
+            [(each["cell"]["place"], each["problem"]) for each in found],
+        )
+        self.assertTrue(all(each["figures"]["iops"] > 0 for each in found))
+        listed = self.bash(f"ls {directory}").text.split()
+        self.assertEqual(
+            [
+                "disk-matrix-container-read-1-64k.json",
+                "disk-matrix-virtio-fs-read-1-64k.json",
+            ],
+            listed,
+        )
