@@ -12,18 +12,24 @@
 
 """Tests that only the periodic run has: ``tools/test --periodic``.
 
-A change is to know within three quarters of an hour whether it may land, and
-two emulated hosts on two cores take longer for all there is to show. What a
-quicker test shows up to a detail is left to the periodic run, and so are long
-waits. It is counted and named as skipped elsewhere.
+A change is to know within half an hour whether it may land, and two emulated
+hosts on two cores take longer for all there is to show. What a quicker test
+shows up to a detail is left to the periodic run, and so are long waits and
+what boots a machine of its own. It is counted as skipped elsewhere, and named
+at the end. ``python -m tests.periodic COMMAND`` runs a command there alone.
 """
 
 import os
+import subprocess
+import sys
 import unittest
 from typing import Any
 
 #: Set, to anything, where all tests are to run.
 VARIABLE = "SRIOV_RT_PERIODIC"
+
+#: Why a test was skipped that is left to the periodic run.
+REASON = "periodic: tools/test --periodic runs it"
 
 
 def wanted() -> bool:
@@ -33,5 +39,8 @@ def wanted() -> bool:
 
 def periodic(test: Any) -> Any:
     """Leave a test, or a class of them, to the periodic run."""
-    reason = "periodic: tools/test --periodic runs it"
-    return unittest.skipUnless(wanted(), reason)(test)
+    return unittest.skipUnless(wanted(), REASON)(test)
+
+
+if __name__ == "__main__":
+    sys.exit(subprocess.call(sys.argv[1:]) if wanted() else 0)

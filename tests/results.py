@@ -12,6 +12,7 @@
 
 """What stestr's output says of its tests."""
 
+import collections
 import re
 from collections.abc import Sequence
 
@@ -37,9 +38,12 @@ def totals(output: str) -> tuple[int, int, int]:
 
     :param output: of stestr, after anything else.
     """
-    found = {kind: int(number) for kind, number in _TOTALS.findall(output)}
-    failed = found.get("Failed", 0) + found.get("Unexpected Success", 0)
-    return found.get("Passed", 0), failed, found.get("Skipped", 0)
+    # Some runners have several runs of stestr, one after the other.
+    found: collections.Counter[str] = collections.Counter()
+    for kind, number in _TOTALS.findall(output):
+        found[kind] += int(number)
+    failed = found["Failed"] + found["Unexpected Success"]
+    return found["Passed"], failed, found["Skipped"]
 
 
 def skips(output: str) -> tuple[str, ...]:

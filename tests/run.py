@@ -15,10 +15,12 @@
 ``tools/test`` starts this. Each runner's whole output is in its log; the
 last line is ``N passed, N failed, N skipped`` over all of them.
 
-The cloud is tested beside the virtual machine, each of which mostly emulates
-one CPU; the benchmarks have the machine to themselves. With ``--periodic``
-each test and each benchmark is run, without it those of tests/periodic.py are
-skipped.
+Three lanes are under way at a time: the cloud, the virtual machine, each of
+which mostly emulates one CPU, and one after the other whatever else there is.
+Runners of one bed, as of the cloud, follow each other in what was brought up
+once. The benchmarks have the machine to themselves.
+With ``--periodic`` everything is run. Without it the benchmarks and the tests
+of tests/periodic.py are left out, and are named at the end.
 """
 
 import argparse
@@ -54,6 +56,9 @@ _WHOLE = 4900.0
 #: Seconds in which a runner that is ended may tidy up.
 _GRACE = 60.0
 
+#: Set where a bed that is up is for the next runner as well.
+KEEP = "SRIOV_RT_KEEP"
+
 #: The table that tests/benchmarks prints.
 _BENCHMARK = re.compile(r"^\| .*$", re.MULTILINE)
 
@@ -69,7 +74,7 @@ class Runner:
     :param shown: lines of its output that are worth a reader's time.
     :param packages: Debian packages that it wants; the test beds install
         their own.
-    :param brief: arguments that shorten it where the run is not periodic.
+    :param periodic: whether it is left to the periodic run.
     """
 
     name: str
@@ -77,7 +82,47 @@ class Runner:
     limit: float
     shown: re.Pattern[str] | None = None
     packages: tuple[str, ...] = ()
-    brief: tuple[str, ...] = ()
+    periodic: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Bed:
+    """What several runners share, and is taken away after the last.
+
+    The environments of these in tox.ini bring it up if it isn't, and take
+    it away unless ``SRIOV_RT_KEEP`` is set.
+
+    :param down: the command that takes it away.
+    :param state: what its state directory's name ends with.
+    """
+
+    down: tuple[str, ...]
+    state: str
+
+    def clear(self, log: pathlib.Path) -> None:
+        """Take it away, if it is there."""
+        state = paths.Paths.from_environment().state
+        with log.open("ab") as sink:
+            subprocess.run(
+                (sys.executable, *self.down),
+                check=False,
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "SRIOV_RT_STATE": f"{state}{self.state}"},
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class Lane:
+    """Runners that follow each other.
+
+    :param runners: in their order.
+    :param bed: what they share; the first brings it up.
+    """
+
+    runners: tuple[Runner, ...]
+    bed: Bed | None = None
 
 
 #: For real containers and programs that Onload's stand-in is loaded into.
@@ -95,42 +140,37 @@ _FUNCTIONAL = (
     "musl-tools",
 )
 
-Lane = tuple[Runner, ...]
+#: The one cloud that is booted. Whatever runs in it is one more Runner here,
+#: with an environment in tox.ini that begins and ends as that of "cloud".
+CLOUD = Lane(
+    (Runner("cloud", True, 4500),),
+    Bed(("-m", "tests.testbed", "down"), "-cloud"),
+)
 
-#: One stage after the other; the lanes of one are run at once, and the
-#: runners of a lane one after the other.
-STAGES: tuple[tuple[Lane, ...], ...] = (
-    (
-        (
-            Runner("functional", True, 1500, packages=_FUNCTIONAL),
-            Runner("cloud", True, 4500),
-        ),
-        (
-            Runner("pep8", False, 300),
-            Runner("mypy", False, 600),
-            # Builds Kubernetes and NFD in an empty cache: 5 to 20 minutes.
-            # The cloud and the benchmarks use the same programs.
-            Runner("kubernetes", True, 2700),
-            Runner("vm", True, 4500),
-            Runner("unit", True, 900),
-            Runner("docs", False, 600),
-        ),
-    ),
-    (
-        (
-            Runner(
-                "benchmarks",
-                False,
-                1500,
-                _BENCHMARK,
-                brief=("--without-machine",),
-            ),
-        ),
-    ),
+#: The two longest, and then the quickest first, so that what is wrong at a
+#: glance is told at once.
+LANES = (
+    CLOUD,
+    Lane((Runner("vm", True, 4500),)),
+    Lane((Runner("pep8", False, 900),)),
+    Lane((Runner("mypy", False, 1800),)),
+    Lane((Runner("unit", True, 2700),)),
+    Lane((Runner("docs", False, 1800),)),
+    # Builds Kubernetes and NFD in an empty cache: 5 to 20 minutes.
+    Lane((Runner("kubernetes", True, 2700),)),
+    Lane((Runner("functional", True, 4200, packages=_FUNCTIONAL),)),
 )
-RUNNERS = tuple(
-    runner for stage in STAGES for lane in stage for runner in lane
+
+#: What is run after all of these, alone: it measures time.
+ALONE = (
+    Lane((Runner("benchmarks", False, 2400, _BENCHMARK, periodic=True),)),
 )
+
+#: Lanes that are under way at a time. The two test beds wait for their guests
+#: often enough to leave two cores some time for a third.
+_AT_ONCE = 3
+
+RUNNERS = tuple(runner for lane in (*LANES, *ALONE) for runner in lane.runners)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,8 +221,23 @@ class Session:
     progress: Progress
     deadline: float
 
-    def run(self, runner: Runner) -> Outcome:
-        """Run one to its end, and print what is worth it."""
+    def run(self, lane: Lane, names: Collection[str]) -> list[Outcome]:
+        """Run a lane's runners of these names, and return what they found."""
+        wanted = [each for each in lane.runners if each.name in names]
+        if lane.bed is None or not wanted:
+            return [self.one(each) for each in wanted]
+        log = self.logs / f"test-{wanted[0].name}-bed.log"
+        lane.bed.clear(log)
+        try:
+            return [self.one(each, kept=True) for each in wanted]
+        finally:
+            lane.bed.clear(log)
+
+    def one(self, runner: Runner, *, kept: bool = False) -> Outcome:
+        """Run one to its end, and print what is worth it.
+
+        :param kept: whether the bed it runs in is there for others as well.
+        """
         log = self.logs / f"test-{runner.name}.log"
         began = time.monotonic()
         packages.install(runner.packages, self.logs / "apt.log")
@@ -190,7 +245,7 @@ class Session:
             self.progress.step(f"{runner.name} (log: {log})"),
             log.open("wb") as sink,
         ):
-            code = self._run(runner, sink)
+            code = self._run(runner, sink, kept=kept)
         output = log.read_text(errors="replace")
         passed, failed, skipped = _count(runner, code, output)
         if failed:
@@ -201,13 +256,12 @@ class Session:
         skips = results.skips(output)
         return Outcome(runner.name, passed, failed, skipped, seconds, skips)
 
-    def _run(self, runner: Runner, sink: BinaryIO) -> int:
+    def _run(self, runner: Runner, sink: BinaryIO, *, kept: bool) -> int:
         left = max(self.deadline - time.monotonic(), 1.0)
         limit = min(runner.limit, left)
-        short = runner.brief and not periodic.wanted()
-        arguments = ("--", *runner.brief) if short else ()
         child = subprocess.Popen(
-            (self.tox, "run", "-e", runner.name, *arguments),
+            (self.tox, "run", "-e", runner.name),
+            env={**os.environ, **({KEEP: "1"} if kept else {})},
             stdin=subprocess.DEVNULL,
             stdout=sink,
             stderr=subprocess.STDOUT,
@@ -225,22 +279,26 @@ class Session:
 
 
 def _run_all(
-    names: Collection[str], run: Callable[[Runner], Outcome]
+    names: Collection[str],
+    run: Callable[[Lane, Collection[str]], list[Outcome]],
 ) -> list[Outcome]:
     """Run the named runners and return what they found, in their order."""
-
-    def one(lane: Lane) -> list[Outcome]:
-        return [run(each) for each in lane if each.name in names]
-
-    found = []
-    for stage in STAGES:
-        with futures.ThreadPoolExecutor(len(stage)) as pool:
-            for outcomes in pool.map(one, stage):
+    found: list[Outcome] = []
+    for lanes, at_once in ((LANES, _AT_ONCE), (ALONE, 1)):
+        with futures.ThreadPoolExecutor(at_once) as pool:
+            for outcomes in pool.map(lambda lane: run(lane, names), lanes):
                 found += outcomes
     return found
 
 
-def _report(outcomes: Sequence[Outcome]) -> int:
+def _report(
+    outcomes: Sequence[Outcome], seconds: float, left_out: Sequence[str]
+) -> int:
+    """Print what was found, and return the exit code.
+
+    :param seconds: that all of it took.
+    :param left_out: runners that were.
+    """
     print(
         f"\n{'runner':12} {'passed':>7} {'failed':>7} {'skipped':>8} "
         f"{'seconds':>8}"
@@ -250,14 +308,31 @@ def _report(outcomes: Sequence[Outcome]) -> int:
             f"{each.runner:12} {each.passed:7} {each.failed:7} "
             f"{each.skipped:8} {each.seconds:8.0f}"
         )
-    for each in outcomes:
-        for skip in each.skips:
-            print(f"skipped in {each.runner}: {skip}")
+    print(f"{'in all':37} {seconds:8.0f}")
+    _print_what_was_not_run(outcomes, left_out)
     passed = sum(each.passed for each in outcomes)
     failed = sum(each.failed for each in outcomes)
     skipped = sum(each.skipped for each in outcomes)
     print(f"{passed} passed, {failed} failed, {skipped} skipped", flush=True)
     return 1 if failed else 0
+
+
+def _print_what_was_not_run(
+    outcomes: Sequence[Outcome], left_out: Sequence[str]
+) -> None:
+    """Name each test that was skipped, and what the periodic run has."""
+    later = list(left_out)
+    for each in outcomes:
+        for skip in each.skips:
+            name, _, reason = skip.partition(": ")
+            if reason == periodic.REASON:
+                later.append(f"{each.runner}: {name}")
+            else:
+                print(f"skipped in {each.runner}: {skip}")
+    if later:
+        print("left to tools/test --periodic:")
+    for name in later:
+        print(f"  {name}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -291,18 +366,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"no runner {', '.join(sorted(unknown))}")
     places = paths.Paths.from_environment()
     places.make()
-    deadline = time.monotonic() + _WHOLE
-    if periodic.wanted():
-        deadline = math.inf
+    began = time.monotonic()
+    deadline = math.inf if periodic.wanted() else began + _WHOLE
+    later = {each.name for each in RUNNERS if each.periodic}
+    if args.runners or periodic.wanted():
+        later = set()
     progress = Progress()
     with progress.step("tox"):
         tox = _tox(places.cache)
-    return _report(
-        _run_all(
-            args.runners or names,
-            Session(tox, places.log, progress, deadline).run,
-        )
-    )
+    session = Session(tox, places.log, progress, deadline)
+    outcomes = _run_all(args.runners or set(names) - later, session.run)
+    return _report(outcomes, time.monotonic() - began, sorted(later))
 
 
 if __name__ == "__main__":

@@ -105,22 +105,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         action="store_true",
         help="exit 1 if a target is missed",
     )
-    parser.add_argument(
-        "--without-machine",
-        action="store_true",
-        help=f"leave out what boots a machine: {', '.join(LAST)}",
-    )
     args = parser.parse_args(arguments)
     if unknown := set(args.benchmarks) - set(names):
         parser.error(f"no benchmark {', '.join(sorted(unknown))}")
-    left_out = LAST if args.without_machine else ()
     rows: list[Row] = []
     print(HEADING, flush=True)
-    if left_out:
-        print(f"| left out: {', '.join(left_out)} (a machine in QEMU)")
     for name in args.benchmarks or names:
-        if name in left_out:
-            continue
         print(f"{name} …", file=sys.stderr, flush=True)
         module = importlib.import_module(f"tests.benchmarks.{name}")
         found = module.run()

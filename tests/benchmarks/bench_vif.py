@@ -107,7 +107,6 @@ def _run(directory: pathlib.Path) -> list[dict[str, Any]]:
         rows += _beside(host, count)
     rows.append(_recovery(host))
     rows += _growth(host)
-    host.links.close()
     return rows
 
 
@@ -161,9 +160,6 @@ def _best(
     best = {name: [float("inf")] * len(subjects[name]) for name in subjects}
     for _ in range(AT_ONCE[count]):
         for name, verbs in subjects.items():
-            # What the others did to links is heard before the clock runs:
-            # nobody pays for the work of another.
-            host.hear()
             for which, verb in enumerate(verbs):
                 best[name][which] = min(best[name][which], seconds(verb))
     return best

@@ -15,6 +15,7 @@
 import dataclasses
 
 from sriov_rt import facts
+from sriov_rt.parse.cpulist import CpuSet
 from tests.unit import builders
 
 #: Two sockets of 16 cores, two threads each.
@@ -42,7 +43,7 @@ def host(name: str, *, build: int, own: int | None = None) -> facts.HostFacts:
     )
 
 
-def _guests() -> frozenset[int]:
+def _guests() -> CpuSet:
     return builders.cpus(f"8-{CPUS - 1}")
 
 
@@ -55,7 +56,7 @@ def _cpus() -> facts.CpuFacts:
         nohz_full=_guests(),
         rcu_nocbs=_guests(),
         isolcpus_flags=("domain", "managed_irq"),
-        siblings=tuple(frozenset((n, n + 1)) for n in range(0, CPUS, 2)),
+        siblings=tuple(CpuSet((n, n + 1)) for n in range(0, CPUS, 2)),
         numa=(
             facts.NumaNode(0, builders.cpus(f"0-{half - 1}")),
             facts.NumaNode(1, builders.cpus(f"{half}-{CPUS - 1}")),
@@ -69,7 +70,7 @@ def _irqs(name: str) -> facts.IrqFacts:
     groups = tuple(
         facts.IrqGroup(
             builders.cpus("0-7"),
-            frozenset({(n + shift) % 8}),
+            CpuSet(((n + shift) % 8,)),
             tuple(range(24 + n, 200, 8)),
         )
         for n in range(8)

@@ -63,10 +63,6 @@ class Host:
         """Plug a port."""
         self.plugger.plug(want(number))
 
-    def hear(self) -> None:
-        """Take in what others did to links since the last look."""
-        self.links.all(everywhere=True)
-
     def all(self) -> list[Link]:
         """Return the links of this host, and not the rest of the machine's.
 

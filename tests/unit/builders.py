@@ -62,6 +62,9 @@ def realtime_host(name: str = "rt-1", **parts: Any) -> facts.HostFacts:
             isolcpus_flags=("domain", "managed_irq"),
             siblings=(),
             numa=(facts.NumaNode(0, cpus("0-3")),),
+            governors=(facts.Governor("performance", cpus("0-3")),),
+            idle_states=(facts.IdleState("C1", 1, cpus("2-3")),),
+            workqueues=cpus("0-1"),
         ),
         kernel=facts.KernelFacts(
             release="6.1.0-44-rt-amd64",
@@ -74,13 +77,18 @@ def realtime_host(name: str = "rt-1", **parts: Any) -> facts.HostFacts:
             modules=types.MappingProxyType(
                 {"macvlan": "available", "ipvlan": "absent"}
             ),
+            clock_source="tsc",
+            watchdog=cpus("0-1"),
         ),
         memory=facts.MemoryFacts(
-            thp="never", ksm_run=0, hugepages=(facts.HugePages(0, 2048, 300),)
+            thp="never",
+            ksm_run=0,
+            hugepages=(facts.HugePages(0, 2048, 300),),
+            swap=(),
         ),
         irqs=facts.IrqFacts(
             default_affinity=cpus("0-1"),
-            groups=(facts.IrqGroup(cpus("0-1"), cpus("0"), (24, 25)),),
+            groups=(facts.IrqGroup(cpus("0-1"), cpus("0"), (24, 25), None),),
         ),
         virt=facts.VirtFacts(
             kvm=True,

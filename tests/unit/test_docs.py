@@ -13,6 +13,7 @@
 """What the README and the documentation show is what the code takes."""
 
 import contextlib
+import dataclasses
 import io
 import json
 import os
@@ -20,20 +21,36 @@ import pathlib
 import re
 import shlex
 import tempfile
+import textwrap
 import unittest
 import unittest.mock
 from collections.abc import Iterator
 
 from sriov_rt import request
+from sriov_rt.cmd import collect
+from sriov_rt.cmd import host as cmd_host
 from sriov_rt.cmd import main
+from sriov_rt.cmd import shell
+from sriov_rt.cmd.verdict import Candidate
 from sriov_rt.nic import vfs
+from sriov_rt.parse.cpulist import CpuSet
+from sriov_rt.verify import latency
 from sriov_rt.vif import host
 from tests.unit import builders
+from tests.unit.cmd import command_lines
+from tests.unit.host import trees
 from tests.unit.nic import fakes
 from tests.unit.vif import fakes as vif_fakes
 
+#: A host that merges pages.
+KSM = {"ksm_run": 1}
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PAGES = (ROOT / "README.rst", *sorted((ROOT / "doc/source").rglob("*.rst")))
+PAGES = (
+    ROOT / "README.rst",
+    ROOT / "devstack/README.rst",
+    *sorted((ROOT / "doc/source").rglob("*.rst")),
+)
 
 #: A command in a literal block: indented, with continued lines.
 _COMMAND = re.compile(
@@ -41,8 +58,19 @@ _COMMAND = re.compile(
     re.MULTILINE,
 )
 
+#: A block of commands and what they print.
+_CONSOLE = re.compile(
+    r"^\.\. code-block:: console\n\n((?:   [^\n]*\n|\n)+)", re.MULTILINE
+)
+
 #: Commands that need a cloud; tests/cloud runs those.
 _ONLINE = ("--flavor",)
+
+#: Actions of ``sriov-rt verify`` that measure, for an hour.
+_LONG = ("disk", "latency", "network")
+
+#: Actions of it that read what was measured, or measure a guest.
+_STORED = ("compare", "guest", "report")
 
 
 def commands(program: str) -> Iterator[tuple[str, list[str]]]:
@@ -54,7 +82,20 @@ def commands(program: str) -> Iterator[tuple[str, list[str]]]:
                 yield page.name, words
 
 
-class DocumentedCommandTest(unittest.TestCase):
+def samples(page: pathlib.Path) -> Iterator[tuple[list[str], str]]:
+    """Yield the words of each command of a page, and its sample output."""
+    for block in _CONSOLE.findall(page.read_text()):
+        lines = textwrap.dedent(block).strip("\n").split("\n")
+        starts = [n for n, line in enumerate(lines) if line[:2] == "$ "]
+        for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+            output = "\n".join(lines[start + 1 : end]).rstrip()
+            if output:
+                yield shlex.split(lines[start][2:]), output
+
+
+class DocumentedHost(unittest.TestCase):
+    """A host on which every documented command runs."""
+
     def setUp(self):
         place = tempfile.TemporaryDirectory()
         self.addCleanup(place.cleanup)
@@ -64,9 +105,21 @@ class DocumentedCommandTest(unittest.TestCase):
         pathlib.Path("hosts").mkdir()
         for name in ("facts.json", "rt-1.json", "hosts/rt-1.json"):
             pathlib.Path(name).write_text(facts)
+        self.hosts = [
+            dataclasses.replace(
+                builders.realtime_host(name, **parts), version="1.0.0"
+            )
+            for name, parts in (("rt-1", {}), ("rt-2", {"memory": KSM}))
+        ]
+        pathlib.Path("hosts/rt-2.json").write_text(
+            json.dumps(self.hosts[1].to_plain())
+        )
+        pathlib.Path("host").mkdir()
+        trees.realtime_host("host")
         self._write_onload(pathlib.Path(place.name).resolve())
         domains = ROOT / "tests/unit/guest/domains"
         self.domain = (domains / "nova-realtime.xml").read_text()
+        pathlib.Path("domain.xml").write_text(self.domain)
 
     def _write_onload(self, place: pathlib.Path) -> None:
         (place / "latency.opf").write_text("onload_set EF_POLL_USEC 100000\n")
@@ -77,6 +130,13 @@ class DocumentedCommandTest(unittest.TestCase):
         (place / "pod.json").write_text(
             '{"spec": {"containers": [{"name": "c", "image": "i"}]}}'
         )
+
+    def plugger(self):
+        """Return what plugs ports, on a host of its own."""
+        return vif_fakes.plugger(pathlib.Path("journal"))
+
+    def _collect(self, expected, **options) -> list[Candidate]:
+        return [Candidate(h.host, h, 12.0, 300.0) for h in self.hosts]
 
     def _run(self, words: list[str]) -> tuple[int, str]:
         printed, told = io.StringIO(), io.StringIO()
@@ -97,29 +157,82 @@ class DocumentedCommandTest(unittest.TestCase):
             unittest.mock.patch.object(
                 vfs.Vfs,
                 "of_host",
-                lambda root: fakes.vfs(fakes.FakeKernel("i40e", vfs=4)),
+                lambda users=None: fakes.vfs(fakes.FakeKernel("i40e", vfs=4)),
             ),
             unittest.mock.patch.object(
                 host,
                 "configured",
-                lambda files: vif_fakes.plugger(pathlib.Path("journal")),
+                lambda files: self.plugger(),
             ),
+            unittest.mock.patch.object(
+                latency,
+                "cpus_of",
+                lambda root: latency.Cpus(CpuSet((2, 3)), CpuSet((0, 1))),
+            ),
+            unittest.mock.patch.object(latency, "missing", lambda *_: ()),
+            unittest.mock.patch.object(
+                cmd_host, "load_sources", return_value=trees.SOURCES
+            ),
+            unittest.mock.patch.object(collect, "collect", self._collect),
+            unittest.mock.patch.dict(os.environ, COLUMNS="80"),
         ):
             code = main.main(arguments[:source])
         return code, printed.getvalue() + told.getvalue()
 
+
+class DocumentedCommandTest(DocumentedHost):
     def test_each_command_runs(self):
         seen = 0
         for page, words in commands("sriov-rt"):
-            if any(word in _ONLINE for word in words):
-                main.build_parser(words[1:]).parse_args(words[1:])
+            stored = words[1:2] == ["verify"] and words[2] in _STORED
+            if stored or any(word in _ONLINE for word in words):
+                command_lines.parse(words[1:])
                 continue
+            if words[1:2] == ["verify"] and words[2] in _LONG:
+                words.append("--dry-run")
             with self.subTest(page=page, command=" ".join(words)):
                 code, output = self._run(words)
                 # 1 is an answer too: this machine need not be realtime.
                 self.assertIn(code, (0, 1), output)
                 seen += 1
         self.assertTrue(seen)
+
+
+class DocumentedOutputTest(DocumentedHost):
+    """What the command reference shows is what the commands print."""
+
+    PAGE = ROOT / "doc/source/cli/index.rst"
+
+    def setUp(self):
+        super().setUp()
+        self.host = super().plugger()
+
+    def plugger(self):
+        return self.host
+
+    def test_each_sample(self):
+        found = list(samples(self.PAGE))
+        for words, expected in found:
+            with self.subTest(command=" ".join(words)):
+                code, output = self._run(words)
+                self.assertIn(code, (0, 1), output)
+                self.assertEqual(expected, output.rstrip())
+        documented = {" ".join(words[1:3]) for words, _ in found}
+        for words in ("agent list", "host check", "vf list", "vif show"):
+            self.assertIn(words, documented)
+
+    def test_each_table_fits(self):
+        for line in self.PAGE.read_text().splitlines():
+            if line.lstrip().startswith(("|", "+")):
+                self.assertLessEqual(len(line.strip()), 80)
+
+    def test_each_command_is_named(self):
+        text = " ".join(self.PAGE.read_text().split())
+        for name in shell.COMMANDS:
+            room, _, verb = name.partition(" ")
+            with self.subTest(name):
+                self.assertIn(f"sriov-rt {room}", text)
+                self.assertIn(verb, text)
 
 
 class DocumentedFlavorTest(unittest.TestCase):

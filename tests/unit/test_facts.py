@@ -11,6 +11,7 @@
 # under the License.
 
 import json
+import tracemalloc
 import typing
 import unittest
 
@@ -18,7 +19,13 @@ import hypothesis
 from hypothesis import strategies
 
 from sriov_rt import codec
+from sriov_rt import decide
 from sriov_rt import facts
+from sriov_rt import request
+from sriov_rt.decide import realtime
+from sriov_rt.facts import NOT_TOLD
+from sriov_rt.parse.cpulist import CpuSet
+from sriov_rt.parse.cpulist import parse_cpu_list
 from tests.unit import builders
 
 hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None)
@@ -70,6 +77,26 @@ class RoundTripTest(unittest.TestCase):
         self.assertEqual(builders.realtime_host(), facts.from_plain(plain))
 
 
+class TextTest(unittest.TestCase):
+    """What comes from another host forges no line of a log."""
+
+    def test_control_characters_are_escaped(self):
+        plain = builders.realtime_host().to_plain()
+        plain["kernel"]["release"] = "6.1\nCRITICAL forged \x1b[2J\u202e"
+        plain["memory"]["thp"] = {codec.UNKNOWN_KEY: "no\rsuch"}
+        plain["labels"]["values"] = {"a\nb": "c\nd"}
+        found = facts.from_json(json.dumps(plain))
+        self.assertEqual(
+            "6.1\\nCRITICAL forged \\x1b[2J\\u202e", found.kernel.release
+        )
+        self.assertEqual("no\\rsuch", found.memory.thp.reason)
+        self.assertEqual({"a\\nb": "c\\nd"}, dict(found.labels.values))
+
+    def test_other_text_is_left_as_it_is(self):
+        host = builders.realtime_host(kernel={"command_line": "é=ü 'a\\n'"})
+        self.assertEqual(host, facts.from_json(json.dumps(host.to_plain())))
+
+
 class RefusalTest(unittest.TestCase):
     def _refused(self, text: str, *words: str) -> None:
         with self.assertRaises(codec.SchemaError) as caught:
@@ -116,6 +143,21 @@ class RefusalTest(unittest.TestCase):
         text = self._changed("cpus", "online", to="0-4000000000")
         self._refused(text, "cpus.online")
 
+    def test_cpu_lists_are_bounded_in_all(self):
+        # Each of 2,500 distinct sets takes 1 kB: 782 MB as frozensets of
+        # integers, out of a message of 30 kB.
+        siblings = [f"0-{last}" for last in range(8191, 5691, -1)]
+        text = self._changed("cpus", "siblings", to=siblings)
+        tracemalloc.start()
+        self.addCleanup(tracemalloc.stop)
+        self._refused(text, "cpus.siblings", "in all")
+        self.assertLess(tracemalloc.get_traced_memory()[1], 4_000_000)
+
+    def test_equal_cpu_lists_are_one_set(self):
+        text = self._changed("cpus", "siblings", to=["0-8191"] * 16_000)
+        first, *others = facts.from_json(text).cpus.siblings
+        self.assertTrue(all(each is first for each in others))
+
     def test_infinite_times(self):
         for number in ("Infinity", "NaN", "1" + "0" * 400):
             plain = json.dumps(builders.realtime_host().to_plain())
@@ -148,24 +190,154 @@ class DigestTest(unittest.TestCase):
         self.assertNotEqual(builders.realtime_host().digest(), other.digest())
 
 
-class AnonymousTest(unittest.TestCase):
-    def test_two_hosts_of_one_build_become_equal(self):
-        one = builders.realtime_host("a")
-        other = builders.realtime_host(
-            "b",
-            kernel={"command_line": "root=UUID=2"},
-            nics={"nics": (builders.nic(name="x", mac="y", vfs=()),)},
-            irqs={
-                "groups": (
-                    facts.IrqGroup(frozenset({0, 1}), frozenset({0}), (31,)),
+_NOT_SHOWN = codec.Unknown("the kernel does not show it")
+_FEW_CPUS = strategies.sets(strategies.integers(0, 2)).map(CpuSet)
+_GROUPS = strategies.lists(
+    strategies.builds(
+        facts.IrqGroup,
+        allowed=_FEW_CPUS,
+        effective=_FEW_CPUS,
+        irqs=strategies.lists(strategies.integers(0, 30), max_size=8).map(
+            tuple
+        ),
+        managed=strategies.sampled_from((True, False, NOT_TOLD, _NOT_SHOWN)),
+        fired=strategies.booleans(),
+    ),
+    max_size=6,
+)
+
+
+class DecisiveTest(unittest.TestCase):
+    """What is left out is what no decision reads, and most of the bulk."""
+
+    REQUESTS = (
+        {"sriov_rt:realtime": "required", "hw:cpu_policy": "dedicated"},
+        {"sriov_rt:kernel": "preempt_rt", "sriov_rt:nic": "8086:10c9"},
+        {"sriov_rt:vif": "vf"},
+        {"sriov_rt:onload": "required"},
+        {"sriov_rt:max_latency_us": "20"},
+        {"sriov_rt:node_selector": "pci-8086.present"},
+        {"sriov_rt:node_selector": "!pci-1924.present"},
+    )
+    SPOILT = (
+        {},
+        {"irqs": {"groups": codec.Unknown("garbled")}},
+        {"nics": {"nics": codec.Unknown("garbled")}},
+        {"nics": {"nics": (builders.nic(vfs=codec.Unknown("garbled")),)}},
+        {"cpus": {"isolated": codec.Unknown("garbled")}},
+        {"compute": {"dedicated": None}},
+        {"compute": {"dedicated": codec.Unknown("garbled")}},
+        {"labels": {"stale": ("kernel",)}},
+        {"labels": {"stale": codec.Unknown("garbled")}},
+        {"labels": {"sources": codec.Unknown("garbled")}},
+    )
+
+    def test_the_answers_are_the_same(self):
+        groups = tuple(
+            facts.IrqGroup(parse_cpu_list("0-3"), parse_cpu_list(cpu), (irq,))
+            for irq, cpu in enumerate(("0", "1", "2", "0-3"))
+        )
+        view = decide.View(now=0.0)
+        for specs in self.REQUESTS:
+            for spoilt in self.SPOILT:
+                with self.subTest(specs=specs, spoilt=spoilt):
+                    host = builders.realtime_host(
+                        **{"irqs": {"groups": groups}, **spoilt}
+                    )
+                    asked = request.parse(specs)
+                    self.assertEqual(
+                        decide.why_not(asked, host, view),
+                        decide.why_not(asked, facts.decisive(host), view),
+                    )
+
+    @hypothesis.settings(max_examples=500)
+    @hypothesis.example(
+        # What is silent may be excused, and what fires beside it is not.
+        groups=[
+            facts.IrqGroup(CpuSet((2,)), CpuSet((2,)), (irq,), _NOT_SHOWN, hit)
+            for irq, hit in ((1, False), (2, True))
+        ],
+        dedicated=CpuSet((2,)),
+        flags=("domain", "managed_irq"),
+    )
+    @hypothesis.given(
+        groups=_GROUPS,
+        dedicated=strategies.none() | _FEW_CPUS,
+        flags=strategies.sampled_from(
+            (("domain", "managed_irq"), ("domain",))
+        ),
+    )
+    def test_interrupts_are_judged_the_same(self, groups, dedicated, flags):
+        host = builders.realtime_host(
+            cpus={
+                "online": parse_cpu_list("0-2"),
+                "isolated": parse_cpu_list("1-2"),
+                "isolcpus_flags": flags,
+            },
+            compute={"dedicated": dedicated},
+            irqs={"groups": tuple(groups)},
+        )
+        for placed_by_nova in (True, False):
+            full, lean = (
+                [
+                    each.message
+                    for each in realtime.reasons(
+                        found, placed_by_nova=placed_by_nova
+                    )
+                ]
+                for found in (host, facts.decisive(host))
+            )
+            self.assertEqual(full, lean)
+
+    def size(self, host):
+        """Return the bytes that one more host like it takes."""
+        document = json.dumps(host.to_plain())
+        kept = [facts.decisive(facts.from_json(document))]
+        tracemalloc.start()
+        self.addCleanup(tracemalloc.stop)
+        before = tracemalloc.get_traced_memory()[0]
+        kept += [facts.decisive(facts.from_json(document)) for _ in range(20)]
+        return (tracemalloc.get_traced_memory()[0] - before) / 20
+
+    def test_a_host_takes_less_than_20_kb_in_a_scheduler(self):
+        # 64 CPUs, 256 VFs and 80 labels.
+        vfs = tuple(
+            facts.Vf(
+                n, f"0000:01:{n // 8:02x}.{n % 8}", "iavf", f"v{n}", n, None
+            )
+            for n in range(64)
+        )
+        labels = {f"example.org/feature-{n}": "true" for n in range(80)}
+        host = builders.realtime_host(
+            cpus={
+                "siblings": tuple(
+                    parse_cpu_list(f"{n},{n + 32}") for n in range(32)
                 )
             },
+            nics={"nics": tuple(builders.nic(vfs=vfs) for _ in range(4))},
+            labels={"values": labels, "sources": dict.fromkeys(labels, "nfd")},
         )
-        self.assertNotEqual(one, other)
-        self.assertEqual(facts.anonymous(one), facts.anonymous(other))
+        size = self.size(host)
+        self.assertLess(size, 20_000)
+        self.assertLess(size, codec.size(facts.decisive(host)))
 
-    def test_another_build_stays_apart(self):
-        other = builders.realtime_host(kernel={"preempt_rt": False})
-        self.assertNotEqual(
-            facts.anonymous(builders.realtime_host()), facts.anonymous(other)
+    def test_of_many_cpus_as_well(self):
+        # Two threads a core, and an interrupt for each CPU of two NVMe disks.
+        queues = tuple(
+            facts.IrqGroup(
+                CpuSet((cpu,)), CpuSet((cpu,)), (300 + cpu, 900 + cpu), True
+            )
+            for cpu in range(256)
         )
+        host = builders.realtime_host(
+            cpus={
+                "online": parse_cpu_list("0-255"),
+                "isolated": parse_cpu_list("8-127,136-255"),
+                "siblings": tuple(
+                    parse_cpu_list(f"{n},{n + 128}") for n in range(128)
+                ),
+            },
+            compute={"dedicated": parse_cpu_list("8-127,136-255")},
+            irqs={"groups": queues},
+        )
+        self.assertLess(self.size(host), 20_000)

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-import types
 import unittest
 
 from sriov_rt import decide
@@ -18,6 +17,7 @@ from sriov_rt import facts
 from sriov_rt import reason
 from sriov_rt import request
 from sriov_rt.codec import Unknown
+from sriov_rt.decide import realtime
 from sriov_rt.parse.cpulist import parse_cpu_list as cpus
 from tests.unit import builders
 
@@ -93,12 +93,82 @@ class RealtimeTest(DecideTestCase):
             self.message("cpus_not_isolated", cpus={"isolated": cpus("2")}),
         )
         self.assertIn(
-            "disable SMT (boot with nosmt) or dedicate and isolate 0-3",
+            "cpu_dedicated_set in nova.conf to 0,2 and boot with "
+            "isolcpus=managed_irq,domain,0,2 nohz_full=0,2",
+            self.message(
+                "siblings_shared",
+                cpus={"siblings": (cpus("0,2"), cpus("1,3"))},
+                compute={"dedicated": cpus("2")},
+            ),
+        )
+
+    def test_the_remedy_of_a_split_core_leaves_the_host_a_cpu(self):
+        self.assertIn(
+            "cpu_dedicated_set in nova.conf to 1,3 and boot",
             self.message(
                 "siblings_shared",
                 cpus={"siblings": (cpus("0,2"), cpus("1,3"))},
             ),
         )
+
+    def test_what_the_kernel_does_on_dedicated_cpus(self):
+        every = cpus("0-3")
+        for code, part, name, value in (
+            ("clock_slow", "kernel", "clock_source", "hpet"),
+            ("swap_on", "memory", "swap", ("/dev/sda2",)),
+            ("workqueues_on_dedicated", "cpus", "workqueues", every),
+            ("watchdog_on_dedicated", "kernel", "watchdog", cpus("3")),
+            (
+                "frequency_varies",
+                "cpus",
+                "governors",
+                (facts.Governor("powersave", cpus("3")),),
+            ),
+            (
+                "idle_too_deep",
+                "cpus",
+                "idle_states",
+                (facts.IdleState("C1E", 10, cpus("2")),),
+            ),
+        ):
+            with self.subTest(code=code):
+                self.assertEqual([code], self.codes(**{part: {name: value}}))
+                # What was published by an agent of before cannot say it.
+                untold = {part: {name: facts.NOT_TOLD}}
+                self.assertEqual([], self.codes(**untold))
+                unread = {part: {name: Unknown("garbled")}}
+                self.assertEqual(["fact_unknown"], self.codes(**unread))
+
+    def test_the_host_may_save_power_on_its_own_cpus(self):
+        self.assertEqual(
+            [],
+            self.codes(
+                cpus={
+                    "governors": (
+                        facts.Governor("performance", cpus("2-3")),
+                        facts.Governor("powersave", cpus("0-1")),
+                    ),
+                    "idle_states": (
+                        facts.IdleState("C6", 133, cpus("0-1")),
+                        facts.IdleState("C1", 2, cpus("2-3")),
+                    ),
+                }
+            ),
+        )
+
+    def test_advice_keeps_no_guest_away(self):
+        host = builders.realtime_host(
+            irqs={"default_affinity": cpus("0-3")},
+            memory={"thp": "madvise"},
+            cpus={"siblings": (cpus("0-1"), cpus("2-3"))},
+        )
+        self.assertEqual([], list(realtime.reasons(host, placed_by_nova=True)))
+        self.assertEqual(
+            ["irqs_default_on_dedicated", "smt_on", "thp_madvise"],
+            [e.code for e in realtime.advice(host, placed_by_nova=True)],
+        )
+        best = builders.realtime_host()
+        self.assertEqual([], list(realtime.advice(best, placed_by_nova=True)))
 
     def test_nothing_left_for_the_host(self):
         every = cpus("0-3")
@@ -167,8 +237,10 @@ class RealtimeTest(DecideTestCase):
 
 
 class InterruptTest(DecideTestCase):
-    def _irqs(self, allowed, effective):
-        group = facts.IrqGroup(cpus(allowed), cpus(effective), (40, 41))
+    def _irqs(self, allowed, effective, managed=True, fired=None):
+        group = facts.IrqGroup(
+            cpus(allowed), cpus(effective), (40, 41), managed, fired
+        )
         return {"groups": (group,)}
 
     def test_a_movable_interrupt_on_a_dedicated_cpu(self):
@@ -184,6 +256,23 @@ class InterruptTest(DecideTestCase):
                 irqs=self._irqs("3", "3"), cpus={"isolcpus_flags": ("domain",)}
             ),
         )
+
+    def test_an_interrupt_that_somebody_pinned(self):
+        dark = Unknown("not shown")
+        for managed, fired, expected in (
+            (True, None, []),
+            (True, True, []),
+            (False, None, ["irqs_on_dedicated"]),
+            (False, False, ["irqs_on_dedicated"]),
+            (None, False, ["irqs_on_dedicated"]),
+            (dark, None, ["irqs_on_dedicated"]),
+            (dark, True, ["irqs_on_dedicated"]),
+            (dark, False, []),
+            (facts.NOT_TOLD, None, []),
+        ):
+            with self.subTest(managed=managed, fired=fired):
+                irqs = self._irqs("3", "3", managed, fired)
+                self.assertEqual(expected, self.codes(irqs=irqs))
 
 
 class DemandTest(DecideTestCase):
@@ -229,18 +318,6 @@ class DemandTest(DecideTestCase):
         specs = {"sriov_rt:node_selector": "!pci-8086.present"}
         told = self.message("labels_stale", specs, labels=labels)
         self.assertIn("label source kubernetes, nfd_local for", told)
-
-    def test_anonymous_labels_give_the_same_answer(self):
-        key = "feature.node.kubernetes.io/pci-1924.present"
-        for sources in ({key: "kubernetes"}, {key: "kernel"}, {}):
-            labels = {"sources": sources, "stale": ("kubernetes",)}
-            host = builders.realtime_host(labels=labels)
-            asked = request.parse({"sriov_rt:node_selector": f"!{key}"})
-            with self.subTest(sources=sources):
-                self.assertEqual(
-                    decide.why_not(asked, host, VIEW),
-                    decide.why_not(asked, facts.anonymous(host), VIEW),
-                )
 
     def test_labels_whose_part_is_unknown(self):
         specs = {"sriov_rt:node_selector": "!pci-1924.present"}
@@ -310,22 +387,6 @@ class DemandTest(DecideTestCase):
                 self.assertEqual(
                     expected, self.codes(specs, latency=holds(*fields))
                 )
-
-    def test_anonymous_facts_give_the_same_answer(self):
-        spoilt = builders.realtime_host(
-            kernel={"modules": types.MappingProxyType({})},
-            irqs=InterruptTest()._irqs("0-3", "3"),
-        )
-        asked = request.parse(REALTIME | {"sriov_rt:vif": "macvlan"})
-        self.assertEqual(
-            [each.code for each in decide.why_not(asked, spoilt, VIEW)],
-            [
-                each.code
-                for each in decide.why_not(
-                    asked, facts.anonymous(spoilt), VIEW
-                )
-            ],
-        )
 
 
 class ReasonTest(unittest.TestCase):

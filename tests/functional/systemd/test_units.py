@@ -1,0 +1,285 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The shipped units under a real systemd: each program can do its work."""
+
+import json
+import os
+import pathlib
+import re
+import tempfile
+import unittest
+from typing import Any
+from typing import ClassVar
+from unittest import mock
+
+import nova.conf
+from nova import exception
+from nova import objects
+from nova.scheduler import filters as nova_filters
+from nova.scheduler import host_manager
+from oslo_config import cfg
+
+from sriov_rt import facts
+from sriov_rt.nova import filters
+from sriov_rt.scheduler import listener
+from sriov_rt.scheduler import options
+from sriov_rt.scheduler import worker
+from tests.functional.scheduler import test_filter
+from tests.functional.systemd.container import Container
+from tests.periodic import periodic
+from tests.testbed.waiting import wait_for
+
+#: Seconds until a program has said that it is ready.
+READY = 120.0
+
+_AGENT = """[DEFAULT]
+host = rt-1
+transport_url = fake://
+[agent]
+publish_traits = false
+"""
+
+_NEUTRON = """[DEFAULT]
+host = rt-1
+transport_url = fake://
+log_dir = /var/log/neutron
+rpc_response_timeout = 1
+"""
+
+_PARENTS = "[vif]\nparents = physnet1:up0\n"
+
+#: Looks into every network namespace, as 'vf provision' does.
+_LINKS = """
+from sriov_rt.vif.netlink import NetlinkLinks
+for each in NetlinkLinks().all(everywhere=True):
+    print(each.name, "in", each.namespace)
+"""
+
+#: Sees what the agent for Neutron sees.
+_HERE = f"""
+{_LINKS}
+from sriov_rt.neutron.here import ThisHost, settings
+here = ThisHost(settings("/etc/sriov_rt/sriov-rt.conf"))
+here.recover()
+print("ports", here.ports(), "parents", here.offer().parents)
+"""
+
+#: Where the agent's report is written, in its StateDirectory.
+_REPORT = "/var/lib/sriov-rt/report.json"
+
+#: The agent's program, until it has published: what it would send to the
+#: schedulers is written into a file.
+_PUBLISH = f"""
+import json, os, signal, sys
+from sriov_rt.agent import bus, process
+
+def cast(self, method, **arguments):
+    if method == "facts":
+        with open({_REPORT!r}, "w") as file:
+            json.dump(arguments, file)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+bus.Bus.cast = cast
+sys.exit(process.main([]))
+"""
+
+#: What the agent looks for of Onload, with up0 as a NIC that it can use by
+#: AF_XDP.
+_INTERFACE = "0123456789abcdef0123456789abcdef"
+_ONLOAD = f"""
+set -e
+mount -o remount,rw /sys
+mkdir -p /sys/module/onload /sys/module/sfc_resource
+mount -t tmpfs none /proc/driver
+mkdir -p /proc/driver/onload /proc/driver/sfc_resource/up0
+echo 1 > /proc/driver/sfc_resource/up0/enable
+echo 'onload_version: 9.0.2' > /proc/driver/onload/version
+echo 'uk_intf_ver: {_INTERFACE}' >> /proc/driver/onload/version
+mknod /dev/onload c 10 250
+echo {_INTERFACE} > /usr/lib/libonload.so
+"""
+_NO_ONLOAD = """
+umount /proc/driver
+rm -r /sys/module
+rm -f /dev/onload /usr/lib/libonload.so
+"""
+
+NETWORK = "3cb9bc59-5699-4588-a4b1-b87f96708bc6"
+OTHER_NETWORK = "1b70879f-fd00-411e-8ea9-143e7820e61d"
+PORT = "ce531f90-199f-48c0-816c-13e38010b442"
+INSTANCE = "6a7a3c1e-4b0d-4f0e-9d4c-000000000001"
+
+
+def passing(report: dict[str, str], network: str) -> list[str]:
+    """Return the hosts that Nova's filter handler gives an Onload flavor.
+
+    :param report: as the agent has published it.
+    :param network: UUID of the network that the server asks for.
+    """
+    objects.register_all()
+    options.register(nova.conf.CONF)
+    here = worker.Worker(cfg.CONF)
+    listener.Endpoint(here.table, mock.Mock(), mock.Mock()).facts({}, **report)
+    spec = objects.RequestSpec(
+        flavor=objects.Flavor(name="f", extra_specs=test_filter.ONLOAD),
+        instance_uuid="6a7a3c1e-4b0d-4f0e-9d4c-000000000002",
+        scheduler_hints={},
+        requested_networks=test_filter.networks({"network_id": network}),
+        network_metadata=test_filter.metadata("physnet1"),
+    )
+    state = host_manager.HostState("rt-1", "rt-1", "cell")
+    with (
+        mock.patch.object(here, "start"),
+        mock.patch.object(here, "warm_up"),
+        mock.patch.object(worker, "of_this_process", lambda: here),
+    ):
+        found = nova_filters.HostFilterHandler().get_filtered_objects(
+            [filters.RealtimeSriovFilter()], [state], spec, 0
+        )
+    return [each.host for each in found]
+
+
+@periodic
+class UnitsTest(unittest.TestCase):
+    """They have the users, capabilities and hardening that are shipped."""
+
+    host: ClassVar[Container]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        """Have the host, with a namespace beside its own."""
+        super().setUpClass()
+        if os.geteuid() != 0:
+            raise unittest.SkipTest("containers are made by root")
+        directory = cls.enterClassContext(tempfile.TemporaryDirectory())
+        cls.host = cls.enterClassContext(Container(pathlib.Path(directory)))
+        cls.host.write("/etc/sriov_rt/sriov-rt.conf", f"{_AGENT}{_PARENTS}")
+        cls.host.write("/etc/neutron/neutron.conf", _NEUTRON)
+        cls.host.run("install", "-d", "-o", "neutron", "/var/log/neutron")
+        for command in (
+            "ip netns add red",
+            "ip link add up0 type veth peer name up1",
+            "ip link add mv0 link up0 type macvlan",
+            "ip link set mv0 netns red",
+        ):
+            done = cls.host.run(*command.split())
+            assert done.returncode == 0, done.stderr
+
+    def log(self, unit: str) -> str:
+        """Return what a unit has logged."""
+        return self.host.run("journalctl", "-u", unit, "-o", "cat").stdout
+
+    def runs(self, unit: str) -> int:
+        """Start a service that says when it is ready; return its process."""
+        self.addCleanup(self.host.run, "systemctl", "stop", unit)
+        started = self.host.run("systemctl", "start", unit)
+        self.assertEqual(started.returncode, 0, self.log(unit))
+        self.assertEqual(self.host.property(unit, "ActiveState"), "active")
+        return int(self.host.property(unit, "MainPID"))
+
+    def instead(self, unit: str, code: str) -> str:
+        """Run Python as the program of a unit would run; return its output.
+
+        With the unit's own user, capabilities and hardening.
+        """
+        text = pathlib.Path(
+            self.host.root, "etc/systemd/system", f"{unit}.service"
+        ).read_text()
+        wrapper = pathlib.Path(self.host.root, "usr/bin/sriov-rt").read_text()
+        path = re.findall(r"PYTHONPATH=(\S+)", wrapper)[0]
+        text = re.sub(r"(?m)^(Type|ExecReload|Restart\w*)=.*\n", "", text)
+        text = re.sub(
+            r"(?m)^ExecStart=.*$",
+            f"Type=oneshot\nEnvironment=PYTHONPATH={path}\n"
+            "ExecStart=/opt/python/bin/python3 /opt/instead.py",
+            text,
+        ).replace("RemainAfterExit=yes\n", "")
+        self.host.write("/opt/instead.py", code)
+        self.host.write("/etc/systemd/system/instead.service", text)
+        self.host.run("systemctl", "daemon-reload")
+        done = self.host.run("systemctl", "start", "instead")
+        said = self.log("instead")
+        self.host.run("journalctl", "--rotate")
+        self.host.run("journalctl", "--vacuum-time=1s")
+        self.assertEqual(done.returncode, 0, said)
+        return said
+
+    def test_agent_says_that_it_is_ready(self) -> None:
+        """As nova, with two capabilities."""
+        pid = self.runs("sriov-rt-agent")
+        status = self.host.run("cat", f"/proc/{pid}/status").stdout
+        self.assertRegex(status, r"(?m)^Uid:\t64060\t")
+        # CAP_DAC_READ_SEARCH is 2, CAP_SYS_PTRACE 19.
+        self.assertRegex(status, rf"(?m)^CapEff:\t{1 << 2 | 1 << 19:016x}$")
+
+    def published(self) -> Any:
+        """Return what the agent publishes, run as its unit runs it."""
+        self.instead("sriov-rt-agent", _PUBLISH)
+        return json.loads(self.host.run("cat", _REPORT).stdout)
+
+    def done(self, *command: str) -> str:
+        """Run a command as root, which succeeds; return its output."""
+        done = self.host.run(*command)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def test_agent_publishes_accelerated_ports(self) -> None:
+        """From root's records; the filter judges an Onload flavor by them."""
+        self.done("sh", "-c", _ONLOAD)
+        self.addCleanup(self.host.run, "sh", "-c", _NO_ONLOAD)
+        self.done(
+            *("sriov-rt", "vif", "plug", "--port", PORT, "--owner", INSTANCE),
+            *("--kind", "macvlan", "--network", "physnet1"),
+            *("--namespace", "red", "--onload", NETWORK),
+        )
+        self.addCleanup(self.host.run, "sriov-rt", "vif", "unplug", PORT)
+        report = self.published()
+        found = facts.from_json(report["document"]).vifs
+        self.assertEqual({"physnet1": ("up0",)}, found.pools)
+        self.assertEqual(
+            (facts.Endpoint(PORT, INSTANCE, NETWORK, "up0"),), found.endpoints
+        )
+        self.assertEqual(["rt-1"], passing(report, OTHER_NETWORK))
+        # The one NIC that Onload can use has an endpoint of this network.
+        with self.assertRaises(exception.NoValidHost) as caught:
+            passing(report, NETWORK)
+        self.assertIn("onload_same_host", str(caught.exception))
+        self.done("sriov-rt", "vif", "unplug", PORT)
+        report = self.published()
+        self.assertEqual(
+            (), facts.from_json(report["document"]).vifs.endpoints
+        )
+        self.assertEqual(["rt-1"], passing(report, NETWORK))
+
+    def test_agent_of_neutron_says_that_it_is_ready(self) -> None:
+        """Its log is not where neutron's user alone may write."""
+        self.runs("sriov-rt-neutron-agent")
+        log = self.host.root / "var/log/sriov-rt"
+        wait_for("its log", lambda: list(log.iterdir()), timeout=READY)
+
+    def test_agent_of_neutron_sees_every_namespace(self) -> None:
+        """So that it knows which ports there are."""
+        said = self.instead("sriov-rt-neutron-agent", _HERE)
+        self.assertIn("mv0 in red", said)
+        self.assertIn("parents {'physnet1': 1}", said)
+
+    def test_vfs_are_made_at_boot(self) -> None:
+        """With nothing to make there is nothing that fails."""
+        started = self.host.run("systemctl", "start", "sriov-rt-vfs")
+        self.assertEqual(started.returncode, 0, self.log("sriov-rt-vfs"))
+        self.assertIn("nothing to do", self.log("sriov-rt-vfs"))
+
+    def test_provision_sees_every_namespace(self) -> None:
+        """So that no VF goes away under its user."""
+        said = self.instead("sriov-rt-vfs", _LINKS)
+        self.assertIn("mv0 in red", said)
