@@ -19,6 +19,7 @@ import re
 import shutil
 import sys
 import time
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
 
@@ -78,7 +79,45 @@ _EMULATED = (
 )
 
 
-class Latency(command.Lister):
+class _Measure(command.Lister):
+    """Measure this host, or print the plan of it."""
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add the options of every measurement."""
+        parser.add_argument(
+            "--resume",
+            action="store_true",
+            help="keep what was measured in the same way before",
+        )
+        parser.add_argument(
+            "--dry-run",
+            action="store_true",
+            help="print what would run, and for how long; measure nothing",
+        )
+
+    def plan(self, args: argparse.Namespace) -> Iterable[str]:
+        """Return the lines of what would run, and for how long."""
+        raise NotImplementedError
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """Measure, or print the plan."""
+        if not parsed_args.dry_run:
+            return super().run(parsed_args)
+        print("\n".join(self.plan(parsed_args)))
+        return 0
+
+
+def _add_output(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--output",
+        type=pathlib.Path,
+        default=DIRECTORY,
+        metavar="DIR",
+        help="where the results are kept (default: %(default)s)",
+    )
+
+
+class Latency(_Measure):
     """Measure the isolated CPUs under load, and write a certificate."""
 
     epilog = _EPILOG
@@ -111,18 +150,7 @@ class Latency(command.Lister):
             default=[],
             help="a tool to leave out; may be repeated",
         )
-        parser.add_argument(
-            "--output",
-            type=pathlib.Path,
-            default=DIRECTORY,
-            metavar="DIR",
-            help="where the results are kept (default: %(default)s)",
-        )
-        parser.add_argument(
-            "--resume",
-            action="store_true",
-            help="keep what was measured in the same way since the last boot",
-        )
+        _add_output(parser)
         parser.add_argument(
             "--validity",
             type=_seconds,
@@ -142,19 +170,12 @@ class Latency(command.Lister):
             action="store_true",
             help="the certificate counts until the next boot",
         )
-        parser.add_argument(
-            "--dry-run",
-            action="store_true",
-            help="print what would run, and for how long; measure nothing",
-        )
+        super().configure(parser)
 
-    def run(self, parsed_args: argparse.Namespace) -> int:
-        """Measure, or print the plan."""
-        if not parsed_args.dry_run:
-            return super().run(parsed_args)
-        profile, cpus = _checked(parsed_args)
-        print("\n".join(_planned(profile, cpus, parsed_args.load)))
-        return 0
+    def plan(self, args: argparse.Namespace) -> Iterable[str]:
+        """Return what would run, and for how long."""
+        profile, cpus = _checked(args)
+        return _planned(profile, cpus, args.load)
 
     def find(self, args: argparse.Namespace) -> Found:
         """Measure, and return what was found."""
@@ -238,7 +259,7 @@ class ShowCertificate(command.Lister):
         )
 
 
-class Disk(command.Lister):
+class Disk(_Measure):
     """Measure a file system with fio, here and in a container."""
 
     epilog = (
@@ -296,23 +317,11 @@ class Disk(command.Lister):
             metavar="TIME",
             help="of each run (default: 30s)",
         )
-        parser.add_argument(
-            "--resume",
-            action="store_true",
-            help="keep what was measured there in the same way",
-        )
-        parser.add_argument(
-            "--dry-run",
-            action="store_true",
-            help="print what would run, and for how long; measure nothing",
-        )
+        super().configure(parser)
 
-    def run(self, parsed_args: argparse.Namespace) -> int:
-        """Measure, or print the plan."""
-        if not parsed_args.dry_run:
-            return super().run(parsed_args)
-        print("\n".join(disk.planned(_disk_cells(parsed_args))))
-        return 0
+    def plan(self, args: argparse.Namespace) -> Iterable[str]:
+        """Return what would run, and for how long."""
+        return disk.planned(_disk_cells(args))
 
     def find(self, args: argparse.Namespace) -> Found:
         """Measure, and return what was found."""
@@ -384,7 +393,7 @@ def _cell_progress(cell: disk.Cell | network.Cell, left: int) -> None:
     print(f"\r{_file(cell)}: {left} left\033[K", end="", file=sys.stderr)
 
 
-class Network(command.Lister):
+class Network(_Measure):
     """Measure throughput, requests and packets to another host."""
 
     epilog = (
@@ -451,31 +460,12 @@ class Network(command.Lister):
             help="interfaces between which pktgen sends packets of 64 bytes, "
             "in both namespaces",
         )
-        parser.add_argument(
-            "--output",
-            type=pathlib.Path,
-            default=DIRECTORY,
-            metavar="DIR",
-            help="where the results are kept (default: %(default)s)",
-        )
-        parser.add_argument(
-            "--resume",
-            action="store_true",
-            help="keep what was measured there in the same way",
-        )
-        parser.add_argument(
-            "--dry-run",
-            action="store_true",
-            help="print what would run, and for how long; measure nothing",
-        )
+        _add_output(parser)
+        super().configure(parser)
 
-    def run(self, parsed_args: argparse.Namespace) -> int:
-        """Measure, or print the plan."""
-        if not parsed_args.dry_run:
-            return super().run(parsed_args)
-        cells, ends = _network_cells(parsed_args)
-        print("\n".join(network.planned(cells, ends)))
-        return 0
+    def plan(self, args: argparse.Namespace) -> Iterable[str]:
+        """Return what would run, and for how long."""
+        return network.planned(*_network_cells(args))
 
     def find(self, args: argparse.Namespace) -> Found:
         """Measure, and return what was found."""

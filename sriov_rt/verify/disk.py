@@ -20,7 +20,6 @@ is removed at the end.
 
 import dataclasses
 import itertools
-import json
 import os
 import pathlib
 import shutil
@@ -32,20 +31,16 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 
-from sriov_rt import codec
-from sriov_rt import documents
-from sriov_rt import files
 from sriov_rt.codec import Unknown
 from sriov_rt.host import conditions
 from sriov_rt.host.root import Root
 from sriov_rt.parse import duration
 from sriov_rt.verify import fio
 from sriov_rt.verify import process
+from sriov_rt.verify import results
 from sriov_rt.verify.errors import OutputInvalid
 from sriov_rt.verify.errors import RunFailed
 from sriov_rt.verify.errors import TargetUnusable
-
-SCHEMA_VERSION = 1
 
 #: Begins the name of each file of results.
 PREFIX = "disk-"
@@ -349,25 +344,25 @@ class Target:
 
     def get(self, cell: Cell) -> Measured | None:
         """Return what a cell had before; None if it has to be measured."""
-        found = read(self.directory / cell.name)
+        found = results.load(
+            Measured, self.directory / cell.name, _MAX_FILE
+        )
         if found is None or found.figures is None:
             return None
         return found if found.cell == cell else None
 
     def all(self) -> list[Measured]:
         """Return all that is kept there."""
-        paths = sorted(self.directory.glob(f"{PREFIX}*.json"))
-        return [each for each in map(read, paths) if each is not None]
+        return results.load_all(
+            Measured, self.directory, f"{PREFIX}*.json", _MAX_FILE
+        )
 
     def put(self, measured: Measured) -> None:
         """Keep what came of a cell; as a whole or not at all.
 
         :raises OSError: if it can't be written.
         """
-        found = codec.to_plain(measured)
-        found["schema"] = SCHEMA_VERSION
-        path = self.directory / measured.cell.name
-        files.replace(path, json.dumps(found).encode(), 0o644)
+        results.keep(self.directory / measured.cell.name, measured)
 
     def data(self) -> pathlib.Path:
         """Return where fio's files are; it is made."""
@@ -381,16 +376,6 @@ class Target:
 
     def _unusable(self, problem: str) -> TargetUnusable:
         return TargetUnusable(str(self.directory), problem)
-
-
-def read(path: pathlib.Path) -> Measured | None:
-    """Return the measurement of a file; None if it is not one."""
-    try:
-        with path.open("rb") as source:
-            data = source.read(_MAX_FILE + 1)
-        return documents.load(Measured, data, _MAX_FILE, SCHEMA_VERSION)
-    except (OSError, codec.SchemaError):
-        return None
 
 
 def run(

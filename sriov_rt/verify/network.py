@@ -32,9 +32,6 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
 
-from sriov_rt import codec
-from sriov_rt import documents
-from sriov_rt import files
 from sriov_rt.codec import Unknown
 from sriov_rt.host import conditions
 from sriov_rt.host.root import Root
@@ -42,11 +39,10 @@ from sriov_rt.parse import duration
 from sriov_rt.verify import iperf3
 from sriov_rt.verify import pktgen
 from sriov_rt.verify import process
+from sriov_rt.verify import results
 from sriov_rt.verify import sockperf
 from sriov_rt.verify.errors import OutputInvalid
 from sriov_rt.verify.errors import RunFailed
-
-SCHEMA_VERSION = 1
 
 #: Begins the name of each file of results.
 PREFIX = "network-"
@@ -291,7 +287,9 @@ class Results:
 
     def get(self, cell: Cell) -> Measured | None:
         """Return what a cell had before; None if it has to be measured."""
-        found = read(self.directory / cell.file)
+        found = results.load(
+            Measured, self.directory / cell.file, _MAX_FILE
+        )
         if found is None or found.figure is None:
             return None
         return found if found.cell == cell else None
@@ -301,26 +299,13 @@ class Results:
 
         :raises OSError: if it can't be written.
         """
-        self.directory.mkdir(parents=True, exist_ok=True)
-        found = codec.to_plain(measured)
-        found["schema"] = SCHEMA_VERSION
-        path = self.directory / measured.cell.file
-        files.replace(path, json.dumps(found).encode(), 0o644)
+        results.keep(self.directory / measured.cell.file, measured)
 
     def all(self) -> list[Measured]:
         """Return all that is kept there, whatever its name is."""
-        paths = sorted(self.directory.glob(f"{PREFIX}*.json"))
-        return [each for each in map(read, paths) if each is not None]
-
-
-def read(path: pathlib.Path) -> Measured | None:
-    """Return the measurement of a file; None if it is not one."""
-    try:
-        with path.open("rb") as source:
-            data = source.read(_MAX_FILE + 1)
-        return documents.load(Measured, data, _MAX_FILE, SCHEMA_VERSION)
-    except (OSError, codec.SchemaError):
-        return None
+        return results.load_all(
+            Measured, self.directory, f"{PREFIX}*.json", _MAX_FILE
+        )
 
 
 def silent(cell: Cell, left: int) -> None:

@@ -20,6 +20,7 @@ import pathlib
 from collections.abc import Iterator
 from collections.abc import Mapping
 from contextlib import contextmanager
+from typing import TypeVar
 
 from sriov_rt import codec
 from sriov_rt import documents
@@ -28,6 +29,9 @@ from sriov_rt.verify.errors import Busy
 from sriov_rt.verify.measurement import Measurement
 from sriov_rt.verify.profiles import Step
 
+T = TypeVar("T")
+
+#: Of each file of results.
 SCHEMA_VERSION = 1
 
 #: The longest file, in bytes: 1,024 CPUs with their histograms and maxima.
@@ -75,11 +79,8 @@ class Results:
 
         :raises OSError: if it can't be written.
         """
-        self.directory.mkdir(parents=True, exist_ok=True)
         path = self._path(result.step)
-        found = codec.to_plain(result)
-        found["schema"] = SCHEMA_VERSION
-        files.replace(path, json.dumps(found).encode(), durable=True)
+        keep(path, result)
         return path
 
     def _path(self, step: Step) -> pathlib.Path:
@@ -88,12 +89,44 @@ class Results:
 
 def read(path: pathlib.Path) -> Result | None:
     """Return the measurement of a file; None if it is not one."""
+    return load(Result, path, MAX_FILE)
+
+
+def load(cls: type[T], path: pathlib.Path, limit: int) -> T | None:
+    """Return what :func:`keep` wrote; None if a file is not that.
+
+    :param limit: the longest file, in bytes.
+    """
     try:
         with path.open("rb") as source:
-            data = source.read(MAX_FILE + 1)
-        return documents.load(Result, data, MAX_FILE, SCHEMA_VERSION)
+            data = source.read(limit + 1)
+        return documents.load(cls, data, limit, SCHEMA_VERSION)
     except (OSError, codec.SchemaError):
         return None
+
+
+def load_all(
+    cls: type[T], directory: pathlib.Path, pattern: str, limit: int
+) -> list[T]:
+    """Return what :func:`keep` wrote into a directory, in order of names.
+
+    :param pattern: of the files' names; one that is not a result is left out.
+    """
+    paths = sorted(directory.glob(pattern))
+    found = (load(cls, each, limit) for each in paths)
+    return [each for each in found if each is not None]
+
+
+def keep(path: pathlib.Path, result: object) -> None:
+    """Write a result; it is there as a whole or not at all.
+
+    :param path: its directory is made if it is missing.
+    :raises OSError: if it can't be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    found = codec.to_plain(result)
+    found["schema"] = SCHEMA_VERSION
+    files.replace(path, json.dumps(found).encode(), 0o644, durable=True)
 
 
 @contextmanager
