@@ -110,7 +110,15 @@ class RunTest(trees.TreeTest):
         self.assertIn("14909 of 30000 samples", problem)
 
     def test_a_load_that_ended_is_none(self):
-        self.program("stress-ng", "#!/bin/sh\nexit 1\n")
+        pid = self.place / "pid"
+        self.program("stress-ng", f"#!/bin/sh\necho $$ >{pid}\nexit 1\n")
+        # What measures ends after it, however busy the machine is.
+        waiting = (
+            f"until test -s {pid} && "
+            f"! grep -sq '^State:.[^Z]' /proc/$(cat {pid})/status; "
+            "do sleep 0.01; done\n"
+        )
+        self.program("cyclictest", CYCLICTEST.replace("\n", f"\n{waiting}", 1))
         (found,) = self.run_it(load="compute")
         (problem,) = found.measurement.problems
         self.assertIn("the load (stress-ng) ended", problem)
