@@ -344,9 +344,7 @@ class Target:
 
     def get(self, cell: Cell) -> Measured | None:
         """Return what a cell had before; None if it has to be measured."""
-        found = results.load(
-            Measured, self.directory / cell.name, _MAX_FILE
-        )
+        found = results.load(Measured, self.directory / cell.name, _MAX_FILE)
         if found is None or found.figures is None:
             return None
         return found if found.cell == cell else None

@@ -287,9 +287,7 @@ class Results:
 
     def get(self, cell: Cell) -> Measured | None:
         """Return what a cell had before; None if it has to be measured."""
-        found = results.load(
-            Measured, self.directory / cell.file, _MAX_FILE
-        )
+        found = results.load(Measured, self.directory / cell.file, _MAX_FILE)
         if found is None or found.figure is None:
             return None
         return found if found.cell == cell else None
