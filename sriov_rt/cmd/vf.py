@@ -28,8 +28,8 @@ from sriov_rt.host.vfs import VFIO
 from sriov_rt.nic import mapping
 from sriov_rt.nic import settings_text
 from sriov_rt.nic import table
+from sriov_rt.nic.model import VfState
 from sriov_rt.nic.vfs import Vfs
-from sriov_rt.nic.words import VfState
 from sriov_rt.parse.errors import ParseError
 
 _VF = "a PCI address, PF/index such as enp1s0/3, or the VF's interface"

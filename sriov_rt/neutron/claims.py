@@ -17,8 +17,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from sriov_rt.nic.settings import VfSettings
-from sriov_rt.nic.settings import VlanProtocol
+from sriov_rt.nic.model import VfSettings
+from sriov_rt.nic.model import VlanProtocol
 from sriov_rt.parse import errors
 from sriov_rt.parse import numbers
 from sriov_rt.parse import pci

@@ -37,7 +37,7 @@ from sriov_rt import codec
 from sriov_rt import exceptions
 from sriov_rt.neutron import rest
 from sriov_rt.nic import errors
-from sriov_rt.nic.settings import VfSettings
+from sriov_rt.nic.model import VfSettings
 
 #: Sets the VF of a port, which a guest has or is about to.
 vf_set = priv_context.PrivContext(

@@ -12,8 +12,8 @@
 
 """Whether a VF that a port has left may be cleaned."""
 
-from sriov_rt.nic.settings import NO_MAC
-from sriov_rt.nic.words import VfState
+from sriov_rt.nic.model import NO_MAC
+from sriov_rt.nic.model import VfState
 from sriov_rt.vif.words import ALIAS_PREFIX
 
 #: The driver that gives a VF to a guest as a whole.

@@ -28,10 +28,10 @@ from sriov_rt.nic.family import Attribute
 from sriov_rt.nic.family import Family
 from sriov_rt.nic.family import FilterRelease
 from sriov_rt.nic.kernel import Kernel
+from sriov_rt.nic.model import VfSettings
+from sriov_rt.nic.model import VfState
 from sriov_rt.nic.plan import Plan
-from sriov_rt.nic.settings import VfSettings
 from sriov_rt.nic.waiting import Clock
-from sriov_rt.nic.words import VfState
 
 LOG = logging.getLogger(__name__)
 

@@ -21,10 +21,10 @@ from sriov_rt.nic import naming
 from sriov_rt.nic import waiting
 from sriov_rt.nic.family import Family
 from sriov_rt.nic.kernel import Kernel
-from sriov_rt.nic.settings import NO_MAC
+from sriov_rt.nic.model import NO_MAC
+from sriov_rt.nic.model import VfDevice
+from sriov_rt.nic.model import VfId
 from sriov_rt.nic.waiting import Clock
-from sriov_rt.nic.words import VfDevice
-from sriov_rt.nic.words import VfId
 
 LOG = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ import stevedore
 
 from sriov_rt.nic import families
 from sriov_rt.nic.family import Family
-from sriov_rt.nic.words import Pf
+from sriov_rt.nic.model import Pf
 from sriov_rt.parse.pci import PciId
 
 LOG = logging.getLogger(__name__)

@@ -17,9 +17,9 @@ import re
 from sriov_rt.host.root import Root
 from sriov_rt.host.vfs import DEVICES
 from sriov_rt.nic import errors
+from sriov_rt.nic.model import VfDevice
+from sriov_rt.nic.model import VfId
 from sriov_rt.nic.quick import Quick
-from sriov_rt.nic.words import VfDevice
-from sriov_rt.nic.words import VfId
 
 #: IFF_UP, IFF_PROMISC and IFF_ALLMULTI of include/uapi/linux/if.h.
 UP, PROMISC, ALLMULTI = 0x1, 0x100, 0x200

@@ -24,7 +24,7 @@ from sriov_rt.nic import affinity
 from sriov_rt.nic import errors
 from sriov_rt.nic import files
 from sriov_rt.nic import names
-from sriov_rt.nic.words import VfId
+from sriov_rt.nic.model import VfId
 
 DRIVERS = "sys/bus/pci/drivers"
 

@@ -19,10 +19,10 @@ like each family.
 from collections.abc import Mapping
 from typing import Protocol
 
-from sriov_rt.nic.settings import VfSettings
-from sriov_rt.nic.words import Pf
-from sriov_rt.nic.words import VfDevice
-from sriov_rt.nic.words import VfId
+from sriov_rt.nic.model import Pf
+from sriov_rt.nic.model import VfDevice
+from sriov_rt.nic.model import VfId
+from sriov_rt.nic.model import VfSettings
 
 
 class Kernel(Protocol):

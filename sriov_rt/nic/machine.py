@@ -19,12 +19,12 @@ from sriov_rt.host.root import Root
 from sriov_rt.nic import drivers
 from sriov_rt.nic.device import Devices
 from sriov_rt.nic.filter_marks import FilterMarks
+from sriov_rt.nic.model import Pf
+from sriov_rt.nic.model import VfDevice
+from sriov_rt.nic.model import VfId
+from sriov_rt.nic.model import VfSettings
 from sriov_rt.nic.netlink import Rtnetlink
-from sriov_rt.nic.settings import VfSettings
 from sriov_rt.nic.sysfs import Sysfs
-from sriov_rt.nic.words import Pf
-from sriov_rt.nic.words import VfDevice
-from sriov_rt.nic.words import VfId
 
 
 class Machine:

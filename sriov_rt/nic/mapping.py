@@ -27,9 +27,9 @@ from sriov_rt.codec import Unknown
 from sriov_rt.host import vfio
 from sriov_rt.host import vfs
 from sriov_rt.host.root import Root
-from sriov_rt.nic.words import VfDevice
-from sriov_rt.nic.words import VfId
-from sriov_rt.nic.words import VfState
+from sriov_rt.nic.model import VfDevice
+from sriov_rt.nic.model import VfId
+from sriov_rt.nic.model import VfState
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -17,9 +17,9 @@ import logging
 from sriov_rt.nic import errors
 from sriov_rt.nic import waiting
 from sriov_rt.nic.kernel import Kernel
+from sriov_rt.nic.model import VfDevice
+from sriov_rt.nic.model import VfId
 from sriov_rt.nic.waiting import Clock
-from sriov_rt.nic.words import VfDevice
-from sriov_rt.nic.words import VfId
 
 LOG = logging.getLogger(__name__)
 

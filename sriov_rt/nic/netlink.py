@@ -23,7 +23,7 @@ import pyroute2
 from sriov_rt import rtnetlink
 from sriov_rt.nic import errors
 from sriov_rt.nic import vfinfo
-from sriov_rt.nic.settings import VfSettings
+from sriov_rt.nic.model import VfSettings
 
 #: IFF_PROMISC and IFF_ALLMULTI of include/uapi/linux/if.h.
 PROMISC, ALLMULTI = 0x100, 0x200

@@ -21,14 +21,14 @@ from sriov_rt.nic import waiting
 from sriov_rt.nic.family import Family
 from sriov_rt.nic.family import FilterRelease
 from sriov_rt.nic.kernel import Kernel
-from sriov_rt.nic.settings import NO_MAC
-from sriov_rt.nic.settings import VfSettings
+from sriov_rt.nic.model import ADDRESS_RANDOM
+from sriov_rt.nic.model import NO_MAC
+from sriov_rt.nic.model import Pf
+from sriov_rt.nic.model import VfDevice
+from sriov_rt.nic.model import VfId
+from sriov_rt.nic.model import VfSettings
+from sriov_rt.nic.model import VfState
 from sriov_rt.nic.waiting import Clock
-from sriov_rt.nic.words import ADDRESS_RANDOM
-from sriov_rt.nic.words import Pf
-from sriov_rt.nic.words import VfDevice
-from sriov_rt.nic.words import VfId
-from sriov_rt.nic.words import VfState
 
 #: How long a VF is waited for that its PF does not tell of, seconds: while
 #: it resets, i40e and ice leave it out (rtnl_fill_vfinfo in

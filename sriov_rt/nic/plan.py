@@ -24,11 +24,11 @@ from sriov_rt.nic.family import Attribute
 from sriov_rt.nic.family import Family
 from sriov_rt.nic.family import FilterRelease
 from sriov_rt.nic.family import Support
-from sriov_rt.nic.settings import NO_MAC
-from sriov_rt.nic.settings import VfSettings
-from sriov_rt.nic.words import Pf
-from sriov_rt.nic.words import VfId
-from sriov_rt.nic.words import VfState
+from sriov_rt.nic.model import NO_MAC
+from sriov_rt.nic.model import Pf
+from sriov_rt.nic.model import VfId
+from sriov_rt.nic.model import VfSettings
+from sriov_rt.nic.model import VfState
 
 #: The kernel takes these together or zeroes those left out: IFLA_VF_VLAN
 #: and IFLA_VF_RATE (do_setvfinfo in net/core/rtnetlink.c).

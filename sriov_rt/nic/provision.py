@@ -28,10 +28,10 @@ from sriov_rt.nic.amounts import Amount
 from sriov_rt.nic.amounts import Mode
 from sriov_rt.nic.family import Family
 from sriov_rt.nic.kernel import Kernel
+from sriov_rt.nic.model import Pf
+from sriov_rt.nic.model import VfDevice
+from sriov_rt.nic.model import VfId
 from sriov_rt.nic.waiting import Clock
-from sriov_rt.nic.words import Pf
-from sriov_rt.nic.words import VfDevice
-from sriov_rt.nic.words import VfId
 
 LOG = logging.getLogger(__name__)
 

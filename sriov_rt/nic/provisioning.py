@@ -26,11 +26,11 @@ from sriov_rt.nic import provision
 from sriov_rt.nic import waiting
 from sriov_rt.nic.amounts import Amount
 from sriov_rt.nic.amounts import Mode
+from sriov_rt.nic.model import Pf
 from sriov_rt.nic.provision import Holder
 from sriov_rt.nic.provision import Provision
 from sriov_rt.nic.vfs import Users
 from sriov_rt.nic.vfs import Vfs
-from sriov_rt.nic.words import Pf
 
 
 class ConfigurationUnreadable(exceptions.SriovRtError):

@@ -21,12 +21,12 @@ from sriov_rt.nic import errors
 from sriov_rt.nic.family import Attribute
 from sriov_rt.nic.family import Family
 from sriov_rt.nic.family import MacEffect
-from sriov_rt.nic.settings import NO_MAC
-from sriov_rt.nic.words import ADDRESS_RANDOM
-from sriov_rt.nic.words import ADDRESS_SET
-from sriov_rt.nic.words import Pf
-from sriov_rt.nic.words import VfDevice
-from sriov_rt.nic.words import VfState
+from sriov_rt.nic.model import ADDRESS_RANDOM
+from sriov_rt.nic.model import ADDRESS_SET
+from sriov_rt.nic.model import NO_MAC
+from sriov_rt.nic.model import Pf
+from sriov_rt.nic.model import VfDevice
+from sriov_rt.nic.model import VfState
 
 
 def why(

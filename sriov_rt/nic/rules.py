@@ -17,14 +17,14 @@ from collections.abc import Callable
 from typing import Any
 
 from sriov_rt.nic import errors
-from sriov_rt.nic import settings
+from sriov_rt.nic import model
 from sriov_rt.nic.family import Attribute
 from sriov_rt.nic.family import Family
 from sriov_rt.nic.family import Support
-from sriov_rt.nic.settings import NO_MAC
-from sriov_rt.nic.settings import LinkState
-from sriov_rt.nic.settings import VlanProtocol
-from sriov_rt.nic.words import Pf
+from sriov_rt.nic.model import NO_MAC
+from sriov_rt.nic.model import LinkState
+from sriov_rt.nic.model import Pf
+from sriov_rt.nic.model import VlanProtocol
 
 #: VLAN 4095 is reserved (IEEE 802.1Q); priorities have 3 bits.
 MAX_VLAN = 4094
@@ -38,7 +38,7 @@ MAX_MTU = 65535
 MAX_RATE = 2**32 - 1
 
 #: What an attribute is on a NIC that does not have it.
-NEUTRAL = settings.VfSettings(
+NEUTRAL = model.VfSettings(
     mac=NO_MAC,
     vlan=0,
     qos=0,

@@ -21,10 +21,10 @@ from typing import Any
 
 from sriov_rt.nic import rules
 from sriov_rt.nic.family import Attribute
-from sriov_rt.nic.settings import NO_MAC
-from sriov_rt.nic.settings import LinkState
-from sriov_rt.nic.settings import VfSettings
-from sriov_rt.nic.settings import VlanProtocol
+from sriov_rt.nic.model import NO_MAC
+from sriov_rt.nic.model import LinkState
+from sriov_rt.nic.model import VfSettings
+from sriov_rt.nic.model import VlanProtocol
 from sriov_rt.parse import errors
 from sriov_rt.parse import numbers
 

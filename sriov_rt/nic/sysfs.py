@@ -23,9 +23,9 @@ from sriov_rt.host.root import Root
 from sriov_rt.host.vfs import DEVICES
 from sriov_rt.nic import errors
 from sriov_rt.nic import names
+from sriov_rt.nic.model import Pf
+from sriov_rt.nic.model import VfId
 from sriov_rt.nic.quick import Quick
-from sriov_rt.nic.words import Pf
-from sriov_rt.nic.words import VfId
 from sriov_rt.parse import errors as parse_errors
 from sriov_rt.parse import numbers
 from sriov_rt.parse import pci

@@ -18,7 +18,7 @@ from typing import Any
 
 from sriov_rt.nic import plan
 from sriov_rt.nic.family import Attribute
-from sriov_rt.nic.words import VfState
+from sriov_rt.nic.model import VfState
 
 
 def fields(state: VfState) -> Iterator[tuple[str, str]]:

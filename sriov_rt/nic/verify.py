@@ -16,9 +16,9 @@ from collections.abc import Collection
 from typing import Any
 
 from sriov_rt.nic.family import Attribute
-from sriov_rt.nic.settings import NO_MAC
-from sriov_rt.nic.settings import VfSettings
-from sriov_rt.nic.words import VfState
+from sriov_rt.nic.model import NO_MAC
+from sriov_rt.nic.model import VfSettings
+from sriov_rt.nic.model import VfState
 
 
 def differences(

@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
 
-from sriov_rt.nic.settings import LinkState
-from sriov_rt.nic.settings import VfSettings
-from sriov_rt.nic.settings import VlanProtocol
+from sriov_rt.nic.model import LinkState
+from sriov_rt.nic.model import VfSettings
+from sriov_rt.nic.model import VlanProtocol
 
 #: What a driver that does not report spoofchk, trust or rss_query leaves
 #: there: -1 (rtnl_fill_vfinfo in net/core/rtnetlink.c).

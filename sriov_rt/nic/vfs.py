@@ -29,14 +29,14 @@ from sriov_rt.nic import waiting
 from sriov_rt.nic.choose import Families
 from sriov_rt.nic.family import FilterRelease
 from sriov_rt.nic.kernel import Kernel
+from sriov_rt.nic.model import BASELINE
+from sriov_rt.nic.model import Pf
+from sriov_rt.nic.model import VfId as VfId
+from sriov_rt.nic.model import VfSettings
+from sriov_rt.nic.model import VfState as VfState
 from sriov_rt.nic.plan import Plan as Plan
 from sriov_rt.nic.plan import Reset
-from sriov_rt.nic.settings import BASELINE
-from sriov_rt.nic.settings import VfSettings
 from sriov_rt.nic.waiting import Clock
-from sriov_rt.nic.words import Pf
-from sriov_rt.nic.words import VfId as VfId
-from sriov_rt.nic.words import VfState as VfState
 
 #: Who or what uses VFs, in any network namespace: clauses, by the VF's PCI
 #: address.

@@ -24,7 +24,7 @@ from sriov_rt.nic.family import THROUGH_PF
 from sriov_rt.nic.family import Attribute
 from sriov_rt.nic.family import Family
 from sriov_rt.nic.kernel import Kernel
-from sriov_rt.nic.settings import VfSettings
+from sriov_rt.nic.model import VfSettings
 from sriov_rt.nic.waiting import Clock
 
 LOG = logging.getLogger(__name__)

@@ -17,9 +17,9 @@ import enum
 from lxml import etree
 
 from sriov_rt.nic import errors
-from sriov_rt.nic.settings import NO_MAC
-from sriov_rt.nic.words import Pf
-from sriov_rt.nic.words import VfId
+from sriov_rt.nic.model import NO_MAC
+from sriov_rt.nic.model import Pf
+from sriov_rt.nic.model import VfId
 from sriov_rt.parse.pci import PciAddress
 
 

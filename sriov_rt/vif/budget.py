@@ -16,9 +16,9 @@
 import dataclasses
 from collections.abc import Sequence
 
-from sriov_rt.nic.settings import NO_MAC
-from sriov_rt.nic.settings import VfSettings
-from sriov_rt.nic.words import VfState
+from sriov_rt.nic.model import NO_MAC
+from sriov_rt.nic.model import VfSettings
+from sriov_rt.nic.model import VfState
 from sriov_rt.vif import errors
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.errors import VifError

@@ -29,8 +29,8 @@ from sriov_rt.host import values
 from sriov_rt.host.root import CONFIG
 from sriov_rt.host.root import Root
 from sriov_rt.nic import affinity
+from sriov_rt.nic.model import VfId
 from sriov_rt.nic.vfs import Vfs
-from sriov_rt.nic.words import VfId
 from sriov_rt.onload import nics
 from sriov_rt.onload import options as onload_options
 from sriov_rt.vif import options

@@ -17,9 +17,9 @@ import dataclasses
 import hashlib
 from collections.abc import Iterator
 
-from sriov_rt.nic.settings import BASELINE
-from sriov_rt.nic.settings import VfSettings
-from sriov_rt.nic.words import VfId
+from sriov_rt.nic.model import BASELINE
+from sriov_rt.nic.model import VfId
+from sriov_rt.nic.model import VfSettings
 from sriov_rt.vif import budget
 from sriov_rt.vif import choice
 from sriov_rt.vif import errors

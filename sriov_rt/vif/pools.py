@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import Self
 
-from sriov_rt.nic.words import VfId
+from sriov_rt.nic.model import VfId
 from sriov_rt.parse.errors import ParseError
 from sriov_rt.parse.errors import check_length
 from sriov_rt.vif import asked

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 
 from sriov_rt.exceptions import SriovRtError
-from sriov_rt.nic.words import VfState
+from sriov_rt.nic.model import VfState
 from sriov_rt.vif import host
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.edge import Links

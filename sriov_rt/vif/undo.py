@@ -20,9 +20,9 @@ from collections.abc import Iterable
 
 from sriov_rt.nic.errors import FiltersRemain
 from sriov_rt.nic.errors import NoSuchDevice
-from sriov_rt.nic.settings import BASELINE
-from sriov_rt.nic.words import VfId
-from sriov_rt.nic.words import VfState
+from sriov_rt.nic.model import BASELINE
+from sriov_rt.nic.model import VfId
+from sriov_rt.nic.model import VfState
 from sriov_rt.vif import alias
 from sriov_rt.vif import errors
 from sriov_rt.vif import names

@@ -23,10 +23,10 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from sriov_rt.nic.model import VfId
+from sriov_rt.nic.model import VfSettings
+from sriov_rt.nic.model import VfState
 from sriov_rt.nic.plan import Plan
-from sriov_rt.nic.settings import VfSettings
-from sriov_rt.nic.words import VfId
-from sriov_rt.nic.words import VfState
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.edge import Links
 from sriov_rt.vif.namespaces import Identity

@@ -34,7 +34,7 @@ START_SECONDS = 720.0
 #: What a port asks for that is no VF of its own.
 NORMAL = {"binding:vnic_type": "normal"}
 
-#: How nobody has left a VF: what sriov_rt.nic.settings calls the baseline.
+#: How nobody has left a VF: what sriov_rt.nic.model calls the baseline.
 BASELINE = {
     "mac": "00:00:00:00:00:00",
     "vlan": 0,

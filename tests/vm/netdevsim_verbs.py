@@ -25,14 +25,14 @@ import subprocess
 from typing import Any
 
 from sriov_rt.nic.choose import Families
+from sriov_rt.nic.model import LinkState
+from sriov_rt.nic.model import Pf
+from sriov_rt.nic.model import VfDevice
+from sriov_rt.nic.model import VfId
+from sriov_rt.nic.model import VfSettings
+from sriov_rt.nic.model import VlanProtocol
 from sriov_rt.nic.netlink import Rtnetlink
-from sriov_rt.nic.settings import LinkState
-from sriov_rt.nic.settings import VfSettings
-from sriov_rt.nic.settings import VlanProtocol
 from sriov_rt.nic.vfs import Vfs
-from sriov_rt.nic.words import Pf
-from sriov_rt.nic.words import VfDevice
-from sriov_rt.nic.words import VfId
 
 VFS = 64
 NUMBER = 77

@@ -31,10 +31,10 @@ from typing import Any
 
 from sriov_rt.nic.choose import Families
 from sriov_rt.nic.errors import NicError
-from sriov_rt.nic.settings import LinkState
-from sriov_rt.nic.settings import VfSettings
+from sriov_rt.nic.model import LinkState
+from sriov_rt.nic.model import VfId
+from sriov_rt.nic.model import VfSettings
 from sriov_rt.nic.vfs import Vfs
-from sriov_rt.nic.words import VfId
 from tests.benchmarks.measure import row
 from tests.vm import netdevsim_verbs
 

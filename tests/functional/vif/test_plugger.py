@@ -26,12 +26,12 @@ import time
 import uuid
 from concurrent import futures
 
+from sriov_rt.nic.model import BASELINE
+from sriov_rt.nic.model import VfId
+from sriov_rt.nic.model import VfSettings
+from sriov_rt.nic.model import VfState
 from sriov_rt.nic.plan import Plan
-from sriov_rt.nic.settings import BASELINE
-from sriov_rt.nic.settings import VfSettings
 from sriov_rt.nic.vfs import Vfs
-from sriov_rt.nic.words import VfId
-from sriov_rt.nic.words import VfState
 from sriov_rt.vif import alias
 from sriov_rt.vif import errors
 from sriov_rt.vif.edge import Link

@@ -24,7 +24,7 @@ from sriov_rt.cmd import main
 from sriov_rt.codec import Unknown
 from sriov_rt.nic import mapping
 from sriov_rt.nic import vfs
-from sriov_rt.nic.words import VfDevice
+from sriov_rt.nic.model import VfDevice
 from sriov_rt.vif import tenants
 from tests.unit.cmd import tables
 from tests.unit.nic import fakes

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sriov_rt.neutron import claims
-from sriov_rt.nic.settings import VlanProtocol
+from sriov_rt.nic.model import VlanProtocol
 from sriov_rt.parse.errors import ParseError
 from tests.unit.neutron.test_words import PLAIN
 

@@ -25,7 +25,7 @@ from sriov_rt.neutron import slots
 from sriov_rt.neutron.claims import Claim
 from sriov_rt.neutron.keeper import Keeper
 from sriov_rt.neutron.slots import Slot
-from sriov_rt.nic.settings import VfSettings
+from sriov_rt.nic.model import VfSettings
 
 SLOT, OTHER = "0000:01:10.0", "0000:01:10.2"
 

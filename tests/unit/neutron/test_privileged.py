@@ -20,11 +20,11 @@ from oslo_privsep import capabilities
 from oslo_privsep import comm
 
 from sriov_rt.neutron import privileged
-from sriov_rt.nic.settings import NO_MAC
-from sriov_rt.nic.settings import VfSettings
-from sriov_rt.nic.settings import VlanProtocol
-from sriov_rt.nic.words import ADDRESS_SET
-from sriov_rt.nic.words import VfDevice
+from sriov_rt.nic.model import ADDRESS_SET
+from sriov_rt.nic.model import NO_MAC
+from sriov_rt.nic.model import VfDevice
+from sriov_rt.nic.model import VfSettings
+from sriov_rt.nic.model import VlanProtocol
 from tests.unit.nic import fakes
 
 SLOT = "0000:01:10.1"

@@ -18,16 +18,16 @@ import errno
 from sriov_rt.nic import errors
 from sriov_rt.nic import families
 from sriov_rt.nic.choose import Families
-from sriov_rt.nic.settings import NO_MAC
-from sriov_rt.nic.settings import LinkState
-from sriov_rt.nic.settings import VfSettings
-from sriov_rt.nic.settings import VlanProtocol
+from sriov_rt.nic.model import ADDRESS_RANDOM
+from sriov_rt.nic.model import ADDRESS_SET
+from sriov_rt.nic.model import NO_MAC
+from sriov_rt.nic.model import LinkState
+from sriov_rt.nic.model import Pf
+from sriov_rt.nic.model import VfDevice
+from sriov_rt.nic.model import VfId
+from sriov_rt.nic.model import VfSettings
+from sriov_rt.nic.model import VlanProtocol
 from sriov_rt.nic.vfs import Vfs
-from sriov_rt.nic.words import ADDRESS_RANDOM
-from sriov_rt.nic.words import ADDRESS_SET
-from sriov_rt.nic.words import Pf
-from sriov_rt.nic.words import VfDevice
-from sriov_rt.nic.words import VfId
 
 #: As after its creation, with a driver bound.
 FRESH = VfSettings(

@@ -16,8 +16,8 @@ from sriov_rt.nic import errors
 from sriov_rt.nic import machine
 from sriov_rt.nic import vfs
 from sriov_rt.nic.choose import Families
-from sriov_rt.nic.settings import VfSettings
-from sriov_rt.nic.words import VfId
+from sriov_rt.nic.model import VfId
+from sriov_rt.nic.model import VfSettings
 from tests.unit.host import trees
 from tests.unit.nic import fakes
 

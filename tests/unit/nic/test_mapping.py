@@ -15,7 +15,7 @@ from unittest import mock
 
 from sriov_rt.codec import Unknown
 from sriov_rt.nic import mapping
-from sriov_rt.nic.words import VfDevice
+from sriov_rt.nic.model import VfDevice
 from tests.unit.host import trees
 from tests.unit.nic import fakes
 

@@ -23,9 +23,9 @@ from sriov_rt import rtnetlink
 from sriov_rt.nic import errors
 from sriov_rt.nic import netlink
 from sriov_rt.nic import vfinfo
-from sriov_rt.nic.settings import LinkState
-from sriov_rt.nic.settings import VfSettings
-from sriov_rt.nic.settings import VlanProtocol
+from sriov_rt.nic.model import LinkState
+from sriov_rt.nic.model import VfSettings
+from sriov_rt.nic.model import VlanProtocol
 
 SETTINGS = VfSettings(
     mac="52:54:00:12:34:56",

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 
 from sriov_rt.nic import errors
 from sriov_rt.nic import rules
-from sriov_rt.nic.settings import NO_MAC
-from sriov_rt.nic.settings import LinkState
-from sriov_rt.nic.settings import VfSettings
-from sriov_rt.nic.settings import VlanProtocol
+from sriov_rt.nic.model import NO_MAC
+from sriov_rt.nic.model import LinkState
+from sriov_rt.nic.model import VfSettings
+from sriov_rt.nic.model import VlanProtocol
 from tests.unit.nic import fakes
 from tests.unit.nic.fakes import vf_id
 

@@ -23,7 +23,7 @@ from sriov_rt.nic import provision
 from sriov_rt.nic import provisioning
 from sriov_rt.nic.amounts import Amount
 from sriov_rt.nic.amounts import Mode
-from sriov_rt.nic.words import VfDevice
+from sriov_rt.nic.model import VfDevice
 from sriov_rt.parse.errors import ParseError
 from tests.unit.nic import fakes
 

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from sriov_rt.nic import errors
 from sriov_rt.nic import names
 from sriov_rt.nic import settings_text
-from sriov_rt.nic.settings import NO_MAC
-from sriov_rt.nic.settings import VfSettings
+from sriov_rt.nic.model import NO_MAC
+from sriov_rt.nic.model import VfSettings
 from sriov_rt.parse.errors import ParseError
 
 

@@ -21,9 +21,9 @@ from sriov_rt.nic import drivers
 from sriov_rt.nic import errors
 from sriov_rt.nic import files
 from sriov_rt.nic.device import Devices
+from sriov_rt.nic.model import VfId
 from sriov_rt.nic.quick import Quick
 from sriov_rt.nic.sysfs import Sysfs
-from sriov_rt.nic.words import VfId
 from tests.unit.host import trees
 
 VF = VfId("eno1", 0, "0000:3b:02.0")

@@ -16,11 +16,11 @@ import unittest
 from unittest import mock
 
 from sriov_rt.nic import errors
-from sriov_rt.nic.settings import NO_MAC
-from sriov_rt.nic.settings import LinkState
-from sriov_rt.nic.settings import VfSettings
-from sriov_rt.nic.words import ADDRESS_SET
-from sriov_rt.nic.words import VfDevice
+from sriov_rt.nic.model import ADDRESS_SET
+from sriov_rt.nic.model import NO_MAC
+from sriov_rt.nic.model import LinkState
+from sriov_rt.nic.model import VfDevice
+from sriov_rt.nic.model import VfSettings
 from tests.unit.nic import fakes
 from tests.unit.nic.fakes import vf_id
 

@@ -16,7 +16,7 @@ from lxml import etree
 
 from sriov_rt.nic import errors
 from sriov_rt.nic import xml
-from sriov_rt.nic.settings import NO_MAC
+from sriov_rt.nic.model import NO_MAC
 from tests.unit.nic import fakes
 
 

@@ -23,11 +23,11 @@ from unittest import mock
 
 from sriov_rt.nic.errors import FiltersRemain
 from sriov_rt.nic.errors import NoSuchDevice
+from sriov_rt.nic.model import BASELINE
+from sriov_rt.nic.model import VfId
+from sriov_rt.nic.model import VfSettings
+from sriov_rt.nic.model import VfState
 from sriov_rt.nic.plan import Plan
-from sriov_rt.nic.settings import BASELINE
-from sriov_rt.nic.settings import VfSettings
-from sriov_rt.nic.words import VfId
-from sriov_rt.nic.words import VfState
 from sriov_rt.vif import errors
 from sriov_rt.vif import undo
 from sriov_rt.vif.edge import Link

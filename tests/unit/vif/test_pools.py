@@ -16,7 +16,7 @@ import unittest
 import hypothesis
 from hypothesis import strategies
 
-from sriov_rt.nic.words import VfId
+from sriov_rt.nic.model import VfId
 from sriov_rt.parse.errors import ParseError
 from sriov_rt.vif.pools import Member
 from sriov_rt.vif.pools import Pools

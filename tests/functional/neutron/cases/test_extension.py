@@ -29,7 +29,7 @@ from oslo_config import cfg
 from sriov_rt.neutron import l2_extension
 from sriov_rt.neutron import options
 from sriov_rt.neutron import privileged
-from sriov_rt.nic.words import VfDevice
+from sriov_rt.nic.model import VfDevice
 from tests.unit.nic import fakes
 
 SLOT = "0000:01:10.1"
