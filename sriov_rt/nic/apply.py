@@ -23,10 +23,10 @@ from sriov_rt.nic import errors
 from sriov_rt.nic import verify
 from sriov_rt.nic import waiting
 from sriov_rt.nic import writer
-from sriov_rt.nic.family import THROUGH_PF
-from sriov_rt.nic.family import Attribute
-from sriov_rt.nic.family import Family
-from sriov_rt.nic.family import FilterRelease
+from sriov_rt.nic.families import THROUGH_PF
+from sriov_rt.nic.families import Attribute
+from sriov_rt.nic.families import Family
+from sriov_rt.nic.families import FilterRelease
 from sriov_rt.nic.kernel import Kernel
 from sriov_rt.nic.model import VfSettings
 from sriov_rt.nic.model import VfState

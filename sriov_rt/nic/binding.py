@@ -19,7 +19,7 @@ from sriov_rt.host.vfs import VFIO
 from sriov_rt.nic import errors
 from sriov_rt.nic import naming
 from sriov_rt.nic import waiting
-from sriov_rt.nic.family import Family
+from sriov_rt.nic.families import Family
 from sriov_rt.nic.kernel import Kernel
 from sriov_rt.nic.model import NO_MAC
 from sriov_rt.nic.model import VfDevice

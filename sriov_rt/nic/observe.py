@@ -18,8 +18,8 @@ from collections.abc import Mapping
 
 from sriov_rt.nic import errors
 from sriov_rt.nic import waiting
-from sriov_rt.nic.family import Family
-from sriov_rt.nic.family import FilterRelease
+from sriov_rt.nic.families import Family
+from sriov_rt.nic.families import FilterRelease
 from sriov_rt.nic.kernel import Kernel
 from sriov_rt.nic.model import ADDRESS_RANDOM
 from sriov_rt.nic.model import NO_MAC

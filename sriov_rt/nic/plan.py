@@ -19,11 +19,11 @@ from typing import Any
 from sriov_rt.nic import errors
 from sriov_rt.nic import rebind
 from sriov_rt.nic import rules
-from sriov_rt.nic.family import THROUGH_PF
-from sriov_rt.nic.family import Attribute
-from sriov_rt.nic.family import Family
-from sriov_rt.nic.family import FilterRelease
-from sriov_rt.nic.family import Support
+from sriov_rt.nic.families import THROUGH_PF
+from sriov_rt.nic.families import Attribute
+from sriov_rt.nic.families import Family
+from sriov_rt.nic.families import FilterRelease
+from sriov_rt.nic.families import Support
 from sriov_rt.nic.model import NO_MAC
 from sriov_rt.nic.model import Pf
 from sriov_rt.nic.model import VfId

@@ -26,7 +26,7 @@ from sriov_rt.nic import errors
 from sriov_rt.nic import waiting
 from sriov_rt.nic.amounts import Amount
 from sriov_rt.nic.amounts import Mode
-from sriov_rt.nic.family import Family
+from sriov_rt.nic.families import Family
 from sriov_rt.nic.kernel import Kernel
 from sriov_rt.nic.model import Pf
 from sriov_rt.nic.model import VfDevice

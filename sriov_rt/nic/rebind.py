@@ -18,9 +18,9 @@ from typing import Any
 
 from sriov_rt.host.vfs import VFIO
 from sriov_rt.nic import errors
-from sriov_rt.nic.family import Attribute
-from sriov_rt.nic.family import Family
-from sriov_rt.nic.family import MacEffect
+from sriov_rt.nic.families import Attribute
+from sriov_rt.nic.families import Family
+from sriov_rt.nic.families import MacEffect
 from sriov_rt.nic.model import ADDRESS_RANDOM
 from sriov_rt.nic.model import ADDRESS_SET
 from sriov_rt.nic.model import NO_MAC

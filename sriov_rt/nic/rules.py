@@ -18,9 +18,9 @@ from typing import Any
 
 from sriov_rt.nic import errors
 from sriov_rt.nic import model
-from sriov_rt.nic.family import Attribute
-from sriov_rt.nic.family import Family
-from sriov_rt.nic.family import Support
+from sriov_rt.nic.families import Attribute
+from sriov_rt.nic.families import Family
+from sriov_rt.nic.families import Support
 from sriov_rt.nic.model import NO_MAC
 from sriov_rt.nic.model import LinkState
 from sriov_rt.nic.model import Pf

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sriov_rt.nic import rules
-from sriov_rt.nic.family import Attribute
+from sriov_rt.nic.families import Attribute
 from sriov_rt.nic.model import NO_MAC
 from sriov_rt.nic.model import LinkState
 from sriov_rt.nic.model import VfSettings

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from sriov_rt.nic import plan
-from sriov_rt.nic.family import Attribute
+from sriov_rt.nic.families import Attribute
 from sriov_rt.nic.model import VfState
 
 

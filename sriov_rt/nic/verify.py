@@ -15,7 +15,7 @@
 from collections.abc import Collection
 from typing import Any
 
-from sriov_rt.nic.family import Attribute
+from sriov_rt.nic.families import Attribute
 from sriov_rt.nic.model import NO_MAC
 from sriov_rt.nic.model import VfSettings
 from sriov_rt.nic.model import VfState

@@ -26,8 +26,8 @@ from sriov_rt.nic import names
 from sriov_rt.nic import observe
 from sriov_rt.nic import plan
 from sriov_rt.nic import waiting
-from sriov_rt.nic.choose import Families
-from sriov_rt.nic.family import FilterRelease
+from sriov_rt.nic.families import Families
+from sriov_rt.nic.families import FilterRelease
 from sriov_rt.nic.kernel import Kernel
 from sriov_rt.nic.model import BASELINE
 from sriov_rt.nic.model import Pf

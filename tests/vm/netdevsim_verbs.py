@@ -24,7 +24,7 @@ import pathlib
 import subprocess
 from typing import Any
 
-from sriov_rt.nic.choose import Families
+from sriov_rt.nic.families import Families
 from sriov_rt.nic.model import LinkState
 from sriov_rt.nic.model import Pf
 from sriov_rt.nic.model import VfDevice

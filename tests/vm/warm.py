@@ -26,7 +26,7 @@ import sys
 import tempfile
 
 from sriov_rt.cmd import main
-from sriov_rt.nic.choose import Families
+from sriov_rt.nic.families import Families
 
 #: What the commands under test import when they run.
 MODULES = (

@@ -29,8 +29,8 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
-from sriov_rt.nic.choose import Families
 from sriov_rt.nic.errors import NicError
+from sriov_rt.nic.families import Families
 from sriov_rt.nic.model import LinkState
 from sriov_rt.nic.model import VfId
 from sriov_rt.nic.model import VfSettings

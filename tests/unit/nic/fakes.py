@@ -17,7 +17,7 @@ import errno
 
 from sriov_rt.nic import errors
 from sriov_rt.nic import families
-from sriov_rt.nic.choose import Families
+from sriov_rt.nic.families import Families
 from sriov_rt.nic.model import ADDRESS_RANDOM
 from sriov_rt.nic.model import ADDRESS_SET
 from sriov_rt.nic.model import NO_MAC

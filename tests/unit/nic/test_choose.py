@@ -14,12 +14,11 @@ import dataclasses
 import unittest
 from unittest import mock
 
-from sriov_rt.nic import choose
 from sriov_rt.nic import families
-from sriov_rt.nic.family import Attribute
-from sriov_rt.nic.family import Family
-from sriov_rt.nic.family import MacFilters
-from sriov_rt.nic.family import Support
+from sriov_rt.nic.families import Attribute
+from sriov_rt.nic.families import Family
+from sriov_rt.nic.families import MacFilters
+from sriov_rt.nic.families import Support
 from tests.unit.nic import fakes
 
 
@@ -40,7 +39,7 @@ class Installed:
 class ChooseTest(unittest.TestCase):
     def choose(self, families_known=None, **fields):
         pf = dataclasses.replace(fakes.FakeKernel().pf("enp1s0"), **fields)
-        return (families_known or choose.Families()).of(pf).name
+        return (families_known or families.Families()).of(pf).name
 
     def test_driver_tells_first(self):
         for driver in ("ixgbe", "i40e", "ice", "sfc", "igb"):
@@ -69,8 +68,8 @@ class ChooseTest(unittest.TestCase):
     def test_rows_of_other_packages(self):
         row = Family(name="bnxt", drivers=frozenset({"bnxt_en"}))
         found = Installed(row)
-        with mock.patch.object(choose.stevedore, "ExtensionManager", found):
-            known = choose.Families.installed()
+        with mock.patch.object(families.stevedore, "ExtensionManager", found):
+            known = families.Families.installed()
         self.assertEqual("sriov_rt.nic_families", found.namespace)
         self.assertEqual("bnxt", self.choose(known, driver="bnxt_en"))
         self.assertEqual("igb", self.choose(known, driver="igb"))
@@ -78,16 +77,16 @@ class ChooseTest(unittest.TestCase):
     def test_row_may_be_replaced(self):
         row = dataclasses.replace(families.IGB, max_vfs=3)
         self.assertEqual(
-            3, choose.Families((*families.BUILT_IN, row)).rows["igb"].max_vfs
+            3, families.Families((*families.BUILT_IN, row)).rows["igb"].max_vfs
         )
 
     def test_row_that_is_none_is_told_and_passed_over(self):
         found = Installed("nonsense", broken=[ImportError("no module")])
         with (
-            mock.patch.object(choose.stevedore, "ExtensionManager", found),
+            mock.patch.object(families.stevedore, "ExtensionManager", found),
             self.assertLogs("sriov_rt.nic", "WARNING") as logs,
         ):
-            known = choose.Families.installed()
+            known = families.Families.installed()
         self.assertEqual(2, len(logs.output))
         self.assertEqual("igb", self.choose(known, driver="igb"))
 

@@ -15,7 +15,7 @@ from unittest import mock
 from sriov_rt.nic import errors
 from sriov_rt.nic import machine
 from sriov_rt.nic import vfs
-from sriov_rt.nic.choose import Families
+from sriov_rt.nic.families import Families
 from sriov_rt.nic.model import VfId
 from sriov_rt.nic.model import VfSettings
 from tests.unit.host import trees
