@@ -18,7 +18,7 @@ from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
 
-from sriov_rt.nic import binding
+from sriov_rt.nic import driver_binding
 from sriov_rt.nic import errors
 from sriov_rt.nic import verify
 from sriov_rt.nic import waiting
@@ -105,10 +105,10 @@ def _device(
     mac = wanted.expect.mac
     if Attribute.DRIVER in changed:
         driver = wanted.expect.driver
-        binding.bind(kernel, family, wanted.vf, driver, mac, clock)
+        driver_binding.bind(kernel, family, wanted.vf, driver, mac, clock)
     elif wanted.rebind is not None:
         driver = kernel.device(wanted.vf).driver
-        binding.bind(kernel, family, wanted.vf, driver, mac, clock)
+        driver_binding.bind(kernel, family, wanted.vf, driver, mac, clock)
     inner = VfSettings(
         **{
             each: getattr(wanted.expect, each)

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 
 from sriov_rt.codec import Unknown
 from sriov_rt.host.vfs import VFIO
-from sriov_rt.nic import binding
+from sriov_rt.nic import driver_binding
 from sriov_rt.nic import errors
 from sriov_rt.nic import waiting
 from sriov_rt.nic.amounts import Amount
@@ -202,9 +202,9 @@ def apply(
         )
     if wanted.binds:
         # The kernel bound their drivers while the PF was being reset.
-        for vf in binding.unanswered(kernel, family, found.vfs):
+        for vf in driver_binding.unanswered(kernel, family, found.vfs):
             LOG.info("vf=%s: bound again, since its PF was deaf", vf.address)
-            binding.bind(kernel, family, vf, None, None, clock)
+            driver_binding.bind(kernel, family, vf, None, None, clock)
     return found
 
 

@@ -10,14 +10,13 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Binding a VF's driver, until its interface is there with its MAC."""
+"""VF drivers, bound again until the interface has its name and MAC."""
 
 import logging
 from collections.abc import Iterable
 
 from sriov_rt.host.vfs import VFIO
 from sriov_rt.nic import errors
-from sriov_rt.nic import naming
 from sriov_rt.nic import waiting
 from sriov_rt.nic.families import Family
 from sriov_rt.nic.kernel import Kernel
@@ -27,6 +26,57 @@ from sriov_rt.nic.model import VfId
 from sriov_rt.nic.waiting import Clock
 
 LOG = logging.getLogger(__name__)
+
+#: How long it is tried to give it its old name, seconds.
+RENAME_S = 2.0
+
+# What udev, or who has the name now, may put right.
+_PASSING = (errors.NoSuchDevice, errors.VfBusy, errors.NameTaken)
+
+
+def keep(
+    kernel: Kernel,
+    vf: VfId,
+    device: VfDevice,
+    name: str | None,
+    clock: Clock,
+) -> VfDevice:
+    """Give a VF's new interface the name of the old one, if it can be.
+
+    The configuration has that name, and the kernel makes up another; udev
+    may be renaming the interface at this moment, too.
+
+    :param device: the VF's, as it is now.
+    :param name: of the old interface; None for none.
+    :returns: its device afterwards.
+    """
+    if name is None or device.netdev is None:
+        return device
+    problem: errors.NicError | None = None
+
+    def renamed() -> VfDevice | None:
+        nonlocal problem
+        found = kernel.device(vf)
+        if found.netdev == name:
+            return found
+        try:
+            kernel.rename(found.netdev or "", name)
+        except _PASSING as error:
+            problem = error
+        return None
+
+    found = waiting.until(clock, RENAME_S, renamed)
+    if found is not None:
+        return found
+    LOG.warning(
+        "vf=%s: its interface was %s and has another name now (%s); rename "
+        "it, or name it by udev or systemd.link",
+        vf.address,
+        name,
+        problem,
+    )
+    return kernel.device(vf)
+
 
 #: How often a driver is bound. An 82576 still resets one to two seconds
 #: after sriov_numvfs; its VFs then come up with random MACs or not at all.
@@ -85,7 +135,7 @@ def bind(
         elif not _is_answered(kernel, family, vf, clock):
             problem = "its PF has not answered its driver"
         else:
-            return naming.keep(kernel, vf, device, name, clock)
+            return keep(kernel, vf, device, name, clock)
     _give_back(kernel, vf, before, driver)
     raise errors.NotReady(
         f"{vf}",
