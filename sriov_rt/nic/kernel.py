@@ -10,19 +10,34 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The edge to the kernel's VFs: what the verbs need of it.
+"""Edge to the kernel's VFs: rtnetlink and sysfs, as the verbs need them.
 
 ``machine.Machine`` is the real one; the unit tests have one that behaves
 like each family.
 """
 
+import contextlib
+import dataclasses
+import errno
+from collections.abc import Iterator
 from collections.abc import Mapping
+from typing import Any
 from typing import Protocol
 
+import pyroute2
+
+from sriov_rt import rtnetlink
+from sriov_rt.host.root import Root
+from sriov_rt.nic import drivers
+from sriov_rt.nic import errors
+from sriov_rt.nic import vfinfo
+from sriov_rt.nic.device import Devices
+from sriov_rt.nic.filter_marks import FilterMarks
 from sriov_rt.nic.model import Pf
 from sriov_rt.nic.model import VfDevice
 from sriov_rt.nic.model import VfId
 from sriov_rt.nic.model import VfSettings
+from sriov_rt.nic.sysfs import Sysfs
 
 
 class Kernel(Protocol):
@@ -109,3 +124,201 @@ class Kernel(Protocol):
 
         :param probe: whether drivers are bound to them.
         """
+
+
+#: IFF_PROMISC and IFF_ALLMULTI of include/uapi/linux/if.h.
+PROMISC, ALLMULTI = 0x100, 0x200
+
+
+class Rtnetlink:
+    """Requests on links of the caller's network namespace.
+
+    What the kernel refuses comes as errors.NicError, by its errno.
+    """
+
+    def read(self, pf: str) -> Mapping[int, VfSettings]:
+        """Return what the PF says of all its VFs, by one request."""
+        return vfinfo.decode(_get(pf, ext_mask=rtnetlink.VFS_ONLY))
+
+    def write(self, pf: str, changes: Mapping[int, VfSettings]) -> None:
+        """Set what is not None through the PF, by one request.
+
+        :param changes: index of a VF to what to set.
+        """
+        infos = [
+            ("IFLA_VF_INFO", {"attrs": list(vfinfo.encode(index, each))})
+            for index, each in changes.items()
+        ]
+        device = f"{pf}/{min(changes)}" if len(changes) == 1 else pf
+        with _conversation(device) as route:
+            route.link(
+                "set",
+                index=rtnetlink.index_of(pf),
+                IFLA_VFINFO_LIST={"attrs": infos},
+            )
+
+    def set_netdev(self, netdev: str, settings: VfSettings) -> None:
+        """Set mtu, promisc and allmulti of an interface if not None."""
+        mask = flags = 0
+        for bit, on in (
+            (PROMISC, settings.promisc),
+            (ALLMULTI, settings.allmulti),
+        ):
+            if on is not None:
+                mask |= bit
+                flags |= bit if on else 0
+        mtu = {} if settings.mtu is None else {"mtu": settings.mtu}
+        self._set(netdev, flags=flags, change=mask, **mtu)
+
+    def rename(self, netdev: str, name: str) -> None:
+        """Give an interface another name."""
+        self._set(netdev, ifname=name)
+
+    def flags(self, netdev: str) -> tuple[bool, bool]:
+        """Return whether promisc and allmulti were set by somebody.
+
+        sysfs shows them also while something on top needs them.
+        """
+        bits = _get(netdev)["flags"]
+        return bool(bits & PROMISC), bool(bits & ALLMULTI)
+
+    def mtus(self, netdev: str) -> tuple[int, int] | None:
+        """Return the least and the greatest MTU that an interface takes.
+
+        :returns: None if its driver sets no bounds.
+        """
+        link = _get(netdev)
+        least, greatest = (
+            link.get_attr(f"IFLA_{each}_MTU") or 0 for each in ("MIN", "MAX")
+        )
+        return (least, greatest) if greatest else None
+
+    def carries(self, netdev: str) -> bool:
+        """Tell whether a macvlan, ipvlan, bridge or bond has an interface.
+
+        In whatever namespace it is; see :func:`rtnetlink.is_idle`.
+        """
+        with _named(netdev):
+            return rtnetlink.is_idle(netdev) is False
+
+    def addressed(self, netdev: str) -> bool:
+        """Tell whether an interface has an IP address."""
+        with _conversation(netdev) as route:
+            index = rtnetlink.index_of(netdev)
+            return bool(list(route.get_addr(index=index)))
+
+    def _set(self, netdev: str, **wanted: Any) -> None:
+        with _conversation(netdev) as route:
+            route.link("set", index=rtnetlink.index_of(netdev), **wanted)
+
+
+def _get(interface: str, **wanted: Any) -> Any:
+    """Return the message of a link."""
+    with _conversation(interface) as route:
+        index = rtnetlink.index_of(interface)
+        found = list(route.link("get", index=index, **wanted))
+    if not found:
+        raise errors.BadState(interface, None, "the kernel says nothing")
+    return found[0]
+
+
+@contextlib.contextmanager
+def _conversation(device: str) -> Iterator[pyroute2.IPRoute]:
+    with _named(device), rtnetlink.conversation() as route:
+        yield route
+
+
+@contextlib.contextmanager
+def _named(device: str) -> Iterator[None]:
+    """Raise what the kernel refuses as the error of a device."""
+    try:
+        yield
+    except OSError as error:
+        code = error.errno or errno.EIO
+        raise errors.from_errno(code, device, words=error.strerror) from error
+
+
+class Machine:
+    """kernel.Kernel over netlink and sysfs.
+
+    :param root: where sysfs and procfs are; netlink is the caller's.
+    """
+
+    def __init__(self, root: str = "/") -> None:
+        self._root = Root(root)
+        self._sysfs = Sysfs(self._root)
+        self._devices = Devices(self._root)
+        self._netlink = Rtnetlink()
+        self._marks = FilterMarks(self._root)
+
+    def pfs(self) -> tuple[str, ...]:
+        """Return the interfaces of the PFs that can have VFs, sorted."""
+        return self._sysfs.pfs()
+
+    def pf(self, name: str) -> Pf:
+        """Return a PF."""
+        return self._sysfs.pf(name)
+
+    def locate(self, name: str) -> VfId:
+        """Return the VF of a PCI address or an interface."""
+        return self._sysfs.locate(name)
+
+    def read(self, pf: str) -> Mapping[int, VfSettings]:
+        """Return what the PF says of all its VFs, by one request."""
+        return self._netlink.read(pf)
+
+    def device(self, vf: VfId) -> VfDevice:
+        """Return the PCI device of a VF and its interface."""
+        found = self._devices.read(vf)
+        if found.netdev is None or not (found.promisc or found.allmulti):
+            return found
+        promisc, allmulti = self._netlink.flags(found.netdev)
+        return dataclasses.replace(found, promisc=promisc, allmulti=allmulti)
+
+    def write(self, pf: str, changes: Mapping[int, VfSettings]) -> None:
+        """Set what is not None through the PF, by one request."""
+        self._netlink.write(pf, changes)
+
+    def set_netdev(self, netdev: str, settings: VfSettings) -> None:
+        """Set mtu, promisc and allmulti of an interface if not None."""
+        self._netlink.set_netdev(netdev, settings)
+
+    def mtus(self, netdev: str) -> tuple[int, int] | None:
+        """Return the least and the greatest MTU that an interface takes."""
+        return self._netlink.mtus(netdev)
+
+    def carries(self, netdev: str) -> bool:
+        """Tell whether a macvlan, ipvlan, bridge or bond has an interface."""
+        return self._netlink.carries(netdev)
+
+    def addressed(self, netdev: str) -> bool:
+        """Tell whether an interface has an IP address."""
+        return self._netlink.addressed(netdev)
+
+    def mark_filters(self, vf: VfId) -> None:
+        """Note that the PF may keep filters of a VF until it is made again."""
+        self._marks.put(vf.address)
+
+    def has_mark(self, vf: VfId) -> bool:
+        """Tell whether the PF may keep filters of a VF's last use."""
+        return self._marks.has(vf.address)
+
+    def check_driver(self, vf: VfId, driver: str) -> None:
+        """Refuse a driver that cannot be bound to a VF."""
+        drivers.check(self._root, vf, driver)
+
+    def rename(self, netdev: str, name: str) -> None:
+        """Give an interface another name."""
+        self._netlink.rename(netdev, name)
+
+    def bind(self, vf: VfId, driver: str | None) -> None:
+        """Take a VF from its driver, and bind it to another or the same."""
+        drivers.bind(self._root, vf, driver)
+
+    def flr(self, vf: VfId) -> None:
+        """Reset the function of a VF."""
+        drivers.flr(self._root, vf)
+
+    def provision(self, pf: str, number: int, *, probe: bool) -> None:
+        """Set how many VFs a PF has."""
+        drivers.provision(self._root, pf, number, probe=probe)

@@ -74,7 +74,7 @@ class Vfs:
         :param users: see the class.
         """
         # pyroute2 takes 190 ms to import.
-        from sriov_rt.nic.machine import Machine
+        from sriov_rt.nic.kernel import Machine
 
         return cls(Machine(), Families.installed(), users=users)
 

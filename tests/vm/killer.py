@@ -33,7 +33,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from sriov_rt.nic.machine import Machine
+from sriov_rt.nic.kernel import Machine
 from sriov_rt.nic.vfs import Vfs
 from sriov_rt.vif import host
 from sriov_rt.vif.journal import Journal

@@ -25,13 +25,13 @@ import subprocess
 from typing import Any
 
 from sriov_rt.nic.families import Families
+from sriov_rt.nic.kernel import Rtnetlink
 from sriov_rt.nic.model import LinkState
 from sriov_rt.nic.model import Pf
 from sriov_rt.nic.model import VfDevice
 from sriov_rt.nic.model import VfId
 from sriov_rt.nic.model import VfSettings
 from sriov_rt.nic.model import VlanProtocol
-from sriov_rt.nic.netlink import Rtnetlink
 from sriov_rt.nic.vfs import Vfs
 
 VFS = 64

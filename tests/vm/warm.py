@@ -44,7 +44,7 @@ MODULES = (
     "sriov_rt.host.labels",
     "sriov_rt.host.compute",
     "sriov_rt.labels.service",
-    "sriov_rt.nic.machine",
+    "sriov_rt.nic.kernel",
     "sriov_rt.nic.mapping",
     "sriov_rt.nic.provisioning",
     "sriov_rt.nic.vfs",

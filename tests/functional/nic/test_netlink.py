@@ -22,8 +22,8 @@ from typing import Any
 import pyroute2
 
 from sriov_rt.nic import errors
+from sriov_rt.nic.kernel import Rtnetlink
 from sriov_rt.nic.model import VfSettings
-from sriov_rt.nic.netlink import Rtnetlink
 from tests.testbed.isolation import leave
 from tests.testbed.isolation import wire
 

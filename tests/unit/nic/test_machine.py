@@ -13,7 +13,7 @@
 from unittest import mock
 
 from sriov_rt.nic import errors
-from sriov_rt.nic import machine
+from sriov_rt.nic import kernel
 from sriov_rt.nic import vfs
 from sriov_rt.nic.families import Families
 from sriov_rt.nic.model import VfId
@@ -27,13 +27,13 @@ VF = VfId("eno1", 0, "0000:3b:02.0")
 class MachineTest(trees.TreeTest):
     def setUp(self):
         super().setUp()
-        patch = mock.patch.object(machine, "Rtnetlink")
+        patch = mock.patch.object(kernel, "Rtnetlink")
         self.netlink = patch.start().return_value
         self.addCleanup(patch.stop)
-        patch = mock.patch.object(machine, "drivers")
+        patch = mock.patch.object(kernel, "drivers")
         self.drivers = patch.start()
         self.addCleanup(patch.stop)
-        self.machine = machine.Machine(str(self.tree.path))
+        self.machine = kernel.Machine(str(self.tree.path))
 
     def flags(self, text):
         self.tree.write(

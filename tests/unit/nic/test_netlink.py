@@ -21,7 +21,7 @@ from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
 
 from sriov_rt import rtnetlink
 from sriov_rt.nic import errors
-from sriov_rt.nic import netlink
+from sriov_rt.nic import kernel
 from sriov_rt.nic import vfinfo
 from sriov_rt.nic.model import LinkState
 from sriov_rt.nic.model import VfSettings
@@ -155,14 +155,14 @@ class RtnetlinkTest(unittest.TestCase):
         self.route.link.return_value = [message(encoded(0, SETTINGS))]
         self.refused = None
         patch = mock.patch.object(
-            netlink.rtnetlink, "conversation", self.conversation
+            kernel.rtnetlink, "conversation", self.conversation
         )
         patch.start()
         self.addCleanup(patch.stop)
         patch = mock.patch.object(socket, "if_nametoindex", return_value=4)
         self.index = patch.start()
         self.addCleanup(patch.stop)
-        self.netlink = netlink.Rtnetlink()
+        self.netlink = kernel.Rtnetlink()
 
     @contextlib.contextmanager
     def conversation(self):
