@@ -248,12 +248,12 @@ class Provision(_Act):
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         """Print the plans, and carry them out."""
         # Here, for oslo.config takes long to import.
-        from sriov_rt.nic import provisioning
+        from sriov_rt.nic import provision
 
         args = parsed_args
-        amounts, timeout = provisioning.configured(args.config_file)
+        amounts, timeout = provision.configured(args.config_file)
         owners = mapping.Owners(Root())
-        work = provisioning.Provisioning(
+        work = provision.Provisioning(
             Vfs.of_host(), owners.of, _users, faults.say
         )
         plans = work.plan(amounts, 0.0 if args.dry_run else timeout)

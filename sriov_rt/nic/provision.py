@@ -10,28 +10,102 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Making the VFs that the configuration says, and no harm to others."""
+"""Provisioning of VFs: as many as the configuration says, and no harm to others."""
 
 import dataclasses
+import enum
 import logging
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 
+from oslo_config import cfg
+
+from sriov_rt import config
+from sriov_rt import exceptions
 from sriov_rt.codec import Unknown
+from sriov_rt.host.vfs import MAX_VFS
 from sriov_rt.host.vfs import VFIO
 from sriov_rt.nic import driver_binding
 from sriov_rt.nic import errors
+from sriov_rt.nic import names
+from sriov_rt.nic import options
 from sriov_rt.nic import waiting
-from sriov_rt.nic.amounts import Amount
-from sriov_rt.nic.amounts import Mode
 from sriov_rt.nic.families import Family
 from sriov_rt.nic.kernel import Kernel
 from sriov_rt.nic.model import Pf
 from sriov_rt.nic.model import VfDevice
 from sriov_rt.nic.model import VfId
+from sriov_rt.nic.vfs import Users
+from sriov_rt.nic.vfs import Vfs
 from sriov_rt.nic.waiting import Clock
+from sriov_rt.parse import errors
+from sriov_rt.parse import numbers
+
+#: More than any host has PFs.
+MAX_WORDS = 256
+MAX_WORD = 64
+
+
+class Mode(enum.StrEnum):
+    """What VFs are for: the host's interfaces, or guests as a whole."""
+
+    HOST = "host"
+    GUESTS = "guests"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Amount:
+    """How many VFs a PF is to have.
+
+    :param pf: name of its interface.
+    """
+
+    pf: str
+    number: int
+    mode: Mode
+
+
+def parse(words: Sequence[str], default: Mode) -> tuple[Amount, ...]:
+    """Return what ``[nic] vfs`` says.
+
+    :param default: the mode of those that name none.
+    :raises ParseError: for a word that is not PF:NUMBER or PF:NUMBER:MODE,
+        or a PF that comes twice.
+    """
+    if len(words) > MAX_WORDS:
+        raise errors.ParseError(
+            "[nic] vfs", str(len(words)), f"at most {MAX_WORDS} PFs"
+        )
+    found: dict[str, Amount] = {}
+    for word in words:
+        amount = _parse(word, default)
+        if amount.pf in found:
+            raise errors.ParseError(
+                "[nic] vfs", word, f"{amount.pf} comes twice"
+            )
+        found[amount.pf] = amount
+    return tuple(found.values())
+
+
+def _parse(word: str, default: Mode) -> Amount:
+    errors.check_length("[nic] vfs", word, MAX_WORD)
+    parts = word.strip().split(":")
+    if len(parts) not in (2, 3) or not names.is_interface(parts[0]):
+        raise errors.ParseError(
+            "[nic] vfs", word, "PF:NUMBER or PF:NUMBER:MODE expected"
+        )
+    mode = default
+    if len(parts) == 3:
+        if parts[2] not in list(Mode):
+            raise errors.ParseError(
+                "[nic] vfs", word, f"mode {' or '.join(Mode)} expected"
+            )
+        mode = Mode(parts[2])
+    number = numbers.parse_int(parts[1], "number of VFs", 0, MAX_VFS)
+    return Amount(parts[0], number, mode)
+
 
 LOG = logging.getLogger(__name__)
 
@@ -219,3 +293,108 @@ def _missing(kernel: Kernel, wanted: Provision, pf: Pf) -> str | None:
         if bare:
             return f"{len(bare)} VFs have no interface"
     return None
+
+
+class ConfigurationUnreadable(exceptions.SriovRtError):
+    """A configuration file cannot be read.
+
+    :param problem: what is wrong.
+    """
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(
+            f"{problem}; correct it or name another by --config-file"
+        )
+
+
+def configured(
+    files: Sequence[str] | None,
+) -> tuple[tuple[Amount, ...], float]:
+    """Return what ``[nic]`` says: the amounts, and the time for PFs.
+
+    :param files: None for those of sriov-rt.
+    :raises ConfigurationUnreadable: if one cannot be read.
+    :raises ParseError: if ``vfs`` is not in its grammar.
+    """
+    try:
+        conf = config.load(files)
+        conf.register_opts(options.NIC_OPTS, group=options.GROUP)
+        group = conf[options.GROUP]
+        words, mode, timeout = group.vfs, group.vf_mode, group.pf_timeout
+    except cfg.Error as error:
+        raise ConfigurationUnreadable(str(error)) from error
+    return parse(words, Mode(mode)), timeout
+
+
+class Provisioning:
+    """The work over all PFs.
+
+    :param holder: who holds a VF that is bound to vfio-pci.
+    :param users: who uses VFs, in any network namespace.
+    :param tell: told what takes long.
+    """
+
+    def __init__(
+        self,
+        vfs: Vfs,
+        holder: Holder,
+        users: Users,
+        tell: Callable[[str], None],
+    ) -> None:
+        self._vfs = vfs
+        self._holder = holder
+        self._users = users
+        self._tell = tell
+
+    def plan(
+        self, wanted: Sequence[Amount], timeout: float
+    ) -> tuple[Provision, ...]:
+        """Return what is to be done to each PF; nothing is done yet.
+
+        :param timeout: how long a PF may take to appear, seconds.
+        :raises NicError: if it cannot be done to one of them.
+        """
+        return tuple(self._plan(each, timeout) for each in wanted)
+
+    def apply(self, plans: Sequence[Provision]) -> None:
+        """Do it.
+
+        :raises NicError: for the first PF that fails.
+        """
+        for each in plans:
+            if not each.is_empty:
+                self._tell(
+                    f"making {each.amount.number} VFs of {each.pf.name}"
+                )
+            apply(
+                self._vfs.kernel,
+                self._vfs.families.of(each.pf),
+                each,
+                self._vfs.clock,
+            )
+
+    def _plan(self, amount: Amount, timeout: float) -> Provision:
+        kernel = self._vfs.kernel
+
+        def there() -> Pf | None:
+            try:
+                return kernel.pf(amount.pf)
+            except errors.NoSuchDevice:
+                return None
+
+        pf = waiting.until(self._vfs.clock, timeout, there)
+        if pf is None:
+            # Once more, for its error.
+            pf = kernel.pf(amount.pf)
+        return make(
+            self._vfs.families.of(pf),
+            pf,
+            amount,
+            users(
+                kernel,
+                pf,
+                self._holder,
+                self._users(self._vfs.list(pf.name)) if pf.vfs else {},
+            ),
+        )

@@ -46,7 +46,7 @@ MODULES = (
     "sriov_rt.labels.service",
     "sriov_rt.nic.kernel",
     "sriov_rt.nic.mapping",
-    "sriov_rt.nic.provisioning",
+    "sriov_rt.nic.provision",
     "sriov_rt.nic.vfs",
     "sriov_rt.nic.xml",
     "sriov_rt.vif.host",

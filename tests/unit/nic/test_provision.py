@@ -17,13 +17,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from sriov_rt.codec import Unknown
-from sriov_rt.nic import amounts
 from sriov_rt.nic import errors
 from sriov_rt.nic import provision
-from sriov_rt.nic import provisioning
-from sriov_rt.nic.amounts import Amount
-from sriov_rt.nic.amounts import Mode
 from sriov_rt.nic.model import VfDevice
+from sriov_rt.nic.provision import Amount
+from sriov_rt.nic.provision import Mode
 from sriov_rt.parse.errors import ParseError
 from tests.unit.nic import fakes
 
@@ -35,7 +33,7 @@ class AmountsTest(unittest.TestCase):
                 Amount("enp1s0", 4, Mode.HOST),
                 Amount("enp2s0", 8, Mode.GUESTS),
             ),
-            amounts.parse(["enp1s0:4", " enp2s0:8:guests"], Mode.HOST),
+            provision.parse(["enp1s0:4", " enp2s0:8:guests"], Mode.HOST),
         )
 
     def test_what_is_refused(self):
@@ -52,13 +50,13 @@ class AmountsTest(unittest.TestCase):
             [f"e{n}:1" for n in range(300)],
         ):
             with self.subTest(words=words), self.assertRaises(ParseError):
-                amounts.parse(words, Mode.HOST)
+                provision.parse(words, Mode.HOST)
 
     @settings(derandomize=True, max_examples=200, deadline=None)
     @given(st.lists(st.text(max_size=80), max_size=3))
     def test_any_words_are_amounts_or_an_error(self, words):
         try:
-            amounts.parse(words, Mode.HOST)
+            provision.parse(words, Mode.HOST)
         except ParseError as error:
             self.assertLess(len(str(error)), 500)
 
@@ -71,7 +69,7 @@ class ProvisionTest(unittest.TestCase):
         self.users = {}
 
     def run_it(self, number, mode=Mode.HOST):
-        work = provisioning.Provisioning(
+        work = provision.Provisioning(
             fakes.vfs(self.kernel),
             lambda vf, device: self.held,
             lambda states: self.users,
@@ -179,7 +177,7 @@ class ProvisionTest(unittest.TestCase):
 
     def test_pf_that_never_comes(self):
         with self.assertRaises(errors.NoSuchDevice):
-            provisioning.Provisioning(
+            provision.Provisioning(
                 fakes.vfs(self.kernel),
                 lambda vf, device: None,
                 lambda states: {},
@@ -196,7 +194,7 @@ class ProvisionTest(unittest.TestCase):
             return pf(name)
 
         self.kernel.pf = late
-        work = provisioning.Provisioning(
+        work = provision.Provisioning(
             fakes.vfs(self.kernel),
             lambda vf, device: None,
             lambda states: {},
