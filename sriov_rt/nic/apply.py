@@ -134,12 +134,12 @@ def _verified(
     clock: Clock,
 ) -> tuple[VfState, ...]:
     found: Mapping[int, VfState] = {}
-    differences: dict[int, tuple[tuple[str, object, object], ...]] = {}
+    differing: dict[int, tuple[tuple[str, object, object], ...]] = {}
 
     def settled() -> bool | None:
         nonlocal found
         found = observe(tuple(plans))
-        differences.clear()
+        differing.clear()
         for index, each in plans.items():
             differs = verify.differences(
                 each.expect,
@@ -147,10 +147,10 @@ def _verified(
                 left_out.get(index, frozenset()),
             )
             if differs:
-                differences[index] = differs
-        return None if differences else True
+                differing[index] = differs
+        return None if differing else True
 
     if waiting.until(clock, SETTLED_S, settled) is None:
-        index, differs = next(iter(differences.items()))
+        index, differs = next(iter(differing.items()))
         raise errors.VerifyFailed(f"{plans[index].vf}", differs)
     return tuple(found[index] for index in plans)

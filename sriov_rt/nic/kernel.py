@@ -12,7 +12,7 @@
 
 """Edge to the kernel's VFs: rtnetlink and sysfs, as the verbs need them.
 
-``machine.Machine`` is the real one; the unit tests have one that behaves
+``Machine`` is the real one; the unit tests have one that behaves
 like each family.
 """
 

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Provisioning of VFs: as many as the configuration says, and no harm to others."""
+"""Provisioning of VFs: as many as the configuration says, no harm to others."""
 
 import dataclasses
 import enum
@@ -40,7 +40,7 @@ from sriov_rt.nic.model import VfId
 from sriov_rt.nic.vfs import Users
 from sriov_rt.nic.vfs import Vfs
 from sriov_rt.nic.waiting import Clock
-from sriov_rt.parse import errors
+from sriov_rt.parse import errors as parse_errors
 from sriov_rt.parse import numbers
 
 #: More than any host has PFs.
@@ -75,14 +75,14 @@ def parse(words: Sequence[str], default: Mode) -> tuple[Amount, ...]:
         or a PF that comes twice.
     """
     if len(words) > MAX_WORDS:
-        raise errors.ParseError(
+        raise parse_errors.ParseError(
             "[nic] vfs", str(len(words)), f"at most {MAX_WORDS} PFs"
         )
     found: dict[str, Amount] = {}
     for word in words:
         amount = _parse(word, default)
         if amount.pf in found:
-            raise errors.ParseError(
+            raise parse_errors.ParseError(
                 "[nic] vfs", word, f"{amount.pf} comes twice"
             )
         found[amount.pf] = amount
@@ -90,16 +90,16 @@ def parse(words: Sequence[str], default: Mode) -> tuple[Amount, ...]:
 
 
 def _parse(word: str, default: Mode) -> Amount:
-    errors.check_length("[nic] vfs", word, MAX_WORD)
+    parse_errors.check_length("[nic] vfs", word, MAX_WORD)
     parts = word.strip().split(":")
     if len(parts) not in (2, 3) or not names.is_interface(parts[0]):
-        raise errors.ParseError(
+        raise parse_errors.ParseError(
             "[nic] vfs", word, "PF:NUMBER or PF:NUMBER:MODE expected"
         )
     mode = default
     if len(parts) == 3:
         if parts[2] not in list(Mode):
-            raise errors.ParseError(
+            raise parse_errors.ParseError(
                 "[nic] vfs", word, f"mode {' or '.join(Mode)} expected"
             )
         mode = Mode(parts[2])

@@ -34,10 +34,8 @@ from sriov_rt.nic.model import BASELINE
 from sriov_rt.nic.model import NO_MAC
 from sriov_rt.nic.model import Pf
 from sriov_rt.nic.model import VfDevice
-from sriov_rt.nic.model import VfId
 from sriov_rt.nic.model import VfId as VfId
 from sriov_rt.nic.model import VfSettings
-from sriov_rt.nic.model import VfState
 from sriov_rt.nic.model import VfState as VfState
 from sriov_rt.nic.plan import Plan as Plan
 from sriov_rt.nic.plan import Reset
