@@ -307,7 +307,7 @@ class Xml(command.Text):
 
 def _xml(args: argparse.Namespace) -> str:
     # Here, for lxml takes long to import.
-    from sriov_rt.nic import xml
+    from sriov_rt.nic import libvirt_xml
 
     words = [
         f"{name}={value}"
@@ -317,16 +317,20 @@ def _xml(args: argparse.Namespace) -> str:
     asked = settings_text.parse(words)
     vfs = Vfs.of_host()
     _check_way(args)
-    if args.way == xml.Way.NETWORK:
-        text = xml.network(vfs.pf(args.device), args.pool, asked.vlan)
-    elif args.way == xml.Way.POOLED:
-        text = xml.pooled(vfs.pf(args.device), asked.mac)
+    if args.way == libvirt_xml.Way.NETWORK:
+        text = libvirt_xml.network(vfs.pf(args.device), args.pool, asked.vlan)
+    elif args.way == libvirt_xml.Way.POOLED:
+        text = libvirt_xml.pooled(vfs.pf(args.device), asked.mac)
     else:
         vf = vfs.locate(args.device)
         has = vfs.observe(vf).settings
         mac = has.mac if asked.mac is None else asked.mac
         vlan = has.vlan if asked.vlan is None else asked.vlan
-        render = xml.interface if args.way == "interface" else xml.hostdev
+        render = (
+            libvirt_xml.interface
+            if args.way == "interface"
+            else libvirt_xml.hostdev
+        )
         text = render(vf, mac, vlan)
     return text
 

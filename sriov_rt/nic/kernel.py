@@ -28,15 +28,15 @@ import pyroute2
 
 from sriov_rt import rtnetlink
 from sriov_rt.host.root import Root
-from sriov_rt.nic import drivers
 from sriov_rt.nic import errors
+from sriov_rt.nic import sysfs
 from sriov_rt.nic import vfinfo
-from sriov_rt.nic.device import Devices
 from sriov_rt.nic.filter_marks import FilterMarks
 from sriov_rt.nic.model import Pf
 from sriov_rt.nic.model import VfDevice
 from sriov_rt.nic.model import VfId
 from sriov_rt.nic.model import VfSettings
+from sriov_rt.nic.sysfs import Devices
 from sriov_rt.nic.sysfs import Sysfs
 
 
@@ -305,7 +305,7 @@ class Machine:
 
     def check_driver(self, vf: VfId, driver: str) -> None:
         """Refuse a driver that cannot be bound to a VF."""
-        drivers.check(self._root, vf, driver)
+        sysfs.check(self._root, vf, driver)
 
     def rename(self, netdev: str, name: str) -> None:
         """Give an interface another name."""
@@ -313,12 +313,12 @@ class Machine:
 
     def bind(self, vf: VfId, driver: str | None) -> None:
         """Take a VF from its driver, and bind it to another or the same."""
-        drivers.bind(self._root, vf, driver)
+        sysfs.bind(self._root, vf, driver)
 
     def flr(self, vf: VfId) -> None:
         """Reset the function of a VF."""
-        drivers.flr(self._root, vf)
+        sysfs.flr(self._root, vf)
 
     def provision(self, pf: str, number: int, *, probe: bool) -> None:
         """Set how many VFs a PF has."""
-        drivers.provision(self._root, pf, number, probe=probe)
+        sysfs.provision(self._root, pf, number, probe=probe)

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Provisioning of VFs: as many as the configuration says, no harm to others."""
+"""Provisioning of VFs: as many as configured, and no harm to others."""
 
 import dataclasses
 import enum

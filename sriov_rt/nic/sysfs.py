@@ -10,9 +10,13 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""PFs and VFs in sysfs: what they are."""
+"""PFs and VFs in sysfs, read and written."""
 
+import fnmatch
+import os
+import pathlib
 import re
+from collections.abc import Sequence
 from typing import TypeVar
 
 from sriov_rt.codec import Unknown
@@ -21,14 +25,69 @@ from sriov_rt.host import vfs
 from sriov_rt.host.nics import NET
 from sriov_rt.host.root import Root
 from sriov_rt.host.vfs import DEVICES
+from sriov_rt.host.vfs import VFIO
+from sriov_rt.nic import affinity
 from sriov_rt.nic import errors
 from sriov_rt.nic import names
 from sriov_rt.nic.model import Pf
+from sriov_rt.nic.model import VfDevice
 from sriov_rt.nic.model import VfId
-from sriov_rt.nic.quick import Quick
 from sriov_rt.parse import errors as parse_errors
 from sriov_rt.parse import numbers
 from sriov_rt.parse import pci
+
+#: A file of sysfs is a page at the most.
+PAGE = 4096
+
+
+def _text(root: Root, relative: str) -> str | None:
+    """Return the text of a file, without white space around it."""
+    text = root.read_text(relative, PAGE, may_be_empty=True)
+    return None if isinstance(text, Unknown) else text.strip()
+
+
+def _link(root: Root, relative: str) -> str | None:
+    """Return the last part of what a link leads to."""
+    name = values.link_name(root, relative)
+    return None if isinstance(name, Unknown) else name
+
+
+def _names(root: Root, relative: str) -> Sequence[str] | None:
+    """Return the sorted names in a directory."""
+    listed = root.list_dir(relative)
+    return None if isinstance(listed, Unknown) else listed
+
+
+def write(
+    root: Root,
+    relative: str,
+    text: str,
+    device: str,
+    attribute: str | None = None,
+) -> None:
+    """Write one value to a file of sysfs.
+
+    :param relative: path below the root; it has to be there.
+    :param device: what the file is of, for the error.
+    :raises NicError: as the kernel's errno says; NotPermitted for a file
+        that a link leads to outside of the root.
+    """
+    path = pathlib.Path(root.path, relative)
+    try:
+        real = path.resolve(strict=True)
+        if not real.is_relative_to(root.path.resolve()):
+            raise errors.NotPermitted(
+                device, attribute, f"/{relative} leads out of the root"
+            )
+        descriptor = os.open(real, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(descriptor, f"{text}\n".encode())
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        code = error.errno or 0
+        raise errors.from_errno(code, device, attribute) from error
+
 
 _HEX = re.compile(r"0x([0-9a-f]{1,8})")
 _REPRESENTOR = re.compile(r"(?:c[0-9]+)?pf[0-9]+[vs]f[0-9]+")
@@ -44,11 +103,10 @@ class Sysfs:
 
     def __init__(self, root: Root) -> None:
         self._root = root
-        self._quick = Quick(root)
 
     def pfs(self) -> tuple[str, ...]:
         """Return the interfaces of the PFs that can have VFs, sorted."""
-        listed = self._quick.names(NET)
+        listed = _names(self._root, NET)
         if listed is None:
             listed = self._known(f"/{NET}", self._root.list_dir(NET))
         return tuple(
@@ -104,7 +162,7 @@ class Sysfs:
         if names.is_interface(name):
             address = self._address(name)
         device = f"{DEVICES}/{address}"
-        parent = self._quick.link(f"{device}/physfn")
+        parent = _link(self._root, f"{device}/physfn")
         if parent is None:
             if self._root.exists(device) is not True:
                 raise errors.NoSuchDevice(
@@ -125,7 +183,7 @@ class Sysfs:
     def _total(self, name: str) -> int:
         """Return how many VFs an interface's device can have."""
         path = f"{NET}/{name}/device/sriov_totalvfs"
-        text = self._quick.text(path)
+        text = _text(self._root, path)
         if text is None:
             return 0
         try:
@@ -144,18 +202,18 @@ class Sysfs:
 
     def _address(self, interface: str) -> str:
         path = f"{NET}/{interface}"
-        found = self._quick.link(f"{path}/device")
+        found = _link(self._root, f"{path}/device")
         try:
             return str(pci.PciAddress.parse(found or ""))
         except parse_errors.ParseError:
-            if self._quick.names(path) is None:
+            if _names(self._root, path) is None:
                 raise errors.NoSuchDevice(
                     interface, None, "there is no such interface"
                 ) from None
             raise errors.NotAVf(interface, None, "it is not on PCI") from None
 
     def _text(self, path: str, pattern: re.Pattern[str]) -> str | None:
-        text = self._quick.text(path)
+        text = _text(self._root, path)
         match = None if text is None else pattern.fullmatch(text)
         return None if match is None else match[match.lastindex or 0]
 
@@ -178,3 +236,182 @@ class Sysfs:
 
 def _or_none(value: T | Unknown) -> T | None:
     return None if isinstance(value, Unknown) else value
+
+
+#: IFF_UP, IFF_PROMISC and IFF_ALLMULTI of include/uapi/linux/if.h.
+UP, PROMISC, ALLMULTI = 0x1, 0x100, 0x200
+
+_FLAGS = re.compile(r"0x[0-9a-f]{1,8}")
+_MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}")
+_NUMBER = re.compile(r"[0-9]{1,10}", re.ASCII)
+
+
+class Devices:
+    """Reads VFs.
+
+    :param root: where sysfs is.
+    """
+
+    def __init__(self, root: Root) -> None:
+        self._root = root
+
+    def read(self, vf: VfId) -> VfDevice:
+        """Return the PCI device of a VF and its interface.
+
+        ``promisc`` and ``allmulti`` are on here, too, if only something on
+        top of the interface needs it.
+
+        :raises NoSuchDevice: if it is gone.
+        """
+        device = f"{DEVICES}/{vf.address}"
+        if _text(self._root, f"{device}/vendor") is None:
+            raise errors.NoSuchDevice(f"{vf}", None, "the VF has gone")
+        listed = _names(self._root, f"{device}/net")
+        netdev = listed[0] if listed else None
+        bare = VfDevice(
+            driver=_link(self._root, f"{device}/driver"),
+            netdev=netdev,
+            # The directory stays when the interface has moved.
+            elsewhere=listed is not None and not listed,
+            iommu_group=_number(_link(self._root, f"{device}/iommu_group")),
+            # -1 where the platform has none.
+            numa_node=_number(_text(self._root, f"{device}/numa_node")),
+        )
+        return bare if netdev is None else self._whole(device, bare)
+
+    def _whole(self, device: str, bare: VfDevice) -> VfDevice:
+        """Return the device with what its interface says."""
+        inner = f"{device}/net/{bare.netdev}"
+        flags = _matching(_FLAGS, _text(self._root, f"{inner}/flags"))
+        bits = None if flags is None else int(flags, 16)
+        return VfDevice(
+            driver=bare.driver,
+            netdev=bare.netdev,
+            alias=_text(self._root, f"{inner}/ifalias") or "",
+            iommu_group=bare.iommu_group,
+            numa_node=bare.numa_node,
+            mac=_matching(_MAC, _text(self._root, f"{inner}/address")),
+            address_type=_number(
+                _text(self._root, f"{inner}/addr_assign_type")
+            ),
+            mtu=_number(_text(self._root, f"{inner}/mtu")),
+            promisc=None if bits is None else bool(bits & PROMISC),
+            allmulti=None if bits is None else bool(bits & ALLMULTI),
+            up=None if bits is None else bool(bits & UP),
+            uppers=tuple(
+                name.removeprefix("upper_")
+                for name in _names(self._root, inner) or ()
+                if name.startswith("upper_")
+            ),
+        )
+
+
+def _matching(pattern: re.Pattern[str], text: str | None) -> str | None:
+    return text if text is not None and pattern.fullmatch(text) else None
+
+
+def _number(text: str | None) -> int | None:
+    found = _matching(_NUMBER, text)
+    return None if found is None else int(found)
+
+
+DRIVERS = "sys/bus/pci/drivers"
+
+
+def bind(root: Root, vf: VfId, driver: str | None) -> None:
+    """Take a VF from its driver, and bind it to another or the same.
+
+    :param driver: None for the one that the kernel chooses.
+    :raises DriverMissing: if there is no such driver.
+    :raises NicError: as the kernel's errno says; the VF may then have none.
+    """
+    device = f"{DEVICES}/{vf.address}"
+    if driver is not None:
+        _find(root, vf, driver)
+    if root.exists(f"{device}/driver") is True:
+        _write(root, vf, f"{device}/driver/unbind", vf.address)
+    _write(root, vf, f"{device}/driver_override", driver or "")
+    parent = values.link_name(root, f"{device}/physfn")
+    with affinity.away_from(root, str(parent)):
+        if driver is None:
+            _write(root, vf, "sys/bus/pci/drivers_probe", vf.address)
+        else:
+            _write(root, vf, f"{DRIVERS}/{driver}/bind", vf.address)
+    if driver != VFIO:
+        # Whoever binds it next finds it as the kernel made it.
+        _write(root, vf, f"{device}/driver_override", "")
+
+
+def check(root: Root, vf: VfId, driver: str) -> None:
+    """Refuse a driver that cannot be bound to a VF.
+
+    It would be asked only when the VF has lost the one that it has.
+
+    :raises DriverMissing: if the kernel has none of the name.
+    :raises UnsupportedByNic: if it is for other devices.
+    """
+    _find(root, vf, driver)
+    device = f"{DEVICES}/{vf.address}"
+    if values.link_name(root, f"{device}/driver") == driver:
+        return
+    module = values.link_name(root, f"{DRIVERS}/{driver}/module")
+    modalias = root.read_text(f"{device}/modalias")
+    release = root.read_text("proc/sys/kernel/osrelease")
+    if not (
+        isinstance(module, str)
+        and isinstance(modalias, str)
+        and isinstance(release, str)
+    ):
+        return
+    patterns = _pci_aliases(root, release.strip(), module)
+    # Those that take what they are given, such as vfio-pci, name none.
+    if patterns and not any(
+        fnmatch.fnmatchcase(modalias.strip(), each) for each in patterns
+    ):
+        raise errors.UnsupportedByNic(
+            f"{vf}", "driver", f"the driver '{driver}' is for other devices"
+        )
+
+
+def _pci_aliases(root: Root, release: str, module: str) -> list[str]:
+    """Return the PCI devices that a module is for, as modprobe reads them."""
+    path = pathlib.Path(root.path, "lib/modules", release, "modules.alias")
+    found = []
+    try:
+        with path.open(encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                words = line.split()
+                if len(words) == 3 and words[2].replace(
+                    "-", "_"
+                ) == module.replace("-", "_"):
+                    found.append(words[1])
+    except OSError:
+        return []
+    return [each for each in found if each.startswith("pci:")]
+
+
+def _find(root: Root, vf: VfId, driver: str) -> None:
+    if root.exists(f"{DRIVERS}/{driver}") is not True:
+        raise errors.DriverMissing(
+            f"{vf}", "driver", f"the kernel has no PCI driver '{driver}'"
+        )
+
+
+def flr(root: Root, vf: VfId) -> None:
+    """Reset the function of a VF."""
+    _write(root, vf, f"{DEVICES}/{vf.address}/reset", "1")
+
+
+def provision(root: Root, pf: str, number: int, *, probe: bool) -> None:
+    """Set how many VFs a PF has, and whether drivers are bound to new ones.
+
+    :raises VfBusy: if it has another number, not 0, already.
+    """
+    device = f"{NET}/{names.parse_interface(pf)}/device"
+    autoprobe = "sriov_drivers_autoprobe"
+    write(root, f"{device}/{autoprobe}", str(int(probe)), pf, autoprobe)
+    write(root, f"{device}/sriov_numvfs", str(number), pf, "vfs")
+
+
+def _write(root: Root, vf: VfId, path: str, text: str) -> None:
+    write(root, path, text, f"{vf}", "driver")

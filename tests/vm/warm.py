@@ -48,7 +48,7 @@ MODULES = (
     "sriov_rt.nic.mapping",
     "sriov_rt.nic.provision",
     "sriov_rt.nic.vfs",
-    "sriov_rt.nic.xml",
+    "sriov_rt.nic.libvirt_xml",
     "sriov_rt.vif.host",
     "sriov_rt.vif.netlink",
     "sriov_rt.vif.tenants",

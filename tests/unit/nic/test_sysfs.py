@@ -15,14 +15,11 @@ import os
 import pathlib
 from unittest import mock
 
-from sriov_rt.host.root import Root
 from sriov_rt.nic import affinity
-from sriov_rt.nic import drivers
 from sriov_rt.nic import errors
-from sriov_rt.nic import files
-from sriov_rt.nic.device import Devices
+from sriov_rt.nic import sysfs
 from sriov_rt.nic.model import VfId
-from sriov_rt.nic.quick import Quick
+from sriov_rt.nic.sysfs import Devices
 from sriov_rt.nic.sysfs import Sysfs
 from tests.unit.host import trees
 
@@ -158,41 +155,6 @@ class SysfsTest(trees.TreeTest):
             self.devices.read(VfId("eno1", 9, "0000:3b:03.1"))
 
 
-class QuickTest(trees.TreeTest):
-    """The host's own files, and a tree of a host, read alike."""
-
-    def setUp(self):
-        super().setUp()
-        self.at = str(self.tree.path).lstrip("/")
-        self.host = Quick(Root("/"))
-        self.below = Quick(self.root)
-        self.tree.write("some/text", " seven\n")
-        self.tree.write("some/empty", "")
-        self.tree.write("some/bytes", b"\xff\n")
-        self.tree.link("some/link", "../a/b")
-
-    def test_both_ways_say_the_same(self):
-        for verb, name, found in (
-            ("text", "text", "seven"),
-            ("text", "empty", ""),
-            ("text", "bytes", None),
-            ("text", "none", None),
-            ("text", "", None),
-            ("link", "link", "b"),
-            ("link", "text", None),
-            ("link", "none", None),
-            ("names", "", ["bytes", "empty", "link", "text"]),
-            ("names", "none", None),
-            ("names", "text", None),
-        ):
-            with self.subTest(verb=verb, name=name):
-                host = getattr(self.host, verb)(f"{self.at}/some/{name}")
-                below = getattr(self.below, verb)(f"some/{name}")
-                if isinstance(below, tuple):
-                    below = list(below)
-                self.assertEqual([found, found], [host, below])
-
-
 class WriteTest(trees.TreeTest):
     def setUp(self):
         super().setUp()
@@ -212,7 +174,7 @@ class WriteTest(trees.TreeTest):
             self.written.append((relative, data.decode()))
             return write(descriptor, data)
 
-        patch = mock.patch.object(files.os, "write", note)
+        patch = mock.patch.object(sysfs.os, "write", note)
         patch.start()
         self.addCleanup(patch.stop)
 
@@ -221,7 +183,7 @@ class WriteTest(trees.TreeTest):
         return f"sys/{place}/{VF.address}/{name}"
 
     def test_bind_to_guests(self):
-        drivers.bind(self.root, VF, "vfio-pci")
+        sysfs.bind(self.root, VF, "vfio-pci")
         self.assertEqual(
             [
                 ("sys/bus/pci/d/iavf/unbind", f"{VF.address}\n"),
@@ -232,7 +194,7 @@ class WriteTest(trees.TreeTest):
         )
 
     def test_bind_to_the_hosts_driver_leaves_no_override(self):
-        drivers.bind(self.root, VF, "iavf")
+        sysfs.bind(self.root, VF, "iavf")
         self.assertEqual(
             (self.device_file("driver_override"), "\n"), self.written[-1]
         )
@@ -240,7 +202,7 @@ class WriteTest(trees.TreeTest):
 
     def test_driver_that_the_kernel_chooses(self):
         self.tree.remove(self.device_file("driver"))
-        drivers.bind(self.root, VF, None)
+        sysfs.bind(self.root, VF, None)
         self.assertEqual(
             [
                 (self.device_file("driver_override"), "\n"),
@@ -252,17 +214,17 @@ class WriteTest(trees.TreeTest):
 
     def test_driver_that_there_is_not(self):
         with self.assertRaises(errors.DriverMissing) as caught:
-            drivers.bind(self.root, VF, "igb_uio")
+            sysfs.bind(self.root, VF, "igb_uio")
         self.assertIn("modprobe", str(caught.exception))
         self.assertEqual([], self.written)
 
     def test_function_reset(self):
-        drivers.flr(self.root, VF)
+        sysfs.flr(self.root, VF)
         self.assertEqual([(self.device_file("reset"), "1\n")], self.written)
 
     def test_number_of_vfs(self):
         self.tree.write(f"{PF}/sriov_drivers_autoprobe", "1\n")
-        drivers.provision(self.root, "eno1", 4, probe=False)
+        sysfs.provision(self.root, "eno1", 4, probe=False)
         self.assertEqual(
             [
                 (f"{PF}/sriov_drivers_autoprobe", "0\n"),
@@ -276,21 +238,21 @@ class WriteTest(trees.TreeTest):
             raise OSError(errno.EBUSY, "busy")
 
         with (
-            mock.patch.object(files.os, "write", refuse),
+            mock.patch.object(sysfs.os, "write", refuse),
             self.assertRaises(errors.VfBusy) as caught,
         ):
-            drivers.flr(self.root, VF)
+            sysfs.flr(self.root, VF)
         self.assertEqual("eno1/0", caught.exception.device)
         self.tree.remove(self.device_file("reset"))
         with self.assertRaises(errors.NoSuchDevice):
-            drivers.flr(self.root, VF)
+            sysfs.flr(self.root, VF)
 
     def test_nothing_is_written_outside_of_the_root(self):
         self.tree.write("../outside")
         self.addCleanup((self.tree.path / "../outside").unlink)
         self.tree.link("sys/leak", str(self.tree.path / "../outside"))
         with self.assertRaises(errors.NotPermitted):
-            files.write(self.root, "sys/leak", "1", "x")
+            sysfs.write(self.root, "sys/leak", "1", "x")
         self.assertEqual([], self.written)
 
 

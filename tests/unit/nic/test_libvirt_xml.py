@@ -15,7 +15,7 @@ import unittest
 from lxml import etree
 
 from sriov_rt.nic import errors
-from sriov_rt.nic import xml
+from sriov_rt.nic import libvirt_xml
 from sriov_rt.nic.model import NO_MAC
 from tests.unit.nic import fakes
 
@@ -37,16 +37,16 @@ class XmlTest(unittest.TestCase):
             '    <tag id="7"/>\n'
             "  </vlan>\n"
             "</interface>",
-            xml.interface(self.vf, fakes.ADMIN_MAC, 7),
+            libvirt_xml.interface(self.vf, fakes.ADMIN_MAC, 7),
         )
 
     def test_without_either(self):
         for mac, vlan in ((None, None), (NO_MAC, 0)):
             for text in (
-                xml.interface(self.vf, mac, vlan),
-                xml.hostdev(self.vf, mac, vlan),
-                xml.network(self.pf, None, vlan),
-                xml.pooled(self.pf, mac),
+                libvirt_xml.interface(self.vf, mac, vlan),
+                libvirt_xml.hostdev(self.vf, mac, vlan),
+                libvirt_xml.network(self.pf, None, vlan),
+                libvirt_xml.pooled(self.pf, mac),
             ):
                 self.assertNotIn("<mac", text)
                 self.assertNotIn("<vlan", text)
@@ -62,16 +62,18 @@ class XmlTest(unittest.TestCase):
             'function="0x1"/>\n'
             "  </source>\n"
             "</hostdev>",
-            xml.hostdev(self.vf, fakes.ADMIN_MAC, 7),
+            libvirt_xml.hostdev(self.vf, fakes.ADMIN_MAC, 7),
         )
 
     def test_network_names_each_vf(self):
-        text = xml.network(self.pf, None, 7)
+        text = libvirt_xml.network(self.pf, None, 7)
         self.assertEqual(2, text.count('<address type="pci"'))
         self.assertNotIn("<pf ", text)
         self.assertIn("<name>sriov-enp1s0</name>", text)
         self.assertEqual(1, text.count('<tag id="7"/>'))
-        self.assertEqual(1, xml.network(self.pf, 1, None).count('type="pci"'))
+        self.assertEqual(
+            1, libvirt_xml.network(self.pf, 1, None).count('type="pci"')
+        )
 
     def test_domain_takes_a_vf_of_the_network(self):
         self.assertEqual(
@@ -79,15 +81,15 @@ class XmlTest(unittest.TestCase):
             '  <mac address="52:54:00:12:34:56"/>\n'
             '  <source network="sriov-enp1s0"/>\n'
             "</interface>",
-            xml.pooled(self.pf, fakes.ADMIN_MAC),
+            libvirt_xml.pooled(self.pf, fakes.ADMIN_MAC),
         )
 
     def test_each_way_is_one_document(self):
         for text in (
-            xml.interface(self.vf, fakes.ADMIN_MAC, 7),
-            xml.hostdev(self.vf, fakes.ADMIN_MAC, 7),
-            xml.network(self.pf, None, 7),
-            xml.pooled(self.pf, fakes.ADMIN_MAC),
+            libvirt_xml.interface(self.vf, fakes.ADMIN_MAC, 7),
+            libvirt_xml.hostdev(self.vf, fakes.ADMIN_MAC, 7),
+            libvirt_xml.network(self.pf, None, 7),
+            libvirt_xml.pooled(self.pf, fakes.ADMIN_MAC),
         ):
             etree.fromstring(text)
 
@@ -97,5 +99,5 @@ class XmlTest(unittest.TestCase):
                 self.subTest(size=size),
                 self.assertRaises(errors.OutOfRange) as caught,
             ):
-                xml.network(self.pf, size, None)
+                libvirt_xml.network(self.pf, size, None)
             self.assertIn("the PF has 2", str(caught.exception))
