@@ -30,7 +30,7 @@ class MachineTest(trees.TreeTest):
         patch = mock.patch.object(kernel, "Rtnetlink")
         self.netlink = patch.start().return_value
         self.addCleanup(patch.stop)
-        patch = mock.patch.object(kernel, "drivers")
+        patch = mock.patch.object(kernel, "sysfs")
         self.drivers = patch.start()
         self.addCleanup(patch.stop)
         self.machine = kernel.Machine(str(self.tree.path))
