@@ -38,9 +38,9 @@ from sriov_rt.vif.journal import Journal
 from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.netlink import NetlinkLinks
 from sriov_rt.vif.plugger import Plugger
-from sriov_rt.vif.pools import Pools
 from sriov_rt.vif.records import Records
-from sriov_rt.vif.rules import Rules
+from sriov_rt.vif.settings import Pools
+from sriov_rt.vif.settings import Rules
 
 LOG = logging.getLogger(__name__)
 

@@ -25,8 +25,8 @@ from sriov_rt.vif import choice
 from sriov_rt.vif import errors
 from sriov_rt.vif.alias import Alias
 from sriov_rt.vif.budget import Candidate
-from sriov_rt.vif.pools import Pools
-from sriov_rt.vif.rules import Rules
+from sriov_rt.vif.settings import Pools
+from sriov_rt.vif.settings import Rules
 from sriov_rt.vif.view import View
 from sriov_rt.vif.words import Kind
 from sriov_rt.vif.words import Plug

@@ -30,11 +30,11 @@ from sriov_rt.vif.journal import Journal
 from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.namespaces import Identity
 from sriov_rt.vif.plan import PlugPlan
-from sriov_rt.vif.pools import Pools
 from sriov_rt.vif.records import Record
 from sriov_rt.vif.records import Records
 from sriov_rt.vif.recovery import Recovery
-from sriov_rt.vif.rules import Rules
+from sriov_rt.vif.settings import Pools
+from sriov_rt.vif.settings import Rules
 from sriov_rt.vif.steps import Steps
 from sriov_rt.vif.view import Vfs
 from sriov_rt.vif.view import View

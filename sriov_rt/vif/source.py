@@ -32,8 +32,8 @@ from sriov_rt.host.root import CONFIG
 from sriov_rt.host.root import Root
 from sriov_rt.vif import endpoints
 from sriov_rt.vif import options
-from sriov_rt.vif.pools import Pools
 from sriov_rt.vif.records import Records
+from sriov_rt.vif.settings import Pools
 
 NET = "sys/class/net"
 

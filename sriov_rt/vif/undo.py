@@ -35,7 +35,7 @@ from sriov_rt.vif.entries import Entry
 from sriov_rt.vif.journal import Journal
 from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.plan import unlike
-from sriov_rt.vif.pools import Pools
+from sriov_rt.vif.settings import Pools
 from sriov_rt.vif.view import Away
 from sriov_rt.vif.view import Vfs
 from sriov_rt.vif.view import View

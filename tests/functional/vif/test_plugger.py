@@ -40,8 +40,8 @@ from sriov_rt.vif.journal import Journal
 from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.netlink import NetlinkLinks
 from sriov_rt.vif.plugger import Plugger
-from sriov_rt.vif.pools import Pools
-from sriov_rt.vif.rules import Rules
+from sriov_rt.vif.settings import Pools
+from sriov_rt.vif.settings import Rules
 from sriov_rt.vif.words import Kind
 from sriov_rt.vif.words import Limits
 from sriov_rt.vif.words import Plug

@@ -38,8 +38,8 @@ from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.namespaces import Identity
 from sriov_rt.vif.plan import unlike
 from sriov_rt.vif.plugger import Plugger
-from sriov_rt.vif.pools import Pools
-from sriov_rt.vif.rules import Rules
+from sriov_rt.vif.settings import Pools
+from sriov_rt.vif.settings import Rules
 from sriov_rt.vif.view import anywhere
 from sriov_rt.vif.words import Kind
 from sriov_rt.vif.words import Limits

@@ -18,8 +18,8 @@ from hypothesis import strategies
 
 from sriov_rt.nic.model import VfId
 from sriov_rt.parse.errors import ParseError
-from sriov_rt.vif.pools import Member
-from sriov_rt.vif.pools import Pools
+from sriov_rt.vif.settings import Member
+from sriov_rt.vif.settings import Pools
 
 POOLS = Pools.parse(
     [

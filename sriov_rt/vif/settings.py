@@ -10,10 +10,11 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
-"""The parents of each physical network, as an operator configures them."""
+"""Settings of [vif], each value checked: rules, and parents of each network."""
 
 import dataclasses
+from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import Self
@@ -24,6 +25,30 @@ from sriov_rt.parse.errors import check_length
 from sriov_rt.vif import asked
 from sriov_rt.vif import names
 from sriov_rt.vif.errors import NameInvalid
+
+
+def _no_nics() -> Collection[str]:
+    return ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rules:
+    """What an operator chooses.
+
+    :param allow_trust: whether VFs of the pools may be set trusted.
+    :param carrier_wait_s: how long a new port is given to get a carrier
+        before it is announced, in seconds.
+    :param unaccelerated: whether a port that is to be accelerated, and finds
+        no NIC without another of its network, is plugged as a plain one.
+    :param onload_nics: tells the interfaces of the NICs that Onload can use;
+        asked for ports that are to be accelerated.
+    """
+
+    allow_trust: bool = True
+    carrier_wait_s: float = 2.0
+    unaccelerated: bool = False
+    onload_nics: Callable[[], Collection[str]] = _no_nics
+
 
 #: Before the name of a PF whose VFs are all members.
 OF_PF = "pf:"
