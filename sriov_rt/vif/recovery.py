@@ -26,9 +26,9 @@ from sriov_rt.vif import errors
 from sriov_rt.vif import report
 from sriov_rt.vif import tell
 from sriov_rt.vif.edge import Links
-from sriov_rt.vif.entries import Action
-from sriov_rt.vif.entries import Entry
 from sriov_rt.vif.errors import VifError
+from sriov_rt.vif.journal import Action
+from sriov_rt.vif.journal import Entry
 from sriov_rt.vif.journal import Journal
 from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.records import Record

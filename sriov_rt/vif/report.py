@@ -20,8 +20,8 @@ from sriov_rt import rtnetlink
 from sriov_rt.vif import records
 from sriov_rt.vif import tell
 from sriov_rt.vif.edge import Link
-from sriov_rt.vif.entries import Action
-from sriov_rt.vif.entries import Entry
+from sriov_rt.vif.journal import Action
+from sriov_rt.vif.journal import Entry
 from sriov_rt.vif.namespaces import Identity
 from sriov_rt.vif.plan import PlugPlan
 from sriov_rt.vif.records import Record

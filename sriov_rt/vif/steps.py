@@ -19,7 +19,7 @@ from sriov_rt.vif import errors
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.edge import Links
 from sriov_rt.vif.edge import Subinterface
-from sriov_rt.vif.entries import Entry
+from sriov_rt.vif.journal import Entry
 from sriov_rt.vif.journal import Journal
 from sriov_rt.vif.plan import PlugPlan
 from sriov_rt.vif.view import Away

@@ -30,8 +30,8 @@ from sriov_rt.vif import report
 from sriov_rt.vif import tell
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.edge import Links
-from sriov_rt.vif.entries import Action
-from sriov_rt.vif.entries import Entry
+from sriov_rt.vif.journal import Action
+from sriov_rt.vif.journal import Entry
 from sriov_rt.vif.journal import Journal
 from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.plan import unlike

@@ -35,7 +35,7 @@ from sriov_rt.nic.vfs import Vfs
 from sriov_rt.vif import alias
 from sriov_rt.vif import errors
 from sriov_rt.vif.edge import Link
-from sriov_rt.vif.entries import Entry
+from sriov_rt.vif.journal import Entry
 from sriov_rt.vif.journal import Journal
 from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.netlink import NetlinkLinks

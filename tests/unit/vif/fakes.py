@@ -32,7 +32,7 @@ from sriov_rt.vif import errors
 from sriov_rt.vif import undo
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.edge import Subinterface
-from sriov_rt.vif.entries import Entry
+from sriov_rt.vif.journal import Entry
 from sriov_rt.vif.journal import Journal
 from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.namespaces import Identity

@@ -28,10 +28,10 @@ import hypothesis
 from hypothesis import strategies
 
 from sriov_rt.exceptions import SriovRtError
-from sriov_rt.vif import entries
 from sriov_rt.vif import errors
-from sriov_rt.vif.entries import Action
-from sriov_rt.vif.entries import Entry
+from sriov_rt.vif import journal
+from sriov_rt.vif.journal import Action
+from sriov_rt.vif.journal import Entry
 from sriov_rt.vif.journal import Journal
 from sriov_rt.vif.words import Kind
 from tests.unit.vif import fakes
@@ -53,14 +53,14 @@ LOGGER = "sriov_rt.vif.journal"
 
 class EntryTest(unittest.TestCase):
     def test_an_entry_reads_back(self):
-        self.assertEqual(ENTRY, entries.parse(entries.form(ENTRY)))
+        self.assertEqual(ENTRY, journal.parse(journal.form(ENTRY)))
 
     def test_steps_come_after_it(self):
-        data = entries.form(ENTRY) + b"create\nup\nto"
-        self.assertEqual(ENTRY, entries.parse(data))
+        data = journal.form(ENTRY) + b"create\nup\nto"
+        self.assertEqual(ENTRY, journal.parse(data))
 
     def test_what_is_no_entry(self):
-        good = entries.form(ENTRY)
+        good = journal.form(ENTRY)
         plain = json.loads(good)
         bad = [
             b"",
@@ -69,7 +69,7 @@ class EntryTest(unittest.TestCase):
             good[: len(good) // 2] + b"\n",
             b"\0" * 4096,
             b"[" * 60000 + b"\n",
-            b" " * (entries.MAX_FILE + 1),
+            b" " * (journal.MAX_FILE + 1),
         ]
         for change in (
             {"schema": 1},
@@ -86,17 +86,17 @@ class EntryTest(unittest.TestCase):
             bad.append(json.dumps({**plain, **change}).encode() + b"\n")
         for data in bad:
             with self.subTest(data=data[:80]), self.assertRaises(SriovRtError):
-                entries.parse(data)
+                journal.parse(data)
 
     @hypothesis.settings(derandomize=True, deadline=None)
     @hypothesis.given(
         strategies.binary(), strategies.integers(0, 600), strategies.binary()
     )
     def test_any_bytes_are_taken(self, data, place, other):
-        good = entries.form(ENTRY)
+        good = journal.form(ENTRY)
         for each in (data, data + b"\n", good[:place] + other + good[place:]):
             with contextlib.suppress(SriovRtError):
-                entries.parse(each)
+                journal.parse(each)
 
 
 class JournalTest(unittest.TestCase):
@@ -188,8 +188,8 @@ class JournalTest(unittest.TestCase):
     def test_what_is_garbled_or_foreign_is_set_aside(self):
         self.directory.mkdir(parents=True)
         garbled = fakes.port(1)
-        (self.directory / garbled).write_bytes(entries.form(ENTRY)[1:])
-        (self.directory / fakes.port(2)).write_bytes(entries.form(ENTRY))
+        (self.directory / garbled).write_bytes(journal.form(ENTRY)[1:])
+        (self.directory / fakes.port(2)).write_bytes(journal.form(ENTRY))
         (self.directory / fakes.port(3)).mkdir()
         (self.directory / fakes.port(4)).symlink_to("/etc/passwd")
         (self.directory / "README").write_text("hello")
@@ -202,7 +202,7 @@ class JournalTest(unittest.TestCase):
         self.assertEqual((), self.journal.ports())
         self.assertEqual(7, len(self.journal.aside()))
         kept = self.directory / "set-aside" / f"{garbled}.0"
-        self.assertEqual(entries.form(ENTRY)[1:], kept.read_bytes())
+        self.assertEqual(journal.form(ENTRY)[1:], kept.read_bytes())
 
     def test_nothing_that_was_set_aside_is_lost(self):
         self.directory.mkdir(parents=True)
@@ -221,7 +221,7 @@ class JournalTest(unittest.TestCase):
         self.assertIn("move it yourself", logs.output[0])
 
     def test_what_was_never_whole_had_not_begun(self):
-        whole = entries.form(ENTRY)
+        whole = journal.form(ENTRY)
         self.directory.mkdir(parents=True)
         for length in (0, 1, 10, 40, len(whole) - 1):
             with self.subTest(length=length):
@@ -237,7 +237,7 @@ class JournalTest(unittest.TestCase):
         self.journal.begin(other)
         self.assertEqual(other, self.journal.get(PORT))
         with (self.directory / PORT).open("ab") as file:
-            file.write(entries.form(ENTRY)[:-1])
+            file.write(journal.form(ENTRY)[:-1])
         self.assertEqual(other, self.journal.get(PORT))
 
     def test_a_full_disk_takes_no_entry_away(self):
@@ -248,7 +248,7 @@ class JournalTest(unittest.TestCase):
         ):
             self.journal.begin(dataclasses.replace(ENTRY, namespace="x"))
         self.assertEqual(
-            entries.form(ENTRY), (self.directory / PORT).read_bytes()
+            journal.form(ENTRY), (self.directory / PORT).read_bytes()
         )
 
     def test_half_a_step_does_not_spoil_what_follows(self):

@@ -20,8 +20,8 @@ import stat
 from unittest import mock
 
 from sriov_rt.exceptions import SriovRtError
-from sriov_rt.vif import entries
 from sriov_rt.vif import errors
+from sriov_rt.vif import journal
 from sriov_rt.vif import records
 from sriov_rt.vif.journal import Journal
 from sriov_rt.vif.records import Records
@@ -163,7 +163,7 @@ class JournalTest(fakes.HostTest):
             del plain[name]
         old = json.dumps(plain | {"schema": 2}, separators=(",", ":"))
         file.write_text(old + "\n")
-        self.assertEqual(0, entries.parse(file.read_bytes()).index)
+        self.assertEqual(0, journal.parse(file.read_bytes()).index)
         parent = self.host.named("enp1s0v0").index
         self.host.add(
             "eth1",
