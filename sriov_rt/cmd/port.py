@@ -25,9 +25,8 @@ from typing import TYPE_CHECKING
 from sriov_rt.cmd import faults
 from sriov_rt.exceptions import SriovRtError
 from sriov_rt.parse.errors import ParseError
-from sriov_rt.vif import asked
 from sriov_rt.vif import lxc
-from sriov_rt.vif import names
+from sriov_rt.vif import validation
 from sriov_rt.vif.words import Kind
 from sriov_rt.vif.words import Limits
 from sriov_rt.vif.words import Plug
@@ -93,7 +92,7 @@ def plugged(args: argparse.Namespace, port: Plug) -> Plugged:
 
 def unplug(args: argparse.Namespace) -> int:
     """Unplug a port, or print which it is, and return the exit code."""
-    port = names.port(args.port)
+    port = validation.port(args.port)
     works = plugger(args)
     if args.dry_run:
         print_ports(args, [e for e in works.show() if e.port == port])
@@ -212,7 +211,7 @@ def want(args: argparse.Namespace) -> Plug:
         if not equals:
             raise ParseError("route", each, "DEST=GW expected")
         routes.append((destination, gateway))
-    return asked.checked(
+    return validation.checked(
         Plug(
             port=args.port,
             owner=args.owner,

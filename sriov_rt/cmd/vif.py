@@ -21,7 +21,7 @@ from sriov_rt.cmd import faults
 from sriov_rt.cmd import port as ports
 from sriov_rt.cmd.command import Found
 from sriov_rt.vif import lxc
-from sriov_rt.vif import names
+from sriov_rt.vif import validation
 from sriov_rt.vif.words import Plugged
 from sriov_rt.vif.words import State
 
@@ -126,7 +126,7 @@ class Forget(command.Text):
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         """Forget it."""
-        port = names.port(parsed_args.port)
+        port = validation.port(parsed_args.port)
         plugger = ports.plugger(parsed_args)
         if parsed_args.dry_run:
             found = [

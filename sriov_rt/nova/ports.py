@@ -25,10 +25,9 @@ from sriov_rt import exceptions
 from sriov_rt import request as requests
 from sriov_rt.parse import numbers
 from sriov_rt.request.words import VifKind
-from sriov_rt.vif import asked
 from sriov_rt.vif import details
-from sriov_rt.vif import names
 from sriov_rt.vif import plugin
+from sriov_rt.vif import validation
 from sriov_rt.vif.words import Kind
 
 #: Where the kernel lists the interfaces of the host.
@@ -62,7 +61,7 @@ _INSTEAD: Mapping[VifKind, str] = MappingProxyType(
 #: Rates are KiB/s to libvirt and so to Nova (``<bandwidth>`` in libvirt's
 #: formatdomain), kbit/s to tc.
 _BITS, _KILO = 8 * 1024, 1000
-_MAX_KIB = asked.MAX_KBPS * _KILO // _BITS
+_MAX_KIB = validation.MAX_KBPS * _KILO // _BITS
 
 
 class PortRefused(exceptions.SriovRtError):
@@ -94,7 +93,7 @@ def device(vif: Mapping[str, Any]) -> str:
     Nova writes the domain before it plugs, so it can't be one that is found
     out when the port is plugged.
     """
-    return names.default(vif["id"])
+    return validation.default(vif["id"])
 
 
 def has_interface(vif: Mapping[str, Any]) -> bool:

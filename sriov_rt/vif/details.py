@@ -24,7 +24,7 @@ from typing import Any
 from sriov_rt.parse import errors
 from sriov_rt.parse import numbers
 from sriov_rt.request import words
-from sriov_rt.vif import asked
+from sriov_rt.vif import validation
 
 #: The vif_type of a port that is ours to plug, and our os-vif plugin's name.
 VIF_TYPE = "sriov_rt"
@@ -65,7 +65,7 @@ def parse(found: Mapping[str, Any]) -> Details:
             )
     return Details(
         words.Vif(kind, mode),
-        asked.network(_text(found, PHYSICAL_NETWORK)),
+        validation.physical_network(_text(found, PHYSICAL_NETWORK)),
         _vlan(found.get(VLAN)),
     )
 
@@ -84,7 +84,7 @@ def _vlan(found: object) -> int:
         return 0
     # Drivers of Neutron write the number, or its digits.
     text = found if isinstance(found, str) else repr(found)[: errors.MAX_TEXT]
-    return numbers.parse_int(text, VLAN, 0, asked.MAX_VLAN)
+    return numbers.parse_int(text, VLAN, 0, validation.MAX_VLAN)
 
 
 def _text(found: Mapping[str, Any], key: str) -> str:

@@ -29,9 +29,9 @@ from sriov_rt.parse import pci
 from sriov_rt.parse.errors import ParseError
 from sriov_rt.vif import errors
 from sriov_rt.vif import lock
-from sriov_rt.vif import names
 from sriov_rt.vif import records
 from sriov_rt.vif import tell
+from sriov_rt.vif import validation
 from sriov_rt.vif.namespaces import Identity
 from sriov_rt.vif.words import Kind
 
@@ -116,12 +116,12 @@ def parse(data: bytes) -> Entry:
     if not found:
         raise codec.SchemaError("", "no entry")
     entry = _load(found[-1])
-    names.port(entry.port)
-    names.owner(entry.owner)
-    names.interface(entry.interface)
-    names.interface(entry.parent)
+    validation.port(entry.port)
+    validation.owner(entry.owner)
+    validation.interface(entry.interface)
+    validation.interface(entry.parent)
     if entry.namespace is not None:
-        names.namespace(entry.namespace)
+        validation.namespace(entry.namespace)
     if entry.vf is not None:
         pci.PciAddress.parse(entry.vf)
     return entry
@@ -269,7 +269,7 @@ class Journal:
         ports: list[str] = []
         for name in found:
             try:
-                ports.append(names.port(name))
+                ports.append(validation.port(name))
             except ParseError:
                 if name not in (lock.FILE, ASIDE, records.DIRECTORY):
                     self._set_aside(name, "not the name of a port")

@@ -17,17 +17,17 @@ import shlex
 from collections.abc import Iterator
 from collections.abc import Sequence
 
-from sriov_rt.vif import names
+from sriov_rt.vif import validation
 from sriov_rt.vif.words import Plug
 
 #: A process that there always is, in place of the container's.
-NAMESPACE = f"{names.PID}1"
+NAMESPACE = f"{validation.PID}1"
 
 _COMMAND = "sriov-rt vif"
 
 #: LXC's own variable for the container's first process, set before the
 #: hook start-host (lxc_spawn in src/lxc/start.c); a shell reads the line.
-_CONTAINER = f"{names.PID}$LXC_PID"
+_CONTAINER = f"{validation.PID}$LXC_PID"
 
 
 def lines(want: Plug, config_files: Sequence[str]) -> list[str]:

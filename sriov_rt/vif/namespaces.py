@@ -35,7 +35,7 @@ from typing import TypeVar
 
 from sriov_rt.parse.errors import ParseError
 from sriov_rt.vif import errors
-from sriov_rt.vif import names
+from sriov_rt.vif import validation
 
 _T = TypeVar("_T")
 
@@ -105,11 +105,11 @@ def path(name: str) -> pathlib.Path:
 def _path(name: str) -> str:
     # Each plug asks some times, and pathlib takes as long as the kernel.
     try:
-        name = names.namespace(name)
+        name = validation.namespace(name)
     except ParseError as error:
         raise errors.NoSuchNamespace(name, detail=str(error)) from error
-    if name.startswith(names.PID):
-        return f"{PROC}/{name.removeprefix(names.PID)}/ns/net"
+    if name.startswith(validation.PID):
+        return f"{PROC}/{name.removeprefix(validation.PID)}/ns/net"
     return f"{NAMES}/{name}"
 
 
@@ -288,14 +288,17 @@ def _candidates(*, thorough: bool) -> Iterator[tuple[str, str]]:
             yield name, f"{NAMES}/{name}"
     pids = sorted(int(each) for each in _listed(PROC) if each.isdecimal())
     for pid in pids:
-        yield f"{names.PID}{pid}", f"{PROC}/{pid}/ns/net"
+        yield f"{validation.PID}{pid}", f"{PROC}/{pid}/ns/net"
     for pid in pids if thorough else ():
         for thread in _listed(f"{PROC}/{pid}/task"):
-            yield f"{names.PID}{pid}", f"{PROC}/{pid}/task/{thread}/ns/net"
+            yield (
+                f"{validation.PID}{pid}",
+                f"{PROC}/{pid}/task/{thread}/ns/net",
+            )
         for number in _listed(f"{PROC}/{pid}/fd"):
             where = f"{PROC}/{pid}/fd/{number}"
             if _is_held(where):
-                yield f"{names.PID}{pid}", where
+                yield f"{validation.PID}{pid}", where
 
 
 def _is_held(where: str) -> bool:
@@ -306,10 +309,10 @@ def _is_held(where: str) -> bool:
 
 
 def _is_name(text: str) -> bool:
-    if text.startswith(names.PID):
+    if text.startswith(validation.PID):
         return False
     try:
-        names.namespace(text)
+        validation.namespace(text)
     except ParseError:
         return False
     return True

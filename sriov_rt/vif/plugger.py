@@ -15,11 +15,10 @@
 
 import logging
 
-from sriov_rt.vif import asked
 from sriov_rt.vif import errors
-from sriov_rt.vif import names
 from sriov_rt.vif import report
 from sriov_rt.vif import tell
+from sriov_rt.vif import validation
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.edge import Links
 from sriov_rt.vif.errors import VifError
@@ -96,7 +95,7 @@ class Plugger:
         :raises VifError: if it cannot be done.
         :raises ParseError: for a value that no port can have.
         """
-        want = asked.checked(want)
+        want = validation.checked(want)
         record = self._records.get(want.port)
         if record is not None:
             raise errors.AlreadyPlugged(record.interface, port=want.port)
@@ -112,7 +111,7 @@ class Plugger:
             it is left.
         :raises ParseError: for a value that no port can have.
         """
-        want = asked.checked(want)
+        want = validation.checked(want)
         link, plugged = self._plugging.plug(want)
         if link is not None:
             self._announce(want, link)
@@ -124,7 +123,7 @@ class Plugger:
         :raises VifError: or NicError, if it cannot be removed.
         :raises ParseError: if it is no port's UUID.
         """
-        names.port(port)
+        validation.port(port)
         with self._locks.port(port):
             done = self._recovery.settle(port)
             record = self._records.get(port)
@@ -148,7 +147,7 @@ class Plugger:
         :raises NotForgotten: if the port is not quarantined.
         :raises ParseError: if it is no port's UUID.
         """
-        names.port(port)
+        validation.port(port)
         with self._locks.port(port):
             record = self._records.get(port)
             if record is None:

@@ -31,8 +31,8 @@ from oslo_versionedobjects import base
 from oslo_versionedobjects import fields as types
 
 from sriov_rt import exceptions
-from sriov_rt.vif import asked
 from sriov_rt.vif import privsep
+from sriov_rt.vif import validation
 from sriov_rt.vif.words import Kind
 from sriov_rt.vif.words import Limits
 from sriov_rt.vif.words import Plug
@@ -178,7 +178,7 @@ def _asked(vif: Any, instance_info: Any) -> Plug:
         raise NotOurVif(vif.obj_name())
     kind = Kind(profile.kind)
     network = _given(vif, "network")
-    return asked.checked(
+    return validation.checked(
         Plug(
             port=vif.id,
             owner=instance_info.uuid,

@@ -33,11 +33,10 @@ from sriov_rt import documents
 from sriov_rt.exceptions import SriovRtError
 from sriov_rt.parse import pci
 from sriov_rt.parse.errors import ParseError
-from sriov_rt.vif import asked
 from sriov_rt.vif import errors
 from sriov_rt.vif import lock
-from sriov_rt.vif import names
 from sriov_rt.vif import tell
+from sriov_rt.vif import validation
 from sriov_rt.vif.namespaces import Identity
 from sriov_rt.vif.words import Kind
 from sriov_rt.vif.words import Plug
@@ -218,7 +217,7 @@ class Records:
             if name.startswith(_TEMPORARY):
                 continue
             try:
-                names.port(name)
+                validation.port(name)
             except ParseError:
                 continue
             record = self.get(name)
@@ -257,16 +256,16 @@ def parse(data: bytes) -> Record:
     :raises SriovRtError: if they are none, with what is wrong.
     """
     found = documents.load(Record, data, MAX_FILE, SCHEMA_VERSION)
-    names.port(found.port)
-    names.owner(found.owner)
-    names.interface(found.interface)
-    names.interface(found.parent)
-    names.interface(found.nic)
+    validation.port(found.port)
+    validation.owner(found.owner)
+    validation.interface(found.interface)
+    validation.interface(found.parent)
+    validation.interface(found.nic)
     if found.namespace is not None:
-        names.namespace(found.namespace)
+        validation.namespace(found.namespace)
     if found.vf is not None:
         pci.PciAddress.parse(found.vf)
-    if asked.checked(found.asked) != found.asked:
+    if validation.checked(found.asked) != found.asked:
         raise ParseError("record", found.port, "not as it was asked for")
     return found
 

@@ -22,8 +22,7 @@ from typing import Self
 from sriov_rt.nic.model import VfId
 from sriov_rt.parse.errors import ParseError
 from sriov_rt.parse.errors import check_length
-from sriov_rt.vif import asked
-from sriov_rt.vif import names
+from sriov_rt.vif import validation
 from sriov_rt.vif.errors import NameInvalid
 
 
@@ -157,8 +156,8 @@ def _member(item: str) -> Member:
     try:
         if colon:
             return Member(
-                asked.network(network),
-                names.interface(name.removeprefix(OF_PF)),
+                validation.physical_network(network),
+                validation.interface(name.removeprefix(OF_PF)),
                 of_pf,
             )
         problem = "no colon"

@@ -25,9 +25,9 @@ from sriov_rt.nic.model import VfId
 from sriov_rt.nic.model import VfState
 from sriov_rt.vif import alias
 from sriov_rt.vif import errors
-from sriov_rt.vif import names
 from sriov_rt.vif import report
 from sriov_rt.vif import tell
+from sriov_rt.vif import validation
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.edge import Links
 from sriov_rt.vif.journal import Action
@@ -475,9 +475,9 @@ def _home(entry: Entry, link: Link, vf: VfId, view: View) -> str:
     for name in (entry.parent, f"{vf.pf}v{vf.index}"):
         there = view.here(name)
         free = there is None or there == link
-        if free and len(name) <= names.MAX_INTERFACE:
+        if free and len(name) <= validation.MAX_INTERFACE:
             return name
-    return names.default(entry.port)
+    return validation.default(entry.port)
 
 
 def _random_mac() -> str:

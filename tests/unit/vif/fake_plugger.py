@@ -15,7 +15,7 @@
 
 from sriov_rt.exceptions import SriovRtError
 from sriov_rt.vif import errors
-from sriov_rt.vif import names
+from sriov_rt.vif import validation
 from sriov_rt.vif.recovery import Recovered
 from sriov_rt.vif.words import Kind
 from sriov_rt.vif.words import Plug
@@ -53,7 +53,7 @@ class FakePlugger:
             owner=want.owner,
             kind=want.kind,
             mode=want.mode,
-            interface=want.name or names.default(want.port),
+            interface=want.name or validation.default(want.port),
             namespace=want.namespace,
             parent=PARENT,
             mac=mac,

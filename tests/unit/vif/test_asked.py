@@ -19,8 +19,7 @@ from hypothesis import strategies
 
 from sriov_rt.exceptions import SriovRtError
 from sriov_rt.parse.errors import ParseError
-from sriov_rt.vif import asked
-from sriov_rt.vif import names
+from sriov_rt.vif import validation
 from sriov_rt.vif.alias import Alias
 from sriov_rt.vif.errors import NameInvalid
 from sriov_rt.vif.words import Kind
@@ -36,7 +35,7 @@ settings = hypothesis.settings(derandomize=True, deadline=None)
 class NamesTest(unittest.TestCase):
     def test_interfaces(self):
         for name in ("eth1", "a", "x" * 15, "enp1s0f0v3", "br-int", "a.100"):
-            self.assertEqual(name, names.interface(name))
+            self.assertEqual(name, validation.interface(name))
 
     def test_what_no_interface_can_be_called(self):
         for name in (
@@ -44,17 +43,17 @@ class NamesTest(unittest.TestCase):
             "é", "\0", "a\tb",
         ):  # fmt: skip
             with self.subTest(name=name), self.assertRaises(NameInvalid):
-                names.interface(name)
+                validation.interface(name)
 
     def test_a_long_name_is_not_told_whole(self):
         with self.assertRaises(NameInvalid) as caught:
-            names.interface("x" * 10000)
+            validation.interface("x" * 10000)
         self.assertLess(len(str(caught.exception)), 200)
 
     def test_namespaces(self):
         for name in ("box", "cni-1f2", "qdhcp-x@1", "pid:1", "pid:4194304"):
-            self.assertEqual(name, names.namespace(name))
-        self.assertEqual("pid:7", names.namespace("pid:007"))
+            self.assertEqual(name, validation.namespace(name))
+        self.assertEqual("pid:7", validation.namespace("pid:007"))
 
     def test_what_is_no_namespace(self):
         for name in (
@@ -62,18 +61,18 @@ class NamesTest(unittest.TestCase):
             "pid:4194305", "x" * 256, "a b",
         ):  # fmt: skip
             with self.subTest(name=name), self.assertRaises(ParseError):
-                names.namespace(name)
+                validation.namespace(name)
 
     def test_ports_are_uuids_in_lower_case(self):
-        self.assertEqual(PORT, names.port(PORT))
+        self.assertEqual(PORT, validation.port(PORT))
         for text in ("", PORT.upper(), PORT + "\n", "../" + PORT, PORT[:-1]):
             with self.subTest(text=text), self.assertRaises(ParseError):
-                names.port(text)
+                validation.port(text)
 
     def test_a_ports_own_name_can_be_an_interfaces(self):
-        name = names.default(PORT)
+        name = validation.default(PORT)
         self.assertEqual("srtb3f2e1d0-11", name)
-        self.assertEqual(name, names.interface(name))
+        self.assertEqual(name, validation.interface(name))
 
 
 class AliasTest(unittest.TestCase):
@@ -87,14 +86,16 @@ class AliasTest(unittest.TestCase):
 
 class CheckedTest(unittest.TestCase):
     def test_defaults(self):
-        want = asked.checked(fakes.asked(name=None))
+        want = validation.checked(fakes.asked(name=None))
         self.assertEqual("bridge", want.mode)
         self.assertEqual("srtb3f2e1d0-11", want.name)
-        self.assertEqual("l2", asked.checked(fakes.asked(Kind.IPVLAN)).mode)
-        self.assertIsNone(asked.checked(fakes.asked(Kind.VF)).mode)
+        self.assertEqual(
+            "l2", validation.checked(fakes.asked(Kind.IPVLAN)).mode
+        )
+        self.assertIsNone(validation.checked(fakes.asked(Kind.VF)).mode)
 
     def test_values_have_one_spelling(self):
-        want = asked.checked(
+        want = validation.checked(
             fakes.asked(
                 mac="02:00:5E:10:00:01",
                 addresses=("2001:DB8:0::1/64", "192.0.2.1/24"),
@@ -104,7 +105,7 @@ class CheckedTest(unittest.TestCase):
         self.assertEqual("02:00:5e:10:00:01", want.mac)
         self.assertEqual(("2001:db8::1/64", "192.0.2.1/24"), want.addresses)
         self.assertEqual((("default", "2001:db8::fe"),), want.routes)
-        self.assertEqual(want, asked.checked(want))
+        self.assertEqual(want, validation.checked(want))
 
     def test_what_no_port_can_be(self):
         for fields in (
@@ -142,7 +143,9 @@ class CheckedTest(unittest.TestCase):
             {"routes": (("default", "192.0.2.1"),) * 65},
         ):
             with self.subTest(**fields), self.assertRaises(SriovRtError):
-                asked.checked(fakes.asked(**{"kind": Kind.MACVLAN, **fields}))
+                validation.checked(
+                    fakes.asked(**{"kind": Kind.MACVLAN, **fields})
+                )
 
     @settings
     @hypothesis.given(
@@ -160,7 +163,7 @@ class CheckedTest(unittest.TestCase):
     )  # fmt: skip
     def test_any_texts_are_checked(self, fields):
         try:
-            want = asked.checked(fakes.asked(**fields))
+            want = validation.checked(fakes.asked(**fields))
         except SriovRtError:
             return
-        self.assertEqual(want, asked.checked(want))
+        self.assertEqual(want, validation.checked(want))

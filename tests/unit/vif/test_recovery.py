@@ -20,7 +20,7 @@ import logging
 import time
 
 from sriov_rt.vif import errors
-from sriov_rt.vif.asked import MODES
+from sriov_rt.vif.validation import MODES
 from sriov_rt.vif.words import Kind
 from sriov_rt.vif.words import Limits
 from tests.unit.vif import fakes

@@ -11,21 +11,111 @@
 # under the License.
 
 
-"""A port as it is asked for, checked and with its defaults filled in."""
+"""A port as it is asked for: its names and values checked, its defaults filled in."""
 
 import dataclasses
+import functools
 import ipaddress
 import re
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
+from sriov_rt.parse import numbers
 from sriov_rt.parse.errors import ParseError
 from sriov_rt.request.words import VIF_MODES
 from sriov_rt.request.words import VifKind
-from sriov_rt.vif import names
+from sriov_rt.vif.errors import NameInvalid
 from sriov_rt.vif.words import Kind
 from sriov_rt.vif.words import Plug
+
+#: The longest name of an interface: IFNAMSIZ less its end (linux/if.h).
+MAX_INTERFACE = 15
+
+#: PID_MAX_LIMIT of a 64-bit kernel (include/linux/threads.h).
+MAX_PID = 4 * 1024 * 1024
+
+#: Before the process id of a namespace that has no name.
+PID = "pid:"
+
+#: First characters of an interface that got no name.
+PREFIX = "srt"
+
+_PORT = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_OWNER = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_NAMESPACE = re.compile(r"[A-Za-z0-9._@+-]{1,255}")
+#: Printable ASCII but ``%`` (which the kernel numbers), ``/`` and ``:``.
+_INTERFACE = re.compile(r"[!-$&-.0-9;-~]{1,15}")
+
+
+def port(text: str) -> str:
+    """Return a port's UUID if it is one, as Neutron writes it.
+
+    :raises ParseError: if it is none.
+    """
+    if not _PORT.fullmatch(text):
+        raise ParseError("port", text, "a UUID in lower case expected")
+    return text
+
+
+def network(text: str) -> str:
+    """Return the UUID of a network if it is one, as Neutron writes it.
+
+    :raises ParseError: if it is none.
+    """
+    if not _PORT.fullmatch(text):
+        raise ParseError("network", text, "a UUID in lower case expected")
+    return text
+
+
+def owner(text: str) -> str:
+    """Return an owner's name if it is one.
+
+    :raises ParseError: if it is none.
+    """
+    if not _OWNER.fullmatch(text):
+        raise ParseError(
+            "owner", text, "1 to 64 of A-Z a-z 0-9 . _ and - expected"
+        )
+    return text
+
+
+def interface(text: str) -> str:
+    """Return an interface's name if it can be one (dev_valid_name).
+
+    :raises NameInvalid: if it cannot.
+    """
+    if not _INTERFACE.fullmatch(text) or text in (".", ".."):
+        shown = text if len(text) <= MAX_INTERFACE else f"{text[:15]}..."
+        raise NameInvalid(repr(shown))
+    return text
+
+
+# The names that a host has are asked for at each look at it.
+@functools.lru_cache(maxsize=1024)
+def namespace(text: str) -> str:
+    """Return a namespace's name, or ``pid:N``, if it can be one.
+
+    :raises ParseError: if it cannot.
+    """
+    if text.startswith(PID):
+        number = numbers.parse_int(
+            text.removeprefix(PID), "process id", 1, MAX_PID
+        )
+        return f"{PID}{number}"
+    if not _NAMESPACE.fullmatch(text) or text in (".", ".."):
+        raise ParseError(
+            "network namespace",
+            text,
+            "a name in /run/netns or pid:N expected",
+        )
+    return text
+
+
+def default(port: str) -> str:
+    """Return the name of a port's interface that was given none."""
+    return PREFIX + port[:11]
+
 
 #: The modes of each kind, the default first; macvtap is a macvlan.
 MODES: Mapping[Kind, tuple[str, ...]] = {
@@ -62,14 +152,14 @@ def checked(want: Plug) -> Plug:
     :raises ParseError: for a value that no port can have.
     :raises NameInvalid: for a name that no interface can have.
     """
-    names.port(want.port)
-    names.owner(want.owner)
+    port(want.port)
+    owner(want.owner)
     _numbers(want)
     _onload(want)
     if want.physical_network is not None:
-        network(want.physical_network)
+        physical_network(want.physical_network)
     if want.parent is not None:
-        names.interface(want.parent)
+        interface(want.parent)
     elif want.physical_network is None:
         raise ParseError(
             "port", want.port, "a physical network or a parent is needed"
@@ -85,8 +175,8 @@ def checked(want: Plug) -> Plug:
         )
     spelt: dict[str, Any] = {
         "mode": _mode(want.kind, want.mode),
-        "namespace": None if place is None else names.namespace(place),
-        "name": names.interface(want.name or names.default(want.port)),
+        "namespace": None if place is None else namespace(place),
+        "name": interface(want.name or default(want.port)),
         "mac": None if want.mac is None else mac(want.mac),
         "addresses": _addresses(want.addresses),
         "routes": _routes(want.routes),
@@ -97,7 +187,7 @@ def checked(want: Plug) -> Plug:
     return dataclasses.replace(want, **spelt)
 
 
-def network(text: str) -> str:
+def physical_network(text: str) -> str:
     """Return a physical network's name if it is one.
 
     :raises ParseError: if it is none.
@@ -125,7 +215,7 @@ def mac(text: str) -> str:
 
 def _onload(want: Plug) -> None:
     if want.network is not None:
-        names.network(want.network)
+        network(want.network)
     elif want.onload:
         raise ParseError(
             "port", want.port, "an accelerated one needs its network's UUID"
