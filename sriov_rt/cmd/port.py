@@ -27,10 +27,10 @@ from sriov_rt.exceptions import SriovRtError
 from sriov_rt.parse.errors import ParseError
 from sriov_rt.vif import lxc
 from sriov_rt.vif import validation
-from sriov_rt.vif.words import Kind
-from sriov_rt.vif.words import Limits
-from sriov_rt.vif.words import Plug
-from sriov_rt.vif.words import Plugged
+from sriov_rt.vif.model import Kind
+from sriov_rt.vif.model import Limits
+from sriov_rt.vif.model import Plug
+from sriov_rt.vif.model import Plugged
 
 if TYPE_CHECKING:
     from sriov_rt.vif.plugger import Plugger

@@ -22,8 +22,8 @@ from sriov_rt.cmd import port as ports
 from sriov_rt.cmd.command import Found
 from sriov_rt.vif import lxc
 from sriov_rt.vif import validation
-from sriov_rt.vif.words import Plugged
-from sriov_rt.vif.words import State
+from sriov_rt.vif.model import Plugged
+from sriov_rt.vif.model import State
 
 #: Exit code of a recovery that left something.
 EXIT_LEFT = 1

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Iterable
 from collections.abc import Mapping
 
-from sriov_rt.vif.words import Plugged
+from sriov_rt.vif.model import Plugged
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

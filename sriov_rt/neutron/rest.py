@@ -14,7 +14,7 @@
 
 from sriov_rt.nic.model import NO_MAC
 from sriov_rt.nic.model import VfState
-from sriov_rt.vif.words import ALIAS_PREFIX
+from sriov_rt.vif.model import ALIAS_PREFIX
 
 #: The driver that gives a VF to a guest as a whole.
 VFIO = "vfio-pci"

@@ -27,7 +27,7 @@ from sriov_rt.neutron.ledger import Ledger
 from sriov_rt.neutron.ledger import Work
 from sriov_rt.neutron.standing import Standing
 from sriov_rt.neutron.words import Offer
-from sriov_rt.vif.words import Plugged
+from sriov_rt.vif.model import Plugged
 
 LOG = logging.getLogger(__name__)
 

@@ -28,7 +28,7 @@ from sriov_rt.request.words import VifKind
 from sriov_rt.vif import details
 from sriov_rt.vif import plugin
 from sriov_rt.vif import validation
-from sriov_rt.vif.words import Kind
+from sriov_rt.vif.model import Kind
 
 #: Where the kernel lists the interfaces of the host.
 _INTERFACES = "/sys/class/net"

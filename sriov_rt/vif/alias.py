@@ -15,7 +15,7 @@
 
 import dataclasses
 
-from sriov_rt.vif.words import ALIAS_PREFIX
+from sriov_rt.vif.model import ALIAS_PREFIX
 
 #: What the interface of a VF carries that was set up for the ports on it,
 #: and that is to be down again without them. It is no port's alias.

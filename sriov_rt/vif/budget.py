@@ -22,9 +22,9 @@ from sriov_rt.nic.model import VfState
 from sriov_rt.vif import errors
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.errors import VifError
+from sriov_rt.vif.model import Kind
+from sriov_rt.vif.model import Plug
 from sriov_rt.vif.records import Record
-from sriov_rt.vif.words import Kind
-from sriov_rt.vif.words import Plug
 
 PASSTHRU = "passthru"
 

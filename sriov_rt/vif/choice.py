@@ -21,11 +21,11 @@ from sriov_rt.vif import endpoints
 from sriov_rt.vif import errors
 from sriov_rt.vif.budget import Candidate
 from sriov_rt.vif.edge import Link
+from sriov_rt.vif.model import Kind
+from sriov_rt.vif.model import Plug
 from sriov_rt.vif.settings import Pools
 from sriov_rt.vif.settings import Rules
 from sriov_rt.vif.view import View
-from sriov_rt.vif.words import Kind
-from sriov_rt.vif.words import Plug
 
 #: How many VFs a guest takes (shared with the requests' documentation).
 MAX_VFS = 32

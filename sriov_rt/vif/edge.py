@@ -22,8 +22,8 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from sriov_rt.vif.model import Limits
 from sriov_rt.vif.namespaces import Identity
-from sriov_rt.vif.words import Limits
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -24,10 +24,10 @@ from collections.abc import Sequence
 from sriov_rt.facts import Endpoint
 from sriov_rt.vif import errors
 from sriov_rt.vif.budget import Candidate
+from sriov_rt.vif.model import Plug
 from sriov_rt.vif.records import Record
 from sriov_rt.vif.settings import Rules
 from sriov_rt.vif.view import View
-from sriov_rt.vif.words import Plug
 
 
 def of(records: Iterable[Record]) -> tuple[Endpoint, ...]:

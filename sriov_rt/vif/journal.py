@@ -32,8 +32,8 @@ from sriov_rt.vif import lock
 from sriov_rt.vif import records
 from sriov_rt.vif import tell
 from sriov_rt.vif import validation
+from sriov_rt.vif.model import Kind
 from sriov_rt.vif.namespaces import Identity
-from sriov_rt.vif.words import Kind
 
 #: Raised by one when an older reader would misread a newer file.
 SCHEMA_VERSION = 3

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 
 from sriov_rt.vif import validation
-from sriov_rt.vif.words import Plug
+from sriov_rt.vif.model import Plug
 
 #: A process that there always is, in place of the container's.
 NAMESPACE = f"{validation.PID}1"

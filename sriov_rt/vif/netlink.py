@@ -40,13 +40,13 @@ from sriov_rt.vif import namespaces
 from sriov_rt.vif import requests
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.edge import Subinterface
+from sriov_rt.vif.model import Limits
 from sriov_rt.vif.namespaces import Identity
 from sriov_rt.vif.places import one
 from sriov_rt.vif.places import opened
 from sriov_rt.vif.places import telling
 from sriov_rt.vif.places import verify
 from sriov_rt.vif.rtnl import BUFFER
-from sriov_rt.vif.words import Limits
 
 #: Seconds between two looks at a carrier.
 POLL_S = 0.02

@@ -25,11 +25,11 @@ from sriov_rt.vif import choice
 from sriov_rt.vif import errors
 from sriov_rt.vif.alias import Alias
 from sriov_rt.vif.budget import Candidate
+from sriov_rt.vif.model import Kind
+from sriov_rt.vif.model import Plug
 from sriov_rt.vif.settings import Pools
 from sriov_rt.vif.settings import Rules
 from sriov_rt.vif.view import View
-from sriov_rt.vif.words import Kind
-from sriov_rt.vif.words import Plug
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -28,6 +28,9 @@ from sriov_rt.vif.edge import Links
 from sriov_rt.vif.errors import VifError
 from sriov_rt.vif.journal import Journal
 from sriov_rt.vif.lock import Locks
+from sriov_rt.vif.model import Kind
+from sriov_rt.vif.model import Plug
+from sriov_rt.vif.model import Plugged
 from sriov_rt.vif.namespaces import Identity
 from sriov_rt.vif.plan import PlugPlan
 from sriov_rt.vif.records import Record
@@ -39,9 +42,6 @@ from sriov_rt.vif.steps import Steps
 from sriov_rt.vif.view import Vfs
 from sriov_rt.vif.view import View
 from sriov_rt.vif.view import observe
-from sriov_rt.vif.words import Kind
-from sriov_rt.vif.words import Plug
-from sriov_rt.vif.words import Plugged
 
 LOG = logging.getLogger(__name__)
 

@@ -33,9 +33,9 @@ from oslo_versionedobjects import fields as types
 from sriov_rt import exceptions
 from sriov_rt.vif import privsep
 from sriov_rt.vif import validation
-from sriov_rt.vif.words import Kind
-from sriov_rt.vif.words import Limits
-from sriov_rt.vif.words import Plug
+from sriov_rt.vif.model import Kind
+from sriov_rt.vif.model import Limits
+from sriov_rt.vif.model import Plug
 
 LOG = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ NAME = "sriov_rt"
 
 @base.VersionedObjectRegistry.register
 class VIFPortProfileSriovRt(vifs.VIFPortProfileBase):  # type: ignore[misc]
-    """How a port is made; see :class:`sriov_rt.vif.words.Plug`.
+    """How a port is made; see :class:`sriov_rt.vif.model.Plug`.
 
     Of a port that was plugged, ``onload`` says whether it is accelerated.
     """

@@ -53,7 +53,7 @@ from sriov_rt import config
 from sriov_rt import exceptions
 from sriov_rt.host.root import CONFIG
 from sriov_rt.vif import errors
-from sriov_rt.vif.words import Plug
+from sriov_rt.vif.model import Plug
 
 #: The group of the plugin's options (os_vif.plugin.PluginBase.load).
 GROUP = "os_vif_sriov_rt"

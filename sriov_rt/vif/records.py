@@ -37,10 +37,10 @@ from sriov_rt.vif import errors
 from sriov_rt.vif import lock
 from sriov_rt.vif import tell
 from sriov_rt.vif import validation
+from sriov_rt.vif.model import Kind
+from sriov_rt.vif.model import Plug
+from sriov_rt.vif.model import State
 from sriov_rt.vif.namespaces import Identity
-from sriov_rt.vif.words import Kind
-from sriov_rt.vif.words import Plug
-from sriov_rt.vif.words import State
 
 LOG = logging.getLogger(__name__)
 

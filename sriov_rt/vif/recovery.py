@@ -31,6 +31,8 @@ from sriov_rt.vif.journal import Action
 from sriov_rt.vif.journal import Entry
 from sriov_rt.vif.journal import Journal
 from sriov_rt.vif.lock import Locks
+from sriov_rt.vif.model import Kind
+from sriov_rt.vif.model import State
 from sriov_rt.vif.records import Record
 from sriov_rt.vif.records import Records
 from sriov_rt.vif.undo import GONE
@@ -38,8 +40,6 @@ from sriov_rt.vif.undo import Undo
 from sriov_rt.vif.view import Vfs
 from sriov_rt.vif.view import View
 from sriov_rt.vif.view import observe
-from sriov_rt.vif.words import Kind
-from sriov_rt.vif.words import State
 
 LOG = logging.getLogger(__name__)
 

@@ -22,14 +22,14 @@ from sriov_rt.vif import tell
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.journal import Action
 from sriov_rt.vif.journal import Entry
+from sriov_rt.vif.model import Kind
+from sriov_rt.vif.model import Plug
+from sriov_rt.vif.model import Plugged
+from sriov_rt.vif.model import State
 from sriov_rt.vif.namespaces import Identity
 from sriov_rt.vif.plan import PlugPlan
 from sriov_rt.vif.records import Record
 from sriov_rt.vif.view import View
-from sriov_rt.vif.words import Kind
-from sriov_rt.vif.words import Plug
-from sriov_rt.vif.words import Plugged
-from sriov_rt.vif.words import State
 
 
 def about(entry: Entry) -> str:

@@ -21,11 +21,11 @@ from sriov_rt.vif.edge import Links
 from sriov_rt.vif.edge import Subinterface
 from sriov_rt.vif.journal import Entry
 from sriov_rt.vif.journal import Journal
+from sriov_rt.vif.model import Kind
+from sriov_rt.vif.model import Limits
 from sriov_rt.vif.plan import PlugPlan
 from sriov_rt.vif.view import Away
 from sriov_rt.vif.view import Vfs
-from sriov_rt.vif.words import Kind
-from sriov_rt.vif.words import Limits
 
 
 class Steps:

@@ -34,13 +34,13 @@ from sriov_rt.vif.journal import Action
 from sriov_rt.vif.journal import Entry
 from sriov_rt.vif.journal import Journal
 from sriov_rt.vif.lock import Locks
+from sriov_rt.vif.model import Kind
+from sriov_rt.vif.model import Limits
 from sriov_rt.vif.plan import unlike
 from sriov_rt.vif.settings import Pools
 from sriov_rt.vif.view import Away
 from sriov_rt.vif.view import Vfs
 from sriov_rt.vif.view import View
-from sriov_rt.vif.words import Kind
-from sriov_rt.vif.words import Limits
 
 LOG = logging.getLogger(__name__)
 

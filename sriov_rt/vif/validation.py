@@ -26,8 +26,8 @@ from sriov_rt.parse.errors import ParseError
 from sriov_rt.request.words import VIF_MODES
 from sriov_rt.request.words import VifKind
 from sriov_rt.vif.errors import NameInvalid
-from sriov_rt.vif.words import Kind
-from sriov_rt.vif.words import Plug
+from sriov_rt.vif.model import Kind
+from sriov_rt.vif.model import Plug
 
 #: The longest name of an interface: IFNAMSIZ less its end (linux/if.h).
 MAX_INTERFACE = 15

@@ -29,10 +29,10 @@ from sriov_rt.nic.model import VfState
 from sriov_rt.nic.plan import Plan
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.edge import Links
+from sriov_rt.vif.model import Kind
 from sriov_rt.vif.namespaces import Identity
 from sriov_rt.vif.records import Record
 from sriov_rt.vif.records import Records
-from sriov_rt.vif.words import Kind
 
 #: Kinds whose link is a peer, not what they sit on; a device has none.
 _PEERS = frozenset({"", "veth", "netkit", "vxcan"})

@@ -37,11 +37,11 @@ from sriov_rt.nic.kernel import Machine
 from sriov_rt.nic.vfs import Vfs
 from sriov_rt.vif import host
 from sriov_rt.vif.journal import Journal
+from sriov_rt.vif.model import Kind
+from sriov_rt.vif.model import Limits
+from sriov_rt.vif.model import Plug
 from sriov_rt.vif.netlink import NetlinkLinks
 from sriov_rt.vif.plugger import Plugger
-from sriov_rt.vif.words import Kind
-from sriov_rt.vif.words import Limits
-from sriov_rt.vif.words import Plug
 
 #: The default of ``[vif] journal``.
 JOURNAL = "/run/sriov-rt/vif"

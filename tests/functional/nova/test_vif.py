@@ -25,8 +25,8 @@ from nova.virt.libvirt import vif as libvirt_vif
 
 from sriov_rt.nova import ports
 from sriov_rt.vif import privsep
-from sriov_rt.vif.words import Kind
-from sriov_rt.vif.words import Limits
+from sriov_rt.vif.model import Kind
+from sriov_rt.vif.model import Limits
 from tests.functional.nova import base
 from tests.unit.vif import fake_plugger
 

@@ -16,7 +16,7 @@ from typing import Any
 import fixtures
 from nova.tests.fixtures import libvirt as fakelibvirt
 
-from sriov_rt.vif.words import Kind
+from sriov_rt.vif.model import Kind
 from tests.functional.nova import base
 from tests.functional.nova.test_vif import VifTest
 

@@ -28,9 +28,9 @@ from sriov_rt import rtnetlink
 from sriov_rt.vif import errors
 from sriov_rt.vif import making
 from sriov_rt.vif.journal import Journal
+from sriov_rt.vif.model import Limits
+from sriov_rt.vif.model import State
 from sriov_rt.vif.records import Records
-from sriov_rt.vif.words import Limits
-from sriov_rt.vif.words import State
 from tests.functional.vif.test_plugger import OTHER
 from tests.functional.vif.test_plugger import PORT
 from tests.functional.vif.test_plugger import DressedLinks

@@ -26,8 +26,8 @@ from unittest import mock
 from sriov_rt.vif import announce
 from sriov_rt.vif import errors
 from sriov_rt.vif import taps
+from sriov_rt.vif.model import Limits
 from sriov_rt.vif.places import Place
-from sriov_rt.vif.words import Limits
 from tests.functional.vif.isolated import MAC
 from tests.functional.vif.isolated import IsolatedTestCase
 from tests.testbed.isolation import sh

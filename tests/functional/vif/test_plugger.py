@@ -38,13 +38,13 @@ from sriov_rt.vif.edge import Link
 from sriov_rt.vif.journal import Entry
 from sriov_rt.vif.journal import Journal
 from sriov_rt.vif.lock import Locks
+from sriov_rt.vif.model import Kind
+from sriov_rt.vif.model import Limits
+from sriov_rt.vif.model import Plug
 from sriov_rt.vif.netlink import NetlinkLinks
 from sriov_rt.vif.plugger import Plugger
 from sriov_rt.vif.settings import Pools
 from sriov_rt.vif.settings import Rules
-from sriov_rt.vif.words import Kind
-from sriov_rt.vif.words import Limits
-from sriov_rt.vif.words import Plug
 from tests.functional.vif.isolated import MAC
 from tests.functional.vif.isolated import IsolatedTestCase
 from tests.functional.vif.isolated import sh

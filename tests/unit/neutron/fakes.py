@@ -20,8 +20,8 @@ from sriov_rt import exceptions
 from sriov_rt.neutron.standing import Standing
 from sriov_rt.neutron.words import Offer
 from sriov_rt.request.words import VifKind
-from sriov_rt.vif.words import Kind
-from sriov_rt.vif.words import Plugged
+from sriov_rt.vif.model import Kind
+from sriov_rt.vif.model import Plugged
 
 
 def port_id(number: int) -> str:

@@ -25,10 +25,10 @@ from sriov_rt.parse.errors import ParseError
 from sriov_rt.request.words import VifKind
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.errors import Busy
+from sriov_rt.vif.model import State
 from sriov_rt.vif.recovery import Recovered
 from sriov_rt.vif.settings import Pools
 from sriov_rt.vif.view import View
-from sriov_rt.vif.words import State
 from tests.unit.neutron import fakes
 from tests.unit.nic import fakes as nic_fakes
 

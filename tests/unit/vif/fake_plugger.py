@@ -16,10 +16,10 @@
 from sriov_rt.exceptions import SriovRtError
 from sriov_rt.vif import errors
 from sriov_rt.vif import validation
+from sriov_rt.vif.model import Kind
+from sriov_rt.vif.model import Plug
+from sriov_rt.vif.model import Plugged
 from sriov_rt.vif.recovery import Recovered
-from sriov_rt.vif.words import Kind
-from sriov_rt.vif.words import Plug
-from sriov_rt.vif.words import Plugged
 
 PARENT = "enp1s0v3"
 VF = "0000:01:10.6"

@@ -35,15 +35,15 @@ from sriov_rt.vif.edge import Subinterface
 from sriov_rt.vif.journal import Entry
 from sriov_rt.vif.journal import Journal
 from sriov_rt.vif.lock import Locks
+from sriov_rt.vif.model import Kind
+from sriov_rt.vif.model import Limits
+from sriov_rt.vif.model import Plug
 from sriov_rt.vif.namespaces import Identity
 from sriov_rt.vif.plan import unlike
 from sriov_rt.vif.plugger import Plugger
 from sriov_rt.vif.settings import Pools
 from sriov_rt.vif.settings import Rules
 from sriov_rt.vif.view import anywhere
-from sriov_rt.vif.words import Kind
-from sriov_rt.vif.words import Limits
-from sriov_rt.vif.words import Plug
 
 PORT = "b3f2e1d0-1111-4222-8333-444455556666"
 OTHER = "c4f2e1d0-1111-4222-8333-444455556666"

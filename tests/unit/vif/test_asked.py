@@ -22,8 +22,8 @@ from sriov_rt.parse.errors import ParseError
 from sriov_rt.vif import validation
 from sriov_rt.vif.alias import Alias
 from sriov_rt.vif.errors import NameInvalid
-from sriov_rt.vif.words import Kind
-from sriov_rt.vif.words import Limits
+from sriov_rt.vif.model import Kind
+from sriov_rt.vif.model import Limits
 from tests.unit.vif import fakes
 from tests.unit.vif.fakes import NETWORK
 from tests.unit.vif.fakes import PORT

@@ -20,8 +20,8 @@ from sriov_rt.parse.errors import ParseError
 from sriov_rt.vif import endpoints
 from sriov_rt.vif import errors
 from sriov_rt.vif.alias import Alias
+from sriov_rt.vif.model import Kind
 from sriov_rt.vif.records import Records
-from sriov_rt.vif.words import Kind
 from tests.unit.vif import fakes
 from tests.unit.vif.fakes import NETWORK
 

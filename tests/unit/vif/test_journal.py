@@ -33,7 +33,7 @@ from sriov_rt.vif import journal
 from sriov_rt.vif.journal import Action
 from sriov_rt.vif.journal import Entry
 from sriov_rt.vif.journal import Journal
-from sriov_rt.vif.words import Kind
+from sriov_rt.vif.model import Kind
 from tests.unit.vif import fakes
 from tests.unit.vif.fakes import PORT
 

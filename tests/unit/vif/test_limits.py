@@ -21,7 +21,7 @@ import pyroute2
 from sriov_rt.vif import errors
 from sriov_rt.vif import limits
 from sriov_rt.vif.edge import Link
-from sriov_rt.vif.words import Limits
+from sriov_rt.vif.model import Limits
 
 LINK = Link(
     name="srt0",

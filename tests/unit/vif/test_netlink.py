@@ -32,8 +32,8 @@ from sriov_rt.vif import places
 from sriov_rt.vif import requests
 from sriov_rt.vif.attributes import attribute
 from sriov_rt.vif.edge import Subinterface
+from sriov_rt.vif.model import Limits
 from sriov_rt.vif.rtnl import Answer
-from sriov_rt.vif.words import Limits
 from tests.unit.vif.test_answers import link_info
 from tests.unit.vif.test_answers import number
 

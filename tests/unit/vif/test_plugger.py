@@ -24,9 +24,9 @@ from sriov_rt.parse.errors import ParseError
 from sriov_rt.vif import errors
 from sriov_rt.vif import host
 from sriov_rt.vif.alias import Alias
-from sriov_rt.vif.words import Kind
-from sriov_rt.vif.words import Limits
-from sriov_rt.vif.words import State
+from sriov_rt.vif.model import Kind
+from sriov_rt.vif.model import Limits
+from sriov_rt.vif.model import State
 from tests.unit.vif import fakes
 from tests.unit.vif.fakes import OTHER
 from tests.unit.vif.fakes import PORT

@@ -24,8 +24,8 @@ from os_vif.objects import vif as vifs
 
 from sriov_rt.vif import plugin
 from sriov_rt.vif import privsep
-from sriov_rt.vif.words import Kind
-from sriov_rt.vif.words import Limits
+from sriov_rt.vif.model import Kind
+from sriov_rt.vif.model import Limits
 from tests.unit.vif import fake_plugger
 
 PORT = "0f6b7f4a-2a3c-4a5e-9f0b-6b5d1c2e3f40"

@@ -25,9 +25,9 @@ from oslo_privsep import capabilities
 
 from sriov_rt.vif import host
 from sriov_rt.vif import privsep
-from sriov_rt.vif.words import Kind
-from sriov_rt.vif.words import Limits
-from sriov_rt.vif.words import Plug
+from sriov_rt.vif.model import Kind
+from sriov_rt.vif.model import Limits
+from sriov_rt.vif.model import Plug
 from tests.unit.vif import fake_plugger
 
 CAPABILITIES = """\

@@ -24,9 +24,9 @@ from sriov_rt.vif import errors
 from sriov_rt.vif import journal
 from sriov_rt.vif import records
 from sriov_rt.vif.journal import Journal
+from sriov_rt.vif.model import Kind
+from sriov_rt.vif.model import State
 from sriov_rt.vif.records import Records
-from sriov_rt.vif.words import Kind
-from sriov_rt.vif.words import State
 from tests.unit.vif import fakes
 from tests.unit.vif.fakes import PORT
 from tests.unit.vif.fakes import asked

@@ -20,9 +20,9 @@ import logging
 import time
 
 from sriov_rt.vif import errors
+from sriov_rt.vif.model import Kind
+from sriov_rt.vif.model import Limits
 from sriov_rt.vif.validation import MODES
-from sriov_rt.vif.words import Kind
-from sriov_rt.vif.words import Limits
 from tests.unit.vif import fakes
 from tests.unit.vif.fakes import PORT
 from tests.unit.vif.fakes import Killed

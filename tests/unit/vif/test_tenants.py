@@ -18,8 +18,8 @@ from unittest import mock
 
 from sriov_rt.vif import errors
 from sriov_rt.vif import tenants
+from sriov_rt.vif.model import Kind
 from sriov_rt.vif.records import Records
-from sriov_rt.vif.words import Kind
 from tests.unit.vif import fakes
 from tests.unit.vif.fakes import OTHER
 from tests.unit.vif.fakes import PORT

@@ -17,7 +17,7 @@ import dataclasses
 
 from sriov_rt.vif import alias
 from sriov_rt.vif import errors
-from sriov_rt.vif.words import Kind
+from sriov_rt.vif.model import Kind
 from tests.unit.vif import fakes
 from tests.unit.vif.fakes import OTHER
 from tests.unit.vif.fakes import PORT
