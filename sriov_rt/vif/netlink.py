@@ -33,11 +33,11 @@ from sriov_rt.vif import announce
 from sriov_rt.vif import answers
 from sriov_rt.vif import errors
 from sriov_rt.vif import inventory
-from sriov_rt.vif import limits as rates
 from sriov_rt.vif import making
 from sriov_rt.vif import moving
 from sriov_rt.vif import namespaces
 from sriov_rt.vif import requests
+from sriov_rt.vif import tc as rates
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.edge import Subinterface
 from sriov_rt.vif.model import Limits

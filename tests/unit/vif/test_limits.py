@@ -19,7 +19,7 @@ from unittest import mock
 import pyroute2
 
 from sriov_rt.vif import errors
-from sriov_rt.vif import limits
+from sriov_rt.vif import tc
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.model import Limits
 
@@ -94,7 +94,7 @@ class LimitsTestCase(unittest.TestCase):
         return [command for command, *_ in self.asked]
 
     def apply(self, *rates, **named):
-        limits.apply(self.route, LINK, Limits(*rates, **named))
+        tc.apply(self.route, LINK, Limits(*rates, **named))
 
 
 class OutTest(LimitsTestCase):
@@ -118,7 +118,7 @@ class OutTest(LimitsTestCase):
 
     def test_a_rate_above_32_bits(self):
         self.apply(out_kbps=100_000_000)
-        self.assertEqual(100_000_000, limits.read(self.route, LINK).out_kbps)
+        self.assertEqual(100_000_000, tc.read(self.route, LINK).out_kbps)
 
     def test_a_rate_that_does_not_read_back(self):
         self.spoil = True
@@ -151,7 +151,7 @@ class InTest(LimitsTestCase):
 
     def test_a_rate_that_the_policer_cannot_have(self):
         with self.assertRaises(errors.Unsupported):
-            self.apply(in_kbps=limits.MAX_IN_KBPS + 1)
+            self.apply(in_kbps=tc.MAX_IN_KBPS + 1)
         self.assertNotIn("add-filter", self.commands())
 
 
@@ -184,11 +184,11 @@ class RemoveTest(LimitsTestCase):
 
 class ReadTest(LimitsTestCase):
     def test_no_limit(self):
-        self.assertEqual(Limits(), limits.read(self.route, LINK))
+        self.assertEqual(Limits(), tc.read(self.route, LINK))
 
     def test_a_filter_of_others_is_no_limit(self):
         self.route.get_filters = lambda **_: (
             Told({}),
             Told({"TCA_OPTIONS": Told({})}),
         )
-        self.assertEqual(Limits(), limits.read(self.route, LINK))
+        self.assertEqual(Limits(), tc.read(self.route, LINK))
