@@ -26,7 +26,7 @@ from sriov_rt import request as requests
 from sriov_rt.parse import numbers
 from sriov_rt.request.words import VifKind
 from sriov_rt.vif import details
-from sriov_rt.vif import plugin
+from sriov_rt.vif import os_vif_plugin
 from sriov_rt.vif import validation
 from sriov_rt.vif.model import Kind
 
@@ -108,7 +108,7 @@ def has_interface(vif: Mapping[str, Any]) -> bool:
 def gone(vif: Mapping[str, Any]) -> vifs.VIFGeneric:
     """Return what os-vif needs to unplug a port, whatever its binding is."""
     return vifs.VIFGeneric(
-        id=vif["id"], plugin=plugin.NAME, vif_name=device(vif)
+        id=vif["id"], plugin=os_vif_plugin.NAME, vif_name=device(vif)
     )
 
 
@@ -147,7 +147,7 @@ def wanted(
     # In a virtual machine it is for the guest to run over Onload, and none
     # of these ports would let it.
     onload = bool(request and request.onload and virt_type == "lxc")
-    made.port_profile = plugin.VIFPortProfileSriovRt(
+    made.port_profile = os_vif_plugin.VIFPortProfileSriovRt(
         kind=kind,
         mode=how.mode,
         physical_network=found.physical_network,

@@ -22,7 +22,7 @@ from os_vif import exception
 from os_vif import objects
 from os_vif.objects import vif as vifs
 
-from sriov_rt.vif import plugin
+from sriov_rt.vif import os_vif_plugin
 from sriov_rt.vif import privsep
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Limits
@@ -56,15 +56,15 @@ print(json.dumps([names, seen, edges]))
 """
 
 
-def profile(**given: object) -> plugin.VIFPortProfileSriovRt:
+def profile(**given: object) -> os_vif_plugin.VIFPortProfileSriovRt:
     wanted = {"kind": "macvlan", "physical_network": "physnet1", **given}
-    return plugin.VIFPortProfileSriovRt(**wanted)
+    return os_vif_plugin.VIFPortProfileSriovRt(**wanted)
 
 
 def generic(**given: object) -> vifs.VIFGeneric:
     wanted = {
         "id": PORT,
-        "plugin": plugin.NAME,
+        "plugin": os_vif_plugin.NAME,
         "vif_name": "srt0f6b7f4a-2a",
         "port_profile": profile(),
         **given,
@@ -83,7 +83,7 @@ class PluginTest(unittest.TestCase):
             patched = mock.patch.object(target, name, new)
             patched.start()
             self.addCleanup(patched.stop)
-        self.plugin = plugin.SriovRtPlugin.load("sriov_rt")
+        self.plugin = os_vif_plugin.SriovRtPlugin.load("sriov_rt")
         self.instance = objects.instance_info.InstanceInfo(
             uuid=INSTANCE, name="instance-1"
         )
@@ -169,7 +169,7 @@ class PlugTest(PluginTest):
             self.assertIn("physical_network", found)
 
     def test_a_port_and_its_vf_are_in_the_log(self):
-        with self.assertLogs(plugin.__name__, "INFO") as logged:
+        with self.assertLogs(os_vif_plugin.__name__, "INFO") as logged:
             self.plugin.plug(generic(), self.instance)
         self.assertIn(
             f"port={PORT} vf={fake_plugger.VF}", logged.records[0].getMessage()
@@ -196,7 +196,7 @@ class PlugTest(PluginTest):
             self.plugin.plug(vif, self.instance)
 
     def test_a_profile_without_a_network_is_refused(self):
-        half = plugin.VIFPortProfileSriovRt(kind="vf")
+        half = os_vif_plugin.VIFPortProfileSriovRt(kind="vf")
         with self.assertRaisesRegex(
             exception.PlugException, "physical_network"
         ):
@@ -221,7 +221,7 @@ class PlugTest(PluginTest):
 class UnplugTest(PluginTest):
     def test_it_is_gone(self):
         self.plugin.plug(generic(), self.instance)
-        with self.assertLogs(plugin.__name__, "INFO") as logged:
+        with self.assertLogs(os_vif_plugin.__name__, "INFO") as logged:
             self.plugin.unplug(generic(), self.instance)
         self.assertEqual({}, self.plugger.ports)
         self.assertEqual(
@@ -229,7 +229,7 @@ class UnplugTest(PluginTest):
         )
 
     def test_what_is_gone_is_no_error(self):
-        with self.assertLogs(plugin.__name__, "INFO") as logged:
+        with self.assertLogs(os_vif_plugin.__name__, "INFO") as logged:
             self.plugin.unplug(generic(), self.instance)
         self.assertIn("was not plugged", logged.records[0].getMessage())
 
@@ -271,13 +271,15 @@ class LoadingTest(unittest.TestCase):
         objects.register_all()
         sent = generic(port_profile=profile(mode="vepa", vlan=7))
         found = vifs.VIFGeneric.obj_from_primitive(sent.obj_to_primitive())
-        self.assertIsInstance(found.port_profile, plugin.VIFPortProfileSriovRt)
+        self.assertIsInstance(
+            found.port_profile, os_vif_plugin.VIFPortProfileSriovRt
+        )
         self.assertEqual("vepa", found.port_profile.mode)
         self.assertEqual(7, found.port_profile.vlan)
 
     def test_callers_find_what_is_supported(self):
         objects.register_all()
-        described = plugin.SriovRtPlugin(None).describe()
+        described = os_vif_plugin.SriovRtPlugin(None).describe()
         (info,) = described.vif_info
         self.assertEqual("VIFGeneric", info.vif_object_name)
         self.assertEqual("1.0", info.get_common_version())
