@@ -27,13 +27,13 @@ from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.model import Plug
 from sriov_rt.vif.model import Plugged
 from sriov_rt.vif.plan import PlugPlan
-from sriov_rt.vif.plugging import Plugging
+from sriov_rt.vif.plug import Plugging
+from sriov_rt.vif.plug import Steps
 from sriov_rt.vif.records import Records
 from sriov_rt.vif.recovery import Recovered
 from sriov_rt.vif.recovery import Recovery
 from sriov_rt.vif.settings import Pools
 from sriov_rt.vif.settings import Rules
-from sriov_rt.vif.steps import Steps
 from sriov_rt.vif.undo import Undo
 from sriov_rt.vif.view import Away
 from sriov_rt.vif.view import Vfs
