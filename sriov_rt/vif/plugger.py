@@ -34,7 +34,7 @@ from sriov_rt.vif.recovery import Recovered
 from sriov_rt.vif.recovery import Recovery
 from sriov_rt.vif.settings import Pools
 from sriov_rt.vif.settings import Rules
-from sriov_rt.vif.undo import Undo
+from sriov_rt.vif.unplug import Undo
 from sriov_rt.vif.view import Away
 from sriov_rt.vif.view import Vfs
 from sriov_rt.vif.view import View

@@ -35,8 +35,8 @@ from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import State
 from sriov_rt.vif.records import Record
 from sriov_rt.vif.records import Records
-from sriov_rt.vif.undo import GONE
-from sriov_rt.vif.undo import Undo
+from sriov_rt.vif.unplug import GONE
+from sriov_rt.vif.unplug import Undo
 from sriov_rt.vif.view import Vfs
 from sriov_rt.vif.view import View
 from sriov_rt.vif.view import observe

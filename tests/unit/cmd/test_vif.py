@@ -85,7 +85,7 @@ class VifCommandTest(unittest.TestCase):
             if each.namespace == "box"
         )
         self.plugger._links.host.hide(link.name)
-        with mock.patch("sriov_rt.vif.undo.PATIENCE_S", 0.0):
+        with mock.patch("sriov_rt.vif.unplug.PATIENCE_S", 0.0):
             said = self.run_command("unplug", PORT, code=2)
         self.assertIn("quarantined (srtb", said)
         self.assertIn("quarantined", self.run_command("show"))

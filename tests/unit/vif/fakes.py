@@ -29,7 +29,7 @@ from sriov_rt.nic.model import VfSettings
 from sriov_rt.nic.model import VfState
 from sriov_rt.nic.plan import Plan
 from sriov_rt.vif import errors
-from sriov_rt.vif import undo
+from sriov_rt.vif import unplug
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.edge import Subinterface
 from sriov_rt.vif.journal import Entry
@@ -549,7 +549,7 @@ class HostTest(unittest.TestCase):
         place = tempfile.TemporaryDirectory()
         self.addCleanup(place.cleanup)
         # What this kernel does it has done at once.
-        patched = mock.patch.object(undo, "PATIENCE_S", 0.0)
+        patched = mock.patch.object(unplug, "PATIENCE_S", 0.0)
         patched.start()
         self.addCleanup(patched.stop)
         self.directory = pathlib.Path(place.name) / "vif"
