@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Settings of [vif], each value checked: rules, and parents of each network."""
+"""Settings of ``[vif]``, checked: rules, and parents of each network."""
 
 import dataclasses
 from collections.abc import Callable

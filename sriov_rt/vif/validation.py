@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""A port as it is asked for: its names and values checked, its defaults filled in."""
+"""A port as it is asked for: checked, and with its defaults filled in."""
 
 import dataclasses
 import functools
