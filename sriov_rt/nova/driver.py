@@ -37,7 +37,7 @@ from sriov_rt.nova import moves
 from sriov_rt.nova import onload
 from sriov_rt.nova import options
 from sriov_rt.nova import recovery
-from sriov_rt.nova import refusal
+from sriov_rt.nova import refusals
 from sriov_rt.nova import vif
 
 LOG = logging.getLogger(__name__)
@@ -70,16 +70,16 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
             a forced host may not.
         :raises GuestRefused: if the guest can't be what its flavor asks for.
         """
-        with refusal.recorded(context, instance):
+        with refusals.recorded(context, instance):
             if not _is_rebuilt_here(instance):
                 self._sriov_rt_judge(instance, instance.flavor)
                 super().spawn(context, instance, *args, **kwargs)
                 return
         try:
             super().spawn(context, instance, *args, **kwargs)
-        except refusal.HostRefused as error:
+        except refusals.HostRefused as error:
             # Nova would take the guest, which is gone, for untouched.
-            raise refusal.GuestRefused(
+            raise refusals.GuestRefused(
                 instance_uuid=instance.uuid, reason=error.format_message()
             ) from error
 
@@ -104,7 +104,7 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
                 instance=instance,
             )
             return
-        raise refusal.unfit(instance, found)
+        raise refusals.unfit(instance, found)
 
     def _sriov_rt_judge_move(self, instance: Any, flavor: Any) -> None:
         """Refuse a cold migration or resize to this host.
@@ -146,7 +146,7 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
         except exception.InstanceNotFound:
             return
         if found := moves.kept_on_virtio(xml, specs):
-            error = refusal.refused(instance, engine.Refused(found))
+            error = refusals.refused(instance, engine.Refused(found))
             raise exception.InstanceFaultRollback(error)
 
     def check_can_live_migrate_destination(
@@ -156,7 +156,7 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
 
         :raises MigrationPreCheckError: by which Nova tries another host.
         """
-        with refusal.before_migration():
+        with refusals.before_migration():
             self._sriov_rt_judge(instance, instance.flavor)
         return super().check_can_live_migrate_destination(
             context, instance, *args, **kwargs
@@ -170,7 +170,7 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
         :raises MigrationPreCheckError: if the claimed pCPUs won't do.
         """
         try:
-            with refusal.before_migration():
+            with refusals.before_migration():
                 return super().post_claim_migrate_data(
                     context, instance, migrate_data, claim
                 )
@@ -232,7 +232,7 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
                 hooks=self._sriov_rt_hooks,
             )
         except exceptions.SriovRtError as error:
-            raise refusal.refused(instance, error) from error
+            raise refusals.refused(instance, error) from error
         LOG.info(
             "Guest rendered by sriov-rt: %s",
             rendered.report.summary(),

@@ -18,7 +18,7 @@ from oslo_log import log as logging
 
 from sriov_rt import exceptions
 from sriov_rt import request as requests
-from sriov_rt.nova.refusal import refused
+from sriov_rt.nova.refusals import refused
 from sriov_rt.onload import hook
 
 LOG = logging.getLogger(__name__)

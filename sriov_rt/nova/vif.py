@@ -33,7 +33,7 @@ from sriov_rt.guest import engine
 from sriov_rt.guest import sentences
 from sriov_rt.nova import ports
 from sriov_rt.nova.hostdev import HostInterface
-from sriov_rt.nova.refusal import refused
+from sriov_rt.nova.refusals import refused
 from sriov_rt.request.words import Guest
 
 LOG = logging.getLogger(__name__)

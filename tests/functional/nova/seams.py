@@ -48,7 +48,7 @@ from nova.virt.libvirt import vif as libvirt_vif
 from sriov_rt.nova import driver
 from sriov_rt.nova import filters
 from sriov_rt.nova import hostdev
-from sriov_rt.nova import refusal
+from sriov_rt.nova import refusals
 from sriov_rt.nova import vif
 from sriov_rt.nova import weights
 
@@ -386,7 +386,7 @@ class ComputeSeams(unittest.TestCase):
         self.assertLess(
             caught, source.index("raise exception.RescheduledException(")
         )
-        refused = refusal.HostRefused(reason="do this")
+        refused = refusals.HostRefused(reason="do this")
         self.assertEqual("do this", refused.format_message())
         self.assertIsInstance(refused, exception.ComputeResourcesUnavailable)
 
@@ -398,6 +398,6 @@ class ComputeSeams(unittest.TestCase):
         self.assertLess(first, source.index("except Exception as e"))
 
     def test_a_refusals_message_is_the_sentence_alone(self):
-        refused = refusal.GuestRefused(instance_uuid="u", reason="do this")
+        refused = refusals.GuestRefused(instance_uuid="u", reason="do this")
         self.assertEqual("do this", refused.format_message())
         self.assertIsInstance(refused, exception.BuildAbortException)

@@ -17,7 +17,7 @@ from unittest import mock
 
 import fixtures
 
-from sriov_rt.nova import refusal
+from sriov_rt.nova import refusals
 from sriov_rt.nova import weights
 from sriov_rt.parse.cpulist import CpuSet
 from tests.functional.nova import base
@@ -47,7 +47,7 @@ class UnfitTest(test_guest.GuestTest):
         host.found = base.realtime_host(name, cpus={"isolated": CpuSet((2,))})
         return host
 
-    def sentences(self, server: Any, kind: str = refusal.EVENT) -> list[str]:
+    def sentences(self, server: Any, kind: str = refusals.EVENT) -> list[str]:
         """Return what the server's events of a kind have as details."""
         shown = self.api.get_instance_actions(server["id"])
         found = []
