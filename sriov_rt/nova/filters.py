@@ -22,8 +22,7 @@ from nova.scheduler import filters
 from nova.scheduler import utils
 
 from sriov_rt import request as requests
-from sriov_rt.nova import plugins
-from sriov_rt.nova import requested
+from sriov_rt.nova import request_spec
 from sriov_rt.reason import reason
 from sriov_rt.scheduler import options
 from sriov_rt.scheduler import worker
@@ -114,7 +113,7 @@ def all_filters() -> list[Any]:
     :raises ImportError: for an entry point that can't be loaded. Without its
         filter, nova-scheduler would place realtime instances anywhere.
     """
-    return plugins.load("sriov_rt.scheduler_filters")
+    return request_spec.load("sriov_rt.scheduler_filters")
 
 
 class RealtimeSriovFilter(filters.BaseHostFilter):  # type: ignore[misc]
@@ -147,14 +146,14 @@ class RealtimeSriovFilter(filters.BaseHostFilter):  # type: ignore[misc]
         :raises nova.exception.NoValidHost: if none passes; see
             :func:`refusals.end`.
         """
-        if not requests.asks(plugins.extra_specs(spec_obj)):
+        if not requests.asks(request_spec.extra_specs(spec_obj)):
             return filter_obj_list
         if utils.request_is_rebuild(spec_obj):
             return filter_obj_list
         here = worker.of_this_process()
         hosts = list(filter_obj_list)
         try:
-            request = requested.request(spec_obj, here.verdicts)
+            request = request_spec.request(spec_obj, here.verdicts)
         except requests.RequestError as error:
             _refuse_all(hosts, spec_obj, error)
             return []

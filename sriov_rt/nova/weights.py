@@ -21,7 +21,7 @@ from nova.scheduler import utils
 from nova.scheduler import weights
 
 from sriov_rt import request as requests
-from sriov_rt.nova import plugins
+from sriov_rt.nova import request_spec
 from sriov_rt.scheduler import options
 from sriov_rt.scheduler import worker
 
@@ -38,7 +38,7 @@ def all_weighers() -> list[Any]:
 
     :raises ImportError: for an entry point that can't be loaded.
     """
-    return plugins.load("sriov_rt.scheduler_weighers")
+    return request_spec.load("sriov_rt.scheduler_weighers")
 
 
 class RealtimeHostWeigher(weights.BaseHostWeigher):  # type: ignore[misc]
@@ -110,7 +110,7 @@ def _weights(hosts: Sequence[Any], spec: Any) -> list[float]:
 
 def _is_realtime(spec: Any) -> bool:
     try:
-        request = requests.parse(plugins.extra_specs(spec))
+        request = requests.parse(request_spec.extra_specs(spec))
     except requests.RequestError:
         # No host passes the filter with it.
         return False

@@ -19,7 +19,7 @@ from unittest import mock
 from neutronclient.common import exceptions as neutron_exceptions
 from nova import exception
 
-from sriov_rt.nova import requested
+from sriov_rt.nova import request_spec
 from sriov_rt.nova import vif
 from tests.functional.nova import base
 from tests.unit import builders
@@ -40,7 +40,7 @@ class OnloadCloudTest(base.CloudTest):
             self.flags(**{name: -1}, group="quota")
         self.network = self.neutron.network_1["id"]
         self.place_network("fast")
-        requested._network_of.cache_clear()
+        request_spec._network_of.cache_clear()
         for number in range(self.HOSTS):
             self.start_host(builders.onload_host(f"fast-{number}"))
         self.made = self._create_flavor(
@@ -96,12 +96,14 @@ class RuleTest(OnloadCloudTest):
         self.refused()
 
     def test_without_neutron_the_compute_hosts_keep_ports_apart(self) -> None:
-        requested._warn.cache_clear()
+        request_spec._warn.cache_clear()
         port = self.neutron.port_1["id"]
         problem = neutron_exceptions.Unauthorized(message="no credentials")
-        with mock.patch.object(requested, "_network_of", side_effect=problem):
+        with mock.patch.object(
+            request_spec, "_network_of", side_effect=problem
+        ):
             self.assertIsNotNone(self.on(networks=[{"port": port}]))
-            self.assertEqual([], list(requested._of_port(port)))
+            self.assertEqual([], list(request_spec._of_port(port)))
         phrase = "Neutron does not return the network of a port (Unauthorized)"
         self.assertEqual(1, self.logged().count(phrase))
 

@@ -25,7 +25,7 @@ from nova.scheduler import weights as nova_weights
 from oslo_config import cfg
 
 from sriov_rt.nova import filters
-from sriov_rt.nova import requested
+from sriov_rt.nova import request_spec
 from sriov_rt.nova import weights
 from sriov_rt.scheduler import options
 from sriov_rt.scheduler import worker
@@ -183,9 +183,9 @@ class OnloadCase(HandlerTest):
         super().setUp()
         options.register(nova.conf.CONF)
         self.worker._settle_s = 0.0
-        requested._network_of.cache_clear()
+        request_spec._network_of.cache_clear()
         self.show_port = mock.patch.object(
-            requested.neutron.API,
+            request_spec.neutron.API,
             "show_port",
             return_value={"port": {"network_id": NETWORK}},
         ).start()
@@ -224,7 +224,7 @@ def metadata(*physnets: str, tunneled: bool = False) -> Any:
 
 class RequestedTest(OnloadCase):
     def attached(self, **fields: Any) -> list[tuple[Any, Any]]:
-        found = requested.request(self.spec(**fields), self.worker.verdicts)
+        found = request_spec.request(self.spec(**fields), self.worker.verdicts)
         return [(a.network, a.physical_network) for a in found.attachments]
 
     def test_a_network_and_its_physical_network(self):
@@ -245,10 +245,10 @@ class RequestedTest(OnloadCase):
             ks_exceptions.EndpointNotFound("no neutron"),
         ):
             self.show_port.side_effect = error
-            requested._warn.cache_clear()
+            request_spec._warn.cache_clear()
             with (
                 self.subTest(error=error),
-                self.assertLogs(requested.LOG, "WARNING") as logged,
+                self.assertLogs(request_spec.LOG, "WARNING") as logged,
             ):
                 self.assertEqual(
                     [(OTHER_NETWORK, "fast")],
@@ -321,6 +321,6 @@ class RequestedTest(OnloadCase):
     def test_other_flavors_ask_neutron_for_nothing(self):
         spec = self.spec(requested_networks=networks({"port_id": PORT}))
         spec.flavor.extra_specs = REALTIME
-        found = requested.request(spec, self.worker.verdicts)
+        found = request_spec.request(spec, self.worker.verdicts)
         self.assertEqual((), found.attachments)
         self.show_port.assert_not_called()

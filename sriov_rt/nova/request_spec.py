@@ -24,6 +24,7 @@ import dataclasses
 import functools
 import logging
 from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import Any
 
 import nova.conf
@@ -32,12 +33,36 @@ from neutronclient.common import exceptions as neutron_exceptions
 from nova import context
 from nova import exception
 from nova.network import neutron
+from stevedore import extension
 
 from sriov_rt import request as requests
-from sriov_rt.nova import plugins
 from sriov_rt.request import Attachment
 from sriov_rt.scheduler import options
 from sriov_rt.scheduler.verdicts import Verdicts
+
+
+def load(namespace: str) -> list[Any]:
+    """Return the classes of a stevedore namespace.
+
+    :raises ImportError: for an entry point that can't be loaded. Without its
+        filter, nova-scheduler would place realtime instances anywhere.
+    """
+
+    def fail(manager: Any, entry_point: Any, error: BaseException) -> None:
+        raise error
+
+    manager = extension.ExtensionManager(
+        namespace, on_load_failure_callback=fail
+    )
+    return [each.plugin for each in manager]
+
+
+def extra_specs(spec: Any) -> Mapping[str, str]:
+    """Return the extra specs of a RequestSpec's flavor."""
+    flavor = spec.flavor
+    found = flavor.extra_specs if "extra_specs" in flavor else None
+    return found or {}
+
 
 LOG = logging.getLogger(__name__)
 
@@ -52,7 +77,7 @@ def request(spec: Any, verdicts: Verdicts) -> requests.Request:
     :param verdicts: knows the endpoints of an instance that moves.
     :raises RequestError: for extra specs that cannot be.
     """
-    found = requests.parse(plugins.extra_specs(spec))
+    found = requests.parse(extra_specs(spec))
     if not found.onload:
         return found
     conf = nova.conf.CONF
