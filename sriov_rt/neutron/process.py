@@ -31,7 +31,7 @@ from sriov_rt.agent.uevents import Uevents
 from sriov_rt.neutron import options
 from sriov_rt.neutron.here import ThisHost
 from sriov_rt.neutron.here import settings
-from sriov_rt.neutron.ledger import Ledger
+from sriov_rt.neutron.ports import Ledger
 from sriov_rt.neutron.server import Callbacks
 from sriov_rt.neutron.server import Listening
 from sriov_rt.neutron.server import Server

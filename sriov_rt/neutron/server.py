@@ -34,8 +34,8 @@ from neutron_lib.agent import topics
 from sriov_rt import exceptions
 from sriov_rt.agent.worker import Worker
 from sriov_rt.neutron import words
-from sriov_rt.neutron.standing import Standing
-from sriov_rt.neutron.standing import standing
+from sriov_rt.neutron.ports import PortState
+from sriov_rt.neutron.ports import port_state
 
 LOG = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class Server:
         self._plugin = agent_rpc.PluginApi(topics.PLUGIN)
         self._reports = agent_rpc.PluginReportStateAPI(topics.REPORTS)
 
-    def standings(self, ports: Sequence[str]) -> Mapping[str, Standing]:
+    def standings(self, ports: Sequence[str]) -> Mapping[str, PortState]:
         """Return what ports are to be; those that failed are left out.
 
         :raises ServerOutOfReach: see there.
@@ -77,7 +77,7 @@ class Server:
             answer = self._plugin.get_devices_details_list_and_failed_devices(
                 self._context, list(ports), self._id, self._host
             )
-        return {each["device"]: standing(each) for each in answer["devices"]}
+        return {each["device"]: port_state(each) for each in answer["devices"]}
 
     def tell(self, up: Sequence[str], down: Sequence[str]) -> frozenset[str]:
         """Say which ports are up or down; return those that it refused.

@@ -23,9 +23,9 @@ from typing import Protocol
 from sriov_rt import exceptions
 from sriov_rt.agent.backoff import Backoff
 from sriov_rt.agent.worker import Worker
-from sriov_rt.neutron.ledger import Ledger
-from sriov_rt.neutron.ledger import Work
-from sriov_rt.neutron.standing import Standing
+from sriov_rt.neutron.ports import Ledger
+from sriov_rt.neutron.ports import PortState
+from sriov_rt.neutron.ports import Work
 from sriov_rt.neutron.words import Offer
 from sriov_rt.vif.model import Plugged
 
@@ -56,7 +56,7 @@ class Here(Protocol):
 class Server(Protocol):
     """What the agent needs of neutron-server."""
 
-    def standings(self, ports: Sequence[str]) -> Mapping[str, Standing]:
+    def standings(self, ports: Sequence[str]) -> Mapping[str, PortState]:
         """Return what ports are to be."""
 
     def tell(self, up: Sequence[str], down: Sequence[str]) -> frozenset[str]:
@@ -168,10 +168,10 @@ class Agent:
 
     def _tell(self, work: Work, found: Mapping[str, Plugged]) -> None:
         asked = self._server.standings(work.ask) if work.ask else {}
-        by: dict[Standing, list[str]] = {each: [] for each in Standing}
+        by: dict[PortState, list[str]] = {each: [] for each in PortState}
         for port in work.ask:
-            by[asked.get(port, Standing.ELSEWHERE)].append(port)
-        up, down = by[Standing.UP], by[Standing.DOWN]
+            by[asked.get(port, PortState.ELSEWHERE)].append(port)
+        up, down = by[PortState.UP], by[PortState.DOWN]
         refused = self._server.tell(up, [*down, *work.gone])
         now = self._monotonic()
         for port in work.ask:
@@ -186,7 +186,7 @@ class Agent:
             ("up", up),
             ("down", down),
             ("gone", work.gone),
-            (UNBOUND, by[Standing.ELSEWHERE]),
+            (UNBOUND, by[PortState.ELSEWHERE]),
         ):
             self._log(word, ports, found, refused)
 

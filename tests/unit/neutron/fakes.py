@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sriov_rt import exceptions
-from sriov_rt.neutron.standing import Standing
+from sriov_rt.neutron.ports import PortState
 from sriov_rt.neutron.words import Offer
 from sriov_rt.request.words import VifKind
 from sriov_rt.vif.model import Kind
@@ -85,17 +85,17 @@ class Server:
     """
 
     def __init__(self) -> None:
-        self.stands: dict[str, Standing] = {}
+        self.stands: dict[str, PortState] = {}
         self.refuses: set[str] = set()
         self.broken = False
         self.revived = False
         self.heard: list[tuple[str, ...]] = []
         self.reports: list[tuple[dict[str, Any], bool]] = []
 
-    def standings(self, ports: Sequence[str]) -> Mapping[str, Standing]:
+    def standings(self, ports: Sequence[str]) -> Mapping[str, PortState]:
         """Return what they are to be."""
         self._reached()
-        return {each: self.stands.get(each, Standing.UP) for each in ports}
+        return {each: self.stands.get(each, PortState.UP) for each in ports}
 
     def tell(self, up: Sequence[str], down: Sequence[str]) -> frozenset[str]:
         """Hear of them."""

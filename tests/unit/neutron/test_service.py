@@ -14,11 +14,11 @@ import threading
 import unittest
 import unittest.mock
 
-from sriov_rt.neutron.ledger import Ledger
+from sriov_rt.neutron.ports import Ledger
+from sriov_rt.neutron.ports import PortState
+from sriov_rt.neutron.ports import port_state
 from sriov_rt.neutron.service import DELAY_LIMIT_S
 from sriov_rt.neutron.service import Agent
-from sriov_rt.neutron.standing import Standing
-from sriov_rt.neutron.standing import standing
 from tests.unit.neutron import fakes
 
 ONE, TWO = fakes.port_id(1), fakes.port_id(2)
@@ -67,10 +67,10 @@ class PortTest(AgentCase):
         self.assertEqual([], self.look(1000))
 
     def test_a_port_that_is_to_be_down_is_told_down(self):
-        self.server.stands[ONE] = Standing.DOWN
+        self.server.stands[ONE] = PortState.DOWN
         self.here.found = [fakes.plugged(1)]
         self.assertEqual([("down", ONE)], self.look())
-        self.server.stands[ONE] = Standing.UP
+        self.server.stands[ONE] = PortState.UP
         self.assertEqual([], self.look())
         self.agent.touched(ONE)
         self.assertEqual([("up", ONE)], self.look())
@@ -82,24 +82,24 @@ class PortTest(AgentCase):
         self.assertEqual([("up", ONE)], self.look())
 
     def test_a_port_that_moves_here_is_told_when_its_binding_is_active(self):
-        self.server.stands[ONE] = Standing.ELSEWHERE
+        self.server.stands[ONE] = PortState.ELSEWHERE
         self.here.found = [fakes.plugged(1)]
         self.assertEqual([], self.look())
-        self.server.stands[ONE] = Standing.UP
+        self.server.stands[ONE] = PortState.UP
         # Not before Neutron says so …
         self.assertEqual([], self.look())
         self.agent.touched(ONE)
         self.assertEqual([("up", ONE)], self.look())
 
     def test_it_is_told_though_that_message_was_lost(self):
-        self.server.stands[ONE] = Standing.ELSEWHERE
+        self.server.stands[ONE] = PortState.ELSEWHERE
         self.here.found = [fakes.plugged(1)]
         self.look()
-        self.server.stands[ONE] = Standing.UP
+        self.server.stands[ONE] = PortState.UP
         self.assertEqual([("up", ONE)], self.look(RETRY_S))
 
     def test_a_port_that_came_and_went_unbound_is_never_told_of(self):
-        self.server.stands[ONE] = Standing.ELSEWHERE
+        self.server.stands[ONE] = PortState.ELSEWHERE
         self.here.found = [fakes.plugged(1)]
         self.look()
         self.here.found = []
@@ -146,7 +146,7 @@ class OutageTest(AgentCase):
         self.assertEqual([("up", ONE)], self.look())
 
     def test_a_change_during_an_outage_is_not_forgotten(self):
-        self.server.stands[ONE] = Standing.DOWN
+        self.server.stands[ONE] = PortState.DOWN
         self.here.found = [fakes.plugged(1)]
         self.look()
         self.server.broken = True
@@ -270,11 +270,11 @@ class ThreadTest(AgentCase):
 class StandingTest(unittest.TestCase):
     def test_what_neutron_server_says_of_a_port(self):
         for details, expected in (
-            ({"device": ONE}, Standing.ELSEWHERE),
-            ({"device": ONE, "no_active_binding": True}, Standing.ELSEWHERE),
-            ({"port_id": ONE, "admin_state_up": True}, Standing.UP),
-            ({"port_id": ONE, "admin_state_up": False}, Standing.DOWN),
-            ({"port_id": ONE}, Standing.DOWN),
+            ({"device": ONE}, PortState.ELSEWHERE),
+            ({"device": ONE, "no_active_binding": True}, PortState.ELSEWHERE),
+            ({"port_id": ONE, "admin_state_up": True}, PortState.UP),
+            ({"port_id": ONE, "admin_state_up": False}, PortState.DOWN),
+            ({"port_id": ONE}, PortState.DOWN),
         ):
             with self.subTest(details=details):
-                self.assertIs(expected, standing(details))
+                self.assertIs(expected, port_state(details))

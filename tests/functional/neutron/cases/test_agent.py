@@ -32,7 +32,7 @@ from neutron_lib import exceptions
 from neutron_lib.api.definitions import portbindings
 from oslo_config import cfg
 
-from sriov_rt.neutron.ledger import Ledger
+from sriov_rt.neutron.ports import Ledger
 from sriov_rt.neutron.server import RETRY_S
 from sriov_rt.neutron.server import Callbacks
 from sriov_rt.neutron.server import Listening

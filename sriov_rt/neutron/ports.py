@@ -10,14 +10,38 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Which ports are here, and what neutron-server has been told of them."""
+"""Ports that are plugged here, and what neutron-server has been told of them."""
 
 import dataclasses
+import enum
 import threading
 from collections.abc import Iterable
 from collections.abc import Mapping
+from typing import Any
 
 from sriov_rt.vif.model import Plugged
+
+
+class PortState(enum.Enum):
+    """What a port is to be."""
+
+    UP = enum.auto()
+    #: Its administrative state is down.
+    DOWN = enum.auto()
+    #: Unknown, or bound to another host as yet.
+    ELSEWHERE = enum.auto()
+
+
+def port_state(details: Mapping[str, Any]) -> PortState:
+    """Return what a port is to be.
+
+    :param details: as neutron-server gives them (_get_device_details in
+        neutron/plugins/ml2/rpc.py): without ``port_id`` for a port that is
+        unknown, unbound or not bound here.
+    """
+    if "port_id" not in details:
+        return PortState.ELSEWHERE
+    return PortState.UP if details.get("admin_state_up") else PortState.DOWN
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
