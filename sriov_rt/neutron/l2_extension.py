@@ -23,9 +23,9 @@ from sriov_rt import exceptions
 from sriov_rt.agent.worker import Worker
 from sriov_rt.neutron import claims
 from sriov_rt.neutron import options
-from sriov_rt.neutron.keeper import Keeper
 from sriov_rt.neutron.privileged import PrivilegedVfs
 from sriov_rt.neutron.server import Bindings
+from sriov_rt.neutron.vf_cleaning import VfCleaner
 from sriov_rt.parse import errors
 
 LOG = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class SriovRtExtension(
         section = conf[options.EXTENSION_GROUP]
         self._vfs = PrivilegedVfs()
         self._started = False
-        self._keeper = Keeper(
+        self._keeper = VfCleaner(
             conf.host,
             self._vfs,
             Bindings(conf.host),

@@ -35,7 +35,7 @@ from oslo_privsep import priv_context
 
 from sriov_rt import codec
 from sriov_rt import exceptions
-from sriov_rt.neutron import rest
+from sriov_rt.neutron import vf_cleaning
 from sriov_rt.nic import errors
 from sriov_rt.nic.model import VfSettings
 
@@ -152,7 +152,7 @@ def clean(vfs: Any, slot: str, before: str | None) -> Answer:
         users of VFs.
     """
     vf = vfs.locate(slot)
-    why_not = rest.why_not(vfs.observe(vf), before)
+    why_not = vf_cleaning.why_not(vfs.observe(vf), before)
     if why_not is not None:
         return None, why_not, []
     try:

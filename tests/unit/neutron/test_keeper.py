@@ -20,11 +20,11 @@ import threading
 import unittest
 
 from sriov_rt import exceptions
-from sriov_rt.neutron import keeper as keeping
 from sriov_rt.neutron import slots
+from sriov_rt.neutron import vf_cleaning as keeping
 from sriov_rt.neutron.claims import Claim
-from sriov_rt.neutron.keeper import Keeper
 from sriov_rt.neutron.slots import Slot
+from sriov_rt.neutron.vf_cleaning import VfCleaner
 from sriov_rt.nic.model import VfSettings
 
 SLOT, OTHER = "0000:01:10.0", "0000:01:10.2"
@@ -103,7 +103,7 @@ class KeeperCase(unittest.TestCase):
 
     def start(self):
         """Return a keeper, as after a start of the agent."""
-        return Keeper(
+        return VfCleaner(
             "rt-1",
             self.vfs,
             self.bindings,
@@ -344,7 +344,7 @@ class RaceTest(unittest.TestCase):
         vfs = Guests(addresses)
         with tempfile.TemporaryDirectory() as directory:
             path = pathlib.Path(directory, "slots.json")
-            keeper = Keeper("rt-1", vfs, FakeBindings(), path, 0.0)
+            keeper = VfCleaner("rt-1", vfs, FakeBindings(), path, 0.0)
             over = threading.Event()
 
             def retry():

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""VFs that Nova passes through itself, kept clean before use and after."""
+"""Cleaning of VFs that Nova passes through itself, before use and after."""
 
 import logging
 import math
@@ -25,7 +25,43 @@ from sriov_rt import exceptions
 from sriov_rt.neutron import slots
 from sriov_rt.neutron.claims import Claim
 from sriov_rt.neutron.slots import Slot
+from sriov_rt.nic.model import NO_MAC
 from sriov_rt.nic.model import VfSettings
+from sriov_rt.nic.model import VfState
+from sriov_rt.vif.model import ALIAS_PREFIX
+
+#: The driver that gives a VF to a guest as a whole.
+VFIO = "vfio-pci"
+
+
+def why_not(vf: VfState, before: str | None) -> str | None:
+    """Return why a VF is not to be touched yet; None if it is at rest.
+
+    A VF gets its next owner's MAC and VLAN before its guest has it: from
+    libvirt once it is off its host driver, from Nova (for macvtap) while it
+    is still there, some moments before the macvtap comes. So a VF that has
+    a MAC is left alone at first. But a guest may also have left it one, so
+    that it is taken for a leftover if nothing has come of it at the next
+    look.
+
+    :param before: what was returned of it some seconds ago, if it was.
+    """
+    if vf.alias.startswith(f"{ALIAS_PREFIX}:"):
+        return f"it is a port, or the parent of some ({vf.alias})"
+    if vf.driver == VFIO:
+        return "a guest has it, or it is kept on vfio-pci"
+    if vf.device.elsewhere:
+        return "its interface is in another network namespace"
+    if vf.driver is not None and vf.netdev is None:
+        return f"its driver {vf.driver} has no interface for it yet"
+    if vf.device.uppers:
+        return f"{', '.join(vf.device.uppers)} is on top of it"
+    mac = vf.settings.mac
+    if mac in (None, NO_MAC):
+        return None
+    named = f"it has the MAC {mac} still"
+    return None if before == named else named
+
 
 LOG = logging.getLogger(__name__)
 
@@ -54,7 +90,7 @@ class Bindings(Protocol):
         """Return the VF that a port is bound to on this host, if any."""
 
 
-class Keeper:
+class VfCleaner:
     """Who has which VF; and what is cleaned when.
 
     A VF with a new owner is never cleaned, whatever order the agent tells it
