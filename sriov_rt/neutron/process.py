@@ -29,13 +29,13 @@ from sriov_rt import exceptions
 from sriov_rt.agent import guru_meditation
 from sriov_rt.agent.uevents import Uevents
 from sriov_rt.neutron import options
-from sriov_rt.neutron.here import ThisHost
-from sriov_rt.neutron.here import settings
 from sriov_rt.neutron.ports import Ledger
 from sriov_rt.neutron.server import Callbacks
 from sriov_rt.neutron.server import Listening
 from sriov_rt.neutron.server import Server
 from sriov_rt.neutron.service import Agent
+from sriov_rt.neutron.this_host import ThisHost
+from sriov_rt.neutron.this_host import settings
 
 LOG = logging.getLogger(__name__)
 

@@ -68,7 +68,7 @@ for each in NetlinkLinks().all(everywhere=True):
 #: Sees what the agent for Neutron sees.
 _HERE = f"""
 {_LINKS}
-from sriov_rt.neutron.here import ThisHost, settings
+from sriov_rt.neutron.this_host import ThisHost, settings
 here = ThisHost(settings("/etc/sriov_rt/sriov-rt.conf"))
 here.recover()
 print("ports", here.ports(), "parents", here.offer().parents)

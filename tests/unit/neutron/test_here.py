@@ -18,9 +18,9 @@ import unittest.mock
 
 from oslo_config import cfg
 
-from sriov_rt.neutron import here
-from sriov_rt.neutron.here import ThisHost
-from sriov_rt.neutron.here import parents
+from sriov_rt.neutron import this_host
+from sriov_rt.neutron.this_host import ThisHost
+from sriov_rt.neutron.this_host import parents
 from sriov_rt.parse.errors import ParseError
 from sriov_rt.request.words import VifKind
 from sriov_rt.vif.edge import Link
@@ -115,9 +115,9 @@ class ThisHostTest(unittest.TestCase):
         self.path = pathlib.Path(directory.name, "sriov-rt.conf")
         self.plugger = unittest.mock.Mock()
         for where, name, value in (
-            (here.host, "plugger", lambda _conf: self.plugger),
-            (here, "NetlinkLinks", unittest.mock.Mock),
-            (here.Vfs, "of_host", unittest.mock.Mock),
+            (this_host.host, "plugger", lambda _conf: self.plugger),
+            (this_host, "NetlinkLinks", unittest.mock.Mock),
+            (this_host.Vfs, "of_host", unittest.mock.Mock),
         ):
             patched = unittest.mock.patch.object(where, name, value)
             patched.start()
@@ -126,7 +126,7 @@ class ThisHostTest(unittest.TestCase):
     def start(self, parents=""):
         """Return the host of a configuration."""
         self.path.write_text(f"[vif]\nparents = {parents}\n")
-        return ThisHost(here.settings(str(self.path)))
+        return ThisHost(this_host.settings(str(self.path)))
 
     def test_its_ports_are_those_of_the_plugger(self):
         self.plugger.show.return_value = (fakes.plugged(1),)
@@ -140,14 +140,14 @@ class ThisHostTest(unittest.TestCase):
     def test_it_offers_what_is_configured_and_there(self):
         found = self.start("physnet1:eno1")
         view = View(FakeEdge([link("eno1")]), Fixed(()))
-        with unittest.mock.patch.object(here, "View", lambda *_: view):
+        with unittest.mock.patch.object(this_host, "View", lambda *_: view):
             offer = found.offer()
         self.assertEqual({"physnet1": 1}, offer.parents)
         self.assertEqual(frozenset(VifKind), offer.kinds)
 
     def test_what_cannot_be_recovered_does_not_stop_the_agent(self):
         self.plugger.recover.side_effect = Busy("enp1s0v0")
-        with self.assertLogs(here.LOG, "ERROR") as logged:
+        with self.assertLogs(this_host.LOG, "ERROR") as logged:
             self.start().recover()
         self.assertIn("enp1s0v0", logged.output[0])
 
@@ -158,13 +158,13 @@ class ThisHostTest(unittest.TestCase):
             failed=(("p3", "the VF is busy"),),
             cleaned=("enp1s0v3",),
         )
-        with self.assertLogs(here.LOG, "INFO") as logged:
+        with self.assertLogs(this_host.LOG, "INFO") as logged:
             self.start().recover()
         text = "\n".join(logged.output)
         for expected in (
-            "INFO:sriov_rt.neutron.here:port=p1 its interrupted plug",
+            "INFO:sriov_rt.neutron.this_host:port=p1 its interrupted plug",
             "port=p2 its interrupted unplug was finished",
-            "ERROR:sriov_rt.neutron.here:port=p3 something of it is left "
+            "ERROR:sriov_rt.neutron.this_host:port=p3 something of it is left "
             "(the VF is busy)",
             "vf=enp1s0v3",
         ):
@@ -176,4 +176,4 @@ class ThisHostTest(unittest.TestCase):
 
     def test_a_file_that_is_not_there_is_refused(self):
         with self.assertRaises(cfg.Error):
-            here.settings(str(self.path.with_name("other.conf")))
+            this_host.settings(str(self.path.with_name("other.conf")))
