@@ -64,7 +64,7 @@ class SriovRtExtension(
         section = conf[options.EXTENSION_GROUP]
         self._vfs = PrivilegedVfs()
         self._started = False
-        self._keeper = VfCleaner(
+        self._cleaner = VfCleaner(
             conf.host,
             self._vfs,
             Bindings(conf.host),
@@ -84,7 +84,7 @@ class SriovRtExtension(
         except errors.ParseError as error:
             self._log_garbled(data, error)
             return
-        if claim is not None and self._keeper.claim(claim):
+        if claim is not None and self._cleaner.claim(claim):
             self._wake()
 
     def delete_port(self, context: Any, data: dict[str, Any]) -> None:
@@ -97,7 +97,7 @@ class SriovRtExtension(
         except errors.ParseError as error:
             self._log_garbled(data, error)
             return
-        if claim is not None and self._keeper.leave(claim):
+        if claim is not None and self._cleaner.leave(claim):
             self._wake()
 
     def _retry(self) -> float:
@@ -108,7 +108,7 @@ class SriovRtExtension(
             except exceptions.SriovRtError as error:
                 # It is tried again with the first port.
                 LOG.error("host=%s %s", cfg.CONF.host, error)
-        return self._keeper.retry()
+        return self._cleaner.retry()
 
     def _wake(self) -> None:
         interval = cfg.CONF[options.EXTENSION_GROUP].retry_interval

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Ports that are plugged here, and what neutron-server has been told of them."""
+"""Ports that are plugged here, and what neutron-server was told of them."""
 
 import dataclasses
 import enum
@@ -56,7 +56,7 @@ class Work:
     gone: tuple[str, ...] = ()
 
 
-class Ledger:
+class Ports:
     """What was told, beside what is there; pure but for its lock.
 
     One thread looks and tells, others (of the message queue) touch.

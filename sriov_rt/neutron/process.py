@@ -29,7 +29,7 @@ from sriov_rt import exceptions
 from sriov_rt.agent import guru_meditation
 from sriov_rt.agent.uevents import Uevents
 from sriov_rt.neutron import options
-from sriov_rt.neutron.ports import Ledger
+from sriov_rt.neutron.ports import Ports
 from sriov_rt.neutron.server import Callbacks
 from sriov_rt.neutron.server import Listening
 from sriov_rt.neutron.server import Server
@@ -84,7 +84,7 @@ def serve(conf: cfg.ConfigOpts) -> int:
         conf.host,
         here,
         Server(conf.host),
-        Ledger(section.retry_interval),
+        Ports(section.retry_interval),
         polling_s=section.polling_interval,
         report_s=conf.AGENT.report_interval,
         crashed=lambda: signals.put(CRASHED),

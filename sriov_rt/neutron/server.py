@@ -68,7 +68,7 @@ class Server:
         self._plugin = agent_rpc.PluginApi(topics.PLUGIN)
         self._reports = agent_rpc.PluginReportStateAPI(topics.REPORTS)
 
-    def standings(self, ports: Sequence[str]) -> Mapping[str, PortState]:
+    def port_states(self, ports: Sequence[str]) -> Mapping[str, PortState]:
         """Return what ports are to be; those that failed are left out.
 
         :raises ServerOutOfReach: see there.

@@ -23,7 +23,7 @@ from typing import Protocol
 from sriov_rt import exceptions
 from sriov_rt.agent.backoff import Backoff
 from sriov_rt.agent.worker import Worker
-from sriov_rt.neutron.ports import Ledger
+from sriov_rt.neutron.ports import Ports
 from sriov_rt.neutron.ports import PortState
 from sriov_rt.neutron.ports import Work
 from sriov_rt.neutron.words import Offer
@@ -56,7 +56,7 @@ class Here(Protocol):
 class Server(Protocol):
     """What the agent needs of neutron-server."""
 
-    def standings(self, ports: Sequence[str]) -> Mapping[str, PortState]:
+    def port_states(self, ports: Sequence[str]) -> Mapping[str, PortState]:
         """Return what ports are to be."""
 
     def tell(self, up: Sequence[str], down: Sequence[str]) -> frozenset[str]:
@@ -83,7 +83,7 @@ class Agent:
         host: str,
         here: Here,
         server: Server,
-        ledger: Ledger,
+        ports: Ports,
         *,
         polling_s: float,
         report_s: float,
@@ -93,7 +93,7 @@ class Agent:
         self._host = host
         self._here = here
         self._server = server
-        self._ledger = ledger
+        self._ports = ports
         self._polling_s = polling_s
         self._report_s = report_s
         self._monotonic = monotonic
@@ -119,12 +119,12 @@ class Agent:
 
     def touched(self, port: str) -> None:
         """Look now: neutron-server says that a port has changed."""
-        self._ledger.touch(port)
+        self._ports.touch(port)
         self._looking.wake()
 
     def resync(self) -> None:
         """Tell of every port anew."""
-        self._ledger.resync()
+        self._ports.resync()
         self._looking.wake()
 
     def report(self) -> float:
@@ -155,19 +155,19 @@ class Agent:
             found = {each.port: each for each in self._here.ports()}
         except exceptions.SriovRtError as error:
             return self._failed(self._telling, "no look at the ports", error)
-        work = self._ledger.look(found, self._monotonic())
+        work = self._ports.look(found, self._monotonic())
         if work == Work():
             return self._polling_s
         try:
             self._tell(work, found)
         except exceptions.SriovRtError as error:
-            self._ledger.lost(work)
+            self._ports.lost(work)
             return self._failed(self._telling, "ports wait", error)
         self._telling.succeeded()
         return self._polling_s
 
     def _tell(self, work: Work, found: Mapping[str, Plugged]) -> None:
-        asked = self._server.standings(work.ask) if work.ask else {}
+        asked = self._server.port_states(work.ask) if work.ask else {}
         by: dict[PortState, list[str]] = {each: [] for each in PortState}
         for port in work.ask:
             by[asked.get(port, PortState.ELSEWHERE)].append(port)
@@ -177,11 +177,11 @@ class Agent:
         for port in work.ask:
             settled = port in up or port in down
             if settled and port not in refused:
-                self._ledger.told(port, found[port])
+                self._ports.told(port, found[port])
             else:
-                self._ledger.wait(port, found[port], now)
-        self._ledger.told_gone(set(work.gone) - refused)
-        self._ledger.wait_gone(set(work.gone) & refused, now)
+                self._ports.wait(port, found[port], now)
+        self._ports.told_gone(set(work.gone) - refused)
+        self._ports.wait_gone(set(work.gone) & refused, now)
         for word, ports in (
             ("up", up),
             ("down", down),

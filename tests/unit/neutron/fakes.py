@@ -92,7 +92,7 @@ class Server:
         self.heard: list[tuple[str, ...]] = []
         self.reports: list[tuple[dict[str, Any], bool]] = []
 
-    def standings(self, ports: Sequence[str]) -> Mapping[str, PortState]:
+    def port_states(self, ports: Sequence[str]) -> Mapping[str, PortState]:
         """Return what they are to be."""
         self._reached()
         return {each: self.stands.get(each, PortState.UP) for each in ports}

@@ -14,7 +14,7 @@ import threading
 import unittest
 import unittest.mock
 
-from sriov_rt.neutron.ports import Ledger
+from sriov_rt.neutron.ports import Ports
 from sriov_rt.neutron.ports import PortState
 from sriov_rt.neutron.ports import port_state
 from sriov_rt.neutron.service import DELAY_LIMIT_S
@@ -38,7 +38,7 @@ class AgentCase(unittest.TestCase):
             "rt-1",
             self.here,
             self.server,
-            Ledger(RETRY_S),
+            Ports(RETRY_S),
             polling_s=POLLING_S,
             report_s=REPORT_S,
             crashed=lambda: self.crashes.append(True),
@@ -253,7 +253,7 @@ class ThreadTest(AgentCase):
             "rt-1",
             None,
             self.server,
-            Ledger(RETRY_S),
+            Ports(RETRY_S),
             polling_s=POLLING_S,
             report_s=REPORT_S,
             crashed=crashed.set,
@@ -267,7 +267,7 @@ class ThreadTest(AgentCase):
             agent.stop()
 
 
-class StandingTest(unittest.TestCase):
+class PortStateTest(unittest.TestCase):
     def test_what_neutron_server_says_of_a_port(self):
         for details, expected in (
             ({"device": ONE}, PortState.ELSEWHERE),

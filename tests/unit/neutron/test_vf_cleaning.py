@@ -91,7 +91,7 @@ class FakeBindings:
         return self.slots.get(port)
 
 
-class KeeperCase(unittest.TestCase):
+class CleanerCase(unittest.TestCase):
     def setUp(self):
         directory = tempfile.TemporaryDirectory()
         self.addCleanup(directory.cleanup)
@@ -99,10 +99,10 @@ class KeeperCase(unittest.TestCase):
         self.now = 100.0
         self.vfs = FakeVfs()
         self.bindings = FakeBindings()
-        self.keeper = self.start()
+        self.cleaner = self.start()
 
     def start(self):
-        """Return a keeper, as after a start of the agent."""
+        """Return a cleaner, as after a start of the agent."""
         return VfCleaner(
             "rt-1",
             self.vfs,
@@ -118,11 +118,11 @@ class KeeperCase(unittest.TestCase):
             yield logged
 
 
-class UseTest(KeeperCase):
+class UseTest(CleanerCase):
     def test_before_use_a_vf_is_set_right(self):
         self.vfs.dirty = {SLOT}
         with self.logs("WARNING") as logged:
-            self.assertFalse(self.keeper.claim(claim("p1")))
+            self.assertFalse(self.cleaner.claim(claim("p1")))
         self.assertEqual([("settle", SLOT)], self.vfs.done)
         self.assertIn(
             f"port=p1 vf={SLOT} host=rt-1 set right for its port: "
@@ -131,46 +131,46 @@ class UseTest(KeeperCase):
         )
 
     def test_after_use_a_vf_is_cleaned(self):
-        self.keeper.claim(claim("p1"))
-        self.assertFalse(self.keeper.leave(claim("p1")))
+        self.cleaner.claim(claim("p1"))
+        self.assertFalse(self.cleaner.leave(claim("p1")))
         self.assertEqual(("clean", SLOT), self.vfs.done[-1])
         self.assertEqual({}, slots.load(self.path))
-        self.assertEqual(math.inf, self.keeper.retry())
+        self.assertEqual(math.inf, self.cleaner.retry())
 
     def test_a_vf_that_the_agent_never_told_of_is_cleaned_too(self):
-        self.keeper.leave(claim("p1"))
+        self.cleaner.leave(claim("p1"))
         self.assertEqual([("clean", SLOT)], self.vfs.done)
 
     def test_what_cannot_be_set_right_is_tried_again(self):
         self.vfs.broken = True
         with self.logs("ERROR") as logged:
-            self.assertTrue(self.keeper.claim(claim("p1")))
+            self.assertTrue(self.cleaner.claim(claim("p1")))
         self.assertIn(f"port=p1 vf={SLOT} host=rt-1", logged.output[0])
         # The same is not said again at each look.
         with self.assertNoLogs(keeping.LOG, "ERROR"):
-            self.assertEqual(RETRY_S, self.keeper.retry())
+            self.assertEqual(RETRY_S, self.cleaner.retry())
         self.vfs.broken = False
-        self.assertEqual(math.inf, self.keeper.retry())
+        self.assertEqual(math.inf, self.cleaner.retry())
         self.assertEqual([("settle", SLOT)], self.vfs.done)
 
     def test_a_port_that_left_meanwhile_is_not_set_right(self):
         self.vfs.broken = True
         with self.logs("ERROR"):
-            self.keeper.claim(claim("p1"))
+            self.cleaner.claim(claim("p1"))
         self.vfs.broken = False
-        self.keeper.leave(claim("p1"))
-        self.keeper.retry()
+        self.cleaner.leave(claim("p1"))
+        self.cleaner.retry()
         self.assertEqual([("clean", SLOT)], self.vfs.done)
 
 
-class OrderTest(KeeperCase):
+class OrderTest(CleanerCase):
     def test_added_before_removed_the_new_owners_vf_is_not_cleaned(self):
-        self.keeper.claim(claim("old"))
-        self.keeper.claim(claim("new", vlan=118))
+        self.cleaner.claim(claim("old"))
+        self.cleaner.claim(claim("new", vlan=118))
         with self.logs("INFO") as logged:
-            self.assertFalse(self.keeper.leave(claim("old")))
+            self.assertFalse(self.cleaner.leave(claim("old")))
         self.assertIn("port=new has it now", logged.output[0])
-        self.assertEqual(math.inf, self.keeper.retry())
+        self.assertEqual(math.inf, self.cleaner.retry())
         self.assertNotIn(("clean", SLOT), self.vfs.done)
         self.assertEqual(118, self.vfs.vlans[SLOT])
         self.assertEqual(
@@ -178,62 +178,62 @@ class OrderTest(KeeperCase):
         )
 
     def test_a_port_that_comes_back_is_not_cleaned(self):
-        self.keeper.claim(claim("p1"))
+        self.cleaner.claim(claim("p1"))
         self.vfs.busy = {SLOT: "a guest has it"}
-        self.assertTrue(self.keeper.leave(claim("p1")))
-        self.keeper.claim(claim("p1"))
+        self.assertTrue(self.cleaner.leave(claim("p1")))
+        self.cleaner.claim(claim("p1"))
         self.vfs.busy = {}
-        self.keeper.retry()
+        self.cleaner.retry()
         self.assertNotIn(("clean", SLOT), self.vfs.done)
 
     def test_others_are_of_no_matter(self):
-        self.keeper.claim(claim("p1"))
-        self.keeper.claim(claim("p2", OTHER))
-        self.keeper.leave(claim("p2", OTHER))
+        self.cleaner.claim(claim("p1"))
+        self.cleaner.claim(claim("p2", OTHER))
+        self.cleaner.leave(claim("p2", OTHER))
         self.assertEqual(("clean", OTHER), self.vfs.done[-1])
         self.assertEqual({SLOT: Slot("p1", left=False)}, slots.load(self.path))
 
 
-class RetryTest(KeeperCase):
+class RetryTest(CleanerCase):
     def test_a_vf_is_cleaned_once_it_is_at_rest(self):
         self.vfs.busy = {SLOT: "a guest has it"}
         with self.logs("INFO") as logged:
-            self.assertTrue(self.keeper.leave(claim("p1")))
+            self.assertTrue(self.cleaner.leave(claim("p1")))
         self.assertIn("a guest has it", logged.output[0])
         self.now += RETRY_S
         self.vfs.busy = {SLOT: "its driver igbvf has no interface yet"}
-        self.assertEqual(RETRY_S, self.keeper.retry())
+        self.assertEqual(RETRY_S, self.cleaner.retry())
         self.now += RETRY_S
         self.vfs.busy = {}
-        self.assertEqual(math.inf, self.keeper.retry())
+        self.assertEqual(math.inf, self.cleaner.retry())
         self.assertEqual([("clean", SLOT)], self.vfs.done)
 
     def test_two_looks_are_some_seconds_apart(self):
         # It is taken for a leftover if it is the same at the second look.
         self.vfs.busy = {SLOT: "it has the MAC fa:16:3e:00:00:01 still"}
-        self.keeper.leave(claim("p1"))
+        self.cleaner.leave(claim("p1"))
         self.now += RETRY_S / 10
-        self.assertEqual(RETRY_S, self.keeper.retry())
+        self.assertEqual(RETRY_S, self.cleaner.retry())
         self.assertEqual([], self.vfs.done)
         self.now += RETRY_S
-        self.assertEqual(math.inf, self.keeper.retry())
+        self.assertEqual(math.inf, self.cleaner.retry())
         self.assertEqual([("clean", SLOT)], self.vfs.done)
 
     def test_what_cannot_be_cleaned_is_told_once_and_tried_again(self):
         self.vfs.broken = True
         with self.logs("ERROR") as logged:
-            self.assertTrue(self.keeper.leave(claim("p1")))
-            self.assertEqual(RETRY_S, self.keeper.retry())
+            self.assertTrue(self.cleaner.leave(claim("p1")))
+            self.assertEqual(RETRY_S, self.cleaner.retry())
         self.assertEqual(1, len(logged.output))
         self.vfs.broken = False
-        self.assertEqual(math.inf, self.keeper.retry())
+        self.assertEqual(math.inf, self.cleaner.retry())
         self.assertEqual([("clean", SLOT)], self.vfs.done)
 
 
-class RestartTest(KeeperCase):
+class RestartTest(CleanerCase):
     def test_what_was_given_back_while_it_was_down_is_cleaned(self):
-        self.keeper.claim(claim("p1"))
-        self.keeper.claim(claim("p2", OTHER))
+        self.cleaner.claim(claim("p1"))
+        self.cleaner.claim(claim("p2", OTHER))
         self.vfs.busy = {OTHER: "a guest has it"}
         again = self.start()
         self.assertEqual(RETRY_S, again.retry())
@@ -247,7 +247,7 @@ class RestartTest(KeeperCase):
 
     def test_live_port_is_left_alone_by_what_neutron_says(self):
         """Not only for the look of its VF, which may be idle at a moment."""
-        self.keeper.claim(claim("p1"))
+        self.cleaner.claim(claim("p1"))
         self.bindings.slots = {"p1": SLOT}
         # On the host's driver, with its port's MAC: as one left over looks.
         self.vfs.busy = {SLOT: "it has the MAC fa:16:3e:00:00:01 still"}
@@ -279,7 +279,7 @@ class RestartTest(KeeperCase):
                 self.assertEqual(("clean", SLOT), self.vfs.done[-1])
 
     def test_nothing_is_cleaned_while_neutron_gives_no_answer(self):
-        self.keeper.claim(claim("p1"))
+        self.cleaner.claim(claim("p1"))
         self.bindings.broken = True
         again = self.start()
         with self.logs("WARNING"):
@@ -287,7 +287,7 @@ class RestartTest(KeeperCase):
         self.assertNotIn(("clean", SLOT), self.vfs.done)
 
     def test_port_that_claims_its_vf_is_not_asked_about(self):
-        self.keeper.claim(claim("p1"))
+        self.cleaner.claim(claim("p1"))
         again = self.start()
         again.claim(claim("p1"))
         self.assertEqual(math.inf, again.retry())
@@ -295,7 +295,7 @@ class RestartTest(KeeperCase):
 
     def test_what_was_to_be_cleaned_still_is(self):
         self.vfs.busy = {SLOT: "a guest has it"}
-        self.keeper.leave(claim("p1"))
+        self.cleaner.leave(claim("p1"))
         self.vfs.busy = {}
         self.start().retry()
         self.assertEqual([("clean", SLOT)], self.vfs.done)
@@ -304,9 +304,9 @@ class RestartTest(KeeperCase):
         self.path.parent.chmod(0o700)
         self.path = self.path / "no" / "such"
         with self.assertLogs(slots.LOG, "WARNING"):
-            keeper = self.start()
-            keeper.claim(claim("p1"))
-            self.assertFalse(keeper.leave(claim("p1")))
+            cleaner = self.start()
+            cleaner.claim(claim("p1"))
+            self.assertFalse(cleaner.leave(claim("p1")))
         self.assertEqual(("clean", SLOT), self.vfs.done[-1])
 
 
@@ -333,7 +333,7 @@ class Guests:
 
 
 class RaceTest(unittest.TestCase):
-    """The agent's thread and the keeper's own, at the same VFs."""
+    """The agent's thread and the cleaner's own, at the same VFs."""
 
     def test_in_the_end_each_vf_is_clean_or_its_owners(self):
         logging.getLogger(keeping.__name__).setLevel(logging.ERROR)
@@ -344,21 +344,21 @@ class RaceTest(unittest.TestCase):
         vfs = Guests(addresses)
         with tempfile.TemporaryDirectory() as directory:
             path = pathlib.Path(directory, "slots.json")
-            keeper = VfCleaner("rt-1", vfs, FakeBindings(), path, 0.0)
+            cleaner = VfCleaner("rt-1", vfs, FakeBindings(), path, 0.0)
             over = threading.Event()
 
             def retry():
                 while not over.is_set():
-                    keeper.retry()
+                    cleaner.retry()
 
             threads = [threading.Thread(target=retry) for _ in range(2)]
             for each in threads:
                 each.start()
-            self._live(keeper, vfs, addresses)
+            self._live(cleaner, vfs, addresses)
             over.set()
             for each in threads:
                 each.join(30)
-            while keeper.retry() != math.inf:
+            while cleaner.retry() != math.inf:
                 pass
             kept = slots.load(path)
         self.assertEqual(
@@ -371,7 +371,7 @@ class RaceTest(unittest.TestCase):
         )
         self.assertGreater(vfs.cleaned, 0)
 
-    def _live(self, keeper, vfs, addresses):
+    def _live(self, cleaner, vfs, addresses):
         chance = random.Random(7)
         for turn in range(400):
             slot = chance.choice(addresses)
@@ -381,6 +381,6 @@ class RaceTest(unittest.TestCase):
                 now = vfs.owner[slot]
             # In the agent's order: added before removed.
             if now is not None:
-                keeper.claim(claim(now, slot))
+                cleaner.claim(claim(now, slot))
             if old is not None:
-                keeper.leave(claim(old, slot))
+                cleaner.leave(claim(old, slot))
