@@ -22,8 +22,8 @@ from neutron_lib.plugins.ml2 import api
 from oslo_config import cfg
 from oslo_log import log as logging
 
+from sriov_rt.neutron import host_offer
 from sriov_rt.neutron import options
-from sriov_rt.neutron import words
 from sriov_rt.request.words import Vif
 from sriov_rt.vif import details
 
@@ -49,7 +49,7 @@ class SriovRtMechanismDriver(
         options.register_ml2(cfg.CONF)
         self._networks: Mapping[str, Vif] = options.networks(cfg.CONF)
         super().__init__(
-            words.AGENT_TYPE,
+            host_offer.AGENT_TYPE,
             details.VIF_TYPE,
             # The packets do not pass the host's firewall.
             {portbindings.CAP_PORT_FILTER: False},
@@ -83,7 +83,9 @@ class SriovRtMechanismDriver(
 
         :param agent: as Neutron's database has it.
         """
-        offer = words.Offer.from_configurations(agent.get("configurations"))
+        offer = host_offer.Offer.from_configurations(
+            agent.get("configurations")
+        )
         return {
             name: offer.parents[name]
             for name, vif in self._networks.items()

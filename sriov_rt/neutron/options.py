@@ -18,7 +18,7 @@ from oslo_config import cfg
 from oslo_config import types
 
 from sriov_rt.host.root import CONFIG
-from sriov_rt.neutron import words
+from sriov_rt.neutron import host_offer
 from sriov_rt.parse import errors
 from sriov_rt.request import grammar
 from sriov_rt.request.words import Vif
@@ -73,12 +73,12 @@ class NetworkType(types.ConfigType):
         :raises ParseError: a ValueError, if it is out of the grammar.
         """
         name, colon, vif = str(value).partition(":")
-        if not words.is_network(name):
+        if not host_offer.is_network(name):
             raise errors.ParseError(
                 "physical network",
                 str(value),
-                f"1 to {words.MAX_NAME} characters without space, comma and "
-                "colon expected",
+                f"1 to {host_offer.MAX_NAME} characters without space, comma "
+                "and colon expected",
             )
         return name, VifType()(vif) if colon else None
 

@@ -23,10 +23,10 @@ from typing import Protocol
 from sriov_rt import exceptions
 from sriov_rt.agent.backoff import Backoff
 from sriov_rt.agent.worker import Worker
+from sriov_rt.neutron.host_offer import Offer
 from sriov_rt.neutron.ports import Ports
 from sriov_rt.neutron.ports import PortState
 from sriov_rt.neutron.ports import Work
-from sriov_rt.neutron.words import Offer
 from sriov_rt.vif.model import Plugged
 
 LOG = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from oslo_config import cfg
 
 from sriov_rt import config
 from sriov_rt import exceptions
-from sriov_rt.neutron.words import Offer
+from sriov_rt.neutron.host_offer import Offer
 from sriov_rt.nic.vfs import Vfs
 from sriov_rt.request.words import VifKind
 from sriov_rt.vif import host

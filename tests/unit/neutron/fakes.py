@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from sriov_rt import exceptions
+from sriov_rt.neutron.host_offer import Offer
 from sriov_rt.neutron.ports import PortState
-from sriov_rt.neutron.words import Offer
 from sriov_rt.request.words import VifKind
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Plugged

@@ -22,8 +22,8 @@ import unittest
 from oslo_config import cfg
 
 from sriov_rt import opts
+from sriov_rt.neutron import host_offer
 from sriov_rt.neutron import options
-from sriov_rt.neutron import words
 from sriov_rt.vif import options as vif_options
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -89,18 +89,18 @@ class GuideTest(unittest.TestCase):
 
     def test_it_names_the_agent_as_neutron_lists_it(self):
         text = GUIDE.read_text()
-        self.assertIn(words.AGENT_TYPE, text)
-        self.assertIn(words.AGENT_BINARY, text)
+        self.assertIn(host_offer.AGENT_TYPE, text)
+        self.assertIn(host_offer.AGENT_BINARY, text)
 
 
 class UnitTest(unittest.TestCase):
     def test_it_starts_the_program_that_is_installed(self):
         project = tomllib.loads((ROOT / "pyproject.toml").read_text())
         scripts = project["project"]["scripts"]
-        self.assertIn(words.AGENT_BINARY, scripts)
+        self.assertIn(host_offer.AGENT_BINARY, scripts)
         self.assertRegex(
             UNIT.read_text(),
-            rf"(?m)^ExecStart=/usr/bin/{words.AGENT_BINARY} ",
+            rf"(?m)^ExecStart=/usr/bin/{host_offer.AGENT_BINARY} ",
         )
 
     def test_a_wrong_configuration_is_not_tried_again(self):

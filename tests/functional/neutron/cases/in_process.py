@@ -23,8 +23,8 @@ from neutron_lib.api.definitions import portbindings
 from neutron_lib.callbacks import resources
 from oslo_config import cfg
 
+from sriov_rt.neutron import host_offer
 from sriov_rt.neutron import options
-from sriov_rt.neutron import words
 
 ML2 = options.ML2_GROUP
 
@@ -42,8 +42,8 @@ def agent(
     """Return an agent of ours, as the database has it."""
     return {
         "host": host,
-        "agent_type": words.AGENT_TYPE,
-        "binary": words.AGENT_BINARY,
+        "agent_type": host_offer.AGENT_TYPE,
+        "binary": host_offer.AGENT_BINARY,
         "topic": constants.L2_AGENT_TOPIC,
         "alive": alive,
         "configurations": {**OFFER, **configurations},

@@ -23,9 +23,9 @@ from neutron_lib.callbacks import resources
 from neutron_lib.plugins.ml2 import api
 from oslo_config import cfg
 
+from sriov_rt.neutron import host_offer
 from sriov_rt.neutron import mechanism
 from sriov_rt.neutron import options
-from sriov_rt.neutron import words
 from sriov_rt.vif import details
 
 
@@ -36,7 +36,7 @@ class StockBindingTest(
 ):
     """Neutron's own tests of a driver with an agent."""
 
-    AGENT_TYPE = words.AGENT_TYPE
+    AGENT_TYPE = host_offer.AGENT_TYPE
     VIF_TYPE = details.VIF_TYPE
     CAP_PORT_FILTER = False
     GOOD_MAPPINGS: ClassVar = {"fake_physical_network": 2}

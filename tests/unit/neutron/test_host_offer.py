@@ -15,8 +15,8 @@ import unittest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sriov_rt.neutron.words import MAX_NETWORKS
-from sriov_rt.neutron.words import Offer
+from sriov_rt.neutron.host_offer import MAX_NETWORKS
+from sriov_rt.neutron.host_offer import Offer
 from sriov_rt.request.words import VifKind
 
 PLAIN = st.recursive(
