@@ -188,8 +188,9 @@ def worker_name(node: str) -> str:
 
 
 def _established(admin: Api, path: str) -> bool:
-    status = admin.get(path).get("status", {})
+    # Null, until the API server has looked at what was just created.
+    conditions = admin.get(path).get("status", {}).get("conditions") or ()
     return any(
         condition["type"] == "Established" and condition["status"] == "True"
-        for condition in status.get("conditions", ())
+        for condition in conditions
     )
