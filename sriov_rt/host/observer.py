@@ -21,9 +21,8 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
-import stevedore
-
 from sriov_rt import codec
+from sriov_rt import entry_points
 from sriov_rt import facts
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import HostFacts
@@ -159,18 +158,7 @@ def load_sources() -> Mapping[str, Source | Unknown]:
     Entry points are there only where sriov-rt is installed as a package: in
     a checkout that is not, every part has that as its reason.
     """
-    failed: dict[str, str] = {}
-
-    def note(
-        manager: object, entry_point: object, error: BaseException
-    ) -> None:
-        name = getattr(entry_point, "name", str(entry_point))
-        failed[name] = f"{type(error).__name__}: {error}"
-
-    manager: stevedore.ExtensionManager[Source] = stevedore.ExtensionManager(
-        NAMESPACE, on_load_failure_callback=note
-    )
-    loaded = {each.name: each.plugin for each in manager}
+    loaded, failed = entry_points.load(NAMESPACE)
     return {
         name: loaded.get(name, _why_missing(name, failed)) for name in PARTS
     }

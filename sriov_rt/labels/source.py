@@ -17,12 +17,11 @@ import math
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
-from typing import Any
 from typing import Protocol
 
-import stevedore
 from oslo_config import cfg
 
+from sriov_rt import entry_points
 from sriov_rt import exceptions
 
 
@@ -104,26 +103,11 @@ def load(names: Sequence[str], wiring: Wiring) -> Mapping[str, LabelSource]:
     :raises LabelSourceMissing: if one is not installed or fails to load.
     """
     found: dict[str, LabelSource] = {}
-    failed: dict[str, str] = {}
-
-    def note(
-        manager: object, entry_point: object, error: BaseException
-    ) -> None:
-        name = getattr(entry_point, "name", str(entry_point))
-        failed[name] = f"{type(error).__name__}: {error}"
-
     requested = dict.fromkeys(names)
     requested.pop(KERNEL, None)
     if not requested:
         return found
-    manager: stevedore.NamedExtensionManager[Any] = (
-        stevedore.NamedExtensionManager(
-            NAMESPACE, list(requested), on_load_failure_callback=note
-        )
-    )
-    factories: dict[str, Factory] = {
-        each.name: each.plugin for each in manager
-    }
+    factories, failed = entry_points.load(NAMESPACE, requested)
     for name in requested:
         if name not in factories:
             raise LabelSourceMissing(

@@ -27,8 +27,7 @@ from collections.abc import Mapping
 from typing import Any
 from typing import Self
 
-import stevedore
-
+from sriov_rt import entry_points
 from sriov_rt.nic.model import Pf
 from sriov_rt.parse.pci import PciId
 
@@ -426,29 +425,21 @@ class Families:
         A row that cannot be loaded is passed over with a warning: its NICs
         are then probed as those of no row are.
         """
-
-        def warn(
-            manager: object, entry_point: object, error: BaseException
-        ) -> None:
-            name = getattr(entry_point, "name", str(entry_point))
+        loaded, failed = entry_points.load(NAMESPACE)
+        rows = [each for each in loaded.values() if isinstance(each, Family)]
+        others = {
+            name: "not a Family"
+            for name, each in loaded.items()
+            if not isinstance(each, Family)
+        }
+        for name, problem in {**failed, **others}.items():
             LOG.warning(
-                "the NIC family '%s' cannot be loaded (%s: %s); its NICs are "
+                "the NIC family '%s' cannot be loaded (%s); its NICs are "
                 "probed; reinstall the package that it comes with",
                 name,
-                type(error).__name__,
-                error,
+                problem,
             )
-
-        manager: stevedore.ExtensionManager[Any] = stevedore.ExtensionManager(
-            NAMESPACE, on_load_failure_callback=warn
-        )
-        found: list[Family] = []
-        for each in manager:
-            if isinstance(each.plugin, Family):
-                found.append(each.plugin)
-            else:
-                warn(manager, each, TypeError("not a Family"))
-        return cls((*BUILT_IN, *found))
+        return cls((*BUILT_IN, *rows))
 
     def of(self, pf: Pf) -> Family:
         """Return the family of a PF; the generic one if it is of none.

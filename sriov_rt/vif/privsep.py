@@ -217,7 +217,7 @@ def _want(asked: Mapping[str, Any]) -> Plug:
         if value:
             raise errors.NotAllowed(what, port=want.port)
     if want.physical_network is None:
-        # A parent that is named is held to its network's (see vif.choice).
+        # A parent that is named is held to its network's (see vif.plan).
         what = f"parent {want.parent}"
         raise errors.NotAllowed(
             what, port=want.port, detail="without a physical network"

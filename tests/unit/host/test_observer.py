@@ -18,8 +18,6 @@ import types
 import unittest
 from unittest import mock
 
-from stevedore import extension
-
 from sriov_rt import facts
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import HostFacts
@@ -142,20 +140,13 @@ PYPROJECT = pathlib.Path(__file__).resolve().parents[3] / "pyproject.toml"
 
 
 def installed(found, failing=()):
-    """Let stevedore find these entry points, and fail to load some."""
+    """Have entry points lead to these, and some not be loaded."""
 
-    def find(namespace, on_load_failure_callback):
+    def load(namespace):
         assert namespace == "sriov_rt.fact_sources"
-        for name in failing:
-            entry_point = mock.Mock()
-            entry_point.name = name
-            on_load_failure_callback(None, entry_point, ImportError("no x"))
-        return [
-            extension.Extension(name, None, plugin, None)
-            for name, plugin in found.items()
-        ]
+        return found, dict.fromkeys(failing, "ImportError: no x")
 
-    return mock.patch.object(observer.stevedore, "ExtensionManager", find)
+    return mock.patch.object(observer.entry_points, "load", load)
 
 
 class SourcesTest(unittest.TestCase):

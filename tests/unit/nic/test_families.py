@@ -22,18 +22,11 @@ from sriov_rt.nic.families import Support
 from tests.unit.nic import fakes
 
 
-class Installed:
-    """What stevedore finds."""
-
-    def __init__(self, *plugins, broken=()):
-        self.plugins = plugins
-        self.broken = broken
-
-    def __call__(self, namespace, on_load_failure_callback):
-        self.namespace = namespace
-        for error in self.broken:
-            on_load_failure_callback(None, mock.Mock(), error)
-        return [mock.Mock(plugin=each) for each in self.plugins]
+def installed(loaded, failed=None):
+    """Have entry points lead to these, and others not be loaded."""
+    return mock.patch.object(
+        families.entry_points, "load", return_value=(loaded, failed or {})
+    )
 
 
 class ChooseTest(unittest.TestCase):
@@ -67,10 +60,9 @@ class ChooseTest(unittest.TestCase):
 
     def test_rows_of_other_packages(self):
         row = Family(name="bnxt", drivers=frozenset({"bnxt_en"}))
-        found = Installed(row)
-        with mock.patch.object(families.stevedore, "ExtensionManager", found):
+        with installed({"bnxt": row}) as load:
             known = families.Families.installed()
-        self.assertEqual("sriov_rt.nic_families", found.namespace)
+        load.assert_called_once_with("sriov_rt.nic_families")
         self.assertEqual("bnxt", self.choose(known, driver="bnxt_en"))
         self.assertEqual("igb", self.choose(known, driver="igb"))
 
@@ -81,9 +73,8 @@ class ChooseTest(unittest.TestCase):
         )
 
     def test_row_that_is_none_is_told_and_passed_over(self):
-        found = Installed("nonsense", broken=[ImportError("no module")])
         with (
-            mock.patch.object(families.stevedore, "ExtensionManager", found),
+            installed({"a": "nonsense"}, {"b": "ImportError: no module"}),
             self.assertLogs("sriov_rt.nic", "WARNING") as logs,
         ):
             known = families.Families.installed()

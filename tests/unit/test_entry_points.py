@@ -1,0 +1,53 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import unittest
+from unittest import mock
+
+from stevedore import extension
+
+from sriov_rt import entry_points
+
+
+def installed(*names, broken=()):
+    """Let stevedore find entry points of these names, and break some."""
+
+    def find(namespace, *wanted, on_load_failure_callback):
+        for name in broken:
+            entry_point = mock.Mock()
+            entry_point.name = name
+            on_load_failure_callback(None, entry_point, ImportError("no x"))
+        return [
+            extension.Extension(name, None, f"{namespace}:{name}", None)
+            for name in names
+            if not wanted or name in wanted[0]
+        ]
+
+    return mock.patch.multiple(
+        entry_points.stevedore,
+        ExtensionManager=find,
+        NamedExtensionManager=find,
+    )
+
+
+class LoadTest(unittest.TestCase):
+    def test_all_with_those_that_cannot_be_loaded(self):
+        with installed("a", "b", broken=["c"]):
+            loaded, failed = entry_points.load("ours")
+        self.assertEqual({"a": "ours:a", "b": "ours:b"}, loaded)
+        self.assertEqual({"c": "ImportError: no x"}, failed)
+
+    def test_those_that_are_wanted(self):
+        with installed("a", "b"):
+            loaded, failed = entry_points.load("ours", ["b", "d"])
+        self.assertEqual({"b": "ours:b"}, loaded)
+        self.assertEqual({}, failed)
