@@ -169,10 +169,23 @@ def plugged(record: Record, link: Link | None, view: View) -> Plugged:
 
     :param link: its interface; None if it is not where it was plugged.
     """
-    state = None
-    if record.vf is not None:
-        state = view.vf_at(record.vf)
-    found = Plugged(
+    found = _recorded(record)
+    if record.vf is not None and (state := view.vf_at(record.vf)):
+        found = dataclasses.replace(found, vlan=state.settings.vlan or 0)
+    if record.is_quarantined:
+        return dataclasses.replace(
+            found, state=record.state, reason=record.reason
+        )
+    return found if link is None else _seen(found, link)
+
+
+def made(record: Record, link: Link) -> Plugged:
+    """Return a port that was just made."""
+    return _seen(_recorded(record), link)
+
+
+def _recorded(record: Record) -> Plugged:
+    return Plugged(
         port=record.port,
         owner=record.owner,
         kind=record.kind,
@@ -181,55 +194,28 @@ def plugged(record: Record, link: Link | None, view: View) -> Plugged:
         namespace=record.namespace,
         parent=record.nic if record.kind == Kind.VF else record.parent,
         mac=record.mac,
-        vlan=(state.settings.vlan or 0) if state else record.asked.vlan,
+        vlan=record.asked.vlan,
         mtu=record.asked.mtu or 0,
         vf=record.vf,
         network=record.network,
         accelerated=record.accelerated,
         state=State.ABSENT,
     )
-    if record.is_quarantined:
-        return dataclasses.replace(
-            found, state=record.state, reason=record.reason
-        )
-    if link is None:
-        return found
+
+
+def _seen(found: Plugged, link: Link) -> Plugged:
     return dataclasses.replace(
         found,
         interface=link.name,
         namespace=link.namespace,
         mac=link.mac,
         mtu=link.mtu,
-        tap=_tap(link),
+        # drivers/net/macvtap.c: "tap%d" with the interface's index.
+        tap=f"/dev/tap{link.index}" if link.kind == "macvtap" else None,
         state=State.PLUGGED,
-    )
-
-
-def made(record: Record, link: Link) -> Plugged:
-    """Return a port that was just made."""
-    return Plugged(
-        port=record.port,
-        owner=record.owner,
-        kind=record.kind,
-        mode=record.mode,
-        interface=link.name,
-        namespace=link.namespace,
-        parent=record.nic if record.kind == Kind.VF else record.parent,
-        mac=link.mac,
-        vlan=record.asked.vlan,
-        mtu=link.mtu,
-        vf=record.vf,
-        tap=_tap(link),
-        network=record.network,
-        accelerated=record.accelerated,
     )
 
 
 def lines(found: dict[str, str]) -> Iterator[str]:
     """Yield differences as clauses."""
     return (f"{field} is {told}" for field, told in found.items())
-
-
-def _tap(link: Link) -> str | None:
-    # drivers/net/macvtap.c: "tap%d" with the interface's index.
-    return f"/dev/tap{link.index}" if link.kind == "macvtap" else None
