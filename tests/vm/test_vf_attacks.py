@@ -58,16 +58,16 @@ time.sleep(600)
 #: Dies as SIGKILL would after the Nth write to sysfs, in a reset of the VF.
 _KILL = """
 import os, sys
-from sriov_rt.nic import files
+from sriov_rt.nic import sysfs
 from sriov_rt.nic.vfs import Vfs
-left, write = int(sys.argv[2]), files.write
+left, write = int(sys.argv[2]), sysfs.write
 def counted(*arguments, **named):
     global left
     write(*arguments, **named)
     left -= 1
     if not left:
         os._exit(77)
-files.write = counted
+sysfs.write = counted
 vfs = Vfs.of_host()
 vfs.reset(vfs.locate(sys.argv[1]), fresh=True)
 """

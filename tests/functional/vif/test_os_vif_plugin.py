@@ -41,13 +41,13 @@ from oslo_config import cfg
 config, uuid, name, mac, kind, *todo = sys.argv[1:]
 cfg.CONF([], project="caller", default_config_files=[config])
 os_vif.initialize()
-from sriov_rt.vif import plugin, privsep
+from sriov_rt.vif import os_vif_plugin, privsep
 
 instance = objects.instance_info.InstanceInfo(
     uuid="5c4a1a8e-7f0f-4f0e-8a53-1df1d3e4c0aa", name="i")
 port = vifs.VIFGeneric(
     id=uuid, plugin="sriov_rt", vif_name=name, address=mac,
-    port_profile=plugin.VIFPortProfileSriovRt(
+    port_profile=os_vif_plugin.VIFPortProfileSriovRt(
         kind=kind, physical_network="physnet1", out_kbps=8000))
 told = []
 for what in todo:
