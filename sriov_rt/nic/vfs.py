@@ -29,6 +29,7 @@ from sriov_rt.nic.families import Families
 from sriov_rt.nic.families import Family
 from sriov_rt.nic.families import FilterRelease
 from sriov_rt.nic.kernel import Kernel
+from sriov_rt.nic.kernel import Machine
 from sriov_rt.nic.model import ADDRESS_RANDOM
 from sriov_rt.nic.model import BASELINE
 from sriov_rt.nic.model import NO_MAC
@@ -177,9 +178,6 @@ class Vfs:
 
         :param users: see the class.
         """
-        # pyroute2 takes 190 ms to import.
-        from sriov_rt.nic.kernel import Machine
-
         return cls(Machine(), Families.installed(), users=users)
 
     @property
