@@ -22,10 +22,20 @@ import errno
 import os
 import secrets
 import socket
+from collections.abc import Callable
 from collections.abc import Iterator
+from typing import Any
+from typing import TypeVar
 
 import pyroute2
+from pyroute2.netlink import NLM_F_DUMP
+from pyroute2.netlink import NLM_F_REQUEST
+from pyroute2.netlink import NLMSG_DONE
+from pyroute2.netlink.rtnl import RTM_GETLINK
+from pyroute2.netlink.rtnl import RTM_GETNSID
 from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
+from pyroute2.netlink.rtnl.marshal import MarshalRtnl
+from pyroute2.netlink.rtnl.nsidmsg import nsidmsg
 
 #: The indices that interfaces of ours get: more than a kernel counts up to by
 #: itself, and with seven digits for what keeps them in few bytes.
@@ -35,6 +45,21 @@ INDICES = 8_000_000
 #: RTEXT_FILTER_VF and RTEXT_FILTER_SKIP_STATS (linux/rtnetlink.h). Without
 #: the counters a VF takes 200 bytes and not 320.
 VFS_ONLY = 1 | 8
+
+#: RTEXT_FILTER_SKIP_STATS alone.
+SKIP_STATS = 8
+
+#: How often a dump is requested that changes while it is given.
+MAX_DUMPS = 8
+
+#: The kernel's dumps come in datagrams of 32 KiB at most (netlink_dump).
+_DATAGRAM = 64 * 1024
+
+#: NLM_F_DUMP_INTR, and NETNSA_NSID_NOT_ASSIGNED as pyroute2 reads it.
+_TORN = 0x10
+_NOT_ASSIGNED = 0xFFFFFFFF
+
+T = TypeVar("T")
 
 #: include/uapi/linux/netlink.h; the socket module has none of them.
 SOL_NETLINK = 270
@@ -147,3 +172,88 @@ def is_idle(interface: str) -> bool | None:
             raise
         route.link("del", index=index)
     return True
+
+
+def links(route: pyroute2.IPRoute) -> list[Any]:
+    """Return the messages of all links of a conversation's namespace.
+
+    :raises OSError: EINTR if they never stand still.
+    """
+    # Without the match, what is asked for would be taken for a filter.
+    return _whole(
+        lambda: list(
+            route.link("dump", match=lambda _: True, ext_mask=SKIP_STATS)
+        )
+    )
+
+
+def links_of(opened: socket.socket, number: int) -> list[Any]:
+    """Return the messages of all links of another namespace.
+
+    :param opened: by :func:`open_socket`.
+    :param number: of that namespace, in the socket's.
+    :raises OSError: EINVAL if there is none of the number.
+    """
+    request = ifinfmsg()
+    # pyroute2 0.9 leaves the number out of a dump.
+    request["attrs"] = [
+        ("IFLA_IF_NETNSID", number),
+        ("IFLA_EXT_MASK", SKIP_STATS),
+    ]
+    return _whole(lambda: _dump(opened, RTM_GETLINK, request))
+
+
+def numbers(opened: socket.socket) -> set[int]:
+    """Return the numbers that other namespaces have in a socket's.
+
+    :param opened: by :func:`open_socket`.
+    """
+    found = _whole(lambda: _dump(opened, RTM_GETNSID, nsidmsg()))
+    return {each.get_attr("NETNSA_NSID") for each in found}
+
+
+def number(route: pyroute2.IPRoute, descriptor: int) -> int | None:
+    """Return the number of another namespace in a conversation's, if any.
+
+    :param descriptor: of that namespace.
+    """
+    found = route.get_netnsid(fd=descriptor)
+    number = found["nsid"] if found else _NOT_ASSIGNED
+    return None if number == _NOT_ASSIGNED else int(number)
+
+
+def _whole(dump: Callable[[], T]) -> T:
+    """Return a dump that did not change while it was given."""
+    for _ in range(MAX_DUMPS - 1):
+        try:
+            return dump()
+        except pyroute2.NetlinkError as error:
+            if refusal(error).errno != errno.EINTR:
+                raise
+    return dump()
+
+
+def _dump(opened: socket.socket, kind: int, request: Any) -> list[Any]:
+    """Return the answers to a request that pyroute2 has no call for.
+
+    :raises NetlinkError: as the kernel refuses it.
+    """
+    request["header"]["type"] = kind
+    request["header"]["flags"] = NLM_F_REQUEST | NLM_F_DUMP
+    request["header"]["sequence_number"] = 1
+    request.encode()
+    marshal = MarshalRtnl()
+    found: list[Any] = []
+    torn = False
+    opened.send(request.data)
+    while True:
+        for each in marshal.parse(opened.recv(_DATAGRAM)):
+            header = each["header"]
+            torn |= bool(header["flags"] & _TORN)
+            if header["error"]:
+                raise header["error"]
+            if header["type"] == NLMSG_DONE:
+                if torn:
+                    raise pyroute2.NetlinkError(errno.EINTR)
+                return found
+            found.append(each)

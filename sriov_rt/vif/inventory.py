@@ -15,7 +15,6 @@
 import errno
 import os
 
-from sriov_rt.vif import answers
 from sriov_rt.vif import errors
 from sriov_rt.vif import namespaces
 from sriov_rt.vif.edge import Link
@@ -81,13 +80,9 @@ def _numbered(place: Place, known: list[str]) -> list[Link]:
     found = []
     for number in numbers:
         try:
-            told = place.of_number(number)
+            found += place.of_number(number)
         except OSError as error:
             # It has ended meanwhile.
             if error.errno != errno.EINVAL:
                 raise
-            continue
-        for answer in told:
-            if not answers.is_loopback(answer.body):
-                found += place.far(answer, number)
     return found

@@ -16,7 +16,6 @@ import contextlib
 
 from sriov_rt.vif import errors
 from sriov_rt.vif import namespaces
-from sriov_rt.vif import requests
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.namespaces import Identity
 from sriov_rt.vif.places import Place
@@ -48,11 +47,10 @@ def move(
         if target.find(name) is not None:
             raise errors.NameTaken(name, detail=f"in {_told(namespace)}")
         with telling(link.name, f"move to {_told(namespace)}"):
-            request = requests.set_link(
-                index=link.index, target=into, rename=name
-            )
             try:
-                source.channel.ask(request)
+                source.link(
+                    "set", index=link.index, net_ns_fd=into, ifname=name
+                )
             except OSError:
                 _bring_back(link, source, target)
                 raise
@@ -70,14 +68,13 @@ def _bring_back(link: Link, source: Place, target: Place) -> None:
     net/core/rtnetlink.c).
     """
     with contextlib.suppress(OSError):
-        source.channel.ask(requests.get_link(index=link.index))
+        source.link("get", index=link.index)
         return
     with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
         home = source.descriptor
         if home is None:
             home = stack.enter_context(namespaces.opened(None))
-        back = requests.set_link(name=link.name, target=home)
-        target.channel.ask(back)
+        target.link("set", ifname=link.name, net_ns_fd=home)
 
 
 def _told(namespace: str | None) -> str:

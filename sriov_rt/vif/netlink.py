@@ -30,26 +30,28 @@ import pyroute2
 from sriov_rt import rtnetlink
 from sriov_rt.vif import addressing
 from sriov_rt.vif import announce
-from sriov_rt.vif import answers
 from sriov_rt.vif import errors
 from sriov_rt.vif import inventory
 from sriov_rt.vif import making
 from sriov_rt.vif import moving
 from sriov_rt.vif import namespaces
-from sriov_rt.vif import requests
 from sriov_rt.vif import tc as rates
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.edge import Subinterface
 from sriov_rt.vif.model import Limits
 from sriov_rt.vif.namespaces import Identity
-from sriov_rt.vif.places import one
+from sriov_rt.vif.places import IFF_ALLMULTI
+from sriov_rt.vif.places import IFF_PROMISC
+from sriov_rt.vif.places import IFF_UP
 from sriov_rt.vif.places import opened
 from sriov_rt.vif.places import telling
 from sriov_rt.vif.places import verify
-from sriov_rt.vif.rtnl import BUFFER
 
 #: Seconds between two looks at a carrier.
 POLL_S = 0.02
+
+#: In a link's IFLA_PROP_LIST.
+ALT_IFNAME = "IFLA_ALT_IFNAME"
 
 
 class NetlinkLinks:
@@ -117,8 +119,7 @@ class NetlinkLinks:
             link = place.find(parent)
             if link is None:
                 return ()
-            with place.conversation() as route:
-                found = addressing.unicast(route, link.index)
+            found = addressing.unicast(place.route, link.index)
         return sorted(found - {link.mac, *known})
 
     def create(self, what: Subinterface) -> Link:
@@ -143,11 +144,15 @@ class NetlinkLinks:
                 opened(where, link.space) as place,
                 telling(link.name, "delete"),
             ):
-                if link.nsid is None:
-                    now = place.at(link.index)
-                    if now is None or now.kind != link.kind:
-                        return False
-                place.channel.ask(requests.delete_link(link.index, link.nsid))
+                if link.nsid is not None:
+                    place.link(
+                        "del", index=link.index, IFLA_IF_NETNSID=link.nsid
+                    )
+                    return True
+                now = place.at(link.index)
+                if now is None or now.kind != link.kind:
+                    return False
+                place.link("del", index=link.index)
         except (errors.NoSuchLink, errors.NoSuchNamespace):
             return False
         return True
@@ -172,12 +177,13 @@ class NetlinkLinks:
             opened(link.namespace, link.space) as place,
             telling(link.name, "remove its alternative names"),
         ):
-            request = requests.get_link(index=link.index)
-            for answer in place.channel.ask(request, size=BUFFER):
-                for each in answers.altnames(answer.body):
-                    place.channel.ask(
-                        requests.delete_altname(link.index, each)
-                    )
+            (found,) = place.link("get", index=link.index)
+            listed = found.get_attr("IFLA_PROP_LIST") or {"attrs": ()}
+            names = [
+                each for key, each in listed["attrs"] if key == ALT_IFNAME
+            ]
+            if names:
+                place.link("property_del", index=link.index, altname=names)
 
     def configure(
         self,
@@ -205,28 +211,28 @@ class NetlinkLinks:
         flags = {
             flag: wish
             for flag, wish in (
-                (answers.IFF_UP, up),
-                (answers.IFF_PROMISC, promisc),
-                (answers.IFF_ALLMULTI, allmulti),
+                (IFF_UP, up),
+                (IFF_PROMISC, promisc),
+                (IFF_ALLMULTI, allmulti),
             )
             if wish is not None
         }
+        attributes = {"address": mac, "mtu": mtu, "ifalias": alias}
         told = " ".join(k for k, val in wanted.items() if val is not None)
         with (
             opened(link.namespace, link.space) as place,
             telling(link.name, f"set {told}"),
         ):
-            found = place.links(
-                requests.set_link(
-                    index=link.index,
-                    flags=flags,
-                    mac=mac,
-                    mtu=mtu,
-                    alias=alias,
-                ),
-                requests.get_link(index=link.index),
+            place.link(
+                "set",
+                index=link.index,
+                flags=sum(flag for flag, wish in flags.items() if wish),
+                change=sum(flags),
+                **{k: val for k, val in attributes.items() if val is not None},
             )
-        now = one(found, link.name)
+            now = place.at(link.index)
+        if now is None:
+            raise errors.NoSuchLink(link.name, detail="gone after it was set")
         verify(now, wanted)
         return now
 
@@ -239,10 +245,8 @@ class NetlinkLinks:
         """Add addresses and routes; those that are there stay."""
         if not addresses and not routes:
             return
-        with (
-            opened(link.namespace, link.space) as place,
-            place.conversation() as route,
-        ):
+        with opened(link.namespace, link.space) as place:
+            route = place.route
             for each in addresses:
                 with (
                     telling(link.name, f"add address {each}"),
@@ -259,17 +263,13 @@ class NetlinkLinks:
         with (
             opened(link.namespace, link.space) as place,
             telling(link.name, "look at its addresses"),
-            place.conversation() as route,
         ):
-            return addressing.is_addressed(route, link.index)
+            return addressing.is_addressed(place.route, link.index)
 
     def limit(self, link: Link, limits: Limits) -> None:
         """Set the rates of an interface, or remove what was set."""
-        with (
-            opened(link.namespace, link.space) as place,
-            place.conversation() as route,
-        ):
-            rates.apply(route, link, limits)
+        with opened(link.namespace, link.space) as place:
+            rates.apply(place.route, link, limits)
 
     def announce(self, link: Link, addresses: Sequence[str]) -> None:
         """Tell the neighbours by gratuitous ARP and unsolicited NA."""
@@ -299,8 +299,10 @@ class NetlinkLinks:
             telling(link.name, "look at"),
         ):
             while True:
-                asked = requests.get_link(index=link.index)
-                if one(place.links(asked), link.name).carrier:
+                now = place.at(link.index)
+                if now is None:
+                    raise errors.NoSuchLink(link.name, detail="it has gone")
+                if now.carrier:
                     return True
                 left = deadline - time.monotonic()
                 if left <= 0:

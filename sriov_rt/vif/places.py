@@ -12,61 +12,74 @@
 
 """A network namespace, open for requests to its kernel."""
 
+import contextlib
 import dataclasses
 import errno
 import os
+import socket
 import types
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from typing import Any
 
 import pyroute2
 
 from sriov_rt import rtnetlink
-from sriov_rt.vif import answers
 from sriov_rt.vif import errors
 from sriov_rt.vif import namespaces
-from sriov_rt.vif import requests
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.namespaces import Identity
-from sriov_rt.vif.rtnl import Answer
-from sriov_rt.vif.rtnl import Channel
+
+#: include/uapi/linux/if.h.
+IFF_UP = 0x1
+IFF_LOOPBACK = 0x8
+IFF_PROMISC = 0x100
+IFF_ALLMULTI = 0x200
+
+#: Modes of an ipvlan (include/uapi/linux/if_link.h); pyroute2 has names for
+#: those of macvlan and macvtap alone.
+IPVLAN_MODES: Mapping[str, int] = types.MappingProxyType(
+    {"l2": 0, "l3": 1, "l3s": 2}
+)
 
 
 class Place:
     """One namespace, open for requests.
 
     :param name: as in Link; None for the caller's.
-    :param channel: a socket in it.
+    :param route: a conversation with its kernel.
     :param descriptor: of its file; None for the caller's.
     """
 
     def __init__(
         self,
         name: str | None,
-        channel: Channel,
+        route: pyroute2.IPRoute,
         descriptor: int | None = None,
     ) -> None:
         self.name = name
-        self.channel = channel
+        self.route = route
         self.descriptor = descriptor
         self.space: Identity | None = None
         if descriptor is not None:
             self.space = namespaces.identity(descriptor)
         self._home: int | None = None
 
-    def conversation(self) -> AbstractContextManager[pyroute2.IPRoute]:
-        """Talk to its kernel over pyroute2."""
-        if self.descriptor is None:
-            return rtnetlink.conversation()
-        inside = namespaces.inside(self.descriptor, rtnetlink.open_socket)
-        return rtnetlink.conversation(inside)
+    def link(self, command: str, **wanted: Any) -> list[Any]:
+        """Make a request on links, and return what answers it.
+
+        :param wanted: as pyroute2's IPRoute.link takes it.
+        :raises OSError: as the kernel refuses it.
+        """
+        with _refused():
+            return list(self.route.link(command, **wanted))
 
     def number(self, descriptor: int) -> int | None:
         """Return which number another namespace has in it, if any."""
-        answer = self.channel.ask(requests.get_nsid(descriptor))
-        return answers.nsid(answer[0].body) if answer else None
+        with _refused():
+            return rtnetlink.number(self.route, descriptor)
 
     def home(self) -> int | None:
         """Return which number the caller's namespace has in it, if any."""
@@ -75,73 +88,178 @@ class Place:
                 self._home = self.number(own)
         return self._home
 
-    def links(self, *asked: bytes) -> list[Link]:
-        """Return the links that the answers to requests tell of."""
-        return self._read(self.channel.ask(*asked))
-
     def all(self) -> list[Link]:
         """Return all links of the namespace, of another's no loopback."""
-        told = self.channel.dump(requests.get_links())
+        with _refused():
+            found = rtnetlink.links(self.route)
         if self.name is not None:
-            told = [
-                each for each in told if not answers.is_loopback(each.body)
-            ]
-        return self._read(told)
+            found = [each for each in found if not is_loopback(each)]
+        return self._read(found)
 
     def numbers(self) -> set[int]:
         """Return the numbers that other namespaces have in it."""
-        told = self.channel.dump(requests.get_nsids())
-        found = (answers.nsid(each.body) for each in told)
-        return {each for each in found if each is not None}
+        with self._socket() as opened, _refused():
+            return rtnetlink.numbers(opened)
 
-    def of_number(self, number: int) -> Iterable[Answer]:
-        """Return what is told of the links of a namespace with a number."""
-        return self.channel.dump(requests.get_links(number))
+    def of_number(self, number: int) -> list[Link]:
+        """Return the links of a namespace with a number, no loopback.
 
-    def far(self, answer: Answer, number: int) -> list[Link]:
-        """Return the link that an answer of :meth:`of_number` tells of.
-
-        Where its parent is the kernel tells as seen from here.
+        Where their parents are the kernel tells as seen from here.
         """
         with namespaces.opened(None) as own:
             home = self.number(own)
         name = self.name or f"nsid:{number}"
-        each = answers.link(answer.body, name, home, self.space)
-        return [] if each is None else [dataclasses.replace(each, nsid=number)]
+        with self._socket() as opened, _refused():
+            found = rtnetlink.links_of(opened, number)
+        read = (
+            read_link(each, name, home, self.space)
+            for each in found
+            if not is_loopback(each)
+        )
+        return [
+            dataclasses.replace(each, nsid=number)
+            for each in read
+            if each is not None
+        ]
 
-    def _read(self, told: Iterable[Answer]) -> list[Link]:
-        found = []
-        for answer in told:
-            if answer.kind != requests.RTM_NEWLINK:
-                continue
-            home, body = None, answer.body
-            if self.name is not None and answers.abroad(body) is not None:
+    def _socket(self) -> socket.socket:
+        if self.descriptor is None:
+            return rtnetlink.open_socket()
+        return namespaces.inside(self.descriptor, rtnetlink.open_socket)
+
+    def _read(self, found: Iterable[Any]) -> list[Link]:
+        links = []
+        for message in found:
+            home = None
+            if self.name is not None and _parent_number(message) is not None:
                 home = self.home()
-            each = answers.link(body, self.name, home, self.space)
+            each = read_link(message, self.name, home, self.space)
             if each is not None:
-                found.append(each)
-        return found
+                links.append(each)
+        return links
 
     def find(self, name: str) -> Link | None:
         """Return the link of a name, None if there is none."""
-        return self._found(requests.get_link(name=name), name)
+        return self._found(name, ifname=name)
 
     def at(self, index: int) -> Link | None:
         """Return the link of an index, None if there is none."""
-        return self._found(requests.get_link(index=index), str(index))
+        return self._found(str(index), index=index)
 
-    def _found(self, request: bytes, told: str) -> Link | None:
-        with telling(told, "look up"):
+    def _found(self, device: str, **wanted: Any) -> Link | None:
+        with telling(device, "look up"):
             try:
-                return one(self.links(request), told)
+                found = self.link(
+                    "get", **wanted, ext_mask=rtnetlink.SKIP_STATS
+                )
             except OSError as error:
                 if error.errno == errno.ENODEV:
                     return None
                 raise
+            return one(self._read(found), device)
 
 
-class opened:
-    """A namespace, open for requests inside of a with statement.
+def read_link(
+    message: Any,
+    namespace: str | None,
+    home: int | None,
+    space: Identity | None = None,
+) -> Link | None:
+    """Return the link that a message of pyroute2's tells of.
+
+    :param namespace: where it was requested, as in Link.
+    :param home: the number that the caller's namespace has there; None if
+        it has none, or is the one where it was requested.
+    :param space: which namespace it was requested in, as in Link.
+    :returns: None if it tells of one in part, or has no name. A bridge tells
+        of its ports, and IPv6 of its settings, in messages of their families.
+    """
+    name = _text(message.get_attr("IFLA_IFNAME"))
+    if message["family"] != socket.AF_UNSPEC or not name:
+        return None
+    kind, mode = _kind(message)
+    flags = message["flags"]
+    on_pci = message.get_attr("IFLA_PARENT_DEV_BUS_NAME") == "pci"
+    return Link(
+        name=name,
+        index=message["index"],
+        namespace=namespace,
+        kind=kind,
+        mode=mode,
+        parent=_parent(message, namespace, home),
+        mac=message.get_attr("IFLA_ADDRESS") or "",
+        mtu=message.get_attr("IFLA_MTU") or 0,
+        up=bool(flags & IFF_UP),
+        carrier=bool(message.get_attr("IFLA_CARRIER")),
+        alias=_text(message.get_attr("IFLA_IFALIAS")),
+        promisc=bool(flags & IFF_PROMISC),
+        allmulti=bool(flags & IFF_ALLMULTI),
+        device=_text(message.get_attr("IFLA_PARENT_DEV_NAME")) * on_pci,
+        master=message.get_attr("IFLA_MASTER"),
+        space=space,
+    )
+
+
+def is_loopback(message: Any) -> bool:
+    """Tell whether a link is its namespace's way to itself."""
+    return bool(message["flags"] & IFF_LOOPBACK)
+
+
+def mode_of(kind: str, mode: str) -> dict[str, str | int]:
+    """Return the mode of a new link, as IPRoute.link takes it."""
+    if kind == "ipvlan":
+        return {"ipvlan_mode": IPVLAN_MODES[mode]}
+    return {f"{kind}_mode": mode}
+
+
+def _kind(message: Any) -> tuple[str, str | None]:
+    """Return the kind of a link, and its mode if it is of a kind of ours."""
+    kind = _text(message.get_nested("IFLA_LINKINFO", "IFLA_INFO_KIND"))
+    if kind not in ("macvlan", "macvtap", "ipvlan"):
+        return kind, None
+    mode = message.get_nested(
+        "IFLA_LINKINFO", "IFLA_INFO_DATA", f"IFLA_{kind.upper()}_MODE"
+    )
+    if kind == "ipvlan":
+        names = {number: name for name, number in IPVLAN_MODES.items()}
+        return kind, names.get(mode)
+    return kind, mode if isinstance(mode, str) else None
+
+
+def _parent_number(message: Any) -> int | None:
+    """Return the number of the namespace of a link's parent.
+
+    :returns: None for a parent in the link's own, or none at all.
+    """
+    found: int | None = message.get_attr("IFLA_LINK_NETNSID")
+    return found
+
+
+def _parent(
+    message: Any, namespace: str | None, home: int | None
+) -> int | None:
+    # It may have the link's own number, in another namespace.
+    parent: int | None = message.get_attr("IFLA_LINK")
+    if not parent:
+        return None
+    where = _parent_number(message)
+    if where is None:
+        return parent if namespace is None else None
+    return parent if where == home else None
+
+
+def _text(found: str | bytes | None) -> str:
+    """Return a text as pyroute2 gives it: bytes where it is not UTF-8."""
+    if isinstance(found, bytes):
+        return found.decode("utf-8", "replace")
+    return found or ""
+
+
+@contextlib.contextmanager
+def opened(
+    name: str | None, known: Identity | None = None, path: str | None = None
+) -> Iterator[Place]:
+    """Open a namespace for requests.
 
     :param name: None for the caller's own.
     :param known: which one it has to be. If the name is another's by now, or
@@ -149,42 +267,21 @@ class opened:
     :param path: of its file, where that is known.
     :raises NoSuchNamespace: if there is none of the name, or it has ended.
     """
-
-    __slots__ = ("_known", "_name", "_path", "_place")
-
-    def __init__(
-        self,
-        name: str | None,
-        known: Identity | None = None,
-        path: str | None = None,
-    ) -> None:
-        self._name = name
-        self._known = known
-        self._path = path
-
-    def __enter__(self) -> Place:
-        """Open it."""
-        if self._name is None and self._known is None:
-            self._place = Place(None, Channel())
-            return self._place
-        name, there = _open(self._name or "", self._known, self._path)
-        try:
-            with telling(name, "enter"):
-                channel = namespaces.inside(there, Channel)
-        except BaseException:
-            os.close(there)
-            raise
-        self._place = Place(name, channel, there)
-        if self._known is not None and not self._known.is_now(channel.cookie):
-            self.__exit__()
-            raise errors.NoSuchNamespace(name, detail="it has ended")
-        return self._place
-
-    def __exit__(self, *_: object) -> None:
-        """Close it."""
-        self._place.channel.close()
-        if self._place.descriptor is not None:
-            os.close(self._place.descriptor)
+    if name is None and known is None:
+        with rtnetlink.conversation() as route:
+            yield Place(None, route)
+        return
+    name, there = _open(name or "", known, path)
+    try:
+        with telling(name, "enter"):
+            inside = namespaces.inside(there, rtnetlink.open_socket)
+        cookie = namespaces.cookie(inside)
+        with rtnetlink.conversation(inside) as route:
+            if known is not None and not known.is_now(cookie):
+                raise errors.NoSuchNamespace(name, detail="it has ended")
+            yield Place(name, route, there)
+    finally:
+        os.close(there)
 
 
 def _open(
@@ -212,37 +309,26 @@ def _open(
     raise errors.NoSuchNamespace(name, detail="it has ended")
 
 
-class telling:
-    """Raise an OSError from inside as what it means to the operator.
+@contextlib.contextmanager
+def _refused() -> Iterator[None]:
+    """Raise what the kernel refuses as an OSError."""
+    try:
+        yield
+    except pyroute2.NetlinkError as error:
+        raise rtnetlink.refusal(error) from error
 
-    A generator would take three times as long, around each request.
-    """
 
-    __slots__ = ("_device", "_what")
-
-    def __init__(self, device: str, what: str) -> None:
-        self._device = device
-        self._what = what
-
-    def __enter__(self) -> None:
-        """Do nothing."""
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: types.TracebackType | None,
-    ) -> None:
-        """Raise what an OSError means."""
-        if isinstance(error, pyroute2.NetlinkError):
-            error = rtnetlink.refusal(error)
-        if not isinstance(error, OSError):
-            return
+@contextlib.contextmanager
+def telling(device: str, what: str) -> Iterator[None]:
+    """Raise an OSError from inside as what it means to the operator."""
+    try:
+        with _refused():
+            yield
+    except OSError as error:
         code = error.errno or errno.EIO
         said = "" if error.strerror == os.strerror(code) else error.strerror
-        detail = f"{self._what}: {said}" if said else self._what
-        named = errors.from_errno(code, self._device, detail=detail)
-        raise named from error
+        detail = f"{what}: {said}" if said else what
+        raise errors.from_errno(code, device, detail=detail) from error
 
 
 def one(found: Sequence[Link], name: str) -> Link:

@@ -51,7 +51,6 @@ AT_ONCE = {1: 60, 10: 60, PORTS: 5}
 #: Who else does it, and how much of their time a plug and an unplug may take.
 PEERS: Mapping[str, tuple[str, tuple[float | None, float | None]]] = {
     "pyroute": ("its netlink calls by pyroute2", (1.5, 1.5)),
-    "bare": ("its netlink calls, as bytes", (None, None)),
     "cni": ("CNI's macvlan", (0.25, None)),
     "ip": ("ip(8)", (None, None)),
 }
@@ -123,10 +122,9 @@ def _beside(host: Host, count: int) -> list[dict[str, Any]]:
         )
     # What is asked for is there before the clock runs, as with the rest.
     wanted = [want(number) for number in numbers]
-    with Crew(count) as crew, vif_peers.Bare(PARENT, numbers, namespace) as it:
+    with Crew(count) as crew:
         subjects = {
             "ours": (lambda n: host.plugger.plug(wanted[n]), host.unplug),
-            "bare": (it.add, it.delete),
             "ip": (_ip_add, _ip_delete),
             "cni": (_cni("ADD"), _cni("DEL")),
         }

@@ -15,7 +15,6 @@
 import contextlib
 import json
 import os
-import socket
 import subprocess
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -24,11 +23,6 @@ from typing import Self
 from pyroute2 import IPRoute
 
 from sriov_rt.vif import namespaces
-from sriov_rt.vif import requests
-from sriov_rt.vif.edge import Subinterface
-from sriov_rt.vif.places import Place
-from sriov_rt.vif.places import opened
-from sriov_rt.vif.rtnl import Channel
 
 #: Debian's, with the macvlan plugin in PLUGINS.
 PACKAGES = ("containernetworking-plugins", "iproute2")
@@ -47,60 +41,6 @@ def mac(number: int) -> str:
 
 def _alias(number: int) -> str:
     return f"bench:{number:0>60}"
-
-
-class Bare:
-    """The requests of a plug and nothing else, on sockets that are open.
-
-    :param numbers: of the ports.
-    :param namespace: tells the namespace of one.
-    """
-
-    def __init__(
-        self,
-        parent: str,
-        numbers: Iterable[int],
-        namespace: Callable[[int], str],
-    ) -> None:
-        self._parent = parent
-        self._stack = contextlib.ExitStack()
-        self._places: dict[int, Place] = {}
-        self._channels: dict[int, Channel] = {}
-        for number in numbers:
-            place = self._stack.enter_context(opened(namespace(number)))
-            self._places[number] = place
-            channel = self._stack.enter_context(Channel())
-            self._channels[number] = channel
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def add(self, number: int) -> None:
-        """Make it, up, and set its alias."""
-        place = self._places[number]
-        what = Subinterface(
-            name=name(number),
-            kind="macvlan",
-            mode="bridge",
-            parent=self._parent,
-            mac=mac(number),
-            up=True,
-        )
-        parent = socket.if_nametoindex(self._parent)
-        asked = requests.new_link(what, parent, place.descriptor)
-        self._channels[number].ask(asked)
-        place.channel.ask(
-            requests.set_link(name=what.name, alias=_alias(number))
-        )
-
-    def delete(self, number: int) -> None:
-        """Find and delete it."""
-        place = self._places[number]
-        (found,) = place.links(requests.get_link(name=name(number)))
-        place.channel.ask(requests.delete_link(found.index))
 
 
 class Pyroute:

@@ -11,6 +11,8 @@
 # under the License.
 
 import errno
+import socket
+import struct
 import unittest
 from unittest import mock
 
@@ -69,6 +71,94 @@ class ConversationTest(RtnetlinkTestCase):
     def test_a_dump_that_changed_is_interrupted(self):
         error = self.refused(pyroute2.NetlinkError(-1, "dump interrupted"))
         self.assertEqual(errno.EINTR, error.errno)
+
+
+class LinksTest(RtnetlinkTestCase):
+    def test_no_counters_are_requested(self):
+        self.route.link.return_value = iter(["a", "b"])
+        self.assertEqual(["a", "b"], rtnetlink.links(self.route))
+        self.route.link.assert_called_once_with(
+            "dump", match=mock.ANY, ext_mask=rtnetlink.SKIP_STATS
+        )
+
+    def test_a_dump_that_changed_is_requested_again(self):
+        torn = pyroute2.NetlinkError(-1, "dump interrupted")
+        self.route.link.side_effect = [torn, torn, ["a"]]
+        self.assertEqual(["a"], rtnetlink.links(self.route))
+
+    def test_a_dump_that_always_changes(self):
+        torn = pyroute2.NetlinkError(-1, "dump interrupted")
+        self.route.link.side_effect = torn
+        with self.assertRaises(pyroute2.NetlinkError) as caught:
+            rtnetlink.links(self.route)
+        self.assertEqual(
+            errno.EINTR, rtnetlink.refusal(caught.exception).errno
+        )
+        self.assertEqual(rtnetlink.MAX_DUMPS, self.route.link.call_count)
+
+    def test_any_other_error_is_raised_at_once(self):
+        self.route.link.side_effect = pyroute2.NetlinkError(errno.EPERM)
+        with self.assertRaises(pyroute2.NetlinkError):
+            rtnetlink.links(self.route)
+        self.route.link.assert_called_once()
+
+
+class NumberTest(RtnetlinkTestCase):
+    def test_a_namespace_with_and_without_one(self):
+        for found, wanted in (
+            ({"nsid": 3}, 3),
+            ({"nsid": 0xFFFFFFFF}, None),
+            (None, None),
+        ):
+            self.route.get_netnsid.return_value = found
+            self.assertEqual(wanted, rtnetlink.number(self.route, 9))
+
+
+def message(kind, body=b"", flags=0):
+    """Return a message of the kernel's, the first request's answer."""
+    return struct.pack("=IHHII", 16 + len(body), kind, flags, 1, 0) + body
+
+
+def nsid(number, flags=0):
+    body = struct.pack("=4xHHi", 8, 1, number)
+    return message(rtnetlink.RTM_GETNSID - 2, body, flags)
+
+
+DONE = message(rtnetlink.NLMSG_DONE, bytes(4))
+
+
+class NumbersTest(unittest.TestCase):
+    """What is read of datagrams, given beforehand."""
+
+    def setUp(self):
+        self.kernel, self.opened = socket.socketpair(
+            socket.AF_UNIX, socket.SOCK_DGRAM
+        )
+        self.addCleanup(self.kernel.close)
+        self.addCleanup(self.opened.close)
+
+    def give(self, *datagrams):
+        for each in datagrams:
+            self.kernel.send(each)
+
+    def test_several_datagrams(self):
+        self.give(nsid(0) + nsid(4), nsid(7), DONE)
+        self.assertEqual({0, 4, 7}, rtnetlink.numbers(self.opened))
+        kind, flags = struct.unpack_from("=4xHH", self.kernel.recv(4096))
+        self.assertEqual(rtnetlink.RTM_GETNSID, kind)
+        self.assertEqual(0x301, flags)
+
+    def test_one_that_changed_is_requested_again(self):
+        self.give(nsid(1, rtnetlink._TORN), DONE, nsid(2), DONE)
+        self.assertEqual({2}, rtnetlink.numbers(self.opened))
+
+    def test_what_the_kernel_refuses(self):
+        refused = struct.pack("=i", -errno.EINVAL) + bytes(16)
+        self.give(message(2, refused))
+        with self.assertRaises(pyroute2.NetlinkError) as caught:
+            rtnetlink.links_of(self.opened, 5)
+        self.assertEqual(errno.EINVAL, caught.exception.code)
+        self.assertIn(struct.pack("=HHI", 8, 46, 5), self.kernel.recv(4096))
 
 
 class IndexTest(RtnetlinkTestCase):

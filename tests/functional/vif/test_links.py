@@ -25,6 +25,7 @@ from unittest import mock
 
 from sriov_rt.vif import announce
 from sriov_rt.vif import errors
+from sriov_rt.vif import places
 from sriov_rt.vif import taps
 from sriov_rt.vif.model import Limits
 from sriov_rt.vif.places import Place
@@ -119,8 +120,8 @@ class CreateTest(IsolatedTestCase):
 
     def test_nothing_is_left_of_what_is_not_as_asked_for(self):
         with (
-            mock.patch(
-                "sriov_rt.vif.answers._info", return_value=("macvlan", "vepa")
+            mock.patch.object(
+                places, "_kind", return_value=("macvlan", "vepa")
             ),
             self.assertRaises(errors.NotVerified),
         ):

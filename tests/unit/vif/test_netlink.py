@@ -16,7 +16,6 @@ import contextlib
 import dataclasses
 import errno
 import pathlib
-import struct
 import unittest
 from unittest import mock
 
@@ -29,13 +28,9 @@ from sriov_rt.vif import making
 from sriov_rt.vif import namespaces
 from sriov_rt.vif import netlink
 from sriov_rt.vif import places
-from sriov_rt.vif import requests
-from sriov_rt.vif.attributes import attribute
 from sriov_rt.vif.edge import Subinterface
 from sriov_rt.vif.model import Limits
-from sriov_rt.vif.rtnl import Answer
-from tests.unit.vif.test_answers import link_info
-from tests.unit.vif.test_answers import number
+from tests.unit.vif import messages
 
 WANTED = Subinterface(
     name="srt0",
@@ -55,69 +50,63 @@ class Told:
 
     name: str = "srt0"
     index: int = 2
-    mac: str = "02005e100001"
+    mac: str = "02:00:5e:10:00:01"
     mtu: int = 1400
-    alias: bytes = b"sriov-rt:p:o\0"
-    mode: int = 4
+    alias: str = "sriov-rt:p:o"
+    kind: str = "macvlan"
+    mode: str = "bridge"
     parent: int = PARENT
-    carrier: bytes = b"\1"
+    carrier: int = 1
     flags: int = 0
 
-    def answer(self) -> Answer:
-        body = struct.pack("=BxHiII", 0, 1, self.index, self.flags, 0)
-        body += attribute(3, self.name.encode() + b"\0")
-        body += attribute(1, bytes.fromhex(self.mac))
-        body += number(4, self.mtu) + number(5, self.parent)
-        body += attribute(20, self.alias) + attribute(33, self.carrier)
-        body += link_info(b"macvlan", struct.pack("=I", self.mode))
-        return Answer(requests.RTM_NEWLINK, body)
+    def message(self):
+        return messages.link(
+            ("IFLA_IFNAME", self.name),
+            ("IFLA_ADDRESS", self.mac),
+            ("IFLA_MTU", self.mtu),
+            ("IFLA_LINK", self.parent),
+            ("IFLA_IFALIAS", self.alias),
+            ("IFLA_CARRIER", self.carrier),
+            messages.info(self.kind, self.mode),
+            index=self.index,
+            flags=self.flags,
+        )
 
 
-class FakeChannel:
-    """A kernel with one link, or with none.
+class FakeRoute:
+    """A conversation with a kernel that has one link, or none.
 
-    :param refuse: RTM_* to the errno that it gives.
+    :param refuse: command of ``link`` to the errno that it gets.
     """
 
-    def __init__(
-        self, told: Told | None = None, refuse: dict[int, int] | None = None
-    ) -> None:
+    def __init__(self, told=None):
         self.told = told
-        self.refuse = refuse or {}
-        self.asked: list[int] = []
+        self.refuse = {}
+        self.requested = []
+        self.addr = mock.Mock()
+        self.route = mock.Mock()
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
-
-    def close(self):
-        pass
-
-    cookie = 0
-
-    def dump(self, request: bytes) -> list[Answer]:
-        return self.ask(request)
-
-    def ask(self, *asked: bytes, size: int = 0) -> list[Answer]:
-        found = []
-        for request in asked:
-            kind = struct.unpack_from("=4xH", request)[0]
-            self.asked.append(kind)
-            if kind in self.refuse:
-                raise OSError(self.refuse[kind], "said the kernel")
-            if kind == requests.RTM_GETLINK and self.told is not None:
-                found.append(self.told.answer())
-        return found
+    def link(self, command, **wanted):
+        self.requested.append(command)
+        if command in self.refuse:
+            raise pyroute2.NetlinkError(
+                self.refuse[command], "said the kernel"
+            )
+        if command in ("get", "dump") and self.told is not None:
+            return [self.told.message()]
+        return []
 
 
 class NetlinkTestCase(unittest.TestCase):
     def setUp(self):
         super().setUp()
-        self.channel = FakeChannel(Told())
-        for where in (places, making):
-            self._patch(where, "Channel", lambda: self.channel)
+        self.route = FakeRoute(Told())
+
+        @contextlib.contextmanager
+        def conversation(opened=None):
+            yield self.route
+
+        self._patch(rtnetlink, "conversation", conversation)
         self._patch(rtnetlink.socket, "if_nametoindex", lambda name: PARENT)
         self.links = netlink.NetlinkLinks()
 
@@ -136,18 +125,18 @@ class GetTest(NetlinkTestCase):
         self.assertEqual((found.name, found.parent), ("srt0", PARENT))
 
     def test_none_of_the_name(self):
-        self.channel.refuse = {requests.RTM_GETLINK: errno.ENODEV}
+        self.route.refuse = {"get": errno.ENODEV}
         self.assertIsNone(self.links.get("srt0"))
 
     def test_not_permitted(self):
-        self.channel.refuse = {requests.RTM_GETLINK: errno.EPERM}
+        self.route.refuse = {"get": errno.EPERM}
         with self.assertRaises(errors.NotPermitted) as caught:
             self.links.get("srt0")
         self.assertEqual(caught.exception.device, "srt0")
         self.assertIn("look up: said the kernel", str(caught.exception))
 
     def test_no_answer_is_no_link(self):
-        self.channel.told = None
+        self.route.told = None
         with self.assertRaises(errors.NoSuchLink):
             self.links.get("srt0")
 
@@ -185,11 +174,11 @@ class CreateTest(NetlinkTestCase):
         made = self.links.create(WANTED)
         self.assertEqual(made.alias, "sriov-rt:p:o")
         self.assertEqual(
-            self.channel.asked,
+            self.route.requested,
             [
-                requests.RTM_NEWLINK,
-                requests.RTM_SETLINK,
-                requests.RTM_GETLINK,
+                "add",
+                "set",
+                "get",
             ],
         )
 
@@ -201,7 +190,7 @@ class CreateTest(NetlinkTestCase):
         with self.assertRaises(errors.NoSuchLink) as caught:
             self.links.create(WANTED)
         self.assertEqual(caught.exception.device, "vf0")
-        self.assertEqual(self.channel.asked, [])
+        self.assertEqual(self.route.requested, [])
 
     def test_errors_of_the_kernel(self):
         for code, error in (
@@ -211,52 +200,47 @@ class CreateTest(NetlinkTestCase):
             (errno.EPERM, errors.NotPermitted),
             (errno.EINVAL, errors.LinkRefused),
         ):
-            self.channel.asked.clear()
-            self.channel.refuse = {requests.RTM_NEWLINK: code}
+            self.route.requested.clear()
+            self.route.refuse = {"add": code}
             with self.subTest(code=code), self.assertRaises(error):
                 self.links.create(WANTED)
-            self.assertEqual({*self.channel.asked}, {requests.RTM_NEWLINK})
+            self.assertEqual({*self.route.requested}, {"add"})
 
     def test_what_is_not_as_asked_for_is_deleted(self):
         for spoilt in (
-            Told(mac="02005e10ffff"),
+            Told(mac="02:00:5e:10:ff:ff"),
             Told(mtu=1500),
-            Told(alias=b"\0"),
-            Told(mode=8),
+            Told(alias=""),
+            Told(mode="passthru"),
             Told(parent=PARENT + 1),
         ):
-            self.channel.told = spoilt
+            self.route.told = spoilt
             with (
                 self.subTest(told=spoilt),
                 self.assertRaises(errors.NotVerified),
             ):
                 self.links.create(WANTED)
-            self.assertEqual(self.channel.asked[-1], requests.RTM_DELLINK)
+            self.assertEqual(self.route.requested[-1], "del")
 
     def test_an_alias_that_is_refused(self):
-        self.channel.refuse = {requests.RTM_SETLINK: errno.EPERM}
+        self.route.refuse = {"set": errno.EPERM}
         with self.assertRaises(errors.NotPermitted):
             self.links.create(WANTED)
-        self.assertEqual(self.channel.asked[-1], requests.RTM_DELLINK)
+        self.assertEqual(self.route.requested[-1], "del")
 
     def test_what_cannot_be_deleted_again_hides_no_error(self):
-        self.channel.refuse = {
-            requests.RTM_SETLINK: errno.EINVAL,
-            requests.RTM_GETLINK: errno.ENODEV,
+        self.route.refuse = {
+            "set": errno.EINVAL,
+            "get": errno.ENODEV,
         }
         with self.assertRaises(errors.LinkRefused):
             self.links.create(WANTED)
 
     def test_a_macvtap_of_the_host_gets_its_device_node(self):
         what = dataclasses.replace(WANTED, kind="macvtap")
-        info = link_info(b"macvtap", struct.pack("=I", 4))
         ensure = mock.Mock()
         self._patch(making.taps, "ensure", ensure)
-        told = Told().answer()
-        body = told.body + info
-        self._patch(
-            self.channel.told, "answer", lambda: Answer(told.kind, body)
-        )
+        self.route.told = Told(kind="macvtap")
         self.links.create(what)
         ensure.assert_called_once_with("srt0", 2)
 
@@ -273,11 +257,11 @@ class IdleTest(NetlinkTestCase):
 class DeleteTest(NetlinkTestCase):
     def test_deleted(self):
         self.assertTrue(self.links.delete(self.link()))
-        self.assertEqual(self.channel.asked[-1], requests.RTM_DELLINK)
+        self.assertEqual(self.route.requested[-1], "del")
 
     def test_gone_already(self):
         link = self.link()
-        self.channel.refuse = {requests.RTM_DELLINK: errno.ENODEV}
+        self.route.refuse = {"del": errno.ENODEV}
         self.assertFalse(self.links.delete(link))
 
     def test_gone_with_its_namespace(self):
@@ -286,7 +270,7 @@ class DeleteTest(NetlinkTestCase):
 
     def test_another_errno_is_told(self):
         link = self.link()
-        self.channel.refuse = {requests.RTM_DELLINK: errno.EPERM}
+        self.route.refuse = {"del": errno.EPERM}
         with self.assertRaises(errors.NotPermitted):
             self.links.delete(link)
 
@@ -301,29 +285,29 @@ class MoveTest(NetlinkTestCase):
 
     def test_moved_and_renamed(self):
         self.assertEqual(self.links.move(self.found, None), self.found)
-        self.assertEqual(self.channel.asked[-1], requests.RTM_SETLINK)
+        self.assertEqual(self.route.requested[-1], "set")
 
     def test_a_name_that_is_taken(self):
         self.there.side_effect = [self.found]
-        self.channel.asked.clear()
+        self.route.requested.clear()
         with self.assertRaises(errors.NameTaken):
             self.links.move(self.found, None, "eth0")
-        self.assertEqual(self.channel.asked, [])
+        self.assertEqual(self.route.requested, [])
 
     def test_one_that_did_not_go_stays(self):
-        self.channel.refuse = {requests.RTM_SETLINK: errno.EPERM}
+        self.route.refuse = {"set": errno.EPERM}
         with self.assertRaises(errors.NotPermitted):
             self.links.move(self.found, None)
-        self.assertEqual(self.channel.asked[-1], requests.RTM_GETLINK)
+        self.assertEqual(self.route.requested[-1], "get")
 
     def test_one_that_went_half_way_is_brought_back(self):
-        self.channel.refuse = {
-            requests.RTM_SETLINK: errno.EEXIST,
-            requests.RTM_GETLINK: errno.ENODEV,
+        self.route.refuse = {
+            "set": errno.EEXIST,
+            "get": errno.ENODEV,
         }
         with self.assertRaises(errors.NameTaken):
             self.links.move(self.found, None)
-        self.assertEqual(self.channel.asked[-1], requests.RTM_SETLINK)
+        self.assertEqual(self.route.requested[-1], "set")
 
     def test_gone_on_the_way(self):
         self.there.side_effect = [None, None]
@@ -344,15 +328,13 @@ class MoveTest(NetlinkTestCase):
 class ConfigureTest(NetlinkTestCase):
     def test_all_in_one_message(self):
         link = self.link()
-        self.channel.asked.clear()
-        self.channel.told = Told(flags=0x1 | 0x100, mtu=1300)
+        self.route.requested.clear()
+        self.route.told = Told(flags=0x1 | 0x100, mtu=1300)
         now = self.links.configure(
             link, mtu=1300, up=True, promisc=True, allmulti=False
         )
         self.assertTrue(now.up)
-        self.assertEqual(
-            self.channel.asked, [requests.RTM_SETLINK, requests.RTM_GETLINK]
-        )
+        self.assertEqual(self.route.requested, ["set", "get"])
 
     def test_what_reads_back_as_something_else(self):
         link = self.link()
@@ -372,7 +354,7 @@ class ConfigureTest(NetlinkTestCase):
 
     def test_what_is_refused_is_named(self):
         link = self.link()
-        self.channel.refuse = {requests.RTM_SETLINK: errno.EADDRNOTAVAIL}
+        self.route.refuse = {"set": errno.EADDRNOTAVAIL}
         with self.assertRaises(errors.LinkRefused) as caught:
             self.links.configure(link, mac="02:00:5e:10:00:02", up=True)
         self.assertIn("set mac up", str(caught.exception))
@@ -382,18 +364,12 @@ class ConfigureTest(NetlinkTestCase):
 class AddressTest(NetlinkTestCase):
     ASKED = (["192.0.2.1/24"], [("default", "192.0.2.254")])
 
-    def setUp(self):
-        super().setUp()
-        self.route = mock.Mock()
-        self.conversation = mock.MagicMock()
-        self.conversation.return_value.__enter__.return_value = self.route
-        self.conversation.return_value.__exit__.return_value = False
-        self._patch(rtnetlink, "conversation", self.conversation)
-
     def test_addresses_come_before_routes(self):
+        both = mock.Mock()
+        self.route.addr, self.route.route = both.addr, both.route
         self.links.address(self.link(), *self.ASKED)
         self.assertEqual(
-            ["addr", "route"], [name for name, *_ in self.route.method_calls]
+            ["addr", "route"], [name for name, *_ in both.method_calls]
         )
 
     def test_those_that_are_there_stay(self):
@@ -411,8 +387,11 @@ class AddressTest(NetlinkTestCase):
         self.assertIn("no way", str(caught.exception))
 
     def test_nothing_to_add(self):
-        self.links.address(self.link(), [], [])
-        self.conversation.assert_not_called()
+        link = self.link()
+        self.route.requested.clear()
+        self.links.address(link, [], [])
+        self.assertEqual([], self.route.requested)
+        self.route.addr.assert_not_called()
 
 
 class AnnounceTest(NetlinkTestCase):
@@ -440,12 +419,9 @@ class LimitTest(NetlinkTestCase):
     def test_limits_are_set_where_the_interface_is(self):
         apply = mock.Mock()
         self._patch(netlink.rates, "apply", apply)
-        conversation = mock.MagicMock()
-        self._patch(rtnetlink, "conversation", conversation)
-        route = conversation.return_value.__enter__.return_value
         link = self.link()
         self.links.limit(link, Limits(1000))
-        apply.assert_called_once_with(route, link, Limits(1000))
+        apply.assert_called_once_with(self.route, link, Limits(1000))
 
 
 class WaitCarrierTest(NetlinkTestCase):
@@ -454,12 +430,12 @@ class WaitCarrierTest(NetlinkTestCase):
 
     def test_no_carrier_in_time(self):
         link = self.link()
-        self.channel.told = Told(carrier=b"\0")
+        self.route.told = Told(carrier=0)
         self.assertFalse(self.links.wait_carrier(link, 0.001))
 
     def test_the_interface_goes_meanwhile(self):
         link = self.link()
-        self.channel.refuse = {requests.RTM_GETLINK: errno.ENODEV}
+        self.route.refuse = {"get": errno.ENODEV}
         with self.assertRaises(errors.NoSuchLink):
             self.links.wait_carrier(link, 1)
 
