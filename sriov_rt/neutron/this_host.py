@@ -25,9 +25,9 @@ from sriov_rt.nic.vfs import Vfs
 from sriov_rt.request.words import VifKind
 from sriov_rt.vif import host
 from sriov_rt.vif import options
+from sriov_rt.vif.links import NetlinkLinks
 from sriov_rt.vif.model import Plugged
 from sriov_rt.vif.model import State
-from sriov_rt.vif.netlink import NetlinkLinks
 from sriov_rt.vif.settings import Pools
 from sriov_rt.vif.view import View
 

@@ -12,7 +12,7 @@
 
 """The edge to the kernel's links: what the plugger needs of it.
 
-``netlink.NetlinkLinks`` is the real one; the unit tests have another that
+``links.NetlinkLinks`` is the real one; the unit tests have another that
 records and can fail or stop at each step.
 """
 

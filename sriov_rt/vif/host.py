@@ -35,8 +35,8 @@ from sriov_rt.onload import nics
 from sriov_rt.onload import options as onload_options
 from sriov_rt.vif import options
 from sriov_rt.vif.journal import Journal
+from sriov_rt.vif.links import NetlinkLinks
 from sriov_rt.vif.lock import Locks
-from sriov_rt.vif.netlink import NetlinkLinks
 from sriov_rt.vif.plugger import Plugger
 from sriov_rt.vif.records import Records
 from sriov_rt.vif.settings import Pools

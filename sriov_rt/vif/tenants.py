@@ -23,7 +23,7 @@ from sriov_rt.nic.model import VfState
 from sriov_rt.vif import host
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.edge import Links
-from sriov_rt.vif.netlink import NetlinkLinks
+from sriov_rt.vif.links import NetlinkLinks
 from sriov_rt.vif.records import Record
 from sriov_rt.vif.view import View
 

@@ -31,7 +31,7 @@ from typing import Any
 
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.edge import Subinterface
-from sriov_rt.vif.netlink import NetlinkLinks
+from sriov_rt.vif.links import NetlinkLinks
 from tests.benchmarks import vif_peers
 from tests.benchmarks.crew import Crew
 from tests.benchmarks.measure import row

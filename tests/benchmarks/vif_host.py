@@ -18,10 +18,10 @@ import uuid
 from sriov_rt.nic.vfs import Vfs
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.journal import Journal
+from sriov_rt.vif.links import NetlinkLinks
 from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Plug
-from sriov_rt.vif.netlink import NetlinkLinks
 from sriov_rt.vif.plugger import Plugger
 from sriov_rt.vif.settings import Pools
 from sriov_rt.vif.validation import PID

@@ -37,10 +37,10 @@ from sriov_rt.nic.kernel import Machine
 from sriov_rt.nic.vfs import Vfs
 from sriov_rt.vif import host
 from sriov_rt.vif.journal import Journal
+from sriov_rt.vif.links import NetlinkLinks
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Limits
 from sriov_rt.vif.model import Plug
-from sriov_rt.vif.netlink import NetlinkLinks
 from sriov_rt.vif.plugger import Plugger
 
 #: The default of ``[vif] journal``.

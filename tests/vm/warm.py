@@ -50,7 +50,7 @@ MODULES = (
     "sriov_rt.nic.vfs",
     "sriov_rt.nic.libvirt_xml",
     "sriov_rt.vif.host",
-    "sriov_rt.vif.netlink",
+    "sriov_rt.vif.links",
     "sriov_rt.vif.tenants",
 )
 

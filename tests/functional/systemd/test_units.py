@@ -60,7 +60,7 @@ _PARENTS = "[vif]\nparents = physnet1:up0\n"
 
 #: Looks into every network namespace, as 'vf provision' does.
 _LINKS = """
-from sriov_rt.vif.netlink import NetlinkLinks
+from sriov_rt.vif.links import NetlinkLinks
 for each in NetlinkLinks().all(everywhere=True):
     print(each.name, "in", each.namespace)
 """

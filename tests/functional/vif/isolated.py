@@ -26,7 +26,7 @@ from typing import Any
 
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.edge import Subinterface
-from sriov_rt.vif.netlink import NetlinkLinks
+from sriov_rt.vif.links import NetlinkLinks
 from tests.testbed.isolation import leave
 from tests.testbed.isolation import sh
 from tests.testbed.isolation import wire

@@ -26,7 +26,7 @@ from unittest import mock
 
 from sriov_rt import rtnetlink
 from sriov_rt.vif import errors
-from sriov_rt.vif import making
+from sriov_rt.vif import links
 from sriov_rt.vif.journal import Journal
 from sriov_rt.vif.model import Limits
 from sriov_rt.vif.model import State
@@ -188,7 +188,7 @@ class HiddenTest(AttackTestCase):
 class ForeignTest(AttackTestCase):
     def test_a_cni_macvlan_made_just_then_survives(self):
         """Same name, kind, parent and namespace, between look and create."""
-        made = making.make
+        made = links._make
 
         def late(what):
             sh("ip", "-n", "tenant", "link", "add", "dummy", "type", "bridge")
@@ -199,7 +199,7 @@ class ForeignTest(AttackTestCase):
             return made(what)
 
         with (
-            mock.patch.object(making, "make", late),
+            mock.patch.object(links, "_make", late),
             self.assertRaises(errors.NameTaken),
         ):
             self.plugger.plug(self.asked())
@@ -234,7 +234,7 @@ class ForeignTest(AttackTestCase):
             pid = os.fork()
             if pid == 0:
                 try:
-                    with mock.patch.object(making, "_label", dies):
+                    with mock.patch.object(links, "_label", dies):
                         self.another().plug(want)
                 finally:
                     os._exit(0)

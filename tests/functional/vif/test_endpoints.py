@@ -28,8 +28,8 @@ from sriov_rt.vif import endpoints
 from sriov_rt.vif import errors
 from sriov_rt.vif import source
 from sriov_rt.vif.journal import Journal
+from sriov_rt.vif.links import NetlinkLinks
 from sriov_rt.vif.lock import Locks
-from sriov_rt.vif.netlink import NetlinkLinks
 from sriov_rt.vif.plugger import Plugger
 from sriov_rt.vif.records import Records
 from sriov_rt.vif.settings import Pools

@@ -37,11 +37,11 @@ from sriov_rt.vif import errors
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.journal import Entry
 from sriov_rt.vif.journal import Journal
+from sriov_rt.vif.links import NetlinkLinks
 from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Limits
 from sriov_rt.vif.model import Plug
-from sriov_rt.vif.netlink import NetlinkLinks
 from sriov_rt.vif.plugger import Plugger
 from sriov_rt.vif.settings import Pools
 from sriov_rt.vif.settings import Rules

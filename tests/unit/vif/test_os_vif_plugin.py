@@ -50,7 +50,7 @@ sys.addaudithook(hook)
 import os_vif
 os_vif.initialize()
 names = [each.plugin_name for each in os_vif.host_info().plugin_info]
-edges = [m for m in ("sriov_rt.vif.netlink", "sriov_rt.vif.host")
+edges = [m for m in ("sriov_rt.vif.links", "sriov_rt.vif.host")
          if m in sys.modules]
 print(json.dumps([names, seen, edges]))
 """

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The real edge: links, addresses and routes by rtnetlink.
+"""Links, addresses and routes of this host's kernel, over rtnetlink.
 
 Every call opens a socket of its own: threads share nothing, nothing goes
 stale after a fork, and no open socket keeps a namespace alive that its owner
@@ -20,10 +20,12 @@ has deleted.
 import contextlib
 import dataclasses
 import errno
+import os
 import time
 from collections.abc import Collection
 from collections.abc import Iterator
 from collections.abc import Sequence
+from typing import Any
 
 import pyroute2
 
@@ -31,10 +33,8 @@ from sriov_rt import rtnetlink
 from sriov_rt.vif import addressing
 from sriov_rt.vif import announce
 from sriov_rt.vif import errors
-from sriov_rt.vif import inventory
-from sriov_rt.vif import making
-from sriov_rt.vif import moving
 from sriov_rt.vif import namespaces
+from sriov_rt.vif import taps
 from sriov_rt.vif import tc as rates
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.edge import Subinterface
@@ -43,9 +43,242 @@ from sriov_rt.vif.namespaces import Identity
 from sriov_rt.vif.places import IFF_ALLMULTI
 from sriov_rt.vif.places import IFF_PROMISC
 from sriov_rt.vif.places import IFF_UP
+from sriov_rt.vif.places import Place
+from sriov_rt.vif.places import mode_of
 from sriov_rt.vif.places import opened
 from sriov_rt.vif.places import telling
 from sriov_rt.vif.places import verify
+
+#: How often to try again where somebody may be looking whether a parent is
+#: idle, and the pause between two tries in seconds.
+TRIES = 3
+PAUSE_S = 0.002
+
+
+def _make(what: Subinterface) -> Link:
+    """Make a subinterface with its alias in its namespace.
+
+    What is of its name there already, or comes just then, is somebody
+    else's: ours is the one that the kernel gave the index to.
+
+    :raises NotVerified: if it is not as asked for; it is gone then.
+    """
+    if what.index is None:
+        what = dataclasses.replace(what, index=rtnetlink.choose_index())
+    with telling(what.parent, "look up"):
+        parent = rtnetlink.index_of(what.parent)
+    with opened(what.namespace, what.space) as place, opened(None) as own:
+        wanted = _wanted(what, parent, place.descriptor)
+        try:
+            with telling(what.name, f"make a {what.kind} on {what.parent}"):
+                _add(own, wanted)
+        except errors.LinkRefused as error:
+            if error.code == errno.EINVAL and what.mode == "passthru":
+                detail = "something is on it, in some namespace"
+                raise errors.ParentTaken(what.parent, detail=detail) from error
+            raise
+        try:
+            return _label(place, what, parent)
+        except errors.VifError:
+            _delete(place, what.index or 0)
+            raise
+
+
+def _wanted(
+    what: Subinterface, parent: int, target: int | None
+) -> dict[str, Any]:
+    """Return a subinterface as IPRoute.link takes it.
+
+    Its alias is left out: the kernel takes none here (rtnl_create_link in
+    net/core/rtnetlink.c).
+
+    :param parent: index, in the caller's namespace.
+    :param target: descriptor of the namespace; None for the caller's. To
+        name the parent's to a socket in there would do as well, but Linux
+        6.1 makes it in the parent's then and moves it: it is down, and its
+        name may be taken there (rtnl_newlink_create in net/core/rtnetlink.c).
+    """
+    found = {
+        "index": what.index,
+        "ifname": what.name,
+        "kind": what.kind,
+        "link": parent,
+        "net_ns_fd": target,
+        "address": what.mac,
+        "mtu": what.mtu,
+        **mode_of(what.kind, what.mode),
+    }
+    if what.up:
+        found |= {"flags": IFF_UP, "change": IFF_UP}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _add(own: Place, wanted: dict[str, Any]) -> None:
+    """Have an interface made, in spite of who looks (see
+    :func:`rtnetlink.is_idle`)."""
+    for _ in range(TRIES):
+        try:
+            own.link("add", **wanted)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            time.sleep(PAUSE_S)
+        else:
+            return
+    own.link("add", **wanted)
+
+
+def _label(place: Place, what: Subinterface, parent: int) -> Link:
+    """Give a new subinterface its alias, and read it back."""
+    index = what.index or 0
+    with telling(what.name, "set the alias"):
+        place.link("set", index=index, ifalias=what.alias)
+    made = place.at(index)
+    if made is None:
+        raise errors.NoSuchLink(what.name, detail="gone after it was made")
+    wanted = {
+        "kind": what.kind,
+        "mode": what.mode,
+        "parent": parent,
+        "name": what.name,
+        "alias": what.alias,
+        "mac": what.mac,
+        "mtu": what.mtu,
+        "up": what.up,
+    }
+    verify(made, wanted)
+    if made.kind == "macvtap" and what.namespace is None:
+        taps.ensure(made.name, made.index)
+    return made
+
+
+def _delete(place: Place, index: int) -> None:
+    # The kernel gave the index to what it made: it is nobody else's.
+    with contextlib.suppress(OSError):
+        place.link("del", index=index)
+
+
+def _move(
+    link: Link, namespace: str | None, name: str, space: Identity | None
+) -> Link:
+    """Move an interface into a namespace and rename it there.
+
+    It stays where it was if that fails.
+
+    :param namespace: None for the caller's own.
+    :param name: its name there.
+    :param space: which namespace that has to be; None for any of the name.
+    :raises NameTaken: if there is an interface of the name.
+    """
+    with (
+        opened(link.namespace, link.space) as source,
+        opened(namespace, space) as target,
+        contextlib.ExitStack() as stack,
+    ):
+        into = target.descriptor
+        if into is None:
+            into = stack.enter_context(namespaces.opened(None))
+        if target.find(name) is not None:
+            raise errors.NameTaken(name, detail=f"in {_place_told(namespace)}")
+        with telling(link.name, f"move to {_place_told(namespace)}"):
+            try:
+                source.link(
+                    "set", index=link.index, net_ns_fd=into, ifname=name
+                )
+            except OSError:
+                _bring_back(link, source, target)
+                raise
+        moved = target.find(name)
+    if moved is None:
+        raise errors.NoSuchLink(name, detail="gone after it was moved")
+    verify(moved, {"mac": link.mac})
+    return moved
+
+
+def _bring_back(link: Link, source: Place, target: Place) -> None:
+    """Undo a move that failed half-way, as far as that is needed.
+
+    The kernel moves first, and then the name may be taken (do_setlink in
+    net/core/rtnetlink.c).
+    """
+    with contextlib.suppress(OSError):
+        source.link("get", index=link.index)
+        return
+    with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+        home = source.descriptor
+        if home is None:
+            home = stack.enter_context(namespaces.opened(None))
+        target.link("set", ifname=link.name, net_ns_fd=home)
+
+
+def _place_told(namespace: str | None) -> str:
+    return "the host" if namespace is None else f"namespace {namespace}"
+
+
+def _own() -> list[Link]:
+    """Return the links of the caller's namespace."""
+    with opened(None) as place, telling("links", "list"):
+        return place.all()
+
+
+def _everywhere(*, thorough: bool = False) -> list[Link]:
+    """Return the links of all namespaces, each entered; it takes its time.
+
+    A namespace that goes meanwhile has none.
+
+    :param thorough: of those too that have no name and no process. The
+        kernel numbers a namespace in the one that an interface left for it
+        (__dev_change_net_namespace in net/core/dev.c), so those that a
+        tenant has moved something to are found by number from its own.
+    """
+    found = _own()
+    with namespaces.opened(None) as own:
+        identity = namespaces.identity(own)
+        others = list(namespaces.others(identity, thorough=thorough))
+        known = [*(each.path for each in others), namespaces.OWN]
+        if thorough:
+            with opened(None) as place, telling("links", "list"):
+                found += _numbered(place, known)
+        for each in others:
+            try:
+                with (
+                    opened(each.name, each.identity, each.path) as place,
+                    telling(each.name, "list its links"),
+                ):
+                    found += place.all()
+                    if thorough:
+                        found += _numbered(place, known)
+            except errors.NoSuchNamespace:
+                continue
+    return found
+
+
+def _numbered(place: Place, known: list[str]) -> list[Link]:
+    """Return the links of namespaces that only their numbers lead to.
+
+    :param known: files of those that are listed by themselves.
+    """
+    numbers = place.numbers()
+    for each in known if numbers else ():
+        try:
+            descriptor = namespaces.open_file(each, each)
+        except errors.VifError:
+            continue
+        try:
+            number = place.number(descriptor)
+        finally:
+            os.close(descriptor)
+        numbers.discard(-1 if number is None else number)
+    found = []
+    for number in numbers:
+        try:
+            found += place.of_number(number)
+        except OSError as error:
+            # It has ended meanwhile.
+            if error.errno != errno.EINVAL:
+                raise
+    return found
+
 
 #: Seconds between two looks at a carrier.
 POLL_S = 0.02
@@ -81,8 +314,8 @@ class NetlinkLinks:
         :param thorough: of those too that have no name and no process.
         """
         if not everywhere:
-            return inventory.here()
-        return inventory.everywhere(thorough=thorough)
+            return _own()
+        return _everywhere(thorough=thorough)
 
     def all_in(
         self, namespace: str | None, space: Identity | None
@@ -127,7 +360,7 @@ class NetlinkLinks:
 
         :raises NotVerified: if it is not as asked for; it is gone then.
         """
-        return making.make(what)
+        return _make(what)
 
     def idle(self, name: str) -> bool | None:
         """Tell whether nothing is on an interface in any namespace."""
@@ -169,7 +402,7 @@ class NetlinkLinks:
         :param namespace: None for the caller's own.
         :param space: which one that has to be; None for any of the name.
         """
-        return moving.move(link, namespace, name or link.name, space)
+        return _move(link, namespace, name or link.name, space)
 
     def strip(self, link: Link) -> None:
         """Remove the alternative names of an interface."""

@@ -23,10 +23,8 @@ import pyroute2
 
 from sriov_rt import rtnetlink
 from sriov_rt.vif import errors
-from sriov_rt.vif import inventory
-from sriov_rt.vif import making
+from sriov_rt.vif import links
 from sriov_rt.vif import namespaces
-from sriov_rt.vif import netlink
 from sriov_rt.vif import places
 from sriov_rt.vif.edge import Subinterface
 from sriov_rt.vif.model import Limits
@@ -108,7 +106,7 @@ class NetlinkTestCase(unittest.TestCase):
 
         self._patch(rtnetlink, "conversation", conversation)
         self._patch(rtnetlink.socket, "if_nametoindex", lambda name: PARENT)
-        self.links = netlink.NetlinkLinks()
+        self.links = links.NetlinkLinks()
 
     def _patch(self, where, name, value):
         patched = mock.patch.object(where, name, value)
@@ -144,7 +142,7 @@ class GetTest(NetlinkTestCase):
 class AllTest(NetlinkTestCase):
     def _others(self, *found: str):
         self._patch(
-            inventory.namespaces,
+            links.namespaces,
             "others",
             lambda own, thorough: [
                 namespaces.Namespace(
@@ -239,7 +237,7 @@ class CreateTest(NetlinkTestCase):
     def test_a_macvtap_of_the_host_gets_its_device_node(self):
         what = dataclasses.replace(WANTED, kind="macvtap")
         ensure = mock.Mock()
-        self._patch(making.taps, "ensure", ensure)
+        self._patch(links.taps, "ensure", ensure)
         self.route.told = Told(kind="macvtap")
         self.links.create(what)
         ensure.assert_called_once_with("srt0", 2)
@@ -397,20 +395,20 @@ class AddressTest(NetlinkTestCase):
 class AnnounceTest(NetlinkTestCase):
     def test_an_interface_that_is_down(self):
         down = OSError(errno.ENETDOWN, "down")
-        self._patch(netlink.announce, "send", mock.Mock(side_effect=down))
+        self._patch(links.announce, "send", mock.Mock(side_effect=down))
         with self.assertRaises(errors.LinkRefused):
             self.links.announce(self.link(), ["192.0.2.1/24"])
 
     def test_a_caller_without_packet_sockets(self):
         refused = PermissionError(errno.EPERM, "no")
-        self._patch(netlink.announce, "send", mock.Mock(side_effect=refused))
+        self._patch(links.announce, "send", mock.Mock(side_effect=refused))
         with self.assertRaises(errors.AnnouncingNotPermitted) as caught:
             self.links.announce(self.link(), ["192.0.2.1/24"])
         self.assertIn("CAP_NET_RAW", str(caught.exception))
 
     def test_nothing_to_say(self):
         send = mock.Mock()
-        self._patch(netlink.announce, "send", send)
+        self._patch(links.announce, "send", send)
         self.links.announce(self.link(), [])
         send.assert_not_called()
 
@@ -418,7 +416,7 @@ class AnnounceTest(NetlinkTestCase):
 class LimitTest(NetlinkTestCase):
     def test_limits_are_set_where_the_interface_is(self):
         apply = mock.Mock()
-        self._patch(netlink.rates, "apply", apply)
+        self._patch(links.rates, "apply", apply)
         link = self.link()
         self.links.limit(link, Limits(1000))
         apply.assert_called_once_with(self.route, link, Limits(1000))
