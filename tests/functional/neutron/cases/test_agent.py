@@ -32,7 +32,7 @@ from neutron_lib import exceptions
 from neutron_lib.api.definitions import portbindings
 from oslo_config import cfg
 
-from sriov_rt.neutron.ports import Ledger
+from sriov_rt.neutron.ports import Ports
 from sriov_rt.neutron.server import RETRY_S
 from sriov_rt.neutron.server import Callbacks
 from sriov_rt.neutron.server import Listening
@@ -82,7 +82,7 @@ class TalkTest(in_process.PluginCase):
             host,
             here or self.here,
             server,
-            Ledger(5.0),
+            Ports(5.0),
             polling_s=2.0,
             report_s=10.0,
             crashed=lambda: self.fail("crashed"),
@@ -229,7 +229,7 @@ class ListeningTest(base.BaseTestCase):
             client.prepare.return_value.call.side_effect = error
             server._plugin.client = server._reports.client = client
             for ask in (
-                lambda: server.standings(["p"]),
+                lambda: server.port_states(["p"]),
                 lambda: server.tell(["p"], []),
                 lambda: server.report({}, starting=True),
             ):
