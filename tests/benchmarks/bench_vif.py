@@ -20,6 +20,7 @@ are plugged and unplugged in search of what grows, ``SRIOV_RT_CYCLES`` says.
 import gc
 import os
 import pathlib
+import sys
 import tempfile
 import threading
 import time
@@ -48,12 +49,17 @@ from tests.testbed.paths import Paths
 #: it is the threads' turns that differ, by a third from one try to the next.
 AT_ONCE = {1: 60, 10: 60, PORTS: 5}
 
-#: Who else does it, and how much of their time a plug and an unplug may take.
-PEERS: Mapping[str, tuple[str, tuple[float | None, float | None]]] = {
-    "pyroute": ("its netlink calls by pyroute2", (1.5, 1.5)),
-    "cni": ("CNI's macvlan", (0.25, None)),
-    "ip": ("ip(8)", (None, None)),
+#: Who else does it.
+PEERS: Mapping[str, str] = {
+    "pyroute": "its netlink calls by pyroute2",
+    "cni": "CNI's macvlan",
+    "ip": "ip(8)",
 }
+
+#: Processes that plug, one after the other, and how long one may take: each
+#: start of an LXC container waits for it.
+PROCESSES = 7
+PROCESS_MS = 150.0
 
 #: Plugs that are interrupted, and the seconds to recover from that.
 INTERRUPTED = 64
@@ -104,6 +110,7 @@ def _run(directory: pathlib.Path) -> list[dict[str, Any]]:
     rows = []
     for count in AT_ONCE:
         rows += _beside(host, count)
+    rows.append(_process(host))
     rows.append(_recovery(host))
     rows += _growth(host)
     return rows
@@ -132,14 +139,13 @@ def _beside(host: Host, count: int) -> list[dict[str, Any]]:
     rows = []
     for which, what in enumerate(("plug", "unplug")):
         ours = best["ours"][which] * 1e3
-        for peer, (told, targets) in PEERS.items():
+        for peer, name in PEERS.items():
             rows.append(
                 row(
-                    f"{what}, {count} at once / {told}",
+                    f"{what}, {count} at once / {name}",
                     ours,
                     "ms",
                     peer=best[peer][which] * 1e3,
-                    target=targets[which],
                 )
             )
     return rows
@@ -183,6 +189,33 @@ def _in_turn(verb: Callable[[int], Any], count: int) -> float:
     for number in range(count):
         verb(number)
     return (time.perf_counter() - began) / count
+
+
+def _process(host: Host) -> dict[str, Any]:
+    """Plug by a process, as each start of an LXC container does."""
+    config = host.directory.with_name("sriov-rt.conf")
+    config.write_text(
+        f"[vif]\nparents = physnet1:{PARENT}\njournal = {host.directory}\n"
+    )
+    script = pathlib.Path(sys.executable).with_name("sriov-rt")
+    options = (
+        f"--config-file={config}",
+        f"--port={want(0).port}",
+        "--owner=bench",
+        "--kind=macvlan",
+        "--network=physnet1",
+        f"--namespace={namespace(0)}",
+        "--json",
+    )
+    best = float("inf")
+    for _ in range(PROCESSES):
+        began = time.perf_counter()
+        isolation.sh(str(script), "vif", "plug", *options)
+        best = min(best, time.perf_counter() - began)
+        host.unplug(0)
+    return row(
+        "sriov-rt vif plug, a process", best * 1e3, "ms", target=PROCESS_MS
+    )
 
 
 def _recovery(host: Host) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from typing import Self
 
 from pyroute2 import IPRoute
 
+from sriov_rt import rtnetlink
 from sriov_rt.vif import namespaces
 
 #: Debian's, with the macvlan plugin in PLUGINS.
@@ -62,8 +63,9 @@ class Pyroute:
         self._places: dict[int, tuple[IPRoute, int]] = {}
         for number in numbers:
             name = namespace(number)
-            there = self._stack.enter_context(IPRoute(netns=name))
             file = self._stack.enter_context(namespaces.opened(name))
+            inside = namespaces.inside(file, rtnetlink.open_socket)
+            there = self._stack.enter_context(rtnetlink.conversation(inside))
             self._places[number] = (there, file)
 
     def __enter__(self) -> Self:
