@@ -29,8 +29,8 @@ from sriov_rt.parse import pci
 from sriov_rt.parse.errors import ParseError
 from sriov_rt.vif import errors
 from sriov_rt.vif import lock
+from sriov_rt.vif import log
 from sriov_rt.vif import records
-from sriov_rt.vif import tell
 from sriov_rt.vif import validation
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.namespaces import Identity
@@ -200,7 +200,7 @@ class Journal:
         except OSError as error:
             LOG.warning(
                 "%s: the journal does not take the step %s (%s)",
-                tell.about(port),
+                log.about(port),
                 name,
                 error.strerror,
             )
@@ -233,7 +233,7 @@ class Journal:
             self._set_aside(port, error.strerror or str(error))
             return None
         if is_unfinished(data):
-            LOG.info("%s: its plug or unplug did not begin", tell.about(port))
+            LOG.info("%s: its plug or unplug did not begin", log.about(port))
             self.end(port)
             return None
         try:
@@ -246,7 +246,7 @@ class Journal:
         if entry.boot not in ("", records.boot_id()):
             LOG.info(
                 "%s: its %s is of another boot, which nothing is left of",
-                tell.about(port),
+                log.about(port),
                 entry.action,
             )
             self.end(port)

@@ -22,9 +22,9 @@ from sriov_rt.nic.errors import NicError
 from sriov_rt.vif import alias
 from sriov_rt.vif import budget
 from sriov_rt.vif import errors
+from sriov_rt.vif import log
 from sriov_rt.vif import plan
 from sriov_rt.vif import report
-from sriov_rt.vif import tell
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.edge import Links
 from sriov_rt.vif.edge import Subinterface
@@ -288,7 +288,7 @@ class Plugging:
             # Its container was started anew, or has lost it.
             LOG.info(
                 "%s: is made again, for it is %s",
-                tell.about(want.port, record.vf),
+                log.about(want.port, record.vf),
                 "gone" if link is None else "in another namespace",
             )
             self._recovery.depart(record)
@@ -333,7 +333,7 @@ class Plugging:
             mtu = link.mtu if parent is None else parent.mtu
         if mtu != link.mtu:
             link = self._links.configure(link, mtu=mtu)
-        LOG.info("%s: changed in place", tell.about(want.port, record.vf))
+        LOG.info("%s: changed in place", log.about(want.port, record.vf))
         return link
 
     def _chosen(self, want: Plug, space: Identity | None) -> Made:
@@ -357,7 +357,7 @@ class Plugging:
                 # Or another port was quicker: choose again.
                 if chosen is want and not freed:
                     raise
-                LOG.debug("%s: %s", tell.about(want.port), error)
+                LOG.debug("%s: %s", log.about(want.port), error)
                 refused.append(error)
         raise refused[-1]
 

@@ -16,8 +16,8 @@
 import logging
 
 from sriov_rt.vif import errors
+from sriov_rt.vif import log
 from sriov_rt.vif import report
-from sriov_rt.vif import tell
 from sriov_rt.vif import validation
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.edge import Links
@@ -131,7 +131,7 @@ class Plugger:
                 done |= self._recovery.depart(record)
                 LOG.info(
                     "%s: unplugged from %s",
-                    tell.about(port, record.vf),
+                    log.about(port, record.vf),
                     record.parent,
                 )
         if record is None and not done:
@@ -157,7 +157,7 @@ class Plugger:
             self._records.remove(port)
         LOG.warning(
             "%s: forgotten; it was quarantined (%s)",
-            tell.about(port, record.vf),
+            log.about(port, record.vf),
             record.reason,
         )
         self._recovery.sweep(self._observe())
@@ -195,9 +195,9 @@ class Plugger:
                 return
             LOG.warning(
                 "%s: %s has no carrier after %s s",
-                tell.about(want.port),
+                log.about(want.port),
                 link.name,
                 wait_s,
             )
         except VifError as error:
-            LOG.warning("%s: not announced (%s)", tell.about(want.port), error)
+            LOG.warning("%s: not announced (%s)", log.about(want.port), error)

@@ -35,7 +35,7 @@ from sriov_rt.parse import pci
 from sriov_rt.parse.errors import ParseError
 from sriov_rt.vif import errors
 from sriov_rt.vif import lock
-from sriov_rt.vif import tell
+from sriov_rt.vif import log
 from sriov_rt.vif import validation
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Plug
@@ -194,7 +194,7 @@ class Records:
             LOG.info(
                 "%s: its record is of another boot (%s), which nothing is "
                 "left of",
-                tell.about(port),
+                log.about(port),
                 record.boot,
             )
             return None

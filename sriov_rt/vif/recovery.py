@@ -23,8 +23,8 @@ from concurrent import futures
 
 from sriov_rt.nic.errors import NicError
 from sriov_rt.vif import errors
+from sriov_rt.vif import log
 from sriov_rt.vif import report
-from sriov_rt.vif import tell
 from sriov_rt.vif.edge import Links
 from sriov_rt.vif.errors import VifError
 from sriov_rt.vif.journal import Action
@@ -201,7 +201,7 @@ class Recovery:
             except (errors.Busy, errors.Quarantined):
                 continue
             except (VifError, NicError) as error:
-                told = tell.about(record.port, record.vf)
+                told = log.about(record.port, record.vf)
                 LOG.error("%s: not released: %s", told, error)
         return tuple(found)
 
@@ -225,7 +225,7 @@ class Recovery:
         except errors.JournalBroken as error:
             # What is left of it says of a port that it is gone: the next
             # recovery finds that.
-            LOG.warning("%s: its record stays (%s)", tell.about(port), error)
+            LOG.warning("%s: its record stays (%s)", log.about(port), error)
 
     def _quarantine(self, entry: Entry, why: errors.Quarantined) -> None:
         record = self._records.get(entry.port)
@@ -288,7 +288,7 @@ class Recovery:
                 continue
             except (VifError, NicError) as error:
                 vf = link.device or link.name
-                LOG.error("%s: not clean: %s", tell.about(None, vf), error)
+                LOG.error("%s: not clean: %s", log.about(None, vf), error)
         return tuple(cleaned)
 
     def _try(

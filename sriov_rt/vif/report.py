@@ -17,8 +17,8 @@ import dataclasses
 from collections.abc import Iterator
 
 from sriov_rt import rtnetlink
+from sriov_rt.vif import log
 from sriov_rt.vif import records
-from sriov_rt.vif import tell
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.journal import Action
 from sriov_rt.vif.journal import Entry
@@ -34,7 +34,7 @@ from sriov_rt.vif.view import View
 
 def about(entry: Entry) -> str:
     """Return how the lines of a log about a port begin."""
-    return tell.about(entry.port, entry.vf)
+    return log.about(entry.port, entry.vf)
 
 
 def intent(plan: PlugPlan, space: Identity | None) -> Entry:

@@ -25,8 +25,8 @@ from sriov_rt.nic.model import VfId
 from sriov_rt.nic.model import VfState
 from sriov_rt.vif import alias
 from sriov_rt.vif import errors
+from sriov_rt.vif import log
 from sriov_rt.vif import report
-from sriov_rt.vif import tell
 from sriov_rt.vif import validation
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.edge import Links
@@ -486,5 +486,5 @@ def _random_mac() -> str:
 
 
 def _gone(entry: Entry, error: Exception) -> None:
-    told = tell.about(entry.port, entry.vf)
+    told = log.about(entry.port, entry.vf)
     LOG.info("%s: gone while it was unplugged (%s)", told, error)

@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""How every line of a log about a port begins."""
+"""How each line of a log about a port begins."""
 
 import functools
 import os
