@@ -179,7 +179,6 @@ def read_link(
         return None
     kind, mode = _kind(message)
     flags = message["flags"]
-    on_pci = message.get_attr("IFLA_PARENT_DEV_BUS_NAME") == "pci"
     return Link(
         name=name,
         index=message["index"],
@@ -194,7 +193,7 @@ def read_link(
         alias=_text(message.get_attr("IFLA_IFALIAS")),
         promisc=bool(flags & IFF_PROMISC),
         allmulti=bool(flags & IFF_ALLMULTI),
-        device=_text(message.get_attr("IFLA_PARENT_DEV_NAME")) * on_pci,
+        device=_device(message),
         master=message.get_attr("IFLA_MASTER"),
         space=space,
     )
@@ -224,6 +223,13 @@ def _kind(message: Any) -> tuple[str, str | None]:
         names = {number: name for name, number in IPVLAN_MODES.items()}
         return kind, names.get(mode)
     return kind, mode if isinstance(mode, str) else None
+
+
+def _device(message: Any) -> str:
+    """Return the PCI address of a link's device; empty for any other."""
+    if message.get_attr("IFLA_PARENT_DEV_BUS_NAME") != "pci":
+        return ""
+    return _text(message.get_attr("IFLA_PARENT_DEV_NAME"))
 
 
 def _parent_number(message: Any) -> int | None:
