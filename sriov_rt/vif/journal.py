@@ -244,7 +244,7 @@ class Journal:
             self._set_aside(port, str(error))
             return None
         if entry.boot not in ("", records.boot_id()):
-            LOG.info(
+            LOG.warning(
                 "%s: its %s is of another boot, which nothing is left of",
                 log.about(port),
                 entry.action,

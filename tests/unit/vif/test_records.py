@@ -151,7 +151,7 @@ class JournalTest(fakes.HostTest):
         file = self._killed()
         plain = json.loads(file.read_text().splitlines()[0])
         file.write_text(json.dumps(plain | {"boot": "another"}) + "\n")
-        with self.assertLogs("sriov_rt.vif.journal", "INFO") as logs:
+        with self.assertLogs("sriov_rt.vif.journal", "WARNING") as logs:
             self.assertIsNone(Journal(self.directory).get(PORT))
         self.assertIn("another boot", logs.output[0])
         self.assertEqual((), self.pending())
