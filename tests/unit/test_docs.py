@@ -22,6 +22,7 @@ import re
 import shlex
 import tempfile
 import textwrap
+import tomllib
 import unittest
 import unittest.mock
 from collections.abc import Iterator
@@ -233,6 +234,33 @@ class DocumentedOutputTest(DocumentedHost):
             with self.subTest(name):
                 self.assertIn(f"sriov-rt {room}", text)
                 self.assertIn(verb, text)
+
+
+class RequirementsTest(unittest.TestCase):
+    PAGE = ROOT / "doc/source/install/requirements.rst"
+
+    def setUp(self):
+        self.text = " ".join(self.PAGE.read_text().split())
+        file = ROOT / "pyproject.toml"
+        self.project = tomllib.loads(file.read_text())["project"]
+
+    def test_it_names_each_extra(self):
+        for extra in self.project["optional-dependencies"]:
+            self.assertIn(f"``{extra}``", self.text)
+
+    def test_it_names_the_releases(self):
+        extras = self.project["optional-dependencies"]
+        for name in ("nova", "neutron"):
+            found = re.search(r">=(\d+)\.\d+\.\d+,<(\d+)", extras[name][0])
+            *first, last = range(*map(int, found.groups()))
+            releases = f"{', '.join(map(str, first))} or {last}"
+            self.assertIn(f"{name.capitalize()} {releases}", self.text)
+
+    def test_it_names_the_versions_of_python(self):
+        found = re.findall(
+            r"Python :: (3\.\d+)", "\n".join(self.project["classifiers"])
+        )
+        self.assertIn(f"{found[0]} to {found[-1]}", self.text)
 
 
 class DocumentedFlavorTest(unittest.TestCase):
