@@ -11,6 +11,7 @@ project = "sriov-rt"
 copyright = "OpenStack Foundation"
 master_doc = "index"
 exclude_patterns = []
+html_static_path = ["_static"]
 html_theme = "openstackdocs"
 pygments_style = "native"
 

@@ -27,6 +27,8 @@ import unittest
 import unittest.mock
 from collections.abc import Iterator
 
+from lxml import etree
+
 from sriov_rt import request
 from sriov_rt.cmd import collect
 from sriov_rt.cmd import host as cmd_host
@@ -234,6 +236,22 @@ class DocumentedOutputTest(DocumentedHost):
             with self.subTest(name):
                 self.assertIn(f"sriov-rt {room}", text)
                 self.assertIn(verb, text)
+
+
+class ArchitectureTest(unittest.TestCase):
+    PAGE = ROOT / "doc/source/admin/architecture.rst"
+
+    def test_each_module_is_there(self):
+        found = re.findall(r"``(sriov_rt/[\w/]+\.py)``", self.PAGE.read_text())
+        self.assertGreater(len(found), 10)
+        for each in found:
+            with self.subTest(each):
+                self.assertTrue((ROOT / each).is_file())
+
+    def test_the_picture_is_there(self):
+        (name,) = re.findall(r"image:: /(\S+)", self.PAGE.read_text())
+        picture = etree.parse(ROOT / "doc/source" / name).getroot()
+        self.assertEqual("{http://www.w3.org/2000/svg}svg", picture.tag)
 
 
 class RequirementsTest(unittest.TestCase):
