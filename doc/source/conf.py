@@ -5,7 +5,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent / "_exts"))
 
-extensions = ["openstackdocstheme", "vocabulary"]
+extensions = ["openstackdocstheme", "oslo_config.sphinxext", "vocabulary"]
 
 project = "sriov-rt"
 copyright = "OpenStack Foundation"

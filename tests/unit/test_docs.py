@@ -29,6 +29,7 @@ from collections.abc import Iterator
 
 from lxml import etree
 
+from sriov_rt import opts
 from sriov_rt import request
 from sriov_rt.cmd import collect
 from sriov_rt.cmd import host as cmd_host
@@ -236,6 +237,44 @@ class DocumentedOutputTest(DocumentedHost):
             with self.subTest(name):
                 self.assertIn(f"sriov-rt {room}", text)
                 self.assertIn(verb, text)
+
+
+class ConfigurationTest(unittest.TestCase):
+    PAGES = ROOT / "doc/source/configuration"
+
+    def test_each_namespace_has_its_options_shown(self):
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+        shown = [
+            found
+            for page in self.PAGES.glob("*.rst")
+            for found in re.findall(
+                r"^\.\. show-options::\n\n   (\S+)$",
+                page.read_text(),
+                re.MULTILINE,
+            )
+        ]
+        points = project["project"]["entry-points"]["oslo.config.opts"]
+        self.assertEqual(sorted(points), sorted(shown))
+
+    def test_it_says_who_reads_each_group(self):
+        text = (self.PAGES / "index.rst").read_text()
+        for group, _ in self._groups():
+            name = group or "DEFAULT"
+            self.assertRegex(text, rf":group:`{name}`|``\[{name}\]")
+
+    def test_no_word_of_a_help_is_taken_for_a_reference(self):
+        for group, found in self._groups():
+            for opt in found:
+                text = re.sub(r"``.*?``", "", opt.help, flags=re.DOTALL)
+                with self.subTest(group=group, option=opt.name):
+                    self.assertNotRegex(text, r"\w_(?!\w)")
+
+    def _groups(self):
+        return [
+            *opts.list_opts(),
+            *opts.list_nova_opts(),
+            *opts.list_neutron_opts(),
+        ]
 
 
 class ArchitectureTest(unittest.TestCase):
