@@ -29,6 +29,8 @@ from collections.abc import Iterator
 
 from lxml import etree
 
+from sriov_rt import facts
+from sriov_rt import messaging
 from sriov_rt import opts
 from sriov_rt import request
 from sriov_rt.cmd import collect
@@ -36,10 +38,16 @@ from sriov_rt.cmd import host as cmd_host
 from sriov_rt.cmd import main
 from sriov_rt.cmd import shell
 from sriov_rt.cmd.verdict import Candidate
+from sriov_rt.facts import certificate
+from sriov_rt.labels import store
+from sriov_rt.neutron import slots
 from sriov_rt.nic import vfs
 from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.verify import latency
 from sriov_rt.vif import host
+from sriov_rt.vif import journal
+from sriov_rt.vif import os_vif_plugin
+from sriov_rt.vif import records
 from tests.unit import builders
 from tests.unit.cmd import command_lines
 from tests.unit.host import trees
@@ -105,10 +113,10 @@ class DocumentedHost(unittest.TestCase):
         self.addCleanup(place.cleanup)
         self.addCleanup(os.chdir, pathlib.Path.cwd())
         os.chdir(place.name)
-        facts = json.dumps(builders.realtime_host().to_plain())
+        document = json.dumps(builders.realtime_host().to_plain())
         pathlib.Path("hosts").mkdir()
         for name in ("facts.json", "rt-1.json", "hosts/rt-1.json"):
-            pathlib.Path(name).write_text(facts)
+            pathlib.Path(name).write_text(document)
         self.hosts = [
             dataclasses.replace(
                 builders.realtime_host(name, **parts), version="1.0.0"
@@ -324,6 +332,8 @@ class DocumentedFlavorTest(unittest.TestCase):
     def test_each_flavor_is_a_valid_request(self):
         seen = 0
         for page, words in commands("openstack"):
+            if words[2] == "unset":
+                continue
             specs = dict(
                 words[place + 1].split("=", 1)
                 for place, word in enumerate(words)
@@ -333,3 +343,32 @@ class DocumentedFlavorTest(unittest.TestCase):
                 self.assertNotEqual(request.Request(), request.parse(specs))
                 seen += 1
         self.assertTrue(seen)
+
+
+class UpgradeTest(unittest.TestCase):
+    PAGE = ROOT / "doc/source/admin/upgrade.rst"
+
+    def test_its_versions_are_those_of_the_code(self):
+        rows = re.findall(
+            r"^   \* - (.+)\n     - ([\d.]+)\n",
+            self.PAGE.read_text(),
+            re.MULTILINE,
+        )
+        self.assertEqual(
+            {
+                "facts": str(facts.SCHEMA_VERSION),
+                "messages": messaging.VERSION,
+                "journal": str(journal.SCHEMA_VERSION),
+                "records": str(records.SCHEMA_VERSION),
+                "labels": str(store.SCHEMA_VERSION),
+                "VFs": str(slots.SCHEMA_VERSION),
+                "latency": str(certificate.SCHEMA_VERSION),
+                "port": os_vif_plugin.VIFPortProfileSriovRt.VERSION,
+            },
+            {re.split(r"[ ,]", what)[0]: version for what, version in rows},
+        )
+
+    def test_it_names_what_an_older_agent_does_not_report(self):
+        self.assertIn(
+            facts.NOT_TOLD.reason, " ".join(self.PAGE.read_text().split())
+        )
