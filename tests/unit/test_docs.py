@@ -12,6 +12,7 @@
 
 """What the README and the documentation show is what the code takes."""
 
+import ast
 import contextlib
 import dataclasses
 import io
@@ -32,6 +33,7 @@ from lxml import etree
 from sriov_rt import facts
 from sriov_rt import messaging
 from sriov_rt import opts
+from sriov_rt import reason
 from sriov_rt import request
 from sriov_rt.cmd import collect
 from sriov_rt.cmd import host as cmd_host
@@ -372,3 +374,82 @@ class UpgradeTest(unittest.TestCase):
         self.assertIn(
             facts.NOT_TOLD.reason, " ".join(self.PAGE.read_text().split())
         )
+
+
+def templates() -> Iterator[str]:
+    """Yield every text of the code that may be a message, as a pattern."""
+    for source in sorted((ROOT / "sriov_rt").rglob("*.py")):
+        tree = ast.parse(source.read_text())
+        parts = set()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.JoinedStr):
+                parts.update(node.values)
+                yield "".join(
+                    re.escape(str(each.value))
+                    if isinstance(each, ast.Constant)
+                    else _ANYTHING
+                    for each in node.values
+                )
+            elif (
+                isinstance(node, ast.Constant)
+                and isinstance(node.value, str)
+                and node not in parts
+            ):
+                pieces = re.split(r"%[\d.]*[a-z]|{\w+}", node.value)
+                yield _ANYTHING.join(map(re.escape, pieces))
+
+
+#: What a field of a message may have become.
+_ANYTHING = r"(?:.*?)"
+
+#: Of a pattern that says something: so many letters.
+_TELLING = 10
+
+
+class TroubleshootingTest(unittest.TestCase):
+    PAGE = ROOT / "doc/source/admin/troubleshooting.rst"
+
+    def setUp(self):
+        self.text = self.PAGE.read_text()
+
+    def test_each_sentence_is_one_of_the_code(self):
+        # As long as one piece of a sentence is none of the code's, its
+        # letters stay.
+        patterns = [
+            re.compile(each)
+            for each in {*templates()}
+            if len(re.sub(r"\W", "", each.replace(_ANYTHING, ""))) >= _TELLING
+        ]
+        found = re.findall(
+            r"^ *\.\. code-block:: text\n\n((?: +.+\n)+)",
+            self.text,
+            re.MULTILINE,
+        )
+        sentences = [" ".join(each.split()) for each in found]
+        self.assertGreater(len(sentences), 20)
+        for sentence in sentences:
+            rest = sentence
+            for pattern in sorted(patterns, key=_length, reverse=True):
+                rest = pattern.sub("", rest, count=1)
+            with self.subTest(sentence):
+                # Names and figures are left, and little else.
+                self.assertLess(len(rest), max(50, 0.4 * len(sentence)), rest)
+
+    def test_each_section_says_what_to_do(self):
+        sections = re.split(r"^=+$", self.text, flags=re.MULTILINE)[3:]
+        self.assertGreater(len(sections), 15)
+        for section in sections:
+            with self.subTest(section.strip()[:60]):
+                self.assertTrue(
+                    "What to do" in section or "helper_command" in section
+                )
+
+    def test_each_reason_it_names_is_one_of_the_code(self):
+        named = re.findall(r"with ``([a-z]+_\w+)``", self.text)
+        self.assertGreater(len(named), 2)
+        for code in named:
+            self.assertIn(code, reason.SENTENCES)
+
+
+def _length(pattern: re.Pattern[str]) -> int:
+    return len(pattern.pattern.replace(_ANYTHING, ""))
