@@ -13,6 +13,7 @@
 """What the README and the documentation show is what the code takes."""
 
 import ast
+import configparser
 import contextlib
 import dataclasses
 import io
@@ -29,6 +30,7 @@ import unittest.mock
 from collections.abc import Iterator
 
 from lxml import etree
+from oslo_privsep import capabilities
 
 from sriov_rt import facts
 from sriov_rt import messaging
@@ -42,6 +44,7 @@ from sriov_rt.cmd import shell
 from sriov_rt.cmd.verdict import Candidate
 from sriov_rt.facts import certificate
 from sriov_rt.labels import store
+from sriov_rt.neutron import privileged
 from sriov_rt.neutron import slots
 from sriov_rt.nic import vfs
 from sriov_rt.parse.cpulist import CpuSet
@@ -49,6 +52,7 @@ from sriov_rt.verify import latency
 from sriov_rt.vif import host
 from sriov_rt.vif import journal
 from sriov_rt.vif import os_vif_plugin
+from sriov_rt.vif import privsep
 from sriov_rt.vif import records
 from tests.unit import builders
 from tests.unit.cmd import command_lines
@@ -453,3 +457,58 @@ class TroubleshootingTest(unittest.TestCase):
 
 def _length(pattern: re.Pattern[str]) -> int:
     return len(pattern.pattern.replace(_ANYTHING, ""))
+
+
+class SecurityTest(unittest.TestCase):
+    PAGE = ROOT / "doc/source/admin/security.rst"
+
+    def setUp(self):
+        rows = re.findall(
+            r"^   \* - (.+)\n     - (.+)\n     - ((?:.+\n)(?:       .+\n)*)",
+            self.PAGE.read_text(),
+            re.MULTILINE,
+        )
+        self.rows = {what: (owner, text) for what, owner, text in rows}
+
+    def _capabilities(self, what: str) -> set[str]:
+        return set(re.findall(r"CAP_\w+", self.rows[what][1]))
+
+    def test_each_unit_has_the_capabilities_it_says(self):
+        units = sorted((ROOT / "etc/systemd").glob("*.service"))
+        for unit in units:
+            found = configparser.ConfigParser(strict=False, interpolation=None)
+            found.read(unit)
+            service = found["Service"]
+            what = f"``{unit.name}``"
+            with self.subTest(unit.name):
+                self.assertEqual(
+                    set(service["CapabilityBoundingSet"].split()),
+                    self._capabilities(what),
+                )
+                user = service.get("User", "root")
+                self.assertEqual(f"``{user}``", self.rows[what][0])
+
+    def test_each_daemon_has_the_capabilities_it_says(self):
+        for what, context in (
+            ("``[sriov_rt_privileged]`` of nova-compute", privsep.vif_plug),
+            (
+                "``[sriov_rt_vf_set]`` of neutron-sriov-nic-agent",
+                privileged.vf_set,
+            ),
+            (
+                "``[sriov_rt_vf_clean]`` of neutron-sriov-nic-agent",
+                privileged.vf_clean,
+            ),
+        ):
+            with self.subTest(what):
+                self.assertEqual(
+                    {
+                        capabilities.CAPS_BYVALUE[each]
+                        for each in context.conf.capabilities
+                    },
+                    self._capabilities(f"daemon {what}"),
+                )
+
+    def test_a_sudo_rule_names_the_daemon(self):
+        context = re.escape(privsep.vif_plug.pypath)
+        self.assertIn(f"--privsep_context {context} ", self.PAGE.read_text())
