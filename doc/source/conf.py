@@ -5,12 +5,13 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent / "_exts"))
 
-extensions = ["openstackdocstheme", "vocabulary"]
+extensions = ["openstackdocstheme", "oslo_config.sphinxext", "vocabulary"]
 
 project = "sriov-rt"
 copyright = "OpenStack Foundation"
 master_doc = "index"
 exclude_patterns = []
+html_static_path = ["_static"]
 html_theme = "openstackdocs"
 pygments_style = "native"
 

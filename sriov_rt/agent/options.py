@@ -121,7 +121,7 @@ realtime.
         "publish_traits",
         default=True,
         help="""
-Whether to keep this host's CUSTOM_SRIOV_RT_ and CUSTOM_NFD_ traits in step.
+Whether to set this host's traits in Placement, and to withdraw them.
 
 They let a flavor ask for ``trait:CUSTOM_SRIOV_RT_REALTIME=required``, which
 needs no filter in the scheduler. It takes the credentials of a user with the

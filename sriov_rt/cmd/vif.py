@@ -31,6 +31,9 @@ EXIT_LEFT = 1
 #: Exit code of what was not done, as of any error.
 EXIT_REFUSED = 2
 
+#: What a recovery did, where it is called otherwise in JSON.
+_WORDS = {"standing": "existing"}
+
 
 class Plug(command.ShowOne):
     """Make a port, or print it if it is there."""
@@ -167,10 +170,11 @@ class Recover(command.Text):
         if parsed_args.json:
             print(json.dumps(dataclasses.asdict(done), indent=2))
         else:
-            for field in dataclasses.fields(done):
-                for each in getattr(done, field.name):
+            for name in (each.name for each in dataclasses.fields(done)):
+                word = _WORDS.get(name, name).replace("_", " ")
+                for each in getattr(done, name):
                     what = each if isinstance(each, str) else ": ".join(each)
-                    print(f"{field.name.replace('_', ' ')}: {what}")
+                    print(f"{word}: {what}")
         return EXIT_LEFT if done.failed else 0
 
 

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What the agent tells the mechanism driver of its host."""
+"""What the agent reports of its host to the mechanism driver."""
 
 import dataclasses
 import re
@@ -73,7 +73,7 @@ class Offer:
 
 
 def is_network(name: object) -> bool:
-    """Tell whether this can be the name of a physical network."""
+    """Return whether this can be the name of a physical network."""
     return isinstance(name, str) and _NAME.fullmatch(name) is not None
 
 

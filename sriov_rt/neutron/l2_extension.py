@@ -128,7 +128,7 @@ class SriovRtExtension(
 def _crashed() -> None:
     # The stock agent's process is not ours to end.
     LOG.critical(
-        "host=%s VFs that are not at rest when their ports leave are cleaned "
-        "no more; restart neutron-sriov-nic-agent",
+        "host=%s VFs that are in use when their ports leave are no longer "
+        "cleaned; restart neutron-sriov-nic-agent",
         cfg.CONF.host,
     )

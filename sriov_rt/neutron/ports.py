@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Ports that are plugged here, and what neutron-server was told of them."""
+"""Ports of this host, and what was reported of them to neutron-server."""
 
 import dataclasses
 import enum
@@ -46,7 +46,7 @@ def port_state(details: Mapping[str, Any]) -> PortState:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Work:
-    """What neutron-server is to be asked and told.
+    """What to request of neutron-server, and what to report to it.
 
     :param ask: ports that are here and may have become so since.
     :param gone: ports that it was told of and that are here no more.
@@ -57,7 +57,7 @@ class Work:
 
 
 class Ports:
-    """What was told, beside what is there; pure but for its lock.
+    """What was reported, beside what is there; pure but for its lock.
 
     One thread looks and tells, others (of the message queue) touch.
 
@@ -75,12 +75,12 @@ class Ports:
         self._resync = False
 
     def touch(self, port: str) -> None:
-        """Have a port asked about anew, if it is here."""
+        """Have the state of a port requested again, if it is on this host."""
         with self._lock:
             self._touched.add(port)
 
     def resync(self) -> None:
-        """Have every port told anew: neutron-server may have forgotten."""
+        """Have every port reported again: neutron-server may have lost it."""
         with self._lock:
             self._resync = True
 
@@ -123,22 +123,22 @@ class Ports:
         return before != plugged or again <= now
 
     def told(self, port: str, plugged: Plugged) -> None:
-        """Note that neutron-server knows of a port as it is."""
+        """Note that a port was reported as it is."""
         self._told[port] = plugged
         self._again.pop(port, None)
 
     def wait(self, port: str, plugged: Plugged, now: float) -> None:
-        """Note that a port is to be asked about again later."""
+        """Note that a port's state is to be requested again later."""
         self._told.pop(port, None)
         self._again[port] = (plugged, now + self._retry_s)
 
     def told_gone(self, ports: Iterable[str]) -> None:
-        """Note that neutron-server knows that ports are here no more."""
+        """Note that ports were reported as gone."""
         for port in ports:
             self._gone.pop(port, None)
 
     def wait_gone(self, ports: Iterable[str], now: float) -> None:
-        """Note that this is to be told again later."""
+        """Note that ports are to be reported as gone again later."""
         for port in ports:
             self._gone[port] = now + self._retry_s
 

@@ -105,7 +105,7 @@ class PrivilegedVfs:
     def clean(
         self, slot: str, before: str | None
     ) -> tuple[str | None, Sequence[str]]:
-        """Bring a VF at rest to the baseline.
+        """Bring an idle VF to the baseline.
 
         :param slot: PCI address of a VF.
         :param before: see :func:`rest.why_not`.
@@ -117,7 +117,7 @@ class PrivilegedVfs:
 
 
 def differing(found: VfSettings, wanted: VfSettings) -> VfSettings:
-    """Return of what is wanted that which the kernel tells otherwise.
+    """Return the wanted settings that differ from the kernel's.
 
     What the kernel does not tell cannot have been read back either: it is
     left to the baseline.

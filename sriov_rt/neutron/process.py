@@ -73,7 +73,7 @@ NAME = "sriov-rt-neutron-agent"
 
 
 def serve(conf: cfg.ConfigOpts) -> int:
-    """Run the agent until it is told to stop; return the exit code."""
+    """Run the agent until it is stopped; return the exit code."""
     # A SimpleQueue may be put to from a signal handler.
     signals: queue.SimpleQueue[int] = queue.SimpleQueue()
     guru_meditation.handle_signals(conf, NAME, signals.put)

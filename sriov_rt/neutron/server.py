@@ -51,7 +51,7 @@ class ServerOutOfReach(exceptions.SriovRtError):
         kind = type(why).__name__
         super().__init__(
             f"neutron-server gives no answer ({kind}: {why}); see that "
-            "RabbitMQ and neutron-rpc-server run, it is asked again"
+            "RabbitMQ and neutron-rpc-server run, the agent tries again"
         )
 
 
@@ -95,7 +95,7 @@ class Server:
     def report(
         self, configurations: Mapping[str, Any], *, starting: bool
     ) -> bool:
-        """Say that the agent is alive; tell whether it was thought dead.
+        """Report the agent's state; return whether it was thought dead.
 
         :param starting: whether this is the first time.
         :raises ServerOutOfReach: see there.
@@ -132,7 +132,7 @@ class Bindings:
         self._ports = resources_rpc.ResourcesPullRpcApi()
 
     def slot(self, port: str) -> str | None:
-        """Return the PCI address of a port's VF; None if it has none here.
+        """Return the PCI address of a port's VF on this host, if any.
 
         :raises ServerOutOfReach: see there.
         """
@@ -149,7 +149,7 @@ class Bindings:
 
 
 class Callbacks:
-    """What neutron-server tells the agents.
+    """Messages of neutron-server to the agents.
 
     :param host: the name that Neutron calls this host by.
     :param touched: called with a port that may have changed.
@@ -182,7 +182,7 @@ class Callbacks:
             self._touched(port)
 
     def binding_deactivate(self, _context: Any, **_given: Any) -> None:
-        """Hear that a port has left a host: its unplugging will tell."""
+        """Take note that a port has left a host; its unplugging reports it."""
 
     def listen(self) -> Any:
         """Return a connection that hears, to be closed in the end.

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The agent's two threads: ports, and signs of life."""
+"""The agent's two threads: ports, and state reports."""
 
 import logging
 import time
@@ -40,7 +40,7 @@ SETTLE_S = 0.1
 FIRST_DELAY_S = 1.0
 DELAY_LIMIT_S = 10.0
 
-UNBOUND = "not bound here"
+UNBOUND = "not bound to this host"
 
 
 class Here(Protocol):
@@ -65,11 +65,11 @@ class Server(Protocol):
     def report(
         self, configurations: Mapping[str, Any], *, starting: bool
     ) -> bool:
-        """Say that the agent is alive; tell whether it was thought dead."""
+        """Report the agent's state; return whether it was thought dead."""
 
 
 class Agent:
-    """Tell neutron-server of the ports that are really here.
+    """Report the ports that are really on this host to neutron-server.
 
     :param host: the name that Neutron calls this host by.
     :param polling_s: seconds from one look to the next.
@@ -123,19 +123,21 @@ class Agent:
         self._looking.wake()
 
     def resync(self) -> None:
-        """Tell of every port anew."""
+        """Report every port again."""
         self._ports.resync()
         self._looking.wake()
 
     def report(self) -> float:
-        """Give a sign of life; return the seconds until the next."""
+        """Report the agent's state; return the seconds to the next time."""
         try:
             offer = self._here.offer()
             revived = self._server.report(
                 offer.to_configurations(), starting=self._starting
             )
         except exceptions.SriovRtError as error:
-            return self._failed(self._reporting, "no sign of life", error)
+            return self._failed(
+                self._reporting, "its state was not reported", error
+            )
         if self._starting:
             LOG.info(
                 "host=%s reported with parents %s",
@@ -150,11 +152,13 @@ class Agent:
         return self._report_s
 
     def look(self) -> float:
-        """Tell of what came and went; return the seconds until due again."""
+        """Report what came and went; return the seconds until due again."""
         try:
             found = {each.port: each for each in self._here.ports()}
         except exceptions.SriovRtError as error:
-            return self._failed(self._telling, "no look at the ports", error)
+            return self._failed(
+                self._telling, "the ports were not read", error
+            )
         work = self._ports.look(found, self._monotonic())
         if work == Work():
             return self._polling_s
@@ -162,7 +166,9 @@ class Agent:
             self._tell(work, found)
         except exceptions.SriovRtError as error:
             self._ports.lost(work)
-            return self._failed(self._telling, "ports wait", error)
+            return self._failed(
+                self._telling, "the ports were not reported", error
+            )
         self._telling.succeeded()
         return self._polling_s
 
@@ -201,7 +207,7 @@ class Agent:
             if port in refused:
                 LOG.warning(
                     "port=%s host=%s neutron-server could not take it as %s; "
-                    "see its log, it is told again",
+                    "see its log, it is sent again",
                     port,
                     self._host,
                     word,

@@ -86,7 +86,7 @@ def parse(data: bytes) -> Slots:
 
 
 def save(path: pathlib.Path, slots: Mapping[str, Slot]) -> bool:
-    """Replace the file, all at once; tell whether it could be.
+    """Replace the file, all at once; return whether it could be.
 
     No fsync: VFs are made anew when the host boots.
     """

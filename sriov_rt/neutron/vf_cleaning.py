@@ -35,7 +35,7 @@ VFIO = "vfio-pci"
 
 
 def why_not(vf: VfState, before: str | None) -> str | None:
-    """Return why a VF is not to be touched yet; None if it is at rest.
+    """Return why a VF is not to be touched yet; None if it is idle.
 
     A VF gets its next owner's MAC and VLAN before its guest has it: from
     libvirt once it is off its host driver, from Nova (for macvtap) while it
@@ -75,7 +75,7 @@ class Vfs(Protocol):
     def clean(
         self, slot: str, before: str | None
     ) -> tuple[str | None, Sequence[str]]:
-        """Bring a VF at rest to the baseline.
+        """Bring an idle VF to the baseline.
 
         :param before: why it was not at rest at the last look, if it was
             not.
@@ -144,7 +144,7 @@ class VfCleaner:
             return not self._settle(claim)
 
     def leave(self, claim: Claim) -> bool:
-        """Note that a port has left a VF; clean it if it is at rest.
+        """Note that a port has left a VF; clean it if it is idle.
 
         :returns: whether it is to be looked at again.
         """
@@ -189,7 +189,7 @@ class VfCleaner:
         return self._retry_s if again else math.inf
 
     def _ask(self, address: str) -> bool:
-        """Tell whether it is known if the port of a VF left. In its turn."""
+        """Return whether it is known if the port of a VF left. In its turn."""
         slot = self._get(address)
         with self._lock:
             if slot is None or address not in self._unsure:
@@ -207,7 +207,7 @@ class VfCleaner:
         return self._clean_now(address, slot, None)
 
     def _settle(self, claim: Claim) -> bool:
-        """Tell whether a VF is as its port has to have it. In its turn."""
+        """Return whether a VF is as its port has to have it. In its turn."""
         try:
             changed = self._vfs.settle(claim.slot, claim.wanted)
         except exceptions.SriovRtError as error:
@@ -230,7 +230,7 @@ class VfCleaner:
         return True
 
     def _clean(self, address: str) -> bool:
-        """Tell whether there is nothing more to do. In its turn."""
+        """Return whether there is nothing more to do. In its turn."""
         slot = self._get(address)
         if slot is None or not slot.left:
             return True

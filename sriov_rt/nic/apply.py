@@ -229,7 +229,7 @@ def apply(
 
 
 def _ends_trust(family: Family, wanted: Plan) -> bool:
-    """Tell whether a PF keeps filters that a VF could set until now."""
+    """Return whether a PF keeps filters that a VF could set until now."""
     return family.filter_release is FilterRelease.REMAKE and any(
         step.attribute is Attribute.TRUST and step.before
         for step in wanted.steps

@@ -185,7 +185,7 @@ def unanswered(
 def _is_answered(
     kernel: Kernel, family: Family, vf: VfId, clock: Clock
 ) -> bool:
-    """Wait until a VF's driver has had an answer, and tell whether it has."""
+    """Wait until a VF's driver has had an answer; return whether it has."""
     return (
         waiting.until(
             clock,

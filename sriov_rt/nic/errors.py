@@ -23,7 +23,7 @@ from sriov_rt import exceptions
 
 
 class NicError(exceptions.SriovRtError):
-    """Something that was asked of a NIC was not done.
+    """Something that was requested of a NIC was not done.
 
     :param device: an interface's name, a PCI address or ``PF/index``.
     :param attribute: of the VF, such as ``max_tx_rate``; None for none.
@@ -70,7 +70,7 @@ class LinkNeeded(NicError):
 class RefusedByNic(NicError):
     """The driver found the value or the VF's state not right (EINVAL)."""
 
-    remedy = "compare 'sriov-rt vf show' with what was asked"
+    remedy = "compare 'sriov-rt vf show' with what was requested"
 
 
 class NoSuchDevice(NicError):

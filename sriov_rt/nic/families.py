@@ -116,7 +116,7 @@ class Rate:
     link_mbps: int | None = None
 
     def effective(self, asked: int) -> int:
-        """Return the rate that the NIC keeps if asked for another."""
+        """Return the rate that the NIC keeps for a requested one."""
         if asked and self.raised and asked < self.minimum:
             return self.minimum
         return asked - asked % self.quantum
@@ -155,7 +155,7 @@ def _nothing() -> Mapping[Attribute, Any]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Family:
-    """NICs that behave alike.
+    """NICs that behave in the same way.
 
     :param drivers: names of the PFs' drivers.
     :param products: PCI ids of PFs, for a driver that is not known.

@@ -60,7 +60,7 @@ class FilterMarks:
             raise errors.NotMarked(address, None, problem) from error
 
     def has(self, address: str) -> bool:
-        """Tell whether a VF is marked."""
+        """Return whether a VF is marked."""
         marked = self._marked(address)
         return marked is not None and marked == self._inode(address)
 

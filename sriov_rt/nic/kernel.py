@@ -86,19 +86,19 @@ class Kernel(Protocol):
         """
 
     def carries(self, netdev: str) -> bool:
-        """Tell whether a macvlan, ipvlan, bridge or bond has an interface.
+        """Return whether a macvlan, ipvlan, bridge or bond has an interface.
 
         In whatever namespace it is, found or not.
         """
 
     def addressed(self, netdev: str) -> bool:
-        """Tell whether an interface has an IP address."""
+        """Return whether an interface has an IP address."""
 
     def mark_filters(self, vf: VfId) -> None:
         """Note that the PF may keep filters of a VF until it is made again."""
 
     def has_mark(self, vf: VfId) -> bool:
-        """Tell whether the PF may keep filters of a VF's last use."""
+        """Return whether the PF may keep filters of a VF's last use."""
 
     def check_driver(self, vf: VfId, driver: str) -> None:
         """Refuse a driver that cannot be bound to a VF.
@@ -194,7 +194,7 @@ class Rtnetlink:
         return (least, greatest) if greatest else None
 
     def carries(self, netdev: str) -> bool:
-        """Tell whether a macvlan, ipvlan, bridge or bond has an interface.
+        """Return whether a macvlan, ipvlan, bridge or bond has an interface.
 
         In whatever namespace it is; see :func:`rtnetlink.is_idle`.
         """
@@ -202,7 +202,7 @@ class Rtnetlink:
             return rtnetlink.is_idle(netdev) is False
 
     def addressed(self, netdev: str) -> bool:
-        """Tell whether an interface has an IP address."""
+        """Return whether an interface has an IP address."""
         with _conversation(netdev) as route:
             index = rtnetlink.index_of(netdev)
             return bool(list(route.get_addr(index=index)))
@@ -288,11 +288,11 @@ class Machine:
         return self._netlink.mtus(netdev)
 
     def carries(self, netdev: str) -> bool:
-        """Tell whether a macvlan, ipvlan, bridge or bond has an interface."""
+        """Return whether a macvlan, bridge or the like has an interface."""
         return self._netlink.carries(netdev)
 
     def addressed(self, netdev: str) -> bool:
-        """Tell whether an interface has an IP address."""
+        """Return whether an interface has an IP address."""
         return self._netlink.addressed(netdev)
 
     def mark_filters(self, vf: VfId) -> None:
@@ -300,7 +300,7 @@ class Machine:
         self._marks.put(vf.address)
 
     def has_mark(self, vf: VfId) -> bool:
-        """Tell whether the PF may keep filters of a VF's last use."""
+        """Return whether the PF may keep filters of a VF's last use."""
         return self._marks.has(vf.address)
 
     def check_driver(self, vf: VfId, driver: str) -> None:

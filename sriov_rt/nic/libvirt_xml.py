@@ -86,7 +86,7 @@ def network(pf: Pf, number: int | None, vlan: int | None) -> str:
         raise errors.OutOfRange(
             pf.name,
             "pool",
-            f"{size} VFs asked for the pool, the PF has {has}",
+            f"{size} VFs requested for the pool, the PF has {has}",
         )
     pool = etree.Element("network")
     etree.SubElement(pool, "name").text = _pool(pf)

@@ -42,7 +42,7 @@ class VfName:
 
 
 def is_interface(text: str) -> bool:
-    """Tell whether a text can be the name of an interface."""
+    """Return whether a text can be the name of an interface."""
     return _INTERFACE.fullmatch(text) is not None
 
 

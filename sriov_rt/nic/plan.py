@@ -238,7 +238,7 @@ def _is_beside(
     value: Any,
     required: bool,
 ) -> bool:
-    """Tell whether an attribute is not to be looked at.
+    """Return whether an attribute is not to be looked at.
 
     :raises NoSuchDevice: if it is of an interface that is not here.
     :raises UnsupportedByNic: if the MAC cannot be taken away.
@@ -276,14 +276,14 @@ def _keeps_mac(family: Family, observed: VfState, required: bool) -> bool:
 def _round(
     family: Family, expect: dict[Attribute, Any], notes: list[str]
 ) -> None:
-    """Put the rate that the NIC keeps in place of the one asked."""
+    """Put the rate that the NIC keeps in place of the requested one."""
     asked = expect.get(Attribute.MAX_TX_RATE)
     if asked is None:
         return
     effective = family.rate.effective(asked)
     if effective != asked:
         notes.append(
-            f"max_tx_rate: {asked} asked, {effective} effective: family "
+            f"max_tx_rate: {asked} requested, {effective} effective: family "
             f"{family.name} has {family.rate.minimum} Mb/s at the least and "
             f"steps of {family.rate.quantum}"
         )

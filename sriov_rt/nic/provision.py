@@ -180,8 +180,8 @@ def make(
         raise errors.OutOfRange(
             pf.name,
             "vfs",
-            f"{amount.number} VFs asked, it can have {limit} (sriov_totalvfs "
-            f"{pf.total_vfs}, family {family.name})",
+            f"{amount.number} VFs requested, it can have {limit} "
+            f"(sriov_totalvfs {pf.total_vfs}, family {family.name})",
         )
     probe = amount.mode is Mode.HOST
     now = len(pf.vfs)
@@ -277,7 +277,10 @@ def apply(
     if wanted.binds:
         # The kernel bound their drivers while the PF was being reset.
         for vf in driver_binding.unanswered(kernel, family, found.vfs):
-            LOG.info("vf=%s: bound again, since its PF was deaf", vf.address)
+            LOG.info(
+                "vf=%s: rebinding VF: the PF's mailbox did not answer",
+                vf.address,
+            )
             driver_binding.bind(kernel, family, vf, None, None, clock)
     return found
 

@@ -57,7 +57,7 @@ _DRIVER = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def is_neutral(attribute: Attribute, value: Any) -> bool:
-    """Tell whether a value is what a NIC without the attribute has."""
+    """Return whether a value is what a NIC without the attribute has."""
     return bool(value is not None and value == getattr(NEUTRAL, attribute))
 
 

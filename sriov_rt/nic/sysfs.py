@@ -177,7 +177,7 @@ class Sysfs:
                 if each.address == address:
                     return each
         raise errors.NotAVf(
-            name, None, f"its PF {parent} has no interface here"
+            name, None, f"its PF {parent} has no interface on this host"
         )
 
     def _total(self, name: str) -> int:
@@ -192,7 +192,7 @@ class Sysfs:
             raise errors.BadState(name, None, f"/{path}: {error}") from error
 
     def _is_representor(self, name: str) -> bool:
-        """Tell whether an interface of a PF stands for one of its VFs.
+        """Return whether an interface of a PF stands for one of its VFs.
 
         Those of switchdev mode have the PF's device and pf0vf3 as the name
         of their port (Documentation/networking/devlink/devlink-port.rst).

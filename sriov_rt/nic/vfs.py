@@ -76,7 +76,9 @@ def observe(
     if waiting.until(clock, RESETTING_S, complete) is None:
         missing = next(vf for vf in asked if vf.index not in read)
         raise errors.TryAgain(
-            f"{missing}", None, f"{pf.name} does not tell of it: it resets"
+            f"{missing}",
+            None,
+            f"{pf.name} does not report it: it is resetting",
         )
     return {
         vf.index: _state(kernel, family, pf, vf, read[vf.index])
@@ -90,7 +92,7 @@ def survey(
     pf: Pf,
     only: Collection[VfId] | None = None,
 ) -> tuple[VfState, ...]:
-    """Return VFs of a PF as they are; what it does not tell is unknown.
+    """Return VFs of a PF as they are; what it does not report is unknown.
 
     :param only: None for all.
     """
@@ -226,7 +228,7 @@ class Vfs:
         return tuple(found)
 
     def of(self, interface: str) -> VfState | None:
-        """Return the VF of an interface, as :meth:`list` tells of it.
+        """Return the VF of an interface, as :meth:`list` returns it.
 
         :returns: None for what is no VF's, or gone.
         """

@@ -70,7 +70,7 @@ def add_route(
 
 
 def is_addressed(route: pyroute2.IPRoute, index: int) -> bool:
-    """Tell whether an interface has an address that somebody gave it.
+    """Return whether an interface has an address that somebody gave it.
 
     One that is up makes itself one of IPv6 for the link, and others with a
     lifetime from what routers tell (addrconf.c).

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Tell the neighbours of a port: gratuitous ARP and unsolicited NA."""
+"""Announcement of a port: gratuitous ARP and unsolicited NA."""
 
 import ipaddress
 import socket
@@ -42,7 +42,7 @@ _ETHERNET = struct.Struct("!6s6sH")
 
 
 def packets(mac: str, addresses: Iterable[str]) -> list[bytes]:
-    """Return the frames that tell who has addresses now.
+    """Return the frames that announce who has addresses now.
 
     :param mac: who has them; a link without Ethernet's gets no frames.
     :param addresses: such as ``192.0.2.1/24``; a prefix is left out.

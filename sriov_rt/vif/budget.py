@@ -65,12 +65,12 @@ class Candidate:
 
 
 def has_own_mac(want: Plug) -> bool:
-    """Tell whether a port's MAC needs a filter beside its parent's."""
+    """Return whether a port's MAC needs a filter beside its parent's."""
     return want.kind in (Kind.MACVLAN, Kind.MACVTAP) and want.mode != PASSTHRU
 
 
 def wants_trust(want: Plug, settings: VfSettings) -> bool:
-    """Tell whether the port's MAC passes a VF that is trusted only.
+    """Return whether the port's MAC passes a VF that is trusted only.
 
     A new filter, and a new MAC of its own, are refused to a VF that has an
     administrative MAC (igb_set_vf_mac_filter in igb_main.c, and likewise in
@@ -148,13 +148,13 @@ def _unfit(found: Candidate, want: Plug) -> str | None:
         return _not_whole(found.vf)
     if want.mtu is not None and want.mtu > found.link.mtu:
         # A subinterface's is its parent's at most (macvlan_change_mtu).
-        return f"its MTU is {found.link.mtu}, and {want.mtu} is asked for"
+        return f"its MTU is {found.link.mtu}, and {want.mtu} is requested"
     if found.vf is None:
         return "it is no VF that could tag a VLAN" if want.vlan else None
     tagged = found.vf.settings.vlan or 0
     if tagged == want.vlan or (found.ours and not found.children):
         return None
-    return f"its VLAN is {tagged}, and {want.vlan} is asked for"
+    return f"its VLAN is {tagged}, and {want.vlan} is requested"
 
 
 def _not_whole(vf: VfState | None) -> str | None:

@@ -131,7 +131,7 @@ class Links(Protocol):
         """
 
     def ended(self, space: Identity) -> bool:
-        """Tell whether nothing leads to a namespace any more."""
+        """Return whether nothing leads to a namespace any more."""
 
     def strangers(self, parent: str, known: Collection[str]) -> Sequence[str]:
         """Return the unicast MACs that an interface hears for others.
@@ -154,7 +154,7 @@ class Links(Protocol):
         """
 
     def idle(self, name: str) -> bool | None:
-        """Tell whether nothing is on an interface in any namespace.
+        """Return whether nothing is on an interface in any namespace.
 
         The kernel is asked, so what no process leads to counts too.
 
@@ -199,13 +199,13 @@ class Links(Protocol):
         """Add addresses and routes; those that are there stay."""
 
     def addressed(self, link: Link) -> bool:
-        """Tell whether an interface has an address that somebody gave it."""
+        """Return whether an interface has an address that somebody gave it."""
 
     def limit(self, link: Link, limits: Limits) -> None:
         """Set the rates of an interface, or remove what was set."""
 
     def announce(self, link: Link, addresses: Sequence[str]) -> None:
-        """Tell the neighbours by gratuitous ARP and unsolicited NA."""
+        """Announce it by gratuitous ARP and unsolicited NA."""
 
     def wait_carrier(self, link: Link, seconds: float) -> bool:
         """Wait until an interface that is up has a carrier."""

@@ -115,10 +115,10 @@ class NameTaken(VifError):
 
 
 class AlreadyPlugged(VifError):
-    """The port is there, as something else than what is asked for."""
+    """The port is there, as something else than what is requested."""
 
     problem = "the port is plugged already, as something else"
-    advice = "unplug it first, or ask for what it is"
+    advice = "unplug it first, or request it as it is"
 
 
 class Quarantined(VifError):
@@ -153,9 +153,9 @@ class NotForgotten(VifError):
 
 
 class NotAllowed(VifError):
-    """What was asked for is not for the caller to have."""
+    """The caller may not have what it requests."""
 
-    problem = "a service without privileges may not ask for it"
+    problem = "a service without privileges may not request it"
     advice = (
         "name the physical network of a parent in [vif] parents, or plug the"
         " port as root by 'sriov-rt vif plug'"
@@ -232,7 +232,7 @@ class AnnouncingNotPermitted(NotPermitted):
 class TryAgain(VifError):
     """The kernel was not ready for it: EAGAIN."""
 
-    problem = "the kernel asks to try again"
+    problem = "the kernel was not ready for it"
     advice = "wait until the VF has finished its reset, then try again"
 
 
@@ -254,13 +254,13 @@ class NotVerified(VifError):
 
 
 class LinkRefused(VifError):
-    """The kernel refused it with an errno that has no name here.
+    """The kernel refused it with an errno that no other error is for.
 
     :param code: the errno.
     """
 
     problem = "the kernel refused it"
-    advice = "check the values asked for; the kernel's log may say more"
+    advice = "check the requested values; the kernel's log may say more"
 
     def __init__(
         self,

@@ -95,7 +95,7 @@ def form(entry: Entry) -> bytes:
 
 
 def is_unfinished(data: bytes) -> bool:
-    """Tell whether the bytes of a file are how an entry begins, and no more.
+    """Return whether a file has the beginning of an entry, and no more.
 
     What begins as something else somebody else may miss.
     """
@@ -276,7 +276,7 @@ class Journal:
         return tuple(ports)
 
     def aside(self) -> tuple[str, ...]:
-        """Return the names of what was set aside, sorted."""
+        """Return the names of the files that were moved to ASIDE, sorted."""
         try:
             found = os.listdir(self.directory / ASIDE)  # noqa: PTH208
         except (FileNotFoundError, NotADirectoryError):

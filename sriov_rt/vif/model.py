@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What a port is asked to be, and what it became."""
+"""Ports, as they are requested and as they were plugged."""
 
 import dataclasses
 import enum
@@ -59,7 +59,7 @@ class Limits:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plug:
-    """One port, as it is asked for.
+    """One port, as it is requested.
 
     :param port: its UUID; it names the port in Neutron, in the journal, in
         the alias and in the logs.

@@ -64,7 +64,7 @@ NS_GET_NSTYPE = 0xB703
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
 class Identity:
-    """What tells a namespace from each other: the inode of its nsfs file.
+    """Identity of a namespace: the inode of its nsfs file.
 
     :param cookie: what the kernel gives to no other until it is booted again
         (SO_NETNS_COOKIE, Linux 5.14): a namespace that is made when another
@@ -76,7 +76,7 @@ class Identity:
     cookie: int = dataclasses.field(default=0, compare=False)
 
     def is_now(self, cookie: int) -> bool:
-        """Tell whether a namespace of its inode is not another one."""
+        """Return whether a namespace of its inode is not another one."""
         return not self.cookie or not cookie or self.cookie == cookie
 
 

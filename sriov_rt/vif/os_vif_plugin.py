@@ -163,7 +163,7 @@ class SriovRtPlugin(plugin.PluginBase):  # type: ignore[misc]
 
 
 def _asked(vif: Any, instance_info: Any) -> Plug:
-    """Return what a VIF asks for.
+    """Return the port that a VIF describes.
 
     :raises NotOurVif: if it is none of this plugin's.
     :raises ParseError: for a value that no port can have.

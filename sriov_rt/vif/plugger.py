@@ -186,7 +186,7 @@ class Plugger:
         return self.recover() if self._journal.ports() else None
 
     def _announce(self, want: Plug, link: Link) -> None:
-        """Tell the neighbours; a port without a carrier is a port too."""
+        """Announce a port; one without a carrier is a port too."""
         try:
             wait_s = self._rules.carrier_wait_s
             carrier = link.carrier or self._links.wait_carrier(link, wait_s)

@@ -107,7 +107,7 @@ class HostRefused(exceptions.SriovRtError):
 
 
 def is_configured() -> bool:
-    """Tell whether this host has a file with a configuration of ours.
+    """Return whether this host has a file with a configuration of ours.
 
     What is in it is for root to read, and so may be its directory.
     """
@@ -202,7 +202,7 @@ def _recover() -> Answer:
 
 
 def _want(asked: Mapping[str, Any]) -> Plug:
-    """Return what is asked for, if who has no privileges may ask for it.
+    """Return the requested port, if an unprivileged caller may have it.
 
     :raises SchemaError: if it is no port.
     :raises NotAllowed: for what would reach beyond the pools' parents.

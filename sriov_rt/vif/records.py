@@ -116,7 +116,7 @@ class Record:
 
 @functools.cache
 def boot_id() -> str:
-    """Return the id of this boot; empty if the kernel tells none."""
+    """Return the id of this boot; empty if the kernel has none."""
     try:
         return pathlib.Path(_BOOT_ID).read_text("ascii").strip()
     except OSError:
@@ -266,7 +266,7 @@ def parse(data: bytes) -> Record:
     if found.vf is not None:
         pci.PciAddress.parse(found.vf)
     if validation.checked(found.asked) != found.asked:
-        raise ParseError("record", found.port, "not as it was asked for")
+        raise ParseError("record", found.port, "not as it was requested")
     return found
 
 

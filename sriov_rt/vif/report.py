@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""What is reported of ports: to the journal, the records, to who asks."""
+"""Ports as they are reported: to journal, records and callers."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -106,7 +106,7 @@ def record(plan: PlugPlan, entry: Entry, link: Link, want: Plug) -> Record:
 
 
 def is_it(entry: Entry, link: Link | None) -> bool:
-    """Tell whether a link is the interface of a macvlan, macvtap or ipvlan."""
+    """Return whether a link is the macvlan, macvtap or ipvlan of an entry."""
     return link is not None and (link.index, link.kind, link.parent) == (
         entry.index,
         entry.kind,
@@ -115,7 +115,7 @@ def is_it(entry: Entry, link: Link | None) -> bool:
 
 
 def differences(record: Record, want: Plug) -> dict[str, str]:
-    """Return what is asked for of a port that is plugged as something else.
+    """Return what is requested of a port that is plugged otherwise.
 
     :returns: ``what it is, not what is asked`` by the field. Where the choice
         was left to us, whatever it is is what is asked.

@@ -145,7 +145,7 @@ class Pools:
 
 
 def _is_of(netdev: str, pf: str) -> bool:
-    """Tell whether a name is one that a VF of a PF has by its index."""
+    """Return whether a name is one that a VF of a PF has by its index."""
     return netdev.startswith(f"{pf}v") and netdev[len(pf) + 1 :].isdecimal()
 
 

@@ -95,7 +95,7 @@ def nic_of(root: Root, name: str) -> str | None | Unknown:
 
 def _endpoints(root: Root, directory: str) -> tuple[Endpoint, ...] | Unknown:
     if root.is_confined:
-        return Unknown("only the host that runs tells of its ports")
+        return Unknown("the ports of a host are known only while it runs")
     try:
         return endpoints.of(Records(pathlib.Path(directory)).all())
     except SriovRtError as error:

@@ -143,7 +143,7 @@ class Undo:
                 self._links.delete(each)
 
     def _idle(self, entry: Entry, *, held: bool) -> bool | None:
-        """Tell whether nothing is on a port's parent.
+        """Return whether nothing is on a port's parent.
 
         :param held: whether the caller has its lock: who plugs a port on it
             meanwhile would be refused.
@@ -244,7 +244,7 @@ class Undo:
             _gone(entry, error)
 
     def _is_rested(self, entry: Entry, parent: Link, view: View) -> bool:
-        """Tell whether a VF can be set: nothing is on it in any namespace.
+        """Return whether a VF can be set: nothing is on it in any namespace.
 
         :raises Quarantined: if something is that cannot be seen.
         """
@@ -305,7 +305,7 @@ class Undo:
             self._journal.step(port, step)
 
     def _is_to_be_down(self, parent: Link) -> bool:
-        """Tell whether we set up an interface that nothing is on any more.
+        """Return whether we set up an interface that nothing is on any more.
 
         What somebody has given an address, or to a bridge, is in use.
         """
@@ -335,7 +335,7 @@ class Undo:
                 yield link
 
     def is_idle(self, link: Link, view: View) -> bool:
-        """Tell whether nothing is on an interface, in any namespace."""
+        """Return whether nothing is on an interface, in any namespace."""
         if self._links.idle(link.name) is False:
             return False
         view.look_everywhere()
@@ -345,7 +345,7 @@ class Undo:
         return link.alias == alias.PARENT
 
     def _needs_reset(self, vf: VfState) -> bool:
-        """Tell whether a VF of a pool is not as clean as its NIC lets it."""
+        """Return whether a VF of a pool is not as clean as its NIC lets it."""
         return (
             self._pools.network_of(vf.netdev or "", vf.id) is not None
             and unlike(vf.settings, BASELINE) is not None
@@ -453,7 +453,7 @@ class Undo:
 
 
 def _is_anothers(entry: Entry, view: View) -> bool:
-    """Tell whether another port has a VF by now."""
+    """Return whether another port has a VF by now."""
     return any(
         each.kind == Kind.VF
         and each.vf == entry.vf

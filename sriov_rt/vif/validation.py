@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""A port as it is asked for: checked, and with its defaults filled in."""
+"""A requested port: checked, and with its defaults filled in."""
 
 import dataclasses
 import functools
@@ -147,7 +147,7 @@ _NO_MAC = "00:00:00:00:00:00"
 
 
 def checked(want: Plug) -> Plug:
-    """Return what is asked for, every value in its one spelling.
+    """Return a requested port, every value in its one spelling.
 
     :raises ParseError: for a value that no port can have.
     :raises NameInvalid: for a name that no interface can have.

@@ -91,7 +91,7 @@ class Source(Protocol):
 
 
 class View:
-    """A host at one moment: what is here, and what the records say.
+    """A host at one moment: its interfaces, and what the records say.
 
     :param links: the edge to the kernel's links.
     :param source: where VFs are read when they are first asked for: a plug
@@ -174,7 +174,7 @@ class View:
         return self._here.get(name)
 
     def parent(self, link: Link) -> Link | None:
-        """Return what a subinterface sits on, if that is here."""
+        """Return what a subinterface sits on, if that is on the host."""
         return None if link.parent is None else self._by_index.get(link.parent)
 
     def children(self, link: Link) -> Sequence[Link]:
@@ -206,7 +206,7 @@ class View:
         return next(found, None)
 
     def vf(self, netdev: str) -> VfState | None:
-        """Return the VF whose interface is here by that name."""
+        """Return the VF whose interface has that name on the host."""
         if "vfs" in self.__dict__:
             return self._by_netdev.get(netdev)
         if netdev not in self._read:
@@ -226,7 +226,7 @@ class View:
         return self.vf_at(link.device) if link.device else None
 
     def vfs_of(self, pf: str) -> Iterator[VfState]:
-        """Yield a PF's VFs that have an interface here."""
+        """Yield a PF's VFs that have an interface on the host."""
         return (each for each in self.vfs if each.id.pf == pf and each.netdev)
 
 

@@ -12,40 +12,38 @@
 
 """What the README and the documentation show is what the code takes."""
 
-import contextlib
-import dataclasses
-import io
-import json
-import os
+import ast
+import configparser
+import inspect
+import itertools
 import pathlib
 import re
 import shlex
-import tempfile
 import textwrap
+import tomllib
 import unittest
-import unittest.mock
 from collections.abc import Iterator
 
+from lxml import etree
+
+from sriov_rt import facts
+from sriov_rt import messaging
+from sriov_rt import opts
+from sriov_rt import reason
 from sriov_rt import request
-from sriov_rt.cmd import collect
-from sriov_rt.cmd import host as cmd_host
-from sriov_rt.cmd import main
 from sriov_rt.cmd import shell
-from sriov_rt.cmd.verdict import Candidate
-from sriov_rt.nic import vfs
-from sriov_rt.parse.cpulist import CpuSet
-from sriov_rt.verify import latency
-from sriov_rt.vif import host
-from tests.unit import builders
+from sriov_rt.facts import certificate
+from sriov_rt.labels import store
+from sriov_rt.neutron import privileged
+from sriov_rt.neutron import slots
+from sriov_rt.vif import journal
+from sriov_rt.vif import os_vif_plugin
+from sriov_rt.vif import privsep
+from sriov_rt.vif import records
+from tests.unit import documented_host
 from tests.unit.cmd import command_lines
-from tests.unit.host import trees
-from tests.unit.nic import fakes
-from tests.unit.vif import fakes as vif_fakes
+from tests.unit.documented_host import ROOT
 
-#: A host that merges pages.
-KSM = {"ksm_run": 1}
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = (
     ROOT / "README.rst",
     ROOT / "devstack/README.rst",
@@ -60,17 +58,31 @@ _COMMAND = re.compile(
 
 #: A block of commands and what they print.
 _CONSOLE = re.compile(
-    r"^\.\. code-block:: console\n\n((?:   [^\n]*\n|\n)+)", re.MULTILINE
+    r"^\.\. code-block:: (?:console|none)\n\n((?:   [^\n]*\n|\n)+)",
+    re.MULTILINE,
 )
 
-#: Commands that need a cloud; tests/cloud runs those.
-_ONLINE = ("--flavor",)
+#: How a line begins that is a command and not its output, which may begin
+#: with a hash too.
+_PROMPT = re.compile(r"[$#] (?=[a-z][a-z-]+ [^ ])")
+
+#: Options of commands that are parsed and not run, and why.
+_NOT_RUN = {
+    "--flavor": "it needs a cloud; tests/cloud runs it",
+    "-o": "its pictures need matplotlib; the tests of the report write one",
+}
 
 #: Actions of ``sriov-rt verify`` that measure, for an hour.
 _LONG = ("disk", "latency", "network")
 
-#: Actions of it that read what was measured, or measure a guest.
-_STORED = ("compare", "guest", "report")
+#: Exit codes that are no errors: 1 is what a check has found, 3 a refusal.
+_ANSWERS = (0, 1, 3)
+
+#: Commands without a sample of their output, and why.
+_NO_SAMPLE = {
+    "onload lxc-hook": "a hook, which prints nothing unless it refuses",
+    "verify network serve": "it serves until Ctrl-C",
+}
 
 
 def commands(program: str) -> Iterator[tuple[str, list[str]]]:
@@ -85,149 +97,76 @@ def commands(program: str) -> Iterator[tuple[str, list[str]]]:
 def samples(page: pathlib.Path) -> Iterator[tuple[list[str], str]]:
     """Yield the words of each command of a page, and its sample output."""
     for block in _CONSOLE.findall(page.read_text()):
-        lines = textwrap.dedent(block).strip("\n").split("\n")
-        starts = [n for n, line in enumerate(lines) if line[:2] == "$ "]
-        for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+        text = textwrap.dedent(block).strip("\n").replace("\\\n", " ")
+        lines = text.split("\n")
+        starts = [n for n, line in enumerate(lines) if _PROMPT.match(line)]
+        for start, end in itertools.pairwise([*starts, len(lines)]):
+            words = shlex.split(lines[start][2:])
             output = "\n".join(lines[start + 1 : end]).rstrip()
-            if output:
-                yield shlex.split(lines[start][2:]), output
+            if words[0] == "sriov-rt":
+                yield words, output
 
 
-class DocumentedHost(unittest.TestCase):
-    """A host on which every documented command runs."""
-
-    def setUp(self):
-        place = tempfile.TemporaryDirectory()
-        self.addCleanup(place.cleanup)
-        self.addCleanup(os.chdir, pathlib.Path.cwd())
-        os.chdir(place.name)
-        facts = json.dumps(builders.realtime_host().to_plain())
-        pathlib.Path("hosts").mkdir()
-        for name in ("facts.json", "rt-1.json", "hosts/rt-1.json"):
-            pathlib.Path(name).write_text(facts)
-        self.hosts = [
-            dataclasses.replace(
-                builders.realtime_host(name, **parts), version="1.0.0"
-            )
-            for name, parts in (("rt-1", {}), ("rt-2", {"memory": KSM}))
-        ]
-        pathlib.Path("hosts/rt-2.json").write_text(
-            json.dumps(self.hosts[1].to_plain())
-        )
-        pathlib.Path("host").mkdir()
-        trees.realtime_host("host")
-        self._write_onload(pathlib.Path(place.name).resolve())
-        domains = ROOT / "tests/unit/guest/domains"
-        self.domain = (domains / "nova-realtime.xml").read_text()
-        pathlib.Path("domain.xml").write_text(self.domain)
-
-    def _write_onload(self, place: pathlib.Path) -> None:
-        (place / "latency.opf").write_text("onload_set EF_POLL_USEC 100000\n")
-        (place / "sriov-rt.conf").write_text(
-            f"[onload]\nprofile_directories = {place}\nprofiles = latency\n"
-            f"library = {place}/libonload.so\ndevices =\n"
-        )
-        (place / "pod.json").write_text(
-            '{"spec": {"containers": [{"name": "c", "image": "i"}]}}'
-        )
-
-    def plugger(self):
-        """Return what plugs ports, on a host of its own."""
-        return vif_fakes.plugger(pathlib.Path("journal"))
-
-    def _collect(self, expected, **options) -> list[Candidate]:
-        return [Candidate(h.host, h, 12.0, 300.0) for h in self.hosts]
-
-    def _run(self, words: list[str]) -> tuple[int, str]:
-        printed, told = io.StringIO(), io.StringIO()
-        arguments = words[1:]
-        source = None
-        if "<" in arguments:
-            source = arguments.index("<")
-        elif ">" in arguments:
-            source = arguments.index(">")
-        given = self.domain
-        if arguments[-1].endswith(".json") and "<" in arguments:
-            given = pathlib.Path(arguments[-1]).read_text()
-        stdin = io.TextIOWrapper(io.BytesIO(given.encode()))
-        with (
-            contextlib.redirect_stdout(printed),
-            contextlib.redirect_stderr(told),
-            unittest.mock.patch("sys.stdin", stdin),
-            unittest.mock.patch.object(
-                vfs.Vfs,
-                "of_host",
-                lambda users=None: fakes.vfs(fakes.FakeKernel("i40e", vfs=4)),
-            ),
-            unittest.mock.patch.object(
-                host,
-                "configured",
-                lambda files: self.plugger(),
-            ),
-            unittest.mock.patch.object(
-                latency,
-                "cpus_of",
-                lambda root: latency.Cpus(CpuSet((2, 3)), CpuSet((0, 1))),
-            ),
-            unittest.mock.patch.object(latency, "missing", lambda *_: ()),
-            unittest.mock.patch.object(
-                cmd_host, "load_sources", return_value=trees.SOURCES
-            ),
-            unittest.mock.patch.object(collect, "collect", self._collect),
-            unittest.mock.patch.dict(os.environ, COLUMNS="80"),
-        ):
-            code = main.main(arguments[:source])
-        return code, printed.getvalue() + told.getvalue()
+def name_of(words: list[str]) -> str:
+    """Return the name of a command, as shell.COMMANDS has it."""
+    given = " ".join(words[1:])
+    found = [each for each in shell.COMMANDS if given.startswith(each)]
+    return max(found, key=len, default="")
 
 
-class DocumentedCommandTest(DocumentedHost):
+class DocumentedCommandTest(documented_host.DocumentedHost):
     def test_each_command_runs(self):
         seen = 0
         for page, words in commands("sriov-rt"):
-            stored = words[1:2] == ["verify"] and words[2] in _STORED
-            if stored or any(word in _ONLINE for word in words):
+            if not _NOT_RUN.keys().isdisjoint(words):
                 command_lines.parse(words[1:])
                 continue
             if words[1:2] == ["verify"] and words[2] in _LONG:
                 words.append("--dry-run")
             with self.subTest(page=page, command=" ".join(words)):
-                code, output = self._run(words)
-                # 1 is an answer too: this machine need not be realtime.
-                self.assertIn(code, (0, 1), output)
+                self.boot()
+                code, output = self.run_command(words)
+                self.assertIn(code, _ANSWERS, output)
                 seen += 1
         self.assertTrue(seen)
 
 
-class DocumentedOutputTest(DocumentedHost):
-    """What the command reference shows is what the commands print."""
+class DocumentedOutputTest(documented_host.DocumentedHost):
+    """What the documentation shows is what the commands print.
 
-    PAGE = ROOT / "doc/source/cli/index.rst"
+    The commands of a page are run in their order, on one host.
+    """
 
-    def setUp(self):
-        super().setUp()
-        self.host = super().plugger()
-
-    def plugger(self):
-        return self.host
+    REFERENCE = ROOT / "doc/source/cli/index.rst"
 
     def test_each_sample(self):
-        found = list(samples(self.PAGE))
-        for words, expected in found:
-            with self.subTest(command=" ".join(words)):
-                code, output = self._run(words)
-                self.assertIn(code, (0, 1), output)
-                self.assertEqual(expected, output.rstrip())
-        documented = {" ".join(words[1:3]) for words, _ in found}
-        for words in ("agent list", "host check", "vf list", "vif show"):
-            self.assertIn(words, documented)
+        for page in PAGES:
+            self.boot()
+            for words, expected in samples(page):
+                if not _NOT_RUN.keys().isdisjoint(words):
+                    continue
+                with self.subTest(page=page.name, command=" ".join(words)):
+                    code, output = self.run_command(words)
+                    self.assertIn(code, _ANSWERS, output)
+                    if expected:
+                        self.assertEqual(expected, output.rstrip())
 
-    def test_each_table_fits(self):
-        for line in self.PAGE.read_text().splitlines():
-            if line.lstrip().startswith(("|", "+")):
-                self.assertLessEqual(len(line.strip()), 80)
+    def test_each_command_has_a_sample(self):
+        shown = {
+            name_of(words)
+            for words, output in samples(self.REFERENCE)
+            if output
+        }
+        self.assertEqual(set(shell.COMMANDS) - set(_NO_SAMPLE), shown)
+
+    def test_each_line_fits(self):
+        for page in PAGES:
+            for line in page.read_text().splitlines():
+                if line.lstrip().startswith(("|", "+")):
+                    self.assertLessEqual(len(line.strip()), 80)
 
     def test_each_command_is_named(self):
-        text = " ".join(self.PAGE.read_text().split())
+        text = " ".join(self.REFERENCE.read_text().split())
         for name in shell.COMMANDS:
             room, _, verb = name.partition(" ")
             with self.subTest(name):
@@ -235,10 +174,93 @@ class DocumentedOutputTest(DocumentedHost):
                 self.assertIn(verb, text)
 
 
+class ConfigurationTest(unittest.TestCase):
+    PAGES = ROOT / "doc/source/configuration"
+
+    def test_each_namespace_has_its_options_shown(self):
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+        shown = [
+            found
+            for page in self.PAGES.glob("*.rst")
+            for found in re.findall(
+                r"^\.\. show-options::\n\n   (\S+)$",
+                page.read_text(),
+                re.MULTILINE,
+            )
+        ]
+        points = project["project"]["entry-points"]["oslo.config.opts"]
+        self.assertEqual(sorted(points), sorted(shown))
+
+    def test_it_says_who_reads_each_group(self):
+        text = (self.PAGES / "index.rst").read_text()
+        for group, _ in self._groups():
+            name = group or "DEFAULT"
+            self.assertRegex(text, rf":group:`{name}`|``\[{name}\]")
+
+    def test_no_word_of_a_help_is_taken_for_a_reference(self):
+        for group, found in self._groups():
+            for opt in found:
+                text = re.sub(r"``.*?``", "", opt.help, flags=re.DOTALL)
+                with self.subTest(group=group, option=opt.name):
+                    self.assertNotRegex(text, r"\w_(?!\w)")
+
+    def _groups(self):
+        return [
+            *opts.list_opts(),
+            *opts.list_nova_opts(),
+            *opts.list_neutron_opts(),
+        ]
+
+
+class ArchitectureTest(unittest.TestCase):
+    PAGE = ROOT / "doc/source/admin/architecture.rst"
+
+    def test_each_module_is_there(self):
+        found = re.findall(r"``(sriov_rt/[\w/]+\.py)``", self.PAGE.read_text())
+        self.assertGreater(len(found), 10)
+        for each in found:
+            with self.subTest(each):
+                self.assertTrue((ROOT / each).is_file())
+
+    def test_the_picture_is_there(self):
+        (name,) = re.findall(r"image:: /(\S+)", self.PAGE.read_text())
+        picture = etree.parse(ROOT / "doc/source" / name).getroot()
+        self.assertEqual("{http://www.w3.org/2000/svg}svg", picture.tag)
+
+
+class RequirementsTest(unittest.TestCase):
+    PAGE = ROOT / "doc/source/install/requirements.rst"
+
+    def setUp(self):
+        self.text = " ".join(self.PAGE.read_text().split())
+        file = ROOT / "pyproject.toml"
+        self.project = tomllib.loads(file.read_text())["project"]
+
+    def test_it_names_each_extra(self):
+        for extra in self.project["optional-dependencies"]:
+            self.assertIn(f"``{extra}``", self.text)
+
+    def test_it_names_the_releases(self):
+        extras = self.project["optional-dependencies"]
+        for name in ("nova", "neutron"):
+            found = re.search(r">=(\d+)\.\d+\.\d+,<(\d+)", extras[name][0])
+            *first, last = range(*map(int, found.groups()))
+            releases = f"{', '.join(map(str, first))} or {last}"
+            self.assertIn(f"{name.capitalize()} {releases}", self.text)
+
+    def test_it_names_the_versions_of_python(self):
+        found = re.findall(
+            r"Python :: (3\.\d+)", "\n".join(self.project["classifiers"])
+        )
+        self.assertIn(f"{found[0]} to {found[-1]}", self.text)
+
+
 class DocumentedFlavorTest(unittest.TestCase):
     def test_each_flavor_is_a_valid_request(self):
         seen = 0
         for page, words in commands("openstack"):
+            if words[2] == "unset":
+                continue
             specs = dict(
                 words[place + 1].split("=", 1)
                 for place, word in enumerate(words)
@@ -248,3 +270,176 @@ class DocumentedFlavorTest(unittest.TestCase):
                 self.assertNotEqual(request.Request(), request.parse(specs))
                 seen += 1
         self.assertTrue(seen)
+
+
+class UpgradeTest(unittest.TestCase):
+    PAGE = ROOT / "doc/source/admin/upgrade.rst"
+
+    def test_its_versions_are_those_of_the_code(self):
+        rows = re.findall(
+            r"^   \* - (.+)\n     - ([\d.]+)\n",
+            self.PAGE.read_text(),
+            re.MULTILINE,
+        )
+        self.assertEqual(
+            {
+                "facts": str(facts.SCHEMA_VERSION),
+                "messages": messaging.VERSION,
+                "journal": str(journal.SCHEMA_VERSION),
+                "records": str(records.SCHEMA_VERSION),
+                "labels": str(store.SCHEMA_VERSION),
+                "VFs": str(slots.SCHEMA_VERSION),
+                "latency": str(certificate.SCHEMA_VERSION),
+                "port": os_vif_plugin.VIFPortProfileSriovRt.VERSION,
+            },
+            {re.split(r"[ ,]", what)[0]: version for what, version in rows},
+        )
+
+    def test_it_names_what_an_older_agent_does_not_report(self):
+        self.assertIn(
+            facts.NOT_TOLD.reason, " ".join(self.PAGE.read_text().split())
+        )
+
+
+def templates() -> Iterator[str]:
+    """Yield every text of the code that may be a message, as a pattern."""
+    for source in sorted((ROOT / "sriov_rt").rglob("*.py")):
+        tree = ast.parse(source.read_text())
+        parts = set()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.JoinedStr):
+                parts.update(node.values)
+                yield "".join(
+                    re.escape(str(each.value))
+                    if isinstance(each, ast.Constant)
+                    else _ANYTHING
+                    for each in node.values
+                )
+            elif (
+                isinstance(node, ast.Constant)
+                and isinstance(node.value, str)
+                and node not in parts
+            ):
+                pieces = re.split(r"%[\d.]*[a-z]|{\w+}", node.value)
+                yield _ANYTHING.join(map(re.escape, pieces))
+
+
+#: What a field of a message may have become.
+_ANYTHING = r"(?:.*?)"
+
+#: Of a pattern that says something: so many letters.
+_TELLING = 10
+
+
+class TroubleshootingTest(unittest.TestCase):
+    PAGE = ROOT / "doc/source/admin/troubleshooting.rst"
+
+    def setUp(self):
+        self.text = self.PAGE.read_text()
+
+    def test_each_sentence_is_one_of_the_code(self):
+        # As long as one piece of a sentence is none of the code's, its
+        # letters stay.
+        patterns = [
+            re.compile(each)
+            for each in {*templates()}
+            if len(re.sub(r"\W", "", each.replace(_ANYTHING, ""))) >= _TELLING
+        ]
+        found = re.findall(
+            r"^ *\.\. code-block:: text\n\n((?: +.+\n)+)",
+            self.text,
+            re.MULTILINE,
+        )
+        sentences = [" ".join(each.split()) for each in found]
+        self.assertGreater(len(sentences), 20)
+        for sentence in sentences:
+            rest = sentence
+            for pattern in sorted(patterns, key=_length, reverse=True):
+                rest = pattern.sub("", rest, count=1)
+            with self.subTest(sentence):
+                # Names and figures are left, and little else.
+                self.assertLess(len(rest), max(50, 0.4 * len(sentence)), rest)
+
+    def test_each_section_says_what_to_do(self):
+        sections = re.split(r"^=+$", self.text, flags=re.MULTILINE)[3:]
+        self.assertGreater(len(sections), 15)
+        for section in sections:
+            with self.subTest(section.strip()[:60]):
+                self.assertTrue(
+                    "What to do" in section or "helper_command" in section
+                )
+
+    def test_each_reason_it_names_is_one_of_the_code(self):
+        named = re.findall(r"with ``([a-z]+_\w+)``", self.text)
+        self.assertGreater(len(named), 2)
+        for code in named:
+            self.assertIn(code, reason.SENTENCES)
+
+
+def _length(pattern: re.Pattern[str]) -> int:
+    return len(pattern.pattern.replace(_ANYTHING, ""))
+
+
+class SecurityTest(unittest.TestCase):
+    PAGE = ROOT / "doc/source/admin/security.rst"
+
+    def setUp(self):
+        rows = re.findall(
+            r"^   \* - (.+)\n     - (.+)\n     - ((?:.+\n)(?:       .+\n)*)",
+            self.PAGE.read_text(),
+            re.MULTILINE,
+        )
+        self.rows = {what: (owner, text) for what, owner, text in rows}
+
+    def _capabilities(self, what: str) -> set[str]:
+        return set(re.findall(r"CAP_\w+", self.rows[what][1]))
+
+    def test_each_unit_has_the_capabilities_it_says(self):
+        units = sorted((ROOT / "etc/systemd").glob("*.service"))
+        for unit in units:
+            found = configparser.ConfigParser(strict=False, interpolation=None)
+            found.read(unit)
+            service = found["Service"]
+            what = f"``{unit.name}``"
+            with self.subTest(unit.name):
+                self.assertEqual(
+                    set(service["CapabilityBoundingSet"].split()),
+                    self._capabilities(what),
+                )
+                user = service.get("User", "root")
+                self.assertEqual(f"``{user}``", self.rows[what][0])
+
+    def test_each_daemon_has_the_capabilities_it_says(self):
+        for what, module, name in (
+            (
+                "``[sriov_rt_privileged]`` of nova-compute",
+                privsep,
+                "vif_plug",
+            ),
+            (
+                "``[sriov_rt_vf_set]`` of neutron-sriov-nic-agent",
+                privileged,
+                "vf_set",
+            ),
+            (
+                "``[sriov_rt_vf_clean]`` of neutron-sriov-nic-agent",
+                privileged,
+                "vf_clean",
+            ),
+        ):
+            with self.subTest(what):
+                # Of the text: a context has its defaults in oslo.config's
+                # global object, which other tests clear.
+                context = re.search(
+                    rf"^{name} = priv_context.PrivContext\((.*?)^\)",
+                    inspect.getsource(module),
+                    re.DOTALL | re.MULTILINE,
+                )[1]
+                self.assertEqual(
+                    set(re.findall(r"CAP_\w+", context)),
+                    self._capabilities(f"daemon {what}"),
+                )
+
+    def test_a_sudo_rule_names_the_daemon(self):
+        context = re.escape(privsep.vif_plug.pypath)
+        self.assertIn(f"--privsep_context {context} ", self.PAGE.read_text())

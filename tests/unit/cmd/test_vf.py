@@ -130,7 +130,7 @@ class VfCommandTest(unittest.TestCase):
     def test_plan_answers_99_with_50(self):
         self.kernel = fakes.FakeKernel("i40e")
         printed = self.run_command("plan", "enp1s0/0", "max_tx_rate=99")
-        self.assertIn("99 asked, 50 effective", printed)
+        self.assertIn("99 requested, 50 effective", printed)
 
     def test_set(self):
         self.run_command("set", "enp1s0/0", "vlan=7", "--dry-run")

@@ -104,7 +104,7 @@ class FamilyTest(unittest.TestCase):
 
     def test_99_of_an_x710_is_50_effective(self):
         made = self.plan("i40e", max_tx_rate=99)
-        self.assertIn("99 asked, 50 effective", made.notes[0])
+        self.assertIn("99 requested, 50 effective", made.notes[0])
         self.assertEqual(50, made.payload.max_tx_rate)
         self.assertEqual(0, made.payload.min_tx_rate)
         self.assertIn("note: max_tx_rate: 99", "\n".join(made.lines()))

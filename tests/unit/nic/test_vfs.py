@@ -105,7 +105,9 @@ class ObserveTest(VfsTest):
         self.kernel.untold = {0: 10**6}
         with self.assertRaises(errors.TryAgain) as caught:
             self.vfs.observe(self.vf)
-        self.assertIn("enp1s0/0: enp1s0 does not tell", str(caught.exception))
+        self.assertIn(
+            "enp1s0/0: enp1s0 does not report", str(caught.exception)
+        )
         self.assertEqual(0, self.vfs.observe(vf_id(1)).settings.vlan)
 
     def test_list_waits_for_nobody(self):

@@ -37,7 +37,7 @@ class SentenceTest(unittest.TestCase):
 
     def test_an_error_without_a_port_names_none(self):
         self.assertEqual(
-            "enp1s0v0: the kernel asks to try again; wait until the VF has"
+            "enp1s0v0: the kernel was not ready for it; wait until the VF has"
             " finished its reset, then try again",
             str(errors.TryAgain("enp1s0v0")),
         )

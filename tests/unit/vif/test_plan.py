@@ -73,7 +73,7 @@ class ChoiceTest(fakes.HostTest):
         self.set(0, vlan=100)
         self.assertEqual("enp1s0v0", self.chosen(vlan=100, parent="enp1s0v0"))
         text = self.refused(errors.NoParent, vlan=7, parent="enp1s0v0")
-        self.assertIn("its VLAN is 100, and 7 is asked for", text)
+        self.assertIn("its VLAN is 100, and 7 is requested", text)
         self.assertEqual("enp1s0v2", self.chosen(vlan=7))
 
     def test_what_is_no_vf_tags_nothing(self):
@@ -132,7 +132,7 @@ class ChoiceTest(fakes.HostTest):
 
     def test_an_mtu_is_its_parents_at_most(self):
         text = self.refused(errors.NoParent, mtu=9000, parent="enp1s0v0")
-        self.assertIn("its MTU is 1500, and 9000 is asked for", text)
+        self.assertIn("its MTU is 1500, and 9000 is requested", text)
         self.host.change("enp1s0v2", mtu=9000)
         self.assertEqual("enp1s0v2", self.chosen(mtu=9000))
 

@@ -88,7 +88,7 @@ class EndpointsTest(fakes.HostTest):
     def test_another_root_has_none_that_run(self):
         found = source.observe(Root(self.tree.path))
         self.assertIsInstance(found, VifFacts)
-        self.assertIn("only the host that runs", found.endpoints.reason)
+        self.assertIn("only while it runs", found.endpoints.reason)
 
     def test_no_port_was_ever_plugged(self):
         self.assertEqual((), self.observe())

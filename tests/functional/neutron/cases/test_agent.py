@@ -304,7 +304,9 @@ class ProcessTest(base.BaseTestCase):
 
     def test_without_a_server_it_goes_on_and_stops_when_told(self):
         process = self.start()
-        self.wait_for("host=rt-1 no sign of life: neutron-server gives no")
+        self.wait_for(
+            "host=rt-1 its state was not reported: neutron-server gives no"
+        )
         process.send_signal(signal.SIGHUP)
         self.wait_for("status of all ports: SIGHUP")
         process.send_signal(signal.SIGTERM)

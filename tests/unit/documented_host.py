@@ -1,0 +1,337 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A host on which every documented command runs, and prints the same.
+
+What needs a kernel, a cloud or an hour of its own has a stand-in, and its
+output comes from the same code as on a real host.
+"""
+
+import contextlib
+import dataclasses
+import io
+import json
+import os
+import pathlib
+import tempfile
+import unittest
+from collections.abc import Callable
+from unittest import mock
+
+from sriov_rt.cmd import collect
+from sriov_rt.cmd import host as cmd_host
+from sriov_rt.cmd import main
+from sriov_rt.cmd.verdict import Candidate
+from sriov_rt.host import conditions
+from sriov_rt.host import latency as host_latency
+from sriov_rt.nic import vfs
+from sriov_rt.parse.cpulist import CpuSet
+from sriov_rt.verify import certificate
+from sriov_rt.verify import disk
+from sriov_rt.verify import fio
+from sriov_rt.verify import guest
+from sriov_rt.verify import latency
+from sriov_rt.verify import network
+from sriov_rt.verify import results
+from sriov_rt.verify import watch
+from sriov_rt.verify.load import LOADS
+from sriov_rt.verify.measurement import Measurement
+from sriov_rt.verify.measurement import Tool
+from sriov_rt.verify.profiles import Step
+from sriov_rt.vif import host
+from tests.unit import builders
+from tests.unit.host import trees
+from tests.unit.nic import fakes
+from tests.unit.onload import test_instances
+from tests.unit.verify import test_report
+from tests.unit.verify.test_certificate import GOOD
+from tests.unit.verify.test_certificate import NOW
+from tests.unit.verify.test_certificate import SUBJECT
+from tests.unit.vif import fakes as vif_fakes
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+#: A host that merges pages.
+KSM = {"ksm_run": 1}
+
+CPUS = latency.Cpus(CpuSet((2, 3)), CpuSet((0, 1)))
+
+#: What is measured in a guest.
+GUEST = (Tool.CYCLICTEST, Tool.OSLAT)
+
+ISSUED = certificate.issue(SUBJECT, GOOD, "standard", LOADS["compute"], NOW)
+
+
+def stored(place: str, bandwidth: float) -> disk.Measured:
+    """Return a result of a disk measurement, of made-up figures."""
+    job = fio.Job("randread", 65536, 8, 4, 1024, False, 30)
+    return disk.Measured(
+        disk.Cell(disk.MATRIX, place, 1, job),
+        "ext4",
+        SUBJECT.kernel,
+        "fio-3.33",
+        "fio",
+        NOW,
+        False,
+        fio.Figures(bandwidth, bandwidth / 65536, 900.0, 2000.0, 5000.0),
+    )
+
+
+def carried(test: str, figure: float, **fields) -> network.Measured:
+    """Return a result of a network measurement, of made-up figures."""
+    return network.Measured(
+        network.Cell("host", test, 1, 20),
+        "two hosts",
+        SUBJECT.kernel,
+        "3.12",
+        test,
+        NOW,
+        False,
+        figure,
+        **fields,
+    )
+
+
+DISK = [stored("bare", 9e8), stored(disk.CONTAINER, 8.8e8)]
+
+NETWORK = [
+    carried(network.SEND, 9.41e9, error=1e7),
+    carried(network.RECEIVE, 9.4e9, error=1e7),
+    carried(network.REQUESTS, 2.1e4, p99_us=31.0),
+]
+
+
+class DocumentedHost(unittest.TestCase):
+    """A host on which every documented command runs."""
+
+    def setUp(self):
+        self.place = pathlib.Path(
+            self.enterContext(tempfile.TemporaryDirectory())
+        ).resolve()
+        self.addCleanup(os.chdir, pathlib.Path.cwd())
+        os.chdir(self.place)
+        document = json.dumps(builders.realtime_host().to_plain())
+        pathlib.Path("hosts").mkdir()
+        for name in ("facts.json", "rt-1.json", "hosts/rt-1.json"):
+            pathlib.Path(name).write_text(document)
+        self.hosts = [
+            dataclasses.replace(
+                builders.realtime_host(name, **parts), version="1.0.0"
+            )
+            for name, parts in (("rt-1", {}), ("rt-2", {"memory": KSM}))
+        ]
+        pathlib.Path("hosts/rt-2.json").write_text(
+            json.dumps(self.hosts[1].to_plain())
+        )
+        pathlib.Path("host").mkdir()
+        trees.realtime_host("host")
+        self._write_configuration()
+        domains = ROOT / "tests/unit/guest/domains"
+        self.domain = (domains / "nova-realtime.xml").read_text()
+        pathlib.Path("domain.xml").write_text(self.domain)
+        self.boot()
+
+    def boot(self) -> None:
+        """Forget what commands have done to NICs and ports."""
+        self.kernel = fakes.FakeKernel("i40e", vfs=4)
+        journal = pathlib.Path(tempfile.mkdtemp(dir=self.place))
+        self.plugger = vif_fakes.plugger(journal)
+
+    def _write_configuration(self) -> None:
+        place = self.place
+        (place / "latency.opf").write_text("onload_set EF_POLL_USEC 100000\n")
+        (place / "sriov-rt.conf").write_text(
+            f"[onload]\nprofile_directories = {place}\nprofiles = latency\n"
+            f"library = {place}/libonload.so\ndevices =\n"
+            "[nic]\nvfs = enp1s0:4:host\n"
+        )
+        (place / "pod.json").write_text(
+            '{"spec": {"containers": [{"name": "c", "image": "i"}]}}'
+        )
+
+    def run_command(self, words: list[str]) -> tuple[int, str]:
+        """Return the exit code and the output of a command line.
+
+        :param words: from ``sriov-rt`` on; with redirections.
+        """
+        printed, told = io.StringIO(), io.StringIO()
+        to_file = printed
+        arguments = words[1:]
+        given = self.domain
+        for sign in ("<", ">"):
+            if sign in arguments:
+                place = arguments.index(sign)
+                if sign == ">":
+                    to_file = io.StringIO()
+                elif arguments[place + 1].endswith(".json"):
+                    given = pathlib.Path(arguments[place + 1]).read_text()
+                arguments = arguments[:place]
+        stdin = io.TextIOWrapper(io.BytesIO(given.encode()))
+        with contextlib.ExitStack() as stack:
+            self._put_in_place(stack)
+            arguments = self._stand_in(stack, arguments)
+            stack.enter_context(contextlib.redirect_stdout(to_file))
+            stack.enter_context(contextlib.redirect_stderr(told))
+            stack.enter_context(mock.patch("sys.stdin", stdin))
+            code = main.main(arguments)
+        output = printed.getvalue() + told.getvalue()
+        return code, output.replace(str(self.place), "/opt/onload/lib")
+
+    def _put_in_place(self, stack: contextlib.ExitStack) -> None:
+        """Have commands find this host, whatever they do."""
+        patches: list[tuple[object, str, Callable[..., object]]] = [
+            # It takes an SR-IOV NIC, and root, to change VFs and ports.
+            (
+                vfs.Vfs,
+                "of_host",
+                lambda users=None: fakes.vfs(self.kernel),
+            ),
+            (host, "configured", lambda files: self.plugger),
+            (os, "geteuid", lambda: 0),
+            # In a checkout that was never installed there are no sources.
+            (cmd_host, "load_sources", lambda: trees.SOURCES),
+            # It takes a message queue, and agents on it.
+            (collect, "collect", self._collect),
+            # What runs the tests may itself be a virtual machine, without
+            # isolated CPUs and without the programs that measure.
+            (conditions, "emulated", lambda root: False),
+            (latency, "cpus_of", lambda root: CPUS),
+            (guest, "cpus_of", lambda root: CPUS),
+            (latency, "missing", lambda *_: ()),
+            (disk, "missing", lambda *_: ()),
+            (disk, "place_of", lambda *_: "bare"),
+            (disk.Target, "prepare", lambda *_, **__: None),
+            (network, "missing", lambda *_: ()),
+            (results, "exclusive", contextlib.nullcontext),
+        ]
+        for where, name, value in patches:
+            stack.enter_context(mock.patch.object(where, name, value))
+        stack.enter_context(mock.patch("time.time", return_value=NOW))
+        stack.enter_context(mock.patch.dict(os.environ, COLUMNS="80"))
+
+    def _collect(self, expected, **options) -> list[Candidate]:
+        return [Candidate(h.host, h, 12.0, 300.0) for h in self.hosts]
+
+    def _stand_in(
+        self, stack: contextlib.ExitStack, arguments: list[str]
+    ) -> list[str]:
+        """Have a command that cannot be run here find what it needs.
+
+        :returns: the command line that has the same output.
+        """
+        name = "_".join(arguments[:2]).replace("-", "_")
+        stand_in = getattr(self, f"_in_place_of_{name}", None)
+        return stand_in(stack, arguments) if stand_in else arguments
+
+    def _in_place_of_onload_status(self, stack, arguments):
+        """The processes would be those of this machine."""
+        case = test_instances.HostTest()
+        case.setUp()
+        stack.callback(case.doCleanups)
+        case.run_onload(102, 101)
+        return [*arguments, "--root", str(case.tree.path)]
+
+    def _in_place_of_verify_latency(self, stack, arguments):
+        """It measures for an hour."""
+        if "--dry-run" in arguments:
+            return arguments
+        self._measure(stack, GOOD)
+        stack.enter_context(mock.patch.object(certificate, "prepare"))
+        stack.enter_context(mock.patch.object(certificate, "write"))
+        return [*arguments, "--output", str(self.place / "results")]
+
+    def _in_place_of_verify_guest(self, stack, arguments):
+        """It measures for half an hour, in a guest."""
+        self._measure(stack, [each for each in GOOD if each.tool in GUEST])
+        path = self.place / "latency-certificate.json"
+        path.write_bytes(host_latency.certificate.to_bytes(ISSUED))
+        return [*arguments, "--output", str(self.place / "guest")]
+
+    def _measure(self, stack, found) -> None:
+        done = [mock.Mock(measurement=each) for each in found]
+        stack.enter_context(
+            mock.patch.object(latency.LatencyRun, "run", return_value=done)
+        )
+
+    def _in_place_of_verify_certificate(self, stack, arguments):
+        """It is root's, and of this machine."""
+        for name, value in (("read", ISSUED), ("withdrawn", "")):
+            stack.enter_context(
+                mock.patch.object(host_latency, name, return_value=value)
+            )
+        return arguments
+
+    def _in_place_of_verify_watch(self, stack, arguments):
+        """It takes the kernel's tracer."""
+        stack.enter_context(mock.patch("shutil.which", return_value="/x"))
+        self._in_place_of_verify_certificate(stack, arguments)
+        for name, value in (
+            ("cpus_of", CPUS),
+            ("idle", 2),
+            ("_counts", True),
+            ("_worst", 12),
+        ):
+            stack.enter_context(
+                mock.patch.object(watch, name, return_value=value)
+            )
+        stack.enter_context(
+            mock.patch.object(results, "exclusive", contextlib.nullcontext)
+        )
+        return arguments
+
+    def _in_place_of_verify_disk(self, stack, arguments):
+        """It measures for half an hour."""
+        stack.enter_context(
+            mock.patch.object(disk, "run", lambda *_, **__: (DISK, False))
+        )
+        return arguments
+
+    def _in_place_of_verify_network(self, stack, arguments):
+        """It takes another host."""
+        kept = network.Results(pathlib.Path(tempfile.mkdtemp(dir=self.place)))
+        for each in NETWORK:
+            kept.put(each)
+        stack.enter_context(
+            mock.patch.object(
+                network.NetworkRun, "run", lambda *_, **__: (NETWORK, False)
+            )
+        )
+        stack.enter_context(
+            mock.patch.object(network, "Results", lambda directory: kept)
+        )
+        return arguments
+
+    def _in_place_of_verify_report(self, stack, arguments):
+        """It takes measurements."""
+        self._write_results()
+        return arguments
+
+    def _in_place_of_verify_compare(self, stack, arguments):
+        """It takes measurements."""
+        self._write_results()
+        return arguments
+
+    def _write_results(self) -> None:
+        for name, scale in (("before", 8), ("after", 20)):
+            cpus = tuple(test_report.cpu(cpu, scale) for cpu in (2, 3))
+            measured = Measurement(
+                Tool.CYCLICTEST, "2.40", "cyclictest", NOW, 900.0, cpus, ()
+            )
+            results.Results(self.place / name).put(
+                results.Result(
+                    Step(Tool.CYCLICTEST, 900, interval_us=200),
+                    "compute",
+                    SUBJECT.after,
+                    measured,
+                    emulated=False,
+                )
+            )
