@@ -13,7 +13,6 @@
 import dataclasses
 import json
 import math
-import os
 import pathlib
 import tempfile
 import unittest
@@ -26,8 +25,8 @@ from sriov_rt.verify import disk
 from sriov_rt.verify import fio
 from sriov_rt.verify.errors import OutputInvalid
 from sriov_rt.verify.errors import TargetUnusable
-from tests.unit.host import trees
 from tests.unit.verify import recorded
+from tests.unit.verify.programs import ProgramTest
 
 FIO = recorded.read("fio-3.33.json")
 KILLED = recorded.read("fio-3.33-killed.json")
@@ -37,7 +36,6 @@ JOB = fio.Job("randread", 65536, 8, 2, 4, shared=False, runtime_s=1)
 
 #: Stands in for fio: it prints what the real one printed once.
 PROGRAM = (
-    "#!/bin/sh\n"
     "for each; do case $each in --directory=*)\n"
     "    touch ${each#*=}/0.dat;; esac; done\n"
     f"cat {pathlib.Path(recorded.__file__).parent}/recorded/fio-3.33.json\n"
@@ -176,26 +174,16 @@ class TargetTest(unittest.TestCase):
         self.assertFalse(self.target.directory.exists())
 
 
-class RunTest(trees.TreeTest):
+class RunTest(ProgramTest):
     def setUp(self):
         super().setUp()
-        self.place = pathlib.Path(
-            self.enterContext(tempfile.TemporaryDirectory())
-        )
-        path = f"{self.place}:{os.environ['PATH']}"
-        self.enterContext(mock.patch.dict(os.environ, {"PATH": path}))
-        self.program(PROGRAM)
+        self.program("fio", PROGRAM)
         self.target = disk.Target(self.place / "t")
         self.target.prepare(0, resume=False)
         job = JOB
         self.cells = [
             disk.Cell(disk.MATRIX, "bare", count, job) for count in (1, 8)
         ]
-
-    def program(self, text):
-        path = self.place / "fio"
-        path.write_text(text)
-        path.chmod(0o755)
 
     def run_it(self, resume=False):
         return disk.run(self.target, self.cells, self.root, resume=resume)
@@ -216,18 +204,18 @@ class RunTest(trees.TreeTest):
         )
 
     def test_a_cell_that_fails_is_measured_again(self):
-        self.program("#!/bin/sh\necho 'fio: Invalid argument' >&2\nexit 1\n")
+        self.program("fio", "echo 'fio: Invalid argument' >&2\nexit 1")
         found, _ = self.run_it()
         self.assertEqual(
             ["fio failed: fio: Invalid argument"] * 2,
             [each.problem for each in found],
         )
         self.assertEqual([], list(disk.rows(found)))
-        self.program(PROGRAM)
+        self.program("fio", PROGRAM)
         found, _ = self.run_it(resume=True)
         self.assertEqual(["", ""], [each.problem for each in found])
         # And what was measured is not.
-        self.program("#!/bin/sh\nexit 1\n")
+        self.program("fio", "exit 1")
         self.assertEqual(found, self.run_it(resume=True)[0])
 
     def test_interrupted(self):
@@ -238,7 +226,7 @@ class RunTest(trees.TreeTest):
         self.assertEqual([], self.files())
 
     def test_a_killed_fio(self):
-        self.program("#!/bin/sh\necho '{'\nkill -9 $$\n")
+        self.program("fio", "echo '{'\nkill -9 $$")
         found, _ = self.run_it()
         self.assertIn("exit code -9", found[0].problem)
 

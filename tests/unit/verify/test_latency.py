@@ -27,11 +27,12 @@ from sriov_rt.verify.profiles import PROFILES
 from sriov_rt.verify.profiles import Profile
 from sriov_rt.verify.profiles import Step
 from tests.unit.host import trees
+from tests.unit.verify.programs import ProgramTest
 
 RECORDED = pathlib.Path(__file__).with_name("recorded")
 
 #: Stands in for cyclictest: it writes what the real one wrote once.
-CYCLICTEST = f"""#!/bin/sh
+CYCLICTEST = f"""\
 for each; do
     case $each in --json=*) cp {RECORDED}/cyclictest-2.40.json "${{each#*=}}";;
     esac
@@ -69,21 +70,11 @@ class CpusTest(unittest.TestCase):
                 self.cpus(online, isolated)
 
 
-class RunTest(trees.TreeTest):
+class RunTest(ProgramTest):
     def setUp(self):
         super().setUp()
-        self.place = pathlib.Path(
-            self.enterContext(tempfile.TemporaryDirectory())
-        )
-        path = f"{self.place}:{os.environ['PATH']}"
-        self.enterContext(mock.patch.dict(os.environ, {"PATH": path}))
         self.program("cyclictest", CYCLICTEST)
         self.results = results.Results(self.place / "results")
-
-    def program(self, name, text):
-        path = self.place / name
-        path.write_text(text)
-        path.chmod(0o755)
 
     def run_it(self, resume=False, cpus=(1,), step=STEP, load="none"):
         run = latency.LatencyRun(
@@ -111,19 +102,19 @@ class RunTest(trees.TreeTest):
 
     def test_a_load_that_ended_is_none(self):
         pid = self.place / "pid"
-        self.program("stress-ng", f"#!/bin/sh\necho $$ >{pid}\nexit 1\n")
+        self.program("stress-ng", f"echo $$ >{pid}\nexit 1\n")
         # What measures ends after it, however busy the machine is.
         waiting = (
             f"until test -s {pid} && "
             f"! grep -sq '^State:.[^Z]' /proc/$(cat {pid})/status; "
             "do sleep 0.01; done\n"
         )
-        self.program("cyclictest", CYCLICTEST.replace("\n", f"\n{waiting}", 1))
+        self.program("cyclictest", waiting + CYCLICTEST)
         (found,) = self.run_it(load="compute")
         (problem,) = found.measurement.problems
         self.assertIn("the load (stress-ng) ended", problem)
         # So that nothing measured without it is ever resumed from.
-        self.program("stress-ng", "#!/bin/sh\nexec sleep 60\n")
+        self.program("stress-ng", "exec sleep 60\n")
         (found,) = self.run_it(load="compute", resume=True)
         self.assertEqual((), found.measurement.problems)
 
@@ -136,7 +127,7 @@ class RunTest(trees.TreeTest):
 
     def test_resumed(self):
         (found,) = self.run_it()
-        self.program("cyclictest", "#!/bin/sh\nexit 9\n")
+        self.program("cyclictest", "exit 9\n")
         self.assertEqual([found], self.run_it(resume=True))
         # Not without being told to, nor with other parameters.
         for resume, step in (
@@ -149,15 +140,14 @@ class RunTest(trees.TreeTest):
     def test_what_does_not_count_is_measured_again(self):
         step = dataclasses.replace(STEP, interval_us=100)
         self.run_it(step=step)
-        self.program("cyclictest", "#!/bin/sh\nexit 9\n")
+        self.program("cyclictest", "exit 9\n")
         with self.assertRaises(errors.RunFailed):
             self.run_it(resume=True, step=step)
 
     def test_a_tool_that_fails(self):
         self.program(
             "cyclictest",
-            "#!/bin/sh\necho 'Unable to change scheduling policy!' >&2\n"
-            "exit 1\n",
+            "echo 'Unable to change scheduling policy!' >&2\nexit 1\n",
         )
         with self.assertRaisesRegex(
             errors.RunFailed,
@@ -166,13 +156,13 @@ class RunTest(trees.TreeTest):
             self.run_it()
 
     def test_a_tool_that_was_killed(self):
-        self.program("cyclictest", "#!/bin/sh\nkill -9 $$\n")
+        self.program("cyclictest", "kill -9 $$\n")
         with self.assertRaisesRegex(errors.RunFailed, "exit code -9"):
             self.run_it()
         self.assertFalse(self.results.directory.exists())
 
     def test_a_tool_that_writes_nothing(self):
-        self.program("cyclictest", "#!/bin/sh\nexit 0\n")
+        self.program("cyclictest", "exit 0\n")
         with self.assertRaises(errors.RunFailed):
             self.run_it()
 

@@ -12,9 +12,7 @@
 
 import dataclasses
 import json
-import os
 import pathlib
-import tempfile
 import unittest
 from unittest import mock
 
@@ -27,8 +25,8 @@ from sriov_rt.verify import pktgen
 from sriov_rt.verify import sockperf
 from sriov_rt.verify.errors import OutputInvalid
 from sriov_rt.verify.errors import RunFailed
-from tests.unit.host import trees
 from tests.unit.verify import recorded
+from tests.unit.verify.programs import ProgramTest
 
 IPERF3 = recorded.read("iperf3-3.12.json")
 SOCKPERF = recorded.read("sockperf-3.7.txt")
@@ -159,25 +157,15 @@ class PktgenTest(unittest.TestCase):
             pktgen.received(text, "eth")
 
 
-class RunTest(trees.TreeTest):
+class RunTest(ProgramTest):
     def setUp(self):
         super().setUp()
-        self.place = pathlib.Path(
-            self.enterContext(tempfile.TemporaryDirectory())
-        )
-        path = f"{self.place}:{os.environ['PATH']}"
-        self.enterContext(mock.patch.dict(os.environ, {"PATH": path}))
         self.program("iperf3", f"cat {HERE}/iperf3-3.12.json")
         self.program("sockperf", f"cat {HERE}/sockperf-3.7.txt")
         self.results = network.Results(self.place / "results")
         self.cells = list(
             network.cells("vf", (1, 4), 2, onload=False, packets=False)
         )
-
-    def program(self, name, text):
-        path = self.place / name
-        path.write_text(f"#!/bin/sh\n{text}\n")
-        path.chmod(0o755)
 
     def run_it(self, resume=False):
         run = network.NetworkRun(

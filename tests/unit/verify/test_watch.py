@@ -13,9 +13,7 @@
 import contextlib
 import dataclasses
 import io
-import os
 import pathlib
-import tempfile
 from unittest import mock
 
 from sriov_rt.cmd import main
@@ -27,6 +25,7 @@ from sriov_rt.verify import guest
 from sriov_rt.verify import results
 from sriov_rt.verify import watch
 from tests.unit.host import trees
+from tests.unit.verify.programs import ProgramTest
 
 RECORDED = pathlib.Path(__file__).with_name("recorded")
 
@@ -38,21 +37,6 @@ def stat(**ticks):
         for name, (idle, busy) in ticks.items()
     ]
     return "cpu 1 2 3 4 5 6 7 8 9 10\n" + "".join(lines)
-
-
-class ProgramTest(trees.TreeTest):
-    def setUp(self):
-        super().setUp()
-        self.place = pathlib.Path(
-            self.enterContext(tempfile.TemporaryDirectory())
-        )
-        path = f"{self.place}:{os.environ['PATH']}"
-        self.enterContext(mock.patch.dict(os.environ, {"PATH": path}))
-
-    def program(self, name, text):
-        path = self.place / name
-        path.write_text(f"#!/bin/sh\n{text}\n")
-        path.chmod(0o755)
 
 
 class WatchTest(ProgramTest):
