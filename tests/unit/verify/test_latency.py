@@ -112,11 +112,11 @@ class RunTest(trees.TreeTest):
     def test_a_load_that_ended_is_none(self):
         pid = self.place / "pid"
         self.program("stress-ng", f"#!/bin/sh\necho $$ >{pid}\nexit 1\n")
-        # What measures ends after it, however busy the machine is.
+        # What measures ends after it, however busy the machine is: a zombie
+        # until somebody looks whether it still runs.
         waiting = (
-            f"until test -s {pid} && "
-            f"! grep -sq '^State:.[^Z]' /proc/$(cat {pid})/status; "
-            "do sleep 0.01; done\n"
+            f"until grep -sq '^State:.Z' /proc/$(cat {pid})/status; "
+            "do sleep 0.01; done 2>/dev/null\n"
         )
         self.program("cyclictest", CYCLICTEST.replace("\n", f"\n{waiting}", 1))
         (found,) = self.run_it(load="compute")
@@ -124,6 +124,7 @@ class RunTest(trees.TreeTest):
         self.assertIn("the load (stress-ng) ended", problem)
         # So that nothing measured without it is ever resumed from.
         self.program("stress-ng", "#!/bin/sh\nexec sleep 60\n")
+        self.program("cyclictest", CYCLICTEST)
         (found,) = self.run_it(load="compute", resume=True)
         self.assertEqual((), found.measurement.problems)
 
