@@ -704,11 +704,20 @@ class Watch(command.Text):
             found = watch.probe(root, parsed_args.duration, results.LOCK)
             print(found.said)
             return EXIT_NO_CERTIFICATE if found.withdrawn else 0
-        logging.basicConfig(level=logging.INFO, format="%(message)s")
+        _log_what_happens()
         watch.watch(
             root, parsed_args.duration, parsed_args.interval, results.LOCK
         )
         return 0
+
+
+def _log_what_happens() -> None:
+    """Log more than warnings, unless -q, -v or --debug say what to log."""
+    ours = logging.getLogger("sriov_rt")
+    for each in ours.handlers:
+        if each.level == logging.WARNING:
+            each.setLevel(logging.INFO)
+            ours.setLevel(logging.INFO)
 
 
 class Guest(command.Lister):

@@ -16,6 +16,7 @@ import contextlib
 import dataclasses
 import errno
 import io
+import logging
 import pathlib
 import re
 import tempfile
@@ -28,6 +29,7 @@ from sriov_rt.cmd import verify
 from sriov_rt.facts import certificate
 from sriov_rt.verify import errors
 from sriov_rt.verify import results
+from sriov_rt.verify import watch
 from tests.unit.host import trees
 from tests.unit.verify import test_watch
 
@@ -112,6 +114,36 @@ class BadInputTest(unittest.TestCase):
                 *("disk", self.place / "x", "--size", "1m"),
             )
         self.assertFalse((self.place / "x").exists())
+
+
+class WatchTest(unittest.TestCase):
+    """What it logs: it is a service."""
+
+    def said(self, *options):
+        """Return what it prints of a message of each level."""
+
+        def watching(*_):
+            for level in (logging.DEBUG, logging.INFO, logging.WARNING):
+                watch.LOG.log(level, "so it is")
+
+        ours = logging.getLogger("sriov_rt")
+        self.addCleanup(ours.setLevel, ours.level)
+        for name in (None, "sriov_rt"):
+            logger = logging.getLogger(name)
+            self.addCleanup(setattr, logger, "handlers", logger.handlers)
+        err = io.StringIO()
+        with (
+            mock.patch.object(watch, "watch", watching),
+            mock.patch("shutil.which", return_value="/usr/bin/rtla"),
+            contextlib.redirect_stderr(err),
+        ):
+            main.main([*options, "verify", "watch"])
+        ours.setLevel(logging.NOTSET)
+        return re.findall("(.*) so it is", err.getvalue())
+
+    def test_each_message_once(self):
+        self.assertEqual(["INFO", "WARNING"], self.said())
+        self.assertEqual([], self.said("-q"))
 
 
 class LatencyTest(test_watch.ProgramTest):
