@@ -24,6 +24,9 @@ sriov_rt        heartbeat            host, node, digest
 sriov_rt        gone                 host, node
 sriov_rt_agent  report_now           hosts: their names, or None for all
 =============== ==================== =====================================
+
+Notifications for operators go where ``[oslo_messaging_notifications]`` sends
+them, as any OpenStack service's.
 """
 
 import oslo_messaging
@@ -75,3 +78,27 @@ def target(topic: str, server: str | None = None) -> oslo_messaging.Target:
         server=server,
         fanout=server is None,
     )
+
+
+def notifier(
+    conf: cfg.ConfigOpts, publisher: str
+) -> oslo_messaging.Notifier | None:
+    """Return what sends notifications; None where nobody wants any.
+
+    They go to the queue of :func:`transport`, unless
+    ``[oslo_messaging_notifications] transport_url`` names another one.
+
+    :param publisher: who sends them, such as ``sriov-rt-agent:rt-1``.
+    :raises oslo_messaging.InvalidTransportURL: for a malformed URL.
+    """
+    conf.register_opts(TRANSPORT_OPTS, group="sriov_rt")
+    # It registers the options, too.
+    transport = oslo_messaging.get_notification_transport(conf)
+    options = conf.oslo_messaging_notifications
+    if not options.driver:
+        return None
+    if not options.transport_url:
+        transport = oslo_messaging.get_notification_transport(
+            conf, url=conf.sriov_rt.transport_url
+        )
+    return oslo_messaging.Notifier(transport, publisher)

@@ -12,6 +12,7 @@
 
 """Assembly of an agent from its configuration."""
 
+import functools
 import logging
 from collections.abc import Callable
 
@@ -19,8 +20,10 @@ from keystoneauth1 import exceptions as ks_exceptions
 from oslo_config import cfg
 
 from sriov_rt import exceptions
+from sriov_rt import messaging
 from sriov_rt.agent import options
 from sriov_rt.agent import placement
+from sriov_rt.agent import withdrawal
 from sriov_rt.agent.backoff import Backoff
 from sriov_rt.agent.listener import Endpoint
 from sriov_rt.agent.listener import Listener
@@ -32,6 +35,9 @@ from sriov_rt.agent.service import Agent
 from sriov_rt.agent.service import Parts
 from sriov_rt.agent.service import Timing
 from sriov_rt.agent.uevents import Uevents
+from sriov_rt.agent.withdrawal import Notifying
+from sriov_rt.agent.withdrawal import Withdrawal
+from sriov_rt.agent.withdrawal import Withdrawals
 from sriov_rt.host.observer import Observer
 from sriov_rt.host.observer import load_sources
 from sriov_rt.host.root import Root
@@ -79,6 +85,7 @@ def assemble(conf: cfg.ConfigOpts, crashed: Callable[[], None]) -> Agent:
     )
     endpoint = Endpoint(conf.host, lambda: agent.report_requested())
     listener = Listener(conf, conf.host, endpoint)
+    notifying = _notifying(conf, crashed)
     agent = Agent(
         Parts(
             observe=_observer(conf).observe,
@@ -97,6 +104,10 @@ def assemble(conf: cfg.ConfigOpts, crashed: Callable[[], None]) -> Agent:
                 backoff=Backoff(FIRST_DELAY_S, BUS_LIMIT_S),
                 crashed=crashed,
             ),
+            withdrawals=Withdrawals(
+                functools.partial(withdrawal.affected, Root(conf.agent.root)),
+                _to_nobody if notifying is None else notifying.put,
+            ),
         ),
         Timing(
             observe_interval=conf.agent.observe_interval,
@@ -105,7 +116,8 @@ def assemble(conf: cfg.ConfigOpts, crashed: Callable[[], None]) -> Agent:
         ),
         crashed,
     )
-    agent.listen_to(Uevents(agent.changed), labels)
+    beside = () if notifying is None else (notifying,)
+    agent.run_beside(Uevents(agent.changed), labels, *beside)
     return agent
 
 
@@ -156,3 +168,14 @@ def _tending(
         crashed=crashed,
         again_s=conf.agent.traits_interval,
     )
+
+
+def _notifying(
+    conf: cfg.ConfigOpts, crashed: Callable[[], None]
+) -> Notifying | None:
+    notifier = messaging.notifier(conf, f"sriov-rt-agent:{conf.host}")
+    return None if notifier is None else Notifying(notifier, crashed)
+
+
+def _to_nobody(_: Withdrawal) -> None:
+    """Send no notification: it is in the log alone."""

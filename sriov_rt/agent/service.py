@@ -27,6 +27,7 @@ from oslo_service.backend import base
 from sriov_rt.agent import traits
 from sriov_rt.agent.publisher import Publisher
 from sriov_rt.agent.reconciler import Reconciler
+from sriov_rt.agent.withdrawal import Withdrawals
 from sriov_rt.agent.worker import Worker
 from sriov_rt.facts import HostFacts
 from sriov_rt.reason import Reason
@@ -53,7 +54,7 @@ RELABEL_INTERVALS = 2
 
 
 class Background(Protocol):
-    """A thread that notifies the agent."""
+    """A thread that runs as long as the agent."""
 
     def start(self) -> None:
         """Start it."""
@@ -85,6 +86,7 @@ class Parts:
     :param labels: adds the labels of other sources.
     :param tending: brings traits to Placement; None where that is off.
     :param listening: listens to the schedulers, or ceases to.
+    :param withdrawals: notifies of a certificate that counts no more.
     """
 
     observe: Callable[[], HostFacts]
@@ -93,6 +95,7 @@ class Parts:
     publishing: Reconciler[HostFacts | None]
     tending: Reconciler[frozenset[str]] | None
     listening: Reconciler[bool]
+    withdrawals: Withdrawals
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -136,16 +139,19 @@ class Agent(base.ServiceBase):  # type: ignore[misc]
         self._reported: HostFacts | None = None
         self._digest = ""
         self._traits: frozenset[str] | None = None
-        self._events: tuple[Background, ...] = ()
+        self._beside: tuple[Background, ...] = ()
         self.observing = Worker("observer", self._observe, crashed, monotonic)
         self.relabelling = Worker("labels", self._relabel, crashed, monotonic)
         # Apart, for a disk may hang.
         self.settling = Worker("settler", self._settle, crashed, monotonic)
         self.watching = Worker("watchdog", self._watch, crashed, monotonic)
 
-    def listen_to(self, *events: Background) -> None:
-        """Add threads that call :meth:`changed`; before the start."""
-        self._events = events
+    def run_beside(self, *threads: Background) -> None:
+        """Add threads that start and stop with the agent's own.
+
+        Some of them call :meth:`changed`.
+        """
+        self._beside = threads
 
     def start(self) -> None:
         """Start all threads; nothing here waits for another service."""
@@ -168,13 +174,13 @@ class Agent(base.ServiceBase):  # type: ignore[misc]
         self.relabelling.start()
         self.settling.start()
         self.watching.start()
-        for each in self._events:
+        for each in self._beside:
             each.start()
 
     def stop(self) -> None:
         """Report that the agent stops, within ``[agent] stop_timeout``."""
         workers = (self.observing, self.relabelling, self.settling)
-        for each in (*self._events, *workers, self.watching):
+        for each in (*self._beside, *workers, self.watching):
             each.stop()
         parts = self._parts
         parts.publishing.finish(None)
@@ -248,12 +254,13 @@ class Agent(base.ServiceBase):  # type: ignore[misc]
         return math.inf
 
     def _report(self, kernel: HostFacts) -> None:
-        labels = self._parts.labels
-        facts = labels.complete(kernel)
-        self._parts.publishing.want(facts)
+        parts = self._parts
+        facts = parts.labels.complete(kernel)
+        parts.publishing.want(facts)
         found = traits.verdicts(facts, facts.observed_at)
-        held = traits.held(found) | labels.traits(facts)
+        held = traits.held(found) | parts.labels.traits(facts)
         self._set_traits(held)
+        parts.withdrawals.observe(facts, found[traits.LATENCY_CERTIFIED])
         if self._digest != (digest := facts.digest()):
             self._digest = digest
             _log_change(facts, digest, found, held)

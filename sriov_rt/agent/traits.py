@@ -30,6 +30,7 @@ PREFIX = "CUSTOM_SRIOV_RT_"
 PREFIXES = (PREFIX, label_traits.PREFIX)
 
 REALTIME = PREFIX + "REALTIME"
+LATENCY_CERTIFIED = PREFIX + "LATENCY_CERTIFIED"
 
 #: Trait to the extra specs that a host must satisfy to have it.
 TRAITS: Mapping[str, Mapping[str, str]] = types.MappingProxyType(
@@ -41,7 +42,7 @@ TRAITS: Mapping[str, Mapping[str, str]] = types.MappingProxyType(
         PREFIX + "PREEMPT_RT": {"sriov_rt:kernel": "preempt_rt"},
         PREFIX + "ONLOAD": {"sriov_rt:onload": "required"},
         # Any certificate that counts.
-        PREFIX + "LATENCY_CERTIFIED": {
+        LATENCY_CERTIFIED: {
             "sriov_rt:max_latency_us": str(grammar.MAX_LATENCY_US)
         },
     }

@@ -53,6 +53,7 @@ from sriov_rt.verify import timerlat
 from sriov_rt.verify import watch
 from sriov_rt.verify.load import DEFAULT as DEFAULT_LOAD
 from sriov_rt.verify.load import LOADS
+from sriov_rt.verify.load import Load
 from sriov_rt.verify.measurement import Measurement
 from sriov_rt.verify.measurement import Tool
 from sriov_rt.verify.profiles import DEFAULT as DEFAULT_PROFILE
@@ -179,39 +180,13 @@ class Latency(_Measure):
 
     def find(self, args: argparse.Namespace) -> Found:
         """Measure, and return what was found."""
-        root, load = Root("/"), LOADS[args.load]
         profile, cpus = _checked(args)
-        certificate.prepare(root.path)
-        before = conditions.observe(root, boot=args.per_boot)
-        show = _progress if sys.stderr.isatty() else None
+        certificate.prepare(Root("/").path)
+        # A probe that withdraws a certificate holds the lock as well.
         with results.exclusive():
-            found = latency.LatencyRun(
-                root, cpus, load, results.Results(args.output), show
-            ).run(profile, resume=args.resume)
-        measured = [each.measurement for each in found]
-        subject = certificate.Subject(
-            host=_line(root, "proc/sys/kernel/hostname"),
-            kernel=_line(root, "proc/sys/kernel/osrelease"),
-            cpus=cpus.measured,
-            before=before,
-            after=conditions.observe(root, boot=args.per_boot),
-            emulated=conditions.emulated(root),
-        )
-        refused: tuple[str, ...] = ()
-        issued = None
-        try:
-            issued = certificate.issue(
-                subject,
-                measured,
-                profile.name,
-                load,
-                time.time(),
-                validity_s=args.validity,
-                min_duration_s=args.min_duration,
+            measured, emulated, issued, refused = _earn(
+                args, profile, cpus, LOADS[args.load]
             )
-            certificate.write(issued, root.path)
-        except errors.CertificateRefused as error:
-            refused = error.reasons
         return Found(
             columns=("Tool", "CPU", "Max µs", "Samples"),
             rows=list(_rows(measured)),
@@ -219,14 +194,58 @@ class Latency(_Measure):
                 "measurements": codec.to_plain(tuple(measured)),
                 "certificate": codec.to_plain(issued) if issued else None,
                 "refused": list(refused),
-                "emulated": subject.emulated,
+                "emulated": emulated,
             },
             after=[
-                *_problems(measured, subject.emulated),
+                *_problems(measured, emulated),
                 *_verdict(issued, refused),
             ],
             code=0 if issued else EXIT_NO_CERTIFICATE,
         )
+
+
+_Earned = tuple[
+    Sequence[Measurement], bool, Certificate | None, tuple[str, ...]
+]
+
+
+def _earn(
+    args: argparse.Namespace, profile: Profile, cpus: latency.Cpus, load: Load
+) -> _Earned:
+    """Measure this host, and write the certificate that it earns.
+
+    :returns: what was measured, whether the host is emulated, the
+        certificate, and why there is none.
+    """
+    root = Root("/")
+    show = _progress if sys.stderr.isatty() else None
+    before = conditions.observe(root, boot=args.per_boot)
+    found = latency.LatencyRun(
+        root, cpus, load, results.Results(args.output), show
+    ).run(profile, resume=args.resume)
+    measured = [each.measurement for each in found]
+    subject = certificate.Subject(
+        host=_line(root, "proc/sys/kernel/hostname"),
+        kernel=_line(root, "proc/sys/kernel/osrelease"),
+        cpus=cpus.measured,
+        before=before,
+        after=conditions.observe(root, boot=args.per_boot),
+        emulated=conditions.emulated(root),
+    )
+    try:
+        issued = certificate.issue(
+            subject,
+            measured,
+            profile.name,
+            load,
+            time.time(),
+            validity_s=args.validity,
+            min_duration_s=args.min_duration,
+        )
+    except errors.CertificateRefused as error:
+        return measured, subject.emulated, None, error.reasons
+    certificate.write(issued, root.path)
+    return measured, subject.emulated, issued, ()
 
 
 class ShowCertificate(command.Lister):
@@ -685,11 +704,20 @@ class Watch(command.Text):
             found = watch.probe(root, parsed_args.duration, results.LOCK)
             print(found.said)
             return EXIT_NO_CERTIFICATE if found.withdrawn else 0
-        logging.basicConfig(level=logging.INFO, format="%(message)s")
+        _log_what_happens()
         watch.watch(
             root, parsed_args.duration, parsed_args.interval, results.LOCK
         )
         return 0
+
+
+def _log_what_happens() -> None:
+    """Log more than warnings, unless -q, -v or --debug say what to log."""
+    ours = logging.getLogger("sriov_rt")
+    for each in ours.handlers:
+        if each.level == logging.WARNING:
+            each.setLevel(logging.INFO)
+            ours.setLevel(logging.INFO)
 
 
 class Guest(command.Lister):

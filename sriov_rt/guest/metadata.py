@@ -12,6 +12,7 @@
 
 """Our element in a domain's ``<metadata>``: what the hooks did."""
 
+import dataclasses
 from collections.abc import Iterable
 
 from lxml import etree
@@ -22,6 +23,9 @@ from sriov_rt.guest.xml import Element
 from sriov_rt.guest.xml import attributes
 from sriov_rt.guest.xml import remove
 from sriov_rt.guest.xml import text_of
+from sriov_rt.parse import errors
+from sriov_rt.parse import numbers
+from sriov_rt.request import grammar
 from sriov_rt.request.words import Request
 
 #: Our namespace inside ``<metadata>``: a name, and no address.
@@ -33,6 +37,22 @@ _NSMAP = {"sriov_rt": NAMESPACE}
 
 #: The most hooks and element names that are carried over from a document.
 _MOST = 64
+
+_REALTIME = "realtime"
+_MAX_LATENCY = "max_latency_us"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Promise:
+    """What a guest's flavor asked of its host while it runs.
+
+    :param realtime: it has realtime vCPUs.
+    :param max_latency_us: the worst latency in µs that the host may be
+        certified for; None if any will do.
+    """
+
+    realtime: bool
+    max_latency_us: int | None
 
 
 def write(
@@ -57,7 +77,9 @@ def write(
             done[each.hook] = names.union(done.get(each.hook, ()))
     given = {"class": request.guest.value, "version": version}
     if request.realtime_cpus:
-        given["realtime"] = "yes"
+        given[_REALTIME] = "yes"
+    if request.max_latency_us is not None:
+        given[_MAX_LATENCY] = str(request.max_latency_us)
     given |= marks
     text = "; ".join(
         [f"{hook}: {' '.join(sorted(names))}" for hook, names in done.items()]
@@ -77,6 +99,25 @@ def marked(domain: Domain, name: str) -> str | None:
     """Return what a hook marked the domain with, None if it did not."""
     guest = _find(domain)
     return None if guest is None else attributes(guest).get(name)
+
+
+def promised(domain: Domain) -> Promise:
+    """Return what was asked of the host of a domain."""
+    guest = _find(domain)
+    given = {} if guest is None else attributes(guest)
+    return Promise(
+        realtime=given.get(_REALTIME) == "yes",
+        max_latency_us=_latency(given.get(_MAX_LATENCY, "")),
+    )
+
+
+def _latency(text: str) -> int | None:
+    try:
+        return numbers.parse_int(
+            text, "latency in µs", 1, grammar.MAX_LATENCY_US
+        )
+    except errors.ParseError:
+        return None
 
 
 def read(guest: Element) -> dict[str, set[str]]:

@@ -14,7 +14,7 @@
 
 The owner of a process is never read from inside a container, which sets its
 own environment and names. libvirt, as root, records which process keeps a
-container (libvirt_lxc); the kernel keeps what was started in it below that
+container (guest.running); the kernel keeps what was started in it below that
 one.
 """
 
@@ -26,10 +26,9 @@ from collections.abc import Mapping
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import Workload
 from sriov_rt.guest import metadata
-from sriov_rt.guest.domain import MAX_DOCUMENT
+from sriov_rt.guest import running
 from sriov_rt.guest.domain import Domain
-from sriov_rt.guest.domain import parse_domain
-from sriov_rt.guest.xml import DomainRejected
+from sriov_rt.guest.running import Guest
 from sriov_rt.guest.xml import text_of
 from sriov_rt.host.root import Root
 from sriov_rt.onload import hook
@@ -40,17 +39,6 @@ from sriov_rt.onload.status import Processes
 from sriov_rt.onload.status import State
 from sriov_rt.onload.status import driver
 
-#: Where libvirt's LXC driver has a file of each container that runs
-#: (LXC_STATE_DIR of its src/lxc/lxc_conf.h); only root may read it.
-STATE = "run/libvirt/lxc"
-_SUFFIX = ".xml"
-
-#: The process that keeps a container, as its ``comm`` has it.
-KEEPER = "libvirt_lxc"
-
-#: The root element of such a file: the state, and the process.
-_STATUS = re.compile(r"<domstatus [^<>]*\bpid='([0-9]{1,7})'[^<>]*>")
-_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _PARENT = re.compile(r"^PPid:\t([0-9]{1,7})$", re.MULTILINE)
 
 
@@ -71,45 +59,18 @@ class Container:
 
 
 def containers(root: Root) -> tuple[Container, ...] | Unknown:
-    """Return the containers that run, sorted by instance.
-
-    A file that is none of libvirt's is passed over.
-    """
-    names = root.list_dir(STATE)
-    if isinstance(names, Unknown):
-        # No libvirt with containers has run since the host started.
-        return () if root.exists(STATE) is False else names
-    found = []
-    for name in names:
-        if not name.endswith(_SUFFIX):
-            continue
-        text = root.read_text(f"{STATE}/{name}", MAX_DOCUMENT)
-        if isinstance(text, Unknown):
-            if root.exists(f"{STATE}/{name}") is False:
-                continue  # it has ended meanwhile
-            return text
-        each = parse(text)
-        if each is not None and _keeps(root, each.keeper):
-            found.append(each)
-    return tuple(sorted(found, key=lambda each: each.instance))
+    """Return the containers that run, sorted by instance."""
+    found = running.guests(root, running.CONTAINERS)
+    if isinstance(found, Unknown):
+        return found
+    return tuple(map(_container, found))
 
 
-def parse(text: str) -> Container | None:
-    """Return what a state file of libvirt's tells; None if it is none."""
-    header = _STATUS.search(text)
-    start, end = text.find("<domain "), text.rfind("</domain>")
-    if header is None or not 0 <= start < end:
-        return None
-    try:
-        domain = parse_domain(text[start : end + len("</domain>")])
-    except DomainRejected:
-        return None
-    instance = text_of(domain.root.find("uuid"))
-    if not _UUID.fullmatch(instance):
-        return None
+def _container(guest: Guest) -> Container:
+    domain = guest.domain
     is_plain = metadata.marked(domain, hook.MARK) is not None
     return Container(
-        instance, int(header[1]), is_plain or _asks(domain), is_plain
+        guest.instance, guest.process, is_plain or _asks(domain), is_plain
     )
 
 
@@ -121,19 +82,13 @@ def _asks(domain: Domain) -> bool:
     )
 
 
-def _keeps(root: Root, pid: int) -> bool:
-    # A libvirtd that was killed leaves its files, and numbers come again.
-    text = root.read_text(f"proc/{pid}/comm")
-    return isinstance(text, str) and text.strip() == KEEPER
-
-
-def processes(root: Root, running: tuple[Container, ...]) -> Mapping[int, str]:
+def processes(root: Root, owners: tuple[Container, ...]) -> Mapping[int, str]:
     """Return each process of containers, and its owner.
 
-    :param running: without any, nothing is read.
+    :param owners: without any, nothing is read.
     :returns: process to instance; the keepers are left out.
     """
-    names = root.list_dir("proc") if running else ()
+    names = root.list_dir("proc") if owners else ()
     if isinstance(names, Unknown):
         return {}
     parents: dict[int, int] = {}
@@ -143,7 +98,7 @@ def processes(root: Root, running: tuple[Container, ...]) -> Mapping[int, str]:
             parent = isinstance(text, str) and _PARENT.search(text)
             if parent:
                 parents[int(name)] = int(parent[1])
-    keepers = {each.keeper: each.instance for each in running}
+    keepers = {each.keeper: each.instance for each in owners}
     found = {}
     for pid in parents:
         instance = _instance(pid, parents, keepers)

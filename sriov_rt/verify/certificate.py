@@ -13,6 +13,7 @@
 """Issuing and withdrawing the latency certificate of this host."""
 
 import dataclasses
+import logging
 import pathlib
 import tempfile
 from collections.abc import Iterator
@@ -30,6 +31,8 @@ from sriov_rt.verify.errors import CertificateRefused
 from sriov_rt.verify.load import Load
 from sriov_rt.verify.measurement import Measurement
 from sriov_rt.verify.measurement import Tool
+
+LOG = logging.getLogger(__name__)
 
 #: The tools that a certificate can't do without: one that wakes up, and one
 #: that never sleeps.
@@ -131,10 +134,21 @@ def write(found: Certificate, root: pathlib.Path) -> pathlib.Path:
 def withdraw(found: Certificate, why: str, root: pathlib.Path) -> None:
     """Write down that a certificate counts no more.
 
+    Where that can't be written, on a full disk say, the certificate is
+    removed: that takes no room.
+
     :param why: a sentence.
-    :raises OSError: as :func:`write`.
+    :raises OSError: if it can't be removed either.
     """
-    write(dataclasses.replace(found, withdrawn=why), root)
+    try:
+        write(dataclasses.replace(found, withdrawn=why), root)
+    except OSError as error:
+        (root / certificate.PATH).unlink()
+        LOG.warning(
+            "the certificate is removed, since it can't be marked as "
+            "withdrawn: %s",
+            error.strerror or error,
+        )
 
 
 def _refused(

@@ -89,10 +89,17 @@ def probe(root: Root, duration_s: int, lock: pathlib.Path) -> Probe:
     if cpu is None:
         return Probe(None, None, "no isolated CPU is idle; none was probed")
     try:
+        # Nobody else may write a certificate meanwhile.
         with results.exclusive(lock):
-            worst = _worst(cpu, cpus, duration_s, found.max_latency_us)
+            return _judge(root, cpu, cpus, duration_s, found)
     except Busy:
         return Probe(None, None, "a measurement is running; none was probed")
+
+
+def _judge(
+    root: Root, cpu: int, cpus: Cpus, duration_s: int, found: Certificate
+) -> Probe:
+    worst = _worst(cpu, cpus, duration_s, found.max_latency_us)
     if worst <= found.max_latency_us:
         return Probe(cpu, worst, f"CPU {cpu}: at most {worst} µs")
     why = (

@@ -13,9 +13,10 @@
 """Tests against a real cloud with a realtime compute host.
 
 Each runs inside a cloud that is up; test_labels wants Kubernetes built
-before that::
+before that, and test_certificate the tools that measure installed::
 
     python3 -m tests.testbed.kube prepare
+    python3 -m tests.testbed.latency
     python3 -m tests.testbed up
     python3 -m tests.testbed inside -- \\
         python3 -m unittest -v tests.cloud.test_guest

@@ -159,6 +159,7 @@ class RealtimeHost:
                 "NEUTRON_CONF": etc / "neutron.conf",
                 "SRIOV_AGENT_CONF": etc / "sriov_agent.ini",
                 "SRIOV_RT_DEDICATED_CPUS": DEDICATED_CPUS,
+                "SRIOV_RT_NOTIFICATION_DRIVER": "messagingv2",
                 "SRIOV_RT_PARENTS": _parents() if node.ports else "none",
                 "SRIOV_RT_RUN_DIR": pathlib.Path(JOURNAL).parent,
                 "SRIOV_RT_SHARED_CPUS": SHARED_CPUS,

@@ -20,54 +20,18 @@ import re
 from typing import Any
 
 from tests.periodic import periodic
+from tests.testbed import latency
 from tests.testbed import packages
 from tests.testbed.rtvm import Result
 from tests.vm import base
 
 #: What measures, and what loads.
-PACKAGES = (
-    "fio",
-    "iperf3",
-    "rt-tests",
-    "rtla",
-    "sockperf",
-    "stress-ng",
-)
+PACKAGES = ("fio", "iperf3", "sockperf", *latency.PACKAGES)
 
 #: Seconds of the longest command: four tools under load.
 PATIENCE = 900.0
 
-#: How often a measurement is gone on with until it earns a certificate: an
-#: emulated CPU that stands still loses samples, and does not count then.
-ATTEMPTS = 5
-
-CERTIFICATE = "/var/lib/sriov-rt-verify/latency-certificate.json"
 TUNED = "/etc/tuned/active_profile"
-
-#: Five wake-ups a second: at 5,000 an emulated CPU has less than half of its
-#: samples.
-EMULATED = """
-from sriov_rt.cmd import main, verify
-from sriov_rt.verify.measurement import Tool
-from sriov_rt.verify.profiles import Profile, Step
-import sys
-verify.PROFILES = {**verify.PROFILES, "quick": Profile("quick", "", (
-    Step(Tool.CYCLICTEST, 20, interval_us=200_000),
-    Step(Tool.OSLAT, 5, priority=1),
-))}
-sys.exit(main.main(sys.argv[1:]))
-"""
-
-#: Lowers the bound of the certificate to 1 µs.
-LOWERED = """
-import dataclasses, pathlib
-from sriov_rt.host import latency
-from sriov_rt.host.root import Root
-from sriov_rt.verify import certificate
-found = latency.read(Root("/"))
-certificate.write(dataclasses.replace(found, max_latency_us=1),
-                  pathlib.Path("/"))
-"""
 
 
 @periodic
@@ -80,20 +44,13 @@ class VerifyTest(base.VmTestCase):
         base.place().make()
         packages.install(PACKAGES, base.place().log / "apt-verify.log")
         super().setUpClass()
-        cls.vm.run(
-            (
-                "bash",
-                "-c",
-                "mountpoint -q /sys/kernel/tracing || "
-                "mount -t tracefs tracefs /sys/kernel/tracing",
-            )
-        )
+        cls.vm.run(("bash", "-c", latency.MOUNT_TRACEFS))
 
     def setUp(self) -> None:
         """Begin without a certificate and results."""
         super().setUp()
         self.directory = f"/tmp/{self.id().rpartition('.')[2]}"
-        self.bash(f"rm -rf {self.directory} {CERTIFICATE} {TUNED}")
+        self.bash(f"rm -rf {self.directory} {latency.CERTIFICATE} {TUNED}")
 
     def bash(self, script: str) -> Result:
         """Run a script inside, with the project's commands on its PATH."""
@@ -167,13 +124,13 @@ class VerifyTest(base.VmTestCase):
     def test_a_certificate_s_life(self) -> None:
         """It is earned, shown, withdrawn by a change and by a sample."""
         # An idle host earns none.
-        result = self.python(EMULATED, self.latency("--load none"))
+        result = self.python(latency.SRIOV_RT, self.latency("--load none"))
         self.assertEqual(1, result.status, result.complaint)
         (reason, *_) = self.answer(result)["refused"]
         self.assertIn("an idle host says nothing of a busy one", reason)
-        for _ in range(ATTEMPTS):
+        for _ in range(latency.ATTEMPTS):
             # What counts is kept, what does not is measured again.
-            result = self.python(EMULATED, self.latency("--resume"))
+            result = self.python(latency.SRIOV_RT, self.latency("--resume"))
             self.assertIn(result.status, (0, 1), result.complaint)
             if result.status == 0:
                 break
@@ -182,7 +139,7 @@ class VerifyTest(base.VmTestCase):
         self.assertTrue(found["certificate"]["emulated"])
         status, shown = self.certificate()
         self.assertEqual((0, True), (status, shown["counts"]))
-        again = self.python(EMULATED, self.latency("--resume"))
+        again = self.python(latency.SRIOV_RT, self.latency("--resume"))
         self.assertEqual(
             found["measurements"], self.answer(again)["measurements"]
         )
@@ -197,7 +154,7 @@ class VerifyTest(base.VmTestCase):
         self.bash(f"rm {TUNED}")
         self.assertEqual(0, self.certificate()[0])
         # And so does a sample above its bound.
-        self.python(LOWERED)
+        self.python(latency.LOWERED)
         probed = self.bash("sriov-rt verify watch --once --duration 3s")
         self.assertEqual(1, probed.status, probed.text + probed.complaint)
         self.assertIn("above the certified 1 µs", probed.text)

@@ -24,6 +24,7 @@ import uuid
 
 from sriov_rt import request as requests
 from sriov_rt.guest import engine
+from sriov_rt.guest import running
 from sriov_rt.host.root import Root
 from sriov_rt.onload import hook
 from sriov_rt.onload import instances
@@ -192,12 +193,12 @@ class LibvirtTest(containers.ContainerTest):
     def test_a_process_that_calls_itself_another_is_not(self):
         """A tenant names its init as the keeper of containers is named."""
         shutil.copy(self.dynamic, self.image / "init")
-        os.link(self.image / "init", self.image / instances.KEEPER)
+        os.link(self.image / "init", self.image / running.KEEPER)
         xml = self.render().xml
-        self.start(xml.replace(">/init<", f">/{instances.KEEPER}<"))
+        self.start(xml.replace(">/init<", f">/{running.KEEPER}<"))
         pid = self.init_pid()
         name = pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
-        self.assertEqual(instances.KEEPER, name)
+        self.assertEqual(running.KEEPER, name)
         root = Root(f"/proc/{self.daemon.pid}/root")
         (kept,) = instances.containers(root)
         self.assertNotEqual(pid, kept.keeper)

@@ -12,11 +12,13 @@
 
 """The shipped units under a real systemd: each program can do its work."""
 
+import dataclasses
 import json
 import os
 import pathlib
 import re
 import tempfile
+import time
 import unittest
 from typing import Any
 from typing import ClassVar
@@ -30,6 +32,7 @@ from nova.scheduler import host_manager
 from oslo_config import cfg
 
 from sriov_rt import facts
+from sriov_rt.facts import certificate
 from sriov_rt.nova import filters
 from sriov_rt.scheduler import listener
 from sriov_rt.scheduler import options
@@ -37,7 +40,11 @@ from sriov_rt.scheduler import worker
 from tests.functional.scheduler import test_filter
 from tests.functional.systemd.container import Container
 from tests.periodic import periodic
+from tests.testbed import errors
+from tests.testbed import latency
+from tests.testbed import paths
 from tests.testbed.waiting import wait_for
+from tests.unit.host import trees
 
 #: Seconds until a program has said that it is ready.
 READY = 120.0
@@ -81,7 +88,10 @@ _REPORT = "/var/lib/sriov-rt/report.json"
 #: schedulers is written into a file.
 _PUBLISH = f"""
 import json, os, signal, sys
-from sriov_rt.agent import bus, process
+from oslo_service import backend
+# As the program does; oslo.messaging would take eventlet, where it is there.
+backend.init_backend(backend.BackendType.THREADING)
+from sriov_rt.agent import process, publisher
 
 def cast(self, method, **arguments):
     if method == "facts":
@@ -89,7 +99,7 @@ def cast(self, method, **arguments):
             json.dump(arguments, file)
         os.kill(os.getpid(), signal.SIGTERM)
 
-bus.Bus.cast = cast
+publisher.Bus.cast = cast
 sys.exit(process.main([]))
 """
 
@@ -113,6 +123,37 @@ umount /proc/driver
 rm -r /sys/module
 rm -f /dev/onload /usr/lib/libonload.so
 """
+
+#: A host of two CPUs, of which the second is isolated and idle.
+_ISOLATED = f"""
+set -e
+mkdir -p /opt/cpu
+echo 0-1 > /opt/cpu/online
+echo 1 > /opt/cpu/isolated
+for each in online isolated; do
+    mount --bind /opt/cpu/$each /sys/devices/system/cpu/$each
+done
+cp /proc/stat /opt/cpu/stat
+mount --bind /opt/cpu/stat /proc/stat
+{latency.MOUNT_TRACEFS}
+"""
+_NOT_ISOLATED = """
+umount /proc/stat
+umount /sys/devices/system/cpu/online /sys/devices/system/cpu/isolated
+rm -r /usr/bin/rtla /var/lib/sriov-rt-verify /opt/cpu
+"""
+
+#: What rtla needs rights for; then what it has once printed.
+_RTLA = """#!/bin/sh
+set -e
+chrt --fifo 95 true
+mkdir /sys/kernel/tracing/instances/sriov-rt-test
+rmdir /sys/kernel/tracing/instances/sriov-rt-test
+cat /opt/cpu/timerlat
+"""
+_TIMERLAT = paths.CHECKOUT / (
+    "tests/unit/verify/recorded/timerlat-6.1-overflow.txt"
+)
 
 NETWORK = "3cb9bc59-5699-4588-a4b1-b87f96708bc6"
 OTHER_NETWORK = "1b70879f-fd00-411e-8ea9-143e7820e61d"
@@ -260,6 +301,46 @@ class UnitsTest(unittest.TestCase):
             (), facts.from_json(report["document"]).vifs.endpoints
         )
         self.assertEqual(["rt-1"], passing(report, NETWORK))
+
+    def test_watch_withdraws_a_certificate(self) -> None:
+        """At a latency above it; then it stops on Ctrl-C's signal."""
+        unit = "sriov-rt-verify-watch"
+        self.addCleanup(self.host.run, "sh", "-c", _NOT_ISOLATED)
+        self.done("sh", "-c", _ISOLATED)
+        self.host.write("/opt/cpu/timerlat", _TIMERLAT.read_text())
+        self.host.write("/usr/bin/rtla", _RTLA, 0o755)
+        issued = dataclasses.replace(
+            trees.CERTIFICATE,
+            issued_at=time.time(),
+            expires_at=time.time() + 3600,
+            conditions={},
+        )
+        path = self.host.root / certificate.PATH
+        self.host.write(
+            f"/{certificate.PATH}", certificate.to_bytes(issued).decode()
+        )
+        pid = self.runs(unit)
+        status = self.host.run("cat", f"/proc/{pid}/status").stdout
+        # CAP_DAC_OVERRIDE, CAP_IPC_LOCK, CAP_SYS_ADMIN and CAP_SYS_NICE.
+        wanted = 1 << 1 | 1 << 14 | 1 << 21 | 1 << 23
+        self.assertRegex(status, rf"(?m)^CapEff:\t{wanted:016x}$")
+        why = "CPU 1 had a latency of 70625 µs, above the certified 18 µs"
+        try:
+            wait_for(
+                "a probe withdraws it",
+                lambda: "certificate withdrawn" in self.log(unit),
+                timeout=READY,
+            )
+        except errors.TimedOut:
+            self.fail(self.log(unit))
+        self.assertIn(f"certificate withdrawn: {why}", self.log(unit))
+        found = certificate.from_bytes(path.read_bytes())
+        self.assertEqual(why, found.withdrawn)
+        self.assertEqual(
+            (0, 0o644), (path.stat().st_uid, path.stat().st_mode & 0o777)
+        )
+        self.done("systemctl", "stop", unit)
+        self.assertEqual("success", self.host.property(unit, "Result"))
 
     def test_agent_of_neutron_says_that_it_is_ready(self) -> None:
         """Its log is not where neutron's user alone may write."""

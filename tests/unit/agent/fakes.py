@@ -12,6 +12,9 @@
 
 """A clock and what else the agent's parts are given in tests."""
 
+import time
+from collections.abc import Callable
+
 from sriov_rt.agent.backoff import Backoff
 
 
@@ -38,3 +41,10 @@ class Crash:
 def backoff(first_s: float = 1.0, limit_s: float = 8.0) -> Backoff:
     """Return a Backoff that always takes the longest delay."""
     return Backoff(first_s, limit_s, lambda low, high: high)
+
+
+def wait_for(condition: Callable[[], object], timeout_s: float = 10.0) -> None:
+    """Wait until something another thread does is done."""
+    deadline = time.monotonic() + timeout_s
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.01)

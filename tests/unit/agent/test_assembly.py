@@ -16,11 +16,15 @@ from unittest import mock
 import oslo_messaging
 from keystoneauth1 import loading
 from oslo_config import cfg
+from oslo_messaging.notify import _impl_test
 
 from sriov_rt import facts
 from sriov_rt.agent import assembly
 from sriov_rt.agent import options
+from sriov_rt.agent import withdrawal
 from sriov_rt.labels.source import LabelSourceMissing
+from sriov_rt.reason import reason
+from tests.unit import builders
 from tests.unit.agent import fakes
 
 LOGGER = "sriov_rt.agent.assembly"
@@ -37,8 +41,8 @@ class AssembleTest(unittest.TestCase):
         self.conf.set_override(name, value, group=group)
 
     def _assemble(self):
-        agent = assembly.assemble(self.conf, fakes.Crash())
-        return agent._parts
+        self.agent = assembly.assemble(self.conf, fakes.Crash())
+        return self.agent._parts
 
     def test_without_credentials_one_warning_says_that_no_traits_are_set(self):
         with self.assertLogs(LOGGER, "WARNING") as logs:
@@ -91,6 +95,25 @@ class AssembleTest(unittest.TestCase):
         self._set("transport_url", "pigeon://post", "sriov_rt")
         with self.assertRaises(oslo_messaging.MessagingException):
             self._assemble()
+
+    def test_who_wants_notifications_gets_them(self):
+        self._set("publish_traits", False, "agent")
+        self._assemble()
+        self._set("driver", ["test"], "oslo_messaging_notifications")
+        parts = self._assemble()
+        _impl_test.reset()
+        withdrawn = reason("latency_withdrawn", why="SMT changed")
+        with self.assertLogs("sriov_rt.agent.withdrawal", "WARNING"):
+            parts.withdrawals.observe(builders.realtime_host(), ())
+            parts.withdrawals.observe(builders.realtime_host(), (withdrawn,))
+        (notifying,) = (
+            each
+            for each in self.agent._beside
+            if isinstance(each, withdrawal.Notifying)
+        )
+        notifying.worker.tick()
+        ((_, message, _, _),) = _impl_test.NOTIFICATIONS
+        self.assertEqual(withdrawal.EVENT, message["event_type"])
 
     def test_facts_are_read_below_the_root(self):
         self._set("root", "/nowhere", "agent")

@@ -14,11 +14,13 @@ import dataclasses
 import tempfile
 import unittest
 
+from sriov_rt import facts
 from sriov_rt.agent import placement
 from sriov_rt.agent import service
 from sriov_rt.agent.placement import Provider
 from sriov_rt.agent.publisher import Publisher
 from sriov_rt.agent.reconciler import Reconciler
+from sriov_rt.agent.withdrawal import Withdrawals
 from sriov_rt.host import observer
 from sriov_rt.parse.cpulist import parse_cpu_list as cpus
 from tests.unit import builders
@@ -30,6 +32,7 @@ from tests.unit.host import trees
 LOGGER = "sriov_rt.agent"
 REALTIME = "CUSTOM_SRIOV_RT_REALTIME"
 PREEMPT_RT = "CUSTOM_SRIOV_RT_PREEMPT_RT"
+CERTIFIED = "CUSTOM_SRIOV_RT_LATENCY_CERTIFIED"
 DEGRADED = {"isolated": cpus("2")}
 
 
@@ -45,6 +48,7 @@ class AgentTestCase(unittest.TestCase):
         self.labelled = frozenset()
         self.labels = {}
         self.settled = []
+        self.withdrawn = []
         self.agent = self._agent()
 
     def _agent(self, publish_traits=True):
@@ -67,6 +71,7 @@ class AgentTestCase(unittest.TestCase):
                 publishing=self.publishing,
                 tending=self.tending if publish_traits else None,
                 listening=self._reconciler(self.listening.append),
+                withdrawals=Withdrawals(tuple, self.withdrawn.append),
             ),
             service.Timing(
                 observe_interval=10.0, report_spread=2.0, stop_timeout=0.0
@@ -149,6 +154,21 @@ class ObserveTest(AgentTestCase):
         self._tick()
         self.assertEqual(["facts"], self.caster.methods)
         self.assertEqual({"COMPUTE_NODE"}, self.placement.provider)
+
+    def test_a_certificate_that_counts_no_more_is_notified_of(self):
+        certificate = facts.LatencyCertificate(
+            18, self.facts.kernel.release, 1e12
+        )
+        changed = dataclasses.replace(certificate, withdrawn="SMT changed")
+        with self.assertLogs("sriov_rt.agent.withdrawal", "WARNING"):
+            for latency in (certificate, changed):
+                self.facts = builders.realtime_host(
+                    latency={"certificate": latency}
+                )
+                self._tick(10.0)
+        (withdrawal,) = self.withdrawn
+        self.assertEqual("rt-1", withdrawal.host)
+        self.assertNotIn(CERTIFIED, self.placement.provider)
 
     def test_a_change_while_everything_is_down_is_not_lost(self):
         self._tick()
@@ -362,7 +382,7 @@ class StartTest(AgentTestCase):
             def stop(self):
                 pass
 
-        self.agent.listen_to(Events())
+        self.agent.run_beside(Events())
         self.addCleanup(self.agent.stop)
         with self.assertRaises(RuntimeError):
             self.agent.start()
@@ -404,7 +424,7 @@ class StopTest(AgentTestCase):
             def stop(self):
                 calls.append("stop")
 
-        self.agent.listen_to(Events())
+        self.agent.run_beside(Events())
         self.agent.start()
         self.agent.stop()
         self.agent.wait()

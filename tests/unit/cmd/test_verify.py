@@ -13,15 +13,39 @@
 """Command lines of sriov-rt verify that can't be measured with."""
 
 import contextlib
+import dataclasses
+import errno
 import io
+import logging
 import pathlib
+import re
 import tempfile
+import time
 import unittest
 from unittest import mock
 
 from sriov_rt.cmd import main
+from sriov_rt.cmd import verify
+from sriov_rt.facts import certificate
 from sriov_rt.verify import errors
 from sriov_rt.verify import results
+from sriov_rt.verify import watch
+from tests.unit.host import trees
+from tests.unit.verify import test_watch
+
+
+def run_it(*arguments):
+    """Run 'sriov-rt verify'; return its exit code and what it printed."""
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        try:
+            code = main.main(["verify", *map(str, arguments)])
+        except SystemExit as end:
+            code = end.code
+    return code, out.getvalue(), err.getvalue()
 
 
 class BadInputTest(unittest.TestCase):
@@ -31,20 +55,8 @@ class BadInputTest(unittest.TestCase):
             self.enterContext(tempfile.TemporaryDirectory())
         )
 
-    def run_it(self, *arguments):
-        out, err = io.StringIO(), io.StringIO()
-        with (
-            contextlib.redirect_stdout(out),
-            contextlib.redirect_stderr(err),
-        ):
-            try:
-                code = main.main(["verify", *map(str, arguments)])
-            except SystemExit as end:
-                code = end.code
-        return code, out.getvalue(), err.getvalue()
-
     def refused(self, problem, *arguments):
-        code, _, err = self.run_it(*arguments)
+        code, _, err = run_it(*arguments)
         self.assertEqual(2, code)
         self.assertIn(problem, err)
         self.assertNotIn("Traceback", err)
@@ -102,3 +114,210 @@ class BadInputTest(unittest.TestCase):
                 *("disk", self.place / "x", "--size", "1m"),
             )
         self.assertFalse((self.place / "x").exists())
+
+
+class WatchTest(unittest.TestCase):
+    """What it logs: it is a service."""
+
+    def said(self, *options):
+        """Return what it prints of a message of each level."""
+
+        def watching(*_):
+            for level in (logging.DEBUG, logging.INFO, logging.WARNING):
+                watch.LOG.log(level, "so it is")
+
+        ours = logging.getLogger("sriov_rt")
+        self.addCleanup(ours.setLevel, ours.level)
+        for name in (None, "sriov_rt"):
+            logger = logging.getLogger(name)
+            self.addCleanup(setattr, logger, "handlers", logger.handlers)
+        err = io.StringIO()
+        with (
+            mock.patch.object(watch, "watch", watching),
+            mock.patch("shutil.which", return_value="/usr/bin/rtla"),
+            contextlib.redirect_stderr(err),
+        ):
+            main.main([*options, "verify", "watch"])
+        ours.setLevel(logging.NOTSET)
+        return re.findall("(.*) so it is", err.getvalue())
+
+    def test_each_message_once(self):
+        self.assertEqual(["INFO", "WARNING"], self.said())
+        self.assertEqual([], self.said("-q"))
+
+
+class LatencyTest(test_watch.ProgramTest):
+    """A measurement that fails earns nothing, and loses nothing."""
+
+    def setUp(self):
+        super().setUp()
+        self.tree.write("sys/devices/system/cpu/online", "0-1\n")
+        self.tree.write("sys/devices/system/cpu/isolated", "1\n")
+        self.program("taskset", 'shift 2; exec "$@"')
+        self.program("stress-ng", "exec sleep 60")
+        for name in ("cyclictest", "oslat"):
+            self.copying(name)
+        self.path = self.tree.path / certificate.PATH
+        self.before = self.path.read_bytes()
+        lock = self.place / "lock"
+        self.exclusive = results.exclusive
+        for module, name, value in (
+            (verify, "Root", lambda _: self.root),
+            (results, "exclusive", lambda: self.exclusive(lock)),
+        ):
+            self.enterContext(mock.patch.object(module, name, value))
+
+    def copying(self, name, then=""):
+        """Let a tool write what the real one wrote once."""
+        recorded = test_watch.RECORDED / f"{name}-2.40.json"
+        self.program(
+            name,
+            "for each; do case $each in\n"
+            f"--json=*) cp {recorded} ${{each#*=}};;\n"
+            f"esac; done; {then}",
+        )
+
+    def lasting(self):
+        """Let the tools take as long as a certificate wants."""
+        for name in ("cyclictest", "oslat"):
+            self.copying(name, "sleep 1")
+
+    def measure(self, *arguments):
+        return run_it(
+            *("latency", "--skip", "hwlat", "--skip", "timerlat"),
+            *("--duration", "3s", "--min-duration", "1s"),
+            *("--output", self.place / "results", *arguments),
+        )
+
+    def kept(self):
+        found = (self.place / "results").glob("*")
+        return sorted(each.name for each in found)
+
+    def assert_lost(self, problem, *arguments):
+        """It fails with one sentence; the certificate is as it was."""
+        code, out, err = self.measure(*arguments)
+        self.assertEqual((2, ""), (code, out))
+        (line,) = err.splitlines()
+        self.assertTrue(line.startswith("sriov-rt: error: "), line)
+        self.assertIn(problem, line)
+        self.assertEqual(self.before, self.path.read_bytes())
+        self.assertEqual(1, len(list(self.path.parent.iterdir())))
+
+    def test_what_is_sound_earns_one(self):
+        self.lasting()
+        code, out, err = self.measure()
+        self.assertEqual((0, ""), (code, err), out)
+        self.assertIn("certificate: 50757 µs", out)
+        self.assertNotEqual(self.before, self.path.read_bytes())
+
+    def test_two_runs_at_once(self):
+        with self.exclusive(self.place / "lock"):
+            self.assert_lost("another measurement holds")
+        self.assertEqual([], self.kept())
+
+    def test_a_tool_killed_in_the_middle(self):
+        self.lasting()
+        self.copying("oslat", "kill -9 $$")
+        self.assert_lost("oslat failed: exit code -9")
+        # What was measured before is not lost.
+        self.assertEqual(["cyclictest.json"], self.kept())
+        self.copying("oslat", "sleep 1")
+        self.program("cyclictest", "exit 9")
+        code, out, _ = self.measure("--resume")
+        self.assertEqual(0, code, out)
+
+    def test_a_load_killed_in_the_middle(self):
+        self.program("stress-ng", "kill -9 $$")
+        code, out, err = self.measure()
+        self.assertEqual((1, ""), (code, err))
+        self.assertIn("the load (stress-ng) ended", out)
+        self.assertIn("no certificate:", out)
+        self.assertEqual(self.before, self.path.read_bytes())
+
+    def test_a_disk_that_is_full_before(self):
+        error = OSError(errno.ENOSPC, "No space left on device")
+        with mock.patch("tempfile.TemporaryFile", side_effect=error):
+            self.assert_lost("No space left on device")
+        self.assertEqual([], self.kept())
+
+    def test_a_disk_that_fills_up(self):
+        # At the first result, at the second, at the certificate.
+        for whole in range(3):
+            if whole == 2:
+                self.lasting()
+            error = OSError(errno.ENOSPC, "No space left on device")
+            with (
+                self.subTest(whole),
+                mock.patch("os.fsync", side_effect=[None] * whole + [error]),
+            ):
+                self.assert_lost("No space left on device")
+                self.assertLessEqual(len(self.kept()), 2)
+
+    def test_output_of_a_tool_cut_in_the_middle(self):
+        recorded = (test_watch.RECORDED / "oslat-2.40.json").read_bytes()
+        (self.place / "half").write_bytes(recorded[: len(recorded) // 2])
+        self.program(
+            "oslat",
+            "for each; do case $each in\n"
+            f"--json=*) cp {self.place}/half ${{each#*=}};;\n"
+            "esac; done",
+        )
+        self.assert_lost("oslat: output not understood")
+
+
+class CertificateTest(trees.TreeTest):
+    """Of a bad certificate the command says one sentence."""
+
+    def show(self):
+        with mock.patch.object(verify, "Root", lambda _: self.root):
+            return run_it("certificate")
+
+    def test_one_that_is_none(self):
+        path = self.tree.path / certificate.PATH
+        good = path.read_bytes()
+
+        def long():
+            with path.open("r+b") as file:
+                file.truncate(100_000_000)
+
+        def unreadable():
+            path.unlink()
+            path.mkdir()
+
+        for name, change, problem in (
+            (
+                "edited",
+                lambda: path.write_bytes(good.replace(b"18", b"17")),
+                "the file was edited",
+            ),
+            ("cut", lambda: path.write_bytes(good[:-9]), "not JSON"),
+            ("100 MB", long, "longer than"),
+            ("others may write", lambda: path.chmod(0o666), "others than"),
+            ("unreadable", unreadable, "Is a directory"),
+        ):
+            change()
+            with self.subTest(name):
+                code, out, err = self.show()
+                self.assertEqual((2, ""), (code, out))
+                (line,) = err.splitlines()
+                self.assertIn(f"/{certificate.PATH}: ", line)
+                self.assertIn(problem, line)
+                self.assertIn("measure with 'sriov-rt verify latency'", line)
+
+    def test_one_that_does_not_count(self):
+        self.tree.write("etc/machine-id", "5f0c3a9e71d2b846\n")
+        for changes, problem in (
+            ({"conditions": {"machine": "x"}}, "machine changed from 'x'"),
+            ({"issued_at": time.time() + 3600}, "ahead of the host's clock"),
+            ({"issued_at": 0.0, "expires_at": 1.0}, "it has expired"),
+            ({"withdrawn": "88 µs"}, "88 µs"),
+        ):
+            made = dataclasses.replace(
+                trees.CERTIFICATE, **{"expires_at": 1e12, **changes}
+            )
+            self.tree.write(certificate.PATH, certificate.to_bytes(made))
+            with self.subTest(problem):
+                code, out, err = self.show()
+                self.assertEqual((1, ""), (code, err))
+                (line,) = re.findall("it counts no more: .*", out)
+                self.assertIn(problem, line)

@@ -323,9 +323,14 @@ class ConfigureTest(_Phases):
         )
 
     def test_the_agents_have_a_file_of_their_own(self) -> None:
-        self.run_phases(devstack.POST_CONFIG, SRIOV_RT_OBSERVE_INTERVAL="5")
+        self.run_phases(
+            devstack.POST_CONFIG,
+            SRIOV_RT_NOTIFICATION_DRIVER="messagingv2",
+            SRIOV_RT_OBSERVE_INTERVAL="5",
+        )
         for section, option, value in (
             ("DEFAULT", "transport_url", "rabbit://one/"),
+            ("oslo_messaging_notifications", "driver", "messagingv2"),
             ("agent", "node", "virsh-host"),
             ("agent", "nova_config_files", f"{self.etc}/nova-cpu.conf"),
             ("agent", "observe_interval", "5"),

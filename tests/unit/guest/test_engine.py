@@ -25,6 +25,7 @@ from sriov_rt import request
 from sriov_rt.guest import engine
 from sriov_rt.guest import metadata
 from sriov_rt.guest.domain import Domain
+from sriov_rt.guest.domain import parse_domain
 from sriov_rt.guest.hook import Context
 from sriov_rt.guest.report import Recorder
 from sriov_rt.guest.strip import Strip
@@ -191,6 +192,23 @@ class MetadataTest(unittest.TestCase):
         self.assertEqual({"strip", "pin", "schedule"}, set(hooks))
         self.assertEqual({"emulatorpin", "iothreadpin"}, hooks["pin"])
         self.assertLessEqual({"video", "vmcoreinfo"}, hooks["strip"])
+
+    def test_what_its_host_was_asked_for(self):
+        xml = documents.load("nova-dedicated")
+        specs = {**documents.LEAN, "sriov_rt:max_latency_us": "30"}
+        rendered = render(xml, specs, RT_HOST)
+        self.assertEqual(
+            metadata.Promise(False, 30),
+            metadata.promised(parse_domain(rendered.xml)),
+        )
+        # A resize to another flavor takes it back.
+        again = render(rendered.xml, documents.LEAN, RT_HOST)
+        self.assertIsNone(self._told(again.xml).get("max_latency_us"))
+        specs = {**specs, **REALTIME}
+        self.assertEqual(
+            metadata.Promise(True, 30),
+            metadata.promised(parse_domain(render(xml, specs, RT_HOST).xml)),
+        )
 
     def test_novas_own_stays(self):
         rendered = render(documents.load("nova-realtime"), documents.LEAN)

@@ -14,11 +14,15 @@ import dataclasses
 import json
 import os
 import time
+import tracemalloc
 
+from sriov_rt import decide
+from sriov_rt import request
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import LatencyCertificate
 from sriov_rt.facts import certificate
 from sriov_rt.host import latency
+from tests.unit import builders
 from tests.unit.host import trees
 
 
@@ -68,6 +72,79 @@ class LatencyTest(trees.TreeTest):
         self.assertEqual(
             "it is dated ahead of the host's clock", found.withdrawn
         )
+
+    def test_copied_from_another_host(self):
+        self.tree.write("etc/machine-id", "5f0c3a9e71d2b846\n")
+        found = self.certificate(conditions={"machine": "3b7e1f90c2d4a586"})
+        self.assertEqual(
+            "machine changed from '3b7e1f90c2d4a586' to '5f0c3a9e71d2b846'",
+            found.withdrawn,
+        )
+        # So does the next boot, for one that hangs on it.
+        found = self.certificate(conditions={"boot": "another"})
+        self.assertIn("boot changed from 'another'", found.withdrawn)
+
+    def test_of_100_mb(self):
+        path = self.tree.path / latency.CERTIFICATE
+        with path.open("r+b") as file:
+            file.truncate(100_000_000)
+        tracemalloc.start()
+        self.addCleanup(tracemalloc.stop)
+        found = latency.observe(self.root).certificate
+        self.assertIn(
+            f"longer than {certificate.MAX_FILE} bytes", found.reason
+        )
+        _, most = tracemalloc.get_traced_memory()
+        self.assertLess(most, 4 * certificate.MAX_FILE)
+
+    def test_none_of_these_places_a_server(self):
+        """Whatever is wrong with it, the decision has its Reason."""
+        asked = request.parse({"sriov_rt:max_latency_us": "1000"})
+        good = certificate.to_bytes(trees.CERTIFICATE)
+
+        def refusals():
+            part = latency.observe(self.root)
+            facts = builders.realtime_host(
+                kernel={"release": trees.RELEASE},
+                latency={"certificate": part.certificate},
+            )
+            view = decide.View(now=1.79e9)
+            return [each.code for each in decide.why_not(asked, facts, view)]
+
+        self.text(good)
+        self.assertEqual([], refusals())
+        for name, change, code in (
+            ("edited", lambda: self.text(good[:-3]), "fact_unknown"),
+            ("long", lambda: self.text(good * 1000), "fact_unknown"),
+            (
+                "future",
+                lambda: self.certificate(issued_at=time.time() + 3600),
+                "latency_withdrawn",
+            ),
+            (
+                "copied",
+                lambda: self.certificate(conditions={"machine": "another"}),
+                "latency_withdrawn",
+            ),
+            (
+                "expired",
+                lambda: self.certificate(expires_at=1.78e9),
+                "latency_expired",
+            ),
+            (
+                "removed",
+                lambda: self.tree.remove(latency.CERTIFICATE),
+                "latency_uncertified",
+            ),
+            (
+                "unreadable",
+                lambda: (self.tree.path / latency.CERTIFICATE).mkdir(),
+                "fact_unknown",
+            ),
+        ):
+            with self.subTest(name):
+                change()
+                self.assertEqual([code], refusals())
 
     def test_withdrawn_by_the_probe(self):
         found = self.certificate(withdrawn="a sample of 88 µs")

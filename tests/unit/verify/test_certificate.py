@@ -125,6 +125,25 @@ class FileTest(unittest.TestCase):
         certificate.withdraw(self.read(), "a sample of 88 µs", self.root)
         self.assertEqual("a sample of 88 µs", self.read().withdrawn)
 
+    def test_withdrawn_on_a_full_disk_it_is_removed(self):
+        path = certificate.write(self.issued, self.root)
+        with (
+            mock.patch("os.fsync", side_effect=OSError(28, "No space left")),
+            self.assertLogs("sriov_rt.verify.certificate") as logs,
+        ):
+            certificate.withdraw(self.read(), "a sample of 88 µs", self.root)
+        self.assertFalse(path.exists())
+        self.assertIn("No space left", logs.output[0])
+
+    def test_what_can_be_neither_written_nor_removed_is_an_error(self):
+        certificate.write(self.issued, self.root)
+        with (
+            mock.patch("os.fsync", side_effect=OSError(30, "Read-only")),
+            mock.patch("pathlib.Path.unlink", side_effect=OSError(30, "x")),
+            self.assertRaises(OSError),
+        ):
+            certificate.withdraw(self.read(), "a sample of 88 µs", self.root)
+
     def test_what_cannot_be_written_is_known_before(self):
         certificate.prepare(self.root)
         directory = (self.root / document.PATH).parent

@@ -136,6 +136,32 @@ class WatchTest(ProgramTest):
             self.assertFalse(self.probe().withdrawn)
         self.assertEqual("", self.seen().withdrawn)
 
+    def test_a_full_disk_is_no_reprieve(self):
+        with (
+            mock.patch("os.fsync", side_effect=OSError(28, "No space left")),
+            self.assertLogs("sriov_rt.verify.certificate"),
+        ):
+            self.assertTrue(self.probe().withdrawn)
+        self.assertIsNone(self.seen())
+
+    def test_nobody_else_writes_while_it_judges(self):
+        def measured(*_):
+            with self.assertRaises(errors.Busy):
+                results.exclusive(self.place / "lock").__enter__()
+            return 88
+
+        withdraw = watch.certificate.withdraw
+
+        def withdrawn(*args):
+            measured()
+            withdraw(*args)
+
+        with (
+            mock.patch.object(watch, "_worst", measured),
+            mock.patch.object(watch.certificate, "withdraw", withdrawn),
+        ):
+            self.assertTrue(self.probe().withdrawn)
+
     def test_a_probe_that_fails_withdraws_nothing(self):
         for text, error in (
             ("echo 'no timerlat' >&2; exit 1", errors.RunFailed),

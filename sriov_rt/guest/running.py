@@ -1,0 +1,115 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Guests that libvirt runs on this host, from its own status files.
+
+libvirt's drivers keep one of each domain that runs: its state, the process
+that it is in, and the whole domain. They are root's alone, so that nothing in
+a guest has a say in them.
+"""
+
+import dataclasses
+import re
+
+from sriov_rt.codec import Unknown
+from sriov_rt.guest.domain import MAX_DOCUMENT
+from sriov_rt.guest.domain import Domain
+from sriov_rt.guest.domain import parse_domain
+from sriov_rt.guest.xml import DomainRejected
+from sriov_rt.guest.xml import text_of
+from sriov_rt.host.root import Root
+
+#: Where the files are: LXC_STATE_DIR of libvirt's src/lxc/lxc_conf.h, and
+#: stateDir of its src/qemu/qemu_conf.c.
+CONTAINERS = "run/libvirt/lxc"
+MACHINES = "run/libvirt/qemu"
+_SUFFIX = ".xml"
+
+#: The process that keeps a container, as its ``comm`` has it.
+KEEPER = "libvirt_lxc"
+
+#: The longest command line that is taken in, in bytes; QEMU's has a few
+#: hundred for each device.
+_MAX_COMMAND = 1024 * 1024
+
+#: The root element of such a file: the state, and the process.
+_STATUS = re.compile(r"<domstatus [^<>]*\bpid='([0-9]{1,7})'[^<>]*>")
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Guest:
+    """One guest that runs.
+
+    :param instance: its UUID, which is the instance's of Nova.
+    :param process: QEMU's, or the one that keeps the container.
+    """
+
+    instance: str
+    process: int
+    domain: Domain
+
+
+def guests(root: Root, directory: str) -> tuple[Guest, ...] | Unknown:
+    """Return the guests of one of libvirt's drivers, sorted by instance.
+
+    A file that is none of libvirt's is passed over, and so is one that a
+    libvirtd has left behind that was killed.
+
+    :param directory: CONTAINERS or MACHINES.
+    """
+    names = root.list_dir(directory)
+    if isinstance(names, Unknown):
+        # That driver has run nothing since the host started.
+        return () if root.exists(directory) is False else names
+    found = []
+    for name in names:
+        if not name.endswith(_SUFFIX):
+            continue
+        text = root.read_text(f"{directory}/{name}", MAX_DOCUMENT)
+        if isinstance(text, Unknown):
+            if root.exists(f"{directory}/{name}") is False:
+                continue  # it has ended meanwhile
+            return text
+        guest = parse(text)
+        if guest is not None and _runs(root, guest):
+            found.append(guest)
+    return tuple(sorted(found, key=lambda each: each.instance))
+
+
+def parse(text: str) -> Guest | None:
+    """Return the guest of a status file of libvirt's; None if it is none."""
+    header = _STATUS.search(text)
+    start, end = text.find("<domain "), text.rfind("</domain>")
+    if header is None or not 0 <= start < end:
+        return None
+    try:
+        domain = parse_domain(text[start : end + len("</domain>")])
+    except DomainRejected:
+        return None
+    instance = text_of(domain.root.find("uuid"))
+    if not _UUID.fullmatch(instance):
+        return None
+    return Guest(instance, int(header[1]), domain)
+
+
+def _runs(root: Root, guest: Guest) -> bool:
+    # A libvirtd that was killed leaves its files, and numbers come again.
+    place = f"proc/{guest.process}"
+    if guest.domain.is_container:
+        text = root.read_text(f"{place}/comm")
+        return isinstance(text, str) and text.strip() == KEEPER
+    # QEMU has many names, and libvirt gives each its UUID.
+    text = root.read_text(f"{place}/cmdline", _MAX_COMMAND)
+    if isinstance(text, Unknown):
+        return root.exists(place) is not False
+    return guest.instance in text

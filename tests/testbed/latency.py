@@ -1,0 +1,68 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A latency measurement that an emulated host can finish.
+
+The tools, their checks and the certificate are the real ones. The figures
+mean nothing, and every output says so.
+
+``python -m tests.testbed.latency`` installs the tools.
+"""
+
+from tests.testbed import packages
+from tests.testbed import paths
+
+#: What measures, and what loads.
+PACKAGES = ("rt-tests", "rtla", "stress-ng")
+
+CERTIFICATE = "/var/lib/sriov-rt-verify/latency-certificate.json"
+
+#: ``sriov-rt`` with another profile ``quick``: five wake-ups a second. At
+#: 5,000 an emulated CPU has less than half of its samples.
+SRIOV_RT = """
+from sriov_rt.cmd import main, verify
+from sriov_rt.verify.measurement import Tool
+from sriov_rt.verify.profiles import Profile, Step
+import sys
+verify.PROFILES = {**verify.PROFILES, "quick": Profile("quick", "", (
+    Step(Tool.CYCLICTEST, 20, interval_us=200_000),
+    Step(Tool.OSLAT, 5, priority=1),
+))}
+sys.exit(main.main(sys.argv[1:]))
+"""
+
+#: How often such a measurement is gone on with until it earns a certificate:
+#: an emulated CPU that stands still loses samples, and does not count then.
+ATTEMPTS = 5
+
+#: Lowers the bound of the certificate to 1 µs.
+LOWERED = """
+import dataclasses, pathlib
+from sriov_rt.host import latency
+from sriov_rt.host.root import Root
+from sriov_rt.verify import certificate
+found = latency.read(Root("/"))
+certificate.write(dataclasses.replace(found, max_latency_us=1),
+                  pathlib.Path("/"))
+"""
+
+#: The tracers' file system.
+MOUNT_TRACEFS = (
+    "mountpoint -q /sys/kernel/tracing || "
+    "mount -t tracefs tracefs /sys/kernel/tracing"
+)
+
+
+if __name__ == "__main__":
+    directories = paths.Paths.from_environment()
+    directories.make()
+    packages.install(PACKAGES, directories.log / "apt.log")

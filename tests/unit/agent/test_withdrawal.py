@@ -1,0 +1,296 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Who is notified that a host's certificate counts no more, and of whom."""
+
+import unittest
+
+import oslo_messaging
+from oslo_config import cfg
+from oslo_messaging.notify import _impl_test
+
+from sriov_rt import facts
+from sriov_rt import messaging
+from sriov_rt.agent import traits
+from sriov_rt.agent import withdrawal
+from sriov_rt.agent.withdrawal import Affected
+from sriov_rt.agent.withdrawal import Withdrawal
+from sriov_rt.codec import Unknown
+from sriov_rt.guest.metadata import Promise
+from sriov_rt.reason import reason
+from tests.unit import builders
+from tests.unit.agent import fakes
+from tests.unit.guest import test_running
+
+LOGGER = "sriov_rt.agent.withdrawal"
+A, B = test_running.A, test_running.B
+LATENT = Affected(A, Promise(realtime=True, max_latency_us=30))
+REALTIME = Affected(B, Promise(realtime=True, max_latency_us=None))
+WHY = reason("latency_withdrawn", why="CPU 2 had a latency of 88 µs")
+
+
+def host(**certificate):
+    """Return a host's facts with its certificate, none if nothing is said."""
+    found = None
+    if certificate:
+        release = builders.realtime_host().kernel.release
+        given = {"max_latency_us": 18, "kernel": release, "expires_at": 2e9}
+        found = facts.LatencyCertificate(**(given | certificate))
+    return builders.realtime_host(latency={"certificate": found})
+
+
+COUNTS = host(withdrawn="")
+GONE = host(withdrawn="SMT changed from '0' to '1'")
+
+
+class WithdrawalsTest(unittest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.running = (LATENT, REALTIME)
+        self.looks = 0
+        self.found = []
+        self.withdrawals = withdrawal.Withdrawals(self.find, self.found.append)
+
+    def find(self):
+        self.looks += 1
+        return self.running
+
+    def observe(self, facts, now=1e9):
+        """Return what is notified of; each is one line of the log."""
+        before = len(self.found)
+        reasons = traits.verdicts(facts, now)[traits.LATENCY_CERTIFIED]
+        with self.assertLogs(LOGGER, "WARNING") as logs:
+            # assertLogs wants one.
+            withdrawal.LOG.warning("observed")
+            self.withdrawals.observe(facts, reasons)
+        self.lines = [each.getMessage() for each in logs.records[1:]]
+        self.assertEqual(len(self.found) - before, len(self.lines))
+        return self.found[before:]
+
+    def test_a_change_names_the_instances_once(self):
+        self.assertEqual([], self.observe(COUNTS))
+        (found,) = self.observe(GONE)
+        self.assertEqual((LATENT, REALTIME), found.instances)
+        self.assertEqual(("rt-1", "rt-1"), (found.host, found.node))
+        self.assertIn("SMT changed from '0' to '1'", found.sentence)
+        (line,) = self.lines
+        self.assertTrue(
+            line.startswith(
+                "latency certificate withdrawn: host=rt-1 node=rt-1 "
+                f"instances={A}(realtime max_latency_us=30),{B}(realtime) "
+                "[latency_withdrawn] the latency certificate was withdrawn: "
+                "SMT changed"
+            ),
+            line,
+        )
+        for _ in range(3):
+            self.assertEqual([], self.observe(GONE))
+
+    def test_expiry_is_no_change_of_the_facts(self):
+        self.assertEqual([], self.observe(COUNTS, now=2e9 - 1))
+        (found,) = self.observe(COUNTS, now=2e9 + 5)
+        self.assertEqual(["latency_expired"], found.payload()["codes"])
+        # The Reason counts the seconds since; it is the same withdrawal.
+        self.assertEqual([], self.observe(COUNTS, now=2e9 + 10))
+
+    def test_a_file_that_is_gone_or_edited(self):
+        for after in (
+            host(),
+            builders.realtime_host(
+                latency={"certificate": Unknown("the file was edited")}
+            ),
+        ):
+            self.observe(COUNTS)
+            self.assertEqual(1, len(self.observe(after)))
+
+    def test_each_withdrawal_anew(self):
+        for _ in range(3):
+            self.observe(COUNTS)
+            self.assertEqual(1, len(self.observe(GONE)))
+
+    def test_nobody_runs(self):
+        self.running = ()
+        self.observe(COUNTS)
+        (found,) = self.observe(GONE)
+        self.assertEqual((), found.instances)
+        self.assertIn(" instances=none [", self.lines[0])
+
+    def test_who_runs_is_not_known(self):
+        self.running = Unknown("/run/libvirt/qemu/a.xml: Permission denied")
+        self.observe(COUNTS)
+        (found,) = self.observe(GONE)
+        self.assertIn("instances=unknown (/run/libvirt", self.lines[0])
+        payload = found.payload()
+        self.assertEqual([], payload["instances"])
+        self.assertIn("Permission denied", payload["instances_unknown"])
+        self.assertEqual([], self.observe(GONE))
+
+    def test_a_host_that_never_had_one_is_left_alone(self):
+        self.assertEqual([], self.observe(host()))
+        self.assertEqual(0, self.looks)
+
+    def test_an_agent_that_starts_after_it_names_who_asked_for_it(self):
+        self.running = (REALTIME,)
+        self.assertEqual([], self.observe(GONE))
+        self.running = (LATENT, REALTIME)
+        (found,) = self.observe(GONE)
+        self.assertEqual((LATENT, REALTIME), found.instances)
+        self.assertEqual([], self.observe(GONE))
+
+    def test_one_that_is_started_again_with_the_host_is_named(self):
+        self.observe(COUNTS)
+        self.running = ()
+        self.observe(GONE)
+        self.running = (LATENT,)
+        (found,) = self.observe(GONE)
+        self.assertEqual((LATENT,), found.instances)
+        # A reboot of the guest is nothing new.
+        for self.running in ((), (LATENT,)):
+            self.assertEqual([], self.observe(GONE))
+
+
+class AffectedTest(test_running.HostTest):
+    def setUp(self):
+        super().setUp()
+        self.machine("a", A, 100, test_running.OURS.format('realtime="yes"'))
+
+    def test_those_that_ask(self):
+        self.machine("b", B, 300)
+        asks = Affected(A, Promise(realtime=True, max_latency_us=None))
+        self.assertEqual((asks,), withdrawal.affected(self.root))
+
+    def test_containers_as_well(self):
+        text = test_running.STATUS.format(
+            pid=200,
+            uuid=B,
+            type="lxc",
+            metadata=test_running.OURS.format('max_latency_us="7"'),
+        )
+        self.tree.write("run/libvirt/lxc/b.xml", text)
+        self.assertEqual(
+            [A, B], [each.instance for each in withdrawal.affected(self.root)]
+        )
+
+    def test_a_host_without_libvirt(self):
+        self.tree.remove("run")
+        self.assertEqual((), withdrawal.affected(self.root))
+
+    def test_who_may_not_read_does_not_know(self):
+        self.tree.make_unreadable("run/libvirt/lxc/b.xml")
+        self.assertIsInstance(withdrawal.affected(self.root), Unknown)
+
+
+class NotifyingTest(unittest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.conf = cfg.ConfigOpts()
+        self.conf([])
+        self.set("sriov_rt", transport_url="fake://")
+        _impl_test.reset()
+
+    def set(self, group, **values):
+        if group == "sriov_rt":
+            self.conf.register_opts(messaging.TRANSPORT_OPTS, group=group)
+        for name, value in values.items():
+            self.conf.set_override(name, value, group=group)
+
+    def notifications(self, **values):
+        """Set oslo.messaging's own options."""
+        oslo_messaging.get_notification_transport(self.conf, "fake://")
+        self.set("oslo_messaging_notifications", **values)
+
+    def notifier(self):
+        return messaging.notifier(self.conf, "sriov-rt-agent:rt-1")
+
+    def withdrawal(self, instances=(LATENT, REALTIME)):
+        return Withdrawal("rt-1", "node-1", (WHY,), instances)
+
+    def test_by_default_nothing_is_sent(self):
+        self.assertIsNone(self.notifier())
+
+    def test_what_is_sent(self):
+        self.notifications(driver=["test"])
+        notifying = withdrawal.Notifying(self.notifier(), fakes.Crash())
+        notifying.put(self.withdrawal())
+        notifying.worker.tick()
+        ((_, message, priority, _),) = _impl_test.NOTIFICATIONS
+        self.assertEqual("WARN", priority)
+        self.assertEqual("sriov-rt-agent:rt-1", message["publisher_id"])
+        self.assertEqual("sriov_rt.latency.withdrawn", message["event_type"])
+        self.assertEqual(
+            {
+                "host": "rt-1",
+                "node": "node-1",
+                "reason": WHY.message,
+                "codes": ["latency_withdrawn"],
+                "instances": [
+                    {"uuid": A, "realtime": True, "max_latency_us": 30},
+                    {"uuid": B, "realtime": True, "max_latency_us": None},
+                ],
+                "instances_unknown": None,
+            },
+            message["payload"],
+        )
+
+    def test_each_is_sent_once_and_in_order(self):
+        self.notifications(driver=["test"])
+        notifying = withdrawal.Notifying(self.notifier(), fakes.Crash())
+        for number in range(withdrawal.MOST_WAITING + 2):
+            notifying.put(Withdrawal(f"rt-{number}", "n", (WHY,), (LATENT,)))
+        notifying.worker.tick()
+        notifying.worker.tick()
+        hosts = [
+            each[1]["payload"]["host"] for each in _impl_test.NOTIFICATIONS
+        ]
+        # The message queue was down for so long that two are lost.
+        wanted = [f"rt-{n + 2}" for n in range(withdrawal.MOST_WAITING)]
+        self.assertEqual(wanted, hosts)
+
+    def test_over_a_message_queue_to_who_listens(self):
+        self.notifications(driver=["messagingv2"])
+        heard = []
+
+        class Endpoint:
+            def warn(self, ctxt, publisher_id, event_type, payload, metadata):
+                heard.append((publisher_id, event_type, payload["host"]))
+
+        notifier = self.notifier()
+        listener = oslo_messaging.get_notification_listener(
+            notifier.transport,
+            [oslo_messaging.Target(topic="notifications")],
+            [Endpoint()],
+            executor="threading",
+        )
+        listener.start()
+        self.addCleanup(listener.wait)
+        self.addCleanup(listener.stop)
+        notifying = withdrawal.Notifying(notifier, fakes.Crash())
+        notifying.put(self.withdrawal())
+        notifying.worker.tick()
+        fakes.wait_for(lambda: heard)
+        self.assertEqual(
+            [("sriov-rt-agent:rt-1", withdrawal.EVENT, "rt-1")], heard
+        )
+
+    def test_the_agents_queue_unless_another_is_named(self):
+        self.set("sriov_rt", transport_url="fake://agents/")
+        self.notifications(driver=["noop"])
+        url = self.notifier().transport._driver._url
+        self.assertEqual("agents", url.hosts[0].hostname)
+        self.notifications(transport_url="fake://others/")
+        url = self.notifier().transport._driver._url
+        self.assertEqual("others", url.hosts[0].hostname)
+
+    def test_a_queue_that_cannot_be_is_refused_at_the_start(self):
+        self.notifications(driver=["noop"], transport_url="pigeon://post")
+        with self.assertRaises(oslo_messaging.MessagingException):
+            self.notifier()
