@@ -183,7 +183,7 @@ def differences(
 
 #: How long a VF may take to be as it was set, seconds: its driver asks for
 #: the MAC anew after a reset by the PF.
-SETTLED_S = 3.0
+SETTLED_S = 10.0
 
 Observe = Callable[[Collection[int]], Mapping[int, VfState]]
 
