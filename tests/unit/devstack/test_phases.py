@@ -426,6 +426,14 @@ class ConfigureTest(_Phases):
         self.assertEqual(
             ["qos,sriov_rt"], self.values(conf, "agent", "extensions")
         )
+        for each in ("sriov_rt_vf_set", "sriov_rt_vf_clean"):
+            self.assertEqual(
+                [
+                    f"sudo {self.top}/venv/bin/privsep-helper --config-file "
+                    f"{self.neutron}"
+                ],
+                self.values(self.neutron, each, "helper_command"),
+            )
 
     def test_a_compute_only_node_has_what_is_of_a_compute_host(self) -> None:
         self.run_phases(
