@@ -777,6 +777,33 @@ class BadInputTest(_Phases):
             SRIOV_RT_PARENTS="physnet1:eth1",
         )
 
+    def test_a_kind_of_port_that_there_is_not(self) -> None:
+        for name, value in (
+            ("SRIOV_RT_VIF", "macvlan:bride"),
+            ("SRIOV_RT_PHYSICAL_NETWORKS", "physnet1:macvlan:bride"),
+        ):
+            with self.subTest(name):
+                self.refused(
+                    f"{name} has 'macvlan:bride', which is neither macvlan, "
+                    "ipvlan nor vf with a mode of it.",
+                    **{name: value},
+                )
+
+    def test_a_value_that_is_no_number_and_no_list_of_cpus(self) -> None:
+        for name, value, problem in (
+            ("SRIOV_RT_FLAVOR_RAM", "1g", "is not a number."),
+            ("SRIOV_RT_FACTS_MAX_AGE", "5m", "is not a number of seconds."),
+            (
+                "SRIOV_RT_DEDICATED_CPUS",
+                "2..7",
+                "is not a list of CPUs such as 2-7.",
+            ),
+        ):
+            with self.subTest(name):
+                self.refused(
+                    f"{name} is '{value}', which {problem}", **{name: value}
+                )
+
     def test_a_nic_without_its_physical_network(self) -> None:
         self.nic("eth1")
         self.refused(
