@@ -24,6 +24,7 @@ import secrets
 import socket
 from collections.abc import Callable
 from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import Any
 from typing import TypeVar
 
@@ -48,6 +49,12 @@ VFS_ONLY = 1 | 8
 
 #: RTEXT_FILTER_SKIP_STATS alone.
 SKIP_STATS = 8
+
+#: include/uapi/linux/if.h.
+IFF_UP = 0x1
+IFF_LOOPBACK = 0x8
+IFF_PROMISC = 0x100
+IFF_ALLMULTI = 0x200
 
 #: How often a dump is requested that changes while it is given.
 MAX_DUMPS = 8
@@ -107,9 +114,18 @@ def conversation(
     if _PADDING not in _VLAN_INFO.fields:
         _VLAN_INFO.fields = (*_VLAN_INFO.fields, _PADDING)
     number = (opened or open_socket()).detach()
+    with (
+        refused(),
+        pyroute2.IPRoute(fileno=number, groups=0, ext_ack=True) as route,
+    ):
+        yield route
+
+
+@contextlib.contextmanager
+def refused() -> Iterator[None]:
+    """Raise what the kernel refuses as an OSError; see :func:`refusal`."""
     try:
-        with pyroute2.IPRoute(fileno=number, groups=0, ext_ack=True) as route:
-            yield route
+        yield
     except pyroute2.NetlinkError as error:
         raise refusal(error) from error
 
@@ -121,6 +137,18 @@ def refusal(error: pyroute2.NetlinkError) -> OSError:
     """
     code, words = error.args
     return OSError(code if code > 0 else errno.EINTR, words)
+
+
+def flags(wanted: Mapping[int, bool | None]) -> dict[str, int]:
+    """Return flags of an interface as IPRoute.link takes them.
+
+    :param wanted: IFF_* to whether it is to be set; None leaves it.
+    """
+    changed = {flag: on for flag, on in wanted.items() if on is not None}
+    return {
+        "flags": sum(flag for flag, on in changed.items() if on),
+        "change": sum(changed),
+    }
 
 
 def index_of(interface: str) -> int:

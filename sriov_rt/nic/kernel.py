@@ -126,10 +126,6 @@ class Kernel(Protocol):
         """
 
 
-#: IFF_PROMISC and IFF_ALLMULTI of include/uapi/linux/if.h.
-PROMISC, ALLMULTI = 0x100, 0x200
-
-
 class Rtnetlink:
     """Requests on links of the caller's network namespace.
 
@@ -159,16 +155,14 @@ class Rtnetlink:
 
     def set_netdev(self, netdev: str, settings: VfSettings) -> None:
         """Set mtu, promisc and allmulti of an interface if not None."""
-        mask = flags = 0
-        for bit, on in (
-            (PROMISC, settings.promisc),
-            (ALLMULTI, settings.allmulti),
-        ):
-            if on is not None:
-                mask |= bit
-                flags |= bit if on else 0
+        flags = rtnetlink.flags(
+            {
+                rtnetlink.IFF_PROMISC: settings.promisc,
+                rtnetlink.IFF_ALLMULTI: settings.allmulti,
+            }
+        )
         mtu = {} if settings.mtu is None else {"mtu": settings.mtu}
-        self._set(netdev, flags=flags, change=mask, **mtu)
+        self._set(netdev, **flags, **mtu)
 
     def rename(self, netdev: str, name: str) -> None:
         """Give an interface another name."""
@@ -180,7 +174,10 @@ class Rtnetlink:
         sysfs shows them also while something on top needs them.
         """
         bits = _get(netdev)["flags"]
-        return bool(bits & PROMISC), bool(bits & ALLMULTI)
+        return (
+            bool(bits & rtnetlink.IFF_PROMISC),
+            bool(bits & rtnetlink.IFF_ALLMULTI),
+        )
 
     def mtus(self, netdev: str) -> tuple[int, int] | None:
         """Return the least and the greatest MTU that an interface takes.

@@ -35,6 +35,9 @@ from sriov_rt.nic.model import VfId
 from sriov_rt.parse import errors as parse_errors
 from sriov_rt.parse import numbers
 from sriov_rt.parse import pci
+from sriov_rt.rtnetlink import IFF_ALLMULTI
+from sriov_rt.rtnetlink import IFF_PROMISC
+from sriov_rt.rtnetlink import IFF_UP
 
 #: A file of sysfs is a page at the most.
 PAGE = 4096
@@ -238,9 +241,6 @@ def _or_none(value: T | Unknown) -> T | None:
     return None if isinstance(value, Unknown) else value
 
 
-#: IFF_UP, IFF_PROMISC and IFF_ALLMULTI of include/uapi/linux/if.h.
-UP, PROMISC, ALLMULTI = 0x1, 0x100, 0x200
-
 _FLAGS = re.compile(r"0x[0-9a-f]{1,8}")
 _MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}")
 _NUMBER = re.compile(r"[0-9]{1,10}", re.ASCII)
@@ -295,9 +295,9 @@ class Devices:
                 _text(self._root, f"{inner}/addr_assign_type")
             ),
             mtu=_number(_text(self._root, f"{inner}/mtu")),
-            promisc=None if bits is None else bool(bits & PROMISC),
-            allmulti=None if bits is None else bool(bits & ALLMULTI),
-            up=None if bits is None else bool(bits & UP),
+            promisc=None if bits is None else bool(bits & IFF_PROMISC),
+            allmulti=None if bits is None else bool(bits & IFF_ALLMULTI),
+            up=None if bits is None else bool(bits & IFF_UP),
             uppers=tuple(
                 name.removeprefix("upper_")
                 for name in _names(self._root, inner) or ()

@@ -40,9 +40,6 @@ from sriov_rt.vif.edge import Link
 from sriov_rt.vif.edge import Subinterface
 from sriov_rt.vif.model import Limits
 from sriov_rt.vif.namespaces import Identity
-from sriov_rt.vif.places import IFF_ALLMULTI
-from sriov_rt.vif.places import IFF_PROMISC
-from sriov_rt.vif.places import IFF_UP
 from sriov_rt.vif.places import Place
 from sriov_rt.vif.places import mode_of
 from sriov_rt.vif.places import opened
@@ -109,7 +106,7 @@ def _wanted(
         **mode_of(what.kind, what.mode),
     }
     if what.up:
-        found |= {"flags": IFF_UP, "change": IFF_UP}
+        found |= rtnetlink.flags({rtnetlink.IFF_UP: True})
     return {key: value for key, value in found.items() if value is not None}
 
 
@@ -441,15 +438,13 @@ class NetlinkLinks:
             "promisc": promisc,
             "allmulti": allmulti,
         }
-        flags = {
-            flag: wish
-            for flag, wish in (
-                (IFF_UP, up),
-                (IFF_PROMISC, promisc),
-                (IFF_ALLMULTI, allmulti),
-            )
-            if wish is not None
-        }
+        flags = rtnetlink.flags(
+            {
+                rtnetlink.IFF_UP: up,
+                rtnetlink.IFF_PROMISC: promisc,
+                rtnetlink.IFF_ALLMULTI: allmulti,
+            }
+        )
         attributes = {"address": mac, "mtu": mtu, "ifalias": alias}
         told = " ".join(k for k, val in wanted.items() if val is not None)
         with (
@@ -459,8 +454,7 @@ class NetlinkLinks:
             place.link(
                 "set",
                 index=link.index,
-                flags=sum(flag for flag, wish in flags.items() if wish),
-                change=sum(flags),
+                **flags,
                 **{k: val for k, val in attributes.items() if val is not None},
             )
             now = place.at(link.index)

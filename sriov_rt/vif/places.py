@@ -32,12 +32,6 @@ from sriov_rt.vif import namespaces
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.namespaces import Identity
 
-#: include/uapi/linux/if.h.
-IFF_UP = 0x1
-IFF_LOOPBACK = 0x8
-IFF_PROMISC = 0x100
-IFF_ALLMULTI = 0x200
-
 #: Modes of an ipvlan (include/uapi/linux/if_link.h); pyroute2 has names for
 #: those of macvlan and macvtap alone.
 IPVLAN_MODES: Mapping[str, int] = types.MappingProxyType(
@@ -73,12 +67,12 @@ class Place:
         :param wanted: as pyroute2's IPRoute.link takes it.
         :raises OSError: as the kernel refuses it.
         """
-        with _refused():
+        with rtnetlink.refused():
             return list(self.route.link(command, **wanted))
 
     def number(self, descriptor: int) -> int | None:
         """Return which number another namespace has in it, if any."""
-        with _refused():
+        with rtnetlink.refused():
             return rtnetlink.number(self.route, descriptor)
 
     def home(self) -> int | None:
@@ -90,7 +84,7 @@ class Place:
 
     def all(self) -> list[Link]:
         """Return all links of the namespace, of another's no loopback."""
-        with _refused():
+        with rtnetlink.refused():
             found = rtnetlink.links(self.route)
         if self.name is not None:
             found = [each for each in found if not is_loopback(each)]
@@ -98,7 +92,7 @@ class Place:
 
     def numbers(self) -> set[int]:
         """Return the numbers that other namespaces have in it."""
-        with self._socket() as opened, _refused():
+        with self._socket() as opened, rtnetlink.refused():
             return rtnetlink.numbers(opened)
 
     def of_number(self, number: int) -> list[Link]:
@@ -109,7 +103,7 @@ class Place:
         with namespaces.opened(None) as own:
             home = self.number(own)
         name = self.name or f"nsid:{number}"
-        with self._socket() as opened, _refused():
+        with self._socket() as opened, rtnetlink.refused():
             found = rtnetlink.links_of(opened, number)
         read = (
             read_link(each, name, home, self.space)
@@ -188,11 +182,11 @@ def read_link(
         parent=_parent(message, namespace, home),
         mac=message.get_attr("IFLA_ADDRESS") or "",
         mtu=message.get_attr("IFLA_MTU") or 0,
-        up=bool(flags & IFF_UP),
+        up=bool(flags & rtnetlink.IFF_UP),
         carrier=bool(message.get_attr("IFLA_CARRIER")),
         alias=_text(message.get_attr("IFLA_IFALIAS")),
-        promisc=bool(flags & IFF_PROMISC),
-        allmulti=bool(flags & IFF_ALLMULTI),
+        promisc=bool(flags & rtnetlink.IFF_PROMISC),
+        allmulti=bool(flags & rtnetlink.IFF_ALLMULTI),
         device=_device(message),
         master=message.get_attr("IFLA_MASTER"),
         space=space,
@@ -201,7 +195,7 @@ def read_link(
 
 def is_loopback(message: Any) -> bool:
     """Tell whether a link is its namespace's way to itself."""
-    return bool(message["flags"] & IFF_LOOPBACK)
+    return bool(message["flags"] & rtnetlink.IFF_LOOPBACK)
 
 
 def mode_of(kind: str, mode: str) -> dict[str, str | int]:
@@ -316,19 +310,10 @@ def _open(
 
 
 @contextlib.contextmanager
-def _refused() -> Iterator[None]:
-    """Raise what the kernel refuses as an OSError."""
-    try:
-        yield
-    except pyroute2.NetlinkError as error:
-        raise rtnetlink.refusal(error) from error
-
-
-@contextlib.contextmanager
 def telling(device: str, what: str) -> Iterator[None]:
     """Raise an OSError from inside as what it means to the operator."""
     try:
-        with _refused():
+        with rtnetlink.refused():
             yield
     except OSError as error:
         code = error.errno or errno.EIO

@@ -161,6 +161,18 @@ class NumbersTest(unittest.TestCase):
         self.assertIn(struct.pack("=HHI", 8, 46, 5), self.kernel.recv(4096))
 
 
+class FlagsTest(unittest.TestCase):
+    def test_what_is_none_is_left(self):
+        up, promisc = rtnetlink.IFF_UP, rtnetlink.IFF_PROMISC
+        for wanted, flags, change in (
+            ({up: True, promisc: False}, up, up | promisc),
+            ({up: None, promisc: False}, 0, promisc),
+            ({up: None}, 0, 0),
+        ):
+            found = rtnetlink.flags(wanted)
+            self.assertEqual({"flags": flags, "change": change}, found)
+
+
 class IndexTest(RtnetlinkTestCase):
     def test_no_interface_has_an_errno(self):
         self.assertEqual(4, rtnetlink.index_of("vf0"))
