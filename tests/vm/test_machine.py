@@ -13,10 +13,12 @@
 """The virtual machine itself: what the other tests take for granted."""
 
 import concurrent.futures
+import contextlib
 import pathlib
 
 from tests.periodic import periodic
 from tests.testbed import errors
+from tests.testbed.waiting import wait_for
 from tests.vm import base
 from tests.vm import network
 
@@ -109,19 +111,44 @@ class HardwareTest(base.VmTestCase):
                 path = f"/sys/devices/system/cpu/{name}"
                 self.assertEqual(self.vm.read_file(path), "2-3\n")
 
-    def test_each_vf_got_an_answer_of_its_pf(self) -> None:
+    def test_each_vf_gets_an_answer_of_its_pf(self) -> None:
         """The PF shows the MAC that the VF's driver made up.
 
-        A VF without an answer has no link (see guest/vfs.sh).
+        A VF without an answer has no link (see guest/vfs.sh). On a machine
+        that is short of CPU time a PF may be late once: the driver of a VF
+        that is up asks again every ten seconds.
         """
-        for pf in (network.PF, network.FAR):
-            for index in range(4):
-                with self.subTest(pf=pf, index=index):
-                    path = f"/sys/class/net/{pf}v{index}/address"
-                    shown = network.vf_settings(self.vm, index, pf)
-                    self.assertEqual(
-                        shown["address"], self.vm.read_file(path).strip()
-                    )
+        self.addCleanup(
+            network.serve_mailboxes, self.vm, network.OWN_MAILBOX_CPU
+        )
+        network.serve_mailboxes(self.vm, network.MAILBOX_CPU)
+        self.addCleanup(self._set_vfs, "down")
+        self._set_vfs("up")
+        with contextlib.suppress(errors.TimedOut):
+            wait_for(
+                "every PF shows the MACs of its VFs",
+                lambda: not self._unanswered(),
+                timeout=network.ANSWER,
+            )
+        self.assertEqual(self._unanswered(), [])
+
+    def _set_vfs(self, state: str) -> None:
+        self.sh(
+            "for path in /sys/class/net/enp?s0/device/virtfn*/net/*; do\n"
+            f"ip link set ${{path##*/}} {state}; done"
+        )
+
+    def _unanswered(self) -> list[str]:
+        """Return the VFs whose PFs show another MAC than their own."""
+        return [
+            f"{pf}v{index}"
+            for pf in (network.PF, network.FAR)
+            for index in range(4)
+            if network.vf_settings(self.vm, index, pf)["address"]
+            != self.vm.read_file(
+                f"/sys/class/net/{pf}v{index}/address"
+            ).strip()
+        ]
 
     def test_vfs_of_two_pfs_reach_each_other(self) -> None:
         """The PFs are wired: a VF of one pings a VF of the other."""
