@@ -53,6 +53,8 @@ TOX = "tox>=4.27,<5"
 #: Seconds after which what still runs is ended, so that it is told what was
 #: too slow: CI ends all at 5400 and shows nothing.
 _WHOLE = 4900.0
+#: How many times its limit a runner has where everything is run.
+_PATIENCE = 3
 #: Seconds in which a runner that is ended may tidy up.
 _GRACE = 60.0
 
@@ -70,7 +72,7 @@ class Runner:
     :param name: the environment.
     :param counts: its tests are counted by stestr; otherwise the whole run
         is one check.
-    :param limit: seconds after which it is ended.
+    :param limit: seconds after which it is ended in the gate.
     :param shown: lines of its output that are worth a reader's time.
     :param packages: Debian packages that it wants; the test beds install
         their own.
@@ -258,7 +260,8 @@ class Session:
 
     def _run(self, runner: Runner, sink: BinaryIO, *, kept: bool) -> int:
         left = max(self.deadline - time.monotonic(), 1.0)
-        limit = min(runner.limit, left)
+        limit = runner.limit * (_PATIENCE if periodic.wanted() else 1)
+        limit = min(limit, left)
         child = subprocess.Popen(
             (self.tox, "run", "-e", runner.name),
             env={**os.environ, **({KEEP: "1"} if kept else {})},
