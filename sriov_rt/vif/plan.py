@@ -184,7 +184,7 @@ def _no_parent(want: Plug, refusals: list[errors.VifError]) -> errors.VifError:
 class PlugPlan:
     """Everything that is decided before anything is done.
 
-    :param want: the port, checked.
+    :param want: the port, checked; its MAC is None for the kernel's choice.
     :param interface: the name that it gets.
     :param parent: the interface that it sits on; of a whole VF, its own.
     :param parent_index: its index.
@@ -192,7 +192,6 @@ class PlugPlan:
     :param reset: whether that VF is brought to the baseline first.
     :param settings: what the VF is then set to; None for nothing.
     :param parent_up: whether the parent was up.
-    :param mac: None for the kernel's choice.
     """
 
     want: Plug
@@ -203,7 +202,6 @@ class PlugPlan:
     reset: bool
     settings: VfSettings | None
     parent_up: bool
-    mac: str | None
     alias: Alias
 
     @property
@@ -246,6 +244,7 @@ def make(want: Plug, view: View, pools: Pools, rules: Rules) -> PlugPlan:
             raise
         want = dataclasses.replace(want, onload=False)
         found = choose(want, view, pools, rules)
+    want = dataclasses.replace(want, mac=_mac(want))
     name = want.name or ""
     _check_name(want, name, found, view)
     whole = want.kind == Kind.VF
@@ -261,7 +260,6 @@ def make(want: Plug, view: View, pools: Pools, rules: Rules) -> PlugPlan:
         reset=whole,
         settings=settings,
         parent_up=found.link.up,
-        mac=_mac(want),
         alias=Alias(
             want.port,
             want.owner,
@@ -285,7 +283,7 @@ def _mac(want: Plug) -> str | None:
 
 
 def _whole(want: Plug) -> VfSettings:
-    return VfSettings(mac=_mac(want), vlan=want.vlan or None)
+    return VfSettings(mac=want.mac, vlan=want.vlan or None)
 
 
 def _shared(want: Plug, found: Candidate) -> VfSettings | None:
@@ -338,7 +336,7 @@ def _check_name(want: Plug, name: str, found: Candidate, view: View) -> None:
 def _details(plan: PlugPlan) -> Iterator[str]:
     want = plan.want
     for what, value in (
-        ("MAC", plan.mac),
+        ("MAC", want.mac),
         ("MTU", want.mtu),
         ("kbit/s out", want.limits.out_kbps),
         ("kbit/s in", want.limits.in_kbps),

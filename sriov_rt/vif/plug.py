@@ -102,7 +102,7 @@ class Steps:
         # One in passthru mode takes its parent's MAC when it is made
         # (macvlan_common_newlink), and can be given another only then.
         passthru = want.mode == budget.PASSTHRU
-        remac = passthru and plan.mac is not None
+        remac = passthru and want.mac is not None
         if plan.settings is not None or not plan.parent_up:
             # Otherwise it comes first, which the entry says.
             self._note(plan, "create")
@@ -115,16 +115,16 @@ class Steps:
                 namespace=want.namespace,
                 space=entry.space,
                 index=entry.index,
-                mac=None if passthru else plan.mac,
+                mac=None if passthru else want.mac,
                 mtu=want.mtu,
                 alias=str(plan.alias),
                 # Not before its limits hold and its MAC is its own.
                 up=not remac and want.limits == Limits(),
             )
         )
-        if remac and link.mac != plan.mac:
+        if remac and link.mac != want.mac:
             self._note(plan, "mac")
-            link = self._links.configure(link, mac=plan.mac)
+            link = self._links.configure(link, mac=want.mac)
         return link
 
     def _raise(self, plan: PlugPlan) -> None:
@@ -154,7 +154,7 @@ class Steps:
         self._note(plan, "settings")
         state = self._vfs.apply(self._vfs.plan(plan.vf, plan.settings))
         link = self._netdev(plan, state.netdev)
-        if (link.mac, link.alias) != (plan.mac, str(plan.alias)):
+        if (link.mac, link.alias) != (plan.want.mac, str(plan.alias)):
             # Its driver was bound again, and the interface is a new one.
             self._note(plan, "own")
             link = self._own(plan, link)
@@ -164,7 +164,7 @@ class Steps:
         )
 
     def _own(self, plan: PlugPlan, link: Link) -> Link:
-        mac, mtu = plan.mac, plan.want.mtu
+        mac, mtu = plan.want.mac, plan.want.mtu
         return self._links.configure(
             link,
             mac=None if link.mac == mac else mac,
