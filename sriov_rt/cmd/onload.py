@@ -211,7 +211,7 @@ class Status(command.Lister):
                 for each in effects
             ],
             document=document,
-            before=[_told(driver)],
+            before=[_driver_line(driver)],
             after=list(_summary(effects, asked, every.unreadable)),
         )
 
@@ -232,7 +232,7 @@ def _summary(
         yield f"{unreadable} {noun} could not be inspected; run as root"
 
 
-def _told(driver: Driver) -> str:
+def _driver_line(driver: Driver) -> str:
     if isinstance(driver.is_loaded, Unknown):
         return f"onload module: unknown ({driver.is_loaded.reason})"
     return f"onload module: {'loaded' if driver.is_loaded else 'none'}"

@@ -75,7 +75,7 @@ class Map(_OfPf):
         from sriov_rt.vif import tenants
 
         states = Vfs.of_host().list(args.pf)
-        ports = tenants.here(states, faults.say)
+        ports = tenants.of_host(states, faults.say)
         owners = mapping.Owners(Root())
         found = tuple(mapping.of(states, owners, ports))
         return Found(

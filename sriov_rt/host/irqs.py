@@ -229,11 +229,11 @@ class _Evidence:
         writable = self._root.may_write(f"{IRQ}/{irq}/smp_affinity")
         if writable is False:
             return True
-        if writable is True and self._modes_tell():
+        if writable is True and self._modes_differ():
             return False
         return NOT_SHOWN
 
-    def _modes_tell(self) -> bool:
+    def _modes_differ(self) -> bool:
         # Before 6.12 all are writable, and the kernel refuses to write some.
         return any(
             self._root.may_write(f"{IRQ}/{irq}/smp_affinity") is False

@@ -68,7 +68,7 @@ class Ports:
     def __init__(self, retry_s: float) -> None:
         self._retry_s = retry_s
         self._lock = threading.Lock()
-        self._told: dict[str, Plugged] = {}
+        self._reported: dict[str, Plugged] = {}
         self._again: dict[str, tuple[Plugged, float]] = {}
         self._gone: dict[str, float] = {}
         self._touched: set[str] = set()
@@ -95,8 +95,8 @@ class Ports:
             everything, self._resync = self._resync, False
         if everything:
             touched |= present.keys()
-        for port in self._told.keys() - present.keys():
-            del self._told[port]
+        for port in self._reported.keys() - present.keys():
+            del self._reported[port]
             self._gone[port] = now
         for port in self._again.keys() - present.keys():
             del self._again[port]
@@ -117,22 +117,22 @@ class Ports:
     def _is_due(self, port: str, plugged: Plugged, now: float) -> bool:
         # One that was unplugged and plugged between two looks differs: in
         # the number of its tap, say.
-        if self._told.get(port) == plugged:
+        if self._reported.get(port) == plugged:
             return False
         before, again = self._again.get(port, (None, now))
         return before != plugged or again <= now
 
-    def told(self, port: str, plugged: Plugged) -> None:
+    def reported(self, port: str, plugged: Plugged) -> None:
         """Note that a port was reported as it is."""
-        self._told[port] = plugged
+        self._reported[port] = plugged
         self._again.pop(port, None)
 
     def wait(self, port: str, plugged: Plugged, now: float) -> None:
         """Note that a port's state is to be requested again later."""
-        self._told.pop(port, None)
+        self._reported.pop(port, None)
         self._again[port] = (plugged, now + self._retry_s)
 
-    def told_gone(self, ports: Iterable[str]) -> None:
+    def reported_gone(self, ports: Iterable[str]) -> None:
         """Note that ports were reported as gone."""
         for port in ports:
             self._gone.pop(port, None)

@@ -88,8 +88,8 @@ class PrivilegedVfs:
 
         :raises DaemonMissing: see there.
         """
-        _told(_ready_to_set)
-        _told(_ready_to_clean)
+        _answered(_ready_to_set)
+        _answered(_ready_to_clean)
 
     def settle(self, slot: str, wanted: VfSettings) -> Sequence[str]:
         """Set what is known to differ; return what was changed.
@@ -100,7 +100,7 @@ class PrivilegedVfs:
         """
         # As JSON has it: a word of ours is no more than a text there.
         plain = json.loads(json.dumps(codec.to_plain(wanted)))
-        return _told(lambda: _settle(slot, plain))[1]
+        return _answered(lambda: _settle(slot, plain))[1]
 
     def clean(
         self, slot: str, before: str | None
@@ -113,7 +113,7 @@ class PrivilegedVfs:
         :raises VfNotDone: if it could not be, with why.
         :raises DaemonMissing: see there.
         """
-        return _told(lambda: _clean(slot, before))
+        return _answered(lambda: _clean(slot, before))
 
 
 def differing(found: VfSettings, wanted: VfSettings) -> VfSettings:
@@ -165,7 +165,7 @@ def clean(vfs: Any, slot: str, before: str | None) -> Answer:
     return None, None, [str(each) for each in plan.steps]
 
 
-def _told(ask: Callable[[], Answer]) -> tuple[str | None, Sequence[str]]:
+def _answered(ask: Callable[[], Answer]) -> tuple[str | None, Sequence[str]]:
     try:
         error, why_not, changed = ask()
     except (

@@ -78,11 +78,11 @@ def serve(conf: cfg.ConfigOpts) -> int:
     signals: queue.SimpleQueue[int] = queue.SimpleQueue()
     guru_meditation.handle_signals(conf, NAME, signals.put)
     section = conf[options.AGENT_GROUP]
-    here = ThisHost(settings(section.config_file))
-    here.recover()
+    host = ThisHost(settings(section.config_file))
+    host.recover()
     agent = Agent(
         conf.host,
-        here,
+        host,
         Server(conf.host),
         Ports(section.retry_interval),
         polling_s=section.polling_interval,

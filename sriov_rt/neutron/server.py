@@ -79,7 +79,9 @@ class Server:
             )
         return {each["device"]: port_state(each) for each in answer["devices"]}
 
-    def tell(self, up: Sequence[str], down: Sequence[str]) -> frozenset[str]:
+    def set_status(
+        self, up: Sequence[str], down: Sequence[str]
+    ) -> frozenset[str]:
         """Say which ports are up or down; return those that it refused.
 
         :raises ServerOutOfReach: see there.

@@ -43,7 +43,7 @@ DELAY_LIMIT_S = 10.0
 UNBOUND = "not bound to this host"
 
 
-class Here(Protocol):
+class LocalPorts(Protocol):
     """What the agent needs of the host."""
 
     def ports(self) -> Sequence[Plugged]:
@@ -59,7 +59,9 @@ class Server(Protocol):
     def port_states(self, ports: Sequence[str]) -> Mapping[str, PortState]:
         """Return what ports are to be."""
 
-    def tell(self, up: Sequence[str], down: Sequence[str]) -> frozenset[str]:
+    def set_status(
+        self, up: Sequence[str], down: Sequence[str]
+    ) -> frozenset[str]:
         """Say which are up or down; return the refused ones."""
 
     def report(
@@ -81,7 +83,7 @@ class Agent:
     def __init__(
         self,
         host: str,
-        here: Here,
+        local: LocalPorts,
         server: Server,
         ports: Ports,
         *,
@@ -91,14 +93,14 @@ class Agent:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._host = host
-        self._here = here
+        self._local = local
         self._server = server
         self._ports = ports
         self._polling_s = polling_s
         self._report_s = report_s
         self._monotonic = monotonic
         self._starting = True
-        self._telling = Backoff(FIRST_DELAY_S, DELAY_LIMIT_S)
+        self._reporting = Backoff(FIRST_DELAY_S, DELAY_LIMIT_S)
         self._reporting = Backoff(FIRST_DELAY_S, DELAY_LIMIT_S)
         self._looking = Worker("ports", self.look, crashed, monotonic)
         self._living = Worker("reports", self.report, crashed, monotonic)
@@ -130,7 +132,7 @@ class Agent:
     def report(self) -> float:
         """Report the agent's state; return the seconds to the next time."""
         try:
-            offer = self._here.offer()
+            offer = self._local.offer()
             revived = self._server.report(
                 offer.to_configurations(), starting=self._starting
             )
@@ -154,39 +156,39 @@ class Agent:
     def look(self) -> float:
         """Report what came and went; return the seconds until due again."""
         try:
-            found = {each.port: each for each in self._here.ports()}
+            found = {each.port: each for each in self._local.ports()}
         except exceptions.SriovRtError as error:
             return self._failed(
-                self._telling, "the ports were not read", error
+                self._reporting, "the ports were not read", error
             )
         work = self._ports.look(found, self._monotonic())
         if work == Work():
             return self._polling_s
         try:
-            self._tell(work, found)
+            self._report_ports(work, found)
         except exceptions.SriovRtError as error:
             self._ports.lost(work)
             return self._failed(
-                self._telling, "the ports were not reported", error
+                self._reporting, "the ports were not reported", error
             )
-        self._telling.succeeded()
+        self._reporting.succeeded()
         return self._polling_s
 
-    def _tell(self, work: Work, found: Mapping[str, Plugged]) -> None:
+    def _report_ports(self, work: Work, found: Mapping[str, Plugged]) -> None:
         asked = self._server.port_states(work.ask) if work.ask else {}
         by: dict[PortState, list[str]] = {each: [] for each in PortState}
         for port in work.ask:
             by[asked.get(port, PortState.ELSEWHERE)].append(port)
         up, down = by[PortState.UP], by[PortState.DOWN]
-        refused = self._server.tell(up, [*down, *work.gone])
+        refused = self._server.set_status(up, [*down, *work.gone])
         now = self._monotonic()
         for port in work.ask:
             settled = port in up or port in down
             if settled and port not in refused:
-                self._ports.told(port, found[port])
+                self._ports.reported(port, found[port])
             else:
                 self._ports.wait(port, found[port], now)
-        self._ports.told_gone(set(work.gone) - refused)
+        self._ports.reported_gone(set(work.gone) - refused)
         self._ports.wait_gone(set(work.gone) & refused, now)
         for word, ports in (
             ("up", up),

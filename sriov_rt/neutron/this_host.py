@@ -111,7 +111,7 @@ def parents(view: View, pools: Pools) -> Mapping[str, int]:
     for member in pools.members:
         names = found.setdefault(member.network, set())
         if not member.of_pf:
-            if view.here(member.name) is not None:
+            if view.on_host(member.name) is not None:
                 names.add(member.name)
             continue
         for vf in view.vfs_of(member.name):

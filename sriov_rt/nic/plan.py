@@ -68,7 +68,8 @@ class Step:
     after: Any
 
     def __str__(self) -> str:
-        return f"{self.attribute} {told(self.before)} -> {told(self.after)}"
+        before, after = formatted(self.before), formatted(self.after)
+        return f"{self.attribute} {before} -> {after}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -130,7 +131,7 @@ class Plan:
         yield from (f"  note: {note}" for note in self.notes)
 
 
-def told(value: Any) -> str:
+def formatted(value: Any) -> str:
     """Return a value of a VF's attribute as text."""
     if value is None:
         return "unknown"

@@ -35,7 +35,7 @@ def fields(state: VfState) -> Iterator[tuple[str, str]]:
         ("mac_budget", "unknown" if budget is None else str(budget)),
     )
     for each in Attribute:
-        yield str(each), plan.told(getattr(state.settings, each))
+        yield str(each), plan.formatted(getattr(state.settings, each))
 
 
 def interface(state: VfState) -> str:

@@ -71,7 +71,7 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
         :raises GuestRefused: if the guest can't be what its flavor asks for.
         """
         with refusals.recorded(context, instance):
-            if not _is_rebuilt_here(instance):
+            if not _is_rebuild_in_place(instance):
                 self._sriov_rt_judge(instance, instance.flavor)
                 super().spawn(context, instance, *args, **kwargs)
                 return
@@ -260,14 +260,14 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
 
         :raises GuestRefused: if Onload would not get into the container.
         """
-        if containers.is_lxc() and onload.is_asked(instance):
+        if containers.is_lxc() and onload.is_requested(instance):
             accelerated = self.vif_driver.is_accelerated(instance)
             xml = onload.started(xml, instance, accelerated)
-            onload.tell(instance, accelerated)
+            onload.notice(instance, accelerated)
         return super()._create_guest(context, xml, instance, *args, **kwargs)
 
 
-def _is_rebuilt_here(instance: Any) -> bool:
+def _is_rebuild_in_place(instance: Any) -> bool:
     """Tell whether an instance has been on this host all along.
 
     To refuse it would not make the host any better; an evacuation has

@@ -30,7 +30,7 @@ LOG = logging.getLogger(__name__)
 NOTICE = "sriov_rt_onload"
 
 
-def is_asked(instance: Any) -> bool:
+def is_requested(instance: Any) -> bool:
     """Tell whether an instance's flavor asks for Onload."""
     specs = instance.flavor.extra_specs or {}
     return requests.asks(specs) and requests.parse(specs).onload
@@ -57,7 +57,7 @@ def started(xml: str, instance: Any, accelerated: bool) -> str:
     return rendered.xml
 
 
-def tell(instance: Any, accelerated: bool) -> None:
+def notice(instance: Any, accelerated: bool) -> None:
     """Have the instance's metadata say that it is not accelerated."""
     found = dict(instance.metadata)
     if accelerated == (NOTICE not in found):

@@ -96,7 +96,7 @@ class Process:
     why_not: str | None = None
 
     @property
-    def is_asked(self) -> bool:
+    def is_requested(self) -> bool:
         """Whether it was started with Onload's library as a preload."""
         named = re.split("[ :]", self.variables.get(plan.PRELOAD, ""))
         return any(is_library(each) for each in named)
@@ -175,7 +175,7 @@ def stacks(text: str) -> Mapping[int, int]:
 
 def judge(process: Process, driver: Driver) -> Effect | None:
     """Return what there is to say; None of a process without Onload."""
-    if process.library is None and not process.is_asked:
+    if process.library is None and not process.is_requested:
         return None
     stand_in = STAND_IN in (process.soname or "")
     if process.library is None:
@@ -277,7 +277,7 @@ class Processes:
             return None
         library = mapped(maps)
         found = Process(pid, self._name(pid), variables(environ), library)
-        if library is None and not found.is_asked:
+        if library is None and not found.is_requested:
             return found
         return Process(
             pid,

@@ -43,7 +43,7 @@ from sriov_rt.vif.namespaces import Identity
 from sriov_rt.vif.places import Place
 from sriov_rt.vif.places import mode_of
 from sriov_rt.vif.places import opened
-from sriov_rt.vif.places import telling
+from sriov_rt.vif.places import reporting
 from sriov_rt.vif.places import verify
 
 #: How often to try again where somebody may be looking whether a parent is
@@ -62,12 +62,12 @@ def _make(what: Subinterface) -> Link:
     """
     if what.index is None:
         what = dataclasses.replace(what, index=rtnetlink.choose_index())
-    with telling(what.parent, "look up"):
+    with reporting(what.parent, "look up"):
         parent = rtnetlink.index_of(what.parent)
     with opened(what.namespace, what.space) as place, opened(None) as own:
         wanted = _wanted(what, parent, place.descriptor)
         try:
-            with telling(what.name, f"make a {what.kind} on {what.parent}"):
+            with reporting(what.name, f"make a {what.kind} on {what.parent}"):
                 _add(own, wanted)
         except errors.LinkRefused as error:
             if error.code == errno.EINVAL and what.mode == "passthru":
@@ -128,7 +128,7 @@ def _add(own: Place, wanted: dict[str, Any]) -> None:
 def _label(place: Place, what: Subinterface, parent: int) -> Link:
     """Give a new subinterface its alias, and read it back."""
     index = what.index or 0
-    with telling(what.name, "set the alias"):
+    with reporting(what.name, "set the alias"):
         place.link("set", index=index, ifalias=what.alias)
     made = place.at(index)
     if made is None:
@@ -176,8 +176,8 @@ def _move(
         if into is None:
             into = stack.enter_context(namespaces.opened(None))
         if target.find(name) is not None:
-            raise errors.NameTaken(name, detail=f"in {_place_told(namespace)}")
-        with telling(link.name, f"move to {_place_told(namespace)}"):
+            raise errors.NameTaken(name, detail=f"in {_place_text(namespace)}")
+        with reporting(link.name, f"move to {_place_text(namespace)}"):
             try:
                 source.link(
                     "set", index=link.index, net_ns_fd=into, ifname=name
@@ -208,13 +208,13 @@ def _bring_back(link: Link, source: Place, target: Place) -> None:
         target.link("set", ifname=link.name, net_ns_fd=home)
 
 
-def _place_told(namespace: str | None) -> str:
+def _place_text(namespace: str | None) -> str:
     return "the host" if namespace is None else f"namespace {namespace}"
 
 
 def _own() -> list[Link]:
     """Return the links of the caller's namespace."""
-    with opened(None) as place, telling("links", "list"):
+    with opened(None) as place, reporting("links", "list"):
         return place.all()
 
 
@@ -234,13 +234,13 @@ def _everywhere(*, thorough: bool = False) -> list[Link]:
         others = list(namespaces.others(identity, thorough=thorough))
         known = [*(each.path for each in others), namespaces.OWN]
         if thorough:
-            with opened(None) as place, telling("links", "list"):
+            with opened(None) as place, reporting("links", "list"):
                 found += _numbered(place, known)
         for each in others:
             try:
                 with (
                     opened(each.name, each.identity, each.path) as place,
-                    telling(each.name, "list its links"),
+                    reporting(each.name, "list its links"),
                 ):
                     found += place.all()
                     if thorough:
@@ -321,7 +321,7 @@ class NetlinkLinks:
         try:
             with (
                 opened(namespace, space) as place,
-                telling(namespace or "links", "list"),
+                reporting(namespace or "links", "list"),
             ):
                 return place.all()
         except errors.NoSuchNamespace:
@@ -345,7 +345,7 @@ class NetlinkLinks:
 
     def strangers(self, parent: str, known: Collection[str]) -> Sequence[str]:
         """Return the unicast MACs that an interface hears for others."""
-        with opened(None) as place, telling(parent, "list its MACs"):
+        with opened(None) as place, reporting(parent, "list its MACs"):
             link = place.find(parent)
             if link is None:
                 return ()
@@ -361,7 +361,7 @@ class NetlinkLinks:
 
     def idle(self, name: str) -> bool | None:
         """Tell whether nothing is on an interface in any namespace."""
-        with telling(name, "look whether anything is on it"):
+        with reporting(name, "look whether anything is on it"):
             return rtnetlink.is_idle(name)
 
     def delete(self, link: Link) -> bool:
@@ -372,7 +372,7 @@ class NetlinkLinks:
         try:
             with (
                 opened(where, link.space) as place,
-                telling(link.name, "delete"),
+                reporting(link.name, "delete"),
             ):
                 if link.nsid is not None:
                     place.link(
@@ -405,7 +405,7 @@ class NetlinkLinks:
         """Remove the alternative names of an interface."""
         with (
             opened(link.namespace, link.space) as place,
-            telling(link.name, "remove its alternative names"),
+            reporting(link.name, "remove its alternative names"),
         ):
             (found,) = place.link("get", index=link.index)
             listed = found.get_attr("IFLA_PROP_LIST") or {"attrs": ()}
@@ -449,7 +449,7 @@ class NetlinkLinks:
         told = " ".join(k for k, val in wanted.items() if val is not None)
         with (
             opened(link.namespace, link.space) as place,
-            telling(link.name, f"set {told}"),
+            reporting(link.name, f"set {told}"),
         ):
             place.link(
                 "set",
@@ -476,20 +476,20 @@ class NetlinkLinks:
             route = place.route
             for each in addresses:
                 with (
-                    telling(link.name, f"add address {each}"),
+                    reporting(link.name, f"add address {each}"),
                     _unless_there(),
                 ):
                     addressing.add_address(route, link.index, each)
             for to, gateway in routes:
                 what = f"add route {to} by {gateway}"
-                with telling(link.name, what), _unless_there():
+                with reporting(link.name, what), _unless_there():
                     addressing.add_route(route, link.index, to, gateway)
 
     def addressed(self, link: Link) -> bool:
         """Tell whether an interface has an address that somebody gave it."""
         with (
             opened(link.namespace, link.space) as place,
-            telling(link.name, "look at its addresses"),
+            reporting(link.name, "look at its addresses"),
         ):
             return addressing.is_addressed(place.route, link.index)
 
@@ -507,7 +507,7 @@ class NetlinkLinks:
         routes = link.kind == "ipvlan" and link.mode != "l2"
         if routes or not packets:
             return
-        with telling(link.name, "announce"), _raw(link.name):
+        with reporting(link.name, "announce"), _raw(link.name):
             if link.namespace is None:
                 announce.send(link.name, packets)
                 return
@@ -523,7 +523,7 @@ class NetlinkLinks:
         deadline = time.monotonic() + seconds
         with (
             opened(link.namespace, link.space) as place,
-            telling(link.name, "look at"),
+            reporting(link.name, "look at"),
         ):
             while True:
                 now = place.at(link.index)

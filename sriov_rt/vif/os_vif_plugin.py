@@ -132,7 +132,7 @@ class SriovRtPlugin(plugin.PluginBase):  # type: ignore[misc]
         :raises PlugException: with the sentence of what was wrong.
         """
         try:
-            plugged = privsep.plug(_asked(vif, instance_info))
+            plugged = privsep.plug(_request(vif, instance_info))
         except exceptions.SriovRtError as error:
             raise exception.PlugException(str(error)) from error
         LOG.info(
@@ -162,7 +162,7 @@ class SriovRtPlugin(plugin.PluginBase):  # type: ignore[misc]
         )
 
 
-def _asked(vif: Any, instance_info: Any) -> Plug:
+def _request(vif: Any, instance_info: Any) -> Plug:
     """Return the port that a VIF describes.
 
     :raises NotOurVif: if it is none of this plugin's.

@@ -59,7 +59,7 @@ class Place:
         self.space: Identity | None = None
         if descriptor is not None:
             self.space = namespaces.identity(descriptor)
-        self._home: int | None = None
+        self._host_number: int | None = None
 
     def link(self, command: str, **wanted: Any) -> list[Any]:
         """Make a request on links, and return what answers it.
@@ -75,12 +75,12 @@ class Place:
         with rtnetlink.refused():
             return rtnetlink.number(self.route, descriptor)
 
-    def home(self) -> int | None:
+    def host_number(self) -> int | None:
         """Return which number the caller's namespace has in it, if any."""
-        if self._home is None and self.descriptor is not None:
+        if self._host_number is None and self.descriptor is not None:
             with namespaces.opened(None) as own:
-                self._home = self.number(own)
-        return self._home
+                self._host_number = self.number(own)
+        return self._host_number
 
     def all(self) -> list[Link]:
         """Return all links of the namespace, of another's no loopback."""
@@ -126,7 +126,7 @@ class Place:
         for message in found:
             home = None
             if self.name is not None and _parent_number(message) is not None:
-                home = self.home()
+                home = self.host_number()
             each = read_link(message, self.name, home, self.space)
             if each is not None:
                 links.append(each)
@@ -141,7 +141,7 @@ class Place:
         return self._found(str(index), index=index)
 
     def _found(self, device: str, **wanted: Any) -> Link | None:
-        with telling(device, "look up"):
+        with reporting(device, "look up"):
             try:
                 found = self.link(
                     "get", **wanted, ext_mask=rtnetlink.SKIP_STATS
@@ -273,7 +273,7 @@ def opened(
         return
     name, there = _open(name or "", known, path)
     try:
-        with telling(name, "enter"):
+        with reporting(name, "enter"):
             inside = namespaces.inside(there, rtnetlink.open_socket)
         cookie = namespaces.cookie(inside)
         with rtnetlink.conversation(inside) as route:
@@ -310,7 +310,7 @@ def _open(
 
 
 @contextlib.contextmanager
-def telling(device: str, what: str) -> Iterator[None]:
+def reporting(device: str, what: str) -> Iterator[None]:
     """Raise an OSError from inside as what it means to the operator."""
     try:
         with rtnetlink.refused():

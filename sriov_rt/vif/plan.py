@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from sriov_rt.nic.model import BASELINE
 from sriov_rt.nic.model import VfId
 from sriov_rt.nic.model import VfSettings
+from sriov_rt.nic.plan import formatted
 from sriov_rt.parse.errors import ParseError
 from sriov_rt.vif import budget
 from sriov_rt.vif import endpoints
@@ -37,7 +38,7 @@ from sriov_rt.vif.view import View
 MAX_VFS = 32
 
 #: How many refusals of a pool's members an error tells.
-_TOLD = 3
+_SHOWN = 3
 
 
 def choose(want: Plug, view: View, pools: Pools, rules: Rules) -> Candidate:
@@ -84,7 +85,7 @@ def candidate(link: Link, view: View, pools: Pools) -> Candidate:
 
 def _candidates(want: Plug, view: View, pools: Pools) -> Iterator[Candidate]:
     for name in _names(want, view, pools):
-        link = view.here(name)
+        link = view.on_host(name)
         if link is not None:
             yield candidate(link, view, pools)
 
@@ -97,7 +98,7 @@ def _names(want: Plug, view: View, pools: Pools) -> list[str]:
     network = want.physical_network or ""
     for member in pools.of(network):
         if not member.of_pf:
-            link = view.here(member.name)
+            link = view.on_host(member.name)
             vf = view.vf_of(link) if link else None
             # A VF may have come home by the name of another one.
             if pools.network_of(member.name, vf.id if vf else None) == network:
@@ -112,7 +113,7 @@ def _names(want: Plug, view: View, pools: Pools) -> list[str]:
 
 
 def _check_parent(want: Plug, parent: str, view: View, pools: Pools) -> None:
-    link = view.here(parent)
+    link = view.on_host(parent)
     if link is None:
         raise errors.NoSuchLink(parent, port=want.port)
     if want.physical_network is None:
@@ -170,9 +171,9 @@ def _no_parent(want: Plug, refusals: list[errors.VifError]) -> errors.VifError:
                 for each in refusals
             )
         )
-        detail = ", ".join(told[:_TOLD])
-        if len(told) > _TOLD:
-            detail += f" and {len(told) - _TOLD} more"
+        detail = ", ".join(told[:_SHOWN])
+        if len(told) > _SHOWN:
+            detail += f" and {len(told) - _SHOWN} more"
     named = same.pop() if len(same) == 1 else errors.NoParent
     if errors.SpreadNeeded in same:
         # Else there would be a parent.
@@ -216,7 +217,7 @@ class PlugPlan:
         if self.reset:
             yield f"reset {self.vf} to the baseline"
         if self.settings is not None:
-            yield f"set of {self.vf}: {_told(self.settings)}"
+            yield f"set of {self.vf}: {_settings_text(self.settings)}"
         if want.kind == Kind.VF:
             yield f"move {self.parent} to {where} as {self.interface}"
         else:
@@ -349,12 +350,9 @@ def _details(plan: PlugPlan) -> Iterator[str]:
     yield from (f"route {to} through {by}" for to, by in want.routes)
 
 
-def _told(settings: VfSettings) -> str:
-    found = []
-    for field in dataclasses.fields(settings):
-        value = getattr(settings, field.name)
-        if value is not None:
-            told = {True: "on", False: "off"}.get(value, value)
-            told = value if type(value) is int else told
-            found.append(f"{field.name} {told}")
-    return ", ".join(found)
+def _settings_text(settings: VfSettings) -> str:
+    return ", ".join(
+        f"{field.name} {formatted(value)}"
+        for field in dataclasses.fields(settings)
+        if (value := getattr(settings, field.name)) is not None
+    )

@@ -253,7 +253,7 @@ class Plugging:
                 if space is None and want.namespace is not None:
                     # By another name, it is the caller's own.
                     want = dataclasses.replace(want, namespace=None)
-                there = self._standing(want, space)
+                there = self._existing(want, space)
                 if there is not None:
                     return None, there
                 return self._chosen(want, space)
@@ -265,7 +265,7 @@ class Plugging:
             return self._locks.network(want.network)
         return contextlib.nullcontext()
 
-    def _standing(self, want: Plug, space: Identity | None) -> Plugged | None:
+    def _existing(self, want: Plug, space: Identity | None) -> Plugged | None:
         """Return a port that is there already; None if it is to be made.
 
         :raises AlreadyPlugged: if it is something else than what is asked
@@ -372,7 +372,7 @@ class Plugging:
             return todo
         view.look_everywhere()
         todo = self.plan(want, view)
-        parent = view.here(todo.parent)
+        parent = view.on_host(todo.parent)
         if parent is None:
             raise errors.NoSuchLink(todo.parent, port=want.port)
         if (

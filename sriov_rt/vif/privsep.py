@@ -161,7 +161,7 @@ def _plugger(config_file: str) -> Any:
     return host.plugger(config.load([config_file]))
 
 
-def _here() -> Any:
+def _host_plugger() -> Any:
     """Return this host's plugger, as the configuration of root has it.
 
     The file is not one of the caller's choice: who asks has no privileges.
@@ -175,7 +175,7 @@ def _config_file() -> str:
     return file
 
 
-def _told(action: Callable[[], Any]) -> Answer:
+def _answered(action: Callable[[], Any]) -> Answer:
     # An exception would be made anew on the other side from its arguments
     # alone, and ours take keywords.
     try:
@@ -188,17 +188,19 @@ def _told(action: Callable[[], Any]) -> Answer:
 
 @vif_plug.entrypoint
 def _plug(asked: Mapping[str, Any]) -> Answer:
-    return _told(lambda: dataclasses.asdict(_here().plug(_want(asked))))
+    return _answered(
+        lambda: dataclasses.asdict(_host_plugger().plug(_want(asked)))
+    )
 
 
 @vif_plug.entrypoint
 def _unplug(port: str) -> Answer:
-    return _told(lambda: _here().unplug(port))
+    return _answered(lambda: _host_plugger().unplug(port))
 
 
 @vif_plug.entrypoint
 def _recover() -> Answer:
-    return _told(lambda: dataclasses.asdict(_here().recover()))
+    return _answered(lambda: dataclasses.asdict(_host_plugger().recover()))
 
 
 def _want(asked: Mapping[str, Any]) -> Plug:

@@ -31,7 +31,7 @@ from sriov_rt.vif.view import View
 Tenant = tuple[str, str]
 
 
-def here(
+def of_host(
     states: Sequence[VfState], tell: Callable[[str], None]
 ) -> Mapping[str, Sequence[Tenant]]:
     """Return the ports on the VFs of this host, by the VF's address.
@@ -82,7 +82,7 @@ def users_among(
         clauses = [
             f"port {port} of {who}" for port, who in ports.get(address, ())
         ]
-        link = None if state.netdev is None else view.here(state.netdev)
+        link = None if state.netdev is None else view.on_host(state.netdev)
         if not clauses and link is not None:
             clauses = [_child(each) for each in view.children(link)]
             if not clauses and links.idle(link.name) is False:

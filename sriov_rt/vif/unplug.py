@@ -89,7 +89,7 @@ class Undo:
         vf = None if entry.vf is None else view.vf_at(entry.vf)
         with self._away(None if vf is None else vf.id):
             if entry.kind == Kind.VF:
-                return self._bring_home(entry, view)
+                return self._bring_back(entry, view)
             return self._delete(entry, view, held=held)
 
     def _delete(self, entry: Entry, view: View, *, held: bool) -> bool:
@@ -118,7 +118,7 @@ class Undo:
         :param view: the host as it is after the removal.
         :raises VifError: if something cannot be removed.
         """
-        parent = view.here(entry.parent)
+        parent = view.on_host(entry.parent)
         if (
             entry.action != Action.UNPLUG
             or entry.kind == Kind.VF
@@ -164,7 +164,7 @@ class Undo:
         :returns: None if it is sure to be gone.
         :raises Quarantined: if it is neither seen nor sure to be gone.
         """
-        parent = view.here(entry.parent)
+        parent = view.on_host(entry.parent)
         if parent is None or parent.index != entry.parent_index:
             return None  # it went, and what was on it too
         deadline = time.monotonic() + PATIENCE_S
@@ -230,7 +230,7 @@ class Undo:
         :param view: the host as it is after the removal.
         :raises VifError: or NicError, if it cannot be.
         """
-        parent = view.here(entry.parent)
+        parent = view.on_host(entry.parent)
         if entry.kind == Kind.VF or parent is None or view.children(parent):
             return
         if view.quarantined(parent) is not None:
@@ -323,7 +323,7 @@ class Undo:
         are found so.
         """
         for vf in view.vfs:
-            link = None if vf.netdev is None else view.here(vf.netdev)
+            link = None if vf.netdev is None else view.on_host(vf.netdev)
             if (
                 link is not None
                 and view.holder(link) is None
@@ -352,7 +352,7 @@ class Undo:
             and not self._vfs.plan_reset(vf.id, shared=True).is_empty
         )
 
-    def _bring_home(self, entry: Entry, view: View) -> bool:
+    def _bring_back(self, entry: Entry, view: View) -> bool:
         vf = None if entry.vf is None else view.vf_at(entry.vf)
         if vf is None or _is_anothers(entry, view):
             return False
@@ -421,7 +421,7 @@ class Undo:
     def _return(
         self, entry: Entry, link: Link, vf: VfState, view: View
     ) -> None:
-        home = _home(entry, link, vf.id, view)
+        home = _host_name(entry, link, vf.id, view)
         last = link.mac
         self._journal.step(entry.port, "quiet")
         self._links.limit(link, Limits())
@@ -443,7 +443,7 @@ class Undo:
         # The MAC of its last port must not stay on a second VF of the same
         # NIC; a driver that was bound again has made up another.
         self._journal.step(entry.port, "clean")
-        pf = view.here(vf.id.pf)
+        pf = view.on_host(vf.id.pf)
         self._links.configure(
             again,
             mac=_random_mac() if again.mac == last else None,
@@ -469,11 +469,11 @@ def _is_of(link: Link, vf: VfState, entry: Entry) -> bool:
     return (link.space, link.index) == (entry.space, entry.index)
 
 
-def _home(entry: Entry, link: Link, vf: VfId, view: View) -> str:
+def _host_name(entry: Entry, link: Link, vf: VfId, view: View) -> str:
     """Return what the interface of a VF is called on the host."""
     # As it was, or as systemd names it.
     for name in (entry.parent, f"{vf.pf}v{vf.index}"):
-        there = view.here(name)
+        there = view.on_host(name)
         free = there is None or there == link
         if free and len(name) <= validation.MAX_INTERFACE:
             return name

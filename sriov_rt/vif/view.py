@@ -108,7 +108,7 @@ class View:
         self.edge = links
         self.source = source
         self.records = records
-        self._here: dict[str, Link] = {}
+        self._on_host: dict[str, Link] = {}
         self._by_index: dict[int, Link] = {}
         self._children: dict[int, dict[Key, Link]] = {}
         # Those that were read alone, by their interfaces here.
@@ -131,7 +131,7 @@ class View:
     def _take(self, links: Iterable[Link]) -> None:
         for each in links:
             if each.namespace is None:
-                self._here[each.name] = self._by_index[each.index] = each
+                self._on_host[each.name] = self._by_index[each.index] = each
             if each.parent is not None and each.kind not in _PEERS:
                 self._add(each)
 
@@ -156,7 +156,7 @@ class View:
     def named(self, name: str, namespace: str | None) -> Link | None:
         """Return an interface of any namespace."""
         if namespace is None:
-            return self.here(name)
+            return self.on_host(name)
         return self.edge.get(name, namespace)
 
     def record_of(self, link: Link) -> Record | None:
@@ -169,9 +169,9 @@ class View:
                 return each
         return None
 
-    def here(self, name: str) -> Link | None:
+    def on_host(self, name: str) -> Link | None:
         """Return an interface of the caller's namespace."""
-        return self._here.get(name)
+        return self._on_host.get(name)
 
     def parent(self, link: Link) -> Link | None:
         """Return what a subinterface sits on, if that is on the host."""

@@ -41,7 +41,7 @@ class VfCommandTest(unittest.TestCase):
                 lambda users=None: fakes.vfs(self.kernel, users),
             ),
             (tenants, "users", lambda states: self.users),
-            (tenants, "here", lambda states, tell: {}),
+            (tenants, "of_host", lambda states, tell: {}),
         ):
             patch = mock.patch.object(place, name, value)
             patch.start()

@@ -51,7 +51,7 @@ class Broken(exceptions.SriovRtError):
     """Something is out of reach."""
 
 
-class Here:
+class LocalPorts:
     """A host with these ports.
 
     :ivar broken: whether nothing can be seen of it.
@@ -97,7 +97,9 @@ class Server:
         self._reached()
         return {each: self.stands.get(each, PortState.UP) for each in ports}
 
-    def tell(self, up: Sequence[str], down: Sequence[str]) -> frozenset[str]:
+    def set_status(
+        self, up: Sequence[str], down: Sequence[str]
+    ) -> frozenset[str]:
         """Hear of them."""
         self._reached()
         self.heard += [("up", each) for each in up]

@@ -31,12 +31,12 @@ REPORT_S = 30.0
 class AgentCase(unittest.TestCase):
     def setUp(self):
         self.now = 100.0
-        self.here = fakes.Here()
+        self.local = fakes.LocalPorts()
         self.server = fakes.Server()
         self.crashes = []
         self.agent = Agent(
             "rt-1",
-            self.here,
+            self.local,
             self.server,
             Ports(RETRY_S),
             polling_s=POLLING_S,
@@ -54,21 +54,21 @@ class AgentCase(unittest.TestCase):
 
 class PortTest(AgentCase):
     def test_a_port_that_came_is_told_once(self):
-        self.here.found = [fakes.plugged(1)]
+        self.local.found = [fakes.plugged(1)]
         self.assertEqual([("up", ONE)], self.look())
         self.assertEqual([], self.look())
         self.assertEqual([], self.look(1000))
 
     def test_a_port_that_went_is_told_once(self):
-        self.here.found = [fakes.plugged(1), fakes.plugged(2)]
+        self.local.found = [fakes.plugged(1), fakes.plugged(2)]
         self.look()
-        self.here.found = [fakes.plugged(2)]
+        self.local.found = [fakes.plugged(2)]
         self.assertEqual([("down", ONE)], self.look())
         self.assertEqual([], self.look(1000))
 
     def test_a_port_that_is_to_be_down_is_told_down(self):
         self.server.stands[ONE] = PortState.DOWN
-        self.here.found = [fakes.plugged(1)]
+        self.local.found = [fakes.plugged(1)]
         self.assertEqual([("down", ONE)], self.look())
         self.server.stands[ONE] = PortState.UP
         self.assertEqual([], self.look())
@@ -76,14 +76,14 @@ class PortTest(AgentCase):
         self.assertEqual([("up", ONE)], self.look())
 
     def test_a_port_plugged_anew_between_two_looks_is_told_again(self):
-        self.here.found = [fakes.plugged(1, tap="/dev/tap7")]
+        self.local.found = [fakes.plugged(1, tap="/dev/tap7")]
         self.look()
-        self.here.found = [fakes.plugged(1, tap="/dev/tap9")]
+        self.local.found = [fakes.plugged(1, tap="/dev/tap9")]
         self.assertEqual([("up", ONE)], self.look())
 
     def test_a_port_that_moves_here_is_told_when_its_binding_is_active(self):
         self.server.stands[ONE] = PortState.ELSEWHERE
-        self.here.found = [fakes.plugged(1)]
+        self.local.found = [fakes.plugged(1)]
         self.assertEqual([], self.look())
         self.server.stands[ONE] = PortState.UP
         # Not before Neutron says so …
@@ -93,30 +93,30 @@ class PortTest(AgentCase):
 
     def test_it_is_told_though_that_message_was_lost(self):
         self.server.stands[ONE] = PortState.ELSEWHERE
-        self.here.found = [fakes.plugged(1)]
+        self.local.found = [fakes.plugged(1)]
         self.look()
         self.server.stands[ONE] = PortState.UP
         self.assertEqual([("up", ONE)], self.look(RETRY_S))
 
     def test_a_port_that_came_and_went_unbound_is_never_told_of(self):
         self.server.stands[ONE] = PortState.ELSEWHERE
-        self.here.found = [fakes.plugged(1)]
+        self.local.found = [fakes.plugged(1)]
         self.look()
-        self.here.found = []
+        self.local.found = []
         self.assertEqual([], self.look(RETRY_S))
 
     def test_a_refused_port_is_told_again_and_the_others_are_not(self):
         self.server.refuses = {ONE}
-        self.here.found = [fakes.plugged(1), fakes.plugged(2)]
+        self.local.found = [fakes.plugged(1), fakes.plugged(2)]
         self.assertEqual([("up", ONE), ("up", TWO)], self.look())
         self.assertEqual([], self.look())
         self.server.refuses = set()
         self.assertEqual([("up", ONE)], self.look(RETRY_S))
 
     def test_a_refused_going_is_told_again(self):
-        self.here.found = [fakes.plugged(1)]
+        self.local.found = [fakes.plugged(1)]
         self.look()
-        self.here.found, self.server.refuses = [], {ONE}
+        self.local.found, self.server.refuses = [], {ONE}
         self.assertEqual([("down", ONE)], self.look())
         self.server.refuses = set()
         self.assertEqual([], self.look())
@@ -124,30 +124,30 @@ class PortTest(AgentCase):
         self.assertEqual([], self.look(RETRY_S))
 
     def test_a_port_that_is_back_before_its_going_was_told_is_up(self):
-        self.here.found = [fakes.plugged(1)]
+        self.local.found = [fakes.plugged(1)]
         self.look()
-        self.here.found, self.server.broken = [], True
+        self.local.found, self.server.broken = [], True
         self.assertEqual([], self.look())
-        self.here.found, self.server.broken = [fakes.plugged(1)], False
+        self.local.found, self.server.broken = [fakes.plugged(1)], False
         self.assertEqual([("up", ONE)], self.look())
 
     def test_touched_ports_of_other_hosts_are_nothing_here(self):
         self.agent.touched(TWO)
-        self.here.found = [fakes.plugged(1)]
+        self.local.found = [fakes.plugged(1)]
         self.assertEqual([("up", ONE)], self.look())
 
 
 class OutageTest(AgentCase):
     def test_what_could_not_be_told_is_told_later(self):
         self.server.broken = True
-        self.here.found = [fakes.plugged(1)]
+        self.local.found = [fakes.plugged(1)]
         self.assertEqual([], self.look())
         self.server.broken = False
         self.assertEqual([("up", ONE)], self.look())
 
     def test_a_change_during_an_outage_is_not_forgotten(self):
         self.server.stands[ONE] = PortState.DOWN
-        self.here.found = [fakes.plugged(1)]
+        self.local.found = [fakes.plugged(1)]
         self.look()
         self.server.broken = True
         self.agent.touched(ONE)
@@ -157,7 +157,7 @@ class OutageTest(AgentCase):
 
     def test_a_server_that_is_away_is_asked_ever_more_seldom(self):
         self.server.broken = True
-        self.here.found = [fakes.plugged(1)]
+        self.local.found = [fakes.plugged(1)]
         delays = [self.agent.look() for _ in range(12)]
         self.assertLess(delays[0], delays[-1])
         self.assertLessEqual(max(delays), DELAY_LIMIT_S)
@@ -165,11 +165,11 @@ class OutageTest(AgentCase):
         self.assertEqual(POLLING_S, self.agent.look())
 
     def test_a_host_that_cannot_be_seen_is_looked_at_again(self):
-        self.here.found = [fakes.plugged(1)]
+        self.local.found = [fakes.plugged(1)]
         self.look()
-        self.here.broken = True
+        self.local.broken = True
         self.assertEqual([], self.look())
-        self.here.broken = False
+        self.local.broken = False
         # Nothing went down for it.
         self.assertEqual([], self.look())
 
@@ -198,13 +198,13 @@ class ReportTest(AgentCase):
 
     def test_parents_that_went_are_reported_so(self):
         self.agent.report()
-        self.here.parents = {}
+        self.local.parents = {}
         self.agent.report()
         self.assertEqual({}, self.server.reports[-1][0]["parents"])
 
     def test_after_an_outage_every_port_is_told_anew(self):
         self.agent.report()
-        self.here.found = [fakes.plugged(1), fakes.plugged(2)]
+        self.local.found = [fakes.plugged(1), fakes.plugged(2)]
         self.look()
         self.server.broken = True
         self.agent.report()
@@ -216,14 +216,14 @@ class ReportTest(AgentCase):
 
     def test_an_agent_that_was_thought_dead_tells_every_port_anew(self):
         self.agent.report()
-        self.here.found = [fakes.plugged(1)]
+        self.local.found = [fakes.plugged(1)]
         self.look()
         self.server.revived = True
         self.agent.report()
         self.assertEqual([("up", ONE)], self.look())
 
     def test_a_host_that_cannot_be_seen_gives_no_sign_of_life(self):
-        self.here.broken = True
+        self.local.broken = True
         self.assertLess(self.agent.report(), REPORT_S)
         self.assertEqual([], self.server.reports)
 
@@ -231,14 +231,14 @@ class ReportTest(AgentCase):
 class ThreadTest(AgentCase):
     def test_its_threads_do_both_until_it_is_stopped(self):
         done = threading.Event()
-        tell = self.server.tell
+        set_status = self.server.set_status
 
-        def told(up, down):
+        def reported(up, down):
             done.set()
-            return tell(up, down)
+            return set_status(up, down)
 
-        self.server.tell = told
-        self.here.found = [fakes.plugged(1)]
+        self.server.set_status = reported
+        self.local.found = [fakes.plugged(1)]
         self.agent.start()
         self.addCleanup(self.agent.stop)
         self.assertTrue(done.wait(10))

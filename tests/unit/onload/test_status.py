@@ -178,7 +178,7 @@ class ProcessesTest(unittest.TestCase):
             (7, "a b", LIBRARY), (found.pid, found.name, found.library)
         )
         self.assertEqual("libonload-stand-in.so", found.soname)
-        self.assertTrue(found.is_asked)
+        self.assertTrue(found.is_requested)
         self.assertEqual(0, self.every.unreadable)
 
     def test_programs_that_no_preload_reaches(self):

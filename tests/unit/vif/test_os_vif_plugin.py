@@ -77,7 +77,7 @@ class PluginTest(unittest.TestCase):
         objects.register_all()
         self.plugger = fake_plugger.FakePlugger()
         for target, name, new in (
-            (privsep, "_here", lambda: self.plugger),
+            (privsep, "_host_plugger", lambda: self.plugger),
             (privsep.vif_plug, "client_mode", False),
         ):
             patched = mock.patch.object(target, name, new)
@@ -260,7 +260,7 @@ class LoadingTest(unittest.TestCase):
         refused = fake_plugger.FakePlugger(fake_plugger.no_parent(PORT))
         instance = objects.instance_info.InstanceInfo(uuid=INSTANCE, name="i")
         with (
-            mock.patch.object(privsep, "_here", lambda: refused),
+            mock.patch.object(privsep, "_host_plugger", lambda: refused),
             mock.patch.object(privsep.vif_plug, "client_mode", False),
             self.assertRaises(exception.PlugException) as caught,
         ):

@@ -74,5 +74,5 @@ class HereTest(unittest.TestCase):
         told = []
         broken = errors.JournalBroken("/run", detail="Permission denied")
         with mock.patch.object(Records, "all", side_effect=broken):
-            self.assertEqual({}, tenants.here((), told.append))
+            self.assertEqual({}, tenants.of_host((), told.append))
         self.assertIn("Permission denied", told[0])

@@ -63,13 +63,15 @@ class TalkTest(in_process.PluginCase):
     def setUp(self) -> None:
         super().setUp()
         agent_config.register_agent_state_opts_helper(cfg.CONF)
-        self.here = fakes.Here()
-        self.here.parents = {"physnet1": 2}
+        self.local = fakes.LocalPorts()
+        self.local.parents = {"physnet1": 2}
         self.now = 0.0
         self.agents = {name: self._agent(name) for name in ("rt-1", "rt-2")}
         self.agent = self.agents["rt-1"]
 
-    def _agent(self, host: str, here: fakes.Here | None = None) -> Agent:
+    def _agent(
+        self, host: str, local: fakes.LocalPorts | None = None
+    ) -> Agent:
         server = Server(host)
         server._plugin.client = Wire(self.rpc)
         reports = agents_db.AgentExtRpcCallback(self.driver)
@@ -80,7 +82,7 @@ class TalkTest(in_process.PluginCase):
         server._context = self.context
         return Agent(
             host,
-            here or self.here,
+            local or self.local,
             server,
             Ports(5.0),
             polling_s=2.0,
@@ -91,9 +93,9 @@ class TalkTest(in_process.PluginCase):
 
     def plug(self, port: dict[str, Any]) -> None:
         """Have nova-compute plug a port here."""
-        made = fakes.plugged(len(self.here.found) + 1)
+        made = fakes.plugged(len(self.local.found) + 1)
         object.__setattr__(made, "port", port["id"])
-        self.here.found.append(made)
+        self.local.found.append(made)
 
     def look(self) -> None:
         """Have the agent look, some seconds later."""
@@ -122,7 +124,7 @@ class TalkTest(in_process.PluginCase):
         self.plug(port)
         self.look()
         self.assertEqual("ACTIVE", self.status(port))
-        self.here.found.clear()
+        self.local.found.clear()
         self.look()
         self.assertEqual("DOWN", self.status(port))
 
@@ -147,8 +149,8 @@ class TalkTest(in_process.PluginCase):
         port = self.port_on("rt-1")
         self.plug(port)
         self.look()
-        there = fakes.Here(*self.here.found)
-        new = self._agent("rt-2", there)
+        elsewhere = fakes.LocalPorts(*self.local.found)
+        new = self._agent("rt-2", elsewhere)
         self.driver.create_port_binding(
             self.context,
             port["id"],
@@ -159,7 +161,7 @@ class TalkTest(in_process.PluginCase):
         self.assertEqual("ACTIVE", self.status(port))
         self.driver.activate(self.context, "rt-2", port["id"])
         self.assertEqual("DOWN", self.status(port))
-        self.here.found.clear()
+        self.local.found.clear()
         self.look()
         Callbacks("rt-2", new.touched).binding_activate(
             self.context, port_id=port["id"], host="rt-2"
@@ -199,7 +201,7 @@ class TalkTest(in_process.PluginCase):
         self.driver.delete_port(self.context, port["id"])
         self.agent.resync()
         self.look()
-        self.here.found.clear()
+        self.local.found.clear()
         self.look()
 
 
@@ -230,7 +232,7 @@ class ListeningTest(base.BaseTestCase):
             server._plugin.client = server._reports.client = client
             for ask in (
                 lambda: server.port_states(["p"]),
-                lambda: server.tell(["p"], []),
+                lambda: server.set_status(["p"], []),
                 lambda: server.report({}, starting=True),
             ):
                 raised = self.assertRaises(ServerOutOfReach, ask)
