@@ -67,10 +67,8 @@ def withdrawn(found: certificate.Certificate, root: Root) -> str:
         return found.withdrawn
     if found.issued_at > time.time() + MAX_AHEAD_S:
         return "it is dated ahead of the host's clock"
-    changes = conditions.changed(found.conditions, root)
     return "; ".join(
-        f"{name} changed from '{_short(then)}' to '{_short(now)}'"
-        for name, then, now in changes
+        _change(*each) for each in conditions.changed(found.conditions, root)
     )
 
 
@@ -88,6 +86,21 @@ def _certificate(root: Root) -> LatencyCertificate | None | Unknown:
 
 def _refused(problem: str) -> Unknown:
     return Unknown(f"/{CERTIFICATE}: {problem}")
+
+
+def _change(name: str, then: str, now: str) -> str:
+    if max(len(then), len(now)) > _SHOWN:
+        # A kernel command line: the words that differ, if any does.
+        lost, came = _words_beside(then, now), _words_beside(now, then)
+        if lost or came:
+            then, now = lost or conditions.ABSENT, came or conditions.ABSENT
+    return f"{name} changed from '{_short(then)}' to '{_short(now)}'"
+
+
+def _words_beside(text: str, other: str) -> str:
+    """Return the words of a text that another has not."""
+    known = set(other.split())
+    return " ".join(word for word in text.split() if word not in known)
 
 
 def _short(text: str) -> str:

@@ -62,6 +62,26 @@ class LatencyTest(trees.TreeTest):
             found.withdrawn,
         )
 
+    def test_of_a_long_text_the_words_that_changed_are_named(self):
+        common = "console=ttyS0 mitigations=off tsc=reliable nosmt=force quiet"
+        self.tree.write("proc/cmdline", f"{common} isolcpus=3 rcu_nocbs=3")
+        for then, sentence in (
+            (
+                f"isolcpus=2-3 {common} rcu_nocbs=3",
+                "from 'isolcpus=2-3' to 'isolcpus=3'",
+            ),
+            (f"{common} isolcpus=3", "from '-' to 'rcu_nocbs=3'"),
+            # The same words in another order.
+            (f"isolcpus=3 {common} rcu_nocbs=3", "from 'isolcpus=3 console"),
+        ):
+            with self.subTest(sentence):
+                found = self.certificate(
+                    conditions={"kernel command line": then}
+                )
+                self.assertIn(
+                    f"kernel command line changed {sentence}", found.withdrawn
+                )
+
     def test_a_condition_that_can_not_be_read_has_changed(self):
         self.tree.remove("proc/sys/kernel/osrelease")
         found = self.certificate()
