@@ -359,7 +359,7 @@ class Disk(_Measure):
             shown=[
                 each
                 for each in disk.COLUMNS
-                if each not in ("Suite", "Place", "Seed", "Same way")
+                if each not in ("Suite", "p99 µs", "Seed", "Same way")
             ],
             rows=list(disk.rows(found)),
             document=codec.to_plain(tuple(found)),
