@@ -16,6 +16,7 @@
 import pathlib
 from typing import ClassVar
 
+from tests.periodic import periodic
 from tests.testbed.waiting import wait_for
 from tests.vm import base
 from tests.vm import network
@@ -123,6 +124,7 @@ class ContainerTest(test_vif_kinds.PortTestCase):
         )
         self._assert_all_home()
 
+    @periodic
     def test_libvirt_lxc_takes_ready_interfaces(self) -> None:
         """By <hostdev mode='capabilities' type='net'>; both come back."""
         self.make_room()

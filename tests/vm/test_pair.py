@@ -23,12 +23,14 @@ from typing import Any
 from typing import ClassVar
 
 from tests.periodic import periodic
+from tests.testbed import packages
 from tests.testbed import paths
 from tests.testbed.progress import Progress
 from tests.testbed.rtvm import Cable
 from tests.testbed.rtvm import Machine
 from tests.testbed.rtvm import Result
 from tests.testbed.rtvm import RtVm
+from tests.testbed.waiting import wait_for
 from tests.vm import base
 from tests.vm import network
 from tests.vm import test_vif_kinds
@@ -68,6 +70,10 @@ class PairTest(test_vif_kinds.PortTestCase):
     @classmethod
     def setUpClass(cls) -> None:
         """Start it, with a disk for its journal that outlives it."""
+        base.place().make()
+        packages.install(
+            ("iperf3", "sockperf"), base.place().log / "apt-verify.log"
+        )
         super().setUpClass()
         cls.journal = base.place().state / "pair-journal"
         shutil.rmtree(cls.journal, ignore_errors=True)
@@ -227,6 +233,52 @@ class PairTest(test_vif_kinds.PortTestCase):
                 self.assert_silent(ADDRESS)
                 self._unplug_there(far)
                 self.unplug(near["port"])
+
+    def test_throughput_and_requests_are_measured_between_them(self) -> None:
+        """One serves until Ctrl-C, the other measures from its macvlan."""
+        self.make_room()
+        self._anew(2)
+        self.plug(*self.words("macvlan:bridge"))
+        self._plug_there("macvlan:bridge")
+        program = base.product().program("sriov-rt")
+        log = base.place().log / "verify-serve.log"
+        log.unlink(missing_ok=True)
+        enter = ("ip", "netns", "exec", NAMESPACE)
+        job = self.other.spawn(
+            (*enter, program, "verify", "network", "serve", ADDRESS), log=log
+        )
+        self.addCleanup(self.other.kill, job)
+        wait_for(
+            "the other host serves",
+            lambda: "measure with" in log.read_text(),
+            timeout=base.PATIENCE,
+        )
+        results = "/tmp/verify-pair"
+        self.addCleanup(self.sh, f"rm -rf {results}")
+        measured = self.vm.run(
+            (
+                *(program, "verify", "network", "--to", ADDRESS),
+                *("--namespace", test_vif_kinds.NAMESPACE),
+                *("--name", "macvlan", "--streams", "2", "--duration", "3s"),
+                *("--output", results, "--json"),
+            ),
+            timeout=base.PATIENCE,
+            check=False,
+        )
+        self.assertTrue(measured.stdout, measured.complaint)
+        found = json.loads(measured.text)
+        self.assertEqual(
+            [("send", ""), ("receive", ""), ("requests", "")],
+            [(each["cell"]["test"], each["problem"]) for each in found],
+        )
+        for each in found:
+            self.assertGreater(each["figure"], 0)
+            self.assertTrue(each["emulated"])
+            print(
+                f"between two hosts: {each['cell']['test']} "
+                f"{each['figure']:.0f} (emulated: means nothing)",
+                file=sys.stderr,
+            )
 
     def test_host_that_lost_its_power_is_as_it_was_configured(self) -> None:
         """Its unit makes the VFs, and nothing is left of a port."""

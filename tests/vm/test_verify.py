@@ -162,6 +162,40 @@ class VerifyTest(base.VmTestCase):
         self.assertEqual((1, False), (status, shown["counts"]))
         self.assertIn("above the certified 1 µs", shown["why_not"])
 
+    def test_guest_beside_its_host(self) -> None:
+        """A realtime guest measures itself; its host's figures are beside.
+
+        rt-1 is a realtime guest of this machine. Nobody has measured this
+        machine, so what stands for its file is rt-1's own certificate.
+        """
+        for _ in range(latency.ATTEMPTS):
+            earned = self.python(latency.SRIOV_RT, self.latency("--resume"))
+            if earned.status == 0:
+                break
+        self.assertEqual(0, earned.status, earned.complaint)
+        host = self.answer(earned)["certificate"]
+        inside = (
+            "verify guest --profile quick --duration 4s "
+            f"--host {latency.CERTIFICATE} --output {self.directory}/guest"
+        )
+        # As somebody who may have a realtime priority, and nothing else.
+        measured = self.bash(
+            f"chmod 755 {self.directory}; install -d -o nobody "
+            f"{self.directory}/guest; chmod 644 {latency.CERTIFICATE}\n"
+            "setpriv --reuid nobody --clear-groups --inh-caps=+sys_nice "
+            f"--ambient-caps=+sys_nice sriov-rt {inside}"
+        )
+        self.assertIn(measured.status, (0, 1), measured.complaint)
+        worst = {each["tool"]: each["max_us"] for each in host["tools"]}
+        for tool in ("cyclictest", "oslat"):
+            found = re.findall(
+                rf"\| {tool} +\| ([23]) +\| (\d+) +\| {worst[tool]} +\|",
+                measured.text,
+            )
+            self.assertEqual(["2", "3"], [cpu for cpu, _ in found], tool)
+            self.assertTrue(all(int(us) > 0 for _, us in found))
+        self.assertIn("measured inside a guest", measured.text)
+
     def test_ctrl_c_keeps_what_was_measured(self) -> None:
         """And leaves no program behind."""
         line = self.latency("--duration 10m", "--skip hwlat")

@@ -214,6 +214,7 @@ class PluggedTest(test_vif_kinds.PortTestCase):
         self.plug(*self.words("vf", "--mac", MAC))
         self._attack("p0")
 
+    @periodic
     def test_vf_that_carried_a_macvlan_is_not_handed_out_whole(self) -> None:
         """Its PF sends it the macvlan's frames until it is made again."""
         self.make_room()
