@@ -20,11 +20,14 @@ from keystoneauth1.adapter import Adapter
 
 from sriov_rt.agent import placement
 from sriov_rt.agent.placement import Provider
+from tests.unit.agent import fake_placement
 
 URL = "http://placement.example.org"
 UUID = "2ee1a2a4-7f41-4a53-b0b0-9d4f0d1a5a01"
 TRAITS = f"{URL}/resource_providers/{UUID}/traits"
 REALTIME = "CUSTOM_SRIOV_RT_REALTIME"
+PREEMPT_RT = "CUSTOM_SRIOV_RT_PREEMPT_RT"
+LOGGER = "sriov_rt.agent.placement"
 
 
 class PlacementTestCase(unittest.TestCase):
@@ -169,3 +172,67 @@ def _traits(generation, *names):
         "traits": list(names),
         "resource_provider_generation": generation,
     }
+
+
+class ProviderTest(unittest.TestCase):
+    def setUp(self):
+        self.placement = fake_placement.FakePlacement("rt-1", "COMPUTE_NODE")
+        self.provider = placement.Provider(self.placement, "rt-1", "rt-1")
+
+    def test_traits_are_made_known_and_set(self):
+        with self.assertLogs(LOGGER, "INFO") as logs:
+            self.provider.set_traits(frozenset({REALTIME, PREEMPT_RT}))
+        self.assertEqual(
+            {"COMPUTE_NODE", REALTIME, PREEMPT_RT}, self.placement.provider
+        )
+        self.assertIn("host=rt-1 node=rt-1", logs.output[0])
+        self.assertIn(f"added={PREEMPT_RT},{REALTIME}", logs.output[0])
+
+    def test_nothing_is_written_when_nothing_differs(self):
+        self.provider.set_traits(frozenset())
+        self.assertEqual(0, self.placement.writes)
+
+    def test_they_are_withdrawn(self):
+        self.placement.provider.add(REALTIME)
+        self.placement.known.add(REALTIME)
+        with self.assertLogs(LOGGER, "INFO"):
+            self.provider.set_traits(frozenset())
+        self.assertEqual({"COMPUTE_NODE"}, self.placement.provider)
+
+    def test_what_others_set_meanwhile_is_kept(self):
+        def meddle():
+            self.placement.meddle = lambda: None
+            self.placement.provider.add("CUSTOM_GOLD")
+            self.placement.known.add("CUSTOM_GOLD")
+            self.placement.generation += 1
+
+        self.placement.meddle = meddle
+        with self.assertLogs(LOGGER, "INFO"):
+            self.provider.set_traits(frozenset({REALTIME}))
+        self.assertEqual(
+            {"COMPUTE_NODE", "CUSTOM_GOLD", REALTIME}, self.placement.provider
+        )
+
+    def test_it_gives_up_on_a_provider_that_keeps_changing(self):
+        attempts = []
+
+        def meddle():
+            attempts.append(1)
+            self.placement.generation += 1
+
+        self.placement.meddle = meddle
+        with self.assertRaises(placement.GenerationConflict):
+            self.provider.set_traits(frozenset({REALTIME}))
+        self.assertEqual(placement.ATTEMPTS, len(attempts))
+
+    def test_a_provider_that_is_not_there_yet_is_waited_for(self):
+        self.placement.provider = None
+        with self.assertRaises(placement.ProviderMissing) as raised:
+            self.provider.set_traits(frozenset({REALTIME}))
+        self.assertEqual("rt-1", raised.exception.node)
+        self.assertIn("start nova-compute", str(raised.exception))
+
+    def test_a_provider_that_is_not_there_has_nothing_to_withdraw(self):
+        self.placement.provider = None
+        self.provider.set_traits(frozenset())
+        self.assertEqual(0, self.placement.writes)
