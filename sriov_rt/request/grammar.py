@@ -58,11 +58,12 @@ class Key:
 
 
 def _choice(values: Mapping[str, Any]) -> Callable[[str], Any]:
+    known = ", ".join(values)
+    expected = f"one of {known}" if len(values) > 1 else known
+
     def parse(text: str) -> Any:
         if text not in values:
-            raise errors.ParseError(
-                "value", text, f"one of {', '.join(values)} expected"
-            )
+            raise errors.ParseError("value", text, f"{expected} expected")
         return values[text]
 
     return parse

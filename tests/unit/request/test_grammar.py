@@ -125,6 +125,16 @@ class ValueTest(unittest.TestCase):
         self._refused("max_latency_us", "-1", "0", "1_0", "1e3", "٣", " 1")
         self._refused("node_selector", "a in", "a,,b", "=x")
 
+    def test_what_is_expected_is_named(self):
+        for name, sentence in (
+            ("realtime", "required expected"),
+            ("guest", "one of standard, lean, bare expected"),
+        ):
+            with self.subTest(name):
+                with self.assertRaises(errors.ParseError) as caught:
+                    grammar.parse_value(name, "other")
+                self.assertEqual(sentence, caught.exception.problem)
+
     def test_values_longer_than_nova_keeps(self):
         self._refused("node_selector", "a=b," * 64)
 
