@@ -39,12 +39,12 @@ from sriov_rt.vif import tc as rates
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.edge import Subinterface
 from sriov_rt.vif.model import Limits
+from sriov_rt.vif.namespace_links import NamespaceLinks
+from sriov_rt.vif.namespace_links import mode_of
+from sriov_rt.vif.namespace_links import opened
+from sriov_rt.vif.namespace_links import reporting
+from sriov_rt.vif.namespace_links import verify
 from sriov_rt.vif.namespaces import Identity
-from sriov_rt.vif.places import Place
-from sriov_rt.vif.places import mode_of
-from sriov_rt.vif.places import opened
-from sriov_rt.vif.places import reporting
-from sriov_rt.vif.places import verify
 
 #: How often to try again where somebody may be looking whether a parent is
 #: idle, and the pause between two tries in seconds.
@@ -64,8 +64,8 @@ def _make(what: Subinterface) -> Link:
         what = dataclasses.replace(what, index=rtnetlink.choose_index())
     with reporting(what.parent, "look up"):
         parent = rtnetlink.index_of(what.parent)
-    with opened(what.namespace, what.space) as place, opened(None) as own:
-        wanted = _wanted(what, parent, place.descriptor)
+    with opened(what.namespace, what.space) as links, opened(None) as own:
+        wanted = _wanted(what, parent, links.descriptor)
         try:
             with reporting(what.name, f"make a {what.kind} on {what.parent}"):
                 _add(own, wanted)
@@ -75,9 +75,9 @@ def _make(what: Subinterface) -> Link:
                 raise errors.ParentTaken(what.parent, detail=detail) from error
             raise
         try:
-            return _label(place, what, parent)
+            return _label(links, what, parent)
         except errors.VifError:
-            _delete(place, what.index or 0)
+            _delete(links, what.index or 0)
             raise
 
 
@@ -110,7 +110,7 @@ def _wanted(
     return {key: value for key, value in found.items() if value is not None}
 
 
-def _add(own: Place, wanted: dict[str, Any]) -> None:
+def _add(own: NamespaceLinks, wanted: dict[str, Any]) -> None:
     """Have an interface made, in spite of who looks (see
     :func:`rtnetlink.is_idle`)."""
     for _ in range(TRIES):
@@ -125,12 +125,12 @@ def _add(own: Place, wanted: dict[str, Any]) -> None:
     own.link("add", **wanted)
 
 
-def _label(place: Place, what: Subinterface, parent: int) -> Link:
+def _label(links: NamespaceLinks, what: Subinterface, parent: int) -> Link:
     """Give a new subinterface its alias, and read it back."""
     index = what.index or 0
     with reporting(what.name, "set the alias"):
-        place.link("set", index=index, ifalias=what.alias)
-    made = place.at(index)
+        links.link("set", index=index, ifalias=what.alias)
+    made = links.at(index)
     if made is None:
         raise errors.NoSuchLink(what.name, detail="gone after it was made")
     wanted = {
@@ -149,10 +149,10 @@ def _label(place: Place, what: Subinterface, parent: int) -> Link:
     return made
 
 
-def _delete(place: Place, index: int) -> None:
+def _delete(links: NamespaceLinks, index: int) -> None:
     # The kernel gave the index to what it made: it is nobody else's.
     with contextlib.suppress(OSError):
-        place.link("del", index=index)
+        links.link("del", index=index)
 
 
 def _move(
@@ -192,7 +192,9 @@ def _move(
     return moved
 
 
-def _bring_back(link: Link, source: Place, target: Place) -> None:
+def _bring_back(
+    link: Link, source: NamespaceLinks, target: NamespaceLinks
+) -> None:
     """Undo a move that failed half-way, as far as that is needed.
 
     The kernel moves first, and then the name may be taken (do_setlink in
@@ -214,8 +216,8 @@ def _place_text(namespace: str | None) -> str:
 
 def _own() -> list[Link]:
     """Return the links of the caller's namespace."""
-    with opened(None) as place, reporting("links", "list"):
-        return place.all()
+    with opened(None) as links, reporting("links", "list"):
+        return links.all()
 
 
 def _everywhere(*, thorough: bool = False) -> list[Link]:
@@ -234,42 +236,42 @@ def _everywhere(*, thorough: bool = False) -> list[Link]:
         others = list(namespaces.others(identity, thorough=thorough))
         known = [*(each.path for each in others), namespaces.OWN]
         if thorough:
-            with opened(None) as place, reporting("links", "list"):
-                found += _numbered(place, known)
+            with opened(None) as links, reporting("links", "list"):
+                found += _numbered(links, known)
         for each in others:
             try:
                 with (
-                    opened(each.name, each.identity, each.path) as place,
+                    opened(each.name, each.identity, each.path) as links,
                     reporting(each.name, "list its links"),
                 ):
-                    found += place.all()
+                    found += links.all()
                     if thorough:
-                        found += _numbered(place, known)
+                        found += _numbered(links, known)
             except errors.NoSuchNamespace:
                 continue
     return found
 
 
-def _numbered(place: Place, known: list[str]) -> list[Link]:
+def _numbered(links: NamespaceLinks, known: list[str]) -> list[Link]:
     """Return the links of namespaces that only their numbers lead to.
 
     :param known: files of those that are listed by themselves.
     """
-    numbers = place.numbers()
+    numbers = links.numbers()
     for each in known if numbers else ():
         try:
             descriptor = namespaces.open_file(each, each)
         except errors.VifError:
             continue
         try:
-            number = place.number(descriptor)
+            number = links.number(descriptor)
         finally:
             os.close(descriptor)
         numbers.discard(-1 if number is None else number)
     found = []
     for number in numbers:
         try:
-            found += place.of_number(number)
+            found += links.of_number(number)
         except OSError as error:
             # It has ended meanwhile.
             if error.errno != errno.EINVAL:
@@ -289,16 +291,16 @@ class NetlinkLinks:
 
     def get(self, name: str, namespace: str | None = None) -> Link | None:
         """Return an interface, None if there is none."""
-        with opened(namespace) as place:
-            return place.find(name)
+        with opened(namespace) as links:
+            return links.find(name)
 
     def at(
         self, namespace: str | None, space: Identity | None, index: int
     ) -> Link | None:
         """Return the interface of an index, None if there is none."""
         try:
-            with opened(namespace, space) as place:
-                return place.at(index)
+            with opened(namespace, space) as links:
+                return links.at(index)
         except errors.NoSuchNamespace:
             return None
 
@@ -320,10 +322,10 @@ class NetlinkLinks:
         """Return all interfaces of a namespace; none if it has ended."""
         try:
             with (
-                opened(namespace, space) as place,
+                opened(namespace, space) as links,
                 reporting(namespace or "links", "list"),
             ):
-                return place.all()
+                return links.all()
         except errors.NoSuchNamespace:
             return ()
 
@@ -345,11 +347,11 @@ class NetlinkLinks:
 
     def strangers(self, parent: str, known: Collection[str]) -> Sequence[str]:
         """Return the unicast MACs that an interface hears for others."""
-        with opened(None) as place, reporting(parent, "list its MACs"):
-            link = place.find(parent)
+        with opened(None) as links, reporting(parent, "list its MACs"):
+            link = links.find(parent)
             if link is None:
                 return ()
-            found = addressing.unicast(place.route, link.index)
+            found = addressing.unicast(links.route, link.index)
         return sorted(found - {link.mac, *known})
 
     def create(self, what: Subinterface) -> Link:
@@ -371,18 +373,18 @@ class NetlinkLinks:
             where = None  # its number is one in the caller's own
         try:
             with (
-                opened(where, link.space) as place,
+                opened(where, link.space) as links,
                 reporting(link.name, "delete"),
             ):
                 if link.nsid is not None:
-                    place.link(
+                    links.link(
                         "del", index=link.index, IFLA_IF_NETNSID=link.nsid
                     )
                     return True
-                now = place.at(link.index)
+                now = links.at(link.index)
                 if now is None or now.kind != link.kind:
                     return False
-                place.link("del", index=link.index)
+                links.link("del", index=link.index)
         except (errors.NoSuchLink, errors.NoSuchNamespace):
             return False
         return True
@@ -404,16 +406,16 @@ class NetlinkLinks:
     def strip(self, link: Link) -> None:
         """Remove the alternative names of an interface."""
         with (
-            opened(link.namespace, link.space) as place,
+            opened(link.namespace, link.space) as links,
             reporting(link.name, "remove its alternative names"),
         ):
-            (found,) = place.link("get", index=link.index)
+            (found,) = links.link("get", index=link.index)
             listed = found.get_attr("IFLA_PROP_LIST") or {"attrs": ()}
             names = [
                 each for key, each in listed["attrs"] if key == ALT_IFNAME
             ]
             if names:
-                place.link("property_del", index=link.index, altname=names)
+                links.link("property_del", index=link.index, altname=names)
 
     def configure(
         self,
@@ -448,16 +450,16 @@ class NetlinkLinks:
         attributes = {"address": mac, "mtu": mtu, "ifalias": alias}
         told = " ".join(k for k, val in wanted.items() if val is not None)
         with (
-            opened(link.namespace, link.space) as place,
+            opened(link.namespace, link.space) as links,
             reporting(link.name, f"set {told}"),
         ):
-            place.link(
+            links.link(
                 "set",
                 index=link.index,
                 **flags,
                 **{k: val for k, val in attributes.items() if val is not None},
             )
-            now = place.at(link.index)
+            now = links.at(link.index)
         if now is None:
             raise errors.NoSuchLink(link.name, detail="gone after it was set")
         verify(now, wanted)
@@ -472,8 +474,8 @@ class NetlinkLinks:
         """Add addresses and routes; those that are there stay."""
         if not addresses and not routes:
             return
-        with opened(link.namespace, link.space) as place:
-            route = place.route
+        with opened(link.namespace, link.space) as links:
+            route = links.route
             for each in addresses:
                 with (
                     reporting(link.name, f"add address {each}"),
@@ -488,15 +490,15 @@ class NetlinkLinks:
     def addressed(self, link: Link) -> bool:
         """Tell whether an interface has an address that somebody gave it."""
         with (
-            opened(link.namespace, link.space) as place,
+            opened(link.namespace, link.space) as links,
             reporting(link.name, "look at its addresses"),
         ):
-            return addressing.is_addressed(place.route, link.index)
+            return addressing.is_addressed(links.route, link.index)
 
     def limit(self, link: Link, limits: Limits) -> None:
         """Set the rates of an interface, or remove what was set."""
-        with opened(link.namespace, link.space) as place:
-            rates.apply(place.route, link, limits)
+        with opened(link.namespace, link.space) as links:
+            rates.apply(links.route, link, limits)
 
     def announce(self, link: Link, addresses: Sequence[str]) -> None:
         """Tell the neighbours by gratuitous ARP and unsolicited NA."""
@@ -511,10 +513,10 @@ class NetlinkLinks:
             if link.namespace is None:
                 announce.send(link.name, packets)
                 return
-            with opened(link.namespace, link.space) as place:
-                assert place.descriptor is not None
+            with opened(link.namespace, link.space) as links:
+                assert links.descriptor is not None
                 namespaces.inside(
-                    place.descriptor,
+                    links.descriptor,
                     lambda: announce.send(link.name, packets),
                 )
 
@@ -522,11 +524,11 @@ class NetlinkLinks:
         """Wait until an interface that is up has a carrier."""
         deadline = time.monotonic() + seconds
         with (
-            opened(link.namespace, link.space) as place,
+            opened(link.namespace, link.space) as links,
             reporting(link.name, "look at"),
         ):
             while True:
-                now = place.at(link.index)
+                now = links.at(link.index)
                 if now is None:
                     raise errors.NoSuchLink(link.name, detail="it has gone")
                 if now.carrier:

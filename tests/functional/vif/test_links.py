@@ -25,10 +25,10 @@ from unittest import mock
 
 from sriov_rt.vif import announce
 from sriov_rt.vif import errors
-from sriov_rt.vif import places
+from sriov_rt.vif import namespace_links
 from sriov_rt.vif import taps
 from sriov_rt.vif.model import Limits
-from sriov_rt.vif.places import Place
+from sriov_rt.vif.namespace_links import NamespaceLinks
 from tests.functional.vif.isolated import MAC
 from tests.functional.vif.isolated import IsolatedTestCase
 from tests.testbed.isolation import sh
@@ -121,7 +121,7 @@ class CreateTest(IsolatedTestCase):
     def test_nothing_is_left_of_what_is_not_as_asked_for(self):
         with (
             mock.patch.object(
-                places, "_kind", return_value=("macvlan", "vepa")
+                namespace_links, "_kind", return_value=("macvlan", "vepa")
             ),
             self.assertRaises(errors.NotVerified),
         ):
@@ -207,7 +207,7 @@ class MoveTest(IsolatedTestCase):
     def test_onto_a_name_that_is_taken_just_then(self):
         device = self.links.get("vf0")
         with (
-            mock.patch.object(Place, "find", return_value=None),
+            mock.patch.object(NamespaceLinks, "find", return_value=None),
             self.assertRaises(errors.NameTaken),
         ):
             self.links.move(device, "tenant", "lo")

@@ -24,8 +24,8 @@ import pyroute2
 from sriov_rt import rtnetlink
 from sriov_rt.vif import errors
 from sriov_rt.vif import links
+from sriov_rt.vif import namespace_links
 from sriov_rt.vif import namespaces
-from sriov_rt.vif import places
 from sriov_rt.vif.edge import Subinterface
 from sriov_rt.vif.model import Limits
 from tests.unit.vif import messages
@@ -279,7 +279,7 @@ class MoveTest(NetlinkTestCase):
         self.found = self.link()
         # Nothing has the name; then the link has.
         self.there = mock.Mock(side_effect=[None, self.found])
-        self._patch(places.Place, "find", self.there)
+        self._patch(namespace_links.NamespaceLinks, "find", self.there)
 
     def test_moved_and_renamed(self):
         self.assertEqual(self.links.move(self.found, None), self.found)
@@ -444,9 +444,9 @@ class OpenedTest(unittest.TestCase):
         with contextlib.ExitStack() as stack:
             stack.enter_context(
                 mock.patch.object(
-                    places.namespaces, "inside", side_effect=refused
+                    namespace_links.namespaces, "inside", side_effect=refused
                 )
             )
             stack.enter_context(self.assertRaises(errors.NotPermitted))
             own = pathlib.Path("/proc/self").readlink()
-            stack.enter_context(places.opened(f"pid:{own}"))
+            stack.enter_context(namespace_links.opened(f"pid:{own}"))

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""A network namespace, open for requests to its kernel."""
+"""The links of one network namespace, over a socket that is opened in it."""
 
 import contextlib
 import dataclasses
@@ -39,8 +39,8 @@ IPVLAN_MODES: Mapping[str, int] = types.MappingProxyType(
 )
 
 
-class Place:
-    """One namespace, open for requests.
+class NamespaceLinks:
+    """Links of one namespace.
 
     :param name: as in Link; None for the caller's.
     :param route: a conversation with its kernel.
@@ -258,7 +258,7 @@ def _text(found: str | bytes | None) -> str:
 @contextlib.contextmanager
 def opened(
     name: str | None, known: Identity | None = None, path: str | None = None
-) -> Iterator[Place]:
+) -> Iterator[NamespaceLinks]:
     """Open a namespace for requests.
 
     :param name: None for the caller's own.
@@ -269,7 +269,7 @@ def opened(
     """
     if name is None and known is None:
         with rtnetlink.conversation() as route:
-            yield Place(None, route)
+            yield NamespaceLinks(None, route)
         return
     name, there = _open(name or "", known, path)
     try:
@@ -279,7 +279,7 @@ def opened(
         with rtnetlink.conversation(inside) as route:
             if known is not None and not known.is_now(cookie):
                 raise errors.NoSuchNamespace(name, detail="it has ended")
-            yield Place(name, route, there)
+            yield NamespaceLinks(name, route, there)
     finally:
         os.close(there)
 

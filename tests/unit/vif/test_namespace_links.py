@@ -12,7 +12,7 @@
 
 import unittest
 
-from sriov_rt.vif import places
+from sriov_rt.vif import namespace_links
 from tests.unit.vif import messages
 
 NAME = ("IFLA_IFNAME", "srt0")
@@ -21,7 +21,7 @@ MAC = "02:00:5e:10:00:01"
 
 def read(*attributes, namespace=None, home=None, **fields):
     message = messages.link(NAME, *attributes, **fields)
-    return places.read_link(message, namespace, home)
+    return namespace_links.read_link(message, namespace, home)
 
 
 class ReadLinkTest(unittest.TestCase):
@@ -59,7 +59,7 @@ class ReadLinkTest(unittest.TestCase):
             ("ipvlan", "l3s"),
         ):
             with self.subTest(kind=kind, mode=mode):
-                ((_, wanted),) = places.mode_of(kind, mode).items()
+                ((_, wanted),) = namespace_links.mode_of(kind, mode).items()
                 found = read(messages.info(kind, wanted))
                 self.assertEqual((kind, mode), (found.kind, found.mode))
 
@@ -108,17 +108,19 @@ class ReadLinkTest(unittest.TestCase):
             # A bridge tells of its ports in messages of AF_BRIDGE.
             messages.link(NAME, family=7),
         ):
-            self.assertIsNone(places.read_link(message, None, None))
+            self.assertIsNone(namespace_links.read_link(message, None, None))
 
     def test_texts_that_are_no_utf8(self):
         # Root in a container chooses both.
         message = messages.link(
             ("IFLA_IFNAME", b"srt\xff"), ("IFLA_IFALIAS", b"\xfe:p:o")
         )
-        found = places.read_link(message, "tenant", 0)
+        found = namespace_links.read_link(message, "tenant", 0)
         self.assertEqual("srt\N{REPLACEMENT CHARACTER}", found.name)
         self.assertEqual("\N{REPLACEMENT CHARACTER}:p:o", found.alias)
 
     def test_a_loopback_is_known_by_its_flag(self):
-        self.assertTrue(places.is_loopback(messages.link(flags=0x8 | 0x1)))
-        self.assertFalse(places.is_loopback(messages.link(flags=0x1)))
+        self.assertTrue(
+            namespace_links.is_loopback(messages.link(flags=0x8 | 0x1))
+        )
+        self.assertFalse(namespace_links.is_loopback(messages.link(flags=0x1)))
