@@ -17,6 +17,7 @@ import argparse
 import dataclasses
 import json
 import shutil
+import sys
 import textwrap
 from collections.abc import Collection
 from collections.abc import Iterable
@@ -27,6 +28,7 @@ from cliff import command
 from cliff import display
 from cliff import lister
 from cliff import show
+from cliff.formatters import table
 
 from sriov_rt.cmd import faults
 from sriov_rt.host.table import printable
@@ -298,6 +300,32 @@ class ShowOne(_Display, show.ShowOne):
         pairs = [list(each) for each in zip(columns, row, strict=True)]
         names, values = zip(*fitted(("Field", "Value"), pairs), strict=True)
         return names, [list(values)]
+
+
+def print_table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    shown: Collection[str] = (),
+) -> None:
+    """Print a table among other lines; nothing without rows.
+
+    :param shown: the columns that are printed; all by default.
+    """
+    places = [
+        place
+        for place, column in enumerate(columns)
+        if not shown or column in shown
+    ]
+    cells = [[row[place] for place in places] for row in rows]
+    if cells:
+        names = [columns[place] for place in places]
+        options = argparse.Namespace(
+            max_width=0, fit_width=False, print_empty=False
+        )
+        table.TableFormatter().emit_list(
+            names, fitted(names, cells), sys.stdout, options
+        )
 
 
 def _key(name: str) -> str:

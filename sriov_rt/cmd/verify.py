@@ -278,6 +278,14 @@ class ShowCertificate(command.Lister):
         )
 
 
+#: What of disk.COLUMNS fits a terminal.
+_DISK_COLUMNS = tuple(
+    each
+    for each in disk.COLUMNS
+    if each not in ("Suite", "p99 µs", "Seed", "Same way")
+)
+
+
 class Disk(_Measure):
     """Measure a file system with fio, here and in a container."""
 
@@ -356,11 +364,7 @@ class Disk(_Measure):
             )
         return Found(
             columns=disk.COLUMNS,
-            shown=[
-                each
-                for each in disk.COLUMNS
-                if each not in ("Suite", "p99 µs", "Seed", "Same way")
-            ],
+            shown=_DISK_COLUMNS,
             rows=list(disk.rows(found)),
             document=codec.to_plain(tuple(found)),
             after=list(_notes(found)),
@@ -618,7 +622,7 @@ class Report(command.Text):
         found = collection.read(parsed_args.directories)
         if parsed_args.output is None and parsed_args.pictures is None:
             for each in found:
-                print("\n".join(collection.text(each)))
+                _print_measured(each)
             if any(each.emulated for each in found):
                 print(f"note: {_EMULATED}")
             return 0
@@ -633,6 +637,16 @@ class Report(command.Text):
             page = report.page(found, drawn).encode()
             files.replace(parsed_args.output, page, 0o644)
         return 0
+
+
+def _print_measured(found: collection.Collection) -> None:
+    print(f"== {found.label}")
+    for line in collection.latency_text(found):
+        print(line)
+    command.print_table(network.COLUMNS, network.rows(found.network))
+    command.print_table(
+        disk.COLUMNS, disk.rows(found.disk), shown=_DISK_COLUMNS
+    )
 
 
 class Compare(command.Lister):

@@ -17,7 +17,6 @@ import pathlib
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
-from collections.abc import Sequence
 
 from sriov_rt.verify import disk
 from sriov_rt.verify import network
@@ -115,29 +114,11 @@ def histogram(cpu: CpuLatency) -> Iterator[str]:
         yield f"{label:>12} µs {count:>14,} {bar}"
 
 
-def text(found: Collection) -> Iterator[str]:
-    """Yield a measurement as lines of text."""
-    yield f"== {found.label}"
+def latency_text(found: Collection) -> Iterator[str]:
+    """Yield the latencies of a measurement as lines of text."""
     for tool, result in found.latency.items():
         for cpu in result.measurement.cpus:
             yield f"{tool}, CPU {cpu.cpu}: maximum {cpu.max_us} µs"
             yield from histogram(cpu)
         for problem in result.measurement.problems:
             yield f"{tool}: does not count: {problem}"
-    yield from table(network.COLUMNS, network.rows(found.network))
-    yield from table(disk.COLUMNS, disk.rows(found.disk))
-
-
-def table(
-    columns: Sequence[str], rows: Iterable[Sequence[str]]
-) -> Iterator[str]:
-    """Yield the lines of a table; none if it has no rows."""
-    whole = [tuple(columns), *map(tuple, rows)]
-    if len(whole) == 1:
-        return
-    widths = [max(map(len, column)) for column in zip(*whole, strict=True)]
-    for row in whole:
-        cells = (
-            each.ljust(width) for each, width in zip(row, widths, strict=True)
-        )
-        yield "  ".join(cells).rstrip()

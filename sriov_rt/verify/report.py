@@ -99,7 +99,7 @@ def _collection(found: Collection) -> Iterator[str]:
                 yield f'<p class="warning">{text}</p>'
         last = list(found.latency.values())[-1]
         yield "<h3>What it hangs on</h3>"
-        yield from _table(("CONDITION", "VALUE"), last.conditions.items())
+        yield from _table(("Condition", "Value"), last.conditions.items())
     if found.network:
         yield "<h3>Network</h3>"
         yield from _table(network.COLUMNS, network.rows(found.network))
@@ -116,14 +116,14 @@ def _collection(found: Collection) -> Iterator[str]:
 
 #: What the table of latencies has.
 LATENCY_COLUMNS = (
-    "TOOL",
-    "VERSION",
+    "Tool",
+    "Version",
     "CPU",
-    "MAX µs",
-    "SAMPLES",
-    "DURATION",
-    "LOAD",
-    "STARTED",
+    "Max µs",
+    "Samples",
+    "Duration",
+    "Load",
+    "Started",
 )
 
 

@@ -155,7 +155,7 @@ class TextTest(ReportTest):
         self.assertRegex(out, r"cyclictest, CPU 2: maximum \d+ µs")
         self.assertRegex(out, r"\d+-\d+ µs +[\d,]+ #+\n")
         self.assertIn("does not count: the clock was set", out)
-        self.assertIn("14.00 × kernel", out)
+        self.assertIn("14.00 ×", out)
         self.assertIn("these figures say nothing of any hardware", out)
 
     def test_overflows_are_shown(self):
