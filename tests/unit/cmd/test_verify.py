@@ -227,7 +227,12 @@ class LatencyTest(test_watch.ProgramTest):
         self.assertEqual(0, code, out)
 
     def test_a_load_killed_in_the_middle(self):
-        self.program("stress-ng", "kill -9 $$")
+        killed = self.place / "killed"
+        self.program("stress-ng", f"echo $$ > {killed}; kill -9 $$")
+        # However late it starts, the tools outlast it.
+        outlast = f"until [ -s {killed} ]; do sleep 0.1; done; sleep 0.5"
+        for name in ("cyclictest", "oslat"):
+            self.copying(name, outlast)
         code, out, err = self.measure()
         self.assertEqual((1, ""), (code, err))
         self.assertIn("the load (stress-ng) ended", out)
