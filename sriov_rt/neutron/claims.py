@@ -81,6 +81,16 @@ def read_departure(details: Mapping[str, Any]) -> Claim | None:
     )
 
 
+#: What a port may have its VF set to, and no more: the rest is the owner's
+#: who has the VF, or the baseline's.
+SETTABLE = frozenset(
+    {
+        *("vlan", "qos", "vlan_protocol", "trust"),
+        *("min_tx_rate", "max_tx_rate", "query_rss"),
+    }
+)
+
+
 def _wanted(details: Mapping[str, Any]) -> VfSettings:
     limited = bool(
         details.get("qos_policy_id") or details.get("network_qos_policy_id")

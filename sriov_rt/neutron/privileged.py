@@ -24,6 +24,7 @@ import dataclasses
 import functools
 import json
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
@@ -35,6 +36,7 @@ from oslo_privsep import priv_context
 
 from sriov_rt import codec
 from sriov_rt import exceptions
+from sriov_rt.neutron import claims
 from sriov_rt.neutron import vf_cleaning
 from sriov_rt.nic import errors
 from sriov_rt.nic.model import VfSettings
@@ -60,12 +62,31 @@ vf_clean = priv_context.PrivContext(
 )
 
 #: What goes back: the error's sentence or None, why not or None, what was
-#: changed.
-Answer = tuple[str | None, str | None, list[str]]
+#: changed, what the PF keeps of the VF's last use or None.
+Answer = tuple[str | None, str | None, list[str], str | None]
 
 
 class VfNotDone(exceptions.SriovRtError):
     """A VF could not be looked at or set; the sentence is its error's."""
+
+
+class NotAllowed(exceptions.SriovRtError):
+    """A service without privileges may not have that set.
+
+    :param slot: PCI address of the VF.
+    :param why: a clause.
+    """
+
+    def __init__(self, slot: str, why: str) -> None:
+        super().__init__(slot, why)
+        self.slot = slot
+        self.why = why
+
+    def __str__(self) -> str:
+        return (
+            f"{self.slot}: {self.why}, so the extension may not set it; set "
+            "it as root by 'sriov-rt vf set'"
+        )
 
 
 class DaemonMissing(exceptions.SriovRtError):
@@ -104,12 +125,13 @@ class PrivilegedVfs:
 
     def clean(
         self, slot: str, before: str | None
-    ) -> tuple[str | None, Sequence[str]]:
+    ) -> tuple[str | None, Sequence[str], str | None]:
         """Bring an idle VF to the baseline.
 
         :param slot: PCI address of a VF.
-        :param before: see :func:`rest.why_not`.
-        :returns: why it is not at rest, or what was changed.
+        :param before: see :func:`vf_cleaning.why_not`.
+        :returns: why it is not idle; or what was changed, and what its PF
+            keeps of its last use.
         :raises VfNotDone: if it could not be, with why.
         :raises DaemonMissing: see there.
         """
@@ -131,18 +153,28 @@ def differing(found: VfSettings, wanted: VfSettings) -> VfSettings:
     return VfSettings(**changes)
 
 
-def settle(vfs: Any, slot: str, wanted: VfSettings) -> Answer:
+def settle(
+    vfs: Any, slot: str, wanted: VfSettings, ports: Collection[str]
+) -> Answer:
     """Set a VF right; see PrivilegedVfs.settle.
 
     :param vfs: the verbs, :class:`sriov_rt.nic.vfs.Vfs`.
+    :param ports: PCI addresses of the VFs that ports of sriov-rt are on.
+    :raises NotAllowed: for what no port of Neutron's sets on its VF.
     """
     vf = vfs.locate(slot)
+    for field in dataclasses.fields(VfSettings):
+        value = getattr(wanted, field.name)
+        if value is not None and field.name not in claims.SETTABLE:
+            raise NotAllowed(vf.address, f"{field.name} is not a port's")
+    if vf.address in ports:
+        raise NotAllowed(vf.address, "a port of sriov-rt is on it")
     changes = differing(vfs.observe(vf).settings, wanted)
     plan = vfs.plan(vf, changes)
     if plan.is_empty:
-        return None, None, []
+        return None, None, [], None
     vfs.apply(plan)
-    return None, None, [str(each) for each in plan.steps]
+    return None, None, [str(each) for each in plan.steps], None
 
 
 def clean(vfs: Any, slot: str, before: str | None) -> Answer:
@@ -154,20 +186,22 @@ def clean(vfs: Any, slot: str, before: str | None) -> Answer:
     vf = vfs.locate(slot)
     why_not = vf_cleaning.why_not(vfs.observe(vf), before)
     if why_not is not None:
-        return None, why_not, []
+        return None, why_not, [], None
     try:
         # Nova hands it on whatever its PF keeps of it: it must not be trusted.
         plan = vfs.plan_reset(vf, shared=True)
         if not plan.is_empty:
             vfs.apply(plan)
     except errors.VfBusy as error:
-        return None, error.problem, []
-    return None, None, [str(each) for each in plan.steps]
+        return None, error.problem, [], None
+    return None, None, [str(each) for each in plan.steps], plan.remains
 
 
-def _answered(ask: Callable[[], Answer]) -> tuple[str | None, Sequence[str]]:
+def _answered(
+    ask: Callable[[], Answer],
+) -> tuple[str | None, Sequence[str], str | None]:
     try:
-        error, why_not, changed = ask()
+        error, why_not, changed, remains = ask()
     except (
         daemon.FailedToDropPrivileges,
         comm.PrivsepTimeout,
@@ -176,7 +210,7 @@ def _answered(ask: Callable[[], Answer]) -> tuple[str | None, Sequence[str]]:
         raise DaemonMissing(failure) from failure
     if error is not None:
         raise VfNotDone(error)
-    return why_not, changed
+    return why_not, changed, remains
 
 
 @functools.cache
@@ -196,31 +230,41 @@ def _idle_vfs() -> Any:
     return Vfs.of_host(tenants.users)
 
 
+def _ports() -> Collection[str]:
+    """Return the VFs that ports of sriov-rt are on, by root's records."""
+    from sriov_rt.vif import host
+    from sriov_rt.vif import tenants
+
+    return tenants.of(host.records().all())
+
+
 def _answer(act: Callable[[], Answer]) -> Answer:
     # An exception would be made anew on the other side from its arguments
     # alone, and ours take keywords.
     try:
         return act()
     except exceptions.SriovRtError as error:
-        return str(error), None, []
+        return str(error), None, [], None
 
 
 @vf_set.entrypoint
 def _ready_to_set() -> Answer:
     _vfs()
-    return None, None, []
+    return None, None, [], None
 
 
 @vf_clean.entrypoint
 def _ready_to_clean() -> Answer:
     _idle_vfs()
-    return None, None, []
+    return None, None, [], None
 
 
 @vf_set.entrypoint
 def _settle(slot: str, wanted: Mapping[str, Any]) -> Answer:
     return _answer(
-        lambda: settle(_vfs(), slot, codec.from_plain(VfSettings, wanted))
+        lambda: settle(
+            _vfs(), slot, codec.from_plain(VfSettings, wanted), _ports()
+        )
     )
 
 

@@ -28,7 +28,6 @@ from sriov_rt.neutron.slots import Slot
 from sriov_rt.nic.model import NO_MAC
 from sriov_rt.nic.model import VfSettings
 from sriov_rt.nic.model import VfState
-from sriov_rt.vif.model import ALIAS_PREFIX
 
 #: The driver that gives a VF to a guest as a whole.
 VFIO = "vfio-pci"
@@ -44,10 +43,11 @@ def why_not(vf: VfState, before: str | None) -> str | None:
     that it is taken for a leftover if nothing has come of it at the next
     look.
 
+    Whose ports are on it the verbs on VFs know, by their records and by the
+    kernel: an alias is a label, which a tenant can set as well.
+
     :param before: what was returned of it some seconds ago, if it was.
     """
-    if vf.alias.startswith(f"{ALIAS_PREFIX}:"):
-        return f"it is a port, or the parent of some ({vf.alias})"
     if vf.driver == VFIO:
         return "a guest has it, or it is kept on vfio-pci"
     if vf.device.elsewhere:
@@ -74,12 +74,12 @@ class Vfs(Protocol):
 
     def clean(
         self, slot: str, before: str | None
-    ) -> tuple[str | None, Sequence[str]]:
+    ) -> tuple[str | None, Sequence[str], str | None]:
         """Bring an idle VF to the baseline.
 
-        :param before: why it was not at rest at the last look, if it was
-            not.
-        :returns: why it is not at rest, or what was changed.
+        :param before: why it was not idle at the last look, if it was not.
+        :returns: why it is not idle; or what was changed, and what its PF
+            keeps of its last use.
         """
 
 
@@ -238,7 +238,7 @@ class VfCleaner:
 
     def _clean_now(self, address: str, slot: Slot, before: str | None) -> bool:
         try:
-            why_not, changed = self._vfs.clean(address, before)
+            why_not, changed, remains = self._vfs.clean(address, before)
         except exceptions.SriovRtError as error:
             self._say(logging.ERROR, address, slot.port, str(error))
             return False
@@ -248,6 +248,15 @@ class VfCleaner:
             return False
         done = "; ".join(changed) or "nothing to do"
         self._say(logging.INFO, address, slot.port, f"clean: {done}")
+        if remains is not None:
+            self._say(
+                logging.WARNING,
+                address,
+                slot.port,
+                f"but {remains}, and its next owner gets what is sent to "
+                "those; have the PF's VFs made again, and allow no trusted "
+                "ports on it",
+            )
         self._drop(address)
         return True
 

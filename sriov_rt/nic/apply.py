@@ -223,7 +223,7 @@ def apply(
             )
     found = _verified(named, left_out, observe, clock)
     for each in plans:
-        if each.remains is not None:
+        if each.remains is not None and not each.shared:
             raise errors.FiltersRemain(f"{each.vf}", each.remains, each.vf.pf)
     return found
 

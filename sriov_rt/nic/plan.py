@@ -83,6 +83,7 @@ class Plan:
     :param required: whether what the NIC does not have is an error.
     :param remains: what the PF keeps of the VF's last use, a clause; None
         for nothing.
+    :param shared: whether the VF can be used in spite of that.
     """
 
     vf: VfId
@@ -94,6 +95,7 @@ class Plan:
     rebind: str | None = None
     required: bool = True
     remains: str | None = None
+    shared: bool = False
 
     @property
     def is_empty(self) -> bool:
@@ -102,7 +104,7 @@ class Plan:
             not self.steps
             and self.rebind is None
             and self.payload == VfSettings()
-            and self.remains is None
+            and (self.remains is None or self.shared)
         )
 
     @property
@@ -162,9 +164,7 @@ def make(
     notes: list[str] = []
     if wanted.mtu is not None and mtus is not None:
         rules.check_mtu(f"{observed.id}", wanted.mtu, mtus)
-    remains = None
-    if reset is not None and not reset.shared:
-        remains = _remaining(family, observed)
+    remains = None if reset is None else _remaining(family, observed)
     if remains is not None:
         notes.append(remains)
     expect = _expected(family, observed, wanted, required)
@@ -197,6 +197,7 @@ def make(
         rebind=again,
         required=required,
         remains=remains,
+        shared=reset is not None and reset.shared,
     )
 
 

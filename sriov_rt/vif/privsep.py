@@ -33,7 +33,9 @@ net/packet/af_packet.c). CAP_MKNOD is for the device node of a macvtap where
 Who asks has no privileges, and may be asked by others still: so what is asked
 for is checked on this side of the socket. A port gets a parent out of ``[vif]
 parents``, and neither a namespace nor addresses nor routes: what plugs by
-os-vif has an interface on the host, which its guest configures.
+os-vif has an interface on the host, which its guest configures. Any port may
+be unplugged: that a port is gone is what Nova says of its own, and of one that
+it forgot.
 """
 
 import dataclasses

@@ -57,19 +57,22 @@ class VfCase(unittest.TestCase):
         self.users = {}
         self.idle = fakes.vfs(self.kernel, lambda states: self.users)
 
-    def clean(self, before=None):
+    def clean(self, before=None, remains=None):
         """Clean the VF; return why not and what was changed."""
-        error, why_not, changed = privileged.clean(self.idle, SLOT, before)
+        error, why_not, changed, found = privileged.clean(
+            self.idle, SLOT, before
+        )
         self.assertIsNone(error)
+        self.assertEqual(remains, found)
         return why_not, changed
 
 
 class SettleTest(VfCase):
     def settle(self, wanted=WANTED):
         """Set the VF right; return what was changed."""
-        error, why_not, changed = privileged.settle(self.vfs, SLOT, wanted)
-        self.assertIsNone(error)
-        self.assertIsNone(why_not)
+        answer = privileged.settle(self.vfs, SLOT, wanted, ())
+        error, why_not, changed, remains = answer
+        self.assertEqual([None] * 3, [error, why_not, remains])
         return changed
 
     def test_a_vf_as_it_should_be_is_not_written_to(self):
@@ -185,16 +188,26 @@ class CleanTest(VfCase):
         self._left_alone("cannot be found is on enp1s0v1")
 
     def test_a_trusted_vf_of_an_82576_is_trusted_no_more(self):
-        # Its PF keeps filters; Nova hands it on all the same.
+        # Its PF keeps filters; Nova hands it on all the same, and that is
+        # said of it, now and when it is cleaned the next time.
+        remains = "enp1s0 keeps MAC filters that were set through the VF"
         self.kernel.change(1, vlan=117, trust=True)
-        self.clean()
+        self.clean(remains=remains)
+        self.clean(remains=remains)
         self.assertEqual(0, self.kernel.settings[1].vlan)
         self.assertFalse(self.kernel.settings[1].trust)
 
     def test_a_vf_that_is_a_port_of_our_own_is_left_alone(self):
+        self.users = {SLOT: ["port p1 of web"]}
+        self._left_alone("in use: port p1 of web")
+
+    def test_an_alias_keeps_no_vf_dirty(self):
+        # The tenant that had it could set one.
         for alias in ("sriov-rt:p1:web", "sriov-rt:parent"):
+            self.kernel.change(1, vlan=117)
             self.kernel.change_device(1, alias=alias)
-            self._left_alone(f"({alias})")
+            self.assertEqual(None, self.clean()[0])
+            self.assertEqual(0, self.kernel.settings[1].vlan)
 
     def test_a_vf_without_a_driver_is_cleaned(self):
         for number in (0, 2):
@@ -225,6 +238,8 @@ class DaemonTest(VfCase):
             self.addCleanup(each.set_client_mode, True)
         self._patch("_vfs", lambda: self.vfs)
         self._patch("_idle_vfs", lambda: self.idle)
+        self.ports = set()
+        self._patch("_ports", lambda: self.ports)
         self.privileged = privileged.PrivilegedVfs()
 
     def _patch(self, name, value):
@@ -235,9 +250,28 @@ class DaemonTest(VfCase):
     def test_settle_and_clean_come_through(self):
         changed = self.privileged.settle(SLOT, WANTED)
         self.assertEqual(["vlan 0 -> 117"], list(changed))
-        why_not, changed = self.privileged.clean(SLOT, None)
-        self.assertIsNone(why_not)
+        why_not, changed, remains = self.privileged.clean(SLOT, None)
+        self.assertEqual((None, None), (why_not, remains))
         self.assertEqual(["vlan 117 -> 0"], list(changed))
+
+    def test_what_no_port_has_set_is_refused(self):
+        for wanted in (
+            VfSettings(driver="vfio-pci"),
+            VfSettings(mac=PORT_MAC),
+            VfSettings(spoofchk=False, vlan=117),
+        ):
+            with (
+                self.subTest(wanted),
+                self.assertRaises(privileged.VfNotDone) as raised,
+            ):
+                self.privileged.settle(SLOT, wanted)
+            self.assertIn("is not a port's", str(raised.exception))
+        self.ports = {SLOT}
+        with self.assertRaises(privileged.VfNotDone) as raised:
+            self.privileged.settle(SLOT, WANTED)
+        self.assertIn("a port of sriov-rt is on it", str(raised.exception))
+        self.assertEqual([], self.kernel.writes)
+        self.assertEqual([], self.kernel.binds)
 
     def test_an_error_comes_with_its_sentence(self):
         with self.assertRaises(privileged.VfNotDone) as raised:

@@ -42,6 +42,7 @@ class FakeVfs:
     :ivar busy: slot to why it is not at rest.
     :ivar broken: whether everything fails.
     :ivar dirty: slots whose ports find them wrong.
+    :ivar remains: what a PF keeps of those that are cleaned.
     """
 
     def __init__(self):
@@ -50,6 +51,7 @@ class FakeVfs:
         self.dirty = set()
         self.done = []
         self.vlans = {}
+        self.remains = None
 
     def settle(self, slot, wanted):
         if self.broken:
@@ -63,10 +65,10 @@ class FakeVfs:
             raise Refused("EAGAIN")
         why_not = self.busy.get(slot)
         if why_not is not None and why_not != before:
-            return why_not, ()
+            return why_not, (), None
         self.done.append(("clean", slot))
         self.vlans[slot] = 0
-        return None, ["vlan 117 -> 0"]
+        return None, ["vlan 117 -> 0"], self.remains
 
 
 def claim(port, slot=SLOT, vlan=117):
@@ -310,6 +312,18 @@ class RestartTest(CleanerCase):
         self.assertEqual(("clean", SLOT), self.vfs.done[-1])
 
 
+class RemainsTest(CleanerCase):
+    def test_what_a_pf_keeps_is_a_warning_and_no_reason_to_wait(self):
+        self.vfs.remains = "enp1s0 keeps MAC filters"
+        self.cleaner.claim(claim("p1"))
+        with self.logs("WARNING") as logged:
+            self.assertFalse(self.cleaner.leave(claim("p1")))
+        (said,) = logged.output
+        self.assertIn(f"port=p1 vf={SLOT}", said)
+        self.assertIn("but enp1s0 keeps MAC filters", said)
+        self.assertIn("made again", said)
+
+
 class Guests:
     """VFs of a host on which guests come and go, checked at each write.
 
@@ -327,9 +341,9 @@ class Guests:
     def clean(self, slot, before):
         with self.lock:
             if self.owner[slot] is not None:
-                return "a guest has it", ()
+                return "a guest has it", (), None
             self.cleaned += 1
-        return None, ()
+        return None, (), None
 
 
 class RaceTest(unittest.TestCase):
