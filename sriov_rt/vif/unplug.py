@@ -362,7 +362,8 @@ class Undo:
                 self._return(entry, link, vf, view)
                 return True
             # It was between two drivers.
-            self._reset(entry, vf.id)
+            name = _host_name(entry, None, vf.id, view)
+            self._settle(entry, vf.id, name, view)
         except GONE as error:
             if self._is_there(vf.id):
                 raise  # the namespace went, and it is on the host again
@@ -433,21 +434,35 @@ class Undo:
         if link.namespace is not None or link.name != home:
             self._journal.step(entry.port, "home")
             link = self._links.move(link, None, home)
-        state = self._reset(entry, vf.id)
-        again = self._links.get(state.netdev or home)
-        if again is None:
+        self._settle(entry, vf.id, home, view, last)
+
+    def _settle(
+        self,
+        entry: Entry,
+        vf: VfId,
+        name: str,
+        view: View,
+        last: str | None = None,
+    ) -> None:
+        """Reset a VF that is on the host, and give its interface its name.
+
+        :param last: the MAC that it had; None where that is not known.
+        """
+        state = self._reset(entry, vf)
+        link = self._links.get(state.netdev or name)
+        if link is None:
             return
-        if again.name != home:
+        if link.name != name:
             # Its driver was bound again: the kernel numbered it anew.
-            again = self._links.move(again, None, home)
+            link = self._links.move(link, None, name)
         # The MAC of its last port must not stay on a second VF of the same
         # NIC; a driver that was bound again has made up another.
         self._journal.step(entry.port, "clean")
-        pf = view.on_host(vf.id.pf)
+        pf = view.on_host(vf.pf)
         self._links.configure(
-            again,
-            mac=_random_mac() if again.mac == last else None,
-            mtu=pf.mtu if pf is not None and pf.mtu != again.mtu else None,
+            link,
+            mac=_random_mac() if link.mac == last else None,
+            mtu=pf.mtu if pf is not None and pf.mtu != link.mtu else None,
             alias="",
         )
 
@@ -469,8 +484,11 @@ def _is_of(link: Link, vf: VfState, entry: Entry) -> bool:
     return (link.space, link.index) == (entry.space, entry.index)
 
 
-def _host_name(entry: Entry, link: Link, vf: VfId, view: View) -> str:
-    """Return what the interface of a VF is called on the host."""
+def _host_name(entry: Entry, link: Link | None, vf: VfId, view: View) -> str:
+    """Return what the interface of a VF is to be called on the host.
+
+    :param link: the interface as it is now; None if there is none.
+    """
     # As it was, or as systemd names it.
     for name in (entry.parent, f"{vf.pf}v{vf.index}"):
         there = view.on_host(name)

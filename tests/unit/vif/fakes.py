@@ -227,11 +227,13 @@ class FakeHost:
     def state(self) -> tuple[object, ...]:
         """Return all that a tenant or a crash could leave behind.
 
-        A VF's interface gets another MAC after each use, on purpose.
+        A VF's interface is another one after each use, of another MAC.
         """
         links = sorted(
             dataclasses.astuple(
-                dataclasses.replace(each, mac="") if each.device else each
+                dataclasses.replace(each, mac="", index=0)
+                if each.device
+                else each
             )
             for each in self.links.values()
         )
@@ -420,6 +422,8 @@ class FakeVfs:
         self.marks: set[VfId] = set()
         #: Whether the PF keeps filters of the last tenant.
         self.filters_remain = False
+        #: VFs that have no driver.
+        self.unbound: set[VfId] = set()
 
     def locate(self, name: str) -> VfId:
         link = self.host.named(name)
@@ -466,7 +470,22 @@ class FakeVfs:
         if self.filters_remain:
             raise FiltersRemain(f"{vf}", "its PF keeps its filters", vf.pf)
         self._write(vf, CLEAN)
+        if fresh:
+            self._bind_again(vf)
         return self._state(vf)
+
+    def _bind_again(self, vf: VfId) -> None:
+        """Make another interface of a VF, by the kernel's name for it."""
+        clock = self.host.clock
+        clock.tick(f"unbind {vf}")
+        for link in list(self.host.links.values()):
+            if (link.device, link.namespace) == (vf.address, None):
+                self.host.drop(link.index)
+        self.unbound.add(vf)
+        clock.tick(f"bind {vf}")
+        self.host.add(f"eth{self.resets}", device=vf.address, up=False)
+        self.unbound.discard(vf)
+        clock.tick(f"bound {vf}")
 
     def _write(self, vf: VfId, wanted: VfSettings) -> None:
         for field in dataclasses.fields(VfSettings):
@@ -493,7 +512,7 @@ class FakeVfs:
         return VfState(
             id=vf,
             family="igb",
-            driver="igbvf",
+            driver=None if vf in self.unbound else "igbvf",
             netdev=link.name if link else None,
             alias=link.alias if link else "",
             iommu_group=None,

@@ -71,13 +71,14 @@ class LocksTest(unittest.TestCase):
             self.assertLess(time.monotonic() - start, 10)
 
     def test_a_long_wait_is_told_of(self):
-        for other in (self.locks, Locks(self.directory, 0.1)):
+        locks = Locks(self.directory, 1)
+        for other in (locks, Locks(self.directory, 1)):
             with (
                 other.parent("eth0"),
                 mock.patch.object(lock, "QUIET_S", 0.02),
                 self.assertLogs("sriov_rt.vif.lock", "WARNING") as logs,
                 self.assertRaises(errors.Busy),
-                self.locks.parent("eth0"),
+                locks.parent("eth0"),
             ):
                 pass
             self.assertEqual(1, len(logs.output))
