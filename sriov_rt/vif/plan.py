@@ -30,6 +30,7 @@ from sriov_rt.vif.budget import Candidate
 from sriov_rt.vif.edge import Link
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Plug
+from sriov_rt.vif.settings import Member
 from sriov_rt.vif.settings import Pools
 from sriov_rt.vif.settings import Rules
 from sriov_rt.vif.view import View
@@ -98,11 +99,9 @@ def _names(want: Plug, view: View, pools: Pools) -> list[str]:
     network = want.physical_network or ""
     for member in pools.of(network):
         if not member.of_pf:
-            link = view.on_host(member.name)
-            vf = view.vf_of(link) if link else None
-            # A VF may have come home by the name of another one.
-            if pools.network_of(member.name, vf.id if vf else None) == network:
-                found[member.name] = None
+            name = _name(member, view, pools)
+            if name is not None:
+                found[name] = None
             continue
         for vf in view.vfs_of(member.name):
             # One that is named itself is on the network that says.
@@ -110,6 +109,23 @@ def _names(want: Plug, view: View, pools: Pools) -> list[str]:
             if pools.network_of(netdev, vf.id) == network:
                 found[netdev] = None
     return list(found)
+
+
+def _name(member: Member, view: View, pools: Pools) -> str | None:
+    """Return what the interface is called that a pool names; None for none.
+
+    A VF may be back by the name of another one, or by the kernel's.
+    """
+    link = view.on_host(member.name)
+    vf = view.vf_of(link) if link else None
+    if link is not None and (
+        pools.network_of(member.name, vf.id if vf else None) == member.network
+    ):
+        return member.name
+    for each in view.vfs:
+        if f"{each.id.pf}v{each.id.index}" == member.name:
+            return each.netdev
+    return None
 
 
 def _check_parent(want: Plug, parent: str, view: View, pools: Pools) -> None:

@@ -342,7 +342,7 @@ class Plugging:
         while len(refused) < MAX_TRIES:
             chosen = want
             try:
-                parent = want.parent or self._pools.only(want.physical_network)
+                parent = want.parent
                 if parent is None:
                     todo = self.plan(want, self._observe())
                     parent = todo.parent

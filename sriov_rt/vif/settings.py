@@ -108,15 +108,6 @@ class Pools:
         """Yield the members of a physical network."""
         return (each for each in self.members if each.network == network)
 
-    def only(self, network: str | None) -> str | None:
-        """Return the one interface of a network; None if there may be more."""
-        only = None
-        for each in self.of(network or ""):
-            if only is not None or each.of_pf:
-                return None
-            only = each.name
-        return only
-
     def network_of(self, netdev: str, vf: VfId | None) -> str | None:
         """Return the network of an interface; None if it is in no pool.
 

@@ -14,9 +14,10 @@
 """Runs inside: plugs and unplugs that die, and the recovery after each.
 
 Each attempt is a process of its own that ends itself, as SIGKILL would, at
-the Nth call of the edges or write to the journal; N grows until the work is
-done before. What the kernel has afterwards is compared with what it had.
-With ``--every 4 --first 1`` N is 1, 5, 9 and so on.
+the Nth call of the edges or write to the journal or to sysfs, such as between
+the two that take a VF from its driver and bind it again; N grows until the
+work is done before. What the kernel has afterwards is compared with what it
+had. With ``--every 4 --first 1`` N is 1, 5, 9 and so on.
 """
 
 import argparse
@@ -33,6 +34,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+from sriov_rt.nic import sysfs
 from sriov_rt.nic.kernel import Machine
 from sriov_rt.nic.vfs import Vfs
 from sriov_rt.vif import host
@@ -58,8 +60,10 @@ _LINKS = (
     "announce",
 )
 _JOURNAL = ("begin", "step", "end")
-#: A VF's settings and driver.
-_MACHINE = ("write", "set_netdev", "bind", "rename")
+#: A VF's settings and its interface's.
+_MACHINE = ("write", "set_netdev", "rename")
+#: Its driver's steps: unbind, override, bind.
+_SYSFS = ("write",)
 
 
 class Countdown:
@@ -71,8 +75,8 @@ class Countdown:
     def __init__(self, calls: int) -> None:
         self.left = calls
 
-    def wrap(self, owner: type, name: str) -> None:
-        """Count a method's calls.
+    def wrap(self, owner: object, name: str) -> None:
+        """Count the calls of a class's method or a module's function.
 
         After one is before the next: nothing is changed in between.
         """
@@ -114,11 +118,13 @@ def child(work: Callable[[Plugger], object], calls: int) -> int:
     try:
         countdown = Countdown(calls)
         if calls >= 0:
-            for owner, names in (
-                (NetlinkLinks, _LINKS),
-                (Journal, _JOURNAL),
-                (Machine, _MACHINE),
-            ):
+            edges: dict[object, tuple[str, ...]] = {
+                NetlinkLinks: _LINKS,
+                Journal: _JOURNAL,
+                Machine: _MACHINE,
+                sysfs: _SYSFS,
+            }
+            for owner, names in edges.items():
                 for name in names:
                     countdown.wrap(owner, name)
         work(host.configured())

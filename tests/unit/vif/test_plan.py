@@ -57,6 +57,19 @@ class ChoiceTest(fakes.HostTest):
         self.host.add("enp1s0v10")
         self.assertEqual("enp1s0v2", self.chosen())
 
+    def _rename(self, name, new):
+        link = self.host.named(name)
+        self.host.links[link.index] = dataclasses.replace(link, name=new)
+
+    def test_a_vf_is_a_member_whatever_its_interface_is_called(self):
+        self.only("enp1s0v1")
+        self._rename("enp1s0v1", "eth7")
+        self.assertEqual("eth7", self.chosen())
+        # Its name was given to another, which is in no pool by that.
+        self._rename("enp1s0v2", "enp1s0v1")
+        self.assertEqual("eth7", self.chosen())
+        self.assertEqual("eth7", self.plugger.plug(asked()).parent)
+
     def test_the_numa_node_comes_before_the_load(self):
         self.host.nodes["0000:01:10.2"] = 1
         self.child("a0", "enp1s0v2")

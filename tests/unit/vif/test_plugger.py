@@ -200,17 +200,6 @@ class PlugTest(fakes.HostTest):
             self.plugger.unplug("../x")
         self.assertFalse(self.directory.exists())
 
-    def test_one_parent_is_one_look_at_the_host(self):
-        self.parents = ("physnet1:enp1s0v1",)
-        self.plugger = self.another()
-        self.plugger.plug(asked())
-        self.assertEqual(1, self.links.dumps)
-        with self.assertRaises(errors.ParentTaken):
-            self.plugger.plug(asked(Kind.IPVLAN, port=OTHER))
-        self.parents = ("physnet1:enp1s0v9",)
-        with self.assertRaises(errors.NoParent):
-            self.another().plug(asked(port=OTHER))
-
     def test_a_full_disk_touches_nothing(self):
         before = self.host.state()
         full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

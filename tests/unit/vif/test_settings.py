@@ -66,15 +66,6 @@ class PoolsTest(unittest.TestCase):
         pools = Pools.parse(["physnet1:fast0"])
         self.assertEqual("physnet1", pools.network_of("fast0", vf(3)))
 
-    def test_the_only_one(self):
-        self.assertIsNone(POOLS.only("physnet1"))
-        self.assertIsNone(POOLS.only("physnet9"))
-        self.assertIsNone(POOLS.only(None))
-        self.assertIsNone(Pools.parse(["physnet1:pf:eth0"]).only("physnet1"))
-        self.assertEqual(
-            "eth0", Pools.parse(["physnet1:eth0"]).only("physnet1")
-        )
-
     def test_what_is_no_member(self):
         for item in (
             "",
