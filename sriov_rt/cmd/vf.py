@@ -164,8 +164,11 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
 
 
 def _set(args: argparse.Namespace) -> int:
-    vfs = Vfs.of_host(_users)
     wanted = settings_text.parse(args.settings)
+    # A guest goes on with a VF that is set through its PF, and without one
+    # that is taken from vfio-pci.
+    takes = wanted.driver is not None
+    vfs = Vfs.of_host(_users_and_guests if takes else _users)
     made = vfs.plan(vfs.locate(args.vf), wanted, wait_s=args.wait)
     _print(args, table.plan_to_plain(made), made.lines())
     if not args.dry_run:

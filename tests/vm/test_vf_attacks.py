@@ -214,6 +214,35 @@ class PluggedTest(test_vif_kinds.PortTestCase):
         self.plug(*self.words("vf", "--mac", MAC))
         self._attack("p0")
 
+    def test_names_and_aliases_of_a_tenant_stay_its_own(self) -> None:
+        """They claim another port's VF; each VF comes back as itself."""
+        mine, other = (
+            self.plug(*self.words("vf", "--name", name))
+            for name in ("p0", "p1")
+        )
+        homes = {
+            each["port"]: f"{network.PF}v{vf['vf']['index']}"
+            for each in (mine, other)
+            for vf in self.done("vf", "list", network.PF)
+            if vf["vf"]["address"] == each["vf"]
+        }
+        before = network.link(self.vm, "p1", NEAR)
+        alias = f"sriov-rt:{other['port']}:vm-test:{homes[other['port']]}"
+        self.sh(
+            f"ip -n {NEAR} link set p0 alias {alias}; ip -n {NEAR} link "
+            f"property add dev p0 altname {homes[other['port']]}"
+        )
+        self.assertTrue(self.unplug(mine["port"]))
+        link = network.link(self.vm, homes[mine["port"]]) or {}
+        self.assertEqual(
+            ("", []), (link.get("ifalias", ""), link.get("altnames", []))
+        )
+        self.assertEqual(mine["vf"], link["parentdev"])
+        self.assertEqual(before, network.link(self.vm, "p1", NEAR))
+        self.assertTrue(self.unplug(other["port"]))
+        link = network.link(self.vm, homes[other["port"]]) or {}
+        self.assertEqual(other["vf"], link["parentdev"])
+
     @periodic
     def test_vf_that_carried_a_macvlan_is_not_handed_out_whole(self) -> None:
         """Its PF sends it the macvlan's frames until it is made again."""

@@ -190,9 +190,14 @@ class VfCommandTest(unittest.TestCase):
                 mapping.Owners, "of", lambda *args, owner=owner: owner
             ):
                 self.run_command("set", "enp1s0/0", "vlan=7")
-                self.assertRegex(
-                    self.fails("reset", "enp1s0/0"), r"\[77\]|guest perhaps"
-                )
+                for words in (
+                    ("reset", "enp1s0/0"),
+                    ("set", "enp1s0/0", "driver=igbvf"),
+                ):
+                    self.assertRegex(
+                        self.fails(*words), r"\[77\]|guest perhaps"
+                    )
+                self.assertEqual([], self.kernel.binds)
 
     def test_other_root_than_the_hosts_is_no_option(self):
         for verb in ("list", "map"):
