@@ -17,12 +17,12 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from sriov_rt.codec import Unknown
-from sriov_rt.facts import CpuSet
 from sriov_rt.host.root import MAX_TEXT
 from sriov_rt.host.root import Root
 from sriov_rt.parse import cpulist
 from sriov_rt.parse import errors
 from sriov_rt.parse import numbers
+from sriov_rt.parse.cpulist import CpuSet
 
 T = TypeVar("T")
 

@@ -15,12 +15,10 @@
 import re
 
 from sriov_rt.codec import Unknown
-from sriov_rt.facts import Vf
 from sriov_rt.host import values
 from sriov_rt.host import vfio
 from sriov_rt.host.root import Root
 from sriov_rt.parse import errors
-from sriov_rt.parse import numbers
 from sriov_rt.parse import pci
 
 DEVICES = "sys/bus/pci/devices"
@@ -98,42 +96,3 @@ def find(root: Root, device: str) -> tuple[tuple[int, str], ...] | Unknown:
             return values.garbled(f"{device}/{name}", error)
         found.append((int(match[1]), address))
     return tuple(sorted(found))
-
-
-def observe(root: Root, index: int, address: str, owners: Owners) -> Vf:
-    """Return the facts of one VF.
-
-    :param index: its number on the PF, from 0.
-    :param address: its PCI address.
-    """
-    device = f"{DEVICES}/{address}"
-    driver = values.link_name(root, f"{device}/driver")
-    netdev = _netdev(root, device)
-    group = _iommu_group(root, device)
-    return Vf(
-        index=index,
-        address=address,
-        driver=driver,
-        netdev=netdev,
-        iommu_group=group,
-        owner=owners.of(address, driver, netdev, group),
-    )
-
-
-def _netdev(root: Root, device: str) -> str | None | Unknown:
-    path = f"{device}/net"
-    names = root.list_dir(path)
-    if isinstance(names, Unknown):
-        return None if root.exists(path) is False else names
-    return names[0] if names else None
-
-
-def _iommu_group(root: Root, device: str) -> int | None | Unknown:
-    path = f"{device}/iommu_group"
-    name = values.link_name(root, path)
-    if name is None or isinstance(name, Unknown):
-        return name
-    try:
-        return numbers.parse_int(name, "IOMMU group", 0, values.MAX_INT)
-    except errors.ParseError as error:
-        return values.garbled(path, error)

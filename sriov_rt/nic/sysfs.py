@@ -22,7 +22,6 @@ from typing import TypeVar
 from sriov_rt.codec import Unknown
 from sriov_rt.host import values
 from sriov_rt.host import vfs
-from sriov_rt.host.nics import NET
 from sriov_rt.host.root import Root
 from sriov_rt.host.vfs import DEVICES
 from sriov_rt.host.vfs import VFIO
@@ -38,6 +37,8 @@ from sriov_rt.parse import pci
 from sriov_rt.rtnetlink import IFF_ALLMULTI
 from sriov_rt.rtnetlink import IFF_PROMISC
 from sriov_rt.rtnetlink import IFF_UP
+
+NET = "sys/class/net"
 
 #: A file of sysfs is a page at the most.
 PAGE = 4096

@@ -18,28 +18,13 @@ each other is never handed over. So a NIC has one of each network.
 
 import dataclasses
 from collections.abc import Collection
-from collections.abc import Iterable
 from collections.abc import Sequence
 
-from sriov_rt.facts import Endpoint
 from sriov_rt.vif import errors
 from sriov_rt.vif.budget import Candidate
 from sriov_rt.vif.model import Plug
-from sriov_rt.vif.records import Record
 from sriov_rt.vif.settings import Rules
 from sriov_rt.vif.view import View
-
-
-def of(records: Iterable[Record]) -> tuple[Endpoint, ...]:
-    """Return the accelerated ports; sorted."""
-    found = [
-        Endpoint(each.port, each.owner, each.network, each.nic)
-        for each in records
-        if each.network and each.nic
-    ]
-    return tuple(
-        sorted(found, key=lambda each: (each.nic, each.network, each.port))
-    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -80,8 +65,8 @@ def rule(
         return Rule((), ())
     others = {
         each.nic
-        for each in of(view.records)
-        if each.network == want.network and each.instance != want.owner
+        for each in view.records
+        if each.network == want.network and each.owner != want.owner
     }
     return Rule(
         others, {_nic(each) for each in candidates} & {*rules.onload_nics()}

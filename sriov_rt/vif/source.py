@@ -18,6 +18,7 @@ to enter a namespace.
 """
 
 import pathlib
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 
@@ -30,8 +31,8 @@ from sriov_rt.facts import Endpoint
 from sriov_rt.facts import VifFacts
 from sriov_rt.host.root import CONFIG
 from sriov_rt.host.root import Root
-from sriov_rt.vif import endpoints
 from sriov_rt.vif import options
+from sriov_rt.vif.records import Record
 from sriov_rt.vif.records import Records
 from sriov_rt.vif.settings import Pools
 
@@ -97,6 +98,18 @@ def _endpoints(root: Root, directory: str) -> tuple[Endpoint, ...] | Unknown:
     if root.is_confined:
         return Unknown("the ports of a host are known only while it runs")
     try:
-        return endpoints.of(Records(pathlib.Path(directory)).all())
+        return accelerated(Records(pathlib.Path(directory)).all())
     except SriovRtError as error:
         return Unknown(str(error))
+
+
+def accelerated(records: Iterable[Record]) -> tuple[Endpoint, ...]:
+    """Return the accelerated ports; sorted."""
+    found = [
+        Endpoint(each.port, each.owner, each.network, each.nic)
+        for each in records
+        if each.network and each.nic
+    ]
+    return tuple(
+        sorted(found, key=lambda each: (each.nic, each.network, each.port))
+    )

@@ -24,7 +24,6 @@ from sriov_rt.facts import Endpoint
 from sriov_rt.host.root import CONFIG
 from sriov_rt.host.root import Root
 from sriov_rt.nic.vfs import Vfs
-from sriov_rt.vif import endpoints
 from sriov_rt.vif import errors
 from sriov_rt.vif import source
 from sriov_rt.vif.journal import Journal
@@ -80,7 +79,7 @@ class EndpointTestCase(PluggerTestCase):
         ]
 
     def endpoints(self):
-        return endpoints.of(Records(self.directory).all())
+        return source.accelerated(Records(self.directory).all())
 
     def plug(self, want, **rules) -> int:
         """Plug a port in a process of its own, which says how it went."""

@@ -17,8 +17,8 @@ import threading
 import time
 
 from sriov_rt.parse.errors import ParseError
-from sriov_rt.vif import endpoints
 from sriov_rt.vif import errors
+from sriov_rt.vif import source
 from sriov_rt.vif.alias import Alias
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.records import Records
@@ -61,7 +61,7 @@ class EndpointTest(fakes.HostTest):
         return str(caught.exception)
 
     def nics(self):
-        found = endpoints.of(Records(self.directory).all())
+        found = source.accelerated(Records(self.directory).all())
         return [(each.nic, each.instance) for each in found]
 
 
