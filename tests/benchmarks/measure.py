@@ -13,12 +13,17 @@
 """Timing, and rows of the table."""
 
 import gc
+import os
+import pathlib
+import resource
 import time
 from collections.abc import Callable
 from typing import Any
 
 #: Turns of each subject; the best counts, for the machine is shared.
 TURNS = 9
+
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 #: A target that the ratio is to come near to; the reader judges how near.
 PARITY = "parity"
@@ -42,6 +47,28 @@ def best(*subjects: Callable[[], Any], turns: int = TURNS) -> list[float]:
     finally:
         gc.enable()
     return times
+
+
+def children_s(subject: Callable[[], Any]) -> float:
+    """Return the user and system time of the processes that a subject runs.
+
+    A busy machine makes them wait; what they work it changes little.
+
+    :param subject: waits for its processes; nobody else's may end meanwhile.
+    """
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subject()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    user = after.ru_utime - before.ru_utime
+    return user + after.ru_stime - before.ru_stime
+
+
+def processor_s(pid: int) -> float:
+    """Return the user and system time of a process so far, in seconds."""
+    text = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    # The second field is the name, which may have blanks: proc(5).
+    fields = text.rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
 def row(
