@@ -132,7 +132,6 @@ def _passing(number: int) -> list[dict[str, Any]]:
             times[0] * 1e3,
             "ms",
             peer=times[1] * 1e3,
-            target=1.5 if number == SIZES[1] else None,
         )
     ]
 

@@ -41,10 +41,6 @@ NODE = "bench"
 KEY = "feature.node.kubernetes.io/bench"
 CHANGES = 100
 
-#: What the way through the agent may take, in times of the bare watch, and
-#: the debounce on top.
-TARGET = 2.0
-
 
 class _Direct:
     """A message queue without one."""
@@ -111,7 +107,6 @@ def run() -> list[dict[str, Any]]:
                 of(ours) - debounce_ms,
                 "ms",
                 peer=of(peer),
-                target=TARGET,
             )
         )
     return rows
