@@ -13,12 +13,15 @@
 """The Tempest plugin loads where nothing but Tempest is."""
 
 import ast
+import http.server
 import importlib.metadata
+import json
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
+import threading
 import tomllib
 import unittest
 from collections.abc import Iterator
@@ -50,6 +53,79 @@ for test, reason in result.skipped:
     print(reason)
 sys.exit(not result.wasSuccessful())
 """
+
+
+#: One user, and what "verify-config" reads of a cloud without services.
+_ACCOUNTS = """\
+- username: demo
+  project_name: demo
+  password: secret
+  domain_name: Default
+  roles: [member]
+"""
+_TEMPEST_CONF = """\
+[DEFAULT]
+debug = True
+log_file = {scratch}/tempest.log
+[oslo_concurrency]
+lock_path = {scratch}
+[auth]
+use_dynamic_credentials = False
+test_accounts_file = {scratch}/accounts.yaml
+[identity]
+auth_version = v3
+uri_v3 = {keystone}/v3
+[service_available]
+glance = False
+neutron = False
+nova = False
+swift = False
+cinder = False
+sriov_rt = True
+[sriov_rt]
+realtime_hosts = rt-1
+"""
+
+
+class _Keystone(http.server.BaseHTTPRequestHandler):
+    """A Keystone that knows everybody, and no service."""
+
+    def do_GET(self) -> None:
+        self._answer(300, {"versions": {"values": [{"id": "v3.14"}]}})
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self._answer(
+            201,
+            {
+                "token": {
+                    "catalog": [],
+                    "expires_at": "2999-01-01T00:00:00.000000Z",
+                    "project": {
+                        "id": "p",
+                        "name": "demo",
+                        "domain": {"id": "default", "name": "Default"},
+                    },
+                    "user": {
+                        "id": "u",
+                        "name": "demo",
+                        "domain": {"id": "default", "name": "Default"},
+                    },
+                }
+            },
+        )
+
+    def _answer(self, status: int, found: object) -> None:
+        body = json.dumps(found).encode()
+        self.send_response(status)
+        self.send_header("X-Subject-Token", "t")
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
 
 
 def modules() -> Iterator[pathlib.Path]:
@@ -108,6 +184,55 @@ class TestLoading(unittest.TestCase):
             {PACKAGE.name, f"{PACKAGE.name}.config", f"{PACKAGE.name}.plugin"},
             set(done.stdout.split()),
         )
+
+
+class TestCommands(unittest.TestCase):
+    """Tempest's own commands, with the plugin that is installed."""
+
+    def tempest(
+        self, *words: str, cwd: pathlib.Path = CHECKOUT, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            (sys.executable, "-m", "tempest.cmd.main", *words),
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=cwd,
+            env={**os.environ, "PYTHONPATH": str(CHECKOUT), **variables},
+        )
+
+    def test_the_plugin_is_listed(self) -> None:
+        done = self.tempest("list-plugins")
+        self.assertEqual(0, done.returncode, done.stderr)
+        self.assertRegex(
+            done.stdout,
+            r"\| sriov_rt +\| sriov_rt_tempest_plugin\.plugin:\w+ +\|",
+        )
+
+    def test_a_configuration_with_our_options_is_verified(self) -> None:
+        keystone = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Keystone)
+        self.addCleanup(keystone.server_close)
+        threading.Thread(target=keystone.serve_forever, daemon=True).start()
+        self.addCleanup(keystone.shutdown)
+        with tempfile.TemporaryDirectory() as place:
+            scratch = pathlib.Path(place)
+            (scratch / "accounts.yaml").write_text(_ACCOUNTS)
+            (scratch / "tempest.conf").write_text(
+                _TEMPEST_CONF.format(
+                    scratch=scratch,
+                    keystone=f"http://127.0.0.1:{keystone.server_port}",
+                )
+            )
+            done = self.tempest(
+                "verify-config", cwd=scratch, TEMPEST_CONFIG_DIR=place
+            )
+            log = (scratch / "tempest.log").read_text()
+        self.assertEqual(0, done.returncode, done.stderr)
+        # What is to be changed, or set by hand: nothing.
+        self.assertEqual("", done.stdout)
+        # Of a plugin that fails its log alone says so.
+        self.assertNotRegex(log, r"\d ERROR \w")
+        self.assertRegex(log, r"sriov_rt\.realtime_hosts += \['rt-1'\]")
 
 
 class TestOptions(unittest.TestCase):
