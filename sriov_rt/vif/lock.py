@@ -11,7 +11,16 @@
 # under the License.
 
 
-"""Locks between processes, and between threads, that nobody leaves behind."""
+"""Locks between processes and threads, which end with their owner.
+
+Not fasteners (as in oslo.concurrency): it opens a file for each name, and a
+port has to be unplugged with no inode left and no lock file yet, and from a
+state directory that is read-only. Here an abstract socket takes the file's
+place. Its locks (fcntl.lockf) are also of the whole process: threads need
+another lock beside, and closing any descriptor of the file frees them. Locks
+of an open file description exclude threads too, and a child that is forked
+closes what it inherits at once, so that none outlives its owner.
+"""
 
 import errno
 import fcntl

@@ -19,6 +19,7 @@ import tempfile
 import threading
 import time
 import unittest
+import uuid
 from unittest import mock
 
 from sriov_rt.vif import errors
@@ -142,6 +143,39 @@ class LocksTest(unittest.TestCase):
             pass
         os.close(reader)
         os.close(writer)
+
+    def test_a_child_that_is_forked_holds_nothing(self):
+        with self.locks.port(PORT):
+            pid = os.fork()
+            if pid == 0:
+                time.sleep(60)
+                os._exit(0)
+        try:
+            with Locks(self.directory, 30).port(PORT):
+                pass
+        finally:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+    def test_where_no_file_can_be_made_locks_are_sockets(self):
+        port = str(uuid.uuid4())
+        for number in (errno.ENOSPC, errno.EROFS):
+            error = OSError(number, os.strerror(number))
+            with (
+                self.subTest(error=error),
+                mock.patch("os.open", side_effect=error),
+                self.assertLogs("sriov_rt.vif.lock", "WARNING"),
+            ):
+                with self.locks.port(port):
+                    with (
+                        self.assertRaises(errors.Busy),
+                        Locks(self.directory, 0.05).port(port),
+                    ):
+                        self.fail("held twice")
+                    with self.locks.port(OTHER):
+                        pass
+                with Locks(self.directory, 0.05).port(port):
+                    pass
 
     def test_there_is_one_file_whatever_is_locked(self):
         for number in range(50):
