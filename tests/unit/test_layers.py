@@ -14,10 +14,14 @@
 
 import ast
 import pathlib
+import re
 import unittest
 from collections.abc import Iterator
 
 PACKAGE = pathlib.Path(__file__).resolve().parents[2] / "sriov_rt"
+
+#: What a contributor reads.
+PAGE = PACKAGE.parent / "doc/source/contributor/index.rst"
 
 #: Each room and the rooms that it may import, beside itself.
 WORDS = {
@@ -130,4 +134,14 @@ class LayersTest(unittest.TestCase):
                         self.assertEqual(room, NEIGHBOURS[top])
 
     def test_every_room_is_known_here(self):
-        self.assertLessEqual({room for room, _ in _modules()}, set(MAY_IMPORT))
+        self.assertEqual({room for room, _ in _modules()}, set(MAY_IMPORT))
+
+    def test_the_contributors_table_has_every_room_in_one_line(self):
+        _, table, _ = re.split(
+            r"^=+ =+\n", PAGE.read_text(), maxsplit=2, flags=re.MULTILINE
+        )
+        rooms = re.findall(r"^(\w+) +\S", table, re.MULTILINE)
+        self.assertEqual(len(table.splitlines()), len(rooms))
+        self.assertEqual(
+            sorted({room for room, _ in _modules()}), sorted(rooms)
+        )
