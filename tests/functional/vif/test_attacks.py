@@ -12,8 +12,9 @@
 
 """What root in a container tries, and what the kernel says of it after."""
 
-import contextlib
 import ctypes
+import errno
+import itertools
 import json
 import os
 import pathlib
@@ -421,17 +422,19 @@ class FullTest(AttackTestCase):
 
     def test_no_inode_left_and_no_lock_file_keeps_no_port(self):
         sh("mkdir", "-p", str(self.directory))
-        sh("mount", "-t", "tmpfs", "-o", "nr_inodes=4", "tmpfs",
+        sh("mount", "-t", "tmpfs", "-o", "nr_inodes=16", "tmpfs",
            str(self.directory))  # fmt: skip
         self.addCleanup(sh, "umount", str(self.directory))
-        with contextlib.suppress(errors.VifError):
-            self.plugger.plug(self.asked())
-        (self.directory / "lock").unlink(missing_ok=True)
-        with contextlib.suppress(OSError):
-            for number in range(9):
-                (self.directory / f"{number}").touch()
-        self.another().unplug(PORT)
+        self.plugger.plug(self.asked())
+        self.assertEqual(1, len(self.links_of()))
+        (self.directory / "lock").unlink()
+        with self.assertRaises(OSError) as caught:
+            for number in itertools.count():
+                (self.directory / f"full-{number}").touch()
+        self.assertEqual(errno.ENOSPC, caught.exception.errno)
+        self.assertTrue(self.another().unplug(PORT))
         self.assertEqual({}, self.links_of())
+        self.assertTrue(self.is_idle())
 
     def test_a_lock_does_not_outlive_its_owner_in_a_child(self):
         sh("mkdir", "-p", str(self.directory))
