@@ -60,6 +60,11 @@ RECEIVE = "receive"
 REQUESTS = "requests"
 PACKETS = "packets"
 
+#: Between what it is measured.
+TWO_HOSTS = "two hosts"
+ONE_HOST = "one host"
+NAMESPACES = "namespaces of one host"
+
 #: The name of what others are compared with.
 BASE = "host"
 
@@ -97,7 +102,8 @@ class Cell:
 class Measured:
     """A cell and what came of it.
 
-    :param way: between what it was measured.
+    :param way: between what it was measured: TWO_HOSTS, ONE_HOST or
+        NAMESPACES.
     :param started_at: Unix time in seconds.
     :param emulated: the host is a virtual machine itself: the figures say
         nothing of any hardware.
@@ -150,11 +156,6 @@ class Ends:
     namespace: str = ""
     server: str = ""
 
-    @property
-    def way(self) -> str:
-        """Between what it is measured."""
-        return "namespaces of one host" if self.server else "two hosts"
-
     def inside(self, command: Sequence[str]) -> tuple[str, ...]:
         """Return a command line that runs in the client's namespace."""
         return _inside(self.namespace, command)
@@ -164,6 +165,34 @@ def _inside(namespace: str, command: Sequence[str]) -> tuple[str, ...]:
     if not namespace:
         return tuple(command)
     return ("nsenter", f"--net=/run/netns/{namespace}", "--", *command)
+
+
+def way(ends: Ends) -> str:
+    """Return between what it is measured.
+
+    An address of the client's namespace, or of this one, is this host's. One
+    that only another namespace has can't be told from another host's.
+    """
+    if ends.server:
+        return NAMESPACES
+    if _is_local(ends.namespace, ends.address):
+        return ONE_HOST
+    if ends.namespace and _is_local("", ends.address):
+        return NAMESPACES
+    return TWO_HOSTS
+
+
+def _is_local(namespace: str, address: str) -> bool:
+    """Return whether an address is one of a namespace's own."""
+    command = _inside(namespace, ("ip", "-json", "route", "get", address))
+    lines = process.Lines(_MAX_FILE)
+    try:
+        process.run(command, _SLACK_S, lines.feed)
+        (found,) = json.loads(lines.whole())
+        return bool(found["type"] == "local")
+    except (RunFailed, ValueError, TypeError, KeyError):
+        # No route, or no such namespace: what is measured says so.
+        return False
 
 
 def cells(
@@ -324,6 +353,7 @@ class NetworkRun:
         packets: Packets | None = None,
     ) -> None:
         self._ends = ends
+        self._way = way(ends)
         self._results = results
         self._packets = packets
         release = root.read_text("proc/sys/kernel/osrelease")
@@ -381,7 +411,7 @@ class NetworkRun:
     def _measure(self, cell: Cell) -> Measured:
         base = Measured(
             cell=cell,
-            way=self._ends.way,
+            way=self._way,
             kernel=self._kernel,
             version="",
             command=" ".join(self._command(cell, 1)),
@@ -524,7 +554,7 @@ def planned(wanted: Sequence[Cell], ends: Ends) -> Iterator[str]:
     """Yield what would run, a line each."""
     whole = sum(each.duration_s for each in wanted)
     yield (
-        f"{len(wanted)} runs between {ends.way}, "
+        f"{len(wanted)} runs between {way(ends)}, "
         f"{duration.format_duration(whole)}"
     )
     for cell in wanted:
@@ -603,10 +633,8 @@ def same_way(each: Measured) -> str:
     cell = each.cell
     if cell.test == REQUESTS:
         return "no: sockperf for netperf"
-    if each.way != "two hosts":
+    if each.way != TWO_HOSTS:
         return f"no: {each.way}"
-    if cell.test == PACKETS:
-        return "yes"
     if cell.duration_s != iperf3.DURATION_S:
         return f"no: {cell.duration_s} s"
     return "yes"

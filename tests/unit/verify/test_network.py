@@ -219,6 +219,60 @@ class RunTest(ProgramTest):
         self.assertEqual([], self.results.all())
 
 
+class WayTest(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        # What it says of an address of this namespace and of another's.
+        self.program(
+            "ip",
+            """case "$*" in
+            "-json route get 127.0.0.1") echo '[{"type":"local"}]';;
+            "-json route get 192.0.2.9") echo 'RTNETLINK: x' >&2; exit 2;;
+            *) echo '[{"dst":"192.0.2.1","dev":"eth0"}]';;
+            esac""",
+        )
+        self.program(
+            "nsenter",
+            """test "$1 $2" = "--net=/run/netns/a --" || exit 1
+            test "$7" = 192.0.2.1 && echo '[{"type":"local"}]'""",
+        )
+
+    def test_whose_the_address_is(self):
+        for ends, way in (
+            (network.Ends("192.0.2.1"), "two hosts"),
+            (network.Ends("127.0.0.1"), "one host"),
+            (network.Ends("192.0.2.1", namespace="a"), "one host"),
+            (
+                network.Ends("127.0.0.1", namespace="a"),
+                "namespaces of one host",
+            ),
+            (network.Ends("192.0.2.2", namespace="a"), "two hosts"),
+            (
+                network.Ends("192.0.2.2", namespace="a", server="b"),
+                "namespaces of one host",
+            ),
+            # No route: what measures says so.
+            (network.Ends("192.0.2.9"), "two hosts"),
+        ):
+            with self.subTest(ends):
+                self.assertEqual(way, network.way(ends))
+
+    def test_the_loopback_is_no_way_of_a_seed(self):
+        self.program("iperf3", f"cat {HERE}/iperf3-3.12.json")
+        cell = network.Cell("host", network.SEND, 1, 2)
+        found, _ = network.NetworkRun(
+            self.root,
+            network.Ends("127.0.0.1"),
+            network.Results(self.place / "results"),
+        ).run([cell], resume=False)
+        ((*_, same),) = network.rows(found)
+        self.assertEqual("no: one host", same)
+        self.assertIn(
+            "1 runs between one host",
+            next(iter(network.planned([cell], network.Ends("127.0.0.1")))),
+        )
+
+
 class TableTest(unittest.TestCase):
     def measured(self, figure, way="two hosts", **cell):
         cell = network.Cell(
