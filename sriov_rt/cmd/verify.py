@@ -35,7 +35,9 @@ from sriov_rt.facts.certificate import Certificate
 from sriov_rt.host import conditions
 from sriov_rt.host import latency as host_latency
 from sriov_rt.host.root import Root
+from sriov_rt.parse import cpulist
 from sriov_rt.parse import duration
+from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.verify import certificate
 from sriov_rt.verify import collection
 from sriov_rt.verify import compare
@@ -273,7 +275,7 @@ class ShowCertificate(command.Lister):
                 "why_not": why,
             },
             before=lines if found is None else list(_certified(found, why)),
-            after=[f"note: {_EMULATED}"] if found and found.emulated else (),
+            after=list(_remarks(found)) if found else (),
             code=0 if counts else EXIT_NO_CERTIFICATE,
         )
 
@@ -914,6 +916,19 @@ def _certified(found: Certificate, why: str) -> Iterator[str]:
     yield f"certificate: {found.max_latency_us} µs, until {until} (/{PATH})"
     if why:
         yield f"it counts no more: {why}"
+
+
+def _remarks(found: Certificate) -> Iterator[str]:
+    """Yield what the table of a certificate does not show."""
+    without: dict[str, list[int]] = {}
+    for each in found.cpus:
+        if each.estimate_refused:
+            without.setdefault(each.estimate_refused, []).append(each.cpu)
+    for why, cpus in without.items():
+        listed = cpulist.format_cpu_list(CpuSet(cpus))
+        yield f"no estimate for CPU {listed}: {why}"
+    if found.emulated:
+        yield f"note: {_EMULATED}"
 
 
 def _cpu_rows(found: Certificate | None) -> list[tuple[object, ...]]:

@@ -59,6 +59,8 @@ class CertifiedCpu:
         95 %.
     :param estimate_us: of a run as long, by extreme values; None where the
         conditions of the estimate do not hold.
+    :param estimate_refused: which of them, one clause; empty with an
+        estimate, and in certificates of versions that did not write it down.
     """
 
     cpu: int
@@ -66,6 +68,7 @@ class CertifiedCpu:
     samples: int
     once_in_s: float
     estimate_us: int | None
+    estimate_refused: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -109,9 +109,13 @@ def estimate(maxima_us: Sequence[int], measured_us: int) -> Estimate:
     :param maxima_us: the worst of each block of equal length, in order.
     :param measured_us: the worst of all.
     """
+    if not maxima_us:
+        return Estimate(None, "the tool reports no maximum of each second")
     if len(maxima_us) < MIN_BLOCKS:
         return Estimate(
-            None, f"{len(maxima_us)} of {MIN_BLOCKS} blocks were measured"
+            None,
+            f"it takes {MIN_BLOCKS} maxima of a second, and there are "
+            f"{len(maxima_us)}",
         )
     maxima_us = _joined(maxima_us)
     refused = _trend(maxima_us) or _runs(maxima_us) or _drift(maxima_us)

@@ -195,4 +195,5 @@ def _cpu(cpu: int, measurements: Sequence[Measurement]) -> CertifiedCpu:
         samples=worst.samples,
         once_in_s=said.once_in_s,
         estimate_us=said.estimate.bound_us,
+        estimate_refused=said.estimate.refused,
     )

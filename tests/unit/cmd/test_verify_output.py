@@ -17,6 +17,7 @@ import dataclasses
 import io
 import json
 import pathlib
+import re
 import tempfile
 import time
 import unittest
@@ -82,6 +83,34 @@ class CertificateTest(VerifyTest):
         found = json.loads(printed)
         self.assertEqual(["certificate", "counts", "why_not"], list(found))
         self.assertEqual(19, found["certificate"]["max_latency_us"])
+
+    def test_why_there_is_no_estimate(self):
+        first, second = issued().cpus
+        for cpus, lines in (
+            (
+                (first, second),
+                ["CPU 2-3: the tool reports no maximum of each second"],
+            ),
+            (
+                (
+                    dataclasses.replace(first, estimate_refused="x"),
+                    dataclasses.replace(second, estimate_refused="y"),
+                ),
+                ["CPU 2: x", "CPU 3: y"],
+            ),
+            (
+                (
+                    dataclasses.replace(
+                        first, estimate_us=20, estimate_refused=""
+                    ),
+                ),
+                [],
+            ),
+        ):
+            with self.subTest(lines):
+                _, printed = self.show(issued(cpus=cpus))
+                found = re.findall("^no estimate for (.*)$", printed, re.M)
+                self.assertEqual(lines, found)
 
     def test_one_that_has_expired(self):
         code, printed = self.show(issued(expires_at=1.0))

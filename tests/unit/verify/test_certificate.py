@@ -11,6 +11,7 @@
 # under the License.
 
 import dataclasses
+import json
 import pathlib
 import tempfile
 import unittest
@@ -24,6 +25,7 @@ from sriov_rt.verify.load import LOADS
 from sriov_rt.verify.measurement import CpuLatency
 from sriov_rt.verify.measurement import Measurement
 from sriov_rt.verify.measurement import Tool
+from tests.unit.verify import test_bound
 
 NOW = 1_790_000_000.0
 SUBJECT = certificate.Subject(
@@ -72,6 +74,22 @@ class IssueTest(unittest.TestCase):
             ["hwlat", "cyclictest", "oslat"], [e.tool for e in found.tools]
         )
 
+    def test_an_estimate_or_why_there_is_none(self):
+        rising = tuple(10 + i // 30 for i in range(240))
+        cpus = (
+            CpuLatency(2, 4_500_000, 18, maxima_us=rising),
+            CpuLatency(3, 4_500_000, 16, maxima_us=test_bound.normal(900)),
+        )
+        cyclictest = dataclasses.replace(measured(Tool.CYCLICTEST), cpus=cpus)
+        oslat = measured(Tool.OSLAT, 7, 9)
+        first, second = self.issue((cyclictest, oslat)).cpus
+        self.assertEqual(
+            (None, "the maxima rise with time"),
+            (first.estimate_us, first.estimate_refused),
+        )
+        self.assertGreaterEqual(second.estimate_us, 16)
+        self.assertEqual("", second.estimate_refused)
+
     def test_an_idle_measurement_earns_none(self):
         (reason,) = self.refused(load="none")
         self.assertIn("an idle host says nothing", reason)
@@ -119,6 +137,15 @@ class FileTest(unittest.TestCase):
         self.assertEqual(
             self.issued, dataclasses.replace(self.read(), digest="")
         )
+
+    def test_one_of_a_version_without_reasons_for_estimates(self):
+        plain = json.loads(document.to_bytes(self.issued))
+        for each in plain["cpus"]:
+            self.assertIn("no maximum", each.pop("estimate_refused"))
+        plain["digest"] = document._digest(plain)
+        found = document.from_bytes(json.dumps(plain).encode())
+        self.assertEqual(19, found.max_latency_us)
+        self.assertEqual("", found.cpus[0].estimate_refused)
 
     def test_withdrawn(self):
         certificate.write(self.issued, self.root)
