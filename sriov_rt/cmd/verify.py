@@ -62,6 +62,8 @@ from sriov_rt.verify.profiles import DEFAULT as DEFAULT_PROFILE
 from sriov_rt.verify.profiles import PROFILES
 from sriov_rt.verify.profiles import Profile
 
+LOG = logging.getLogger(__name__)
+
 EXIT_NO_CERTIFICATE = 1
 
 #: Where results are kept unless another directory is named.
@@ -675,7 +677,12 @@ class Compare(command.Lister):
             columns=compare.COLUMNS,
             rows=rows,
             document=[
-                dict(zip(map(str.lower, compare.COLUMNS), row, strict=True))
+                {
+                    **dict(
+                        zip(map(str.lower, compare.COLUMNS), row, strict=True)
+                    ),
+                    "emulated": emulated,
+                }
                 for row in rows
             ],
             after=[f"note: {_EMULATED}"] if emulated else (),
@@ -714,13 +721,18 @@ class Watch(command.Text):
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         """Watch."""
         root = Root("/")
+        emulated = conditions.emulated(root)
         if shutil.which(timerlat.PROGRAM) is None:
             raise errors.ToolsMissing([(timerlat.PROGRAM, "rtla")])
         if parsed_args.once:
             found = watch.probe(root, parsed_args.duration, results.LOCK)
             print(found.said)
+            if emulated:
+                print(f"note: {_EMULATED}")
             return EXIT_NO_CERTIFICATE if found.withdrawn else 0
         _log_what_happens()
+        if emulated:
+            LOG.warning("%s", _EMULATED)
         watch.watch(
             root, parsed_args.duration, parsed_args.interval, results.LOCK
         )
@@ -780,7 +792,7 @@ class Guest(command.Lister):
     def find(self, args: argparse.Namespace) -> Found:
         """Measure, and return what was found."""
         root = Root("/")
-        host = guest.host_maxima(args.host) if args.host else {}
+        host = guest.host_certificate(args.host) if args.host else None
         profile = PROFILES[args.profile]
         if args.duration is not None:
             profile = profile.lasting(args.duration)
@@ -804,8 +816,11 @@ class Guest(command.Lister):
         return Found(
             columns=guest.COLUMNS,
             rows=list(guest.rows(measured, host)),
-            document=codec.to_plain(tuple(measured)),
-            after=[*problems, f"note: {guest.NOTE}"],
+            document=[
+                {**each, "emulated": host.emulated if host else None}
+                for each in codec.to_plain(tuple(measured))
+            ],
+            after=[*problems, f"note: {guest.note(host)}"],
             code=EXIT_NO_CERTIFICATE if problems else 0,
         )
 

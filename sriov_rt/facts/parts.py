@@ -199,12 +199,15 @@ class LatencyCertificate:
     :param expires_at: Unix time in seconds from which it counts no more.
     :param withdrawn: why it counts no more, though it has not expired, one
         clause; empty for one that counts.
+    :param emulated: the host is a virtual machine itself: the latency says
+        nothing of any hardware.
     """
 
     max_latency_us: int
     kernel: str
     expires_at: float
     withdrawn: str = ""
+    emulated: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -81,6 +81,7 @@ def _certificate(root: Root) -> LatencyCertificate | None | Unknown:
         kernel=found.kernel,
         expires_at=found.expires_at,
         withdrawn=withdrawn(found, root),
+        emulated=found.emulated,
     )
 
 

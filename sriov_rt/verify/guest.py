@@ -15,12 +15,12 @@
 import os
 import pathlib
 from collections.abc import Iterator
-from collections.abc import Mapping
 from collections.abc import Sequence
 
 from sriov_rt import codec
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import certificate
+from sriov_rt.facts.certificate import Certificate
 from sriov_rt.host import values
 from sriov_rt.host.root import Root
 from sriov_rt.parse.cpulist import CpuSet
@@ -33,12 +33,6 @@ from sriov_rt.verify.measurement import Tool
 #: The tools that need no more than SCHED_FIFO; the others are tracers of the
 #: kernel, which a pod shares with its host.
 TOOLS = (Tool.CYCLICTEST, Tool.OSLAT)
-
-#: Of a guest, whose flag "hypervisor" says nothing of its speed.
-NOTE = (
-    "measured inside a guest: the figures hold for it on its present host "
-    "alone; if that one is emulated, they mean nothing"
-)
 
 
 def cpus_of(root: Root) -> Cpus:
@@ -64,34 +58,53 @@ def cpus_of(root: Root) -> Cpus:
     return Cpus(allowed - first, first)
 
 
-def host_maxima(path: pathlib.Path) -> Mapping[str, int]:
-    """Return the worst latency of each tool, by a host's certificate.
+def host_certificate(path: pathlib.Path) -> Certificate:
+    """Return a host's certificate.
 
     :raises CertificateUnusable: if the file is not one.
     """
     try:
         with path.open("rb") as source:
             data = source.read(certificate.MAX_FILE + 1)
-        found = certificate.from_bytes(data)
+        return certificate.from_bytes(data)
     except OSError as error:
         raise CertificateUnusable(f"{path}: {error.strerror}") from None
     except codec.SchemaError as error:
         raise CertificateUnusable(f"{path}: {error}") from None
-    return {each.tool: each.max_us for each in found.tools}
+
+
+def note(host: Certificate | None) -> str:
+    """Return what the figures of a guest hold for, a sentence.
+
+    A guest's own flag "hypervisor" says nothing of its speed.
+
+    :param host: its host's certificate; None where it is not known.
+    """
+    if host is None:
+        doubt = "; if that one is emulated, they mean nothing"
+    elif host.emulated:
+        doubt = ", which is emulated: they mean nothing"
+    else:
+        doubt = ""
+    return (
+        "measured inside a guest: the figures hold for it on its present host "
+        f"alone{doubt}"
+    )
 
 
 COLUMNS = ("Tool", "CPU", "Guest µs", "Host µs", "Samples")
 
 
 def rows(
-    found: Sequence[Measurement], host: Mapping[str, int]
+    found: Sequence[Measurement], host: Certificate | None
 ) -> Iterator[tuple[str, ...]]:
     """Yield a row of each tool and CPU, as COLUMNS has it.
 
-    :param host: the worst of each tool there; empty where it is not known.
+    :param host: its host's certificate; None where it is not known.
     """
+    maxima = {each.tool: each.max_us for each in host.tools} if host else {}
     for run in found:
-        there = str(host.get(run.tool, "-"))
+        there = str(maxima.get(run.tool, "-"))
         for cpu in run.cpus:
             yield (
                 str(run.tool),

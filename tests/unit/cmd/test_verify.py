@@ -27,6 +27,7 @@ from unittest import mock
 from sriov_rt.cmd import main
 from sriov_rt.cmd import verify
 from sriov_rt.facts import certificate
+from sriov_rt.host import conditions
 from sriov_rt.verify import errors
 from sriov_rt.verify import results
 from sriov_rt.verify import watch
@@ -119,8 +120,8 @@ class BadInputTest(unittest.TestCase):
 class WatchTest(unittest.TestCase):
     """What it logs: it is a service."""
 
-    def said(self, *options):
-        """Return what it prints of a message of each level."""
+    def said(self, *options, emulated=False):
+        """Return what it prints, with a message of each level."""
 
         def watching(*_):
             for level in (logging.DEBUG, logging.INFO, logging.WARNING):
@@ -134,16 +135,35 @@ class WatchTest(unittest.TestCase):
         err = io.StringIO()
         with (
             mock.patch.object(watch, "watch", watching),
+            mock.patch.object(conditions, "emulated", lambda _: emulated),
             mock.patch("shutil.which", return_value="/usr/bin/rtla"),
             contextlib.redirect_stderr(err),
         ):
             main.main([*options, "verify", "watch"])
         ours.setLevel(logging.NOTSET)
-        return re.findall("(.*) so it is", err.getvalue())
+        return err.getvalue()
 
     def test_each_message_once(self):
-        self.assertEqual(["INFO", "WARNING"], self.said())
-        self.assertEqual([], self.said("-q"))
+        for options, levels in (((), ["INFO", "WARNING"]), (("-q",), [])):
+            found = re.findall("(.*) so it is", self.said(*options))
+            self.assertEqual(levels, found)
+
+    def test_that_the_host_is_emulated(self):
+        sentence = "this host is itself a virtual machine"
+        probed = watch.Probe(2, 12, "CPU 2: at most 12 µs")
+        for emulated, times in ((True, 1), (False, 0)):
+            with (
+                self.subTest(emulated),
+                mock.patch.object(
+                    conditions, "emulated", return_value=emulated
+                ),
+                mock.patch.object(watch, "probe", return_value=probed),
+                mock.patch("shutil.which", return_value="/usr/bin/rtla"),
+            ):
+                _, out, _ = run_it("watch", "--once")
+                self.assertEqual(times, out.count(sentence))
+                err = self.said(emulated=emulated)
+                self.assertEqual(times, err.count(f"WARNING {sentence}"))
 
 
 class LatencyTest(test_watch.ProgramTest):

@@ -22,6 +22,7 @@ from sriov_rt.codec import Unknown
 from sriov_rt.facts import LatencyCertificate
 from sriov_rt.facts import certificate
 from sriov_rt.host import latency
+from sriov_rt.host import table
 from tests.unit import builders
 from tests.unit.host import trees
 
@@ -42,6 +43,14 @@ class LatencyTest(trees.TreeTest):
             LatencyCertificate(18, trees.RELEASE, 1798761600.0),
             latency.observe(self.root).certificate,
         )
+
+    def test_of_an_emulated_host(self):
+        found = self.certificate(emulated=True)
+        self.assertTrue(found.emulated)
+        shown = dict(
+            table.rows(builders.realtime_host(latency={"certificate": found}))
+        )
+        self.assertIn("emulated=yes", shown["latency.certificate"])
 
     def test_no_certificate(self):
         self.tree.remove("var")

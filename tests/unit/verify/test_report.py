@@ -12,6 +12,7 @@
 
 import contextlib
 import io
+import json
 import pathlib
 import random
 import re
@@ -293,6 +294,8 @@ class CompareTest(ReportTest):
         self.assertEqual(1, code)
         _, plain, _ = self.run_it("compare", self.before, self.after, "--json")
         self.assertIn("samples exceed the other's", plain)
+        rows = json.loads(plain)
+        self.assertEqual({True}, {each["emulated"] for each in rows})
         self.assertIn("worse", out)
         code, out, _ = self.run_it("compare", self.after, self.before)
         self.assertEqual(0, code)

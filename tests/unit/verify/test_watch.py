@@ -13,6 +13,7 @@
 import contextlib
 import dataclasses
 import io
+import json
 import pathlib
 from unittest import mock
 
@@ -224,7 +225,27 @@ class GuestTest(ProgramTest):
         self.assertIn(code, (0, 1))
         self.assertRegex(out, r"cyclictest \| 1 +\| 981 +\| 17 +\| 14909 ")
         self.assertRegex(out, r"oslat +\| 1 +\| 50757 +\| - +")
-        self.assertIn("on its present host alone", out)
+        self.assertRegex(out, r"on its present host alone\n")
+
+    def test_it_says_whether_its_host_is_emulated(self):
+        path = self.place / "host.json"
+        for host, known, note in (
+            (None, None, "; if that one is emulated, they mean nothing"),
+            (True, True, ", which is emulated: they mean nothing"),
+            (False, False, ""),
+        ):
+            words = ()
+            if host is not None:
+                made = dataclasses.replace(trees.CERTIFICATE, emulated=host)
+                path.write_bytes(certificate.to_bytes(made))
+                words = ("--host", str(path))
+            with self.subTest(host):
+                _, out, _ = self.run_it(*words)
+                self.assertIn(f"present host alone{note}\n", out)
+                _, out, _ = self.run_it(*words, "--json")
+                self.assertEqual(
+                    [known] * 2, [each["emulated"] for each in json.loads(out)]
+                )
 
     def test_a_host_s_file_that_is_none(self):
         path = self.place / "host.json"
