@@ -315,7 +315,11 @@ class LatencyRun:
         if not self._load.stressors or not limit_s:
             yield lambda: True
             return
-        with tempfile.TemporaryDirectory(prefix="sriov-rt-load-") as place:
+        # Not in /tmp, which may be memory: a disk is part of the load.
+        self._results.directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(
+            prefix="load-", dir=self._results.directory
+        ) as place:
             command = loads.command(
                 self._load, self._cpus.housekeeping, place, math.ceil(limit_s)
             )

@@ -73,7 +73,7 @@ def command(
     """Return the command line of a load; it runs until it is ended.
 
     :param housekeeping: the CPUs that its workers stay on.
-    :param directory: where it may write.
+    :param directory: where it may write, on the disk that it loads.
     :param limit_s: seconds after which it ends by itself.
     """
     workers: list[str] = []

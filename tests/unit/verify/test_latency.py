@@ -13,6 +13,7 @@
 import dataclasses
 import os
 import pathlib
+import re
 import tempfile
 import unittest
 from unittest import mock
@@ -118,6 +119,25 @@ class RunTest(ProgramTest):
         self.program("cyclictest", CYCLICTEST)
         (found,) = self.run_it(load="compute", resume=True)
         self.assertEqual((), found.measurement.problems)
+
+    def test_the_load_writes_beside_the_results(self):
+        words = self.place / "words"
+        self.program(
+            "stress-ng",
+            f'echo "$@" >{words}.new; mv {words}.new {words}\nexec sleep 60\n',
+        )
+        self.program(
+            "cyclictest",
+            f"until [ -e {words} ]; do sleep 0.01; done\n" + CYCLICTEST,
+        )
+        self.run_it(load="compute")
+        (written,) = re.findall(r"--temp-path (\S+)", words.read_text())
+        self.assertEqual(self.results.directory, pathlib.Path(written).parent)
+        # And nothing of it stays there.
+        self.assertEqual(
+            ["cyclictest.json"],
+            [each.name for each in self.results.directory.iterdir()],
+        )
 
     def test_of_an_emulated_host(self):
         (found,) = self.run_it()
