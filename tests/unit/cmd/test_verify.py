@@ -31,6 +31,7 @@ from sriov_rt.host import conditions
 from sriov_rt.verify import errors
 from sriov_rt.verify import results
 from sriov_rt.verify import watch
+from sriov_rt.verify.latency import Progress
 from tests.unit.host import trees
 from tests.unit.verify import test_watch
 
@@ -229,6 +230,20 @@ class LatencyTest(test_watch.ProgramTest):
         self.assertEqual((0, ""), (code, err), out)
         self.assertIn("certificate: 50757 µs", out)
         self.assertNotEqual(self.before, self.path.read_bytes())
+
+    def test_time_left_on_a_terminal_alone(self):
+        self.lasting()
+        shown = []
+        with mock.patch.object(verify, "_progress", shown.append):
+            self.measure()
+            self.assertEqual([], shown)
+            # Its standard error is a terminal to whoever asks.
+            with mock.patch.object(verify, "sys"):
+                self.measure()
+        self.assertGreater(len(shown), 1)
+        with contextlib.redirect_stderr(io.StringIO()) as err:
+            verify._progress(Progress("oslat", 5.0, 900, 2700.4))
+        self.assertEqual("\roslat: 45m left   ", err.getvalue())
 
     def test_two_runs_at_once(self):
         with self.exclusive(self.place / "lock"):

@@ -41,6 +41,12 @@ done
 echo "       0:       0:      25"
 """
 
+#: Stand in for both tools that need no tracer.
+COPYING = {
+    "cyclictest": CYCLICTEST,
+    "oslat": CYCLICTEST.replace("cyclictest", "oslat"),
+}
+
 STEP = Step(Tool.CYCLICTEST, 3, interval_us=200)
 
 
@@ -92,6 +98,28 @@ class RunTest(ProgramTest):
         self.assertEqual(
             ["cyclictest.json"],
             [each.name for each in self.results.directory.iterdir()],
+        )
+
+    def test_progress_counts_down_to_the_end_of_the_run(self):
+        seen = []
+        for name in ("cyclictest", "oslat"):
+            self.program(name, "sleep 0.2\n" + COPYING[name])
+        steps = (STEP, Step(Tool.OSLAT, 5, priority=1))
+        latency.LatencyRun(
+            self.root,
+            latency.Cpus(CpuSet((1,)), CpuSet((0,))),
+            LOADS["none"],
+            self.results,
+            seen.append,
+        ).run(Profile("p", "", steps), resume=False)
+        left = [each.left_s for each in seen]
+        self.assertEqual(sorted(left, reverse=True), left)
+        # The whole run first, the last tool's time at the end.
+        self.assertTrue(5 < left[0] <= 8, left)
+        self.assertTrue(0 < left[-1] < 5, left)
+        self.assertEqual(
+            [(Tool.CYCLICTEST, 3), (Tool.OSLAT, 5)],
+            list(dict.fromkeys((e.tool, e.duration_s) for e in seen)),
         )
 
     def test_a_stall_is_never_a_good_figure(self):
