@@ -159,9 +159,7 @@ def _vfs(
     links = vfs.find(root, device)
     if isinstance(links, Unknown):
         return links
-    return tuple(
-        _vf(root, index, address, owners) for index, address in links
-    )
+    return tuple(_vf(root, index, address, owners) for index, address in links)
 
 
 def _vf(root: Root, index: int, address: str, owners: vfs.Owners) -> Vf:
