@@ -28,6 +28,7 @@ from collections.abc import Iterator
 
 from oslo_config import cfg
 
+from sriov_rt.request import grammar
 from sriov_rt_tempest_plugin import config
 from sriov_rt_tempest_plugin import plugin
 
@@ -284,6 +285,11 @@ class TestTests(unittest.TestCase):
             env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
         )
         self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+
+    def test_each_extra_spec_is_set_by_one(self) -> None:
+        text = (PACKAGE / "tests/api/test_extra_specs.py").read_text()
+        missing = [key for key in grammar.KEYS if f'"{key}"' not in text]
+        self.assertEqual([], missing)
 
     def test_without_options_all_are_skipped_by_name(self) -> None:
         with tempfile.TemporaryDirectory() as scratch:
