@@ -83,7 +83,7 @@ def target(topic: str, server: str | None = None) -> oslo_messaging.Target:
 def notifier(
     conf: cfg.ConfigOpts, publisher: str
 ) -> oslo_messaging.Notifier | None:
-    """Return what sends notifications; None where nobody wants any.
+    """Return what sends notifications; None without a driver.
 
     They go to the queue of :func:`transport`, unless
     ``[oslo_messaging_notifications] transport_url`` names another one.

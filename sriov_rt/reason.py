@@ -112,7 +112,7 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "see that sriov-rt-agent runs and reaches the message queue"
         ),
         "fact_unknown": (
-            "{fact} is unknown ({why}); make it readable to sriov-rt-agent"
+            "{fact} is unknown ({why}); check that sriov-rt-agent can read it"
         ),
         "cpu_policy_not_dedicated": (
             "sriov_rt:realtime needs pinned vCPUs; set "
@@ -310,7 +310,7 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
         ),
         "latency_above": (
             "the certified latency is {certified_us} µs, {wanted_us} µs are "
-            "asked for; tune the host and measure again, or raise "
+            "requested; tune the host and measure again, or raise "
             "sriov_rt:max_latency_us"
         ),
     }

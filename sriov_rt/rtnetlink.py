@@ -169,7 +169,7 @@ def choose_index() -> int:
 
 
 def is_idle(interface: str) -> bool | None:
-    """Tell whether no macvlan, ipvlan, bridge or bond has an interface.
+    """Return whether no macvlan, ipvlan, bridge or bond has an interface.
 
     In whatever namespace it is: sysfs shows those of one's own, and those of
     a namespace without a name or a process can be listed nowhere. A macvlan

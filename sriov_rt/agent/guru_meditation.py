@@ -22,7 +22,7 @@ from oslo_reports import opts
 
 
 class _Version:
-    """What a report says of the program; oslo.reports asks by these names."""
+    """Version of the program in a report, by oslo.reports' own names."""
 
     def vendor_string(self) -> str:
         return "OpenStack"

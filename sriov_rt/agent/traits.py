@@ -67,7 +67,7 @@ def held(found: Mapping[str, tuple[Reason, ...]]) -> frozenset[str]:
 
 
 def merged(there: Set[str], wanted: Set[str]) -> frozenset[str]:
-    """Return all traits of the provider with ours as wanted.
+    """Return all traits of the provider, with ours as they are to be.
 
     :param there: those that the provider has now, of whomever.
     """

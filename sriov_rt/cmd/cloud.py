@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What Nova has: a flavor's extra specs, and the compute hosts."""
+"""Nova's API: a flavor's extra specs, and the compute hosts."""
 
 import os
 from collections.abc import Callable
@@ -31,7 +31,7 @@ class ClientMissing(exceptions.SriovRtError):
 
 
 class CloudUnreachable(exceptions.SriovRtError):
-    """Nova's API can't be asked.
+    """Nova's API can't be reached, or refuses.
 
     :param problem: what openstacksdk said.
     """
@@ -39,7 +39,7 @@ class CloudUnreachable(exceptions.SriovRtError):
     def __init__(self, problem: str) -> None:
         self.problem = problem
         super().__init__(
-            f"cannot ask nova-api: {problem}; see that 'openstack flavor "
+            f"nova-api cannot be used: {problem}; see that 'openstack flavor "
             "list' works here (OS_CLOUD, or the OS_* variables)"
         )
 

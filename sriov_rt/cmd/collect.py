@@ -53,7 +53,7 @@ _QUIET_S = 3.0
 
 
 class QueueUnusable(exceptions.SriovRtError):
-    """The message queue can't be used, or nobody can be heard on it.
+    """The message queue can't be used, or no agent answers on it.
 
     :param problem: a clause.
     """

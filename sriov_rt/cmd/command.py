@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What a command prints, and in which form: the one place of tables."""
+"""Output of commands in each form: the one place of tables."""
 
 import abc
 import argparse

@@ -79,7 +79,7 @@ class NetworkMalformed(exceptions.SriovRtError):
         self.text = text
         super().__init__(
             f"--network {text!r}: UUID[:PHYSNET] expected, as 'openstack "
-            "network show' tells them (id, provider:physical_network)"
+            "network show' shows them (id, provider:physical_network)"
         )
 
 
@@ -118,8 +118,8 @@ class Explain(command.Lister):
             action="append",
             type=pathlib.Path,
             help="a host, as 'sriov-rt host show --json' prints it, or a "
-            "directory of *.json files; may be repeated. Without it, the "
-            "agents are asked",
+            "directory of *.json files; may be repeated. By default the "
+            "agents report theirs",
         )
         collect.configure(parser)
 

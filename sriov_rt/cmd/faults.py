@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What a command says on standard error, and its exit code after a fault."""
+"""Messages on standard error, and exit codes after a fault."""
 
 import codecs
 import errno

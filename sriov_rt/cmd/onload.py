@@ -66,7 +66,7 @@ class NoDevice(OnloadError):
     def __init__(self, path: str) -> None:
         self.path = path
         super().__init__(
-            f"{path} is no character device of this host; load Onload's "
+            f"{path} is not a character device of this host; load Onload's "
             "modules ('onload_tool reload'), or take it out of [onload] "
             "devices"
         )

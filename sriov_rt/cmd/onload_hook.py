@@ -69,7 +69,7 @@ def lxc_hook(args: argparse.Namespace) -> int:
     image = image.removeprefix("dir:")
     if not image or not pathlib.Path(image).is_dir():
         faults.say(
-            "LXC_ROOTFS_PATH is no directory, the image was not checked"
+            "LXC_ROOTFS_PATH is not a directory, the image was not checked"
         )
         return 0
     library = settings.needed_library()

@@ -196,12 +196,14 @@ def add(parser: argparse.ArgumentParser, *, namespace: bool = True) -> None:
 
 def _whole(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} must be 0 or greater, in at most 9 digits"
+        )
     return int(text)
 
 
 def want(args: argparse.Namespace) -> Plug:
-    """Return the port that is asked for.
+    """Return the requested port.
 
     :raises ParseError: for a value that no port can have.
     """

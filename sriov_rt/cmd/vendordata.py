@@ -46,7 +46,7 @@ class ServiceIncomplete(exceptions.SriovRtError):
 
 
 class FlavorUnknown(exceptions.SriovRtError):
-    """Nova does not tell the flavor of an instance.
+    """Nova does not return the flavor of an instance.
 
     :param instance: its id.
     :param problem: what went wrong, a clause.
@@ -56,14 +56,14 @@ class FlavorUnknown(exceptions.SriovRtError):
         self.instance = instance
         self.problem = problem
         super().__init__(
-            f"instance={instance}: Nova does not tell its flavor ({problem}); "
-            "give the service's user the role admin, and see that 'openstack "
-            "server show' works for it"
+            f"instance={instance}: Nova does not return its flavor "
+            f"({problem}); give the service's user the role admin, and see "
+            "that 'openstack server show' works for it"
         )
 
 
 class NovaFlavors:
-    """Asks Nova for the extra specs of an instance's flavor.
+    """Requests from Nova the extra specs of an instance's flavor.
 
     :param compute: openstacksdk's compute proxy.
     """
@@ -75,7 +75,7 @@ class NovaFlavors:
         """Return the extra specs, None if there is no such instance.
 
         :param instance: a UUID.
-        :raises FlavorUnknown: if Nova can't be asked, or does not tell.
+        :raises FlavorUnknown: if Nova can't be reached, or does not return it.
         """
         from keystoneauth1 import exceptions as keystone
 

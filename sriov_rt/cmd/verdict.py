@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What ``sriov-rt explain`` found of each host, for people and programs."""
+"""Verdicts of ``sriov-rt explain`` on hosts, for people and programs."""
 
 import dataclasses
 from typing import Any

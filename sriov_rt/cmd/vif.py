@@ -32,7 +32,7 @@ EXIT_LEFT = 1
 EXIT_REFUSED = 2
 
 #: What a recovery did, where it is called otherwise in JSON.
-_WORDS = {"standing": "existing"}
+_WORDS = {"set_aside": "moved to set-aside", "standing": "existing"}
 
 
 class Plug(command.ShowOne):

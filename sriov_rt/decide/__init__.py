@@ -57,7 +57,7 @@ def why_not(
 
 
 def satisfies(request: Request, facts: HostFacts | None, view: View) -> bool:
-    """Tell whether the host satisfies the request; ends at the first no."""
+    """Return whether the host satisfies the request; ends at the first no."""
     return next(reasons(request, facts, view), None) is None
 
 

@@ -105,7 +105,7 @@ def _down(source: str | None, stale: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def serves(nic: Nic, wanted: words.Nic | None) -> bool:
-    """Tell whether a NIC is one that the flavor asks for.
+    """Return whether a NIC is one that the flavor asks for.
 
     :param wanted: None for any.
     """

@@ -97,7 +97,7 @@ def strip(
 
 
 def is_virtio(device: Element, domain: Domain) -> bool:
-    """Tell whether a device, no controller, is virtio."""
+    """Return whether a device, no controller, is virtio."""
     tag = device.tag
     if tag == "filesystem":
         # QEMU's 9p and virtiofs alike.

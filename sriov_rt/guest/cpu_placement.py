@@ -40,7 +40,7 @@ def known(fact: str, value: CpuSet | Unknown, report: Recorder) -> CpuSet:
 
 
 def check(pins: Pins, facts: HostFacts, report: Recorder) -> None:
-    """Refuse realtime vCPUs on pCPUs that are not isolated and tick-free.
+    """Refuse realtime vCPUs on pCPUs that are not isolated and nohz_full.
 
     :param pins: of the realtime vCPUs alone.
     """
@@ -91,7 +91,7 @@ def housekeeping(
 
 
 def beyond(pinning: Pinning, vcpus: CpuSet, report: Recorder) -> bool:
-    """Refuse a pinning of vCPUs that are not there; tell whether it was."""
+    """Refuse a pinning of vCPUs that are not there; return whether it was."""
     missing = {vcpu for vcpu, _ in pinning} - vcpus
     if missing:
         report.refuse(

@@ -268,7 +268,7 @@ def _input_bus(device: Element, arch: str) -> str:
 
 
 def on_virtio_serial(device: Element) -> bool:
-    """Tell whether a device needs a virtio-serial controller."""
+    """Return whether a device needs a virtio-serial controller."""
     if device.tag not in ("channel", "console"):
         return False
     if device.get("type") == "spicevmc":

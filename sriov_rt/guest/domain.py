@@ -92,12 +92,12 @@ class Domain:
 
     @property
     def is_container(self) -> bool:
-        """Tell whether it is an LXC container."""
+        """Return whether it is an LXC container."""
         return self.kind == "lxc"
 
     @property
     def from_nova(self) -> bool:
-        """Tell whether Nova made it and placed its vCPUs."""
+        """Return whether Nova made it and placed its vCPUs."""
         metadata = self._parts.get("metadata")
         return (
             metadata is not None and metadata.find(NOVA_INSTANCE) is not None

@@ -44,7 +44,7 @@ _MAX_LATENCY = "max_latency_us"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Promise:
-    """What a guest's flavor asked of its host while it runs.
+    """What a guest's flavor requests of its host while it runs.
 
     :param realtime: it has realtime vCPUs.
     :param max_latency_us: the worst latency in µs that the host may be
@@ -102,7 +102,7 @@ def marked(domain: Domain, name: str) -> str | None:
 
 
 def promised(domain: Domain) -> Promise:
-    """Return what was asked of the host of a domain."""
+    """Return what a domain requests of its host."""
     guest = _find(domain)
     given = {} if guest is None else attributes(guest)
     return Promise(

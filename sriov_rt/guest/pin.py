@@ -34,7 +34,7 @@ class Pin:
     """Puts vCPUs on quiet pCPUs and the guest's other threads off them.
 
     Pins that are there are kept, and checked: a realtime vCPU that is not on
-    isolated and tick-free pCPUs of its own is refused.
+    isolated and nohz_full pCPUs of its own is refused.
     """
 
     def apply(
@@ -82,7 +82,7 @@ def _take(
 
 
 def _find(domain: Domain, context: Context, report: Recorder) -> None:
-    """Find pCPUs for a domain that nobody pinned."""
+    """Find pCPUs for a domain without pins."""
     if domain.from_nova:
         # Nova would hand the same pCPUs to the next instance.
         report.refuse(reason("cpu_policy_not_dedicated"))

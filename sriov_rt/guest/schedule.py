@@ -38,7 +38,7 @@ class Schedule:
     def apply(
         self, domain: Domain, context: Context, report: Recorder
     ) -> None:
-        """Write the schedulers that the Request asks for."""
+        """Write the schedulers of the Request."""
         request = context.request
         if domain.is_container:
             if _asks(request):
@@ -106,7 +106,7 @@ def _complete(
     domain: Domain,
     report: Recorder,
 ) -> None:
-    """Give every thread of a kind the scheduler that is wanted.
+    """Give every thread of a kind the requested scheduler.
 
     :param kind: the attribute that names them: ``vcpus``, ``iothreads``.
     :param every: their numbers.

@@ -89,12 +89,12 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "{count}; give one of vCPUs below {count}"
         ),
         "too_few_isolated": (
-            "{wanted} isolated, tick-free pCPUs of one NUMA node are needed "
+            "{wanted} isolated nohz_full pCPUs of one NUMA node are needed "
             "and no node has more than {found} to spare; isolate more, or "
             "give a pinning"
         ),
         "too_few_in_cpuset": (
-            "{wanted} isolated, tick-free pCPUs of one NUMA node are needed "
+            "{wanted} isolated nohz_full pCPUs of one NUMA node are needed "
             "and <vcpu cpuset> and strict <numatune> of the domain leave no "
             "more than {found}; widen them, or give a pinning"
         ),

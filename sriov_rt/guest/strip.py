@@ -100,7 +100,7 @@ def _staying(
 
 
 def _goes(device: Element, report: Recorder) -> bool:
-    """Tell whether a device goes, its class not being one to keep."""
+    """Return whether a device goes, its class not being one to keep."""
     tag = device.tag
     if device.get("model") == "none":
         return False

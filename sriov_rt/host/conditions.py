@@ -70,7 +70,7 @@ def changed(
 
 
 def emulated(root: Root) -> bool:
-    """Tell whether the host is itself a virtual machine.
+    """Return whether the host is itself a virtual machine.
 
     Latencies measured in one say nothing of any hardware. The CPU has the
     flag "hypervisor" then (CPUID 1, ECX bit 31).

@@ -197,7 +197,7 @@ def _arguments(facts: HostFacts, dedicated: CpuSet, rest: CpuSet) -> list[str]:
 
 
 def _some(fact: object) -> bool:
-    """Tell whether a fact is known, and not empty."""
+    """Return whether a fact is known, and not empty."""
     return bool(fact) and not isinstance(fact, Unknown)
 
 

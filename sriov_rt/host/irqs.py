@@ -264,7 +264,7 @@ def _affinity(
 
 
 def _has_handler(root: Root, directory: str) -> bool:
-    """Tell whether the IRQ is in use: each handler has a directory there."""
+    """Return whether the IRQ is in use: each handler has a directory there."""
     names = root.list_dir(directory)
     return isinstance(names, Unknown) or any(
         not isinstance(root.list_dir(f"{directory}/{name}"), Unknown)

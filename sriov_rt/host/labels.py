@@ -14,7 +14,7 @@
 
 Key and value are Node Feature Discovery's, but for two: a PCI label has the
 vendor alone (NFD with ``deviceLabelFields: [vendor]``), and
-``kernel-config.NO_HZ_FULL`` is set where CPUs are tick-free, while NFD's says
+``kernel-config.NO_HZ_FULL`` is set where CPUs are nohz_full, while NFD's says
 only that the kernel could make them so. A fact that is unknown makes no
 label.
 

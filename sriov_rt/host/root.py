@@ -101,7 +101,7 @@ class Root:
             return _unknown(relative, error)
 
     def may_write(self, relative: str) -> bool | Unknown:
-        """Tell whether the mode of a file lets its owner write it."""
+        """Return whether the mode of a file lets its owner write it."""
         try:
             mode = self._locate(relative).stat().st_mode
         except OSError as error:
@@ -150,7 +150,7 @@ class Root:
         return target
 
     def exists(self, relative: str) -> bool | Unknown:
-        """Tell whether there is something of that name."""
+        """Return whether there is something of that name."""
         try:
             self._locate(relative).stat()
         except ABSENT:

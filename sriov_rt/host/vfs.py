@@ -37,7 +37,7 @@ _LINK = re.compile(r"virtfn([0-9]{1,5})")
 
 
 class Owners:
-    """Who has a VF, as the kernel tells.
+    """Owners of VFs, as the kernel reports them.
 
     :param processes: those that hold VFIO groups; asked only if needed.
     """

@@ -202,7 +202,7 @@ class NodeLabels:
         return None
 
     def _confirm(self) -> None:
-        """Note that what is known of the Node holds, if it is any good."""
+        """Note that what is known of the Node still holds, if it is valid."""
         if self._node_problem is not None:
             self._deny(self._node_problem)
             return

@@ -25,7 +25,7 @@ from sriov_rt.parse import features
 #: of them is an echo, older than the facts that they were made of.
 OWN_PREFIX = f"{features.PREFIX}/sriov-rt."
 
-#: To NFD it says that the kernel could make CPUs tick-free, to the kernel
+#: To NFD it says that the kernel could make CPUs nohz_full, to the kernel
 #: that some are: the two differ on most hosts, and neither is wrong.
 _OTHER_MEANING = frozenset({f"{features.PREFIX}/kernel-config.NO_HZ_FULL"})
 

@@ -57,7 +57,7 @@ class NfdLocal:
         self._confirmed = Answer(None).confirmed
 
     def start(self, known: Mapping[str, str]) -> None:
-        """Do nothing: there is nobody to wait for."""
+        """Do nothing: there is nothing to start."""
 
     def stop(self) -> None:
         """Do nothing."""
@@ -66,7 +66,7 @@ class NfdLocal:
         """Return the labels of all files."""
         found = self._labels()
         if isinstance(found, Unknown):
-            problem = f"{found.reason}; make it readable to sriov-rt-agent"
+            problem = f"{found.reason}; check that sriov-rt-agent can read it"
             return Answer(self._last, self._confirmed, problem)
         if found != self._last:
             # The same object while nothing changes: a reader sees that by it.

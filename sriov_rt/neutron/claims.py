@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What a port of the stock SR-IOV agent says of its VF."""
+"""Settings of a VF, as a port of the stock SR-IOV agent claims them."""
 
 import dataclasses
 import re

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What the agent reports of its host to the mechanism driver."""
+"""Offer of a host, as its agent reports it to the mechanism driver."""
 
 import dataclasses
 import re

@@ -155,10 +155,10 @@ hundreds of ports.
         min=0.5,
         max=600.0,
         help="""
-Seconds after which neutron-server is asked again about a port.
+Seconds after which neutron-server is queried again about a port.
 
 Ports whose binding is not active here yet, such as those of an instance that
-migrates to this host, are asked about again when Neutron says so, and after
+migrates to this host, are queried again when Neutron says so, and after
 this time in case that message was lost.
 """,
     ),

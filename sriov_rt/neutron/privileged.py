@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What of the extension runs with privileges: looks at VFs, sets them.
+"""Privileged part of the L2 extension: reads VFs, sets them.
 
 The stock SR-IOV agent runs as neutron's user. There is a daemon for each
 need, root with what that takes. To set a VF is netlink's and CAP_NET_ADMIN's;
@@ -139,7 +139,7 @@ class PrivilegedVfs:
 
 
 def differing(found: VfSettings, wanted: VfSettings) -> VfSettings:
-    """Return the wanted settings that differ from the kernel's.
+    """Return the requested settings that differ from the kernel's.
 
     What the kernel does not tell cannot have been read back either: it is
     left to the baseline.

@@ -10,3 +10,5 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+
+"""VFs and their PFs: families of NICs, settings, reset and provision."""

@@ -162,7 +162,7 @@ def differences(
     found: VfState,
     beside: Collection[Attribute] = (),
 ) -> tuple[tuple[str, Any, Any], ...]:
-    """Return (attribute, wanted, found) of each that is not as expected.
+    """Return (attribute, expected, found) of each that differs.
 
     What the driver does not report cannot be compared.
 

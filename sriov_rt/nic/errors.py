@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What goes wrong with a VF, named for what to do next."""
+"""Errors of a VF, named for what the operator does next."""
 
 import errno
 import os

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""How a VF can be named on a command line."""
+"""Names of a VF on a command line."""
 
 import dataclasses
 import re

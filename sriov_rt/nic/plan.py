@@ -152,7 +152,7 @@ def make(
     reset: Reset | None = None,
     mtus: tuple[int, int] | None = None,
 ) -> Plan:
-    """Return the plan; empty if the VF is as wanted.
+    """Return the plan; empty if the VF is as requested.
 
     :param required: refuse what the NIC does not have; otherwise it is left
         out, as for the baseline, which speaks of all NICs.

@@ -255,7 +255,7 @@ class Vfs:
     def plan(
         self, vf: VfId, wanted: VfSettings, *, wait_s: float = 0.0
     ) -> Plan:
-        """Return what has to be done to make a VF as wanted.
+        """Return the plan that makes a VF as requested.
 
         :param wanted: None leaves an attribute alone.
         :param wait_s: how long to wait for a link that is needed, seconds.

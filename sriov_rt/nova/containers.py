@@ -41,7 +41,7 @@ from sriov_rt.guest.hook import Pinning
 
 
 def has_numa_support() -> bool:
-    """Tell whether this host's containers are placed by NUMA topology.
+    """Return whether this host's containers are placed by NUMA topology.
 
     Only where pCPUs are dedicated: a host without any stays as Nova has it.
     """
@@ -49,7 +49,7 @@ def has_numa_support() -> bool:
 
 
 def is_lxc() -> bool:
-    """Tell whether the guests of this host are containers."""
+    """Return whether the guests of this host are containers."""
     return bool(nova.conf.CONF.libvirt.virt_type == "lxc")
 
 

@@ -268,7 +268,7 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
 
 
 def _is_rebuild_in_place(instance: Any) -> bool:
-    """Tell whether an instance has been on this host all along.
+    """Return whether an instance has been on this host all along.
 
     To refuse it would not make the host any better; an evacuation has
     another host in the instance until it is over.

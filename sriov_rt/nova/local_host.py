@@ -40,7 +40,7 @@ FACTS_S = 5.0
 
 
 class LocalHost:
-    """This compute host, as its kernel and its nova.conf tell.
+    """This compute host, as its kernel and its nova.conf describe it.
 
     :param root: where the host's files are.
     :param monotonic: the clock, seconds.

@@ -91,7 +91,7 @@ def kept_on_virtio(xml: str, specs: Mapping[str, str]) -> tuple[Reason, ...]:
 
 
 def place(info: Any, specs: Mapping[str, str], facts: HostFacts) -> None:
-    """Change the pins of a live migration as a spawn here would have them.
+    """Change the pins of a live migration to those of a spawn on this host.
 
     :param info: LibvirtLiveMigrateNUMAInfo, as Nova made it.
     :param specs: extra specs of the flavor.

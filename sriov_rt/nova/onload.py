@@ -31,7 +31,7 @@ NOTICE = "sriov_rt_onload"
 
 
 def is_requested(instance: Any) -> bool:
-    """Tell whether an instance's flavor asks for Onload."""
+    """Return whether an instance's flavor asks for Onload."""
     specs = instance.flavor.extra_specs or {}
     return requests.asks(specs) and requests.parse(specs).onload
 

@@ -65,7 +65,7 @@ _MAX_KIB = validation.MAX_KBPS * _KILO // _BITS
 
 
 class PortRefused(exceptions.SriovRtError):
-    """A guest of this kind can't have the port as it is asked for.
+    """A guest of this kind can't have the port as requested.
 
     :param port: its UUID.
     :param problem: why, a clause.
@@ -83,7 +83,7 @@ class PortRefused(exceptions.SriovRtError):
 
 
 def is_ours(vif: Mapping[str, Any]) -> bool:
-    """Tell whether a port was bound by our mechanism driver."""
+    """Return whether a port was bound by our mechanism driver."""
     return bool(vif["type"] == details.VIF_TYPE)
 
 
@@ -97,7 +97,7 @@ def device(vif: Mapping[str, Any]) -> str:
 
 
 def has_interface(vif: Mapping[str, Any]) -> bool:
-    """Tell whether this host has an interface that we made for a port.
+    """Return whether this host has an interface that we made for a port.
 
     Its name comes from the port's UUID. A port of another driver has none of
     this name, and neither has one of ours whose container took it along.

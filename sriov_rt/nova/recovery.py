@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""Ports that a nova-compute before this one did not come to finish."""
+"""Recovery of ports left by an earlier nova-compute."""
 
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -60,7 +60,7 @@ def run(host: str, vif_driver: Any, guests: Any) -> None:
 
 
 def _unborn(host: str, guests: Any) -> Iterator[Any]:
-    """Yield the instances that never came to have a domain here.
+    """Yield the instances that never got a domain on this host.
 
     The daemon that plugs outlives a nova-compute that is killed, and ends
     what it was told to do: such a port is whole, and nobody's. Nova only
@@ -103,4 +103,4 @@ def _lines(recovered: Mapping[str, Any]) -> Iterator[str]:
     for name in recovered["cleaned"]:
         yield f"VF {name} was in no use and not clean, and is at the baseline"
     for name in recovered["set_aside"]:
-        yield f"{name} is no entry of the journal, and was set aside"
+        yield f"{name} is not an entry of the journal; moved to set-aside"

@@ -45,7 +45,7 @@ EVENT = "compute_sriov_rt"
 
 
 class GuestRefused(exception.BuildAbortException):  # type: ignore[misc]
-    """The instance can't be what its flavor asks for, on whatever host.
+    """The flavor or image requests what no host can give the instance.
 
     A BuildAbortException, so that Nova cleans up and tries no other host.
     Its message is the sentence alone, for Nova cuts a fault to 255 bytes.

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The Request of a RequestSpec, with the networks that it tells of.
+"""The Request of a RequestSpec, with the networks of its ports.
 
 nova-api puts into it what the user asked for. A network has its UUID there.
 A port has its own alone: its network is looked up for a copy of the list

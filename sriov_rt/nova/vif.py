@@ -69,7 +69,7 @@ class RealtimeVifDriver(
         self._plain: dict[str, set[str]] = {}
 
     def is_accelerated(self, instance: Any) -> bool:
-        """Tell whether an instance may run over Onload.
+        """Return whether an instance may run over Onload.
 
         :returns: False if one of the ports that were plugged for it is not
             accelerated: Onload is in a process or not, whatever the port.
@@ -257,7 +257,7 @@ class RealtimeVifDriver(
 def _takes_no_virtio(
     specs: Mapping[str, str], image_meta: Any, found: str | None
 ) -> bool:
-    """Tell whether virtio is but Nova's default, for a guest without any.
+    """Return whether virtio is but Nova's default, for a guest without any.
 
     :param found: the model that Nova chose.
     """

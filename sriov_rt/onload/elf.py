@@ -83,7 +83,7 @@ class Elf:
 
     @property
     def architecture(self) -> str:
-        """What has to be alike for two files to be in one process."""
+        """What two files must have in common to be in one process."""
         return f"{self.machine} {self.bits}-bit {self.order}-endian"
 
     @property

@@ -86,7 +86,7 @@ class Import:
 
 
 def is_name(text: str) -> bool:
-    """Tell whether a text can be the name of a profile."""
+    """Return whether a text can be the name of a profile."""
     return NAME.fullmatch(text) is not None
 
 

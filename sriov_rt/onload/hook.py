@@ -75,7 +75,7 @@ class Onload:
             report.note(
                 "Onload was not injected: nothing can be preloaded into a "
                 "virtual machine from outside; its image has to have Onload, "
-                "and the vendordata service tells cloud-init the profile"
+                "and the vendordata service gives cloud-init the profile"
             )
             return
         injection = self._plan(context.request.onload_profile, report)

@@ -133,7 +133,7 @@ _HIDDEN = "its processes can't be looked at"
 
 
 def observe(root: Root) -> tuple[Workload, ...] | Unknown:
-    """Return the state of each instance that asked for Onload, sorted."""
+    """Return the state of each instance that requests Onload, sorted."""
     found = containers(root)
     if isinstance(found, Unknown):
         return found

@@ -38,7 +38,7 @@ class ContainerNameRejected(OnloadError):
     def __init__(self, name: str) -> None:
         self.name = name
         super().__init__(
-            f"{name[:80]!r} is no name of a container; give one that "
+            f"{name[:80]!r} is not the name of a container; give one that "
             "'lxc-ls' shows"
         )
 

@@ -47,7 +47,7 @@ The names of the profiles that flavors may ask for.
 
 ``sriov_rt:onload_profile`` with any other name is refused and nothing is
 read. Profiles are read as data: one that needs a shell is refused, whether it
-is named here or not; ``sriov-rt onload profile list`` tells which those are.
+is named here or not; ``sriov-rt onload profile list`` shows which those are.
 """,
     ),
     cfg.StrOpt(
@@ -112,7 +112,7 @@ What becomes of a second accelerated instance on one network and NIC.
 
 Onload sends past the kernel's macvlan, so two accelerated instances of one
 host whose ports are on one network and one NIC don't reach each other. Set
-it alike for nova-scheduler and for the compute hosts. With ``unaccelerated``
+it to the same for nova-scheduler and the compute hosts. With ``unaccelerated``
 the instance's metadata says that it is not accelerated.
 """,
     ),

@@ -83,7 +83,7 @@ def container(settings: Settings, profile: Profile | None) -> Injection:
 
 
 def is_onloads(name: str) -> bool:
-    """Tell whether a variable is the operator's alone to set."""
+    """Return whether a variable is the operator's alone to set."""
     return name == PRELOAD or name.startswith(PREFIX)
 
 

@@ -25,7 +25,7 @@ from sriov_rt.reason import Reason
 SENTENCES: Mapping[str, str] = types.MappingProxyType(
     {
         "onload_unconfigured": (
-            "Onload is asked for and [onload] {option} is not set on the "
+            "Onload is requested and [onload] {option} is not set on the "
             "host; set it in sriov-rt.conf"
         ),
         "onload_refused": "{problem}",

@@ -58,7 +58,7 @@ class State(enum.StrEnum):
 
 _WORDS: Mapping[State, str] = types.MappingProxyType(
     {
-        State.ASKED: "asked, not injected",
+        State.ASKED: "requested, not injected",
         State.INJECTED: "injected, not accelerated",
         State.ACCELERATED: "accelerated",
     }
@@ -68,7 +68,7 @@ _STANDS_IN = " (the library is a stand-in for Onload's)"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Driver:
-    """What Onload's driver tells.
+    """State of Onload's driver.
 
     :param is_loaded: whether the module onload is there.
     :param stacks: process to the number of stacks that it made.
@@ -80,7 +80,7 @@ class Driver:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Process:
-    """What /proc tells of a process.
+    """A process as /proc shows it.
 
     :param variables: LD_PRELOAD and Onload's, as it was started with them.
     :param library: the path of Onload's library that it has mapped.
@@ -127,7 +127,7 @@ class Effect:
 
 
 def is_library(path: str) -> bool:
-    """Tell whether a path is one of Onload's library, by its name."""
+    """Return whether a path is one of Onload's library, by its name."""
     return _LIBRARY.fullmatch(path.rpartition("/")[2]) is not None
 
 
@@ -227,7 +227,7 @@ class _Unreadable(Exception):
 
 
 def driver(root: Root) -> Driver:
-    """Return what Onload's driver tells."""
+    """Return the state of Onload's driver."""
     is_loaded = root.exists("sys/module/onload")
     text = root.read_text(STACKS, MAX_STACKS, may_be_empty=True)
     return Driver(

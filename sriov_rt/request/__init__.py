@@ -52,7 +52,7 @@ _NOVA_KEEPS: tuple[tuple[str, frozenset[str], words.DeviceClass], ...] = (
 
 
 def asks(extra_specs: Iterable[str]) -> bool:
-    """Tell whether any of these extra-spec keys is ours."""
+    """Return whether any of these extra-spec keys is ours."""
     return any(key.startswith("sriov_rt:") for key in extra_specs)
 
 

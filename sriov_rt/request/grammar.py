@@ -141,7 +141,7 @@ KEYS: Mapping[str, Key] = {
     "realtime": Key(
         "realtime",
         "required",
-        "Only hosts whose dedicated pCPUs are isolated and tick-free.",
+        "Only hosts whose dedicated pCPUs are isolated and nohz_full.",
         _choice({"required": True}),
     ),
     "kernel": Key(

@@ -48,7 +48,7 @@ LOGGED_S = 60.0
 
 
 class _Complaints:
-    """Refusals in the log, few enough that nobody can fill it with them.
+    """Refusals in the log, limited in number so that they cannot fill it.
 
     :param monotonic: the clock, seconds.
     """

@@ -163,6 +163,6 @@ def check(conf: cfg.ConfigOpts) -> None:
 
 
 def keeps_apart(conf: cfg.ConfigOpts) -> bool:
-    """Tell whether accelerated endpoints of one network are kept apart."""
+    """Return whether accelerated endpoints of one network are kept apart."""
     group = conf[onload_options.GROUP]
     return bool(group.second_endpoint == onload_options.REFUSE)

@@ -10,3 +10,5 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+
+"""Ports of instances and containers: plan, plug, unplug and recovery."""

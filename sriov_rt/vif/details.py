@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""What a port's binding says of how it is made: total, bounded.
+"""Binding details of a port, of which it is made: total, bounded.
 
 The ML2 driver writes these details, and the compute host reads them out of
 the instance's network information.

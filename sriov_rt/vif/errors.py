@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""What can go wrong with a port, named for what the operator does next."""
+"""Errors of a port, named for what the operator does next."""
 
 import errno
 import os
@@ -49,7 +49,7 @@ class VifError(SriovRtError):
 class NoParent(VifError):
     """No interface of the pool can carry the port."""
 
-    problem = "no parent can carry the port"
+    problem = "no parent is available for the port"
     advice = "add VFs or interfaces to [vif] parents, or free one"
 
 
@@ -214,7 +214,7 @@ class Busy(VifError):
 
 
 class NotPermitted(VifError):
-    """The kernel wants a capability that the caller lacks: EPERM."""
+    """The kernel requires a capability that the caller lacks: EPERM."""
 
     problem = "not permitted"
     advice = (

@@ -342,7 +342,7 @@ class NetlinkLinks:
             yield dataclasses.replace(found, cookie=cookie)
 
     def ended(self, space: Identity) -> bool:
-        """Tell whether nothing leads to a namespace any more."""
+        """Return whether nothing leads to a namespace any more."""
         return namespaces.find(space) is None
 
     def strangers(self, parent: str, known: Collection[str]) -> Sequence[str]:
@@ -362,7 +362,7 @@ class NetlinkLinks:
         return _make(what)
 
     def idle(self, name: str) -> bool | None:
-        """Tell whether nothing is on an interface in any namespace."""
+        """Return whether nothing is on an interface in any namespace."""
         with reporting(name, "look whether anything is on it"):
             return rtnetlink.is_idle(name)
 
@@ -488,7 +488,7 @@ class NetlinkLinks:
                     addressing.add_route(route, link.index, to, gateway)
 
     def addressed(self, link: Link) -> bool:
-        """Tell whether an interface has an address that somebody gave it."""
+        """Return whether an interface has an address that was set on it."""
         with (
             opened(link.namespace, link.space) as links,
             reporting(link.name, "look at its addresses"),
@@ -501,7 +501,7 @@ class NetlinkLinks:
             rates.apply(links.route, link, limits)
 
     def announce(self, link: Link, addresses: Sequence[str]) -> None:
-        """Tell the neighbours by gratuitous ARP and unsolicited NA."""
+        """Announce the port by gratuitous ARP and unsolicited NA."""
         if not addresses:
             return
         packets = announce.packets(link.mac, addresses)

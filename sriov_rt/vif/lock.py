@@ -73,7 +73,7 @@ def make(directory: pathlib.Path) -> None:
 
 
 class _Turn:
-    """Threads of this process that want the same.
+    """Threads of this process that wait for one lock.
 
     :ivar users: how many, with who has it.
     """

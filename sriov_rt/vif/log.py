@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""How each line of a log about a port begins."""
+"""Prefix of each log line about a port."""
 
 import functools
 import os

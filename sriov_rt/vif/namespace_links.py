@@ -159,7 +159,7 @@ def read_link(
     home: int | None,
     space: Identity | None = None,
 ) -> Link | None:
-    """Return the link that a message of pyroute2's tells of.
+    """Return the link of a message of pyroute2's.
 
     :param namespace: where it was requested, as in Link.
     :param home: the number that the caller's namespace has there; None if
@@ -194,7 +194,7 @@ def read_link(
 
 
 def is_loopback(message: Any) -> bool:
-    """Tell whether a link is its namespace's way to itself."""
+    """Return whether a link is its namespace's loopback."""
     return bool(message["flags"] & rtnetlink.IFF_LOOPBACK)
 
 
@@ -328,12 +328,12 @@ def one(found: Sequence[Link], name: str) -> Link:
     :raises NoSuchLink: if there is none.
     """
     if not found:
-        raise errors.NoSuchLink(name, detail="the kernel told of none")
+        raise errors.NoSuchLink(name, detail="the kernel reported none")
     return found[0]
 
 
 def verify(link: Link, wanted: Mapping[str, object]) -> None:
-    """Compare what was read with what was wanted and is not None.
+    """Compare what was read with what was requested and is not None.
 
     :param wanted: fields of the link.
     :raises NotVerified: for the first that differs.

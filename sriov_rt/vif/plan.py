@@ -178,7 +178,7 @@ def _no_parent(want: Plug, refusals: list[errors.VifError]) -> errors.VifError:
     pool = want.physical_network or want.parent or ""
     same = {type(each) for each in refusals}
     if not refusals:
-        detail = "it has no interface on this host"
+        detail = "[vif] parents has no interface of it on this host"
     else:
         # The VFs of one NIC may be refused for one reason.
         told = tuple(

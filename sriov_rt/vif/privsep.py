@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""What of the os-vif plugin runs with privileges: plug, unplug, recover.
+"""Privileged part of the os-vif plugin: plug, unplug, recover.
 
 The daemon that runs it is root with few capabilities. CAP_NET_ADMIN does all
 the work on a port in the host's own namespace:

@@ -161,9 +161,7 @@ def checked(want: Plug) -> Plug:
     if want.parent is not None:
         interface(want.parent)
     elif want.physical_network is None:
-        raise ParseError(
-            "port", want.port, "a physical network or a parent is needed"
-        )
+        raise ParseError("port", want.port, "specify --network or --parent")
     if want.kind == Kind.IPVLAN and want.mac is not None:
         raise ParseError("MAC", want.mac, "an ipvlan has its parent's")
     place = want.namespace

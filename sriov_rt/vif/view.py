@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""What was observed of a host: its links and its VFs, and who has whom."""
+"""View of a host: its links and VFs, and which port has which."""
 
 import contextlib
 import functools

@@ -36,6 +36,8 @@ from sriov_rt.facts import certificate
 from sriov_rt.labels import store
 from sriov_rt.neutron import privileged
 from sriov_rt.neutron import slots
+from sriov_rt.parse import errors
+from sriov_rt.request import grammar
 from sriov_rt.vif import journal
 from sriov_rt.vif import os_vif_plugin
 from sriov_rt.vif import privsep
@@ -359,6 +361,15 @@ class TroubleshootingTest(unittest.TestCase):
             with self.subTest(sentence):
                 # Names and figures are left, and little else.
                 self.assertLess(len(rest), max(50, 0.4 * len(sentence)), rest)
+
+    def test_a_refused_value_has_the_grammars_sentence(self):
+        with self.assertRaises(errors.ParseError) as caught:
+            grammar.parse_value("realtime", "maybe")
+        shown = re.search(
+            r"sriov_rt:realtime: (Invalid.*?\.)\n", self.text, re.DOTALL
+        )
+        assert shown is not None
+        self.assertEqual(str(caught.exception), " ".join(shown[1].split()))
 
     def test_each_section_says_what_to_do(self):
         sections = re.split(r"^=+$", self.text, flags=re.MULTILINE)[3:]

@@ -141,7 +141,7 @@ class PreloadTest(network.WireTestCase):
         self.assertEqual(found["state"], "asked")
         self.assertEqual(
             found["message"],
-            "asked, not injected: the program is linked statically",
+            "requested, not injected: the program is linked statically",
         )
         self.assertIsNone(found["library"])
         self.assertEqual(found["variables"], onload_container.PRELOADED)

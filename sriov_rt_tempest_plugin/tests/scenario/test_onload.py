@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Onload, asked for where there is none."""
+"""Onload, requested where there is none."""
 
 from tempest.lib import decorators
 

@@ -57,7 +57,7 @@ class StandInTest(Base):
             found = status(process.pid)
             self.assertEqual("asked", found["state"])
             self.assertEqual(
-                "asked, not injected: the program is linked statically",
+                "requested, not injected: the program is linked statically",
                 found["message"],
             )
             self.assertIsNone(found["library"])

@@ -99,7 +99,7 @@ class InjectCommandTest(unittest.TestCase):
 
     def test_lxc_config_errors(self):
         for words, told in (
-            (("lxc-config", "../x"), "no name of a container"),
+            (("lxc-config", "../x"), "not the name of a container"),
             (("lxc-config", "c1", "--profile", "x"), "is not allowed"),
         ):
             code, _, said = self.run_command(*words)
@@ -109,7 +109,7 @@ class InjectCommandTest(unittest.TestCase):
             self.configure(f"devices = {device}")
             code, _, said = self.lxc_config()
             self.assertEqual(2, code)
-            self.assertIn("no character device", said)
+            self.assertIn("not a character device", said)
         self.configure("library =")
         code, _, said = self.lxc_config()
         self.assertEqual(2, code)

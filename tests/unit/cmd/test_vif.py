@@ -197,7 +197,7 @@ class VifCommandTest(unittest.TestCase):
                 [
                     f"undone: {PORT}",
                     f"failed: {fakes.OTHER}: eth1: not permitted",
-                    "set aside: README.0",
+                    "moved to set-aside: README.0",
                 ],
                 self.run_command("recover", code=1).splitlines(),
             )

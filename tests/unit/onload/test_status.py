@@ -100,11 +100,12 @@ class JudgeTest(unittest.TestCase):
         found = status.judge(process(library=None), NO_DRIVER)
         self.assertEqual(State.ASKED, found.state)
         self.assertEqual(
-            "asked, not injected: its library is not mapped", found.sentence
+            "requested, not injected: its library is not mapped",
+            found.sentence,
         )
         why = "the program is linked statically"
         found = status.judge(process(library=None, why_not=why), NO_DRIVER)
-        self.assertEqual(f"asked, not injected: {why}", found.sentence)
+        self.assertEqual(f"requested, not injected: {why}", found.sentence)
 
     def test_injected_without_a_module(self):
         found = status.judge(process(), NO_DRIVER)
