@@ -126,7 +126,7 @@ class Placement:
         :raises ProviderMissing: if there is none.
         """
         found = self._json(
-            self._ask("GET", "/resource_providers", params={"name": name})
+            self._request("GET", "/resource_providers", params={"name": name})
         )
         providers = _field(found, "resource_providers", list)
         if not providers:
@@ -137,7 +137,7 @@ class Placement:
     def traits(self, uuid: str) -> ProviderTraits:
         """Return the provider's traits."""
         found = self._json(
-            self._ask("GET", f"/resource_providers/{uuid}/traits")
+            self._request("GET", f"/resource_providers/{uuid}/traits")
         )
         return ProviderTraits(
             frozenset(_field(found, "traits", list)),
@@ -146,7 +146,7 @@ class Placement:
 
     def create_trait(self, name: str) -> None:
         """Have a trait known to Placement; nothing if it is."""
-        self._ask("PUT", f"/traits/{name}")
+        self._request("PUT", f"/traits/{name}")
 
     def set_traits(self, uuid: str, traits: Set[str], generation: int) -> None:
         """Replace all traits of the provider.
@@ -160,13 +160,13 @@ class Placement:
             "traits": sorted(traits),
         }
         try:
-            self._ask("PUT", path, json=body)
+            self._request("PUT", path, json=body)
         except PlacementRefused as error:
             if error.status == 409:
                 raise GenerationConflict(uuid) from error
             raise
 
-    def _ask(self, method: str, path: str, **arguments: Any) -> Any:
+    def _request(self, method: str, path: str, **arguments: Any) -> Any:
         try:
             answer = self._client.request(
                 path,

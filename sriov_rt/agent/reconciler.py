@@ -73,7 +73,7 @@ class Reconciler(Generic[T]):
         """Start the thread."""
         self.worker.start()
 
-    def want(self, state: T) -> None:
+    def set_desired(self, state: T) -> None:
         """Name the desired state, unless the final one is named already.
 
         While attempts fail, the delay to the next one is kept.

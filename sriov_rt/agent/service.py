@@ -168,7 +168,7 @@ class Agent(base.ServiceBase):  # type: ignore[misc]
         parts.publishing.start()
         if parts.tending is not None:
             parts.tending.start()
-        parts.listening.want(True)
+        parts.listening.set_desired(True)
         parts.listening.start()
         self.observing.start()
         self.relabelling.start()
@@ -256,7 +256,7 @@ class Agent(base.ServiceBase):  # type: ignore[misc]
     def _report(self, kernel: HostFacts) -> None:
         parts = self._parts
         facts = parts.labels.complete(kernel)
-        parts.publishing.want(facts)
+        parts.publishing.set_desired(facts)
         found = traits.verdicts(facts, facts.observed_at)
         held = traits.held(found) | parts.labels.traits(facts)
         self._set_traits(held)
@@ -275,7 +275,7 @@ class Agent(base.ServiceBase):  # type: ignore[misc]
 
     def _set_traits(self, held: frozenset[str]) -> None:
         if held != self._traits and self._parts.tending is not None:
-            self._parts.tending.want(held)
+            self._parts.tending.set_desired(held)
         self._traits = held
 
     def _watch(self) -> float:

@@ -119,7 +119,7 @@ class List(command.Lister):
         connection, expected = cloud.connection(self.app), None
         if connection is not None:
             expected = cloud.hosts(faults.say, connection)
-        found = [judge(each) for each in collect.ask(args, expected)]
+        found = [judge(each) for each in collect.from_args(args, expected)]
         return Found(
             columns=("Host", "Version", "Facts age", "Verdict", "Problems"),
             rows=[
@@ -153,7 +153,9 @@ class Show(command.ShowOne):
         """Return the host's facts."""
         (candidate,) = (
             each
-            for each in collect.ask(args, [args.host], lambda facts: facts)
+            for each in collect.from_args(
+                args, [args.host], lambda facts: facts
+            )
             if each.host == args.host
         )
         if candidate.facts is None:

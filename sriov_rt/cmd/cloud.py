@@ -75,7 +75,7 @@ def extra_specs(name: str, known: Any = None) -> Mapping[str, str]:
     :raises CloudUnreachable: if the API can't be asked.
     :raises FlavorMissing: if there is none.
     """
-    flavor = _ask(
+    flavor = _request(
         lambda compute: compute.find_flavor(
             name, ignore_missing=True, get_extra_specs=True
         ),
@@ -96,7 +96,7 @@ def hosts(warn: Callable[[str], None], known: Any = None) -> list[str] | None:
     from openstack import exceptions as sdk
 
     try:
-        found = _ask(
+        found = _request(
             lambda compute: [
                 each.service_details["host"]
                 for each in compute.hypervisors(details=True)
@@ -114,7 +114,7 @@ def hosts(warn: Callable[[str], None], known: Any = None) -> list[str] | None:
     return sorted(found)
 
 
-def _ask(question: Callable[[Any], Any], connection: Any) -> Any:
+def _request(question: Callable[[Any], Any], connection: Any) -> Any:
     try:
         import openstack
         from keystoneauth1 import exceptions as keystone

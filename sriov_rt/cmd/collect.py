@@ -123,7 +123,7 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def ask(
+def from_args(
     args: argparse.Namespace,
     expected: Sequence[str] | None,
     keep: Callable[[HostFacts], HostFacts] = host_facts.decisive,

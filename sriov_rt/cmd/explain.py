@@ -187,7 +187,7 @@ def _candidates(args: argparse.Namespace, connection: Any) -> list[Candidate]:
     expected = None
     if args.flavor is not None:
         expected = cloud.hosts(faults.say, connection)
-    return collect.ask(args, expected)
+    return collect.from_args(args, expected)
 
 
 def _read(path: pathlib.Path) -> Iterator[host_facts.HostFacts]:

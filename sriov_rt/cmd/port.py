@@ -75,7 +75,7 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 def plug(args: argparse.Namespace) -> int:
     """Plug a port, or print the plan, and return the exit code."""
-    port = want(args)
+    port = requested(args)
     if args.dry_run:
         print_lines(args, list(plugger(args).plan(port).lines()))
     else:
@@ -202,7 +202,7 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-def want(args: argparse.Namespace) -> Plug:
+def requested(args: argparse.Namespace) -> Plug:
     """Return the requested port.
 
     :raises ParseError: for a value that no port can have.

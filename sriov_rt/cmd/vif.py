@@ -54,7 +54,9 @@ class Plug(command.ShowOne):
 
     def find(self, args: argparse.Namespace) -> Found:
         """Return the port as it was plugged."""
-        document = dataclasses.asdict(ports.plugged(args, ports.want(args)))
+        document = dataclasses.asdict(
+            ports.plugged(args, ports.requested(args))
+        )
         return command.one(document.items(), document)
 
 
@@ -195,7 +197,7 @@ class LxcHook(command.Text):
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         """Print the lines."""
         lines = lxc.lines(
-            ports.want(parsed_args), parsed_args.config_file or ()
+            ports.requested(parsed_args), parsed_args.config_file or ()
         )
         ports.print_lines(parsed_args, lines)
         return 0

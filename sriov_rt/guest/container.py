@@ -37,7 +37,7 @@ def pin(domain: Domain, context: Context, report: Recorder) -> None:
     realtime = context.request.realtime_cpus
     if not realtime and not context.pinning:
         return
-    cpus = _wanted(domain, context, report)
+    cpus = _cpuset(domain, context, report)
     if cpus is None:
         return
     if not realtime:
@@ -54,7 +54,7 @@ def pin(domain: Domain, context: Context, report: Recorder) -> None:
         cpu_placement.check({0: cpus}, context.facts, report)
 
 
-def _wanted(
+def _cpuset(
     domain: Domain, context: Context, report: Recorder
 ) -> CpuSet | None:
     """Return the container's cpuset, set if need be; None if there is none."""

@@ -41,7 +41,7 @@ class Schedule:
         """Write the schedulers of the Request."""
         request = context.request
         if domain.is_container:
-            if _asks(request):
+            if _is_requested(request):
                 report.note(
                     "no thread was scheduled: libvirt has no schedulers for "
                     "containers; their processes set their own"
@@ -55,7 +55,7 @@ class Schedule:
             _emulator(domain, request.emulator_sched, report)
 
 
-def _asks(request: Request) -> bool:
+def _is_requested(request: Request) -> bool:
     return bool(
         request.realtime_cpus
         or request.vcpu_sched

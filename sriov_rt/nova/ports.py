@@ -112,7 +112,7 @@ def gone(vif: Mapping[str, Any]) -> vifs.VIFGeneric:
     )
 
 
-def wanted(
+def to_plug(
     vif: Mapping[str, Any],
     specs: Mapping[str, str],
     virt_type: str,

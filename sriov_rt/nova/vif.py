@@ -128,7 +128,7 @@ class RealtimeVifDriver(
     ) -> Any:
         """Return what the domain has for a port of ours."""
         try:
-            wanted = ports.wanted(vif, flavor.extra_specs or {}, virt_type)
+            wanted = ports.to_plug(vif, flavor.extra_specs or {}, virt_type)
         except exceptions.SriovRtError as error:
             raise refused(instance, error) from error
         if virt_type == "lxc":
@@ -184,7 +184,7 @@ class RealtimeVifDriver(
             )
             return
         try:
-            wanted = ports.wanted(
+            wanted = ports.to_plug(
                 vif,
                 instance.flavor.extra_specs or {},
                 virt_type,

@@ -70,11 +70,14 @@ def _container(guest: Guest) -> Container:
     domain = guest.domain
     is_plain = metadata.marked(domain, hook.MARK) is not None
     return Container(
-        guest.instance, guest.process, is_plain or _asks(domain), is_plain
+        guest.instance,
+        guest.process,
+        is_plain or _has_preload(domain),
+        is_plain,
     )
 
 
-def _asks(domain: Domain) -> bool:
+def _has_preload(domain: Domain) -> bool:
     system = domain.part("os")
     return system is not None and any(
         each.get("name") == plan.PRELOAD and status.is_library(text_of(each))

@@ -30,6 +30,12 @@ _WORDS = re.compile(
 #: Beside those, in the first line of a docstring.
 _FIRST = re.compile(r"\bwanted\b|^What (can go|goes) wrong")
 
+#: The same in the names of modules, classes and functions.
+_NAMES = re.compile(
+    r"(?i)(^|_)(tells?|told|asked|here|home|abroad|standing|at_rest|anew"
+    r"|christen|deaf|alike)(_|$)"
+)
+
 #: Text that is one of these words has a reader: a value in JSON, a key.
 _VALUE = re.compile(r"\w+")
 
@@ -83,6 +89,17 @@ class ProseTest(unittest.TestCase):
                 with self.subTest(path=str(path), line=line):
                     self.assertNotRegex(line, _WORDS)
                     self.assertNotRegex(line, _FIRST)
+
+    def test_names_have_no_word_of_ours(self) -> None:
+        for path in modules():
+            names = [path.stem] + [
+                node.name
+                for node in ast.walk(ast.parse(path.read_text()))
+                if isinstance(node, ast.ClassDef | ast.FunctionDef)
+            ]
+            for name in names:
+                with self.subTest(path=str(path), name=name):
+                    self.assertNotRegex(name, _NAMES)
 
     def test_each_module_has_a_first_line(self) -> None:
         for path in modules():

@@ -62,13 +62,13 @@ class ReconcilerTest(unittest.TestCase):
 
     def test_a_wanted_state_is_applied_once(self):
         self._run(1.0)
-        self.reconciler.want("a")
+        self.reconciler.set_desired("a")
         self._run(100.0)
         self.assertEqual(["a"], self.applied)
 
     def test_it_is_tried_again_until_it_works(self):
         self.down = True
-        self.reconciler.want("a")
+        self.reconciler.set_desired("a")
         with self.assertLogs(LOGGER):
             self._run(10.0)
         self.assertEqual(
@@ -82,22 +82,22 @@ class ReconcilerTest(unittest.TestCase):
 
     def test_the_latest_state_wins_and_no_other_is_applied_late(self):
         self.down = True
-        self.reconciler.want("a")
+        self.reconciler.set_desired("a")
         with self.assertLogs(LOGGER):
             self._run(2.0)
-        self.reconciler.want("b")
-        self.reconciler.want("c")
+        self.reconciler.set_desired("b")
+        self.reconciler.set_desired("c")
         self.down = False
         self._run(10.0)
         self.assertEqual(["c"], self.applied)
 
     def test_new_states_do_not_cut_the_delay_short(self):
         self.down = True
-        self.reconciler.want("a")
+        self.reconciler.set_desired("a")
         with self.assertLogs(LOGGER):
             for state in range(40):
                 self._run(0.25)
-                self.reconciler.want(state)
+                self.reconciler.set_desired(state)
         self.assertEqual(
             [0, 1, 3, 7], [when - 1000 for when, _ in self.attempts]
         )
@@ -108,7 +108,7 @@ class ReconcilerTest(unittest.TestCase):
         def apply(state):
             original(state)
             if state == "a":
-                reconciler.want("b")
+                reconciler.set_desired("b")
 
         reconciler = Reconciler(
             "r",
@@ -117,14 +117,14 @@ class ReconcilerTest(unittest.TestCase):
             crashed=fakes.Crash(),
             monotonic=self.clock,
         )
-        reconciler.want("a")
+        reconciler.set_desired("a")
         self.assertEqual(0.0, reconciler.worker.tick())
         self.assertEqual(math.inf, reconciler.worker.tick())
         self.assertEqual(["a", "b"], self.applied)
 
     def test_the_same_state_is_applied_again_after_the_interval(self):
         self.reconciler = self._reconciler(again_s=300.0)
-        self.reconciler.want("a")
+        self.reconciler.set_desired("a")
         self._run(299.0)
         self.assertEqual(["a"], self.applied)
         self._run(2.0)
@@ -132,7 +132,7 @@ class ReconcilerTest(unittest.TestCase):
 
     def test_a_failure_is_a_warning_once_and_a_new_one_again(self):
         self.down = True
-        self.reconciler.want("a")
+        self.reconciler.set_desired("a")
         with self.assertLogs(LOGGER, "WARNING") as logs:
             self._run(10.0)
             self.why = "other"
@@ -145,7 +145,7 @@ class ReconcilerTest(unittest.TestCase):
 
     def test_the_final_state_goes_at_once_even_while_attempts_fail(self):
         self.down = True
-        self.reconciler.want("a")
+        self.reconciler.set_desired("a")
         with self.assertLogs(LOGGER):
             self._run(3.5)
         self.down = False
@@ -156,7 +156,7 @@ class ReconcilerTest(unittest.TestCase):
 
     def test_nothing_follows_the_final_state(self):
         self.reconciler.finish("end")
-        self.reconciler.want("late")
+        self.reconciler.set_desired("late")
         self._run(10.0)
         self.assertEqual(["end"], self.applied)
 
@@ -181,11 +181,11 @@ class HangingTest(unittest.TestCase):
         reconciler = Reconciler(
             "r", apply, backoff=fakes.backoff(), crashed=fakes.Crash()
         )
-        reconciler.want(1)
+        reconciler.set_desired(1)
         reconciler.start()
         self.assertTrue(hanging.wait(5))
         for state in range(2, 1000):
-            reconciler.want(state)
+            reconciler.set_desired(state)
         reconciler.finish("end")
         self.assertFalse(reconciler.join(0.05))
         release.set()

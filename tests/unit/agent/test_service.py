@@ -295,7 +295,7 @@ class WakeTest(AgentTestCase):
 
     def test_a_burst_of_events_is_one_observation_when_it_has_settled(self):
         observed = []
-        self.publishing.want = observed.append
+        self.publishing.set_desired = observed.append
         for _ in range(100):
             self.agent.changed()
         self.assertEqual(service.SETTLE_S, self._due())

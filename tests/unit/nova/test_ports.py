@@ -58,17 +58,17 @@ class WantedTest(unittest.TestCase):
 
     def test_a_virtual_machine_gets_a_macvtap(self):
         for virt_type in ("kvm", "qemu"):
-            made = ports.wanted(vif(), {}, virt_type)
+            made = ports.to_plug(vif(), {}, virt_type)
             self.assertEqual("macvtap", made.port_profile.kind)
 
     def test_a_container_gets_what_was_asked_for(self):
         for kind in ("macvlan", "ipvlan", "vf"):
             found = vif(details={**DETAILS, "kind": kind, "mode": None})
-            made = ports.wanted(found, {}, "lxc")
+            made = ports.to_plug(found, {}, "lxc")
             self.assertEqual(kind, made.port_profile.kind)
 
     def test_it_has_all_that_the_plugin_needs(self):
-        made = ports.wanted(vif(), {}, "lxc", numa_node=1)
+        made = ports.to_plug(vif(), {}, "lxc", numa_node=1)
         self.assertEqual(PORT, made.id)
         self.assertEqual("srt0f6b7f4a-2a", made.vif_name)
         self.assertEqual("sriov_rt", made.plugin)
@@ -82,17 +82,17 @@ class WantedTest(unittest.TestCase):
 
     def test_a_network_without_an_mtu(self):
         for network in (None, Network(id=NETWORK, meta={})):
-            made = ports.wanted(vif(network=network), {}, "lxc")
+            made = ports.to_plug(vif(network=network), {}, "lxc")
             self.assertNotIn("network", made)
 
     def test_the_flavor_goes_before_the_binding(self):
         specs = {"sriov_rt:vif": "macvlan:vepa"}
-        made = ports.wanted(vif(), specs, "kvm")
+        made = ports.to_plug(vif(), specs, "kvm")
         self.assertEqual("vepa", made.port_profile.mode)
 
     def test_a_container_that_asks_for_onload_tells_its_network(self):
         specs = {"sriov_rt:onload": "required"}
-        profile = ports.wanted(vif(), specs, "lxc").port_profile
+        profile = ports.to_plug(vif(), specs, "lxc").port_profile
         self.assertEqual((True, NETWORK), (profile.onload, profile.network))
         self.assertEqual("bridge", profile.mode)
 
@@ -103,11 +103,11 @@ class WantedTest(unittest.TestCase):
             ({"sriov_rt:guest": "lean"}, "lxc"),
             ({}, "lxc"),
         ):
-            profile = ports.wanted(vif(), specs, virt_type).port_profile
+            profile = ports.to_plug(vif(), specs, virt_type).port_profile
             self.assertEqual((False, None), (profile.onload, profile.network))
 
     def test_a_flavor_that_says_nothing_of_ports_leaves_the_binding(self):
-        made = ports.wanted(vif(), {"sriov_rt:guest": "lean"}, "kvm")
+        made = ports.to_plug(vif(), {"sriov_rt:guest": "lean"}, "kvm")
         self.assertEqual("bridge", made.port_profile.mode)
 
     def test_rates_are_translated_from_kib(self):
@@ -115,7 +115,7 @@ class WantedTest(unittest.TestCase):
             "quota:vif_outbound_average": "125000",
             "quota:vif_inbound_average": "0",
         }
-        profile = ports.wanted(vif(), specs, "kvm").port_profile
+        profile = ports.to_plug(vif(), specs, "kvm").port_profile
         self.assertEqual(1_024_000, profile.out_kbps)
         self.assertIsNone(profile.in_kbps)
 
@@ -123,16 +123,16 @@ class WantedTest(unittest.TestCase):
         for text in ("", "-1", "1_0", "48828126", "1" * 300):
             with self.subTest(text=text), self.assertRaises(ParseError):
                 specs = {"quota:vif_inbound_average": text}
-                ports.wanted(vif(), specs, "kvm")
+                ports.to_plug(vif(), specs, "kvm")
 
     def test_a_binding_of_nobody_is_refused(self):
         for details in ({}, None, {"kind": "macvlan"}):
             with self.assertRaises(ParseError):
-                ports.wanted(vif(details=details), {}, "kvm")
+                ports.to_plug(vif(details=details), {}, "kvm")
 
     def test_a_flavor_out_of_the_grammar_is_refused(self):
         with self.assertRaises(RequestError):
-            ports.wanted(vif(), {"sriov_rt:vif": "bridge"}, "kvm")
+            ports.to_plug(vif(), {"sriov_rt:vif": "bridge"}, "kvm")
 
     def test_what_a_guest_cannot_have_is_refused_with_what_it_can(self):
         for virt_type, kind, instead in (
@@ -145,7 +145,7 @@ class WantedTest(unittest.TestCase):
                 self.assertRaises(ports.PortRefused) as caught,
             ):
                 specs = {"sriov_rt:vif": kind}
-                ports.wanted(vif(), specs, virt_type)
+                ports.to_plug(vif(), specs, virt_type)
             self.assertIn(instead, str(caught.exception))
             self.assertIn(f"port={PORT}", str(caught.exception))
             # Nova cuts a fault there.
