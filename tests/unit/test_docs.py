@@ -16,6 +16,7 @@ import ast
 import configparser
 import inspect
 import itertools
+import json
 import pathlib
 import re
 import shlex
@@ -84,6 +85,15 @@ _ANSWERS = (0, 1, 3)
 _NO_SAMPLE = {
     "onload lxc-hook": "a hook, which prints nothing unless it refuses",
     "verify network serve": "it serves until Ctrl-C",
+}
+
+
+#: Keys that no sample prints, by command.
+_NOT_SHOWN = {
+    "agent list": {"facts"},
+    "guest check": {"refused"},
+    "host check": {"onload"},
+    "onload profile list": {"problem"},
 }
 
 
@@ -174,6 +184,65 @@ class DocumentedOutputTest(documented_host.DocumentedHost):
             with self.subTest(name):
                 self.assertIn(f"sriov-rt {room}", text)
                 self.assertIn(verb, text)
+
+
+class DocumentedKeysTest(documented_host.DocumentedHost):
+    """The page of keys has what the commands print as JSON."""
+
+    PAGE = ROOT / "doc/source/cli/json.rst"
+
+    def documented(self) -> dict[str, set[str]]:
+        """Return the keys that the page has of each command."""
+        found = {}
+        parts = re.split(r"^(.+)\n=+\n", self.PAGE.read_text(), flags=re.M)
+        for title, text in zip(parts[3::2], parts[4::2], strict=True):
+            keys = set(re.findall(r"^``(\S+)`` ", text, re.MULTILINE))
+            found.update(dict.fromkeys(title.split(", "), keys))
+        return found
+
+    def printed(self) -> dict[str, set[str]]:
+        """Return the top-level keys that each command prints."""
+        found = {}
+        for page in PAGES:
+            self.boot()
+            for words, _ in samples(page):
+                if _NOT_RUN.keys().isdisjoint(words):
+                    keys = found.setdefault(name_of(words), set())
+                    keys |= _keys(self._as_json(words))
+        return {name: keys for name, keys in found.items() if keys}
+
+    def _as_json(self, words: list[str]) -> object:
+        """Return the JSON of a command; None if it has none."""
+        plain = []
+        for before, word in itertools.pairwise(("", *words)):
+            if not {before, word} & {"-c", "-f", "-o"}:
+                plain.append(word)
+        place = min(
+            (plain.index(sign) for sign in "<>" if sign in plain),
+            default=len(plain),
+        )
+        try:
+            _, output = self.run_command(
+                [*plain[:place], "--json", *plain[place:]]
+            )
+            return json.loads(output)
+        except (SystemExit, ValueError):
+            return None
+
+    def test_it_has_the_keys_of_each_command(self):
+        documented = self.documented()
+        printed = self.printed()
+        self.assertEqual(set(printed), set(documented))
+        for name, keys in documented.items():
+            with self.subTest(name):
+                shown = printed[name] | _NOT_SHOWN.get(name, set())
+                self.assertEqual(shown, keys)
+
+
+def _keys(document: object) -> set[str]:
+    if isinstance(document, list):
+        return set().union(*map(_keys, document))
+    return set(document) if isinstance(document, dict) else set()
 
 
 class ConfigurationTest(unittest.TestCase):
