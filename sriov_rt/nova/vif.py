@@ -18,10 +18,12 @@ from typing import Any
 
 import nova.conf
 import os_vif
+from lxml import etree
 from nova import exception
 from nova.network import model
 from nova.network import os_vif_util
 from nova.virt import osinfo
+from nova.virt.libvirt import config
 from nova.virt.libvirt import vif as libvirt_vif
 from os_vif import exception as os_vif_exception
 from oslo_log import log as logging
@@ -32,7 +34,6 @@ from sriov_rt import request as requests
 from sriov_rt.guest import engine
 from sriov_rt.guest import sentences
 from sriov_rt.nova import ports
-from sriov_rt.nova.hostdev import HostInterface
 from sriov_rt.nova.refusals import refused
 from sriov_rt.request.words import Guest
 
@@ -42,6 +43,34 @@ LOG = logging.getLogger(__name__)
 BARE_MODEL = model.VIF_MODEL_E1000E
 
 _BOUND_TO_NOBODY = (model.VIF_TYPE_UNBOUND, model.VIF_TYPE_BINDING_FAILED)
+
+
+class HostInterface(
+    config.LibvirtConfigGuestHostdev  # type: ignore[misc]
+):
+    """An interface of the host that libvirt moves into a container.
+
+    ``<hostdev mode='capabilities' type='net'>``: Nova has no class for it.
+    libvirt sets nothing of the interface, nor brings it up inside; with the
+    container's namespace a subinterface ends, and a VF's comes back.
+
+    :param name: of the interface, on the host and in the container.
+    """
+
+    def __init__(self, name: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.mode = "capabilities"
+        self.type = "net"
+        self.name = name
+
+    def format_dom(self) -> Any:
+        """Return the element."""
+        element = super().format_dom()
+        # libvirt has it for PCI devices alone.
+        element.attrib.pop("managed", None)
+        source = etree.SubElement(element, "source")
+        etree.SubElement(source, "interface").text = self.name
+        return element
 
 
 class RealtimeVifDriver(

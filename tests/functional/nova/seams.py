@@ -47,7 +47,6 @@ from nova.virt.libvirt import vif as libvirt_vif
 
 from sriov_rt.nova import driver
 from sriov_rt.nova import filters
-from sriov_rt.nova import hostdev
 from sriov_rt.nova import refusals
 from sriov_rt.nova import vif
 from sriov_rt.nova import weights
@@ -299,7 +298,7 @@ class ComputeSeams(unittest.TestCase):
         self.assertIn('<mtu size="9000"/>', made.to_xml())
 
     def test_an_interface_of_the_host_can_be_written(self):
-        written = etree.fromstring(hostdev.HostInterface("srt0").to_xml())
+        written = etree.fromstring(vif.HostInterface("srt0").to_xml())
         self.assertEqual(
             {"mode": "capabilities", "type": "net"}, dict(written.attrib)
         )
