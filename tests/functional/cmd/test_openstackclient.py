@@ -1,0 +1,84 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The commands in openstackclient's own shell, of its release."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from tests.unit import builders
+
+#: Seconds that a command may take; it is starved where the gate runs.
+_PATIENCE_S = 300
+
+#: Credentials that need no Keystone.
+_NOBODY = ("--os-auth-type", "none", "--os-endpoint", "http://127.0.0.1:9")
+
+
+class OpenstackClientTest(unittest.TestCase):
+    """``openstack``, with the entry points of the installed package."""
+
+    def openstack(self, *words: str) -> subprocess.CompletedProcess[str]:
+        # No configuration of this machine's, and the code under test.
+        environment = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith("OS_")
+        }
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+        with tempfile.TemporaryDirectory() as empty:
+            return subprocess.run(
+                (sys.executable, "-m", "openstackclient.shell", *words),
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=_PATIENCE_S,
+                cwd=empty,
+                env=environment,
+            )
+
+    def test_help_of_each_command(self):
+        for words in (("host", "list"), ("host", "show"), ("explain",)):
+            with self.subTest(words):
+                done = self.openstack("realtime", *words, "--help")
+                self.assertEqual(0, done.returncode, done.stderr)
+                self.assertIn(f"realtime {' '.join(words)} [-h]", done.stdout)
+                self.assertIn("--transport-url URL", done.stdout)
+
+    def test_a_command_runs_with_its_client(self):
+        with tempfile.TemporaryDirectory() as place:
+            facts = pathlib.Path(place, "rt-1.json")
+            facts.write_text(json.dumps(builders.realtime_host().to_plain()))
+            done = self.openstack(
+                *_NOBODY, "realtime", "explain", "-f", "json",
+                "--extra-spec", "sriov_rt:kernel=preempt_rt",
+                "--facts", str(facts),
+            )  # fmt: skip
+        self.assertEqual(0, done.returncode, done.stderr)
+        self.assertEqual(
+            [{"host": "rt-1", "passes": True, "reasons": []}],
+            json.loads(done.stdout),
+        )
+
+    def test_its_connection_is_the_one_that_is_used(self):
+        done = self.openstack(
+            *_NOBODY, "realtime", "host", "list",
+            "--transport-url=rabbit://127.0.0.1:9/", "--wait=1",
+        )  # fmt: skip
+        self.assertEqual(1, done.returncode, done.stdout)
+        self.assertIn("nova-api cannot be used: ", done.stderr)
+        self.assertIn("http://127.0.0.1:9", done.stderr)
