@@ -14,6 +14,7 @@
 
 import ast
 import configparser
+import importlib
 import inspect
 import itertools
 import json
@@ -184,6 +185,31 @@ class DocumentedOutputTest(documented_host.DocumentedHost):
             with self.subTest(name):
                 self.assertIn(f"sriov-rt {room}", text)
                 self.assertIn(verb, text)
+
+
+class ExitCodesTest(unittest.TestCase):
+    PAGE = ROOT / "doc/source/cli/index.rst"
+
+    def test_each_answer_of_a_command_is_listed(self):
+        rows = dict(
+            re.findall(
+                r"^   \* - (\d+)\n     - ((?:.+\n)+?)(?=   \*|\n)",
+                self.PAGE.read_text(),
+                re.MULTILINE,
+            )
+        )
+        seen = set()
+        for command, place in shell.COMMANDS.items():
+            name, _, cls = place.partition(":")
+            module = importlib.import_module(f"sriov_rt.cmd.{name}")
+            source = inspect.getsource(getattr(module, cls))
+            for constant in re.findall(r"\bEXIT_[A-Z_]+\b", source):
+                code = getattr(module, constant)
+                if code in (1, 3):
+                    with self.subTest(command, code=code):
+                        self.assertIn(command.split()[-1], rows[str(code)])
+                    seen.add(command)
+        self.assertGreater(len(seen), 8)
 
 
 class DocumentedKeysTest(documented_host.DocumentedHost):
