@@ -14,7 +14,7 @@
 
 from collections import Counter
 
-from sriov_rt.guest import cpu_placement as cpu_placement
+from sriov_rt.guest import cpu_placement
 from sriov_rt.guest import cputune
 from sriov_rt.guest.domain import Domain
 from sriov_rt.guest.hook import Context
