@@ -135,16 +135,17 @@ class LastKnown:
         now = self._monotonic()
         self._saved_at = now
         self._unsaved = False
-        if self._path is None or not self._sources:
+        if self._path is None:
             return None
         known = {
             name: store.Known(
                 each.labels,
-                self._wall() - (now - each.confirmed),
+                self._wall() - (now - each.confirmed)
+                if each.confirmed > -math.inf
+                else store.NEVER,
                 each.problem,
             )
             for name, each in self._known.items()
-            if each.confirmed > -math.inf
         }
         return store.Record(
             self._origin, self._stale_after_s, known, dict(self._contradicted)

@@ -97,9 +97,10 @@ is stale have no traits; see the operator's guide for the names.
         help="""
 The file that keeps the last known labels through a restart of the agent.
 
-Its directory has to be there and to be writable for the agent's user, and
-``sriov-rt host`` reads it at its default place. Empty to keep none: a source
-that is down while the agent starts is then stale at once.
+Its directory has to be there and to be writable for the agent's user.
+``sriov-rt host`` and nova-compute, which judges forced hosts by it, read it
+at its default place. Empty to keep none: a source that is down while the
+agent starts is then stale at once.
 """,
     ),
     cfg.StrOpt(

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Labels as a host's agent stored them, for ``sriov-rt host``."""
+"""Labels as a host's agent stored them, for who reads them on that host."""
 
 import dataclasses
 import logging
@@ -39,11 +39,14 @@ class Recorded:
     :param reasons: labels that the kernel contradicts.
     :param ages_s: source to the seconds since its labels last held;
         infinite where that is not known.
+    :param known: whether the agent has stored anything of this host. If not,
+        the labels are the kernel's alone, and the host may have others.
     """
 
     facts: HostFacts
     reasons: tuple[Reason, ...]
     ages_s: Mapping[str, float]
+    known: bool
 
 
 def complete(
@@ -57,7 +60,7 @@ def complete(
     """
     record = _load(root)
     if record is None or record.origin.host != facts.host:
-        return Recorded(facts, (), {})
+        return Recorded(facts, (), {}, known=False)
     readings, ages_s = [], {}
     origin = service.origin(facts.host, root)
     for name, known in record.ages(origin, wall()):
@@ -72,13 +75,14 @@ def complete(
             for each in merged.contradictions
         ),
         ages_s,
+        known=True,
     )
 
 
 def _load(root: Root) -> store.Record | None:
     text = root.read_text(store.PATH.lstrip("/"), store.MAX_FILE)
     if isinstance(text, Unknown):
-        # Most hosts have no label sources, and so no such file.
+        # No agent has run here, or it stores elsewhere, or nothing.
         return None
     try:
         return store.parse(text.encode())

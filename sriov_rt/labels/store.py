@@ -10,7 +10,11 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Store of the last known labels, for a restart of the agent."""
+"""Store of the last known labels.
+
+The agent takes them up after a restart; nova-compute and ``sriov-rt host``
+read them. What a host without sources stores is that it has none.
+"""
 
 import dataclasses
 import json
@@ -27,7 +31,8 @@ from sriov_rt.parse import label
 
 LOG = logging.getLogger(__name__)
 
-#: Where the agent keeps them, and ``sriov-rt host`` finds them.
+#: Where the agent keeps them, and ``sriov-rt host`` and nova-compute find
+#: them.
 PATH = "/var/lib/sriov-rt/labels.json"
 
 #: Raised by one when an older reader would misread a newer file. A file of
@@ -37,6 +42,9 @@ SCHEMA_VERSION = 1
 #: The longest file, in bytes. A Node has 100 to 200 labels of at most 380
 #: characters each; etcd takes no object above 1.5 MiB.
 MAX_FILE = 4 * 1024 * 1024
+
+#: When the labels of a source held that has not confirmed any since the boot.
+NEVER = 0.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -57,7 +65,8 @@ class Origin:
 class Known:
     """What a source said last.
 
-    :param at: Unix time, seconds, at which the labels last held.
+    :param at: Unix time, seconds, at which the labels last held; or
+        :data:`NEVER`.
     :param problem: why they cannot be confirmed; None if they can.
     """
 
@@ -100,7 +109,7 @@ class Record:
         """
         same = bool(origin.boot_id) and origin == self.origin
         for name, known in self.sources.items():
-            sound = same and known.at <= now
+            sound = same and NEVER < known.at <= now
             age_s = now - known.at if sound else math.inf
             yield name, Aged(known.labels, age_s)
 

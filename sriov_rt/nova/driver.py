@@ -92,7 +92,7 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
         specs = flavor.extra_specs or {}
         if not requests.asks(specs):
             return
-        found = local_host.why_not(specs, self._sriov_rt_host.facts())
+        found = self._sriov_rt_host.why_not(specs)
         if not found:
             return
         conf = nova.conf.CONF[options.GROUP]

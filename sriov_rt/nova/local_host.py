@@ -13,6 +13,7 @@
 """This compute host's facts, and whether they satisfy a flavor."""
 
 import dataclasses
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -31,8 +32,13 @@ from sriov_rt.facts import HostFacts
 from sriov_rt.host.observer import Observer
 from sriov_rt.host.observer import load_sources
 from sriov_rt.host.root import Root
+from sriov_rt.labels import recorded
+from sriov_rt.labels import store
 from sriov_rt.reason import Reason
 from sriov_rt.reason import reason
+from sriov_rt.request import Request
+
+LOG = logging.getLogger(__name__)
 
 #: Seconds for which one observation of this host serves: the instances of
 #: one request come together.
@@ -57,6 +63,7 @@ class LocalHost:
         self._observer: Observer | None = None
         self._facts: HostFacts | None = None
         self._observed = 0.0
+        self._labels_known = True
 
     def facts(self) -> HostFacts:
         """Return the facts, at most :data:`FACTS_S` seconds old."""
@@ -78,22 +85,58 @@ class LocalHost:
             {**load_sources(), "compute": _compute},
         )
 
+    def why_not(self, specs: Mapping[str, str]) -> tuple[Reason, ...]:
+        """Return every Reason why this host does not satisfy a flavor.
 
-def why_not(specs: Mapping[str, str], facts: HostFacts) -> tuple[Reason, ...]:
-    """Return every Reason why this host does not satisfy a flavor.
+        The scheduler's filter asks the same, unless the host was forced; it
+        does so by facts that are some seconds older.
 
-    The scheduler's filter asks the same, unless the host was forced; it does
-    so by facts that are some seconds older. A label selector is left to it:
-    labels come to the agent, and nova-compute has none of them.
+        :param specs: extra specs of the flavor.
+        """
+        try:
+            request = requests.parse(specs)
+        except requests.RequestError as error:
+            return (reason("request_invalid", problems=str(error)),)
+        facts = self.facts()
+        if request.node_selector is not None:
+            request, facts = self._with_labels(request, facts)
+        return decide.why_not(request, facts, decide.View(time.time()))
 
-    :param specs: extra specs of the flavor.
-    """
-    try:
-        request = requests.parse(specs)
-    except requests.RequestError as error:
-        return (reason("request_invalid", problems=str(error)),)
-    request = dataclasses.replace(request, node_selector=None)
-    return decide.why_not(request, facts, decide.View(time.time()))
+    def _with_labels(
+        self, request: Request, facts: HostFacts
+    ) -> tuple[Request, HostFacts]:
+        """Return facts with all labels, and a request that they can answer.
+
+        Labels that are not the kernel's come to the agent, which stores them.
+        Where it has stored none, what hangs on them is left to the filter.
+        """
+        found = recorded.complete(facts, self._root)
+        if not found.known:
+            request = _without_unknown_labels(request, facts)
+            if self._labels_known:
+                LOG.warning(
+                    "No labels of this host are stored in %s: "
+                    "sriov_rt:node_selector is judged by the labels of the "
+                    "kernel alone, and the others are left to the "
+                    "scheduler's filter, which a forced host does not pass. "
+                    "Run sriov-rt-agent with [labels] store at its default, "
+                    "and let nova-compute read it",
+                    store.PATH,
+                )
+        self._labels_known = found.known
+        return request, found.facts
+
+
+def _without_unknown_labels(request: Request, facts: HostFacts) -> Request:
+    """Return a request that asks only for labels that the kernel knows."""
+    selector, known = request.node_selector, facts.labels.sources
+    if selector is None or isinstance(known, Unknown):
+        return dataclasses.replace(request, node_selector=None)
+    left = tuple(each for each in selector.requirements if each.key in known)
+    return dataclasses.replace(
+        request,
+        node_selector=dataclasses.replace(selector, requirements=left),
+    )
 
 
 def _readable(facts: HostFacts) -> HostFacts:

@@ -59,7 +59,16 @@ MAY_IMPORT = {
     "kubernetes": PURE | {"labels", "agent"},
     "scheduler": PURE | {"messaging", "onload"},
     "nova": PURE
-    | {"host", "guest", "nic", "onload", "vif", "scheduler", "messaging"},
+    | {
+        "host",
+        "guest",
+        "labels",
+        "nic",
+        "onload",
+        "vif",
+        "scheduler",
+        "messaging",
+    },
     "neutron": PURE | {"host", "nic", "vif", "agent", "config", "files"},
     "opts": {
         "nova",

@@ -26,7 +26,9 @@ from nova.tests.fixtures import libvirt as fakelibvirt
 from nova.tests.functional.libvirt import base
 
 from sriov_rt.facts import HostFacts
+from sriov_rt.host.root import Root
 from sriov_rt.nova import driver
+from sriov_rt.nova import local_host
 from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.scheduler import options
 from sriov_rt.scheduler import worker
@@ -46,11 +48,19 @@ REALTIME = {
 LEAN = {**REALTIME, "sriov_rt:guest": "lean"}
 BARE = {**REALTIME, "sriov_rt:guest": "bare"}
 
+_NOWHERE = pathlib.Path("/nonexistent")
 
-class LocalHost:
-    """Stands for what nova-compute observes of its own host."""
 
-    def __init__(self, facts: HostFacts) -> None:
+class LocalHost(local_host.LocalHost):
+    """The host of a nova-compute, that observes what it is given.
+
+    :param root: where the agent's stored labels are looked for.
+    """
+
+    def __init__(
+        self, facts: HostFacts, root: pathlib.Path = _NOWHERE
+    ) -> None:
+        super().__init__(Root(str(root)))
         self.found = facts
 
     def facts(self) -> HostFacts:

@@ -12,17 +12,22 @@
 
 """A host that turns out not to satisfy a flavor, and what Nova makes of it."""
 
+import pathlib
+import time
 from typing import Any
 from unittest import mock
 
 import fixtures
 
+from sriov_rt.labels import service
+from sriov_rt.labels import store
 from sriov_rt.nova import refusals
 from sriov_rt.nova import weights
 from sriov_rt.parse.cpulist import CpuSet
 from tests.functional.nova import base
 from tests.functional.nova import test_guest
 
+_PREFIX = "feature.node.kubernetes.io/"
 _CERTIFIED = {**base.REALTIME, "sriov_rt:max_latency_us": "20"}
 
 
@@ -141,10 +146,52 @@ class ForcedTest(UnfitTest):
         self.assertEqual("rt-1", self.host_of(server))
         self.assertIn("This host does not satisfy flavor", self.logged())
 
-    def test_labels_are_left_to_the_filter(self):
-        specs = {**base.REALTIME, "sriov_rt:node_selector": "no-such-label"}
-        server = self._boot(specs, "ACTIVE")
+    def _store(self, at: float, **labels: str) -> None:
+        """Let the agent of rt-1 have stored what Kubernetes says."""
+        root = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        boot_id = root / service.BOOT_ID
+        boot_id.parent.mkdir(parents=True)
+        boot_id.write_text("boot-1\n")
+        path = root / store.PATH.lstrip("/")
+        path.parent.mkdir(parents=True)
+        known = {"kubernetes": store.Known(labels, at, None)} if at else {}
+        origin = store.Origin("rt-1", "boot-1")
+        store.save(path, store.Record(origin, 300.0, known, {}))
+        driver = self.computes["rt-1"].driver
+        driver._sriov_rt_host = base.LocalHost(base.realtime_host(), root)
+
+    def _select(self, selector: str, state: str) -> Any:
+        specs = {**base.REALTIME, "sriov_rt:node_selector": selector}
+        return self._boot(specs, state)
+
+    def test_labels_are_judged_as_the_agent_has_stored_them(self):
+        self._store(time.time(), **{f"{_PREFIX}rack": "r7"})
+        server = self._select("rack=r8", "ERROR")
+        self.assertIn("'r7'", self.fault(server))
+        self.assertEqual([], self.domains)
+        self._select("rack=r7,!gone,pci-8086.present", "ACTIVE")
+
+    def test_labels_that_are_stale_are_none(self):
+        self._store(time.time() - 400.0, **{f"{_PREFIX}rack": "r7"})
+        server = self._select("rack=r7", "ERROR")
+        self.assertIn("kubernetes", self.fault(server))
+
+    def test_a_host_that_follows_no_sources_has_no_other_labels(self):
+        self._store(0.0)
+        server = self._select("rack=r7", "ERROR")
+        self.assertIn("no such label", self.fault(server))
+
+    def test_without_stored_labels_the_kernels_are_judged(self):
+        server = self._select("!pci-8086.present,rack", "ERROR")
+        self.assertIn("pci-8086.present", self.fault(server))
+
+    def test_without_stored_labels_others_are_left_to_the_filter(self):
+        server = self._select("no-such-label,pci-8086.present", "ACTIVE")
         self.assertEqual("rt-1", self.host_of(server))
+        self._delete_server(server)
+        self._select("no-such-label", "ACTIVE")
+        said = self.logged().count("No labels of this host are stored")
+        self.assertEqual(1, said)
 
     def test_an_ordinary_flavor_is_not_judged(self):
         host = self.computes["rt-1"].driver._sriov_rt_host

@@ -10,6 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+import math
 import pathlib
 import re
 import tempfile
@@ -69,6 +70,14 @@ class LastKnownTest(unittest.TestCase):
     def test_a_source_that_never_answered_is_stale(self):
         self.assertEqual({}, self.labels())
         self.assertEqual(("kubernetes",), self.stale())
+
+    def test_a_source_that_never_answered_is_stored_as_such(self):
+        self.labels()
+        record = store.load(self.path)
+        found = list(record.ages(store.Origin("h", "boot-1"), 2e9))
+        self.assertEqual([("kubernetes", store.Aged({}, math.inf))], found)
+        with self.assertNoLogs(LOGGER, "WARNING"):
+            self.assertEqual(("kubernetes",), self.stale(self.restarted()))
 
     def test_labels_of_a_source(self):
         self.source.says(a="1")

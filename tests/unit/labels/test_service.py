@@ -22,6 +22,7 @@ from sriov_rt.host.root import Root
 from sriov_rt.labels import options
 from sriov_rt.labels import service
 from sriov_rt.labels import source
+from sriov_rt.labels import store
 from sriov_rt.labels.source import Wiring
 from tests.unit import builders
 
@@ -61,6 +62,17 @@ class ServiceTest(unittest.TestCase):
             host.labels.values, labels.complete(host).labels.values
         )
         self.assertEqual(set(), labels.traits(host))
+        labels.stop()
+
+    def test_that_there_are_no_sources_is_stored(self):
+        labels = self.make()
+        labels.settle(labels.complete(builders.realtime_host()))
+        self.assertEqual({}, store.load(self.root / "store").sources)
+
+    def test_nothing_is_written_where_nothing_is_to_be_stored(self):
+        self.set(store="")
+        labels = self.make()
+        labels.settle(labels.complete(builders.realtime_host()))
         labels.stop()
         self.assertEqual([self.files], list(self.root.iterdir()))
 
