@@ -17,14 +17,17 @@ from collections.abc import Iterable
 
 from lxml import etree
 
+from sriov_rt.guest import cputune
 from sriov_rt.guest.domain import Domain
 from sriov_rt.guest.report import Recorder
 from sriov_rt.guest.xml import Element
 from sriov_rt.guest.xml import attributes
+from sriov_rt.guest.xml import cpusets
 from sriov_rt.guest.xml import remove
 from sriov_rt.guest.xml import text_of
 from sriov_rt.parse import errors
 from sriov_rt.parse import numbers
+from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.request import grammar
 from sriov_rt.request.words import Request
 
@@ -46,7 +49,8 @@ _MAX_LATENCY = "max_latency_us"
 class Promise:
     """What a guest's flavor requests of its host while it runs.
 
-    :param realtime: it has realtime vCPUs.
+    :param realtime: it has realtime vCPUs, each on pCPUs of its own; or is
+        a container that is confined to some.
     :param max_latency_us: the worst latency in µs that the host may be
         certified for; None if any will do.
     """
@@ -76,7 +80,7 @@ def write(
         if names := each.elements():
             done[each.hook] = names.union(done.get(each.hook, ()))
     given = {"class": request.guest.value, "version": version}
-    if request.realtime_cpus:
+    if request.realtime_cpus and _is_realtime(domain):
         given[_REALTIME] = "yes"
     if request.max_latency_us is not None:
         given[_MAX_LATENCY] = str(request.max_latency_us)
@@ -93,6 +97,21 @@ def write(
     )
     if text:
         guest.text = text
+
+
+def _is_realtime(domain: Domain) -> bool:
+    """Tell whether what the flavor asks of its vCPUs is in the domain.
+
+    Without facts of the host, vCPUs that nobody pinned stay as they are.
+    """
+    if domain.is_container:
+        return domain.cpuset is not None
+    realtime = [
+        vcpus
+        for each, vcpus in cpusets(domain.tunes("vcpusched"), "vcpus")
+        if cputune.is_realtime(each)
+    ]
+    return bool(realtime) and CpuSet().union(*realtime) <= domain.pins.keys()
 
 
 def marked(domain: Domain, name: str) -> str | None:

@@ -16,6 +16,8 @@ import itertools
 import unittest
 
 from sriov_rt.guest import engine
+from sriov_rt.guest import metadata
+from sriov_rt.guest.domain import parse_domain
 from sriov_rt.parse.cpulist import parse_cpu_list
 from tests.unit import builders
 from tests.unit.guest import documents
@@ -33,6 +35,11 @@ OTHERS = {
     "sriov_rt:iothread_sched": "fifo:2",
     "sriov_rt:emulator_sched": "rr:3",
 }
+
+
+def promised(rendered):
+    """Return whether the metadata say that the guest is realtime."""
+    return metadata.promised(parse_domain(rendered.xml)).realtime
 
 
 class VcpusTest(unittest.TestCase):
@@ -62,6 +69,14 @@ class VcpusTest(unittest.TestCase):
                 [{"vcpus": cpus, "scheduler": "rr", "priority": "7"}],
                 cputune(render(xml, specs, RT_HOST))["vcpusched"],
             )
+
+    def test_vcpus_that_are_not_pinned_are_promised_to_nobody(self):
+        for scheds in ("", '<vcpusched vcpus="0-1" scheduler="fifo"/>'):
+            once = render(domain(cputune=scheds), REALTIME)
+            self.assertFalse(promised(once))
+            host = builders.realtime_host(compute={"dedicated": None})
+            again = render(once.xml, REALTIME, host)
+            self.assertTrue(promised(again))
 
     def test_an_ordinary_guest_gets_none(self):
         rendered = render(domain(cputune=PINNED), documents.LEAN, RT_HOST)
@@ -104,6 +119,7 @@ class OtherSchedulersTest(unittest.TestCase):
                     *(parse_cpu_list(each["vcpus"]) for each in found)
                 ),
             )
+            self.assertEqual(specs is REALTIME, promised(once))
             again = render(once.xml, specs, RT_HOST)
             self.assertEqual(once.xml, again.xml)
 
@@ -113,6 +129,7 @@ class OtherSchedulersTest(unittest.TestCase):
             found = cputune(rendered)["vcpusched"]
             self.assertFalse([e for e in found if e["scheduler"] == "fifo"])
             self.assertIn("vCPUs are not pinned", rendered.report.summary())
+            self.assertFalse(promised(rendered))
 
     def test_pins_are_found_for_an_unpinned_domain(self):
         for scheds, specs in self.CASES:
@@ -189,8 +206,10 @@ class ContainerTest(unittest.TestCase):
         xml = domain(kind="lxc").replace("<vcpu>", "<vcpu cpuset='2-3'>")
         rendered = render(xml, REALTIME, RT_HOST)
         self.assertFalse(cputune(rendered))
+        self.assertTrue(promised(rendered))
         self.assertIn(
             "no schedulers for containers", rendered.report.summary()
         )
         rendered = render(xml, documents.LEAN, RT_HOST)
         self.assertFalse(rendered.report.notes)
+        self.assertFalse(promised(render(domain(kind="lxc"), REALTIME)))
