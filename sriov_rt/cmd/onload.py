@@ -37,6 +37,7 @@ from sriov_rt.onload import lxc
 from sriov_rt.onload import plan
 from sriov_rt.onload import pod
 from sriov_rt.onload import rootfs
+from sriov_rt.onload import runtime_class
 from sriov_rt.onload import settings as onload_settings
 from sriov_rt.onload import status
 from sriov_rt.onload.errors import OnloadError
@@ -356,6 +357,13 @@ class PodPatch(command.Text):
             "device plugin brings it",
         )
         parser.add_argument(
+            "--runtime-class",
+            type=pathlib.Path,
+            metavar="FILE",
+            help="the pod's RuntimeClass (JSON): a pod is refused if its "
+            "handler is Kata's or gVisor's",
+        )
+        parser.add_argument(
             "--dry-run",
             action="store_true",
             help="print the pod as it would be, rather than the patch",
@@ -374,6 +382,7 @@ class PodPatch(command.Text):
             network=parsed_args.network,
             container=parsed_args.container,
             mount=mount,
+            runtime=_runtime_class(parsed_args.runtime_class),
         )
         if others := pod.other_networks(given, parsed_args.network):
             faults.say(
@@ -386,6 +395,19 @@ class PodPatch(command.Text):
         )
         print(json.dumps(wanted, indent=2))
         return 0
+
+
+def _runtime_class(path: pathlib.Path | None) -> dict[str, Any] | None:
+    if path is None:
+        return None
+    with path.open("rb") as file:
+        text = file.read(pod.MAX_DOCUMENT + 1)
+    try:
+        return pod.parse(text)
+    except pod.PodRejected as error:
+        raise pod.PodRejected(
+            f"its {runtime_class.KIND}: {error.problem}"
+        ) from None
 
 
 def _pod_library(

@@ -22,6 +22,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sriov_rt.onload import plan
+from sriov_rt.onload import runtime_class
 from sriov_rt.onload.errors import OnloadError
 
 #: Label of accelerated pods, its value their network. Two of one value do
@@ -42,10 +43,6 @@ _NETWORK = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,61}[a-z0-9])?")
 
 #: One of the annotation's names: NAMESPACE/NAME@INTERFACE.
 _ATTACHED = re.compile(r"(?:([^/@,\s]+)/)?([^/@,\s]+)(?:@[^/@,\s]+)?")
-
-#: Words in names of runtime classes whose containers have a kernel of their
-#: own: the node's devices and its library do not reach them.
-_SANDBOXES = frozenset({"gvisor", "kata", "runsc"})
 
 #: How deep a document may be nested; a Pod is about 12 deep.
 MAX_DEPTH = 64
@@ -112,6 +109,7 @@ def patch(
     network: str,
     container: str | None = None,
     mount: plan.Mount | None = None,
+    runtime: Mapping[str, Any] | None = None,
 ) -> list[Op]:
     """Return the operations; none for a pod that was patched before.
 
@@ -125,6 +123,7 @@ def patch(
     :param container: which one; the only one by default.
     :param mount: a directory of the node to mount, where no device plugin
         brings the library.
+    :param runtime: the pod's RuntimeClass, if it is known.
     :raises PodRejected: if there is no such container or network, or the
         pod cannot have Onload.
     """
@@ -132,7 +131,8 @@ def patch(
         raise PodRejected(f"no network can have the name {network[:80]!r}")
     at, template = _template(pod)
     spec = _object(template.get("spec"), f"{at}/spec")
-    _check_runtime(spec)
+    if problem := runtime_class.why_not(spec, runtime):
+        raise PodRejected(problem)
     index, chosen = _container(spec, container)
     place = f"{at}/spec/containers/{index}"
     return [
@@ -239,17 +239,6 @@ def _mount(
         now = [each for each in had if each.get("name") != VOLUME]
         if [*now, wanted] != had:
             yield _op("add", f"{where}/{key}", [*now, wanted])
-
-
-def _check_runtime(spec: Mapping[str, Any]) -> None:
-    name = spec.get("runtimeClassName")
-    if isinstance(name, str) and _SANDBOXES.intersection(
-        name.lower().split("-")
-    ):
-        raise PodRejected(
-            f"containers of runtime class {name[:80]!r} have a kernel of "
-            "their own, into which nothing can be preloaded"
-        )
 
 
 def _metadata(

@@ -150,6 +150,28 @@ class InjectCommandTest(unittest.TestCase):
         self.assertEqual(2, code)
         self.assertIn("kubectl get -o json", told)
 
+    def test_pod_patch_of_a_pod_whose_runtime_class_is_known(self):
+        given = copy.deepcopy(test_pod.POD)
+        given["spec"]["runtimeClassName"] = "isolated"
+        stdin = json.dumps(given).encode()
+        file = self.path / "class.json"
+        words = ("pod-patch", "--profile", "mine", "--network", "fast")
+        words = (*words, "--runtime-class", str(file))
+        for handler, expected in (("runc", 0), ("kata-qemu", 2)):
+            document = test_pod.runtime_class("isolated", handler)
+            file.write_text(json.dumps(document))
+            code, _, told = self.run_command(*words, stdin=stdin)
+            self.assertEqual(expected, code, told)
+        self.assertIn("handler 'kata-qemu'", told)
+        file.write_text("{")
+        code, _, told = self.run_command(*words, stdin=stdin)
+        self.assertEqual(2, code)
+        self.assertIn("its RuntimeClass: not JSON", told)
+        file.unlink()
+        code, _, told = self.run_command(*words, stdin=stdin)
+        self.assertEqual(2, code)
+        self.assertIn("class.json", told)
+
     def test_pod_patch_of_a_pod_with_another_network(self):
         pod = copy.deepcopy(test_pod.POD)
         annotations = {"k8s.v1.cni.cncf.io/networks": "mgmt"}

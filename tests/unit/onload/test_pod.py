@@ -33,6 +33,41 @@ POD = {
     "spec": {"containers": [{"name": "c", "image": "i"}]},
 }
 
+#: Names of classes and handlers with a kernel of their own, and of others.
+SANDBOXES = (
+    "kata",
+    "kata-qemu",
+    "kata.qemu",
+    "kata_fc",
+    "kata2",
+    "katacontainers",
+    "Kata-Containers",
+    "aks-kata-mshv",
+    "io.containerd.kata.v2",
+    "gvisor",
+    "io.containerd.runsc.v1",
+)
+SHARED = (
+    "realtime",
+    "runc",
+    "nvidia",
+    "high-performance",
+    "kataribe",
+    "my-katana",
+    "skata",
+    "runscape",
+)
+
+
+def runtime_class(name, handler, **more):
+    return {
+        "apiVersion": "node.k8s.io/v1",
+        "kind": "RuntimeClass",
+        "metadata": {"name": name},
+        "handler": handler,
+        **more,
+    }
+
 
 class PatchTest(unittest.TestCase):
     def patched(self, given=POD, **more):
@@ -199,17 +234,55 @@ class PatchTest(unittest.TestCase):
         self.assertNotIn("/metadata/labels", paths)
 
     def test_a_runtime_class_into_which_nothing_is_preloaded(self):
-        for name in ("kata", "kata-qemu", "Kata-Containers", "gvisor"):
-            given = copy.deepcopy(POD)
-            given["spec"]["runtimeClassName"] = name
+        for name in SANDBOXES:
+            given = self.of_class(name)
             with (
                 self.subTest(name),
                 self.assertRaises(pod.PodRejected) as caught,
             ):
                 self.patched(given)
             self.assertIn(name, str(caught.exception))
-        given["spec"]["runtimeClassName"] = "realtime"
-        self.patched(given)
+        for name in SHARED:
+            with self.subTest(name):
+                self.patched(self.of_class(name))
+
+    def of_class(self, name, **more):
+        spec = {**POD["spec"], "runtimeClassName": name, **more}
+        return {**POD, "spec": spec}
+
+    def why_not(self, given, runtime=None):
+        with self.assertRaises(pod.PodRejected) as caught:
+            self.patched(given, runtime=runtime)
+        return str(caught.exception)
+
+    def test_a_handler_into_which_nothing_is_preloaded(self):
+        given = self.of_class("isolated")
+        for handler in SANDBOXES:
+            with self.subTest(handler):
+                found = self.why_not(given, runtime_class("isolated", handler))
+                self.assertIn(f"handler '{handler}'", found)
+        for handler in SHARED:
+            with self.subTest(handler):
+                self.patched(given, runtime=runtime_class("isolated", handler))
+
+    def test_an_overhead_is_a_sandboxs(self):
+        overhead = {"podFixed": {"memory": "120Mi"}}
+        with_it = runtime_class("isolated", "vm", overhead=overhead)
+        given = self.of_class("isolated")
+        self.assertIn("overhead", self.why_not(given, with_it))
+        admitted = self.of_class("isolated", overhead={"memory": "120Mi"})
+        self.assertIn("overhead", self.why_not(admitted))
+        for handler in ("runc", "crun-realtime"):
+            known = runtime_class("isolated", handler, overhead=overhead)
+            self.patched(admitted, runtime=known)
+
+    def test_a_runtime_class_that_is_not_the_pods(self):
+        other = runtime_class("other", "runc")
+        found = self.why_not(self.of_class("isolated"), other)
+        self.assertIn("'isolated', and the one that is given 'other'", found)
+        self.assertIn("'None'", self.why_not(POD, other))
+        for given in (POD, {**other, "metadata": None}):
+            self.why_not(self.of_class("isolated"), given)
 
     def test_an_amount_that_the_pod_states(self):
         name = "amd.com/onload"
