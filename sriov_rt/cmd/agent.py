@@ -17,12 +17,23 @@ from collections.abc import Sequence
 
 from oslo_service import backend
 
+from sriov_rt.cmd import faults
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the agent and return its exit code.
 
     :param arguments: without the program's name; ``sys.argv`` by default.
     """
+    try:
+        return _run(arguments)
+    except KeyboardInterrupt:
+        # Once it has begun, the agent takes SIGINT for itself.
+        print("sriov-rt-agent: interrupted", file=sys.stderr)
+        return faults.EXIT_INTERRUPTED
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     # Before the import: oslo.messaging imports oslo.service, which settles
     # for eventlet unless a backend is chosen by then.
     backend.init_backend(backend.BackendType.THREADING)

@@ -21,12 +21,24 @@ from oslo_service import backend
 #: agent cannot work with: systemd does not start it again.
 EXIT_MISSING = 2
 
+#: Exit code after Ctrl-C while it starts: 128 and the number of SIGINT.
+EXIT_INTERRUPTED = 130
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the agent and return its exit code.
 
     :param arguments: without the program's name; ``sys.argv`` by default.
     """
+    try:
+        return _run(sys.argv[1:] if arguments is None else arguments)
+    except KeyboardInterrupt:
+        # Once it has begun, the agent takes SIGINT for itself.
+        print("sriov-rt-neutron-agent: interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+
+
+def _run(arguments: Sequence[str]) -> int:
     # Before the import: whoever imports oslo.service first settles what its
     # threads are.
     backend.init_backend(backend.BackendType.THREADING)
@@ -43,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return EXIT_MISSING
-    return process.main(sys.argv[1:] if arguments is None else arguments)
+    return process.main(arguments)
 
 
 if __name__ == "__main__":

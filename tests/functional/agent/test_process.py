@@ -43,6 +43,22 @@ with mock.patch.object(observer.Observer, "observe", side_effect=KeyError):
     sys.exit(agent.main(sys.argv[1:]))
 """
 
+#: The agent, with Ctrl-C while it is put together.
+INTERRUPTED = """
+import os
+import signal
+import sys
+from unittest import mock
+from sriov_rt.cmd import agent
+from sriov_rt.host import observer
+
+def interrupt():
+    os.kill(os.getpid(), signal.SIGINT)
+
+with mock.patch.object(observer, "load_sources", interrupt):
+    sys.exit(agent.main(sys.argv[1:]))
+"""
+
 
 class ProcessTest(unittest.TestCase):
     def setUp(self):
@@ -109,6 +125,13 @@ class ProcessTest(unittest.TestCase):
                 self.assertIn(
                     f"stopping on {number.name}", self.log.read_text()
                 )
+
+    def test_ctrl_c_while_it_starts(self):
+        process = self._start(program=("-c", INTERRUPTED))
+        self.assertEqual(130, process.wait(120))
+        log = self.log.read_text()
+        self.assertNotIn("Traceback", log)
+        self.assertIn("sriov-rt-agent: interrupted\n", log)
 
     def test_sighup_reports_again_and_goes_on(self):
         process = self._start()

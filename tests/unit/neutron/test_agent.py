@@ -49,6 +49,22 @@ class CommandTest(unittest.TestCase):
             self.assertIn(f"{name} is not installed; install neutron", said)
             self.assertEqual(1, said.count("\n"))
 
+    def test_ctrl_c_while_it_starts(self):
+        process = mock.Mock()
+        process.main.side_effect = KeyboardInterrupt
+        said = io.StringIO()
+        with (
+            mock.patch.dict(
+                sys.modules, {"sriov_rt.neutron.process": process}
+            ),
+            mock.patch.object(backend, "init_backend"),
+            contextlib.redirect_stderr(said),
+        ):
+            self.assertEqual(130, agent.main([]))
+        self.assertEqual(
+            "sriov-rt-neutron-agent: interrupted\n", said.getvalue()
+        )
+
     def test_a_fault_of_ours_is_not_hidden(self):
         with self.assertRaises(ModuleNotFoundError):
             self.run_without("sriov_rt.neutron.gone")

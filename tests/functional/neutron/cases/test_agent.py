@@ -254,6 +254,22 @@ config_file = {place}/sriov-rt.conf
 polling_interval = 0.2
 """
 
+#: The agent, with Ctrl-C while it recovers the host's ports.
+INTERRUPTED = """
+import os
+import signal
+import sys
+from unittest import mock
+from sriov_rt.neutron import agent
+from sriov_rt.neutron.this_host import ThisHost
+
+def interrupt(self):
+    os.kill(os.getpid(), signal.SIGINT)
+
+with mock.patch.object(ThisHost, "recover", interrupt):
+    sys.exit(agent.main(sys.argv[1:]))
+"""
+
 
 class ProcessTest(base.BaseTestCase):
     """The agent as a process, on this machine's kernel."""
@@ -275,13 +291,16 @@ class ProcessTest(base.BaseTestCase):
             f"[vif]\njournal = {self.place}/journal\nparents = {parents}\n"
         )
 
-    def start(self) -> subprocess.Popen[bytes]:
-        """Start the agent."""
+    def start(self, *program: str) -> subprocess.Popen[bytes]:
+        """Start the agent.
+
+        :param program: for the interpreter, in place of the agent's own.
+        """
         with self.log.open("wb") as log:
             process = subprocess.Popen(
                 (
                     *(sys.executable, "-W", "ignore"),
-                    *("-m", "sriov_rt.neutron.agent"),
+                    *(program or ("-m", "sriov_rt.neutron.agent")),
                     *("--config-file", str(self.place / "neutron.conf")),
                 ),
                 stdin=subprocess.DEVNULL,
@@ -313,6 +332,13 @@ class ProcessTest(base.BaseTestCase):
         self.wait_for("status of all ports: SIGHUP")
         process.send_signal(signal.SIGTERM)
         self.assertEqual(0, process.wait(120), self.log.read_text())
+
+    def test_ctrl_c_while_it_starts(self):
+        process = self.start("-c", INTERRUPTED)
+        self.assertEqual(130, process.wait(300), self.log.read_text())
+        log = self.log.read_text()
+        self.assertNotIn("Traceback", log)
+        self.assertIn("sriov-rt-neutron-agent: interrupted\n", log)
 
     def test_without_a_message_queue_it_stops_when_told(self):
         self.configure("", "rabbit://guest:guest@127.0.0.1:1/")
