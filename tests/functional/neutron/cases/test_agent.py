@@ -333,6 +333,19 @@ class ProcessTest(base.BaseTestCase):
         process.send_signal(signal.SIGTERM)
         self.assertEqual(0, process.wait(120), self.log.read_text())
 
+    def test_sigusr2_writes_a_report_and_neither_signal_ends_it(self):
+        process = self.start()
+        self.wait_for("its state was not reported")
+        process.send_signal(signal.SIGUSR1)
+        process.send_signal(signal.SIGUSR2)
+        self.wait_for("Guru Meditation")
+        self.wait_for("product = sriov-rt")
+        self.wait_for("polling_interval = 0.2")
+        process.send_signal(signal.SIGHUP)
+        self.wait_for("status of all ports: SIGHUP")
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(0, process.wait(120), self.log.read_text())
+
     def test_ctrl_c_while_it_starts(self):
         process = self.start("-c", INTERRUPTED)
         self.assertEqual(130, process.wait(300), self.log.read_text())
