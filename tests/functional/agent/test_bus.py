@@ -61,6 +61,7 @@ class AgentToSchedulerTest(unittest.TestCase):
         }.items():
             self.conf.set_override(name, value, group="agent")
         self.conf.set_override("host", "rt-1")
+        self.conf.set_override("store", "", group="labels")
         self.facts = builders.realtime_host()
         # What the kernel of the test's machine tells is no part of it.
         events = mock.patch.object(

@@ -29,6 +29,8 @@ observe_interval = 0.5
 publish_traits = false
 stop_timeout = {stop_timeout}
 {more}
+[labels]
+store =
 """
 
 
