@@ -11,6 +11,7 @@
 # under the License.
 
 import json
+import pathlib
 import tracemalloc
 import typing
 import unittest
@@ -26,6 +27,7 @@ from sriov_rt.decide import realtime
 from sriov_rt.facts import NOT_TOLD
 from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.parse.cpulist import parse_cpu_list
+from sriov_rt.scheduler import options
 from tests.unit import builders
 
 hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None)
@@ -43,6 +45,14 @@ JSON = strategies.recursive(
     ),
     max_leaves=12,
 )
+
+SCHEDULER_PAGE = (
+    pathlib.Path(__file__).resolve().parents[3]
+    / "doc/source/admin/scheduler.rst"
+)
+
+#: What a host takes in a scheduler by the documents, kB.
+DOCUMENTED_KB = 8
 
 
 def _paths(plain: typing.Any, at: tuple = ()) -> typing.Iterator[tuple]:
@@ -299,7 +309,7 @@ class DecisiveTest(unittest.TestCase):
         kept += [facts.decisive(facts.from_json(document)) for _ in range(20)]
         return (tracemalloc.get_traced_memory()[0] - before) / 20
 
-    def test_a_host_takes_less_than_20_kb_in_a_scheduler(self):
+    def test_a_host_takes_what_the_documents_say_in_a_scheduler(self):
         # 64 CPUs, 256 VFs and 80 labels.
         vfs = tuple(
             facts.Vf(
@@ -318,10 +328,21 @@ class DecisiveTest(unittest.TestCase):
             labels={"values": labels, "sources": dict.fromkeys(labels, "nfd")},
         )
         size = self.size(host)
-        self.assertLess(size, 20_000)
+        self.assertAlmostEqual(DOCUMENTED_KB, size / 1000, delta=1.0)
         self.assertLess(size, codec.size(facts.decisive(host)))
+        (option,) = (
+            each
+            for each in options.SCHEDULER_OPTS
+            if each.name == "facts_max_hosts"
+        )
+        for text in (option.help, SCHEDULER_PAGE.read_text()):
+            self.assertIn(
+                "of a host with 64 CPUs, 256 VFs and 80 labels take about "
+                f"{DOCUMENTED_KB} kB",
+                " ".join(text.split()),
+            )
 
-    def test_of_many_cpus_as_well(self):
+    def test_of_many_cpus_it_takes_less_than_20_kb(self):
         # Two threads a core, and an interrupt for each CPU of two NVMe disks.
         queues = tuple(
             facts.IrqGroup(
