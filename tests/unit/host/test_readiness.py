@@ -120,7 +120,10 @@ class ModesTest(unittest.TestCase):
     def test_no_vfs_made(self):
         host = self.nics(builders.nic(sriov_numvfs=0, vfs=()))
         self.assertEqual(["no_vfs"], codes("container-vf", host))
-        self.assertEqual(["no_vfs"], codes("passthrough", host))
+        (found,) = readiness.reasons("passthrough", host)
+        self.assertEqual("no_vfs", found.code)
+        self.assertIn("run 'sriov-rt vf provision'", found.message)
+        self.assertNotIn("sriov_numvfs", found.message)
 
     def test_nics_unknown(self):
         for mode in readiness.MODES:
