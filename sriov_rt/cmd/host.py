@@ -159,7 +159,10 @@ class Check(_Host, command.Lister):
         after: list[str] = []
         if args.fix_plan:
             plan = fix_plan.make(
-                facts, found.must, placed_by_nova=placed_by_nova
+                facts,
+                found.must,
+                placed_by_nova=placed_by_nova,
+                tuned_path=fix_plan.profile_path(Root(args.root)),
             )
             verdict["fix_plan"] = plan.to_plain()
             after += ["", *plan.lines()]

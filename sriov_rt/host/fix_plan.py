@@ -28,6 +28,7 @@ from sriov_rt.codec import Unknown
 from sriov_rt.decide import realtime
 from sriov_rt.facts import CpuSet
 from sriov_rt.facts import HostFacts
+from sriov_rt.host.root import Root
 from sriov_rt.host.table import printable
 from sriov_rt.parse import kernel
 from sriov_rt.parse.cpulist import format_cpu_list
@@ -36,6 +37,11 @@ from sriov_rt.reason import Reason
 
 SYSCTL_FILE = "/etc/sysctl.d/90-sriov-rt.conf"
 TUNED_FILE = "/etc/tuned/sriov-rt/tuned.conf"
+
+#: Where tuned looks since 2.23, but in RHEL 9 (user_profiles_dir of its
+#: tuned.spec). Its own profiles moved likewise, to the second.
+LATER_TUNED_FILE = "/etc/tuned/profiles/sriov-rt/tuned.conf"
+_LATER_TUNED = "usr/lib/tuned/profiles"
 
 #: The codes whose remedy is in a plan. What else keeps a host from being
 #: ready is named beside it.
@@ -83,6 +89,7 @@ class FixPlan:
     :param nova: likewise, for nova.conf; empty where it can stay.
     :param by_hand: what keeps the host from being ready and no such setting
         can mend.
+    :param tuned_path: the file that tuned reads the profile from.
     """
 
     dedicated: CpuSet
@@ -93,6 +100,7 @@ class FixPlan:
     tuned: Sections = dataclasses.field(default_factory=dict)
     nova: Sections = dataclasses.field(default_factory=dict)
     by_hand: tuple[Reason, ...] = ()
+    tuned_path: str = TUNED_FILE
 
     def to_plain(self) -> dict[str, Any]:
         """Return the plan as a JSON object."""
@@ -104,7 +112,7 @@ class FixPlan:
                 "command_line": self.command_line,
             },
             "sysctl": {"path": SYSCTL_FILE, "text": _sysctl(self.sysctls)},
-            "tuned": {"path": TUNED_FILE, "text": _ini(self.tuned)},
+            "tuned": {"path": self.tuned_path, "text": _ini(self.tuned)},
             "nova": {"text": _ini(self.nova)},
             "by_hand": [each.to_plain() for each in self.by_hand],
         }
@@ -123,7 +131,9 @@ class FixPlan:
             yield f"# {SYSCTL_FILE}"
             yield from _sysctl(self.sysctls).splitlines()
             yield ""
-            yield f"# {TUNED_FILE}; then run 'tuned-adm profile sriov-rt'"
+            yield (
+                f"# {self.tuned_path}; then run 'tuned-adm profile sriov-rt'"
+            )
             yield from _ini(self.tuned).splitlines()
             if self.nova:
                 yield ""
@@ -149,13 +159,27 @@ def _ini(sections: Sections) -> str:
     )
 
 
+def profile_path(root: Root) -> str:
+    """Return the file from which a host's tuned reads the plan's profile.
+
+    :param root: of the host.
+    """
+    later = root.exists(_LATER_TUNED) is True
+    return LATER_TUNED_FILE if later else TUNED_FILE
+
+
 def make(
-    facts: HostFacts, must: Iterable[Reason], *, placed_by_nova: bool
+    facts: HostFacts,
+    must: Iterable[Reason],
+    *,
+    placed_by_nova: bool,
+    tuned_path: str = TUNED_FILE,
 ) -> FixPlan:
     """Return the plan for a host.
 
     :param must: what keeps the host from being ready.
     :param placed_by_nova: as with :func:`sriov_rt.decide.realtime.reasons`.
+    :param tuned_path: as :func:`profile_path` gives it.
     """
     by_hand = tuple(each for each in must if each.code not in PLANNED)
     dedicated, online = realtime.to_dedicate(facts), facts.cpus.online
@@ -173,6 +197,7 @@ def make(
         _tuned(facts, dedicated, rest),
         _nova(facts, dedicated) if placed_by_nova else {},
         by_hand,
+        tuned_path,
     )
 
 

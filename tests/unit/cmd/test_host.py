@@ -335,6 +335,19 @@ class HostCommandTest(trees.TreeTest):
             plan["kernel"]["command_line"].startswith("BOOT_IMAGE=/vmlinuz ")
         )
 
+    def test_the_fix_plans_profile_is_where_tuned_looks(self):
+        for path in (
+            "/etc/tuned/sriov-rt/tuned.conf",
+            "/etc/tuned/profiles/sriov-rt/tuned.conf",
+        ):
+            printed = self.run_command("check", "--fix-plan", code=1)
+            self.assertIn(f"\n# {path}; then run 'tuned-adm", printed)
+            told = json.loads(
+                self.run_command("check", "--fix-plan", "--json", code=1)
+            )
+            self.assertEqual(path, told["fix_plan"]["tuned"]["path"])
+            self.tree.write("usr/lib/tuned/profiles/balanced/tuned.conf", "")
+
     def test_configuration_of_nova_that_does_not_exist(self):
         said = io.StringIO()
         with contextlib.redirect_stderr(said):
