@@ -61,6 +61,7 @@ from sriov_rt.verify.measurement import Tool
 from sriov_rt.verify.profiles import DEFAULT as DEFAULT_PROFILE
 from sriov_rt.verify.profiles import PROFILES
 from sriov_rt.verify.profiles import Profile
+from sriov_rt.vif import validation
 
 LOG = logging.getLogger(__name__)
 
@@ -451,14 +452,16 @@ class Network(_Measure):
         )
         parser.add_argument(
             "--namespace",
-            type=_name,
-            help="network namespace to measure from (default: this one)",
+            type=_namespace,
+            help="network namespace to measure from: its name, or pid:N of a "
+            "container's process (default: this one)",
         )
         parser.add_argument(
             "--server-namespace",
-            type=_name,
+            type=_namespace,
             metavar="NAMESPACE",
-            help="network namespace of this host to serve in meanwhile",
+            help="network namespace of this host to serve in meanwhile; as "
+            "--namespace",
         )
         parser.add_argument(
             "--streams",
@@ -854,6 +857,13 @@ def _name(text: str) -> str:
             "letters, digits, '.', '_' and '-' expected"
         )
     return text
+
+
+def _namespace(text: str) -> str:
+    try:
+        return validation.namespace(text)
+    except exceptions.SriovRtError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _positive(text: str) -> int:

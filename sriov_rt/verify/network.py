@@ -65,6 +65,9 @@ TWO_HOSTS = "two hosts"
 ONE_HOST = "one host"
 NAMESPACES = "namespaces of one host"
 
+#: Before the process id of a namespace without a name: a container's.
+PID = "pid:"
+
 #: The name of what others are compared with.
 BASE = "host"
 
@@ -146,9 +149,10 @@ class Ends:
 
     :param address: of the server.
     :param port: its first.
-    :param namespace: of the client, by name; empty for this one.
-    :param server: namespace in which servers are started for the time; empty
-        where another host serves.
+    :param namespace: of the client, by name or as ``pid:N``; empty for this
+        one.
+    :param server: namespace in which servers are started for the time,
+        likewise; empty where another host serves.
     """
 
     address: str
@@ -164,7 +168,12 @@ class Ends:
 def _inside(namespace: str, command: Sequence[str]) -> tuple[str, ...]:
     if not namespace:
         return tuple(command)
-    return ("nsenter", f"--net=/run/netns/{namespace}", "--", *command)
+    number = namespace.removeprefix(PID)
+    if number != namespace:
+        path = f"/proc/{number}/ns/net"
+    else:
+        path = f"/run/netns/{namespace}"
+    return ("nsenter", f"--net={path}", "--", *command)
 
 
 def way(ends: Ends) -> str:
@@ -238,7 +247,8 @@ def serving(
 ) -> Iterator[list[subprocess.Popen[bytes]]]:
     """Keep servers running.
 
-    :param namespace: in which they run, by name; empty for this one.
+    :param namespace: in which they run, by name or as ``pid:N``; empty for
+        this one.
     :raises RunFailed: if one ends at once: its port is taken.
     """
     children: list[subprocess.Popen[bytes]] = []

@@ -25,16 +25,16 @@ from tests.vm import test_vif_kinds
 NAME = "sriov-rt-vm-test"
 _DOMAIN = pathlib.Path(__file__).with_name("container.xml")
 _ROOT = "/srv/container"
-_LXC = "/srv/lxc"
+PATH = "/srv/lxc"
 
 #: Two addresses on one wire: the ping says by which interface it goes.
 _VF_ADDRESS, _MACVLAN_ADDRESS = "192.0.2.1/24", "192.0.2.11/24"
 
 #: A root file system of one program, which ends when it is told to.
-_MAKE_ROOT = f"""
+MAKE_ROOT = f"""
 set -e
 mkdir -p {_ROOT}/bin {_ROOT}/dev {_ROOT}/proc {_ROOT}/sys {_ROOT}/tmp
-mkdir -p {_LXC}/{NAME} /var/lib/lxc /run/lxc
+mkdir -p {PATH}/{NAME} /var/lib/lxc /run/lxc
 cp /bin/busybox {_ROOT}/bin/busybox
 cat > {_ROOT}/bin/init <<'END'
 #!/bin/busybox sh
@@ -44,7 +44,7 @@ END
 chmod +x {_ROOT}/bin/init
 """
 
-_LXC_CONFIG = f"""
+CONFIG = f"""
 lxc.uts.name = {NAME}
 lxc.rootfs.path = dir:{_ROOT}
 lxc.init.cmd = /bin/init
@@ -63,7 +63,7 @@ class ContainerTest(test_vif_kinds.PortTestCase):
     def setUpClass(cls) -> None:
         """Have a root file system, and the command where hooks find it."""
         super().setUpClass()
-        cls.vm.run(("bash", "-c", _MAKE_ROOT), timeout=base.PATIENCE)
+        cls.vm.run(("bash", "-c", MAKE_ROOT), timeout=base.PATIENCE)
         program = base.product().program("sriov-rt")
         path = "/usr/local/bin/sriov-rt"
         cls.vm.run(("ln", "-s", program, path))
@@ -96,7 +96,7 @@ class ContainerTest(test_vif_kinds.PortTestCase):
     def test_plain_lxc_by_its_hooks(self) -> None:
         """The lines that the command prints plug and unplug both."""
         self.make_room()
-        config = [_LXC_CONFIG]
+        config = [CONFIG]
         for kind, name, address in (
             ("vf", "vf-port", _VF_ADDRESS),
             ("macvlan:bridge", "macvlan-port", _MACVLAN_ADDRESS),
@@ -104,8 +104,8 @@ class ContainerTest(test_vif_kinds.PortTestCase):
             words = self._words(kind, name, address)
             config += self.done("vif", "lxc-hook", *words)
         text = "\n".join([*config, ""])
-        self.vm.push(text.encode(), f"{_LXC}/{NAME}/config")
-        lxc = f"-P {_LXC} -n {NAME}"
+        self.vm.push(text.encode(), f"{PATH}/{NAME}/config")
+        lxc = f"-P {PATH} -n {NAME}"
         self.addCleanup(self.sh, f"lxc-stop {lxc} -k", check=False)
         started = self.sh(
             f"lxc-start {lxc} -d -l DEBUG -o /root/lxc.log; status=$?; "

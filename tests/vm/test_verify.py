@@ -24,6 +24,7 @@ from tests.testbed import latency
 from tests.testbed import packages
 from tests.testbed.rtvm import Result
 from tests.vm import base
+from tests.vm import test_lxc
 
 #: What measures, and what loads.
 PACKAGES = ("fio", "iperf3", "sockperf", *latency.PACKAGES)
@@ -277,6 +278,53 @@ class VerifyTest(base.VmTestCase):
         self.assertTrue(all(each["emulated"] for each in found))
         left = self.bash("pgrep -x 'iperf3|sockperf'")
         self.assertEqual(1, left.status, left.text)
+
+    def test_network_of_a_container(self) -> None:
+        """Its namespace has no name; the host's figure is beside its own."""
+        self.bash(
+            """
+            for each in a b; do ip netns add verify-$each; done
+            ip -n verify-a link add va type veth peer vb netns verify-b
+            ip -n verify-a address add 192.0.2.1/24 dev va
+            ip -n verify-b address add 192.0.2.2/24 dev vb
+            ip -n verify-a link set va up; ip -n verify-b link set vb up
+            """
+        )
+        self.addCleanup(
+            self.bash, "ip netns delete verify-a; ip netns delete verify-b"
+        )
+        self.bash(test_lxc.MAKE_ROOT)
+        config = f"{test_lxc.CONFIG}lxc.net.0.type = empty\n"
+        name = f"{test_lxc.PATH}/{test_lxc.NAME}/config"
+        self.vm.push(config.encode(), name)
+        lxc = f"-P {test_lxc.PATH} -n {test_lxc.NAME}"
+        self.addCleanup(self.bash, f"lxc-stop {lxc} -k")
+        started = self.bash(f"lxc-start {lxc} -d && lxc-info {lxc} -pH")
+        self.assertEqual(started.status, 0, started.complaint)
+        pid = started.text.split()[-1]
+        common = (
+            "verify network --to 192.0.2.2 --server-namespace verify-b "
+            f"--streams 1 --duration 3s --output {self.directory}"
+        )
+        host = self.bash(
+            f"sriov-rt {common} --namespace verify-a --name host --json"
+        )
+        self.assertEqual(0, host.status, host.text + host.complaint)
+        self.bash(
+            f"""
+            ip -n verify-a link set va netns {pid}
+            nsenter -n -t {pid} ip address add 192.0.2.1/24 dev va
+            nsenter -n -t {pid} ip link set va up
+            """
+        )
+        inside = f"{common} --namespace pid:{pid} --name container"
+        found = self.bash(f"COLUMNS=200 sriov-rt {inside}")
+        self.assertEqual(0, found.status, found.text + found.complaint)
+        for test in ("send", "receive", "requests"):
+            self.assertRegex(
+                found.text,
+                rf"\| container +\| {test} .* \d+\.\d\d × host +\|",
+            )
 
     def test_disk_of_a_guest(self) -> None:
         """The place is named by what the file system is attached by."""

@@ -92,6 +92,8 @@ class BadInputTest(unittest.TestCase):
             ("--port", "65000"),
             ("--name", "../x"),
             ("--namespace", "a/b"),
+            ("--namespace", "pid:"),
+            ("--server-namespace", "pid:-1"),
         ):
             with self.subTest(option=option, value=value):
                 self.refused(option, "network", f"{option}={value}")

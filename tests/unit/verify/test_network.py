@@ -219,6 +219,28 @@ class RunTest(ProgramTest):
         self.assertEqual([], self.results.all())
 
 
+class NamespaceTest(ProgramTest):
+    def test_a_container_has_none_with_a_name(self):
+        entered = self.place / "entered"
+        self.program(
+            "nsenter",
+            f'echo "$1" >>{entered}\n'
+            f'case "$*" in *--client=*) cat {HERE}/iperf3-3.12.json;;\n'
+            "*) exec sleep 60;; esac",
+        )
+        cell = network.Cell("container", network.SEND, 1, 2)
+        found, _ = network.NetworkRun(
+            self.root,
+            network.Ends("192.0.2.2", namespace="pid:4711", server="b"),
+            network.Results(self.place / "results"),
+        ).run([cell], resume=False)
+        self.assertEqual([""], [each.problem for each in found])
+        self.assertEqual(
+            {"--net=/proc/4711/ns/net", "--net=/run/netns/b"},
+            set(entered.read_text().split()),
+        )
+
+
 class WayTest(ProgramTest):
     def setUp(self):
         super().setUp()
