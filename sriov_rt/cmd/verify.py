@@ -47,6 +47,7 @@ from sriov_rt.verify import fio
 from sriov_rt.verify import guest
 from sriov_rt.verify import iperf3
 from sriov_rt.verify import latency
+from sriov_rt.verify import netperf
 from sriov_rt.verify import network
 from sriov_rt.verify import pictures
 from sriov_rt.verify import report
@@ -586,13 +587,18 @@ class NetworkServe(command.Text):
             raise errors.ToolsMissing(missing)
         with network.serving(commands) as children:
             print(
-                f"serving on {address}; measure with 'sriov-rt verify network "
-                f"--to {address} --port {parsed_args.port}'",
+                f"serving on {address}{_with_netperf()}; measure with "
+                f"'sriov-rt verify network --to {address} --port "
+                f"{parsed_args.port}'",
                 flush=True,
             )
             while True:
                 time.sleep(1)
                 network.check(children)
+
+
+def _with_netperf() -> str:
+    return ", netperf as well" if netperf.serves() else ""
 
 
 class Report(command.Text):

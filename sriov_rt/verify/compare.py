@@ -73,9 +73,11 @@ def differences(before: Collection, after: Collection) -> Iterator[Difference]:
             if cpu.cpu in others and cpu.samples and others[cpu.cpu].samples:
                 name = f"{tool}, CPU {cpu.cpu}"
                 yield from _latency(name, cpu, others[cpu.cpu])
-    cells = {each.cell: each for each in after.network if each.figure}
+    cells = {
+        (each.cell, each.tool): each for each in after.network if each.figure
+    }
     for measured in before.network:
-        other = cells.get(measured.cell)
+        other = cells.get((measured.cell, measured.tool))
         if measured.figure and other is not None and other.figure:
             scale, unit = _unit(measured.cell.test)
             yield _figure(

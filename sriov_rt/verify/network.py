@@ -37,6 +37,7 @@ from sriov_rt.host import conditions
 from sriov_rt.host.root import Root
 from sriov_rt.parse import duration
 from sriov_rt.verify import iperf3
+from sriov_rt.verify import netperf
 from sriov_rt.verify import pktgen
 from sriov_rt.verify import process
 from sriov_rt.verify import results
@@ -47,12 +48,16 @@ from sriov_rt.verify.errors import RunFailed
 #: Begins the name of each file of results.
 PREFIX = "network-"
 
-#: iperf3's own port; each stream of sockperf has one after it.
+#: iperf3's own port; each stream of sockperf has one after it, over Onload one
+#: after those, and then netserver's come.
 PORT = 5201
 
 #: Streams of seed 004, from one to all of its CPUs.
 STREAMS = (1, 2, 4, 9, 18, 36)
 MAX_STREAMS = 64
+
+_NETPERF = 2 * MAX_STREAMS + 1
+_NETPERF_ONLOAD = _NETPERF + 1
 
 #: What is measured.
 SEND = "send"
@@ -75,6 +80,9 @@ BASE = "host"
 ONLOAD = ("onload", "--profile=latency")
 
 _SLACK_S = 60.0
+
+#: Seconds in which netperf has to have found its server.
+_KNOCK_S = 10.0
 _MAX_FILE = 64 * 1024
 
 
@@ -115,6 +123,8 @@ class Measured:
     :param p99_us: of half a round trip; None but for REQUESTS.
     :param received: packets a second that arrived; None but for PACKETS.
     :param problem: why there is no figure; empty where there is one.
+    :param tool: "netperf" for REQUESTS by that; empty by the program that
+        every host has (iperf3, sockperf, pktgen).
     """
 
     cell: Cell
@@ -129,6 +139,7 @@ class Measured:
     p99_us: float | None = None
     received: float | None = None
     problem: str = ""
+    tool: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -226,11 +237,15 @@ def cells(
 def servers(
     address: str, port: int, streams: int, *, onload: bool
 ) -> Iterator[tuple[str, ...]]:
-    """Yield the command line of each server.
+    """Yield the command line of each server; netperf's where it is installed.
 
     :param streams: the most at once; each has a server of its own, over
         Onload one more.
     """
+    if netperf.serves():
+        yield netperf.server(address, port + _NETPERF)
+        if onload:
+            yield (*ONLOAD, *netperf.server(address, port + _NETPERF_ONLOAD))
     yield iperf3.server(address, port)
     for number in range(1, streams + 1):
         yield sockperf.server(address, port + number)
@@ -369,6 +384,7 @@ class NetworkRun:
         release = root.read_text("proc/sys/kernel/osrelease")
         self._kernel = "" if isinstance(release, Unknown) else release.strip()
         self._emulated = conditions.emulated(root)
+        self._netperf = False
 
     def run(
         self,
@@ -390,9 +406,10 @@ class NetworkRun:
         found: list[Measured] = []
         try:
             with self._servers(wanted) as children:
+                self._netperf = self._has_netperf(wanted)
                 for number, cell in enumerate(wanted):
                     kept = self._results.get(cell) if resume else None
-                    if kept is None:
+                    if kept is None or kept.tool != self._tool(cell):
                         progress(cell, len(wanted) - number)
                         kept = self._measure(cell)
                         self._results.put(kept)
@@ -418,6 +435,27 @@ class NetworkRun:
         with serving(commands, self._ends.server) as children:
             yield children
 
+    def _has_netperf(self, wanted: Sequence[Cell]) -> bool:
+        """Return whether netperf is at both ends: it measures for a second."""
+        requests = [each for each in wanted if each.test == REQUESTS]
+        if not requests or not netperf.measures():
+            return False
+        command = netperf.command(
+            self._ends.address, self._ends.port + _NETPERF, 1
+        )
+        try:
+            ended = process.run(self._ends.inside(command), _KNOCK_S)
+        except RunFailed:
+            # A firewall drops what it says to the server.
+            return False
+        if ended.interrupted:
+            raise KeyboardInterrupt
+        return ended.code == 0
+
+    def _tool(self, cell: Cell) -> str:
+        by_netperf = self._netperf and cell.test == REQUESTS
+        return netperf.TOOL if by_netperf else ""
+
     def _measure(self, cell: Cell) -> Measured:
         base = Measured(
             cell=cell,
@@ -428,6 +466,7 @@ class NetworkRun:
             started_at=time.time(),
             emulated=self._emulated,
             figure=None,
+            tool=self._tool(cell),
         )
         measure = {
             REQUESTS: self._requests,
@@ -458,8 +497,14 @@ class NetworkRun:
                     reverse=cell.test == RECEIVE,
                 )
             )
-        port = ends.port + number + (MAX_STREAMS if cell.onload else 0)
-        command = sockperf.command(ends.address, port, cell.duration_s)
+        if self._netperf:
+            place = _NETPERF_ONLOAD if cell.onload else _NETPERF
+            command = netperf.command(
+                ends.address, ends.port + place, cell.duration_s
+            )
+        else:
+            port = ends.port + number + (MAX_STREAMS if cell.onload else 0)
+            command = sockperf.command(ends.address, port, cell.duration_s)
         return ends.inside((*ONLOAD, *command) if cell.onload else command)
 
     def _throughput(self, cell: Cell, base: Measured) -> Measured:
@@ -491,12 +536,23 @@ class NetworkRun:
             thread.join()
         if problems:
             raise problems[0]
+        if self._netperf:
+            return dataclasses.replace(
+                base,
+                version=self._netperf_version(),
+                figure=netperf.parse(list(outputs.values()), cell.duration_s),
+            )
         version, rate, error, p99_us = sockperf.parse(
             list(outputs.values()), cell.duration_s
         )
         return dataclasses.replace(
             base, version=version, figure=rate, error=error, p99_us=p99_us
         )
+
+    def _netperf_version(self) -> str:
+        lines = process.Lines(netperf.MAX_OUTPUT)
+        process.run((netperf.TOOL, "-V"), _SLACK_S, lines.feed)
+        return netperf.version(lines.whole())
 
     def _count(self, cell: Cell, base: Measured) -> Measured:
         before, began = self._counter(), time.monotonic()
@@ -586,7 +642,9 @@ COLUMNS = (
 
 def rows(found: Sequence[Measured]) -> Iterator[tuple[str, ...]]:
     """Yield a row of each cell that was measured, as COLUMNS has it."""
-    figures = {each.cell: each.figure for each in found if each.figure}
+    figures = {
+        (each.cell, each.tool): each.figure for each in found if each.figure
+    }
     for each in found:
         cell, figure = each.cell, each.figure
         if figure is None:
@@ -597,7 +655,7 @@ def rows(found: Sequence[Measured]) -> Iterator[tuple[str, ...]]:
             str(cell.streams),
             _shown(each),
             "-" if each.p99_us is None else f"{each.p99_us:.0f}",
-            _against(cell, figure, figures),
+            _against(each, figure, figures),
             seed(cell),
             same_way(each),
         )
@@ -612,17 +670,21 @@ def _shown(each: Measured) -> str:
     return f"{figure / 1e6:.2f} Mpps, {(each.received or 0) / 1e6:.2f} in"
 
 
-def _against(cell: Cell, figure: float, figures: dict[Cell, float]) -> str:
-    """Return the ratio to what it is compared with."""
+def _against(
+    measured: Measured, figure: float, figures: dict[tuple[Cell, str], float]
+) -> str:
+    """Return the ratio to what it is compared with, by the same program."""
+    cell = measured.cell
     if cell.onload:
         other = dataclasses.replace(cell, onload=False)
         label = "kernel"
     else:
         other = dataclasses.replace(cell, name=BASE)
         label = BASE
-    if other == cell or other not in figures:
+    base = figures.get((other, measured.tool))
+    if other == cell or base is None:
         return "-"
-    return f"{figure / figures[other]:.2f} × {label}"
+    return f"{figure / base:.2f} × {label}"
 
 
 def seed(cell: Cell) -> str:
@@ -641,10 +703,13 @@ def seed(cell: Cell) -> str:
 def same_way(each: Measured) -> str:
     """Return whether it was measured as the seed did; why not."""
     cell = each.cell
-    if cell.test == REQUESTS:
+    if cell.test == REQUESTS and each.tool != netperf.TOOL:
         return "no: sockperf for netperf"
     if each.way != TWO_HOSTS:
         return f"no: {each.way}"
+    if cell.test == REQUESTS:
+        # Seed 004 does not say for how long.
+        return "yes"
     if cell.duration_s != iperf3.DURATION_S:
         return f"no: {cell.duration_s} s"
     return "yes"

@@ -23,6 +23,7 @@ from typing import Any
 from sriov_rt.verify import disk
 from sriov_rt.verify import fio
 from sriov_rt.verify import network
+from sriov_rt.verify import sockperf
 from sriov_rt.verify.collection import Collection
 from sriov_rt.verify.errors import PicturesUnavailable
 from sriov_rt.verify.measurement import MAX_BUCKETS
@@ -293,6 +294,7 @@ def _requests(collections: Sequence[Collection]) -> Iterator[Picture]:
     for label, each in found:
         name = label.replace("\n", " ")
         name += ", Onload" if each.cell.onload else ""
+        name += f", {each.tool or sockperf.TOOL}"
         lines.setdefault(name, []).append(each)
 
     def paint(figure: Any) -> None:
@@ -314,7 +316,7 @@ def _requests(collections: Sequence[Collection]) -> Iterator[Picture]:
         axes.legend(fontsize=8)
 
     emulated = any(each.emulated for _, each in found)
-    title = "Requests and responses over TCP (sockperf)"
+    title = "Requests and responses over TCP"
     yield _picture("requests", title, emulated, paint)
 
 
@@ -322,14 +324,14 @@ def _onload(collections: Sequence[Collection]) -> Iterator[Picture]:
     """How many times as many requests Onload makes as the kernel."""
     found = _named(collections, network.REQUESTS)
     kernel = {
-        (label, each.cell): each.figure
+        (label, each.cell, each.tool): each.figure
         for label, each in found
         if not each.cell.onload
     }
     bars = []
     for label, each in found:
         other = dataclasses.replace(each.cell, onload=False)
-        base = kernel.get((label, other))
+        base = kernel.get((label, other, each.tool))
         if each.cell.onload and base:
             name = f"{label}\n{each.cell.streams} streams"
             bars.append(_Bar(name, (each.figure or 0) / base))

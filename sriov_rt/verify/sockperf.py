@@ -12,9 +12,9 @@
 
 """sockperf: requests and responses over TCP, a process a stream.
 
-netperf, which seed 004 has, is not free. sockperf's ping-pong does what its
-TCP_RR does, with messages of 14 bytes instead of 1, and says the latency of
-half a round trip.
+It measures where netperf, which seed 004 has, is not installed. Its ping-pong
+does what netperf's TCP_RR does, with messages of 14 bytes instead of 1, and
+says the latency of half a round trip.
 """
 
 import math

@@ -20,6 +20,7 @@ import hypothesis
 from hypothesis import strategies as st
 
 from sriov_rt.verify import iperf3
+from sriov_rt.verify import netperf
 from sriov_rt.verify import network
 from sriov_rt.verify import pktgen
 from sriov_rt.verify import sockperf
@@ -28,6 +29,7 @@ from sriov_rt.verify.errors import RunFailed
 from tests.unit.verify import recorded
 from tests.unit.verify.programs import ProgramTest
 
+NETPERF = recorded.read("netperf-2.7.1.txt")
 IPERF3 = recorded.read("iperf3-3.12.json")
 SOCKPERF = recorded.read("sockperf-3.7.txt")
 
@@ -131,6 +133,37 @@ class SockperfTest(unittest.TestCase):
             sockperf.parse([output], 2)
 
 
+class NetperfTest(unittest.TestCase):
+    def test_recorded(self):
+        self.assertEqual(13908.45, netperf.parse([NETPERF], 2))
+        self.assertEqual(3 * 13908.45, netperf.parse([NETPERF] * 3, 2))
+
+    def test_version(self):
+        self.assertEqual("2.7.1", netperf.version(b"Netperf version 2.7.1\n"))
+        self.assertEqual("", netperf.version(b"netperf: invalid option"))
+
+    def test_garbled(self):
+        for output in (
+            b"",
+            b"\xff" * 100,
+            b"x" * (netperf.MAX_OUTPUT + 1),
+            b"16384  131072 \n",
+            b"THROUGHPUT=18032.75\n",
+            NETPERF.replace(b"13908.45", b"0.00"),
+            NETPERF.replace(b"13908.45", b"nan"),
+            NETPERF.replace(b" 2.00 ", b" 1.00 "),
+            NETPERF.replace(b" 1        1 ", b" 64       64"),
+        ):
+            with self.subTest(output[:20]), self.assertRaises(OutputInvalid):
+                netperf.parse([NETPERF, output], 2)
+
+    @hypothesis.settings(deadline=None)
+    @hypothesis.given(st.binary(max_size=200))
+    def test_anything(self, output):
+        with self.assertRaises(OutputInvalid):
+            netperf.parse([output], 2)
+
+
 class PktgenTest(unittest.TestCase):
     def test_recorded(self):
         self.assertEqual((100000, 601617.0), pktgen.parse(PKTGEN))
@@ -198,6 +231,72 @@ class RunTest(ProgramTest):
         self.program("iperf3", "exit 1")
         found, _ = self.run_it(resume=True)
         self.assertEqual([""] * 4, [each.problem for each in found])
+
+    def netperf(self, code=0):
+        self.program(
+            "netperf",
+            'case "$*" in -V) echo "Netperf version 2.7.1";;\n'
+            "*'-p 5330 '*) cat "
+            f"{HERE}/netperf-2.7.1.txt; exit {code};;\n*) exit 1;; esac",
+        )
+
+    def test_netperf_where_both_ends_have_it(self):
+        self.netperf()
+        found, _ = self.run_it()
+        self.assertEqual(
+            ["", "", "netperf", "netperf"], [each.tool for each in found]
+        )
+        self.assertEqual([""] * 4, [each.problem for each in found])
+        self.assertEqual("2.7.1", found[2].version)
+        self.assertEqual((13908.45, None), (found[2].figure, found[2].p99_us))
+        self.assertAlmostEqual(4 * 13908.45, found[3].figure)
+        self.assertEqual(found, self.results_in_order(found))
+
+    def results_in_order(self, found):
+        kept = {each.cell: each for each in self.results.all()}
+        return [kept[each.cell] for each in found]
+
+    def test_sockperf_where_the_server_has_no_netperf(self):
+        self.netperf(code=255)
+        found, _ = self.run_it()
+        self.assertEqual([""] * 4, [each.tool for each in found])
+        self.assertEqual([""] * 4, [each.problem for each in found])
+        self.assertTrue(found[2].command.startswith("sockperf"))
+        # Nor where a firewall drops what it says to it.
+        self.program("netperf", "exec sleep 60")
+        with mock.patch.object(network, "_KNOCK_S", 0.1):
+            found, _ = self.run_it()
+        self.assertEqual([""] * 4, [each.tool for each in found])
+
+    def test_what_another_program_measured_is_measured_again(self):
+        before, _ = self.run_it()
+        self.netperf()
+        after, _ = self.run_it(resume=True)
+        self.assertEqual(before[:2], after[:2])
+        self.assertEqual("netperf", after[2].tool)
+
+    def test_servers_of_netperf(self):
+        self.program("netserver", "")
+        found = [
+            " ".join(each)
+            for each in network.servers("192.0.2.1", 5201, 64, onload=True)
+            if netperf.SERVER in each
+        ]
+        self.assertEqual(
+            [
+                "netserver -D -N -4 -L 192.0.2.1 -p 5330",
+                "onload --profile=latency netserver -D -N -4 -L 192.0.2.1 "
+                "-p 5331",
+            ],
+            found,
+        )
+        # No port is another server's.
+        ports = [
+            int(each[each.index("-p") + 1])
+            for each in network.servers("192.0.2.1", 5201, 64, onload=True)
+            if "-p" in each
+        ]
+        self.assertEqual(len(ports), len(set(ports)))
 
     def test_interrupted(self):
         with mock.patch.object(
@@ -335,3 +434,28 @@ class TableTest(unittest.TestCase):
             [(row[3], row[5], row[7]) for row in rows],
         )
         self.assertEqual("15 × kernel", rows[-1][6])
+
+    def test_netperf_is_the_seed_s_way(self):
+        kernel = dataclasses.replace(
+            self.measured(1000.0, test="requests"), tool="netperf"
+        )
+        onload = dataclasses.replace(
+            kernel,
+            cell=dataclasses.replace(kernel.cell, onload=True),
+            figure=8000.0,
+        )
+        # Two programs are not compared with each other.
+        sockperf_s = dataclasses.replace(onload, tool="")
+        alone = dataclasses.replace(kernel, way="one host")
+        self.assertEqual(
+            [
+                ("-", "yes"),
+                ("8.00 × kernel", "yes"),
+                ("-", "no: sockperf for netperf"),
+            ],
+            [
+                (row[5], row[7])
+                for row in network.rows([kernel, onload, sockperf_s])
+            ],
+        )
+        self.assertEqual("no: one host", network.same_way(alone))
