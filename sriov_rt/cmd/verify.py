@@ -700,7 +700,7 @@ class Compare(command.Lister):
 
 
 class Watch(command.Text):
-    """Probe an idle isolated CPU, again and again.
+    """Probe an idle isolated or a housekeeping CPU, again and again.
 
     A latency above its bound withdraws the certificate.
     """
@@ -722,6 +722,13 @@ class Watch(command.Text):
             help="from the end of a probe to the next (default: 20s)",
         )
         parser.add_argument(
+            "--housekeeping",
+            type=_microseconds,
+            metavar="US",
+            help="probe a housekeeping CPU in place of an isolated one; a "
+            "latency above US µs withdraws the certificate",
+        )
+        parser.add_argument(
             "--once",
             action="store_true",
             help="probe once; exit 1 if the certificate was withdrawn",
@@ -734,7 +741,12 @@ class Watch(command.Text):
         if shutil.which(timerlat.PROGRAM) is None:
             raise errors.ToolsMissing([(timerlat.PROGRAM, "rtla")])
         if parsed_args.once:
-            found = watch.probe(root, parsed_args.duration, results.LOCK)
+            found = watch.probe(
+                root,
+                parsed_args.duration,
+                results.LOCK,
+                parsed_args.housekeeping,
+            )
             print(found.said)
             if emulated:
                 print(f"note: {_EMULATED}")
@@ -743,7 +755,11 @@ class Watch(command.Text):
         if emulated:
             LOG.warning("%s", _EMULATED)
         watch.watch(
-            root, parsed_args.duration, parsed_args.interval, results.LOCK
+            root,
+            parsed_args.duration,
+            parsed_args.interval,
+            results.LOCK,
+            parsed_args.housekeeping,
         )
         return 0
 
@@ -839,6 +855,12 @@ def _seconds(text: str) -> int:
         return duration.parse_duration(text)
     except exceptions.SriovRtError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _microseconds(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 0 < int(text[:9]) < 10**8):
+        raise argparse.ArgumentTypeError("1 to 99999999 µs expected")
+    return int(text)
 
 
 def _port(text: str) -> int:

@@ -13,7 +13,9 @@
 """Watch over a latency certificate: a sample above its bound withdraws it.
 
 timerlat probes one isolated CPU at a time for a few seconds, the one that is
-idle: a guest's vCPU has its CPU to itself.
+idle: a guest's vCPU has its CPU to itself. Where guests have all of them, or
+none is to be disturbed, it probes a housekeeping CPU in its place, with a
+limit of its own: that shows what the firmware and the kernel do to all CPUs.
 """
 
 import dataclasses
@@ -69,11 +71,18 @@ class Probe:
     withdrawn: bool = False
 
 
-def probe(root: Root, duration_s: int, lock: pathlib.Path) -> Probe:
+def probe(
+    root: Root,
+    duration_s: int,
+    lock: pathlib.Path,
+    housekeeping_us: int | None = None,
+) -> Probe:
     """Probe one idle isolated CPU, and withdraw what it contradicts.
 
     :param duration_s: of the probe.
     :param lock: held by measurements; then nothing is probed.
+    :param housekeeping_us: probe the most idle housekeeping CPU in its place,
+        however busy it is; a latency above this withdraws, µs.
     :raises NotIsolated: if there is no CPU to probe.
     :raises RunFailed: if timerlat can't run.
     :raises OutputInvalid: if it is not understood.
@@ -85,26 +94,45 @@ def probe(root: Root, duration_s: int, lock: pathlib.Path) -> Probe:
     if found is None or not _counts(found, root):
         return Probe(None, None, "no certificate counts; nothing to watch")
     cpus = cpus_of(root)
-    cpu = idle(root, cpus.measured)
+    if housekeeping_us is not None:
+        cpu = most_idle(root, cpus.housekeeping)
+        limit = _Limit(housekeeping_us, "housekeeping CPU", "the limit of")
+    else:
+        cpu = idle(root, cpus.measured)
+        limit = _Limit(found.max_latency_us, "CPU", "the certified")
     if cpu is None:
         return Probe(None, None, "no isolated CPU is idle; none was probed")
     try:
         # Nobody else may write a certificate meanwhile.
         with results.exclusive(lock):
-            return _judge(root, cpu, cpus, duration_s, found)
+            return _judge(root, cpu, cpus, duration_s, found, limit)
     except Busy:
         return Probe(None, None, "a measurement is running; none was probed")
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Limit:
+    """What no sample may be above, µs, and the words for it."""
+
+    max_us: int
+    whose: str
+    name: str
+
+
 def _judge(
-    root: Root, cpu: int, cpus: Cpus, duration_s: int, found: Certificate
+    root: Root,
+    cpu: int,
+    cpus: Cpus,
+    duration_s: int,
+    found: Certificate,
+    limit: _Limit,
 ) -> Probe:
-    worst = _worst(cpu, cpus, duration_s, found.max_latency_us)
-    if worst <= found.max_latency_us:
-        return Probe(cpu, worst, f"CPU {cpu}: at most {worst} µs")
+    worst = _worst(cpu, cpus, duration_s, limit.max_us)
+    if worst <= limit.max_us:
+        return Probe(cpu, worst, f"{limit.whose} {cpu}: at most {worst} µs")
     why = (
-        f"CPU {cpu} had a latency of {worst} µs, above the certified "
-        f"{found.max_latency_us} µs"
+        f"{limit.whose} {cpu} had a latency of {worst} µs, above "
+        f"{limit.name} {limit.max_us} µs"
     )
     again = host_latency.read(root)
     if not isinstance(again, Certificate) or again.digest != found.digest:
@@ -114,16 +142,21 @@ def _judge(
 
 
 def watch(
-    root: Root, duration_s: int, interval_s: int, lock: pathlib.Path
+    root: Root,
+    duration_s: int,
+    interval_s: int,
+    lock: pathlib.Path,
+    housekeeping_us: int | None = None,
 ) -> None:
     """Probe for ever, and log what changes.
 
     :param interval_s: from the end of a probe to the next.
+    :param housekeeping_us: as of :func:`probe`.
     :raises: as :func:`probe`.
     """
     said = ""
     while True:
-        found = probe(root, duration_s, lock)
+        found = probe(root, duration_s, lock, housekeeping_us)
         if found.withdrawn:
             LOG.warning("%s", found.said)
         elif found.cpu is None and found.said != said:
@@ -136,6 +169,23 @@ def watch(
 
 def idle(root: Root, cpus: CpuSet) -> int | None:
     """Return the most idle of CPUs; None if none is idle."""
+    shares = _idle_shares(root, cpus)
+    best = _best(shares)
+    return best if best is not None and shares[best] >= _IDLE else None
+
+
+def most_idle(root: Root, cpus: CpuSet) -> int:
+    """Return the most idle of CPUs, however busy it is; at least one."""
+    best = _best(_idle_shares(root, cpus))
+    return min(cpus) if best is None else best
+
+
+def _best(shares: Mapping[int, float]) -> int | None:
+    return max(shares, key=lambda cpu: (shares[cpu], -cpu), default=None)
+
+
+def _idle_shares(root: Root, cpus: CpuSet) -> Mapping[int, float]:
+    """Return the part of the time that each CPU was idle for a while."""
     before = _times(root)
     time.sleep(_LOOK_S)
     after = _times(root)
@@ -147,8 +197,7 @@ def idle(root: Root, cpus: CpuSet) -> int | None:
         )
         # The counters of a CPU without a tick may stand still.
         shares[cpu] = idled / whole if whole > 0 else 1.0
-    best = max(shares, key=lambda cpu: (shares[cpu], -cpu), default=None)
-    return best if best is not None and shares[best] >= _IDLE else None
+    return shares
 
 
 def _worst(cpu: int, cpus: Cpus, duration_s: int, bound_us: int) -> int:

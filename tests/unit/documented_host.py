@@ -277,6 +277,7 @@ class DocumentedHost(unittest.TestCase):
         for name, value in (
             ("cpus_of", CPUS),
             ("idle", 2),
+            ("most_idle", 1),
             ("_counts", True),
             ("_worst", 12),
         ):

@@ -157,9 +157,14 @@ class VerifyTest(base.VmTestCase):
         )
         self.bash(f"rm {TUNED}")
         self.assertEqual(0, self.certificate()[0])
+        # No housekeeping CPU is as late as 100 s.
+        probe = "sriov-rt verify watch --once --duration 3s"
+        probed = self.bash(f"{probe} --housekeeping 99999999")
+        self.assertEqual(0, probed.status, probed.text + probed.complaint)
+        self.assertRegex(probed.text, r"^housekeeping CPU [01]: at most \d+ ")
         # And so does a sample above its bound.
         self.python(latency.LOWERED)
-        probed = self.bash("sriov-rt verify watch --once --duration 3s")
+        probed = self.bash(probe)
         self.assertEqual(1, probed.status, probed.text + probed.complaint)
         self.assertIn("above the certified 1 µs", probed.text)
         status, shown = self.certificate()

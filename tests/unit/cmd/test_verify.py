@@ -75,6 +75,9 @@ class BadInputTest(unittest.TestCase):
         ):
             with self.subTest(option=option, value=value):
                 self.refused(option, "disk", self.place, f"{option}={value}")
+        for value in ("0", "-1", "1.5", "9" * 99, "20us"):
+            with self.subTest(housekeeping=value):
+                self.refused("1 to 9", "watch", f"--housekeeping={value}")
 
     def test_ends(self):
         self.refused("specify --to", "network")

@@ -108,6 +108,45 @@ class WatchTest(ProgramTest):
                 found = watch.idle(self.root, CpuSet((2, 3)))
                 self.assertEqual(cpu, found)
 
+    def test_a_housekeeping_cpu_with_a_limit_of_its_own(self):
+        # Guests have the isolated one, and no housekeeping CPU is idle.
+        before = dict.fromkeys(range(4), (0, 0))
+        after = {0: (10, 100), 1: (60, 100), 2: (0, 100), 3: (30, 100)}
+        for limit, withdrawn in ((70625, False), (70624, True)):
+            with (
+                self.subTest(limit),
+                mock.patch.object(
+                    watch, "_times", side_effect=[before, after]
+                ),
+            ):
+                found = watch.probe(self.root, 1, self.place / "lock", limit)
+            self.assertEqual(
+                (1, 70625, withdrawn),
+                (found.cpu, found.max_us, found.withdrawn),
+            )
+        why = (
+            "housekeeping CPU 1 had a latency of 70625 µs, above the limit of "
+            "70624 µs"
+        )
+        self.assertEqual(f"certificate withdrawn: {why}", found.said)
+        self.assertEqual(why, self.seen().withdrawn)
+
+    def test_the_probe_stops_at_the_limit(self):
+        said = self.place / "said"
+        self.program(
+            "rtla",
+            f'echo "$@" >{said}; cat {RECORDED}/timerlat-6.1-overflow.txt',
+        )
+        for limit, words in (
+            (None, ("--cpus=2", "--thread=18")),
+            (500, ("--cpus=0", "--thread=500")),
+        ):
+            self.certify()
+            self.tree.write("proc/stat", stat(cpu0=(9, 1), cpu2=(100, 0)))
+            with self.subTest(limit):
+                watch.probe(self.root, 1, self.place / "lock", limit)
+                self.assertLessEqual(set(words), set(said.read_text().split()))
+
     def test_times(self):
         self.tree.write(
             "proc/stat",
