@@ -274,6 +274,7 @@ class PairTest(test_vif_kinds.PortTestCase):
         for each in found:
             self.assertGreater(each["figure"], 0)
             self.assertTrue(each["emulated"])
+            self.assertEqual("two hosts", each["way"])
             print(
                 f"between two hosts: {each['cell']['test']} "
                 f"{each['figure']:.0f} (emulated: means nothing)",

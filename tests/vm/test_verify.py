@@ -24,6 +24,7 @@ from tests.testbed import latency
 from tests.testbed import packages
 from tests.testbed.rtvm import Result
 from tests.vm import base
+from tests.vm import network
 from tests.vm import test_lxc
 
 #: What measures, and what loads.
@@ -33,6 +34,40 @@ PACKAGES = ("fio", "iperf3", "sockperf", *latency.PACKAGES)
 PATIENCE = 900.0
 
 TUNED = "/etc/tuned/active_profile"
+
+_ADDRESSES = """
+ip -n verify-a address add 192.0.2.1/24 dev {0}
+ip -n verify-b address add 192.0.2.2/24 dev {1}
+ip -n verify-a link set {0} up; ip -n verify-b link set {1} up
+"""
+
+#: Each joins the namespaces verify-a and verify-b.
+VETH = (
+    "ip -n verify-a link add va type veth peer vb netns verify-b\n"
+    + _ADDRESSES.format("va", "vb")
+)
+BRIDGE = (
+    "ip link add verify-br type bridge; ip link set verify-br up\n"
+    "for each in a b; do\n"
+    "ip -n verify-$each link add v$each type veth peer verify-$each netns 1\n"
+    "ip link set verify-$each master verify-br up\n"
+    "done\n" + _ADDRESSES.format("va", "vb")
+)
+MACVLAN = (
+    f"ip link set {network.PF} up\n"
+    "for each in a b; do\n"
+    f"ip link add link {network.PF} name v$each netns verify-$each "
+    "type macvlan mode bridge\n"
+    "done\n" + _ADDRESSES.format("va", "vb")
+)
+VF = (
+    f"ip link set {network.PF}v0 netns verify-a\n"
+    f"ip link set {network.FAR}v0 netns verify-b\n"
+    + _ADDRESSES.format(f"{network.PF}v0", f"{network.FAR}v0")
+)
+
+#: Runs the program that follows its one option.
+STAND_IN = '#!/bin/sh\nshift\nexec "$@"\n'
 
 
 @periodic
@@ -253,51 +288,101 @@ class VerifyTest(base.VmTestCase):
         )
         self.assert_none()
 
-    def test_network_between_namespaces(self) -> None:
-        """pktgen sends 64 bytes, and the other end counts them."""
+    def namespaces(self, script: str = "") -> None:
+        """Have two of them until the test ends, joined by a script.
+
+        :param script: by default it makes a pair of veth, va and vb.
+        """
+        self.apart()
+        self.addCleanup(self.apart)
+        made = self.bash(
+            "set -e\nfor each in a b; do ip netns add verify-$each; done\n"
+            + (script or VETH)
+        )
+        self.assertEqual(0, made.status, made.complaint)
+
+    def apart(self) -> None:
+        """Have no such namespaces; a VF in one comes back to the machine."""
         self.bash(
-            """
-            modprobe pktgen
-            for each in a b; do ip netns add verify-$each; done
-            ip -n verify-a link add va type veth peer vb netns verify-b
-            ip -n verify-a address add 192.0.2.1/24 dev va
-            ip -n verify-b address add 192.0.2.2/24 dev vb
-            ip -n verify-a link set va up; ip -n verify-b link set vb up
-            """
+            "for each in a b; do ip netns delete verify-$each; done\n"
+            "ip link delete verify-br"
         )
-        self.addCleanup(
-            self.bash, "ip netns delete verify-a; ip netns delete verify-b"
-        )
+
+    def network(self, name: str, *arguments: str) -> list[Any]:
+        """Return what is measured between the namespaces."""
         result = self.bash(
             "sriov-rt verify network --to 192.0.2.2 --namespace verify-a "
-            "--server-namespace verify-b --name veth --streams 2 "
-            f"--duration 3s --packets va vb --output {self.directory} --json"
+            f"--server-namespace verify-b --name {name} --duration 3s "
+            f"--output {self.directory} --json {' '.join(arguments)}"
         )
         found = self.answer(result)
+        self.assertTrue(all(each["emulated"] for each in found))
+        self.assertEqual(
+            {"namespaces of one host"}, {each["way"] for each in found}
+        )
+        left = self.bash("pgrep -x 'iperf3|sockperf'")
+        self.assertEqual(1, left.status, left.text)
+        return list(found)
+
+    def test_network_between_namespaces(self) -> None:
+        """pktgen sends 64 bytes, and the other end counts them."""
+        self.bash("modprobe pktgen")
+        self.namespaces()
+        found = self.network("veth", "--streams 2", "--packets va vb")
         self.assertEqual(
             [("send", ""), ("receive", ""), ("requests", ""), ("packets", "")],
             [(each["cell"]["test"], each["problem"]) for each in found],
         )
         self.assertGreater(found[-1]["figure"], 0)
         self.assertGreater(found[-1]["received"], 0)
-        self.assertTrue(all(each["emulated"] for each in found))
-        left = self.bash("pgrep -x 'iperf3|sockperf'")
-        self.assertEqual(1, left.status, left.text)
+
+    def test_packets_over_each_way_of_seed_001(self) -> None:
+        """A bridge, a macvlan and a VF; the veth is the test above."""
+        self.addCleanup(
+            network.serve_mailboxes, self.vm, network.OWN_MAILBOX_CPU
+        )
+        network.serve_mailboxes(self.vm, network.MAILBOX_CPU)
+        self.bash("for each in pktgen bridge macvlan; do modprobe $each; done")
+        for name, script, ends in (
+            ("bridge", BRIDGE, "va vb"),
+            ("macvlan", MACVLAN, "va vb"),
+            ("vf", VF, f"{network.PF}v0 {network.FAR}v0"),
+        ):
+            with self.subTest(name):
+                self.namespaces(script)
+                self.assertTrue(network.ping(self.vm, "verify-a", "192.0.2.2"))
+                found = self.network(name, "--streams 1", f"--packets {ends}")
+                self.assertEqual([""] * 4, [x["problem"] for x in found])
+                (packets,) = (
+                    x for x in found if x["cell"]["test"] == "packets"
+                )
+                self.assertGreater(packets["figure"], 0)
+                self.assertGreater(packets["received"], 0)
+
+    def test_requests_over_a_stand_in_for_onload(self) -> None:
+        """It drops its option and runs the program: no card has Onload."""
+        self.namespaces()
+        self.vm.push(STAND_IN.encode(), "/usr/local/bin/onload")
+        self.addCleanup(self.bash, "rm /usr/local/bin/onload")
+        self.bash("chmod 755 /usr/local/bin/onload")
+        found = self.network("veth", "--streams 2", "--onload")
+        self.assertEqual(
+            [("send", False), ("receive", False), ("requests", False),
+             ("requests", True)],
+            [(x["cell"]["test"], x["cell"]["onload"]) for x in found],
+        )  # fmt: skip
+        self.assertEqual([""] * 4, [each["problem"] for each in found])
+        self.assertIn("onload --profile=latency sockperf", found[3]["command"])
+        shown = self.bash(
+            f"COLUMNS=200 sriov-rt verify report {self.directory}"
+        )
+        self.assertRegex(
+            shown.text, r"\| requests, Onload .* \d+\.\d\d × kernel +\|"
+        )
 
     def test_network_of_a_container(self) -> None:
         """Its namespace has no name; the host's figure is beside its own."""
-        self.bash(
-            """
-            for each in a b; do ip netns add verify-$each; done
-            ip -n verify-a link add va type veth peer vb netns verify-b
-            ip -n verify-a address add 192.0.2.1/24 dev va
-            ip -n verify-b address add 192.0.2.2/24 dev vb
-            ip -n verify-a link set va up; ip -n verify-b link set vb up
-            """
-        )
-        self.addCleanup(
-            self.bash, "ip netns delete verify-a; ip netns delete verify-b"
-        )
+        self.namespaces()
         self.bash(test_lxc.MAKE_ROOT)
         config = f"{test_lxc.CONFIG}lxc.net.0.type = empty\n"
         name = f"{test_lxc.PATH}/{test_lxc.NAME}/config"
