@@ -14,7 +14,9 @@
 
 rtla prints a table, no JSON: a row a bucket, then ``count`` (all samples,
 those above the last bucket included) and ``max``, with a column of the
-interrupt and one of the thread for each CPU.
+interrupt and one of the thread for each CPU. Later versions measure with
+threads of user space where the kernel has timerlat_fd (from 6.5 on), and have
+a third column: the return to user space, which is what a program sees.
 """
 
 import re
@@ -31,7 +33,11 @@ from sriov_rt.verify.profiles import Step
 TOOL = "timerlat"
 PROGRAM = "rtla"
 
-_COLUMN = re.compile(r"(IRQ|Thr)-(\d{1,5})")
+_COLUMN = re.compile(r"(IRQ|Thr|Usr)-(\d{1,5})")
+
+#: The columns of each CPU: the last is what counts.
+_KINDS = (("IRQ", "Thr", "Usr"), ("IRQ", "Thr"))
+
 #: The rest is not needed; later versions have decimals in "avg:".
 _TOTALS = ("count:", "max:")
 
@@ -70,17 +76,19 @@ def command(
 def parse(output: bytes) -> tuple[str, list[CpuLatency], float]:
     """Return no version, what each CPU's thread had, and no duration.
 
+    With threads of user space it is when they were there again.
+
     :raises OutputInvalid: if it is not the table of rtla 6.1 or later.
     """
     lines = output.decode(errors="replace").splitlines()
     if len(lines) > _MAX_LINES:
         raise OutputInvalid(TOOL, "too many lines")
-    cpus = _columns(lines)
+    cpus, width = _columns(lines)
     buckets: list[tuple[int, tuple[int, ...]]] = []
     totals: dict[str, tuple[int, ...]] = {}
     for line in lines:
         name, *fields = line.split() or [""]
-        if len(fields) != 2 * len(cpus):
+        if len(fields) != width * len(cpus):
             continue
         if name in _TOTALS:
             totals[name] = tuple(_number(each) for each in fields)
@@ -92,7 +100,8 @@ def parse(output: bytes) -> tuple[str, list[CpuLatency], float]:
             raise OutputInvalid(TOOL, f"no line '{name}'")
     found = []
     for number, cpu in enumerate(cpus):
-        column = 2 * number + 1
+        first = width * number
+        column = first + width - 1
         histogram = tuple(
             (latency, counts[column])
             for latency, counts in sorted(buckets)
@@ -101,19 +110,22 @@ def parse(output: bytes) -> tuple[str, list[CpuLatency], float]:
         samples = totals["count:"][column]
         if sum(count for _, count in histogram) > samples:
             raise OutputInvalid(TOOL, "more samples in buckets than in all")
-        worst = _bounded(totals["max:"][column])
+        # Of a trace that was stopped, the last sample may lack its return.
+        worst = _bounded(max(totals["max:"][first + 1 : column + 1]))
         found.append(CpuLatency(cpu, samples, worst, histogram))
     return "", found, 0.0
 
 
-def _columns(lines: list[str]) -> list[int]:
-    """Return the CPU of each pair of columns."""
+def _columns(lines: list[str]) -> tuple[list[int], int]:
+    """Return the CPUs, and how many columns each has."""
     head = next((each for each in lines if each.startswith("Index")), "")
     names = _COLUMN.findall(head)
-    cpus = [int(cpu) for kind, cpu in names if kind == "Thr"]
-    if not cpus or [int(cpu) for kind, cpu in names if kind == "IRQ"] != cpus:
-        raise OutputInvalid(TOOL, "no columns of CPUs")
-    return cpus
+    cpus = [int(cpu) for kind, cpu in names if kind == "IRQ"]
+    for kinds in _KINDS:
+        wanted = [(kind, cpu) for cpu in cpus for kind in kinds]
+        if cpus and [(kind, int(cpu)) for kind, cpu in names] == wanted:
+            return cpus, len(kinds)
+    raise OutputInvalid(TOOL, "no columns of CPUs")
 
 
 def _number(text: str) -> int:

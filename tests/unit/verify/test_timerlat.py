@@ -64,11 +64,49 @@ class TimerlatTest(unittest.TestCase):
             [(x.cpu, x.samples, x.max_us, x.overflows) for x in cpus],
         )
 
+    def test_threads_of_user_space(self):
+        """They have a third column, of the return to it."""
+        rows = (
+            "Index  IRQ-002 Thr-002 Usr-002 IRQ-003 Thr-003 Usr-003",
+            "0               9      0      0      9      0      0",
+            "5               1     10      9      0      9      0",
+            "over:       0      0      1      1      1     10",
+            "count:    10     10     10     10     10     10",
+            "min:         0      5      5      0      5      8",
+            "avg:      0.50   5.00   6.00   2.10   9.90   9.95",
+            "max:         5      5     12     21     49     52",
+            "ALL:        IRQ       Thr       Usr",
+            "count:    20     20     20",
+            "min:         0      5      5",
+            "avg:      1.30   7.45   7.98",
+            "max:        21     49     52",
+        )
+        _, cpus, _ = timerlat.parse("\n".join(rows).encode())
+        self.assertEqual(
+            [(2, 10, 12, 1), (3, 10, 52, 10)],
+            [(x.cpu, x.samples, x.max_us, x.overflows) for x in cpus],
+        )
+
+    def test_a_stopped_trace_has_no_return_of_its_last_sample(self):
+        rows = (
+            "Index   IRQ-002   Thr-002   Usr-002",
+            "over:         0         1         0",
+            "count:        2         2         1",
+            "min:          0         5         8",
+            "avg:       1.00     37.50      8.00",
+            "max:          2        70         8",
+            "rtla timerlat hit stop tracing",
+        )
+        _, (cpu,), _ = timerlat.parse("\n".join(rows).encode())
+        self.assertEqual(70, cpu.max_us)
+
     def test_garbled(self):
         for output in (
             b"",
             b"Index\n",
             b"Index   IRQ-002   Thr-003\ncount: 1 1\nmax: 1 1\n",
+            b"Index   IRQ-002   Usr-002\ncount: 1 1\nmax: 1 1\n",
+            b"Index   IRQ-002   Thr-002   Usr-003\ncount: 1 1 1\nmax: 1 1 1\n",
             b"Index   IRQ-002   Thr-002\ncount: 1 1\n",
             b"Index   IRQ-002   Thr-002\ncount: 1 x\nmax: 1 1\n",
             b"Index   IRQ-002   Thr-002\ncount: 1 1\nmax: 1 99999999999\n",
