@@ -16,13 +16,21 @@ Its figures mean nothing; that they are measured, judged and kept does.
 """
 
 import json
+import pathlib
 import re
+import sys
+import unittest
 from typing import Any
+from typing import ClassVar
 
 from tests.periodic import periodic
 from tests.testbed import latency
 from tests.testbed import packages
+from tests.testbed.progress import Progress
+from tests.testbed.rtvm import Machine
 from tests.testbed.rtvm import Result
+from tests.testbed.rtvm import RtVm
+from tests.testbed.rtvm.debian import Unpacker
 from tests.vm import base
 from tests.vm import network
 from tests.vm import test_lxc
@@ -70,29 +78,29 @@ VF = (
 STAND_IN = '#!/bin/sh\nshift\nexec "$@"\n'
 
 
-@periodic
-class VerifyTest(base.VmTestCase):
-    """What an operator runs, whole."""
+class MeasuredTestCase(unittest.TestCase):
+    """What an operator runs in a machine that has the tools.
+
+    :cvar vm: the machine, ready.
+    """
+
+    vm: ClassVar[RtVm]
+    directory: str
 
     @classmethod
-    def setUpClass(cls) -> None:
-        """Install the tools; the machine sees them at once."""
+    def install(cls) -> None:
+        """Install the tools; a machine sees them at once."""
         base.place().make()
         packages.install(PACKAGES, base.place().log / "apt-verify.log")
-        super().setUpClass()
-        cls.vm.run(("bash", "-c", latency.MOUNT_TRACEFS))
 
-    def setUp(self) -> None:
-        """Begin without a certificate and results."""
-        super().setUp()
-        self.directory = f"/tmp/{self.id().rpartition('.')[2]}"
-        self.bash(f"rm -rf {self.directory} {latency.CERTIFICATE} {TUNED}")
+    def bash(self, script: str, *programs: pathlib.Path) -> Result:
+        """Run a script inside, with the project's commands on its PATH.
 
-    def bash(self, script: str) -> Result:
-        """Run a script inside, with the project's commands on its PATH."""
-        programs = base.product().program("sriov-rt").parent
+        :param programs: directories that come before.
+        """
+        path = (*programs, base.product().program("sriov-rt").parent)
         return self.vm.run(
-            ("bash", "-c", f"PATH={programs}:$PATH\n{script}"),
+            ("bash", "-c", f"PATH={':'.join(map(str, path))}:$PATH\n{script}"),
             timeout=PATIENCE,
             check=False,
         )
@@ -107,14 +115,42 @@ class VerifyTest(base.VmTestCase):
             )
         )
 
-    def python(self, code: str, arguments: str = "") -> Result:
-        """Run Python with the project inside."""
-        return self.bash(f"python -I -c '{code}' {arguments}")
-
     def answer(self, result: Result) -> Any:
         """Return what a command has printed as JSON."""
         self.assertTrue(result.stdout, result.complaint)
         return json.loads(result.text)
+
+    def assert_all_measured(self, found: Any) -> None:
+        """Each of the four tools has samples of both isolated CPUs."""
+        self.assertTrue(found["emulated"])
+        tools = [each["tool"] for each in found["measurements"]]
+        self.assertEqual(["hwlat", "cyclictest", "oslat", "timerlat"], tools)
+        for each in found["measurements"][1:]:
+            with self.subTest(each["tool"]):
+                self.assertEqual([2, 3], [cpu["cpu"] for cpu in each["cpus"]])
+                self.assertTrue(all(cpu["samples"] for cpu in each["cpus"]))
+
+
+@periodic
+class VerifyTest(MeasuredTestCase, base.VmTestCase):
+    """On rt-1."""
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        """Have the tools and the tracers."""
+        cls.install()
+        super().setUpClass()
+        cls.vm.run(("bash", "-c", latency.MOUNT_TRACEFS))
+
+    def setUp(self) -> None:
+        """Begin without a certificate and results."""
+        super().setUp()
+        self.directory = f"/tmp/{self.id().rpartition('.')[2]}"
+        self.bash(f"rm -rf {self.directory} {latency.CERTIFICATE} {TUNED}")
+
+    def python(self, code: str, arguments: str = "") -> Result:
+        """Run Python with the project inside."""
+        return self.bash(f"python -I -c '{code}' {arguments}")
 
     def kept(self, tool: str) -> Any:
         """Return the measurement of a tool that is kept."""
@@ -135,13 +171,7 @@ class VerifyTest(base.VmTestCase):
         """Each measures both isolated CPUs under load, and is judged."""
         result = self.bash(f"sriov-rt {self.latency()}")
         found = self.answer(result)
-        self.assertTrue(found["emulated"])
-        tools = [each["tool"] for each in found["measurements"]]
-        self.assertEqual(["hwlat", "cyclictest", "oslat", "timerlat"], tools)
-        for each in found["measurements"][1:]:
-            with self.subTest(each["tool"]):
-                self.assertEqual([2, 3], [cpu["cpu"] for cpu in each["cpus"]])
-                self.assertTrue(all(cpu["samples"] for cpu in each["cpus"]))
+        self.assert_all_measured(found)
         # At 5 kHz an emulated CPU misses samples; where it does, that is
         # said, and earns nothing.
         cyclictest = self.kept("cyclictest")
@@ -437,4 +467,60 @@ class VerifyTest(base.VmTestCase):
                 "disk-matrix-virtio-fs-read-1-64k.json",
             ],
             listed,
+        )
+
+
+# Boots a machine of its own.
+@periodic
+class NewerKernelTest(MeasuredTestCase):
+    """The same on the PREEMPT_RT kernel of Debian's backports suite.
+
+    It has the mainline's realtime preemption, and timerlat_fd.
+    """
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        """Boot a small machine with it."""
+        cls.install()
+        super().setUpClass()
+        packages.install(RtVm.packages(), base.place().log / "apt-verify.log")
+        machine = Machine(
+            name="rt-4",
+            number=4,
+            backport=True,
+            memory_mb=1024,
+            hugepages=0,
+            vfs=0,
+            libvirt=False,
+        )
+        cls.vm = RtVm(base.place(), machine)
+        cls.vm.stop()
+        cls.addClassCleanup(cls.vm.stop)
+        cls.vm.start()
+        cls.vm.wait_ready(Progress(sys.stderr).say)
+        cls.vm.run(("bash", "-c", latency.MOUNT_TRACEFS))
+
+    def test_all_four_tools(self) -> None:
+        """With the release's rtla, and with that of the kernel."""
+        release = self.bash("uname -r").text
+        self.assertRegex(release, r"^6\.(1[2-9]|[2-9]\d)\.")
+        unpacker = Unpacker(base.place().cache / "debian")
+        newer = unpacker.backport("rtla").root / "usr/bin"
+        for name, programs in (("release", ()), ("backport", (newer,))):
+            with self.subTest(name):
+                self.directory = f"/tmp/newer-{name}"
+                result = self.bash(f"sriov-rt {self.latency()}", *programs)
+                self.assertIn(result.status, (0, 1), result.complaint)
+                self.assert_all_measured(self.answer(result))
+        host = self.answer(self.bash("sriov-rt host show --json"))
+        self.assertEqual(release.strip(), host["kernel"]["release"])
+        self.assertIs(True, host["kernel"]["preempt_rt"])
+        # For tests/unit/verify/recorded, where a version is not there yet.
+        log = base.place().log / "timerlat-6.12.txt"
+        log.write_bytes(
+            self.bash(
+                "rtla timerlat hist --cpus=2,3 --period=1000 "
+                "--priority=f:95 --duration=3s --bucket-size=1 --entries=400",
+                newer,
+            ).stdout
         )

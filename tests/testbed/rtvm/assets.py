@@ -69,11 +69,14 @@ class Assets:
         return self.kernel.root / "lib/modules" / self.release
 
 
-def prepare(cache: pathlib.Path, flavour: str) -> Assets:
+def prepare(
+    cache: pathlib.Path, flavour: str, *, backport: bool = False
+) -> Assets:
     """Download, unpack and build what is missing in the cache.
 
     :param cache: the harness's cache directory.
     :param flavour: Debian's flavour of the kernel, as in "rt-amd64".
+    :param backport: whether the kernel is that of the backports suite.
     :raises errors.TestbedError: when it can't be had, with what to do.
     """
     if not pathlib.Path(VIRTIOFSD).exists():
@@ -87,7 +90,7 @@ def prepare(cache: pathlib.Path, flavour: str) -> Assets:
         "qemu-system-data",
         "seabios",
     )
-    kernel = unpacker.kernel(flavour)
+    kernel = unpacker.kernel(flavour, backport=backport)
     images = list((kernel.root / "boot").glob("vmlinuz-*"))
     if len(images) != 1:
         raise errors.TestbedError(

@@ -33,7 +33,8 @@ from tests.testbed.waiting import run
 
 #: The release that the versions below belong to.
 RELEASE = "bookworm"
-#: Where QEMU 8 or later comes from: bookworm's own 7.2 has no igb.
+#: Where QEMU 8 or later comes from (bookworm's own 7.2 has no igb), and a
+#: newer kernel.
 BACKPORTS = f"{RELEASE}-backports"
 
 _KEYRING = pathlib.Path("/usr/share/keyrings/debian-archive-keyring.gpg")
@@ -63,18 +64,21 @@ class Unpacker:
     def __init__(self, cache: pathlib.Path) -> None:
         self._cache = cache
 
-    def kernel(self, flavour: str) -> Tree:
+    def kernel(self, flavour: str, *, backport: bool = False) -> Tree:
         """Return the newest kernel of the machine's own release.
 
         :param flavour: Debian's, as in "rt-amd64".
+        :param backport: of the backports suite in its place.
         :raises errors.TestbedError: when apt can't find or fetch it.
         """
-        prefix = f"linux-{flavour}_"
+        prefix = f"linux-{'backport-' if backport else ''}{flavour}_"
         with self._locked():
             found = self._newest(prefix)
             if found is not None:
                 return found
-            return self._add(prefix, [_kernel_package(flavour)], None)
+            environment = self._backports_environment() if backport else None
+            package = _kernel_package(flavour, environment)
+            return self._add(prefix, [package], environment)
 
     def backport(self, package: str, *more: str) -> Tree:
         """Return packages of the backports suite, in one tree.
@@ -205,11 +209,14 @@ def _mirror() -> str:
     )
 
 
-def _kernel_package(flavour: str) -> str:
+def _kernel_package(
+    flavour: str, environment: Mapping[str, str] | None
+) -> str:
     """Return the package that Debian's newest kernel of a flavour is."""
     lines = run(
         ["apt-cache", "depends", f"linux-image-{flavour}"],
         timeout=_APT_SECONDS,
+        environment=environment,
     ).splitlines()
     for line in lines:
         kind, _, package = line.strip().partition(": ")

@@ -12,6 +12,7 @@
 
 """The first file system: a static busybox and the modules to go on with."""
 
+import lzma
 import os
 import pathlib
 import shutil
@@ -32,6 +33,8 @@ _NEWC_MAGIC = "070701"
 def module_files(tree: pathlib.Path, release: str) -> list[str]:
     """Return the files of MODULES and of all they need, needed ones first.
 
+    What is built into the kernel has none.
+
     :param tree: the kernel package's tree.
     :param release: the kernel's release, as in uname -r.
     :raises errors.TestbedError: when the kernel has no such module.
@@ -47,8 +50,14 @@ def module_files(tree: pathlib.Path, release: str) -> list[str]:
         file, _, rest = line.partition(":")
         needed[file] = rest.split()
     by_name = {pathlib.Path(file).name.split(".")[0]: file for file in needed}
+    builtin = {
+        pathlib.Path(line).stem
+        for line in (directory / "modules.builtin").read_text().splitlines()
+    }
     order: dict[str, None] = {}
     for name in MODULES:
+        if name in builtin:
+            continue
         file = by_name.get(name, "")
         if not file:
             raise errors.TestbedError(f"kernel {release} has no {name}")
@@ -77,14 +86,19 @@ def build(
         raise errors.TestbedError("no busybox; install busybox-static")
     files = module_files(tree, release)
     modules = tree / "lib/modules" / release
-    names = [f"modules/{pathlib.Path(file).name}" for file in files]
+    names = [
+        f"modules/{pathlib.Path(file).name.removesuffix('.xz')}"
+        for file in files
+    ]
     content: dict[str, bytes] = {
         "init": init.read_bytes(),
         "bin/busybox": pathlib.Path(busybox).read_bytes(),
         "modules/order": "".join(f"/{name}\n" for name in names).encode(),
     }
     for name, file in zip(names, files, strict=True):
-        content[name] = (modules / file).read_bytes()
+        data = (modules / file).read_bytes()
+        # The newer kernels' are compressed.
+        content[name] = lzma.decompress(data) if file.endswith("xz") else data
     directories = ("bin", "dev", "lower", "modules", "new", "proc", "sys")
     draft = target.with_suffix(".new")
     draft.write_bytes(archive((*directories, "upper"), content))

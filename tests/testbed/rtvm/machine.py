@@ -79,6 +79,8 @@ class Machine:
     :param name: host name, and the name of its directory and processes.
     :param number: 1 to 255, in the MAC addresses; unlike any other's.
     :param kernel: Debian's flavour of the kernel: "rt-amd64" or "amd64".
+    :param backport: whether it is that of Debian's backports suite, which is
+        newer than the release's.
     :param arguments: kernel arguments beside those the emulation needs.
     :param sysctls: set before anything is started.
     :param cpus: number of CPUs.
@@ -99,6 +101,7 @@ class Machine:
     name: str = "rt-1"
     number: int = 1
     kernel: str = "rt-amd64"
+    backport: bool = False
     arguments: tuple[str, ...] = REALTIME_ARGUMENTS
     sysctls: Mapping[str, str] = dataclasses.field(
         default_factory=lambda: dict(REALTIME_SYSCTLS)

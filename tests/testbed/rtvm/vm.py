@@ -64,7 +64,11 @@ class RtVm:
 
         :raises errors.TestbedError: when it can't be had.
         """
-        return assets.prepare(self._paths.cache, self.machine.kernel)
+        return assets.prepare(
+            self._paths.cache,
+            self.machine.kernel,
+            backport=self.machine.backport,
+        )
 
     @property
     def console(self) -> pathlib.Path:

@@ -12,9 +12,11 @@
 
 """The parts of the virtual compute host that need no machine."""
 
+import lzma
 import pathlib
 import tempfile
 import unittest
+from unittest import mock
 
 from tests.testbed import errors
 from tests.testbed.rtvm import Cable
@@ -111,6 +113,7 @@ class InitramfsTest(unittest.TestCase):
         self.tree = pathlib.Path(scratch.name)
         self.modules = self.tree / "lib/modules/6.1"
         self.modules.mkdir(parents=True)
+        (self.modules / "modules.builtin").touch()
 
     def _depend(self, *lines: str) -> None:
         (self.modules / "modules.dep").write_text("\n".join(lines) + "\n")
@@ -146,10 +149,36 @@ class InitramfsTest(unittest.TestCase):
         with self.assertRaisesRegex(errors.TestbedError, "no virtiofs"):
             initramfs.module_files(self.tree, "6.1")
 
+    def test_newer_kernel_has_them_built_in_or_compressed(self) -> None:
+        """As that of the backports suite: it can't decompress them itself."""
+        (self.modules / "modules.builtin").write_text(
+            "kernel/v/virtio_pci.ko\nkernel/f/virtiofs.ko\n"
+        )
+        self._depend("o/overlay.ko.xz:")
+        path = self.modules / "o/overlay.ko.xz"
+        path.parent.mkdir()
+        path.write_bytes(lzma.compress(b"\x7fELF"))
+        target, init = self.tree / "initramfs", self.tree / "init"
+        init.write_text("#!/bin/sh\n")
+        with mock.patch("shutil.which", return_value=str(init)):
+            initramfs.build(target, tree=self.tree, release="6.1", init=init)
+        found = self._members(target.read_bytes())
+        self.assertEqual(
+            (b"/modules/overlay.ko\n", b"\x7fELF"),
+            (found["modules/order"][1], found["modules/overlay.ko"][1]),
+        )
+
     def test_archive_is_as_the_kernel_documents(self) -> None:
         """Headers, names and bodies are aligned to four bytes."""
         archive = initramfs.archive(("bin",), {"bin/a": b"12345"})
         self.assertEqual(len(archive) % 4, 0)
+        found = self._members(archive)
+        self.assertEqual(found["bin"], (0o40755, b""))
+        self.assertEqual(found["bin/a"], (0o100755, b"12345"))
+        self.assertEqual(list(found)[-1], "TRAILER!!!")
+
+    def _members(self, archive: bytes) -> dict[str, tuple[int, bytes]]:
+        """Return mode and body of each member of an archive."""
         found, at = {}, 0
         while at < len(archive):
             head = archive[at : at + 110]
@@ -160,6 +189,4 @@ class InitramfsTest(unittest.TestCase):
             at = (at + 110 + length + 3) // 4 * 4
             found[name] = (mode, archive[at : at + size])
             at = (at + size + 3) // 4 * 4
-        self.assertEqual(found["bin"], (0o40755, b""))
-        self.assertEqual(found["bin/a"], (0o100755, b"12345"))
-        self.assertEqual(list(found)[-1], "TRAILER!!!")
+        return found
