@@ -18,6 +18,7 @@ Its figures mean nothing; that they are measured, judged and kept does.
 import json
 import pathlib
 import re
+import shutil
 import sys
 import unittest
 from typing import Any
@@ -120,6 +121,27 @@ class MeasuredTestCase(unittest.TestCase):
         self.assertTrue(result.stdout, result.complaint)
         return json.loads(result.text)
 
+    def python(self, code: str, arguments: str = "") -> Result:
+        """Run Python with the project inside."""
+        return self.bash(f"python -I -c '{code}' {arguments}")
+
+    def certificate(self) -> tuple[int, Any]:
+        """Return the exit status and what is said of the certificate."""
+        result = self.bash("sriov-rt verify certificate --json")
+        return result.status, self.answer(result)
+
+    def earn(self) -> Any:
+        """Return what was measured when it has earned a certificate."""
+        for _ in range(latency.ATTEMPTS):
+            # What counts is kept, what does not is measured again.
+            result = self.python(latency.SRIOV_RT, self.latency("--resume"))
+            self.assertIn(result.status, (0, 1), result.complaint)
+            if result.status == 0:
+                break
+        found = self.answer(result)
+        self.assertEqual([], found["refused"])
+        return found
+
     def assert_all_measured(self, found: Any) -> None:
         """Each of the four tools has samples of both isolated CPUs."""
         self.assertTrue(found["emulated"])
@@ -148,19 +170,10 @@ class VerifyTest(MeasuredTestCase, base.VmTestCase):
         self.directory = f"/tmp/{self.id().rpartition('.')[2]}"
         self.bash(f"rm -rf {self.directory} {latency.CERTIFICATE} {TUNED}")
 
-    def python(self, code: str, arguments: str = "") -> Result:
-        """Run Python with the project inside."""
-        return self.bash(f"python -I -c '{code}' {arguments}")
-
     def kept(self, tool: str) -> Any:
         """Return the measurement of a tool that is kept."""
         text = self.vm.read_file(f"{self.directory}/{tool}.json")
         return json.loads(text)["measurement"]
-
-    def certificate(self) -> tuple[int, Any]:
-        """Return the exit status and what is said of the certificate."""
-        result = self.bash("sriov-rt verify certificate --json")
-        return result.status, self.answer(result)
 
     def assert_none(self) -> None:
         """There is no certificate."""
@@ -194,14 +207,7 @@ class VerifyTest(MeasuredTestCase, base.VmTestCase):
         self.assertEqual(1, result.status, result.complaint)
         (reason, *_) = self.answer(result)["refused"]
         self.assertIn("an idle host says nothing of a busy one", reason)
-        for _ in range(latency.ATTEMPTS):
-            # What counts is kept, what does not is measured again.
-            result = self.python(latency.SRIOV_RT, self.latency("--resume"))
-            self.assertIn(result.status, (0, 1), result.complaint)
-            if result.status == 0:
-                break
-        found = self.answer(result)
-        self.assertEqual([], found["refused"])
+        found = self.earn()
         self.assertTrue(found["certificate"]["emulated"])
         status, shown = self.certificate()
         self.assertEqual((0, True), (status, shown["counts"]))
@@ -242,12 +248,7 @@ class VerifyTest(MeasuredTestCase, base.VmTestCase):
         rt-1 is a realtime guest of this machine. Nobody has measured this
         machine, so what stands for its file is rt-1's own certificate.
         """
-        for _ in range(latency.ATTEMPTS):
-            earned = self.python(latency.SRIOV_RT, self.latency("--resume"))
-            if earned.status == 0:
-                break
-        self.assertEqual(0, earned.status, earned.complaint)
-        host = self.answer(earned)["certificate"]
+        host = self.earn()["certificate"]
         inside = (
             "verify guest --profile quick --duration 4s "
             f"--host {latency.CERTIFICATE} --output {self.directory}/guest"
@@ -524,3 +525,72 @@ class NewerKernelTest(MeasuredTestCase):
                 newer,
             ).stdout
         )
+
+
+# Boots a machine of its own.
+@periodic
+class RebootTest(MeasuredTestCase):
+    """A certificate outlives a boot, and not another isolcpus."""
+
+    def setUp(self) -> None:
+        """Have the certificate's directory on a disk that outlives both."""
+        super().setUp()
+        self.install()
+        packages.install(RtVm.packages(), base.place().log / "apt-verify.log")
+        self.directory = "/tmp/reboot"
+        self.kept = base.place().state / "reboot-certificate"
+        shutil.rmtree(self.kept, ignore_errors=True)
+        self.kept.mkdir()
+        self.addCleanup(shutil.rmtree, self.kept)
+
+    def boot(self, isolated: str) -> None:
+        """Boot with CPUs isolated that nobody else uses."""
+        arguments = [
+            f"isolcpus=managed_irq,domain,{isolated}"
+            if each.startswith("isolcpus=")
+            else each
+            for each in Machine().arguments
+        ]
+        machine = Machine(
+            name="rt-5",
+            number=5,
+            arguments=tuple(arguments),
+            memory_mb=1024,
+            hugepages=0,
+            vfs=0,
+            libvirt=False,
+        )
+        vm = RtVm(base.place(), machine)
+        vm.stop()
+        self.addCleanup(vm.stop)
+        vm.start()
+        vm.wait_ready(Progress(sys.stderr).say)
+        type(self).vm = vm
+        place = pathlib.PurePath(latency.CERTIFICATE).parent
+        self.bash(f"mkdir -p {place}; mount --bind {self.kept} {place}")
+        self.bash(latency.MOUNT_TRACEFS)
+
+    def test_another_isolcpus_withdraws_it(self) -> None:
+        """It says what has changed; so do the facts of the host."""
+        self.boot("2,3")
+        self.earn()
+        status, shown = self.certificate()
+        self.assertEqual((0, True), (status, shown["counts"]))
+        self.boot("3")
+        status, shown = self.certificate()
+        self.assertEqual((1, False), (status, shown["counts"]))
+        why = shown["why_not"]
+        self.assertIn("isolated CPUs changed from '2-3' to '3'", why)
+        # The frequency of an emulated counter is another one at each start.
+        self.assertRegex(
+            why,
+            "kernel command line changed from "
+            r"'isolcpus=managed_irq,domain,2,3\b.*' to "
+            r"'isolcpus=managed_irq,domain,3\b",
+        )
+        self.assertEqual(
+            {"isolated CPUs", "kernel command line"},
+            set(re.findall(r"(\w[a-zA-Z ]+) changed from", why)),
+        )
+        facts = self.answer(self.bash("sriov-rt host show --json"))
+        self.assertEqual(why, facts["latency"]["certificate"]["withdrawn"])
