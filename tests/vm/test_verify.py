@@ -32,6 +32,7 @@ from tests.testbed.rtvm import Machine
 from tests.testbed.rtvm import Result
 from tests.testbed.rtvm import RtVm
 from tests.testbed.rtvm.debian import Unpacker
+from tests.testbed.rtvm.machine import EXPORT
 from tests.vm import base
 from tests.vm import network
 from tests.vm import test_lxc
@@ -43,6 +44,9 @@ PACKAGES = ("fio", "iperf3", "sockperf", *latency.PACKAGES)
 PATIENCE = 900.0
 
 TUNED = "/etc/tuned/active_profile"
+
+#: Bytes of the disk that is measured.
+DISK = 512 * 1024 * 1024
 
 _ADDRESSES = """
 ip -n verify-a address add 192.0.2.1/24 dev {0}
@@ -476,8 +480,13 @@ class VerifyTest(MeasuredTestCase, base.VmTestCase):
 class NewerKernelTest(MeasuredTestCase):
     """The same on the PREEMPT_RT kernel of Debian's backports suite.
 
-    It has the mainline's realtime preemption, and timerlat_fd.
+    It has the mainline's realtime preemption, and timerlat_fd. The machine has
+    storage of its own as well.
+
+    :cvar storage: the directory of that, outside.
     """
+
+    storage: ClassVar[pathlib.Path]
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -485,10 +494,18 @@ class NewerKernelTest(MeasuredTestCase):
         cls.install()
         super().setUpClass()
         packages.install(RtVm.packages(), base.place().log / "apt-verify.log")
+        cls.storage = base.place().state / "verify-storage"
+        shutil.rmtree(cls.storage, ignore_errors=True)
+        (cls.storage / "export").mkdir(parents=True)
+        cls.addClassCleanup(shutil.rmtree, cls.storage)
+        with (cls.storage / "disk").open("wb") as disk:
+            disk.truncate(DISK)
         machine = Machine(
             name="rt-4",
             number=4,
             backport=True,
+            disk=cls.storage / "disk",
+            export=cls.storage / "export",
             memory_mb=1024,
             hugepages=0,
             vfs=0,
@@ -525,6 +542,37 @@ class NewerKernelTest(MeasuredTestCase):
                 newer,
             ).stdout
         )
+
+    def test_disk_by_virtio_blk_and_9p(self) -> None:
+        """Each place is known by what its file system is attached by."""
+        mounted = self.bash(
+            f"""
+            set -e
+            modprobe -a virtio_blk ext4 9p 9pnet_virtio
+            mkdir -p /mnt/blk /mnt/9p
+            mkfs.ext4 -q /dev/vda
+            mount /dev/vda /mnt/blk
+            mount -t 9p -o trans=virtio,version=9p2000.L {EXPORT} /mnt/9p
+            """
+        )
+        self.assertEqual(0, mounted.status, mounted.complaint)
+        self.addCleanup(self.bash, "umount /mnt/blk /mnt/9p")
+        for where, place in (("blk", "virtio-blk"), ("9p", "9p")):
+            with self.subTest(place):
+                result = self.bash(
+                    f"sriov-rt verify disk /mnt/{where}/verify --suite matrix "
+                    "--clients 1 --pattern randread --size 4m --duration 1s "
+                    "--json"
+                )
+                found = self.answer(result)
+                self.assertEqual(
+                    [(place, ""), ("container", "")],
+                    [(x["cell"]["place"], x["problem"]) for x in found],
+                )
+                for each in found:
+                    self.assertGreater(each["figures"]["iops"], 0)
+        kept = [each.name for each in (self.storage / "export").iterdir()]
+        self.assertEqual(["verify"], kept)
 
 
 # Boots a machine of its own.

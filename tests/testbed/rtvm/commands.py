@@ -17,6 +17,7 @@ import os
 import pathlib
 
 from tests.testbed.rtvm.debian import Tree
+from tests.testbed.rtvm.machine import EXPORT
 from tests.testbed.rtvm.machine import Machine
 
 #: The name of the port that the agent listens on, and of the two shares.
@@ -130,6 +131,7 @@ def qemu(
         *_physical_function(machine, 1),
         *_physical_function(machine, 2),
         *_cable(machine),
+        *_storage(machine),
         *("-kernel", str(kernel), "-initrd", str(initramfs)),
         *("-append", arguments),
     )
@@ -180,6 +182,22 @@ def _physical_function(machine: Machine, number: int) -> tuple[str, ...]:
         *("-netdev", f"hubport,id=wire{number},hubid=0"),
         *("-device", f"igb,{card},rombar=0"),
     )
+
+
+def _storage(machine: Machine) -> tuple[str, ...]:
+    """Return a disk and a directory; no other card moves for them."""
+    words: list[str] = []
+    if machine.disk is not None:
+        words += ("-drive", f"file={machine.disk},format=raw,if=none,id=disk")
+        words += ("-device", "virtio-blk-pci,drive=disk")
+    if machine.export is not None:
+        path = f"path={machine.export},security_model=none"
+        words += ("-fsdev", f"local,id={EXPORT},{path}")
+        words += (
+            "-device",
+            f"virtio-9p-pci,fsdev={EXPORT},mount_tag={EXPORT}",
+        )
+    return tuple(words)
 
 
 def _cable(machine: Machine) -> tuple[str, ...]:

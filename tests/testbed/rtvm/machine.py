@@ -27,6 +27,9 @@ MOST_MEMORY_MB = 2688
 #: VFs of one 82576 function (Intel's datasheet; QEMU's igb does the same).
 MOST_VFS = 7
 
+#: The tag of a directory that is exported by 9p.
+EXPORT = "export"
+
 #: Realtime host: the last two of four CPUs belong to guests alone.
 REALTIME_ARGUMENTS = (
     "isolcpus=managed_irq,domain,2,3",
@@ -94,6 +97,8 @@ class Machine:
     :param compute_id: what Nova takes for the identity of the host; one
         made from the name when empty.
     :param libvirt: whether virtlogd and libvirtd are started.
+    :param disk: raw image of a disk on virtio-blk; None for none.
+    :param export: directory that it can mount by 9p as EXPORT; None for none.
     :param cable: from the wire between its PFs to another machine's; None
         for a wire of its own.
     """
@@ -116,6 +121,8 @@ class Machine:
     compute_id: str = ""
     libvirt: bool = True
     cable: Cable | None = None
+    disk: pathlib.Path | None = None
+    export: pathlib.Path | None = None
 
     def __post_init__(self) -> None:
         """Refuse what can't work before anything is started.

@@ -87,6 +87,27 @@ class QemuTest(unittest.TestCase):
                 self.assertIn("hubport,id=far,hubid=0,netdev=cable", command)
         self.assertNotIn("stream", " ".join(self._command(Machine())))
 
+    def test_storage_of_the_caller_is_attached(self) -> None:
+        """A disk on virtio-blk and a directory by 9p, behind all cards."""
+        place = pathlib.Path("/state")
+        machine = Machine(disk=place / "disk", export=place / "export")
+        command = self._command(machine)
+        plain = self._command(Machine())
+        more = [each for each in command if each not in plain]
+        self.assertEqual(
+            [
+                "-drive",
+                "file=/state/disk,format=raw,if=none,id=disk",
+                "virtio-blk-pci,drive=disk",
+                "-fsdev",
+                "local,id=export,path=/state/export,security_model=none",
+                "virtio-9p-pci,fsdev=export,mount_tag=export",
+            ],
+            more,
+        )
+        at = command.index("-drive")
+        self.assertEqual(plain[:at], command[:at])
+
     def test_tap_of_the_caller_is_used(self) -> None:
         """QEMU neither makes nor configures it."""
         machine = Machine(tap="tap7", address="192.0.2.2/24")
