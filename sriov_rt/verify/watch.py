@@ -94,6 +94,7 @@ def probe(
     if found is None or not _counts(found, root):
         return Probe(None, None, "no certificate counts; nothing to watch")
     cpus = cpus_of(root)
+    cpu: int | None
     if housekeeping_us is not None:
         cpu = most_idle(root, cpus.housekeeping)
         limit = _Limit(housekeeping_us, "housekeeping CPU", "the limit of")
