@@ -23,11 +23,11 @@ from typing import ClassVar
 
 from tests.cloud.logs import Log
 from tests.cloud.logs import NotingResult
+from tests.testbed import api
 from tests.testbed import errors
 from tests.testbed import programs
 from tests.testbed import settings
 from tests.testbed.cloud import Cloud
-from tests.testbed.errors import HttpError
 from tests.testbed.servers import BOOT_SECONDS
 from tests.testbed.servers import Server
 from tests.testbed.services import RT
@@ -164,7 +164,7 @@ class CloudTestCase(unittest.TestCase):
         """
         name = f"{self.name}-{time.monotonic_ns()}"
         made = self.cloud.create_flavor(name, dict(specs), **size)
-        self.addCleanup(self.cloud.delete_flavor, made)
+        self.addCleanup(self.cloud.api.compute.delete_flavor, made)
         return name
 
     def boot(
@@ -200,11 +200,7 @@ class CloudTestCase(unittest.TestCase):
 
         :param server: its id.
         """
-        try:
-            self.cloud.servers.delete(server)
-        except HttpError as error:
-            if error.status != 404:
-                raise
+        self.cloud.servers.delete(server)
 
     def assert_nothing_left(self, host: str = RT) -> None:
         """Wait until nothing is on a host because of servers.
@@ -250,7 +246,13 @@ class CloudTestCase(unittest.TestCase):
         :returns: seconds waited.
         """
         began = time.monotonic()
-        wait_for(what, probe, timeout=timeout, interval=0.5)
+        wait_for(
+            what,
+            probe,
+            timeout=timeout,
+            interval=0.5,
+            unanswered=(OSError, api.UNANSWERED),
+        )
         return time.monotonic() - began
 
     def _ends_of_logs(self) -> str:

@@ -41,7 +41,7 @@ ONLOAD = {
     "sriov_rt:onload_profile": onload_host.PROFILE,
 }
 #: What a port asks for that is no VF of its own.
-NORMAL = {"binding:vnic_type": "normal"}
+NORMAL = {"binding_vnic_type": "normal"}
 SUBNET = "10.78.0.0/24"
 COMPUTE_LOG = f"{LXC}/nova-compute.log"
 
@@ -95,9 +95,7 @@ class OnloadTestCase(CloudTestCase):
             container_config.POOL_NETWORK,
             SUBNET,
         )
-        self.addCleanup(
-            self.cloud.api.delete, "neutron", f"/networks/{self.network}"
-        )
+        self.addCleanup(self.cloud.api.network.delete_network, self.network)
         self.wait_for(
             f"{LXC} has the trait of Onload",
             lambda: TRAIT in self.cloud.traits(LXC),
@@ -121,7 +119,7 @@ class OnloadTestCase(CloudTestCase):
             file = pathlib.Path(scratch) / "image.raw"
             build(file)
             made = seed.raw_image(api, name, file, properties or {})
-        cls.addClassCleanup(api.delete, "glance", f"/images/{made}")
+        cls.addClassCleanup(api.image.delete_image, made)
         return name
 
     def port(self) -> str:
@@ -129,7 +127,7 @@ class OnloadTestCase(CloudTestCase):
         made = self.cloud.create_port(
             container_config.POOL_NETWORK, network_id=self.network, **NORMAL
         )
-        self.addCleanup(self.cloud.api.delete, "neutron", f"/ports/{made}")
+        self.addCleanup(self.cloud.api.network.delete_port, made)
         return made
 
     def init(self, server: Server) -> pathlib.Path:

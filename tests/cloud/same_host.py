@@ -99,9 +99,8 @@ class SameHostTestCase(OnloadTestCase):
 
     def metadata(self, server: Server) -> dict[str, str]:
         """Return the metadata of a server, as its owner sees them."""
-        answer = self.cloud.api.get("nova-api", f"/servers/{server.id}")
-        found: dict[str, str] = answer["server"]["metadata"]
-        return found
+        found = self.cloud.api.compute.get_server(server.id)
+        return dict(found.metadata)
 
     def create(self) -> Server:
         """Boot a server with a port of the network; ACTIVE or in ERROR."""

@@ -28,6 +28,7 @@ from tests.cloud.base import CloudTestCase
 from tests.cloud.base import say
 from tests.cloud.scheduler import warm_up
 from tests.periodic import periodic
+from tests.testbed import api
 from tests.testbed import errors
 from tests.testbed.seed import ORDINARY_FLAVOR
 from tests.testbed.services import RT
@@ -203,7 +204,7 @@ class TestOutage(FactsTestCase):
         while not over.is_set():
             try:
                 server = self.boot(ORDINARY_FLAVOR, timeout=LOST_SECONDS)
-            except (errors.TestbedError, OSError):
+            except (errors.TestbedError, *api.ERRORS):
                 # RabbitMQ is away: an API that gives up, or a server that
                 # nobody builds.
                 over.wait(1)
@@ -224,7 +225,7 @@ class TestOutage(FactsTestCase):
         while time.monotonic() - began < RECOVERY_SECONDS:
             try:
                 server = servers.create(self.name, self.realtime)
-            except (errors.TestbedError, OSError) as error:
+            except (errors.TestbedError, *api.ERRORS) as error:
                 say(f"not yet: {error}")
                 time.sleep(1)
                 continue

@@ -44,14 +44,13 @@ class TestReadmeFlavor(CloudTestCase):
         # The cloud may have a flavor of README.rst's name.
         words[3] = cls.flavor_name
         cls.cloud.run(*words)
-        flavor = cls.cloud.api.identify("nova-api", "flavors", cls.flavor_name)
-        cls.addClassCleanup(cls.cloud.delete_flavor, flavor)
+        compute, network = cls.cloud.api.compute, cls.cloud.api.network
+        flavor = compute.find_flavor(cls.flavor_name, ignore_missing=False)
+        cls.addClassCleanup(compute.delete_flavor, flavor)
         cls.port = cls.cloud.create_port(
-            realtime_host.POOL_NETWORK, **{"binding:vnic_type": "normal"}
+            realtime_host.POOL_NETWORK, binding_vnic_type="normal"
         )
-        cls.addClassCleanup(
-            cls.cloud.api.delete, "neutron", f"/ports/{cls.port}"
-        )
+        cls.addClassCleanup(network.delete_port, cls.port)
         cls.server = cls.cloud.servers.boot(
             "readme", cls.flavor_name, ports=[cls.port]
         )
@@ -83,20 +82,16 @@ class TestReadmeFlavor(CloudTestCase):
         )
 
     def test_its_port_is_ours(self) -> None:
-        port = self.cloud.api.get("neutron", f"/ports/{self.port}")["port"]
+        port = self.cloud.api.network.get_port(self.port)
         self.assertEqual(
             ("sriov_rt", "ACTIVE", RT),
-            (
-                port["binding:vif_type"],
-                port["status"],
-                port["binding:host_id"],
-            ),
+            (port.binding_vif_type, port.status, port.binding_host_id),
         )
         (interface,) = self.domain().findall("devices/interface")
         mac, target = interface.find("mac"), interface.find("target")
         assert mac is not None
         assert target is not None
-        self.assertEqual(port["mac_address"], mac.get("address"))
+        self.assertEqual(port.mac_address, mac.get("address"))
         # The parent, and whose it is.
         link = self.host.run("ip", "-d", "link", "show", target.get("dev", ""))
         self.assertRegex(link, r"@enp2s0v[23]: ")

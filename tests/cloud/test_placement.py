@@ -70,21 +70,9 @@ class TestWhereServersLand(CloudTestCase):
 
         :param metadata: the aggregate's.
         """
-        api = self.cloud.api
-        made = api.post(
-            "nova-api", "/os-aggregates", {"aggregate": {"name": self.name}}
-        )
-        path = f"/os-aggregates/{made['aggregate']['id']}"
-        self.addCleanup(api.delete, "nova-api", path)
-        for action, options in (
-            ("add_host", {"host": STD}),
-            ("set_metadata", {"metadata": dict(metadata)}),
-        ):
-            api.post("nova-api", f"{path}/action", {action: options})
-            if action == "add_host":
-                self.addCleanup(
-                    api.post,
-                    "nova-api",
-                    f"{path}/action",
-                    {"remove_host": options},
-                )
+        compute = self.cloud.api.compute
+        made = compute.create_aggregate(name=self.name)
+        self.addCleanup(compute.delete_aggregate, made)
+        compute.add_host_to_aggregate(made, STD)
+        self.addCleanup(compute.remove_host_from_aggregate, made, STD)
+        compute.set_aggregate_metadata(made, dict(metadata))

@@ -51,7 +51,7 @@ class TestLeftovers(CloudTestCase):
     @periodic
     def test_the_remedy_of_the_sentence_works(self) -> None:
         port = self.cloud.create_port("physnet1")
-        self.addCleanup(self.cloud.api.delete, "neutron", f"/ports/{port}")
+        self.addCleanup(self.cloud.api.network.delete_port, port)
         server = self.boot_on(
             RT, self.flavor(BARE), image=seed.SATA_IMAGE, ports=[port]
         )
@@ -78,5 +78,6 @@ class TestLeftovers(CloudTestCase):
 
         :param server: one that is deleted.
         """
-        answer = self.cloud.api.get("placement", f"/allocations/{server.id}")
+        path = f"/allocations/{server.id}"
+        answer = self.cloud.api.placement.get(path).json()
         self.assertEqual({}, answer["allocations"])

@@ -16,6 +16,7 @@ from tests.cloud.base import CloudTestCase
 from tests.cloud.base import say
 from tests.periodic import periodic
 from tests.testbed import tempest_compare
+from tests.testbed import tempest_tests
 
 
 @periodic
@@ -26,6 +27,6 @@ class TestOthers(CloudTestCase):
         log = self.cloud.place.log / "test-tempest-compare.log"
         with log.open("w") as sink:
             without, ours = tempest_compare.run(self.cloud, sink=sink)
-        say(f"see {log}\n{tempest_compare.table(without, ours)}")
+        say(f"see {log}\n{tempest_tests.table(without, ours)}")
         self.assertIn("ok", ours.tests.values())
-        self.assertEqual([], tempest_compare.different(without, ours))
+        self.assertEqual([], tempest_tests.different(without, ours))

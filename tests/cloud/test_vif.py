@@ -32,7 +32,7 @@ CLEAN_SECONDS = 600.0
 START_SECONDS = 720.0
 
 #: What a port asks for that is no VF of its own.
-NORMAL = {"binding:vnic_type": "normal"}
+NORMAL = {"binding_vnic_type": "normal"}
 
 #: How nobody has left a VF: what sriov_rt.nic.model calls the baseline.
 BASELINE = {
@@ -121,7 +121,7 @@ class PortsTestCase(CloudTestCase):
         :param fields: of the port.
         """
         made = self.cloud.create_port(network, **fields)
-        self.addCleanup(self.cloud.api.delete, "neutron", f"/ports/{made}")
+        self.addCleanup(self.cloud.api.network.delete_port, made)
         return made
 
 

@@ -14,7 +14,6 @@
 
 python3 -m tests.testbed up [--no-rt] [--lxc]
 python3 -m tests.testbed status
-python3 -m tests.testbed env
 python3 -m tests.testbed inside -- openstack server list
 python3 -m tests.testbed exec rt-1 -- uname -a
 python3 -m tests.testbed down
@@ -35,9 +34,8 @@ from tests.testbed import paths
 from tests.testbed import prepare
 from tests.testbed import python_env
 from tests.testbed import realtime_host
-from tests.testbed import settings
-from tests.testbed.cloud import Cloud
 from tests.testbed.progress import Progress
+from tests.testbed.services import Services
 
 
 def _up(world: namespace.Namespace, options: argparse.Namespace) -> int:
@@ -53,7 +51,7 @@ def _up(world: namespace.Namespace, options: argparse.Namespace) -> int:
     _clear(place)
     prepare.prepare(place, progress, realtime=options.realtime)
     world.create()
-    command = [sys.executable, "-m", "tests.testbed.bringup"]
+    command = ["python", "-m", "tests.testbed.bringup"]
     if not options.realtime:
         command.append("--no-rt")
     if options.containers:
@@ -105,21 +103,12 @@ def _down(world: namespace.Namespace, options: argparse.Namespace) -> int:
 def _status(world: namespace.Namespace, options: argparse.Namespace) -> int:
     if not world.inside:
         world.enter((sys.executable, "-m", "tests.testbed", "status"))
-    found = Cloud(world.place).services.status()
+    env = python_env.PythonEnv.in_cache(world.place.cache)
+    found = Services(world.place, env).status()
     for host, services in found.items():
         for name, runs in services.items():
             print(f"{host:6} {name:24} {'runs' if runs else 'has ended'}")
     return 0 if all(all(each.values()) for each in found.values()) else 1
-
-
-def _environment(
-    world: namespace.Namespace, options: argparse.Namespace
-) -> int:
-    env = python_env.PythonEnv.in_cache(world.place.cache)
-    for name, value in settings.client_environment().items():
-        print(f"export {name}={value}")
-    print(f"export PATH={env.bin}:$PATH")
-    return 0
 
 
 def _execute(world: namespace.Namespace, options: argparse.Namespace) -> int:
@@ -180,10 +169,6 @@ def _parser() -> argparse.ArgumentParser:
     down.set_defaults(act=_down)
     status = verbs.add_parser("status", help="say which services run")
     status.set_defaults(act=_status)
-    environment = verbs.add_parser(
-        "env", help="print what a shell inside needs for openstack(1)"
-    )
-    environment.set_defaults(act=_environment)
     execute = verbs.add_parser("exec", help="run a program on a host")
     execute.add_argument("--timeout", type=float, default=300.0)
     execute.add_argument(
@@ -196,7 +181,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     execute.add_argument("command", nargs="+")
     execute.set_defaults(act=_execute)
-    inside = verbs.add_parser("inside", help="run a program in its namespaces")
+    inside = verbs.add_parser(
+        "inside", help="run a program in its namespaces, as its administrator"
+    )
     inside.add_argument("command", nargs="+")
     inside.set_defaults(act=_enter)
     return parser

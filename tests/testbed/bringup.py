@@ -18,6 +18,7 @@ import shutil
 import sys
 from collections.abc import Callable
 
+from tests.testbed import api
 from tests.testbed import catalog
 from tests.testbed import container_host
 from tests.testbed import controller_config
@@ -37,7 +38,6 @@ from tests.testbed import realtime_host
 from tests.testbed import seed
 from tests.testbed.devstack import nodes
 from tests.testbed.progress import Progress
-from tests.testbed.rest import Rest
 
 #: The services expect these to be there.
 _DATA_DIRECTORIES = ("nova/instances", "neutron/lock", "glance")
@@ -67,7 +67,7 @@ class BringUp:
         self._env = python_env.PythonEnv.in_cache(place.cache)
         self._environment = programs.environment(place, self._env)
         self._catalog = catalog.Catalog(place, self._env)
-        self._api = Rest()
+        self._api = api.connect()
         self._host = realtime_host.RealtimeHost(place, self._env)
 
     def run(self) -> None:
@@ -146,7 +146,7 @@ class BringUp:
             self._catalog.start("keystone", "placement")
             # Two first requests at once, and Keystone may judge the second
             # by policies that it is still loading: 403.
-            self._api.get("keystone", "/services")
+            list(self._api.identity.services())
             self._catalog.start(
                 *(
                     service.name
@@ -177,12 +177,12 @@ class BringUp:
 
     def _realtime_host(self) -> None:
         with self._progress.step(f"compute host {network.REALTIME}"):
-            realtime_host.join(self._host, self._api)
+            joining.join_realtime(self._host, self._api)
 
     def _container_host(self) -> None:
         host = container_host.ContainerHost(self._place, self._env)
         with self._progress.step(f"compute host {network.CONTAINERS}"):
-            container_host.join(host, self._api)
+            joining.join_containers(host, self._api)
 
     def _start(self, *names: str) -> None:
         with self._progress.step(", ".join(names)):
@@ -208,7 +208,7 @@ def main() -> int:
             realtime=options.realtime,
             containers=options.containers,
         ).run()
-    except errors.TestbedError as error:
+    except (errors.TestbedError, *api.ERRORS) as error:
         print(f"testbed: {error}", file=sys.stderr)
         return 1
     return 0

@@ -12,7 +12,7 @@
 
 """The running cloud, as the cloud tests and the demo use it."""
 
-from tests.testbed import catalog
+from tests.testbed import api
 from tests.testbed import container_host
 from tests.testbed import errors
 from tests.testbed import joining
@@ -25,7 +25,6 @@ from tests.testbed import seed
 from tests.testbed import settings
 from tests.testbed.compute_host import ComputeHost
 from tests.testbed.progress import Progress
-from tests.testbed.rest import Rest
 from tests.testbed.servers import Servers
 from tests.testbed.services import Services
 from tests.testbed.waiting import run
@@ -48,29 +47,24 @@ class Cloud:
                 "run this by `python3 -m tests.testbed inside -- ...`"
             )
         self.env = python_env.PythonEnv.in_cache(self.place.cache)
-        self.api = Rest()
+        self.api = api.connect()
         self.servers = Servers(self.api)
         self.realtime = realtime_host.RealtimeHost(self.place, self.env)
         self.second = realtime_host.RealtimeHost(
             self.place, self.env, realtime_host.SECOND
         )
         self.containers = container_host.ContainerHost(self.place, self.env)
-        self.services = Services(
-            catalog.Catalog(self.place, self.env),
-            self._machines,
-            self.containers,
-        )
-
-    @property
-    def _machines(self) -> dict[str, realtime_host.RealtimeHost]:
-        return {each.node.name: each for each in (self.realtime, self.second)}
+        self.services = Services(self.place, self.env)
 
     def host(self, name: str) -> ComputeHost:
         """Return a compute host to run commands on.
 
         :param name: STD, RT, RT2 or LXC.
         """
-        return ComputeHost(name, self.place, self._machines, self.containers)
+        machines = {
+            each.node.name: each for each in (self.realtime, self.second)
+        }
+        return ComputeHost(name, self.place, machines, self.containers)
 
     def join_containers(self) -> bool:
         """Start the host LXC and wait until servers can be booted on it.
@@ -80,7 +74,7 @@ class Cloud:
         """
         if self.containers.is_up:
             return False
-        container_host.join(self.containers, self.api)
+        joining.join_containers(self.containers, self.api)
         return True
 
     def leave_containers(self) -> None:
@@ -88,7 +82,7 @@ class Cloud:
 
         :raises errors.TestbedError: when something of it stays.
         """
-        container_host.leave(self.containers, self.api)
+        joining.leave_containers(self.containers, self.api)
 
     def join_second(self, progress: Progress) -> None:
         """Start the host RT2 and wait until servers can be booted on it.
@@ -99,14 +93,14 @@ class Cloud:
         if not self.second.machine.running:
             self.second.configure()
             self.second.boot(progress)
-        realtime_host.join(self.second, self.api)
+        joining.join_realtime(self.second, self.api)
 
     def leave_second(self) -> None:
         """End the host RT2, which has no servers any more.
 
         :raises errors.TestbedError: when something of it stays.
         """
-        realtime_host.leave(self.second, self.api)
+        joining.leave_realtime(self.second, self.api)
 
     def run(self, *command: str, timeout: float = 120.0) -> str:
         """Run a program of the environment as the cloud's administrator.
@@ -135,12 +129,9 @@ class Cloud:
 
         :param host: STD, RT, RT2 or LXC.
         """
-        listed = self.api.get("placement", f"/resource_providers?name={host}")
-        (provider,) = listed["resource_providers"]
-        answer = self.api.get(
-            "placement", f"/resource_providers/{provider['uuid']}/traits"
-        )
-        return set(answer["traits"])
+        placement = self.api.placement
+        (provider,) = placement.resource_providers(name=host)
+        return set(placement.get_resource_provider_trait(provider).traits)
 
     def create_flavor(
         self,
@@ -157,17 +148,10 @@ class Cloud:
         :param ram: MiB of memory.
         :param vcpus: number of CPUs.
         :returns: its id.
-        :raises errors.HttpError: when Nova refuses, with why in its body.
+        :raises openstack.exceptions.HttpException: when Nova refuses.
         """
         size: dict[str, object] = {"ram": ram, "vcpus": vcpus, "disk": 0}
         return seed.flavor(self.api, name, size, specs)
-
-    def delete_flavor(self, flavor: str) -> None:
-        """Delete a flavor.
-
-        :param flavor: its id.
-        """
-        self.api.delete("nova-api", f"/flavors/{flavor}")
 
     def create_port(self, physical_network: str, **fields: object) -> str:
         """Make a port for an SR-IOV VF.
@@ -176,12 +160,10 @@ class Cloud:
         :param fields: more fields of the port.
         :returns: its id.
         """
-        port = {
-            "network_id": self.api.identify(
-                "neutron", "networks", physical_network
-            ),
-            "binding:vnic_type": "direct",
-            **fields,
-        }
-        made = self.api.post("neutron", "/ports", {"port": port})
-        return str(made["port"]["id"])
+        port = {"binding_vnic_type": "direct", **fields}
+        if "network_id" not in port:
+            found = self.api.network.find_network(
+                physical_network, ignore_missing=False
+            )
+            port["network_id"] = found.id
+        return str(self.api.network.create_port(**port).id)

@@ -26,14 +26,12 @@ from collections.abc import Mapping
 
 from tests.testbed import container_config
 from tests.testbed import container_world
-from tests.testbed import joining
 from tests.testbed import loops
 from tests.testbed import network
 from tests.testbed import paths
 from tests.testbed import programs
 from tests.testbed import python_env
 from tests.testbed.process import Record
-from tests.testbed.rest import Rest
 from tests.testbed.service import Service
 from tests.testbed.service import running
 from tests.testbed.waiting import run
@@ -211,33 +209,6 @@ class ContainerHost:
             "SRIOV_RT_STATE": str(self.place.state),
             "SRIOV_RT_CACHE": str(self.place.cache),
         }
-
-
-def join(host: ContainerHost, api: Rest) -> None:
-    """Start a host, and wait until servers can be booted on it.
-
-    :param host: the host.
-    :param api: the cloud that it becomes a part of.
-    :raises errors.TestbedError: when it doesn't come up.
-    """
-    host.start()
-    joining.wait_compute(
-        api,
-        network.CONTAINERS,
-        lambda: all(map(host.running, SERVICES)),
-    )
-    joining.wait_agents(api, network.CONTAINERS, (NEUTRON_AGENT,))
-
-
-def leave(host: ContainerHost, api: Rest) -> None:
-    """End a host that has no servers, as if there had never been one.
-
-    :param host: the host.
-    :param api: the cloud that it is a part of.
-    :raises errors.TestbedError: when something of it stays.
-    """
-    host.stop()
-    joining.forget(api, network.CONTAINERS)
 
 
 def _stop(name: str, place: paths.Paths, how: signal.Signals) -> None:

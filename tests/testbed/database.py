@@ -18,6 +18,7 @@ import pathlib
 import shutil
 from collections.abc import Mapping
 
+from tests.testbed import api
 from tests.testbed import infrastructure
 from tests.testbed import network
 from tests.testbed import openstack_services
@@ -26,7 +27,6 @@ from tests.testbed import python_env
 from tests.testbed import seed
 from tests.testbed import settings
 from tests.testbed.progress import Progress
-from tests.testbed.rest import Rest
 from tests.testbed.waiting import run
 
 DATABASES = (
@@ -99,7 +99,7 @@ def _make(
         keystone.start(place)
         try:
             keystone.wait(place)
-            seed.users(Rest())
+            seed.users(api.connect())
         finally:
             keystone.stop(place)
     finally:

@@ -36,12 +36,8 @@ def _run(*arguments: str) -> int:
 def _up() -> int:
     """Bring the cloud up if there is none, and show what it does."""
     return _run("tests.testbed", "up") or _run(
-        "tests.testbed",
-        "inside",
-        "--",
-        sys.executable,
-        "-m",
-        "tests.testbed.show",
+        *("tests.testbed", "inside", "--"),
+        *("python", "-m", "tests.testbed.show"),
     )
 
 

@@ -10,14 +10,20 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """Compute hosts as the control plane knows them: they come and they go."""
 
 from collections.abc import Callable
 from collections.abc import Collection
 
+from openstack.connection import Connection
+
+from tests.testbed import container_host
 from tests.testbed import errors
-from tests.testbed.rest import Rest
+from tests.testbed import network
+from tests.testbed import realtime_host
+from tests.testbed.api import UNANSWERED
+from tests.testbed.container_host import ContainerHost
+from tests.testbed.realtime_host import RealtimeHost
 from tests.testbed.waiting import wait_for
 
 #: An emulated host needs 60 s of an idle machine to import Nova, and eight
@@ -25,18 +31,16 @@ from tests.testbed.waiting import wait_for
 _HOST_SECONDS = 1200.0
 
 
-def hypervisors(api: Rest) -> set[str]:
+def hypervisors(api: Connection) -> set[str]:
     """Return the compute hosts that Nova knows in a cell and sees up.
 
     :param api: the cloud.
     """
-    listed = api.get("nova-api", "/os-hypervisors/detail")["hypervisors"]
-    return {
-        each["hypervisor_hostname"] for each in listed if each["state"] == "up"
-    }
+    listed = api.compute.hypervisors(details=True)
+    return {each.name for each in listed if each.state == "up"}
 
 
-def wait_compute(api: Rest, host: str, well: Callable[[], bool]) -> None:
+def wait_compute(api: Connection, host: str, well: Callable[[], bool]) -> None:
     """Wait until the scheduler can choose a host.
 
     :param api: the cloud.
@@ -57,10 +61,11 @@ def wait_compute(api: Rest, host: str, well: Callable[[], bool]) -> None:
         known,
         timeout=_HOST_SECONDS,
         interval=1,
+        unanswered=UNANSWERED,
     )
 
 
-def wait_agents(api: Rest, host: str, binaries: Collection[str]) -> None:
+def wait_agents(api: Connection, host: str, binaries: Collection[str]) -> None:
     """Wait until Neutron can bind ports to a host.
 
     :param api: the cloud.
@@ -70,8 +75,8 @@ def wait_agents(api: Rest, host: str, binaries: Collection[str]) -> None:
     """
 
     def alive() -> bool:
-        listed = api.get("neutron", f"/agents?host={host}")["agents"]
-        return {each["binary"] for each in listed if each["alive"]} >= set(
+        listed = api.network.agents(host=host)
+        return {each.binary for each in listed if each.is_alive} >= set(
             binaries
         )
 
@@ -80,17 +85,73 @@ def wait_agents(api: Rest, host: str, binaries: Collection[str]) -> None:
         alive,
         timeout=_HOST_SECONDS,
         interval=1,
+        unanswered=UNANSWERED,
     )
 
 
-def forget(api: Rest, host: str) -> None:
-    """Let Nova and Neutron forget a host that was stopped.
+def join_realtime(host: RealtimeHost, api: Connection) -> None:
+    """Start a host's services, and wait until servers can be booted on it.
 
-    :param api: the cloud.
-    :param host: its name.
-    :raises errors.HttpError: when there are instances on it.
+    :param host: the host, whose machine has booted.
+    :param api: the cloud that it becomes a part of.
+    :raises errors.TestbedError: when it doesn't come up.
     """
-    for each in api.get("nova-api", f"/os-services?host={host}")["services"]:
-        api.delete("nova-api", f"/os-services/{each['id']}")
-    for each in api.get("neutron", f"/agents?host={host}")["agents"]:
-        api.delete("neutron", f"/agents/{each['id']}")
+    node = host.node
+    for name in node.services:
+        host.start(name)
+    wait_compute(api, node.name, lambda: all(map(host.running, node.services)))
+    if node.ports:
+        wait_agents(
+            api,
+            node.name,
+            (realtime_host.NEUTRON_AGENT, realtime_host.SRIOV_AGENT),
+        )
+
+
+def leave_realtime(host: RealtimeHost, api: Connection) -> None:
+    """End a host that has no servers, as if there had never been one.
+
+    :param host: the host.
+    :param api: the cloud that it is a part of.
+    :raises errors.TestbedError: when something of it stays.
+    """
+    if host.machine.running:
+        for name in reversed(host.node.services):
+            host.stop(name)
+    host.machine.stop()
+    _forget(api, host.node.name)
+
+
+def join_containers(host: ContainerHost, api: Connection) -> None:
+    """Start a host, and wait until servers can be booted on it.
+
+    :param host: the host.
+    :param api: the cloud that it becomes a part of.
+    :raises errors.TestbedError: when it doesn't come up.
+    """
+    host.start()
+    wait_compute(
+        api,
+        network.CONTAINERS,
+        lambda: all(map(host.running, container_host.SERVICES)),
+    )
+    wait_agents(api, network.CONTAINERS, (container_host.NEUTRON_AGENT,))
+
+
+def leave_containers(host: ContainerHost, api: Connection) -> None:
+    """End a host that has no servers, as if there had never been one.
+
+    :param host: the host.
+    :param api: the cloud that it is a part of.
+    :raises errors.TestbedError: when something of it stays.
+    """
+    host.stop()
+    _forget(api, network.CONTAINERS)
+
+
+def _forget(api: Connection, host: str) -> None:
+    """Let Nova and Neutron forget a host that was stopped."""
+    for service in list(api.compute.services(host=host)):
+        api.compute.delete_service(service)
+    for agent in list(api.network.agents(host=host)):
+        api.network.delete_agent(agent)

@@ -30,7 +30,9 @@ from tests.testbed import cgroups
 from tests.testbed import errors
 from tests.testbed import loops
 from tests.testbed import paths
+from tests.testbed import python_env
 from tests.testbed import remains
+from tests.testbed import settings
 from tests.testbed.identity import ProcessId
 from tests.testbed.process import Record
 from tests.testbed.process import start
@@ -104,7 +106,7 @@ class Namespace:
             _SUPERVISOR,
             (sys.executable, "-m", "tests.testbed.supervisor", "launch"),
             log=self.place.log / f"{_SUPERVISOR}.log",
-            environment=self._environment(),
+            environment=self.environment(),
         )
         record.save(self.place.run)
         wait_for(
@@ -163,7 +165,8 @@ class Namespace:
     def enter(self, command: Sequence[str]) -> None:
         """Become a program inside; doesn't return.
 
-        :param command: program and arguments.
+        :param command: program and arguments; `python`, `openstack` and their
+            like are those of the cloud's Python environment.
         :raises errors.TestbedError: when it isn't up.
         """
         init = self.init
@@ -185,14 +188,27 @@ class Namespace:
                 "--",
                 *command,
             ],
-            self._environment(),
+            self.environment(),
         )
 
     def _file(self, name: str) -> pathlib.Path:
         return self.place.run / name
 
-    def _environment(self) -> dict[str, str]:
-        found = dict(os.environ)
+    def environment(self) -> dict[str, str]:
+        """Return the environment of what is run inside.
+
+        Ours, with the programs of the cloud's Python environment, and the
+        variables by which clients find the cloud.
+        """
+        found = {
+            name: value
+            for name, value in os.environ.items()
+            # A proxy of the machine can't reach the cloud's own network.
+            if not name.lower().endswith("_proxy")
+        }
+        found |= settings.client_environment()
+        env = python_env.PythonEnv.in_cache(self.place.cache)
+        found["PATH"] = f"{env.bin}:{found.get('PATH', os.defpath)}"
         found["PYTHONPATH"] = str(paths.CHECKOUT)
         found["SRIOV_RT_STATE"] = str(self.place.state)
         found["SRIOV_RT_CACHE"] = str(self.place.cache)

@@ -15,6 +15,8 @@
 import pathlib
 import socket
 import subprocess
+import urllib.error
+import urllib.request
 
 from tests.testbed import paths
 
@@ -49,6 +51,8 @@ PORTS = {
     "neutron": 9696,
 }
 
+_SECONDS = 60.0
+
 
 def url(service: str) -> str:
     """Return where an HTTP service answers.
@@ -70,6 +74,23 @@ def listens(service: str) -> bool:
             return True
     except OSError:
         return False
+
+
+def answers(service: str, path: str) -> bool:
+    """Whether an HTTP service says anything but a server error.
+
+    :param service: a key of PORTS.
+    :param path: one that needs no token.
+    """
+    # A proxy of the machine can't reach the cloud's own network.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        opener.open(url(service) + path, timeout=_SECONDS).close()
+    except urllib.error.HTTPError as error:
+        return error.code < 500
+    except OSError:
+        return False
+    return True
 
 
 def hosts() -> str:

@@ -16,7 +16,6 @@ from collections.abc import Mapping
 
 from tests.testbed import network
 from tests.testbed import paths
-from tests.testbed import rest
 from tests.testbed.service import Service
 
 #: WSGI module and a path that answers without a token, by service.
@@ -118,5 +117,5 @@ def _wsgi(name: str, environment: Mapping[str, str]) -> Service:
             "--socket-timeout=60",
         ),
         environment=environment,
-        ready=lambda: rest.answers(network.url(name) + path),
+        ready=lambda: network.answers(name, path),
     )

@@ -19,7 +19,6 @@ import pathlib
 from tests.testbed import controller_config
 from tests.testbed import errors
 from tests.testbed import ini
-from tests.testbed import joining
 from tests.testbed import network
 from tests.testbed import nova_config
 from tests.testbed import paths
@@ -28,7 +27,6 @@ from tests.testbed import python_env
 from tests.testbed import settings
 from tests.testbed.devstack import nodes
 from tests.testbed.progress import Progress
-from tests.testbed.rest import Rest
 from tests.testbed.rtvm import Job
 from tests.testbed.rtvm import Machine
 from tests.testbed.rtvm import RtVm
@@ -282,37 +280,6 @@ class RealtimeHost:
             ),
             COMPUTE: (f"--config-file={etc / 'nova.conf'}",),
         }
-
-
-def join(host: RealtimeHost, api: Rest) -> None:
-    """Start a host's services, and wait until servers can be booted on it.
-
-    :param host: the host, whose machine has booted.
-    :param api: the cloud that it becomes a part of.
-    :raises errors.TestbedError: when it doesn't come up.
-    """
-    node = host.node
-    for name in node.services:
-        host.start(name)
-    joining.wait_compute(
-        api, node.name, lambda: all(map(host.running, node.services))
-    )
-    if node.ports:
-        joining.wait_agents(api, node.name, (NEUTRON_AGENT, SRIOV_AGENT))
-
-
-def leave(host: RealtimeHost, api: Rest) -> None:
-    """End a host that has no servers, as if there had never been one.
-
-    :param host: the host.
-    :param api: the cloud that it is a part of.
-    :raises errors.TestbedError: when something of it stays.
-    """
-    if host.machine.running:
-        for name in reversed(host.node.services):
-            host.stop(name)
-    host.machine.stop()
-    joining.forget(api, host.node.name)
 
 
 def _device_specs() -> tuple[str, ...]:

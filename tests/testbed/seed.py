@@ -13,12 +13,12 @@
 """What a fresh cloud is given: users, endpoints, networks, flavors, images."""
 
 import pathlib
-from typing import Any
+
+from openstack.connection import Connection
 
 from tests.testbed import guest_image
 from tests.testbed import network
 from tests.testbed import settings
-from tests.testbed.rest import Rest
 
 #: The user of sriov-rt's agents, which has no endpoint.
 AGENT_USER = "sriov_rt"
@@ -57,60 +57,44 @@ _IMAGES: dict[str, dict[str, str]] = {
 }
 
 
-def users(api: Rest) -> None:
+def users(api: Connection) -> None:
     """Register the services at Keystone.
 
     :param api: the cloud.
-    :raises errors.TestbedError: when Keystone refuses.
+    :raises openstack.exceptions.HttpException: when Keystone refuses.
     """
-    project = _create(
-        api, "keystone", "project", name="service", domain_id="default"
-    )
-    roles = {
-        role["name"]: role["id"]
-        for role in api.get("keystone", "/roles")["roles"]
-    }
+    identity = api.identity
+    project = identity.create_project(name="service", domain_id="default")
+    roles = {role.name: role for role in identity.roles()}
     for name, needed in USERS.items():
-        user = _create(
-            api,
-            "keystone",
-            "user",
-            name=name,
-            password=settings.PASSWORD,
-            domain_id="default",
+        user = identity.create_user(
+            name=name, password=settings.PASSWORD, domain_id="default"
         )
         for role in needed:
-            api.put(
-                "keystone",
-                f"/projects/{project['id']}/users/{user['id']}"
-                f"/roles/{roles[role]}",
-            )
+            identity.assign_project_role_to_user(project, user, roles[role])
     for name, (kind, url) in _SERVICES.items():
-        service = _create(api, "keystone", "service", name=name, type=kind)
+        service = identity.create_service(name=name, type=kind)
         for interface in ("public", "internal"):
-            _create(
-                api,
-                "keystone",
-                "endpoint",
-                service_id=service["id"],
+            identity.create_endpoint(
+                service_id=service.id,
                 interface=interface,
                 url=url,
                 region_id=settings.REGION,
             )
 
 
-def networks(api: Rest) -> None:
+def networks(api: Connection) -> None:
     """Make one VLAN network on each physical network.
 
     :param api: the cloud.
-    :raises errors.TestbedError: when Neutron refuses.
+    :raises openstack.exceptions.HttpException: when Neutron refuses.
     """
     for name, (first, _) in settings.PHYSICAL_NETWORKS.items():
         network_on(api, name, name, f"{address(name, 0)}/24", vlan=first)
 
 
 def network_on(
-    api: Rest,
+    api: Connection,
     name: str,
     physical_network: str,
     subnet: str,
@@ -125,35 +109,30 @@ def network_on(
     :param subnet: its addresses, as in "192.0.2.0/24".
     :param vlan: its VLAN; without one if None, of which there is one at most.
     :returns: its id; who deletes it deletes the subnet too.
-    :raises errors.TestbedError: when Neutron refuses.
+    :raises openstack.exceptions.HttpException: when Neutron refuses.
     """
-    kind: dict[str, object] = {"provider:network_type": "flat"}
+    kind: dict[str, object] = {"provider_network_type": "flat"}
     if vlan is not None:
         kind = {
-            "provider:network_type": "vlan",
-            "provider:segmentation_id": vlan,
+            "provider_network_type": "vlan",
+            "provider_segmentation_id": vlan,
         }
-    made = _create(
-        api,
-        "neutron",
-        "network",
+    made = api.network.create_network(
         name=name,
-        shared=True,
-        port_security_enabled=False,
-        **{"provider:physical_network": physical_network, **kind},
+        is_shared=True,
+        is_port_security_enabled=False,
+        provider_physical_network=physical_network,
+        **kind,
     )
-    _create(
-        api,
-        "neutron",
-        "subnet",
+    api.network.create_subnet(
         name=name,
-        network_id=made["id"],
+        network_id=made.id,
         ip_version=4,
         cidr=subnet,
         gateway_ip=None,
-        enable_dhcp=False,
+        is_dhcp_enabled=False,
     )
-    return str(made["id"])
+    return str(made.id)
 
 
 def address(physical_network: str, last: int) -> str:
@@ -166,17 +145,17 @@ def address(physical_network: str, last: int) -> str:
     return f"10.77.{first}.{last}"
 
 
-def flavors(api: Rest) -> None:
+def flavors(api: Connection) -> None:
     """Make the ordinary flavor.
 
     :param api: the cloud.
-    :raises errors.TestbedError: when Nova refuses.
+    :raises openstack.exceptions.HttpException: when Nova refuses.
     """
     flavor(api, ORDINARY_FLAVOR, {"ram": 128, "vcpus": 1, "disk": 0}, {})
 
 
 def flavor(
-    api: Rest, name: str, size: dict[str, object], specs: dict[str, str]
+    api: Connection, name: str, size: dict[str, object], specs: dict[str, str]
 ) -> str:
     """Make a flavor.
 
@@ -185,41 +164,33 @@ def flavor(
     :param size: ram in MiB, vcpus, and disk in GiB.
     :param specs: its extra specs.
     :returns: its id.
-    :raises errors.TestbedError: when Nova refuses.
+    :raises openstack.exceptions.HttpException: when Nova refuses.
     """
-    made = _create(api, "nova-api", "flavor", name=name, **size)
+    made = api.compute.create_flavor(name=name, **size)
     if specs:
-        api.post(
-            "nova-api",
-            f"/flavors/{made['id']}/os-extra_specs",
-            {"extra_specs": specs},
-        )
-    return str(made["id"])
+        api.compute.create_flavor_extra_specs(made, specs)
+    return str(made.id)
 
 
-def images(api: Rest, files: guest_image.GuestImage) -> None:
+def images(api: Connection, files: guest_image.GuestImage) -> None:
     """Upload the guest.
 
     :param api: the cloud.
     :param files: what the guest is made of.
-    :raises errors.TestbedError: when Glance refuses.
+    :raises openstack.exceptions.HttpException: when Glance refuses.
     """
-    kernel = _image(api, "guest-kernel", "aki", {})
-    api.upload(f"/images/{kernel}/file", files.kernel)
-    ramdisk = _image(api, "guest-ramdisk", "ari", {})
-    api.upload(f"/images/{ramdisk}/file", files.ramdisk)
+    common = {
+        "kernel_id": _image(api, "guest-kernel", "aki", files.kernel, {}),
+        "ramdisk_id": _image(api, "guest-ramdisk", "ari", files.ramdisk, {}),
+        "os_command_line": _KERNEL_ARGUMENTS,
+        "hw_machine_type": "q35",
+    }
     for name, properties in _IMAGES.items():
-        common = {
-            "kernel_id": kernel,
-            "ramdisk_id": ramdisk,
-            "os_command_line": _KERNEL_ARGUMENTS,
-            "hw_machine_type": "q35",
-        }
         raw_image(api, name, files.disk, {**common, **properties})
 
 
 def raw_image(
-    api: Rest, name: str, file: pathlib.Path, properties: dict[str, str]
+    api: Connection, name: str, file: pathlib.Path, properties: dict[str, str]
 ) -> str:
     """Upload an image that is used as it is.
 
@@ -228,27 +199,25 @@ def raw_image(
     :param file: the image.
     :param properties: its properties.
     :returns: its id.
-    :raises errors.TestbedError: when Glance refuses.
+    :raises openstack.exceptions.HttpException: when Glance refuses.
     """
-    made = _image(api, name, "raw", properties)
-    api.upload(f"/images/{made}/file", file)
-    return made
+    return _image(api, name, "raw", file, properties)
 
 
-def _image(api: Rest, name: str, kind: str, properties: dict[str, str]) -> str:
-    made = api.post(
-        "glance",
-        "/images",
-        {
-            "name": name,
-            "disk_format": kind,
-            "container_format": "bare" if kind == "raw" else kind,
-            "visibility": "public",
-            **properties,
-        },
+def _image(
+    api: Connection,
+    name: str,
+    kind: str,
+    file: pathlib.Path,
+    properties: dict[str, str],
+) -> str:
+    made = api.image.create_image(
+        name,
+        filename=str(file),
+        disk_format=kind,
+        container_format="bare" if kind == "raw" else kind,
+        visibility="public",
+        allow_duplicates=True,
+        meta=properties,
     )
-    return str(made["id"])
-
-
-def _create(api: Rest, service: str, kind: str, **fields: object) -> Any:
-    return api.post(service, f"/{kind}s", {kind: fields})[kind]
+    return str(made.id)

@@ -13,15 +13,15 @@
 """Servers: boot them, watch them, read their consoles, delete them."""
 
 import dataclasses
-import json
 import types
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
+from openstack.connection import Connection
+
 from tests.testbed import seed
-from tests.testbed.errors import HttpError
-from tests.testbed.rest import Rest
+from tests.testbed.api import UNANSWERED
 from tests.testbed.waiting import wait_for
 
 #: From the request to ACTIVE or ERROR, on a busy machine.
@@ -52,18 +52,18 @@ class Server:
     fault: str
 
     @classmethod
-    def of(cls, answer: Mapping[str, Any]) -> "Server":
+    def of(cls, answer: Any) -> "Server":
         """Read the answer of Nova's API.
 
-        :param answer: the object `server` of GET /servers/ID.
+        :param answer: an openstack.compute.v2.server.Server.
         """
         return cls(
-            id=answer["id"],
-            name=answer["name"],
-            status=answer["status"],
-            host=answer["OS-EXT-SRV-ATTR:host"] or "",
-            domain=answer["OS-EXT-SRV-ATTR:instance_name"],
-            fault=answer.get("fault", {}).get("message", ""),
+            id=answer.id,
+            name=answer.name,
+            status=answer.status,
+            host=answer.compute_host or "",
+            domain=answer.instance_name,
+            fault=(answer.fault or {}).get("message", ""),
         )
 
 
@@ -73,7 +73,7 @@ class Servers:
     :param api: the cloud.
     """
 
-    def __init__(self, api: Rest) -> None:
+    def __init__(self, api: Connection) -> None:
         self._api = api
 
     def boot(
@@ -93,7 +93,7 @@ class Servers:
         :param ports: ids of its ports; no network when empty.
         :param timeout: seconds to wait.
         :returns: the server as it is then, in ERROR too.
-        :raises errors.HttpError: when Nova's API refuses.
+        :raises openstack.exceptions.HttpException: when Nova refuses.
         :raises errors.TimedOut: when it stays in BUILD.
         """
         server = self.create(name, flavor, image=image, ports=ports)
@@ -115,101 +115,71 @@ class Servers:
         :param image: name of its image.
         :param ports: ids of its ports; no network when empty.
         :param fields: more of the request, as in {"metadata": {...}}.
-        :raises errors.HttpError: when Nova's API refuses.
+        :raises openstack.exceptions.HttpException: when Nova refuses.
         """
-        body = {
+        flavors, images = self._api.compute, self._api.image
+        made = flavors.create_server(
             **fields,
-            "name": name,
-            "flavorRef": self._api.identify("nova-api", "flavors", flavor),
-            "imageRef": self._api.identify("glance", "images", image),
-            "networks": [{"port": port} for port in ports] or "none",
-        }
-        made = self._api.post("nova-api", "/servers", {"server": body})
-        return str(made["server"]["id"])
+            name=name,
+            flavor_id=flavors.find_flavor(flavor, ignore_missing=False).id,
+            image_id=images.find_image(image, ignore_missing=False).id,
+            networks=[{"port": port} for port in ports] or "none",
+        )
+        return str(made.id)
 
     def get(self, server: str) -> Server:
         """Return a server as it is now.
 
         :param server: its id.
-        :raises errors.HttpError: with status 404 when there is none.
+        :raises openstack.exceptions.NotFoundException: when there is none.
         """
-        answer = self._api.get("nova-api", f"/servers/{server}")
-        return Server.of(answer["server"])
+        return Server.of(self._api.compute.get_server(server))
 
-    def wait(
-        self,
-        server: str,
-        statuses: Sequence[str] = ("ACTIVE", "ERROR"),
-        *,
-        timeout: float = BOOT_SECONDS,
-    ) -> Server:
-        """Wait until a server has one of some statuses and no task.
+    def wait(self, server: str, *, timeout: float = BOOT_SECONDS) -> Server:
+        """Wait until a server is ACTIVE or in ERROR, and has no task.
 
         :param server: its id.
-        :param statuses: the statuses.
         :param timeout: seconds to wait.
-        :raises errors.TimedOut: when it has none of them.
+        :raises errors.TimedOut: when it is neither.
         """
 
         def settled() -> bool:
-            answer = self._api.get("nova-api", f"/servers/{server}")["server"]
+            answer = self._api.compute.get_server(server)
             return (
-                answer["status"] in statuses
-                and answer["OS-EXT-STS:task_state"] is None
+                answer.status in ("ACTIVE", "ERROR")
+                and answer.task_state is None
             )
 
         wait_for(
-            f"server {server} is {' or '.join(statuses)}",
+            f"server {server} is ACTIVE or in ERROR",
             settled,
             timeout=timeout,
             interval=0.5,
+            unanswered=UNANSWERED,
         )
         return self.get(server)
 
-    def act(
-        self,
-        server: str,
-        action: str,
-        options: object = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Any:
-        """Ask Nova to do something with a server.
-
-        :param server: its id.
-        :param action: as in "reboot" or "rescue".
-        :param options: the action's object.
-        :param headers: as in another API version's.
-        """
-        return self._api.call(
-            "POST",
-            "nova-api",
-            f"/servers/{server}/action",
-            json.dumps({action: options}).encode(),
-            headers,
-        )
-
     def delete(self, server: str, *, timeout: float = BOOT_SECONDS) -> None:
-        """Delete a server and wait until it is gone.
+        """Delete a server, if it is there still, and wait until it's gone.
 
         :param server: its id.
         :param timeout: seconds to wait.
-        :raises errors.TimedOut: when it stays.
+        :raises openstack.exceptions.ResourceTimeout: when it stays.
         """
-        self._api.delete("nova-api", f"/servers/{server}")
-        wait_for(
-            f"server {server} is gone",
-            lambda: self._gone(server),
-            timeout=timeout,
-            interval=0.5,
-        )
+        found = self._api.compute.find_server(server)
+        if found is not None:
+            self._api.compute.delete_server(found)
+            self._api.compute.wait_for_delete(
+                found, interval=0.5, wait=int(timeout)
+            )
 
     def console(self, server: str) -> str:
         """Return what a server has printed on its console.
 
         :param server: its id.
         """
-        output = self.act(server, "os-getConsoleOutput", {})["output"]
-        return str(output or "")
+        found = self._api.compute.get_server_console_output(server)
+        return str(found["output"] or "")
 
     def wait_console(
         self, server: str, text: str, *, timeout: float = CONSOLE_SECONDS
@@ -227,14 +197,6 @@ class Servers:
             lambda: text in self.console(server),
             timeout=timeout,
             interval=2,
+            unanswered=UNANSWERED,
         )
         return self.console(server)
-
-    def _gone(self, server: str) -> bool:
-        try:
-            self.get(server)
-        except HttpError as error:
-            if error.status == 404:
-                return True
-            raise
-        return False

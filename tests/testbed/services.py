@@ -13,12 +13,14 @@
 """The processes of a cloud: watch, start, stop and kill them."""
 
 import signal
-from collections.abc import Mapping
 
 from tests.testbed import container_host
 from tests.testbed import network
+from tests.testbed import paths
+from tests.testbed import python_env
 from tests.testbed.catalog import Catalog
 from tests.testbed.container_host import ContainerHost
+from tests.testbed.realtime_host import NODES
 from tests.testbed.realtime_host import RealtimeHost
 
 STD = network.CONTROLLER
@@ -30,20 +32,17 @@ LXC = network.CONTAINERS
 class Services:
     """The services of all compute hosts.
 
-    :param catalog: the services of STD, the controller.
-    :param realtime: the hosts RT and RT2.
-    :param containers: the host LXC.
+    :param place: the directories of the cloud.
+    :param env: the environment with OpenStack.
     """
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        realtime: Mapping[str, RealtimeHost],
-        containers: ContainerHost,
-    ) -> None:
-        self._catalog = catalog
-        self._realtime = realtime
-        self._containers = containers
+    def __init__(self, place: paths.Paths, env: python_env.PythonEnv) -> None:
+        self._catalog = Catalog(place, env)
+        self._realtime = {
+            name: RealtimeHost(place, env, node)
+            for name, node in NODES.items()
+        }
+        self._containers = ContainerHost(place, env)
 
     def start(self, name: str, host: str = STD) -> None:
         """Start a service; except on RT and RT2, wait until it does its work.

@@ -18,6 +18,9 @@ from tests.testbed import network
 #: One password for everything: nobody else reaches this network.
 PASSWORD = "testbed"
 REGION = "RegionOne"
+#: The microversions that the test bed asks for.
+COMPUTE_API = "2.96"
+PLACEMENT_API = "1.39"
 
 #: Networks that direct ports can be on, one a PF of rt-1, with VLANs.
 PHYSICAL_NETWORKS = {"physnet1": (100, 199), "physnet2": (200, 299)}
@@ -89,6 +92,6 @@ def client_environment() -> dict[str, str]:
         "OS_PROJECT_DOMAIN_ID": "default",
         "OS_REGION_NAME": REGION,
         "OS_IDENTITY_API_VERSION": "3",
-        "OS_COMPUTE_API_VERSION": "2.96",
-        "OS_PLACEMENT_API_VERSION": "1.39",
+        "OS_COMPUTE_API_VERSION": COMPUTE_API,
+        "OS_PLACEMENT_API_VERSION": PLACEMENT_API,
     }

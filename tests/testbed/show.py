@@ -16,6 +16,7 @@ import dataclasses
 import sys
 import time
 
+from tests.testbed import api
 from tests.testbed import errors
 from tests.testbed import guest_image
 from tests.testbed import guest_view
@@ -229,7 +230,7 @@ def main() -> int:
     """Show the demonstration in our cloud; the exit status is returned."""
     try:
         Show(Cloud(), Progress(sys.stdout)).run()
-    except errors.TestbedError as error:
+    except (errors.TestbedError, *api.ERRORS) as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
     return 0

@@ -23,10 +23,8 @@ cloud is left as it was.
 """
 
 import argparse
-import collections
 import contextlib
 import pathlib
-import re
 import sys
 from collections.abc import Iterator
 from typing import IO
@@ -35,8 +33,11 @@ from tests.testbed import joining
 from tests.testbed import tempest_config
 from tests.testbed import tempest_run
 from tests.testbed.cloud import Cloud
+from tests.testbed.devstack import nodes
 from tests.testbed.services import STD
-from tests.testbed.tempest_run import Results
+from tests.testbed.tempest_tests import Results
+from tests.testbed.tempest_tests import different
+from tests.testbed.tempest_tests import table
 
 #: Tempest's smoke tests, what it does with a server, and those of its
 #: scenarios with servers that don't sign in to them: guests have no SSH.
@@ -50,18 +51,6 @@ _AGENT = "sriov-rt-agent"
 #: The services that are changed, in the order of their start.
 _SERVICES = ("neutron", "neutron-rpc-server", "nova-scheduler", "nova-compute")
 
-#: What goes from the configuration: ours, and nothing but ours.
-_OURS = (
-    (r"(?m)^available_filters = sriov_rt\..*\n", ""),
-    (r",RealtimeSriovFilter\b", ""),
-    (r",sriov_rt\.nova\.weights\.all_weighers", ""),
-    (
-        r"(?m)^compute_driver = sriov_rt\..*$",
-        "compute_driver = libvirt.LibvirtDriver",
-    ),
-    (r"(?m)^mechanism_drivers = sriov_rt,", "mechanism_drivers = "),
-)
-
 
 def _files(cloud: Cloud) -> list[pathlib.Path]:
     etc = cloud.place.etc
@@ -72,16 +61,6 @@ def _files(cloud: Cloud) -> list[pathlib.Path]:
     ]
 
 
-def without_ours(text: str) -> str:
-    """Return a configuration file without sriov-rt.
-
-    :param text: one of Nova's or Neutron's files.
-    """
-    for pattern, replacement in _OURS:
-        text = re.sub(pattern, replacement, text)
-    return text
-
-
 @contextlib.contextmanager
 def _without(cloud: Cloud) -> Iterator[None]:
     """Take sriov-rt out of the cloud, for a while."""
@@ -89,7 +68,7 @@ def _without(cloud: Cloud) -> Iterator[None]:
     try:
         cloud.services.stop(_AGENT)
         for file, text in before.items():
-            changed = without_ours(text)
+            changed = nodes.without_ours(text)
             assert changed != text, f"nothing of ours in {file}"
             file.write_text(changed)
         _restart(cloud)
@@ -112,75 +91,19 @@ def _restart(cloud: Cloud) -> None:
 @contextlib.contextmanager
 def _std_alone(cloud: Cloud) -> Iterator[None]:
     """Let no host but std-1 take servers, for a while."""
-    path = "/os-services"
-    listed = cloud.api.get("nova-api", f"{path}?binary=nova-compute")
+    compute = cloud.api.compute
     others = [
-        each["id"]
-        for each in listed["services"]
-        if each["host"] != STD and each["status"] == "enabled"
+        each
+        for each in compute.services(binary="nova-compute")
+        if each.host != STD and each.status == "enabled"
     ]
     try:
         for each in others:
-            cloud.api.put("nova-api", f"{path}/{each}", {"status": "disabled"})
+            compute.disable_service(each)
         yield
     finally:
         for each in others:
-            cloud.api.put("nova-api", f"{path}/{each}", {"status": "enabled"})
-
-
-def _room(test: str) -> str:
-    """Return what a test is of, as in tempest.api.compute.
-
-    :param test: its name.
-    """
-    words = test.rpartition(" ")[2].split(".")
-    return ".".join(words[: 3 if words[1] == "api" else 2])
-
-
-def table(without: Results, ours: Results) -> str:
-    """Return both results in one table, and the tests that differ.
-
-    :param without: of the cloud without sriov-rt.
-    :param ours: of the cloud with it.
-    """
-    rooms = sorted({_room(each) for each in without.tests | ours.tests})
-    lines = [
-        f"{'':30} {'without sriov-rt':>23}  {'with sriov-rt':>23}",
-        f"{'tests':30}" + f" {'passed':>7} {'failed':>7} {'skipped':>7} " * 2,
-    ]
-    for room in [*rooms, ""]:
-        cells = []
-        for results in (without, ours):
-            counts = collections.Counter(
-                result
-                for test, result in results.tests.items()
-                if not room or _room(test) == room
-            )
-            cells += [counts[kind] for kind in ("ok", "FAILED", "SKIPPED")]
-        lines.append(
-            f"{room or 'all':30}"
-            + " {:7} {:7} {:7} ".format(*cells[:3])
-            + " {:7} {:7} {:7} ".format(*cells[3:])
-        )
-    lines += [
-        f"{test}: {without.tests.get(test, 'not run')} without, "
-        f"{ours.tests.get(test, 'not run')} with"
-        for test in different(without, ours)
-    ]
-    return "\n".join(each.rstrip() for each in lines)
-
-
-def different(without: Results, ours: Results) -> list[str]:
-    """Return the tests whose results are not the same.
-
-    :param without: of the cloud without sriov-rt.
-    :param ours: of the cloud with it.
-    """
-    return sorted(
-        test
-        for test in without.tests | ours.tests
-        if without.tests.get(test) != ours.tests.get(test)
-    )
+            compute.enable_service(each)
 
 
 def run(

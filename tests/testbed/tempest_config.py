@@ -17,7 +17,8 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from tests.testbed import errors
+from openstack.connection import Connection
+
 from tests.testbed import guest_image
 from tests.testbed import ini
 from tests.testbed import network
@@ -25,7 +26,6 @@ from tests.testbed import paths
 from tests.testbed import seed
 from tests.testbed import settings
 from tests.testbed.cloud import Cloud
-from tests.testbed.rest import Rest
 
 #: What Tempest makes servers of: flavors with a disk, as it wants them.
 FLAVOR, BIGGER_FLAVOR = "tempest.small", "tempest.bigger"
@@ -66,7 +66,8 @@ def write(cloud: Cloud, *, ours: bool = True) -> pathlib.Path:
     :param cloud: the cloud.
     :param ours: whether the cloud runs sriov-rt.
     :returns: the file.
-    :raises errors.TestbedError: when the cloud refuses something.
+    :raises openstack.exceptions.HttpException: when the cloud refuses
+        something.
     """
     home = directory(cloud.place)
     (home / "lock").mkdir(parents=True, exist_ok=True)
@@ -81,7 +82,7 @@ def write(cloud: Cloud, *, ours: bool = True) -> pathlib.Path:
 
 def _sections(cloud: Cloud, home: pathlib.Path) -> dict[str, ini.Section]:
     api = cloud.api
-    image = api.identify("glance", "images", seed.IMAGE)
+    image = api.image.find_image(seed.IMAGE, ignore_missing=False).id
     flavors = {name: _flavor(api, name) for name in _SIZES}
     off = False
     return {
@@ -181,9 +182,9 @@ def _ours(cloud: Cloud) -> dict[str, ini.Section]:
         "sriov_rt": {
             "realtime_extra_specs": ",".join(_REALTIME),
             "server_ram": _SIZES[FLAVOR]["ram"],
-            "bare_image_ref": cloud.api.identify(
-                "glance", "images", seed.SATA_IMAGE
-            ),
+            "bare_image_ref": cloud.api.image.find_image(
+                seed.SATA_IMAGE, ignore_missing=False
+            ).id,
             "guest_kernel_arguments": (
                 f"{guest_image.ADDRESS}={{address}} "
                 f"{guest_image.PEER}={{peer}}"
@@ -228,40 +229,28 @@ def _on_host(*command: str) -> str:
     return " ".join(words)
 
 
-def _extensions(api: Rest) -> list[str]:
+def _extensions(api: Connection) -> list[str]:
     """Return the extensions that Neutron has."""
-    listed = api.get("neutron", "/extensions")["extensions"]
-    return sorted(each["alias"] for each in listed)
+    return sorted(each.alias for each in api.network.extensions())
 
 
-def _flavor(api: Rest, name: str) -> str:
-    try:
-        return api.identify("nova-api", "flavors", name)
-    except errors.TestbedError:
-        return seed.flavor(api, name, _SIZES[name], {})
+def _flavor(api: Connection, name: str) -> str:
+    found = api.compute.find_flavor(name)
+    return found.id if found else seed.flavor(api, name, _SIZES[name], {})
 
 
-def _public_network(api: Rest) -> str:
-    try:
-        return api.identify("neutron", "networks", PUBLIC_NETWORK)
-    except errors.TestbedError:
-        pass
-    made = api.post(
-        "neutron",
-        "/networks",
-        {
-            "network": {
-                "name": PUBLIC_NETWORK,
-                "router:external": True,
-                "provider:network_type": "local",
-            }
-        },
-    )["network"]["id"]
-    subnet = {
-        "network_id": made,
-        "ip_version": 4,
-        "cidr": _PUBLIC_SUBNET,
-        "enable_dhcp": False,
-    }
-    api.post("neutron", "/subnets", {"subnet": subnet})
-    return str(made)
+def _public_network(api: Connection) -> str:
+    found = api.network.find_network(PUBLIC_NETWORK)
+    if found is None:
+        found = api.network.create_network(
+            name=PUBLIC_NETWORK,
+            is_router_external=True,
+            provider_network_type="local",
+        )
+        api.network.create_subnet(
+            network_id=found.id,
+            ip_version=4,
+            cidr=_PUBLIC_SUBNET,
+            is_dhcp_enabled=False,
+        )
+    return str(found.id)

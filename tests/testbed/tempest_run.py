@@ -16,10 +16,8 @@ python3 -m tests.testbed inside -- python3 -m tests.testbed.tempest_run
 """
 
 import argparse
-import dataclasses
 import os
 import pathlib
-import re
 import subprocess
 import sys
 from typing import IO
@@ -27,60 +25,12 @@ from typing import IO
 from tests import periodic
 from tests.testbed import tempest_config
 from tests.testbed.cloud import Cloud
+from tests.testbed.tempest_tests import LEFT_OUT
+from tests.testbed.tempest_tests import PLUGIN
+from tests.testbed.tempest_tests import Results
 
-#: What is run when nothing is named: our own plugin.
-PLUGIN = r"^sriov_rt_tempest_plugin\."
-#: What of it is left to the periodic run, as CLASS or CLASS.TEST.
-PERIODIC = (
-    # They wait for minutes, for guests of an emulated host.
-    "LifecycleTest",
-    "ReachTest",
-    "CleanVfTest",
-    "DegradedHostTest",
-    # ExplainTest boots such a server, and has one refused that names a host.
-    "RealtimeServersTest.test_a_realtime_server_lands_on_a_realtime_host",
-    "RealtimeServersTest.test_an_ordinary_host_is_refused_when_it_is_named",
-    # TraitsTest reads the trait; what Nova does with it is Nova's.
-    "RealtimeServersTest.test_the_trait_alone_finds_one_too",
-    # tests/cloud has both, the first with the hosts' weights turned round.
-    "OrdinaryServersTest.test_an_ordinary_server_avoids_realtime_hosts",
-    "BareImageTest.test_it_is_refused_with_the_property_to_set",
-)
-LEFT_OUT = rf"^sriov_rt_tempest_plugin\..*\.({'|'.join(PERIODIC)})\b"
 #: Tests at once. Those with realtime servers take turns anyway.
 WORKERS = 2
-
-#: A class that can't be set up is a test named "setUpClass (CLASS)".
-_RESULT = re.compile(
-    r"^\{[0-9]+\} (?P<test>(?:\w+ \()?[\w.]+).* \.\.\. "
-    r"(?P<result>ok|FAILED|SKIPPED)",
-    re.MULTILINE,
-)
-
-
-@dataclasses.dataclass(frozen=True)
-class Results:
-    """What a run of Tempest found.
-
-    :param status: its exit status.
-    :param tests: "ok", "FAILED" or "SKIPPED", by the test's name.
-    """
-
-    status: int
-    tests: dict[str, str]
-
-    @classmethod
-    def of(cls, status: int, output: str) -> "Results":
-        """Read the output of tempest-run.
-
-        :param status: its exit status.
-        :param output: what it printed.
-        """
-        found = _RESULT.finditer(output)
-        return cls(
-            status,
-            {each["test"].replace("(", ""): each["result"] for each in found},
-        )
 
 
 def run(

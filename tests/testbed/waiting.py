@@ -28,14 +28,16 @@ def wait_for(
     *,
     timeout: float,
     interval: float = 0.25,
+    unanswered: type[Exception] | tuple[type[Exception], ...] = OSError,
 ) -> None:
     """Call a function until it returns something true.
 
     :param what: what is waited for, for the message.
-    :param probe: the function. An OSError (nobody listens yet) counts as
-        false; another exception ends the wait.
+    :param probe: the function.
     :param timeout: seconds to wait at most.
     :param interval: seconds between two calls.
+    :param unanswered: exceptions of the function that count as false: nobody
+        listens yet. Another exception ends the wait.
     :raises errors.TimedOut: when it never did.
     """
     deadline = time.monotonic() + timeout
@@ -44,7 +46,7 @@ def wait_for(
         try:
             if probe():
                 return
-        except OSError as error:
+        except unanswered as error:
             detail = str(error)
         if time.monotonic() >= deadline:
             raise errors.TimedOut(what, timeout, detail)

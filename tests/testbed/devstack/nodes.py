@@ -17,6 +17,7 @@ written by the phases post-config and extra.
 """
 
 import pathlib
+import re
 from collections.abc import Mapping
 from collections.abc import Sequence
 
@@ -36,6 +37,18 @@ _FILTERS = (
     "ServerGroupAffinityFilter",
 )
 _INTERVAL_S = "5"
+
+#: What goes from the configuration: ours, and nothing but ours.
+_OURS = (
+    (r"(?m)^available_filters = sriov_rt\..*\n", ""),
+    (r",RealtimeSriovFilter\b", ""),
+    (r",sriov_rt\.nova\.weights\.all_weighers", ""),
+    (
+        r"(?m)^compute_driver = sriov_rt\..*$",
+        "compute_driver = libvirt.LibvirtDriver",
+    ),
+    (r"(?m)^mechanism_drivers = sriov_rt,", "mechanism_drivers = "),
+)
 
 
 def configure_controller(
@@ -140,6 +153,16 @@ def configure_host(
         devstack.POST_CONFIG,
         environment=programs.environment(place, env),
     )
+
+
+def without_ours(text: str) -> str:
+    """Return a configuration file without sriov-rt.
+
+    :param text: one of Nova's or Neutron's files.
+    """
+    for pattern, replacement in _OURS:
+        text = re.sub(pattern, replacement, text)
+    return text
 
 
 def _node(

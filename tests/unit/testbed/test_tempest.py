@@ -20,9 +20,9 @@ from collections.abc import Iterator
 
 import sriov_rt_tempest_plugin
 from tests import results
-from tests.testbed import tempest_compare
-from tests.testbed import tempest_run
-from tests.testbed.tempest_run import Results
+from tests.testbed import tempest_tests
+from tests.testbed.devstack import nodes
+from tests.testbed.tempest_tests import Results
 
 OUTPUT = """\
 {0} tempest.api.compute.test_a.A.test_a [1.3s] ... ok
@@ -82,35 +82,35 @@ class LeftOutTest(unittest.TestCase):
     def test_what_is_left_out_is_there(self):
         """A test that is renamed would be run, and nobody would know."""
         found = list(_tests())
-        for each in tempest_run.PERIODIC:
+        for each in tempest_tests.PERIODIC:
             self.assertTrue(
                 any(f".{each}." in f"{test}." for test in found), each
             )
         left_out = [
             each
             for each in found
-            if re.search(tempest_run.LEFT_OUT, f"{each}[id-1,smoke]")
+            if re.search(tempest_tests.LEFT_OUT, f"{each}[id-1,smoke]")
         ]
-        self.assertLess(len(tempest_run.PERIODIC), len(left_out))
+        self.assertLess(len(tempest_tests.PERIODIC), len(left_out))
         self.assertLess(len(left_out), len(found))
 
 
 class CompareTest(unittest.TestCase):
     def test_nothing_of_ours_stays(self):
-        found = tempest_compare.without_ours(NOVA)
+        found = nodes.without_ours(NOVA)
         self.assertNotIn("sriov_rt", found)
         self.assertIn("PciPassthroughFilter\n", found)
         self.assertIn("= nova.scheduler.filters.all_filters\n", found)
         self.assertIn("= nova.scheduler.weights.all_weighers\n", found)
         self.assertEqual(
             "compute_driver = libvirt.LibvirtDriver\n",
-            tempest_compare.without_ours(
+            nodes.without_ours(
                 "compute_driver = sriov_rt.RealtimeLibvirtDriver\n"
             ),
         )
         self.assertEqual(
             "mechanism_drivers = sriovnicswitch\n",
-            tempest_compare.without_ours(
+            nodes.without_ours(
                 "mechanism_drivers = sriov_rt,sriovnicswitch\n"
             ),
         )
@@ -120,8 +120,8 @@ class CompareTest(unittest.TestCase):
         other = Results.of(
             1, OUTPUT.replace("test_a [1.3s] ... ok", "test_a ... FAILED")
         )
-        self.assertEqual([], tempest_compare.different(one, one))
-        lines = tempest_compare.table(one, other).splitlines()
+        self.assertEqual([], tempest_tests.different(one, one))
+        lines = tempest_tests.table(one, other).splitlines()
         self.assertEqual(
             ["tempest.api.compute", "1", "0", "1", "0", "1", "1"],
             lines[2].split(),

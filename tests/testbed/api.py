@@ -1,0 +1,53 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The cloud's HTTP interfaces, by openstacksdk.
+
+It is in the cloud's Python environment: what runs inside has it, what brings
+that environment about does not.
+"""
+
+import openstack
+from keystoneauth1.exceptions import ClientException
+from keystoneauth1.exceptions import ConnectFailure
+from openstack.connection import Connection
+from openstack.exceptions import SDKException
+
+from tests.testbed import network
+from tests.testbed import settings
+
+#: What a request may raise.
+ERRORS = (ClientException, SDKException)
+#: What it raises when nobody answers, or not in time.
+UNANSWERED = ConnectFailure
+
+_SECONDS = 60.0
+
+
+def connect() -> Connection:
+    """Return the cloud, as its administrator has it."""
+    return openstack.connect(
+        load_yaml_config=False,
+        load_envvars=False,
+        auth={
+            "auth_url": network.url("keystone") + "/v3",
+            "username": "admin",
+            "password": settings.PASSWORD,
+            "project_name": "admin",
+            "user_domain_id": "default",
+            "project_domain_id": "default",
+        },
+        region_name=settings.REGION,
+        compute_default_microversion=settings.COMPUTE_API,
+        placement_default_microversion=settings.PLACEMENT_API,
+        api_timeout=_SECONDS,
+    )

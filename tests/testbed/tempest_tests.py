@@ -1,0 +1,124 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Tempest's tests by their names: which are run, and what came of them."""
+
+import collections
+import dataclasses
+import re
+
+#: What is run when nothing is named: our own plugin.
+PLUGIN = r"^sriov_rt_tempest_plugin\."
+#: What of it is left to the periodic run, as CLASS or CLASS.TEST.
+PERIODIC = (
+    # They wait for minutes, for guests of an emulated host.
+    "LifecycleTest",
+    "ReachTest",
+    "CleanVfTest",
+    "DegradedHostTest",
+    # ExplainTest boots such a server, and has one refused that names a host.
+    "RealtimeServersTest.test_a_realtime_server_lands_on_a_realtime_host",
+    "RealtimeServersTest.test_an_ordinary_host_is_refused_when_it_is_named",
+    # TraitsTest reads the trait; what Nova does with it is Nova's.
+    "RealtimeServersTest.test_the_trait_alone_finds_one_too",
+    # tests/cloud has both, the first with the hosts' weights turned round.
+    "OrdinaryServersTest.test_an_ordinary_server_avoids_realtime_hosts",
+    "BareImageTest.test_it_is_refused_with_the_property_to_set",
+)
+LEFT_OUT = rf"^sriov_rt_tempest_plugin\..*\.({'|'.join(PERIODIC)})\b"
+
+#: A class that can't be set up is a test named "setUpClass (CLASS)".
+_RESULT = re.compile(
+    r"^\{[0-9]+\} (?P<test>(?:\w+ \()?[\w.]+).* \.\.\. "
+    r"(?P<result>ok|FAILED|SKIPPED)",
+    re.MULTILINE,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Results:
+    """What a run of Tempest found.
+
+    :param status: its exit status.
+    :param tests: "ok", "FAILED" or "SKIPPED", by the test's name.
+    """
+
+    status: int
+    tests: dict[str, str]
+
+    @classmethod
+    def of(cls, status: int, output: str) -> "Results":
+        """Read the output of tempest-run.
+
+        :param status: its exit status.
+        :param output: what it printed.
+        """
+        found = _RESULT.finditer(output)
+        return cls(
+            status,
+            {each["test"].replace("(", ""): each["result"] for each in found},
+        )
+
+
+def _room(test: str) -> str:
+    """Return what a test is of, as in tempest.api.compute.
+
+    :param test: its name.
+    """
+    words = test.rpartition(" ")[2].split(".")
+    return ".".join(words[: 3 if words[1] == "api" else 2])
+
+
+def table(without: Results, ours: Results) -> str:
+    """Return both results in one table, and the tests that differ.
+
+    :param without: of the cloud without sriov-rt.
+    :param ours: of the cloud with it.
+    """
+    rooms = sorted({_room(each) for each in without.tests | ours.tests})
+    lines = [
+        f"{'':30} {'without sriov-rt':>23}  {'with sriov-rt':>23}",
+        f"{'tests':30}" + f" {'passed':>7} {'failed':>7} {'skipped':>7} " * 2,
+    ]
+    for room in [*rooms, ""]:
+        cells = []
+        for results in (without, ours):
+            counts = collections.Counter(
+                result
+                for test, result in results.tests.items()
+                if not room or _room(test) == room
+            )
+            cells += [counts[kind] for kind in ("ok", "FAILED", "SKIPPED")]
+        lines.append(
+            f"{room or 'all':30}"
+            + " {:7} {:7} {:7} ".format(*cells[:3])
+            + " {:7} {:7} {:7} ".format(*cells[3:])
+        )
+    lines += [
+        f"{test}: {without.tests.get(test, 'not run')} without, "
+        f"{ours.tests.get(test, 'not run')} with"
+        for test in different(without, ours)
+    ]
+    return "\n".join(each.rstrip() for each in lines)
+
+
+def different(without: Results, ours: Results) -> list[str]:
+    """Return the tests whose results are not the same.
+
+    :param without: of the cloud without sriov-rt.
+    :param ours: of the cloud with it.
+    """
+    return sorted(
+        test
+        for test in without.tests | ours.tests
+        if without.tests.get(test) != ours.tests.get(test)
+    )
