@@ -65,7 +65,7 @@ class _Host(Live):
     def label(self) -> str | None:
         """Return the label's value in the facts table."""
         entry = self.worker.table.entries.get(NODE)
-        values = None if entry is None else entry.kind.facts.labels.values
+        values = None if entry is None else entry.facts.labels.values
         found: str | None = values.get(KEY) if values else None
         return found
 
