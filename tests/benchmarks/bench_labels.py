@@ -28,6 +28,10 @@ from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
+from kubernetes.client import CoreV1Api
+from kubernetes.watch import Watch
+from urllib3.exceptions import HTTPError
+
 from sriov_rt.agent import assembly
 from sriov_rt.scheduler.listener import Endpoint
 from tests.benchmarks.measure import row
@@ -79,12 +83,17 @@ class _Watch:
         threading.Thread(target=self._run, daemon=True).start()
 
     def _run(self) -> None:
-        query = {"fieldSelector": f"metadata.name={NODE}"}
-        events = self._kube.server.admin().watch("/api/v1/nodes", query, 600)
-        for event in events:
-            value = event["object"]["metadata"]["labels"].get(KEY)
-            if value is not None:
-                self.heard.setdefault(value, time.perf_counter())
+        events = Watch(return_type="object").stream(
+            CoreV1Api(self._kube.server.admin()).list_node,
+            field_selector=f"metadata.name={NODE}",
+            timeout_seconds=600,
+        )
+        # It ends with the API server.
+        with contextlib.suppress(HTTPError):
+            for event in events:
+                value = event["object"]["metadata"]["labels"].get(KEY)
+                if value is not None:
+                    self.heard.setdefault(value, time.perf_counter())
 
 
 def run() -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@
 Each runs inside a cloud that is up; test_labels wants Kubernetes built
 before that, and test_certificate the tools that measure installed::
 
-    python3 -m tests.testbed.kube prepare
+    python3 -m tests.testbed.kube.programs
     python3 -m tests.testbed.latency
     python3 -m tests.testbed up
     python3 -m tests.testbed inside -- \\

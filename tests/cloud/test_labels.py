@@ -64,7 +64,7 @@ class TestNodeLabels(CloudTestCase):
         if not self.kube.programs.built:
             raise errors.TestbedError(
                 "there is no network to build Kubernetes from in here; run "
-                "`python3 -m tests.testbed.kube prepare` outside first"
+                "`python3 -m tests.testbed.kube.programs` outside first"
             )
         began = time.monotonic()
         self.addCleanup(self.kube.stop)

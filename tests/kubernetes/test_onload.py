@@ -16,17 +16,17 @@
 import copy
 import json
 
+from kubernetes.client import AppsV1Api
+from kubernetes.client import CoreV1Api
+
 from sriov_rt.onload import plan
 from sriov_rt.onload import pod
 from tests.kubernetes import base
 
-JSON_PATCH = "application/json-patch+json"
 ENVIRONMENT = {
     "LD_PRELOAD": "/opt/onload/usr/lib64/libonload.so",
     "EF_POLL_USEC": "100000",
 }
-DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
-PODS = "/api/v1/namespaces/default/pods"
 
 SPEC = {
     "automountServiceAccountToken": False,
@@ -43,6 +43,11 @@ SPEC = {
         {"name": "sidecar", "image": "i"},
     ],
 }
+
+
+def plain(answer):
+    """Return what the server said, and not what a model makes of it."""
+    return json.loads(answer.data)
 
 
 class PatchTest(base.KubernetesTestCase):
@@ -77,10 +82,10 @@ class PatchTest(base.KubernetesTestCase):
 
     def test_a_deployment_is_patched(self):
         labels = {"app": "x"}
-        path = f"{DEPLOYMENTS}/x"
-        admin = self.kube.admin()
-        admin.post(
-            DEPLOYMENTS,
+        where = ("x", "default")
+        api = AppsV1Api(self.kube.admin())
+        api.create_namespaced_deployment(
+            "default",
             {
                 "apiVersion": "apps/v1",
                 "kind": "Deployment",
@@ -94,14 +99,22 @@ class PatchTest(base.KubernetesTestCase):
                 },
             },
         )
-        self.addCleanup(admin.delete, path)
-        ops = self.patch(admin.get(path))
-        body = json.dumps(ops).encode()
-        admin.call("PATCH", f"{path}?dryRun=All", body, JSON_PATCH)
-        after = admin.call("PATCH", path, body, JSON_PATCH)
-        self.check(after["spec"]["template"])
+        self.addCleanup(api.delete_namespaced_deployment, *where)
+
+        def read():
+            return plain(
+                api.read_namespaced_deployment(*where, _preload_content=False)
+            )
+
+        # A list is a JSON patch for the client.
+        ops = self.patch(read())
+        api.patch_namespaced_deployment(*where, ops, dry_run="All")
+        after = api.patch_namespaced_deployment(
+            *where, ops, _preload_content=False
+        )
+        self.check(plain(after)["spec"]["template"])
         # With all the defaults that the server filled in.
-        self.assertEqual([], self.patch(admin.get(path)))
+        self.assertEqual([], self.patch(read()))
 
     def test_a_pod_is_created_as_it_would_be(self):
         given = {
@@ -111,9 +124,11 @@ class PatchTest(base.KubernetesTestCase):
             "spec": copy.deepcopy(SPEC),
         }
         # What the controller manager would have made.
-        accounts = "/api/v1/namespaces/default/serviceaccounts"
+        api = CoreV1Api(self.kube.admin())
         account = {"metadata": {"name": "default"}}
-        self.kube.admin().post(accounts, account)
+        api.create_namespaced_service_account("default", account)
         wanted = pod.apply(given, self.patch(given))
-        after = self.kube.admin().post(f"{PODS}?dryRun=All", wanted)
-        self.check(after)
+        after = api.create_namespaced_pod(
+            "default", wanted, dry_run="All", _preload_content=False
+        )
+        self.check(plain(after))

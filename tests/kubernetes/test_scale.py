@@ -178,8 +178,11 @@ class ScaleTest(KubernetesTestCase):
 
     def _lists(self) -> int:
         """Return how often Nodes were listed since the API server started."""
-        text = self.kube.admin().get("/metrics")
-        return sum(int(number) for number in _LISTS.findall(text))
+        answer = self.kube.admin().call_api(
+            "/metrics", "GET", _preload_content=False
+        )
+        found = _LISTS.findall(answer.data.decode())
+        return sum(int(number) for number in found)
 
 
 def _change(

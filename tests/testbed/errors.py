@@ -69,23 +69,6 @@ class ProcessDied(TestbedError):
         super().__init__(f"{name} died; its log is {log}:\n{tail(log)}")
 
 
-class HttpError(TestbedError):
-    """A server answered with a status of 400 or more.
-
-    :param method: as in "POST".
-    :param url: what was asked, or its path.
-    :param status: the HTTP status.
-    :param body: the answer.
-    """
-
-    def __init__(self, method: str, url: str, status: int, body: str) -> None:
-        self.method = method
-        self.url = url
-        self.status = status
-        self.body = body
-        super().__init__(f"{method} {url} answered {status}: {body[:2000]}")
-
-
 def tail(path: pathlib.Path, lines: int = 15) -> str:
     """Return the end of a text file, empty when there is none.
 

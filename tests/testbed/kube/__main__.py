@@ -10,7 +10,10 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""A control plane with NFD at the command line."""
+"""A control plane with NFD at the command line.
+
+For a Python with the package kubernetes, as in .tox/kubernetes.
+"""
 
 import argparse
 import sys
@@ -32,9 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument(
         "verb",
-        choices=("prepare", "up", "down"),
-        help="prepare: install and build what is missing; up: that, and "
-        "start it anew; down: stop it",
+        choices=("up", "down"),
+        help="up: install and build what is missing, and start it anew; "
+        "down: stop it",
     )
     verb = parser.parse_args(arguments).verb
     kube = Kube(Paths.from_environment())
@@ -44,11 +47,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             kube.stop()
             return 0
         kube.prepare(progress)
-        if verb == "up":
-            with progress.step("etcd, the API server and NFD"):
-                kube.start()
-                kube.install_nfd()
-            print(f"export KUBECONFIG={kube.kubeconfig}")
+        with progress.step("etcd, the API server and NFD"):
+            kube.start()
+            kube.install_nfd()
+        print(f"export KUBECONFIG={kube.kubeconfig}")
     except errors.TestbedError as error:
         print(f"testbed: {error}", file=sys.stderr)
         return 1

@@ -12,10 +12,11 @@
 
 """What operators give to the agents: rbac.yaml, and who they are."""
 
-import contextlib
+import yaml
+from kubernetes.client import RbacAuthorizationV1Api
+from kubernetes.dynamic import DynamicClient
 
 from tests.testbed import paths
-from tests.testbed.kube import manifests
 from tests.testbed.kube.api_server import ApiServer
 from tests.testbed.kube.identities import CertificateUser
 from tests.testbed.kube.identities import ServiceAccountUser
@@ -43,23 +44,27 @@ class Agents:
         """Let an agent read its Node, as rbac.yaml lets it.
 
         :param node: the Node.
-        :raises errors.HttpError: when the API server refuses.
-        :raises OSError: when it doesn't answer.
+        :raises kubernetes.client.ApiException: when the API server refuses.
         """
-        with contextlib.closing(self._server.admin()) as admin:
-            manifests.apply(admin, rbac(node))
+        kinds = DynamicClient(
+            self._server.admin(),
+            # By default a file in the machine's /tmp.
+            cache_file=str(self._place.data / "kinds.json"),
+        ).resources
+        for each in yaml.safe_load_all(rbac(node)):
+            kind = kinds.get(api_version=each["apiVersion"], kind=each["kind"])
+            kind.server_side_apply(each, field_manager="testbed")
 
     def withdraw(self, node: str) -> None:
         """Take from an agent what grant() gave it; who it is stays.
 
         :param node: the Node.
-        :raises errors.HttpError: when the API server refuses.
-        :raises OSError: when it doesn't answer.
+        :raises kubernetes.client.ApiException: when the API server refuses.
         """
-        with contextlib.closing(self._server.admin()) as admin:
-            for manifest in manifests.parse(rbac(node)):
-                if manifest.kind == "ClusterRoleBinding":
-                    admin.delete(manifest.path)
+        api = RbacAuthorizationV1Api(self._server.admin())
+        for each in yaml.safe_load_all(rbac(node)):
+            if each["kind"] == "ClusterRoleBinding":
+                api.delete_cluster_role_binding(each["metadata"]["name"])
 
     def with_certificate(
         self, node: str, seconds: float = _DAY
@@ -82,8 +87,7 @@ class Agents:
 
         :param node: the Node.
         :param seconds: how long the token is valid; 600 at least.
-        :raises errors.HttpError: when the API server refuses.
-        :raises OSError: when it doesn't answer.
+        :raises kubernetes.client.ApiException: when the API server refuses.
         """
         name = agent_name(node)
         user = ServiceAccountUser(

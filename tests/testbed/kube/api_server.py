@@ -14,11 +14,14 @@
 
 import pathlib
 import signal
-import ssl
+
+from kubernetes import config
+from kubernetes.client import ApiClient
+from kubernetes.client import ApiException
+from kubernetes.client import Configuration
+from urllib3.exceptions import HTTPError
 
 from tests.testbed import paths
-from tests.testbed.errors import HttpError
-from tests.testbed.kube.api import Api
 from tests.testbed.kube.authority import Authority
 from tests.testbed.kube.kubeconfig import Credentials
 from tests.testbed.kube.kubeconfig import write
@@ -31,6 +34,7 @@ from tests.testbed.waiting import wait_for
 
 _NAME = "kube-apiserver"
 _YEAR = 365 * 86400.0
+_SECONDS = 30.0
 
 
 class ApiServer:
@@ -137,24 +141,25 @@ class ApiServer:
             Credentials(pem=etc / "admin.pem"),
         )
 
-    def admin(self) -> Api:
+    def admin(self) -> ApiClient:
         """Return a client of the administrator."""
-        context = self._context()
-        context.load_cert_chain(self._place.etc / "admin.pem")
-        return Api(self.address, self.port, context)
+        return self.client(self.kubeconfig)
 
-    def client(self, credentials: Credentials) -> Api:
-        """Return a client of somebody else, as of now.
+    def client(self, kubeconfig: pathlib.Path) -> ApiClient:
+        """Return a client of somebody, as of now.
 
-        :param credentials: files that are read once.
+        :param kubeconfig: names files; one with a token is read once.
         """
-        context = self._context()
-        token = ""
-        if credentials.pem is not None:
-            context.load_cert_chain(credentials.pem)
-        if credentials.token_file is not None:
-            token = credentials.token_file.read_text().strip()
-        return Api(self.address, self.port, context, token)
+        configuration = Configuration()
+        # A proxy of the machine can't reach it.
+        configuration.proxy = None
+        # Whoever waits for it asks again.
+        configuration.retries = False
+        return config.new_client_from_config(
+            str(kubeconfig),
+            persist_config=False,
+            client_configuration=configuration,
+        )
 
     def hang(self) -> None:
         """Let it answer no more, with its connections open.
@@ -179,15 +184,13 @@ class ApiServer:
             record = Record.load(self._place.run / f"{_NAME}.json")
             record.identity.signal(signal.SIGCONT)
 
-    def _context(self) -> ssl.SSLContext:
-        return ssl.create_default_context(cafile=self.authority.certificate)
-
     def _ready(self) -> bool:
-        admin = self.admin()
         try:
-            admin.get("/readyz")
-        except HttpError:
+            self.admin().call_api(
+                *("/readyz", "GET"),
+                _preload_content=False,
+                _request_timeout=_SECONDS,
+            )
+        except (ApiException, HTTPError):
             return False
-        finally:
-            admin.close()
         return True

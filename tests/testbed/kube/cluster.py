@@ -16,10 +16,10 @@ import os
 import pathlib
 import shutil
 
-from tests.testbed import packages
+from kubernetes.client import ApiClient
+
 from tests.testbed import paths
 from tests.testbed.kube.agents import Agents
-from tests.testbed.kube.api import Api
 from tests.testbed.kube.api_server import ApiServer
 from tests.testbed.kube.etcd import Etcd
 from tests.testbed.kube.host_tree import HostTree
@@ -57,7 +57,7 @@ class Kube:
             self.etcd.url,
             environment,
         )
-        self._admin: Api | None = None
+        self._admin: ApiClient | None = None
         self.agents = Agents(self.place, self.server)
         self.nfd = Nfd(
             self.place, self.programs, ports, self.server, environment
@@ -69,14 +69,7 @@ class Kube:
         :param progress: where to say what goes on.
         :raises errors.TestbedError: when something can't be had.
         """
-        wanted = self.programs.packages()
-        if packages.missing(wanted):
-            with progress.step("Debian packages"):
-                packages.install(wanted, self.place.log / "apt.log")
-        if not self.programs.built:
-            log = self.place.log / "go.log"
-            with progress.step(f"Kubernetes and NFD (log: {log})"):
-                self.programs.build(log)
+        self.programs.prepare(self.place.log, progress)
 
     def start(self) -> None:
         """Start etcd and the API server, with nothing in them.
@@ -98,9 +91,7 @@ class Kube:
 
         :raises errors.TimedOut: when a process can't be ended.
         """
-        if self._admin is not None:
-            self._admin.close()
-            self._admin = None
+        self._admin = None
         self.nfd.stop()
         self.stop_api_server()
         self.etcd.service.stop(self.place)
@@ -140,7 +131,7 @@ class Kube:
         """Return the administrator's kubeconfig."""
         return self.server.kubeconfig
 
-    def admin(self) -> Api:
+    def admin(self) -> ApiClient:
         """Return the client of the administrator, once it was started."""
         if self._admin is None:
             self._admin = self.server.admin()
@@ -154,8 +145,8 @@ class Kube:
     def install_nfd(self) -> None:
         """Install NFD and start its master.
 
-        :raises errors.TestbedError: when the API server refuses.
-        :raises OSError: when it doesn't answer.
+        :raises kubernetes.utils.FailToCreateError: when the API server
+            refuses.
         """
         admin = self.admin()
         self.nfd.install(admin)

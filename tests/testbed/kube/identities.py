@@ -16,7 +16,9 @@ import dataclasses
 import pathlib
 import shutil
 
-from tests.testbed.kube.api import Api
+from kubernetes.client import ApiClient
+from kubernetes.client import CoreV1Api
+
 from tests.testbed.kube.api_server import ApiServer
 from tests.testbed.kube.kubeconfig import Credentials
 from tests.testbed.kube.kubeconfig import write
@@ -82,7 +84,7 @@ class ServiceAccountUser:
     """
 
     server: ApiServer
-    admin: Api
+    admin: ApiClient
     namespace: str
     name: str
     directory: pathlib.Path
@@ -104,28 +106,27 @@ class ServiceAccountUser:
         the API server may take that token for 10 s more out of its cache.
 
         :param seconds: how long the new token is valid; 600 at least.
-        :raises errors.HttpError: when the API server refuses.
-        :raises OSError: when it doesn't answer.
+        :raises kubernetes.client.ApiException: when the API server refuses.
         """
         old = self._generation()
         new = f"{self.name}-{(old or 0) + 1}"
-        secrets = f"/api/v1/namespaces/{self.namespace}/secrets"
-        secret = self.admin.post(secrets, {"metadata": {"name": new}})
+        core = CoreV1Api(self.admin)
+        secret = core.create_namespaced_secret(
+            self.namespace, {"metadata": {"name": new}}
+        )
         bound = {
             "apiVersion": "v1",
             "kind": "Secret",
             "name": new,
-            "uid": secret["metadata"]["uid"],
+            "uid": secret.metadata.uid,
         }
         asked = {"expirationSeconds": int(seconds), "boundObjectRef": bound}
-        made = self.admin.post(
-            f"/api/v1/namespaces/{self.namespace}/serviceaccounts/"
-            f"{self.name}/token",
-            {"spec": asked},
+        made = core.create_namespaced_service_account_token(
+            self.name, self.namespace, {"spec": asked}
         )
-        self._publish((old or 0) + 1, made["status"]["token"])
+        self._publish((old or 0) + 1, made.status.token)
         if old is not None:
-            self.admin.delete(f"{secrets}/{self.name}-{old}")
+            core.delete_namespaced_secret(f"{self.name}-{old}", self.namespace)
 
     def _generation(self) -> int | None:
         link = self.directory / _LINK

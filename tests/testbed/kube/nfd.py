@@ -16,9 +16,11 @@ import functools
 import json
 import pathlib
 
+from kubernetes import utils
+from kubernetes.client import ApiClient
+from kubernetes.client import ApiextensionsV1Api
+
 from tests.testbed import paths
-from tests.testbed.kube import manifests
-from tests.testbed.kube.api import Api
 from tests.testbed.kube.api_server import ApiServer
 from tests.testbed.kube.host_tree import HostTree
 from tests.testbed.kube.identities import ServiceAccountUser
@@ -66,31 +68,31 @@ class Nfd:
         self._server = server
         self._environment = environment
 
-    def install(self, admin: Api) -> None:
+    def install(self, admin: ApiClient) -> None:
         """Apply NFD's CRDs and RBAC; make the tokens and master's Node.
 
         :param admin: a client that may do all.
-        :raises errors.TestbedError: when the API server refuses.
-        :raises OSError: when it doesn't answer.
+        :raises kubernetes.utils.FailToCreateError: when the API server
+            refuses.
+        :raises errors.TimedOut: when it serves none of them.
         """
         source = self._programs.nfd_manifests
-        crds = (source / "nfd-crds" / "nfd-api-crds.yaml").read_text()
-        manifests.apply(admin, crds)
-        for path in sorted((source / "rbac").glob("*.yaml")):
+        crds = source / "nfd-crds" / "nfd-api-crds.yaml"
+        rbac = sorted((source / "rbac").glob("*.yaml"))
+        for path in (crds, *rbac):
             if path.name != "kustomization.yaml":
-                manifests.apply(admin, path.read_text())
-        for manifest in manifests.parse(crds):
-            wait_for(
-                f"{manifest.name} is served",
-                functools.partial(_established, admin, manifest.path),
-                timeout=30,
-                interval=0.05,
-            )
+                utils.create_from_yaml(admin, str(path), namespace=NAMESPACE)
+        wait_for(
+            "NFD's objects are served",
+            functools.partial(_established, admin),
+            timeout=30,
+            interval=0.05,
+        )
         for name in ("nfd-master", "nfd-worker"):
             self._account(admin, name).rotate()
         Nodes(admin).create(MASTER_NODE)
 
-    def start_master(self, admin: Api) -> None:
+    def start_master(self, admin: ApiClient) -> None:
         """Start nfd-master, unless it runs.
 
         :param admin: a client that may do all.
@@ -109,7 +111,7 @@ class Nfd:
 
     def start_worker(
         self,
-        admin: Api,
+        admin: ApiClient,
         node: str,
         tree: HostTree,
         interval: float,
@@ -169,7 +171,7 @@ class Nfd:
             },
         )
 
-    def _account(self, admin: Api, name: str) -> ServiceAccountUser:
+    def _account(self, admin: ApiClient, name: str) -> ServiceAccountUser:
         return ServiceAccountUser(
             self._server,
             admin,
@@ -187,10 +189,13 @@ def worker_name(node: str) -> str:
     return f"nfd-worker-{node}"
 
 
-def _established(admin: Api, path: str) -> bool:
-    # Null, until the API server has looked at what was just created.
-    conditions = admin.get(path).get("status", {}).get("conditions") or ()
-    return any(
-        condition["type"] == "Established" and condition["status"] == "True"
-        for condition in conditions
+def _established(admin: ApiClient) -> bool:
+    found = ApiextensionsV1Api(admin).list_custom_resource_definition()
+    return all(
+        any(
+            condition.type == "Established" and condition.status == "True"
+            # None, until the API server has looked at what was created.
+            for condition in definition.status.conditions or ()
+        )
+        for definition in found.items
     )

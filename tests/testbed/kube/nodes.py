@@ -14,12 +14,13 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any
 
-from tests.testbed.kube.api import Api
+from kubernetes.client import ApiClient
+from kubernetes.client import ApiException
+from kubernetes.client import CoreV1Api
+from urllib3.exceptions import HTTPError
+
 from tests.testbed.waiting import wait_for
-
-_NODES = "/api/v1/nodes"
 
 
 class Nodes:
@@ -28,8 +29,8 @@ class Nodes:
     :param api: a client that may do all.
     """
 
-    def __init__(self, api: Api) -> None:
-        self._api = api
+    def __init__(self, api: ApiClient) -> None:
+        self._core = CoreV1Api(api)
 
     def create(
         self, name: str, labels: Mapping[str, str] | None = None
@@ -40,56 +41,47 @@ class Nodes:
 
         :param name: its name.
         :param labels: its labels beside its name's.
-        :raises errors.HttpError: when the API server refuses.
-        :raises OSError: when it doesn't answer.
+        :raises kubernetes.client.ApiException: when the API server refuses.
         """
         metadata = {
             "name": name,
             "labels": {"kubernetes.io/hostname": name, **(labels or {})},
             "annotations": {"sriov-rt.test/made-by": "testbed"},
         }
-        self._api.post(_NODES, {"metadata": metadata})
+        self._core.create_node({"metadata": metadata})
 
     def delete(self, name: str) -> None:
         """Delete a Node, or do nothing when there is none.
 
         :param name: its name.
-        :raises errors.HttpError: when the API server refuses.
-        :raises OSError: when it doesn't answer.
+        :raises kubernetes.client.ApiException: when the API server refuses.
         """
-        self._api.delete(f"{_NODES}/{name}")
-
-    def get(self, name: str) -> Any:
-        """Return a Node.
-
-        :param name: its name.
-        :raises errors.HttpError: when the API server refuses.
-        :raises OSError: when it doesn't answer.
-        """
-        return self._api.get(f"{_NODES}/{name}")
+        try:
+            self._core.delete_node(name)
+        except ApiException as error:
+            if error.status != 404:
+                raise
 
     def labels(self, name: str) -> Mapping[str, str]:
         """Return all labels of a Node.
 
         :param name: its name.
-        :raises errors.HttpError: when the API server refuses.
-        :raises OSError: when it doesn't answer.
+        :raises kubernetes.client.ApiException: when the API server refuses.
         """
-        found: Mapping[str, str] = self.get(name)["metadata"]["labels"]
-        return found
+        return dict(self._core.read_node(name).metadata.labels)
 
     def label(self, name: str, labels: Mapping[str, str | None]) -> str:
         """Set and remove labels, and return the new resource version.
 
         :param name: the Node.
         :param labels: None removes one.
-        :raises errors.HttpError: when the API server refuses.
-        :raises OSError: when it doesn't answer.
+        :raises kubernetes.client.ApiException: when the API server refuses.
         """
-        node = self._api.patch(
-            f"{_NODES}/{name}", {"metadata": {"labels": labels}}
+        # A model of the whole Node would take longer than the request.
+        answer = self._core.patch_node(
+            name, {"metadata": {"labels": labels}}, _preload_content=False
         )
-        return str(node["metadata"]["resourceVersion"])
+        return str(json.loads(answer.data)["metadata"]["resourceVersion"])
 
     def set_resources(
         self, name: str, resources: Mapping[str, str | None]
@@ -99,11 +91,10 @@ class Nodes:
         :param name: the Node.
         :param resources: as in {"solarflare.com/sfc": "8"}; None removes
             one.
-        :raises errors.HttpError: when the API server refuses.
-        :raises OSError: when it doesn't answer.
+        :raises kubernetes.client.ApiException: when the API server refuses.
         """
-        self._api.patch(
-            f"{_NODES}/{name}/status",
+        self._core.patch_node_status(
+            name,
             {"status": {"capacity": resources, "allocatable": resources}},
         )
 
@@ -117,11 +108,12 @@ class Nodes:
         :param value: its value; None to wait until it is gone.
         :param timeout: seconds to wait at most.
         :raises errors.TimedOut: when it never had.
-        :raises errors.HttpError: when the API server refuses.
+        :raises kubernetes.client.ApiException: when the API server refuses.
         """
         wait_for(
             f"{name} has {key}={json.dumps(value)}",
             lambda: self.labels(name).get(key) == value,
             timeout=timeout,
             interval=0.1,
+            unanswered=HTTPError,
         )

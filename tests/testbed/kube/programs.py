@@ -15,6 +15,8 @@
 etcd is Debian's. Of Kubernetes and of NFD there are no packages, and `go
 install` refuses modules with replace directives: the module in go/ names
 what is built, and pins each of its dependencies by a hash.
+
+``python -m tests.testbed.kube.programs`` builds them.
 """
 
 import contextlib
@@ -27,7 +29,10 @@ import shutil
 from collections.abc import Iterator
 
 from tests.testbed import errors
+from tests.testbed import packages
+from tests.testbed import paths
 from tests.testbed.kube import toolchain
+from tests.testbed.progress import Progress
 from tests.testbed.waiting import run
 
 _MODULE = pathlib.Path(__file__).parent / "go"
@@ -90,14 +95,30 @@ class Programs:
         """Whether they are there."""
         return self.directory.is_dir()
 
-    def packages(self) -> tuple[str, ...]:
+    def prepare(self, logs: pathlib.Path, progress: Progress) -> None:
+        """Install, download and build what is missing.
+
+        :param logs: the directory that takes the logs of apt and of Go.
+        :param progress: where to say what goes on.
+        :raises errors.TestbedError: when something can't be had.
+        """
+        wanted = self._packages()
+        if packages.missing(wanted):
+            with progress.step("Debian packages"):
+                packages.install(wanted, logs / "apt.log")
+        if not self.built:
+            log = logs / "go.log"
+            with progress.step(f"Kubernetes and NFD (log: {log})"):
+                self._build(log)
+
+    def _packages(self) -> tuple[str, ...]:
         """Return the Debian packages that building and running need."""
         needed = ("etcd-server", "openssl")
         if self.built or toolchain.installed() is not None:
             return needed
         return (*needed, "golang-go")
 
-    def build(self, log: pathlib.Path) -> None:
+    def _build(self, log: pathlib.Path) -> None:
         """Build them, unless they are there.
 
         What was downloaded and compiled goes away once all is built; it
@@ -204,3 +225,9 @@ def _locked(path: pathlib.Path) -> Iterator[None]:
     with path.open("a") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         yield
+
+
+if __name__ == "__main__":
+    directories = paths.Paths.from_environment()
+    directories.make()
+    Programs.in_cache(directories.cache).prepare(directories.log, Progress())

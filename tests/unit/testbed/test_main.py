@@ -24,6 +24,7 @@ MODULES = (
     "tests.testbed.__main__",
     "tests.testbed.container_world",
     "tests.testbed.demo",
+    "tests.testbed.kube.programs",
     "tests.testbed.latency",
     "tests.testbed.supervisor",
 )
