@@ -100,7 +100,7 @@ def write(
 
 
 def _is_realtime(domain: Domain) -> bool:
-    """Tell whether what the flavor asks of its vCPUs is in the domain.
+    """Return whether what the flavor asks of its vCPUs is in the domain.
 
     Without facts of the host, vCPUs that nobody pinned stay as they are.
     """

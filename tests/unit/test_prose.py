@@ -28,7 +28,7 @@ _WORDS = re.compile(
 )
 
 #: Beside those, in the first line of a docstring.
-_FIRST = re.compile(r"\bwanted\b|^What (can go|goes) wrong")
+_FIRST = re.compile(r"\bwanted\b|^Tell |^What (can go|goes) wrong")
 
 #: The same in the names of modules, classes and functions.
 _NAMES = re.compile(
