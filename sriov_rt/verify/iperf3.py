@@ -59,13 +59,25 @@ def command(
     )
 
 
+def complaint(output: bytes) -> str:
+    """Return why it could not measure, by its JSON; empty if that is none.
+
+    Versions before 3.16 exit with 0 then, later ones with 1.
+    """
+    try:
+        found = documents.plain(output, MAX_OUTPUT)
+    except codec.SchemaError:
+        return ""
+    said = found.get("error", "") if type(found) is dict else ""
+    return str(said)[:200]
+
+
 def parse(output: bytes, duration_s: int) -> tuple[str, float, float]:
     """Return the version, the bits a second that came, and their error.
 
     The error is the standard error of the mean of the seconds.
 
-    :raises RunFailed: if it says that it could not measure; its exit code
-        is 0 then, too.
+    :raises RunFailed: if it says that it could not measure.
     :raises OutputInvalid: if it is not in the form of iperf3 3.x.
     """
     try:
@@ -74,8 +86,8 @@ def parse(output: bytes, duration_s: int) -> tuple[str, float, float]:
         raise OutputInvalid(TOOL, error.problem) from None
     if type(found) is not dict:
         raise OutputInvalid(TOOL, "object expected")
-    if "error" in found:
-        raise RunFailed(TOOL, str(found["error"])[:200])
+    if said := complaint(output):
+        raise RunFailed(TOOL, said)
     version = table(TOOL, found, "start").get("version")
     if type(version) is not str or len(version) > 64:
         raise OutputInvalid(TOOL, "no version in it")

@@ -578,7 +578,8 @@ class NetworkRun:
         if ended.interrupted:
             raise KeyboardInterrupt
         if ended.code != 0:
-            raise RunFailed(command[0], ended.last_line())
+            said = iperf3.complaint(lines.whole())
+            raise RunFailed(command[0], said or ended.last_line())
         return lines.whole()
 
     def _counter(self) -> int:

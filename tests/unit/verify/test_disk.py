@@ -64,6 +64,13 @@ class FioTest(unittest.TestCase):
         self.assertLessEqual(found.p99_us, found.max_us)
         self.assertAlmostEqual(found.bandwidth, found.iops * 65536, -5)
 
+    def test_a_later_version(self):
+        version, found = fio.parse(recorded.read("fio-3.39.json"), JOB)
+        self.assertEqual("fio-3.39", version)
+        self.assertEqual(7991, math.floor(found.iops))
+        self.assertAlmostEqual(found.bandwidth, found.iops * 65536, -5)
+        self.assertLessEqual(found.p99_us, found.max_us)
+
     def test_a_note_before_the_json(self):
         self.assertEqual(
             fio.parse(FIO, JOB), fio.parse(b"note: all has ended\n" + FIO, JOB)

@@ -53,9 +53,20 @@ class Iperf3Test(unittest.TestCase):
         self.assertEqual(0.82, round(error / 1e9, 2))
         self.assertEqual(2.05, round(bits / 1e9, 2))
 
+    def test_a_later_version(self):
+        later = recorded.read("iperf3-3.18.json")
+        version, bits, error = iperf3.parse(later, 2)
+        self.assertEqual("iperf 3.18", version)
+        self.assertEqual(5.5, round(bits / 1e9, 1))
+        self.assertEqual(0.54, round(error / 1e9, 2))
+
     def test_an_error_whose_exit_code_is_0(self):
-        with self.assertRaisesRegex(RunFailed, "Connection refused"):
-            iperf3.parse(recorded.read("iperf3-3.12-error.json"), 2)
+        for name in ("iperf3-3.12-error.json", "iperf3-3.18-error.json"):
+            with (
+                self.subTest(name),
+                self.assertRaisesRegex(RunFailed, "Connection refused"),
+            ):
+                iperf3.parse(recorded.read(name), 2)
 
     def test_a_run_that_ended_early(self):
         with self.assertRaisesRegex(OutputInvalid, "2 s of 20 s"):
@@ -297,6 +308,16 @@ class RunTest(ProgramTest):
             if "-p" in each
         ]
         self.assertEqual(len(ports), len(set(ports)))
+
+    def test_what_iperf3_says_in_its_json(self):
+        for name, code in (("3.12", 0), ("3.18", 1)):
+            path = f"{HERE}/iperf3-{name}-error.json"
+            self.program("iperf3", f"cat {path}; exit {code}")
+            with self.subTest(name):
+                found, _ = self.run_it()
+                self.assertRegex(
+                    found[0].problem, "^iperf3 failed: .*Connection refused"
+                )
 
     def test_interrupted(self):
         with mock.patch.object(
