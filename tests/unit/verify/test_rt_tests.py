@@ -40,6 +40,13 @@ class CyclictestTest(unittest.TestCase):
         # Above the 60 µs of its histogram.
         self.assertEqual(684, cpu.overflows)
 
+    def test_a_later_version(self):
+        later = recorded.read("cyclictest-2.60.json")
+        version, (cpu,) = parse_cyclictest(later)
+        self.assertEqual("2.60", version)
+        self.assertEqual((1, 9959, 1260), (cpu.cpu, cpu.samples, cpu.max_us))
+        self.assertEqual(91, cpu.overflows)
+
     def test_a_version_without_the_colon(self):
         document = CYCLICTEST.replace(b"rt_test_version:", b"rt_test_version")
         self.assertEqual("2.40", parse_cyclictest(document)[0])
@@ -94,6 +101,13 @@ class OslatTest(unittest.TestCase):
         # Its last bucket holds all that is above it.
         self.assertEqual(31, cpu.histogram[-1][0])
         self.assertEqual(378, cpu.overflows)
+
+    def test_a_later_version(self):
+        later = recorded.read("oslat-2.60.json")
+        version, (cpu,), duration_s = oslat.parse(later)
+        self.assertEqual(("2.60", 1.029), (version, duration_s))
+        self.assertEqual((1, 13368), (cpu.cpu, cpu.max_us))
+        self.assertEqual(36470414, cpu.samples)
 
 
 class GarbledTest(unittest.TestCase):
