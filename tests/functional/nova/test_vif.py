@@ -52,8 +52,8 @@ class VifTest(base.CloudTest):
         self.flags(virt_type=self.VIRT_TYPE, group="libvirt")
         self.pluggers = fake_plugger.FakePlugger()
         self.useFixture(
-            fixtures.MonkeyPatch(
-                "sriov_rt.vif.privsep._here", lambda: self.pluggers
+            fixtures.MockPatchObject(
+                privsep, "_host_plugger", lambda: self.pluggers
             )
         )
         self.useFixture(
