@@ -13,8 +13,8 @@
 """What ``sriov-rt-agent`` takes of a host: CPU time and memory.
 
 The agent runs as a process, with its default periods, over oslo.messaging's
-driver for tests and without Placement. RabbitMQ's driver adds some 5 MB, and a
-heartbeat and a poll of each connection.
+driver for tests and without Placement: RabbitMQ's driver and the client of
+Placement add some 5 MB.
 """
 
 import contextlib
