@@ -110,6 +110,8 @@ class VfAttackTestCase(network.WireTestCase):
     def setUp(self) -> None:
         """Have the VF, and again afterwards, whatever happens."""
         super().setUp()
+        # Macvlans of other tests may have been on it.
+        self.sh(f"rm -f {MARK}")
         self.addCleanup(self._restore)
 
     def _restore(self) -> None:
