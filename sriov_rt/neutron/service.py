@@ -100,8 +100,8 @@ class Agent:
         self._report_s = report_s
         self._monotonic = monotonic
         self._starting = True
-        self._reporting = Backoff(FIRST_DELAY_S, DELAY_LIMIT_S)
-        self._reporting = Backoff(FIRST_DELAY_S, DELAY_LIMIT_S)
+        self._ports_backoff = Backoff(FIRST_DELAY_S, DELAY_LIMIT_S)
+        self._state_backoff = Backoff(FIRST_DELAY_S, DELAY_LIMIT_S)
         self._looking = Worker("ports", self.look, crashed, monotonic)
         self._living = Worker("reports", self.report, crashed, monotonic)
 
@@ -138,7 +138,7 @@ class Agent:
             )
         except exceptions.SriovRtError as error:
             return self._failed(
-                self._reporting, "its state was not reported", error
+                self._state_backoff, "its state was not reported", error
             )
         if self._starting:
             LOG.info(
@@ -146,11 +146,11 @@ class Agent:
                 self._host,
                 dict(offer.parents),
             )
-        if revived or self._reporting.failures:
+        if revived or self._state_backoff.failures:
             LOG.info("host=%s resending the status of all ports", self._host)
             self.resync()
         self._starting = False
-        self._reporting.succeeded()
+        self._state_backoff.succeeded()
         return self._report_s
 
     def look(self) -> float:
@@ -159,7 +159,7 @@ class Agent:
             found = {each.port: each for each in self._local.ports()}
         except exceptions.SriovRtError as error:
             return self._failed(
-                self._reporting, "the ports were not read", error
+                self._ports_backoff, "the ports were not read", error
             )
         work = self._ports.look(found, self._monotonic())
         if work == Work():
@@ -169,9 +169,9 @@ class Agent:
         except exceptions.SriovRtError as error:
             self._ports.lost(work)
             return self._failed(
-                self._reporting, "the ports were not reported", error
+                self._ports_backoff, "the ports were not reported", error
             )
-        self._reporting.succeeded()
+        self._ports_backoff.succeeded()
         return self._polling_s
 
     def _report_ports(self, work: Work, found: Mapping[str, Plugged]) -> None:

@@ -214,6 +214,17 @@ class ReportTest(AgentCase):
         self.agent.report()
         self.assertEqual([], self.look())
 
+    def test_ports_that_are_reported_end_no_outage_of_its_state(self):
+        self.local.found = [fakes.plugged(1)]
+        self.look()
+        self.server.broken = True
+        self.agent.report()
+        self.server.broken = False
+        self.agent.touched(ONE)
+        self.assertEqual([("up", ONE)], self.look())
+        self.agent.report()
+        self.assertEqual([("up", ONE)], self.look())
+
     def test_an_agent_that_was_thought_dead_tells_every_port_anew(self):
         self.agent.report()
         self.local.found = [fakes.plugged(1)]
