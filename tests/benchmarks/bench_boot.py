@@ -32,10 +32,10 @@ from tests.benchmarks.measure import row
 from tests.cloud.logs import Log
 from tests.testbed import joining
 from tests.testbed.cloud import Cloud
+from tests.testbed.devstack import nodes
 from tests.testbed.process import Record
 from tests.testbed.seed import ORDINARY_FLAVOR
 from tests.testbed.services import STD
-from tests.testbed.tempest_compare import without_ours
 from tests.testbed.waiting import wait_for
 
 TURNS = int(os.environ.get("SRIOV_RT_TURNS", "3"))
@@ -88,7 +88,9 @@ class _Host:
         :param driver: a key of DRIVERS.
         """
         ours = driver == "ours"
-        self._file.write_text(self._ours if ours else without_ours(self._ours))
+        self._file.write_text(
+            self._ours if ours else nodes.without_ours(self._ours)
+        )
         log = Log.from_now(self._log)
         services = self._cloud.services
         services.restart(_COMPUTE)
@@ -178,29 +180,25 @@ def _lean(cloud: Cloud) -> Iterator[None]:
     try:
         yield
     finally:
-        cloud.delete_flavor(flavor)
+        cloud.api.compute.delete_flavor(flavor)
 
 
 @contextlib.contextmanager
 def _port(cloud: Cloud) -> Iterator[str]:
     """Make a network of a project with a port, a tap; give the port's id."""
-    api = cloud.api
-    kind = {"name": "bench", "provider:network_type": "local"}
-    made = api.post("neutron", "/networks", {"network": kind})
-    network = made["network"]["id"]
+    network = cloud.api.network
+    made = network.create_network(name="bench", provider_network_type="local")
     try:
-        subnet = {
-            "network_id": network,
-            "ip_version": 4,
-            "cidr": "192.0.2.0/24",
-            "enable_dhcp": False,
-        }
-        api.post("neutron", "/subnets", {"subnet": subnet})
-        port = {"network_id": network}
-        made = api.post("neutron", "/ports", {"port": port})
+        network.create_subnet(
+            network_id=made.id,
+            ip_version=4,
+            cidr="192.0.2.0/24",
+            is_dhcp_enabled=False,
+        )
+        port = network.create_port(network_id=made.id)
         try:
-            yield str(made["port"]["id"])
+            yield str(port.id)
         finally:
-            api.delete("neutron", f"/ports/{made['port']['id']}")
+            network.delete_port(port)
     finally:
-        api.delete("neutron", f"/networks/{network}")
+        network.delete_network(made)
