@@ -85,6 +85,7 @@ class HiddenTest(PortTestCase):
         self.assertNotIn("p0", left)
         self.plug(*self.words("macvlan:bridge", *parent, "--vlan", "200"))
 
+    @periodic
     def test_a_macvlan_that_is_not_found_keeps_its_vlan(self) -> None:
         """Its parent is given to nobody until its namespace has ended."""
         parent = ("--parent", f"{network.PF}v1")

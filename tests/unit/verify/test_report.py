@@ -201,31 +201,29 @@ class TextTest(ReportTest):
 
 @unittest.skipUnless(matplotlib, "needs the extra 'report'")
 class PageTest(ReportTest):
-    def test_page_needs_nothing_else(self):
+    def test_page_and_pictures(self):
         self.whole()
-        page = self.place / "report.html"
+        page, place = self.place / "report.html", self.place / "pictures"
         code, _, err = self.run_it(
-            "report", self.before, self.after, "-o", page
+            *("report", self.before, self.after),
+            *("-o", page, "--pictures", place),
         )
         self.assertEqual((0, ""), (code, err))
-        text = page.read_text()
-        sources = re.findall(r'(?:src|href)="([^"]{0,20})', text)
+        self.assert_needs_nothing_else(page.read_text())
+        self.assert_pictures(place)
+
+    def assert_needs_nothing_else(self, page):
+        sources = re.findall(r'(?:src|href)="([^"]{0,20})', page)
         self.assertTrue(sources)
         self.assertEqual(
             {"data:image/svg+xml;b", "data:image/png;base6"}, set(sources)
         )
-        self.assertNotIn("<script", text)
-        self.assertIn("these figures mean nothing", text)
-        self.assertIn("6.1 &lt;rt&gt; &amp; $x$", text)
-        self.assertEqual(text.count("<figure"), text.count("</figure>"))
+        self.assertNotIn("<script", page)
+        self.assertIn("these figures mean nothing", page)
+        self.assertIn("6.1 &lt;rt&gt; &amp; $x$", page)
+        self.assertEqual(page.count("<figure"), page.count("</figure>"))
 
-    def test_pictures(self):
-        self.whole()
-        place = self.place / "pictures"
-        code, _, err = self.run_it(
-            "report", self.before, self.after, "--pictures", place
-        )
-        self.assertEqual((0, ""), (code, err))
+    def assert_pictures(self, place):
         names = {each.stem for each in place.iterdir()}
         self.assertEqual(
             {
