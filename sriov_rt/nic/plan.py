@@ -13,19 +13,25 @@
 """From what a VF is and what it is to be, to the steps between."""
 
 import dataclasses
+from collections.abc import Collection
 from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import Any
 
+from sriov_rt.host.vfs import VFIO
 from sriov_rt.nic import errors
-from sriov_rt.nic import rebind
 from sriov_rt.nic import rules
 from sriov_rt.nic.families import THROUGH_PF
 from sriov_rt.nic.families import Attribute
 from sriov_rt.nic.families import Family
 from sriov_rt.nic.families import FilterRelease
+from sriov_rt.nic.families import MacEffect
 from sriov_rt.nic.families import Support
+from sriov_rt.nic.model import ADDRESS_RANDOM
+from sriov_rt.nic.model import ADDRESS_SET
 from sriov_rt.nic.model import NO_MAC
 from sriov_rt.nic.model import Pf
+from sriov_rt.nic.model import VfDevice
 from sriov_rt.nic.model import VfId
 from sriov_rt.nic.model import VfSettings
 from sriov_rt.nic.model import VfState
@@ -180,13 +186,13 @@ def make(
         rules.check_rates(family, f"{observed.id}", low, high, pf)
     notes += _effects(family, steps)
     changed = frozenset(step.attribute for step in steps)
-    again, note = rebind.why(family, observed, expect, changed)
+    again, note = _why_rebind(family, observed, expect, changed)
     if note is not None:
         notes.append(note)
     if again is None and reset is not None and Attribute.DRIVER not in changed:
         # Trusted, it may have set filters, which a rebind has the PF forget.
         fresh = reset.fresh or bool(observed.settings.trust)
-        again = rebind.why_fresh(pf, observed, fresh=fresh)
+        again = _why_fresh_rebind(pf, observed, fresh=fresh)
     return Plan(
         vf=observed.id,
         family=family.name,
@@ -323,3 +329,89 @@ def _effects(family: Family, steps: tuple[Step, ...]) -> Iterator[str]:
         effect = family.effects.get(step.attribute)
         if effect is not None:
             yield f"changing {step.attribute} {effect}"
+
+
+def _why_rebind(
+    family: Family,
+    observed: VfState,
+    expect: Mapping[Attribute, Any],
+    changed: Collection[Attribute],
+) -> tuple[str | None, str | None]:
+    """Return why the VF's driver is to be bound again, and a note.
+
+    A VF's interface keeps the MAC that it came up with, or that somebody
+    set inside.
+
+    :param expect: what the VF is to be.
+    :param changed: what of that is not so yet.
+    :raises VfBusy: if that would take something from its user.
+    """
+    device = observed.device
+    if Attribute.DRIVER in changed:
+        _refuse_if_used(observed)
+        if device.elsewhere:
+            raise errors.VfBusy(
+                f"{observed.id}",
+                Attribute.DRIVER,
+                "its interface is in another network namespace",
+            )
+        return None, None
+    mac = expect.get(Attribute.MAC)
+    if mac is None:
+        return None, None
+    if device.elsewhere and Attribute.MAC in changed:
+        return None, (
+            "its interface is in another network namespace and keeps its MAC "
+            "until its driver is bound again"
+        )
+    if device.netdev is None or not _needs_rebind(
+        family, device, mac, changes=Attribute.MAC in changed
+    ):
+        return None, None
+    _refuse_if_used(observed)
+    return f"{device.netdev} has the MAC {device.mac} until then", None
+
+
+def _why_fresh_rebind(pf: Pf, observed: VfState, *, fresh: bool) -> str | None:
+    """Return why a reset binds the VF's driver again; None if it does not.
+
+    :param fresh: whether it does so in any case.
+    :raises VfBusy: if that would take something from its user.
+    """
+    device = observed.device
+    if device.driver is None:
+        # Whoever unbound it last did not come to bind it. The kernel binds
+        # nothing to the VFs of a PF that does not probe.
+        return None if pf.probes is False else "it has no driver"
+    if not fresh or device.driver == VFIO or device.elsewhere:
+        return None
+    _refuse_if_used(observed)
+    return "its interface is then as a driver makes it"
+
+
+def _refuse_if_used(observed: VfState) -> None:
+    device = observed.device
+    if device.uppers:
+        raise errors.VfBusy(
+            f"{observed.id}",
+            Attribute.DRIVER,
+            f"{', '.join(device.uppers)} on {device.netdev} would go with it "
+            "if its driver were bound again",
+        )
+
+
+def _needs_rebind(
+    family: Family, device: VfDevice, mac: str, *, changes: bool
+) -> bool:
+    if mac == NO_MAC:
+        # No driver gives up by itself a MAC that was set inside or before.
+        return changes or device.address_type == ADDRESS_SET
+    if changes and family.mac_effect is MacEffect.NOW:
+        return False
+    if changes and device.address_type == ADDRESS_RANDOM:
+        # iavf takes the MAC without saying that it is random no longer:
+        # later it could not be told from one that was made up.
+        return True
+    if device.mac == mac:
+        return False
+    return not changes or family.mac_effect is MacEffect.AFTER_REBIND
