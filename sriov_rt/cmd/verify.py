@@ -19,6 +19,7 @@ import re
 import shutil
 import sys
 import time
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
@@ -37,6 +38,7 @@ from sriov_rt.host import latency as host_latency
 from sriov_rt.host.root import Root
 from sriov_rt.parse import cpulist
 from sriov_rt.parse import duration
+from sriov_rt.parse import numbers
 from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.verify import certificate
 from sriov_rt.verify import collection
@@ -67,6 +69,9 @@ from sriov_rt.vif import validation
 LOG = logging.getLogger(__name__)
 
 EXIT_NO_CERTIFICATE = 1
+
+#: Greatest port of --port: each stream of sockperf takes one from there on.
+MAX_PORT = 64_999
 
 #: Where results are kept unless another directory is named.
 DIRECTORY = pathlib.Path("/var/lib/sriov-rt-verify/results")
@@ -324,7 +329,7 @@ class Disk(_Measure):
         )
         parser.add_argument(
             "--clients",
-            type=_positive,
+            type=_whole(1, 9999),
             action="append",
             metavar="N",
             help="of the matrix, four workers each; may be repeated (default: "
@@ -440,7 +445,7 @@ class Network(_Measure):
         )
         parser.add_argument(
             "--port",
-            type=_port,
+            type=_whole(1, MAX_PORT),
             default=network.PORT,
             help="the first of the servers' ports (default: %(default)s)",
         )
@@ -466,7 +471,7 @@ class Network(_Measure):
         )
         parser.add_argument(
             "--streams",
-            type=_streams,
+            type=_whole(1, network.MAX_STREAMS),
             action="append",
             metavar="N",
             help="of requests and responses; may be repeated (default: 1, 2, "
@@ -559,7 +564,9 @@ class NetworkServe(command.Text):
         parser.add_argument(
             "address", metavar="ADDRESS", help="of this host, to listen on"
         )
-        parser.add_argument("--port", type=_port, default=network.PORT)
+        parser.add_argument(
+            "--port", type=_whole(1, MAX_PORT), default=network.PORT
+        )
         parser.add_argument(
             "--onload", action="store_true", help="serve over Onload as well"
         )
@@ -723,7 +730,7 @@ class Watch(command.Text):
         )
         parser.add_argument(
             "--housekeeping",
-            type=_microseconds,
+            type=_whole(1, 99_999_999),
             metavar="US",
             help="probe a housekeeping CPU in place of an isolated one; a "
             "latency above US µs withdraws the certificate",
@@ -857,28 +864,6 @@ def _seconds(text: str) -> int:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def _microseconds(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 0 < int(text[:9]) < 10**8):
-        raise argparse.ArgumentTypeError("1 to 99999999 µs expected")
-    return int(text)
-
-
-def _port(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 0 < int(text[:9]) < 65000):
-        raise argparse.ArgumentTypeError("1 to 64999 expected")
-    return int(text)
-
-
-def _streams(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise argparse.ArgumentTypeError("a number expected")
-    if not 1 <= int(text[:9]) <= network.MAX_STREAMS:
-        raise argparse.ArgumentTypeError(
-            f"1 to {network.MAX_STREAMS} expected"
-        )
-    return int(text)
-
-
 def _name(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", text):
         raise argparse.ArgumentTypeError(
@@ -894,20 +879,23 @@ def _namespace(text: str) -> str:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def _positive(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 0 < int(text[:9]) < 10**4):
-        raise argparse.ArgumentTypeError("1 to 9999 expected")
-    return int(text)
+def _whole(least: int, most: int) -> Callable[[str], int]:
+    """Return the reader of a whole number within bounds."""
+
+    def read(text: str) -> int:
+        try:
+            return numbers.parse_int(text, "number", least, most)
+        except exceptions.SriovRtError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return read
 
 
 def _mebibytes(text: str) -> int:
-    number, unit = text[:-1], text[-1:].lower()
-    scale = {"m": 1, "g": 1024, "t": 1024 * 1024}.get(unit)
-    if scale is None or not (number.isascii() and number.isdigit()):
+    scale = {"m": 1, "g": 1024, "t": 1024 * 1024}.get(text[-1:].lower())
+    if scale is None:
         raise argparse.ArgumentTypeError("a size such as 256m or 32g expected")
-    if not 1 <= int(number[:9]) * scale <= 2**30:
-        raise argparse.ArgumentTypeError("1m to 1024t expected")
-    return int(number) * scale
+    return scale * _whole(1, 2**30 // scale)(text[:-1])
 
 
 def _checked(args: argparse.Namespace) -> tuple[Profile, latency.Cpus]:
