@@ -15,6 +15,7 @@
 
 import copy
 import json
+from typing import Any
 
 from kubernetes.client import AppsV1Api
 from kubernetes.client import CoreV1Api
@@ -28,7 +29,7 @@ ENVIRONMENT = {
     "EF_POLL_USEC": "100000",
 }
 
-SPEC = {
+SPEC: dict[str, Any] = {
     "automountServiceAccountToken": False,
     "containers": [
         {
@@ -45,7 +46,7 @@ SPEC = {
 }
 
 
-def plain(answer):
+def plain(answer: Any) -> Any:
     """Return what the server said, and not what a model makes of it."""
     return json.loads(answer.data)
 
@@ -53,7 +54,7 @@ def plain(answer):
 class PatchTest(base.KubernetesTestCase):
     """Nothing runs a pod here: it is the server that is asked."""
 
-    def patch(self, given):
+    def patch(self, given: Any) -> Any:
         return pod.patch(
             given,
             ENVIRONMENT,
@@ -63,7 +64,7 @@ class PatchTest(base.KubernetesTestCase):
             mount=plan.Mount("/opt/onload/lib", "/opt/sriov-rt/onload"),
         )
 
-    def check(self, template):
+    def check(self, template: Any) -> None:
         first, second = template["spec"]["containers"]
         self.assertEqual(
             {"A": "1", **ENVIRONMENT},
@@ -80,7 +81,7 @@ class PatchTest(base.KubernetesTestCase):
         ]
         self.assertEqual({}, term["namespaceSelector"])
 
-    def test_a_deployment_is_patched(self):
+    def test_a_deployment_is_patched(self) -> None:
         labels = {"app": "x"}
         where = ("x", "default")
         api = AppsV1Api(self.kube.admin())
@@ -101,7 +102,7 @@ class PatchTest(base.KubernetesTestCase):
         )
         self.addCleanup(api.delete_namespaced_deployment, *where)
 
-        def read():
+        def read() -> Any:
             return plain(
                 api.read_namespaced_deployment(*where, _preload_content=False)
             )
@@ -116,7 +117,7 @@ class PatchTest(base.KubernetesTestCase):
         # With all the defaults that the server filled in.
         self.assertEqual([], self.patch(read()))
 
-    def test_a_pod_is_created_as_it_would_be(self):
+    def test_a_pod_is_created_as_it_would_be(self) -> None:
         given = {
             "apiVersion": "v1",
             "kind": "Pod",

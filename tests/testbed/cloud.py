@@ -150,7 +150,7 @@ class Cloud:
         :returns: its id.
         :raises openstack.exceptions.HttpException: when Nova refuses.
         """
-        size: dict[str, object] = {"ram": ram, "vcpus": vcpus, "disk": 0}
+        size: dict[str, int] = {"ram": ram, "vcpus": vcpus, "disk": 0}
         return seed.flavor(self.api, name, size, specs)
 
     def create_port(self, physical_network: str, **fields: object) -> str:

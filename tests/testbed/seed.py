@@ -155,7 +155,7 @@ def flavors(api: Connection) -> None:
 
 
 def flavor(
-    api: Connection, name: str, size: dict[str, object], specs: dict[str, str]
+    api: Connection, name: str, size: dict[str, int], specs: dict[str, str]
 ) -> str:
     """Make a flavor.
 

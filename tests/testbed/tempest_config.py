@@ -29,7 +29,7 @@ from tests.testbed.cloud import Cloud
 
 #: What Tempest makes servers of: flavors with a disk, as it wants them.
 FLAVOR, BIGGER_FLAVOR = "tempest.small", "tempest.bigger"
-_SIZES: dict[str, dict[str, object]] = {
+_SIZES: dict[str, dict[str, int]] = {
     FLAVOR: {"ram": 128, "vcpus": 1, "disk": 1},
     BIGGER_FLAVOR: {"ram": 192, "vcpus": 1, "disk": 1},
 }

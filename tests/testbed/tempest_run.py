@@ -125,7 +125,7 @@ def main() -> int:
     options = parser.parse_args()
     cloud = Cloud()
     config = tempest_config.write(cloud)
-    chosen = ("--regex", options.regex or PLUGIN)
+    chosen: tuple[str, ...] = ("--regex", options.regex or PLUGIN)
     if options.regex is None and not periodic.wanted():
         chosen += leave_out(cloud, config)
     return run(cloud, config, *chosen, workers=options.workers).status

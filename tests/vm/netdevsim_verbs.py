@@ -23,7 +23,9 @@ import json
 import pathlib
 import subprocess
 from typing import Any
+from typing import cast
 
+from sriov_rt.nic import kernel
 from sriov_rt.nic.families import Families
 from sriov_rt.nic.kernel import Rtnetlink
 from sriov_rt.nic.model import LinkState
@@ -126,7 +128,7 @@ def main() -> None:
     """Set, read back, reset."""
     name = make()
     try:
-        vfs = Vfs(Kernel(name), Families())
+        vfs = Vfs(cast("kernel.Kernel", Kernel(name)), Families())
         vf = vfs.pf(name).vfs[3]
         after: list[dict[str, Any]] = []
         for wanted in REFUSED_BY_IGB:

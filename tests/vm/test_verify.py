@@ -103,7 +103,7 @@ class MeasuredTestCase(unittest.TestCase):
 
         :param programs: directories that come before.
         """
-        path = (*programs, base.product().program("sriov-rt").parent)
+        path = (*programs, base.product().bin)
         return self.vm.run(
             ("bash", "-c", f"PATH={':'.join(map(str, path))}:$PATH\n{script}"),
             timeout=PATIENCE,

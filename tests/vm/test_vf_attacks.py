@@ -100,7 +100,40 @@ echo 3 > /sys/class/net/{NETDEV}/queues/rx-0/rps_cpus
 """
 
 
-class VfAttackTestCase(network.WireTestCase):
+class AttackerTestCase(base.VmTestCase):
+    """What root in a namespace tries."""
+
+    def frames(self, mac: str, target: str) -> int:
+        """Return how many of eight frames for a MAC an interface gets."""
+        found = self.vm.run(
+            (
+                *("python3", "-I", str(_FRAMES), mac),
+                *(f"{FAR}/{network.FAR}v0", target),
+            ),
+            timeout=base.PATIENCE,
+        )
+        return int(json.loads(found.text)[target])
+
+    def attack(self, name: str) -> None:
+        """Try all that root in a namespace can, and see what comes of it."""
+        inside = f"ip -n {NEAR}"
+        self.assertEqual(self.frames(MAC, f"{NEAR}/{name}"), 8)
+        for way, script in (
+            ("its MAC", f"{inside} link set {name} address {VICTIM}"),
+            (
+                "a macvlan",
+                f"{inside} link add mv0 link {name} address {VICTIM} "
+                f"type macvlan; {inside} link set mv0 up",
+            ),
+            ("promiscuous", f"{inside} link set {name} promisc on"),
+        ):
+            with self.subTest(way):
+                self.sh(script, check=False)
+                self.assertEqual(self.frames(VICTIM, f"{NEAR}/{name}"), 0)
+        self.sh(f"{inside} link del mv0", check=False)
+
+
+class VfAttackTestCase(AttackerTestCase, network.WireTestCase):
     """A test on a VF that is clean."""
 
     NEIGHBOURS: ClassVar[dict[str, tuple[int, str, int]]] = {
@@ -122,17 +155,6 @@ class VfAttackTestCase(network.WireTestCase):
             f'[ "$now" = {NETDEV} ] || ip link set $now name {NETDEV}'
         )
 
-    def frames(self, mac: str, target: str) -> int:
-        """Return how many of eight frames for a MAC an interface gets."""
-        found = self.vm.run(
-            (
-                *("python3", "-I", str(_FRAMES), mac),
-                *(f"{FAR}/{network.FAR}v0", target),
-            ),
-            timeout=base.PATIENCE,
-        )
-        return int(json.loads(found.text)[target])
-
     def kernel(self) -> dict[str, Any]:
         """Return what the PF says of the VF."""
         return network.vf_settings(self.vm, INDEX)
@@ -146,24 +168,6 @@ class VfAttackTestCase(network.WireTestCase):
 class TenantTest(VfAttackTestCase):
     """A tenant gets what is sent to it, and nothing else."""
 
-    def _attack(self, name: str) -> None:
-        """Try all that root in a namespace can, and see what comes of it."""
-        inside = f"ip -n {NEAR}"
-        self.assertEqual(self.frames(MAC, f"{NEAR}/{name}"), 8)
-        for way, script in (
-            ("its MAC", f"{inside} link set {name} address {VICTIM}"),
-            (
-                "a macvlan",
-                f"{inside} link add mv0 link {name} address {VICTIM} "
-                f"type macvlan; {inside} link set mv0 up",
-            ),
-            ("promiscuous", f"{inside} link set {name} promisc on"),
-        ):
-            with self.subTest(way):
-                self.sh(script, check=False)
-                self.assertEqual(self.frames(VICTIM, f"{NEAR}/{name}"), 0)
-        self.sh(f"{inside} link del mv0", check=False)
-
     def test_vf_whose_own_write_the_pf_shows_is_pinned(self) -> None:
         """A MAC that was set on the interface is set through the PF, too."""
         self.sh(
@@ -176,7 +180,7 @@ class TenantTest(VfAttackTestCase):
             f"ip netns add {NEAR}; ip link set {NETDEV} netns {NEAR}; "
             f"ip -n {NEAR} link set {NETDEV} up"
         )
-        self._attack(NETDEV)
+        self.attack(NETDEV)
 
     @periodic
     def test_pf_keeps_filters_of_a_trusted_vf_until_vfs_are_made(self) -> None:
@@ -205,16 +209,13 @@ class TenantTest(VfAttackTestCase):
         self.assertEqual(self.frames(VICTIM, NETDEV), 0)
 
 
-class PluggedTest(test_vif_kinds.PortTestCase):
+class PluggedTest(AttackerTestCase, test_vif_kinds.PortTestCase):
     """A whole VF that was plugged."""
-
-    frames = VfAttackTestCase.frames
-    _attack = TenantTest._attack
 
     def test_tenant_gets_nothing_of_its_neighbours(self) -> None:
         """Neither by its MAC nor by filters for theirs."""
         self.plug(*self.words("vf", "--mac", MAC))
-        self._attack("p0")
+        self.attack("p0")
 
     def test_names_and_aliases_of_a_tenant_stay_its_own(self) -> None:
         """They claim another port's VF; each VF comes back as itself."""

@@ -15,6 +15,7 @@
 
 import json
 import pathlib
+from typing import Any
 
 from tests.periodic import periodic
 from tests.testbed import packages
@@ -46,14 +47,13 @@ class NetdevsimTest(base.VmTestCase):
         )
         self.assertEqual(result.status, 0, result.complaint)
         found = json.loads(result.text)
-        for number, wanted in enumerate(
-            (
-                {"vlan": 100, "vlan_protocol": "802.1ad"},
-                {"min_tx_rate": 50, "max_tx_rate": 100},
-                {"link_state": "disable"},
-                {"query_rss": True},
-            )
-        ):
+        settings: tuple[dict[str, Any], ...] = (
+            {"vlan": 100, "vlan_protocol": "802.1ad"},
+            {"min_tx_rate": 50, "max_tx_rate": 100},
+            {"link_state": "disable"},
+            {"query_rss": True},
+        )
+        for number, wanted in enumerate(settings):
             with self.subTest(**wanted):
                 after = found["after"][number]
                 self.assertEqual({**after, **wanted}, after)
