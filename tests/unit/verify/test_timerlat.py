@@ -40,6 +40,13 @@ class TimerlatTest(unittest.TestCase):
             (1954, 70625, ()), (cpu.samples, cpu.max_us, cpu.histogram)
         )
 
+    def test_recorded_on_6_12(self):
+        _, cpus, _ = timerlat.parse(recorded.read("timerlat-6.12.txt"))
+        self.assertEqual(
+            [(2, 2979, 4932, 19), (3, 2977, 5571, 17)],
+            [(x.cpu, x.samples, x.max_us, x.overflows) for x in cpus],
+        )
+
     def test_later_versions(self):
         """They have decimals, a summary of all CPUs, and a last line."""
         rows = (
