@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Which traits a host has, and how they are merged into its provider's."""
+"""Traits of a host, merged into those of its resource provider."""
 
 import types
 from collections.abc import Mapping

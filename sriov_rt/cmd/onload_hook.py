@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Whether Onload is preloaded in a container, before it starts: without cliff.
+"""Check of Onload in a container before it starts: without cliff.
 
 The container waits for it: see :mod:`sriov_rt.cmd.hook`.
 """

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Which VF is which interface, and whose.
+"""Map of VFs: the interface and the owner of each.
 
 Whose it is stands in the records of ports, or in which process holds it. An
 alias can be set by root in the container that has the interface: it is shown,

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""From what a VF is and what it is to be, to the steps between."""
+"""Plan of a change to a VF: the steps to what it is to be."""
 
 import dataclasses
 from collections.abc import Collection

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Whether a family takes a value, and what it makes of it."""
+"""Rules of NIC families: the values that each takes, and as what."""
 
 import re
 from collections.abc import Callable

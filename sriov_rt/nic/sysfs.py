@@ -100,7 +100,7 @@ T = TypeVar("T")
 
 
 class Sysfs:
-    """The part of the edge that reads files.
+    """The part of the kernel that is read from files.
 
     :param root: where sysfs and procfs are.
     """

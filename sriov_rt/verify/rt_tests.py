@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The JSON that rt-tests write, read so that nothing in it can surprise."""
+"""JSON of rt-tests, checked on the way in."""
 
 import dataclasses
 from typing import Any

@@ -20,8 +20,8 @@ from sriov_rt.nic.model import NO_MAC
 from sriov_rt.nic.model import VfSettings
 from sriov_rt.nic.model import VfState
 from sriov_rt.vif import errors
-from sriov_rt.vif.edge import Link
 from sriov_rt.vif.errors import VifError
+from sriov_rt.vif.link import Link
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Plug
 from sriov_rt.vif.records import Record

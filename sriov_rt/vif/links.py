@@ -36,8 +36,8 @@ from sriov_rt.vif import errors
 from sriov_rt.vif import namespaces
 from sriov_rt.vif import taps
 from sriov_rt.vif import tc as rates
-from sriov_rt.vif.edge import Link
-from sriov_rt.vif.edge import Subinterface
+from sriov_rt.vif.link import Link
+from sriov_rt.vif.link import Subinterface
 from sriov_rt.vif.model import Limits
 from sriov_rt.vif.namespace_links import NamespaceLinks
 from sriov_rt.vif.namespace_links import mode_of
@@ -287,7 +287,7 @@ ALT_IFNAME = "IFLA_ALT_IFNAME"
 
 
 class NetlinkLinks:
-    """Links of this host's kernel; see :class:`sriov_rt.vif.edge.Links`."""
+    """Links of this host's kernel; see :class:`sriov_rt.vif.link.Links`."""
 
     def get(self, name: str, namespace: str | None = None) -> Link | None:
         """Return an interface, None if there is none."""

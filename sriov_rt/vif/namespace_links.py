@@ -29,7 +29,7 @@ import pyroute2
 from sriov_rt import rtnetlink
 from sriov_rt.vif import errors
 from sriov_rt.vif import namespaces
-from sriov_rt.vif.edge import Link
+from sriov_rt.vif.link import Link
 from sriov_rt.vif.namespaces import Identity
 
 #: Modes of an ipvlan (include/uapi/linux/if_link.h); pyroute2 has names for

@@ -27,7 +27,7 @@ from sriov_rt.vif import endpoints
 from sriov_rt.vif import errors
 from sriov_rt.vif.alias import Alias
 from sriov_rt.vif.budget import Candidate
-from sriov_rt.vif.edge import Link
+from sriov_rt.vif.link import Link
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Plug
 from sriov_rt.vif.settings import Member

@@ -25,12 +25,12 @@ from sriov_rt.vif import errors
 from sriov_rt.vif import log
 from sriov_rt.vif import plan
 from sriov_rt.vif import report
-from sriov_rt.vif.edge import Link
-from sriov_rt.vif.edge import Links
-from sriov_rt.vif.edge import Subinterface
 from sriov_rt.vif.errors import VifError
 from sriov_rt.vif.journal import Entry
 from sriov_rt.vif.journal import Journal
+from sriov_rt.vif.link import Link
+from sriov_rt.vif.link import Links
+from sriov_rt.vif.link import Subinterface
 from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Limits

@@ -19,10 +19,10 @@ from sriov_rt.vif import errors
 from sriov_rt.vif import log
 from sriov_rt.vif import report
 from sriov_rt.vif import validation
-from sriov_rt.vif.edge import Link
-from sriov_rt.vif.edge import Links
 from sriov_rt.vif.errors import VifError
 from sriov_rt.vif.journal import Journal
+from sriov_rt.vif.link import Link
+from sriov_rt.vif.link import Links
 from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.model import Plug
 from sriov_rt.vif.model import Plugged
@@ -47,7 +47,7 @@ LOG = logging.getLogger(__name__)
 class Plugger:
     """Ports of this host.
 
-    :param links: the edge to the kernel's links.
+    :param links: the kernel's links.
     :param vfs: the verbs on VFs.
     :param pools: the parents of each physical network.
     :param journal: where what is in progress is written down.

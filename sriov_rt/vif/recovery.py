@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""After a crash: what was in progress is finished or undone."""
+"""Recovery of port changes that a crash has interrupted."""
 
 import contextlib
 import dataclasses
@@ -25,11 +25,11 @@ from sriov_rt.nic.errors import NicError
 from sriov_rt.vif import errors
 from sriov_rt.vif import log
 from sriov_rt.vif import report
-from sriov_rt.vif.edge import Links
 from sriov_rt.vif.errors import VifError
 from sriov_rt.vif.journal import Action
 from sriov_rt.vif.journal import Entry
 from sriov_rt.vif.journal import Journal
+from sriov_rt.vif.link import Links
 from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import State

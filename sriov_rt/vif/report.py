@@ -19,9 +19,9 @@ from collections.abc import Iterator
 from sriov_rt import rtnetlink
 from sriov_rt.vif import log
 from sriov_rt.vif import records
-from sriov_rt.vif.edge import Link
 from sriov_rt.vif.journal import Action
 from sriov_rt.vif.journal import Entry
+from sriov_rt.vif.link import Link
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Plug
 from sriov_rt.vif.model import Plugged

@@ -24,7 +24,7 @@ import pyroute2
 
 from sriov_rt import rtnetlink
 from sriov_rt.vif import errors
-from sriov_rt.vif.edge import Link
+from sriov_rt.vif.link import Link
 from sriov_rt.vif.model import Limits
 
 #: Handles (include/uapi/linux/pkt_sched.h): a major number of 16 bits, and

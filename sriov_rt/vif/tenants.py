@@ -21,8 +21,8 @@ from collections.abc import Sequence
 from sriov_rt.exceptions import SriovRtError
 from sriov_rt.nic.model import VfState
 from sriov_rt.vif import host
-from sriov_rt.vif.edge import Link
-from sriov_rt.vif.edge import Links
+from sriov_rt.vif.link import Link
+from sriov_rt.vif.link import Links
 from sriov_rt.vif.links import NetlinkLinks
 from sriov_rt.vif.records import Record
 from sriov_rt.vif.view import View

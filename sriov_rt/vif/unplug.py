@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""The way back: of an unplug, and of a plug that was not finished."""
+"""Removal of a port: unplug, and undo of a plug that was not finished."""
 
 import logging
 import secrets
@@ -28,11 +28,11 @@ from sriov_rt.vif import errors
 from sriov_rt.vif import log
 from sriov_rt.vif import report
 from sriov_rt.vif import validation
-from sriov_rt.vif.edge import Link
-from sriov_rt.vif.edge import Links
 from sriov_rt.vif.journal import Action
 from sriov_rt.vif.journal import Entry
 from sriov_rt.vif.journal import Journal
+from sriov_rt.vif.link import Link
+from sriov_rt.vif.link import Links
 from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Limits

@@ -27,8 +27,8 @@ from sriov_rt.nic.model import VfId
 from sriov_rt.nic.model import VfSettings
 from sriov_rt.nic.model import VfState
 from sriov_rt.nic.plan import Plan
-from sriov_rt.vif.edge import Link
-from sriov_rt.vif.edge import Links
+from sriov_rt.vif.link import Link
+from sriov_rt.vif.link import Links
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.namespaces import Identity
 from sriov_rt.vif.records import Record
@@ -93,7 +93,7 @@ class Source(Protocol):
 class View:
     """A host at one moment: its interfaces, and what the records say.
 
-    :param links: the edge to the kernel's links.
+    :param links: the kernel's links.
     :param source: where VFs are read when they are first asked for: a plug
         on one of 64 needs to know of that.
     :param records: of all ports.
@@ -105,7 +105,7 @@ class View:
         source: Source,
         records: Sequence[Record] = (),
     ) -> None:
-        self.edge = links
+        self.links = links
         self.source = source
         self.records = records
         self._on_host: dict[str, Link] = {}
@@ -126,7 +126,7 @@ class View:
         """
         if not self._looked:
             self._looked = True
-            self._take(self.edge.all(everywhere=True, thorough=True))
+            self._take(self.links.all(everywhere=True, thorough=True))
 
     def _take(self, links: Iterable[Link]) -> None:
         for each in links:
@@ -157,7 +157,7 @@ class View:
         """Return an interface of any namespace."""
         if namespace is None:
             return self.on_host(name)
-        return self.edge.get(name, namespace)
+        return self.links.get(name, namespace)
 
     def record_of(self, link: Link) -> Record | None:
         """Return the record of the port whose interface a link is."""

@@ -30,8 +30,8 @@ from collections.abc import Sequence
 from concurrent import futures
 from typing import Any
 
-from sriov_rt.vif.edge import Link
-from sriov_rt.vif.edge import Subinterface
+from sriov_rt.vif.link import Link
+from sriov_rt.vif.link import Subinterface
 from sriov_rt.vif.links import NetlinkLinks
 from tests.benchmarks import vif_peers
 from tests.benchmarks.crew import Crew

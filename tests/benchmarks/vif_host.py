@@ -16,8 +16,8 @@ import pathlib
 import uuid
 
 from sriov_rt.nic.vfs import Vfs
-from sriov_rt.vif.edge import Link
 from sriov_rt.vif.journal import Journal
+from sriov_rt.vif.link import Link
 from sriov_rt.vif.links import NetlinkLinks
 from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.model import Kind

@@ -24,8 +24,8 @@ import uuid
 from concurrent import futures
 from typing import Any
 
-from sriov_rt.vif.edge import Link
-from sriov_rt.vif.edge import Subinterface
+from sriov_rt.vif.link import Link
+from sriov_rt.vif.link import Subinterface
 from sriov_rt.vif.links import NetlinkLinks
 from tests.testbed.isolation import leave
 from tests.testbed.isolation import sh

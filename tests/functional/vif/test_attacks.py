@@ -89,7 +89,7 @@ class Hidden:
 class AttackTestCase(PluggerTestCase):
     """The parent is a VF, as far as anybody is told."""
 
-    edge = DressedLinks
+    links_class = DressedLinks
     vfs = OneVf
 
     def links_of(self, namespace: str | None = "tenant") -> dict[str, int]:

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The edge on this machine's kernel."""
+"""Links of this machine's kernel."""
 
 import os
 import pathlib

@@ -34,9 +34,9 @@ from sriov_rt.nic.plan import Plan
 from sriov_rt.nic.vfs import Vfs
 from sriov_rt.vif import alias
 from sriov_rt.vif import errors
-from sriov_rt.vif.edge import Link
 from sriov_rt.vif.journal import Entry
 from sriov_rt.vif.journal import Journal
+from sriov_rt.vif.link import Link
 from sriov_rt.vif.links import NetlinkLinks
 from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.model import Kind
@@ -138,7 +138,7 @@ class OneVf:
 
 
 class PluggerTestCase(IsolatedTestCase):
-    edge = NetlinkLinks
+    links_class = NetlinkLinks
     vfs = staticmethod(Vfs.of_host)
 
     def setUp(self):
@@ -152,7 +152,7 @@ class PluggerTestCase(IsolatedTestCase):
 
     def another(self, journal: Journal | None = None) -> Plugger:
         return Plugger(
-            self.edge(),
+            self.links_class(),
             self.vfs(),
             Pools.parse(["physnet1:vf0"]),
             journal or Journal(self.directory),
@@ -345,7 +345,7 @@ class PlugTest(PluggerTestCase):
 class ParentTest(PluggerTestCase):
     """The parent is a VF, as far as anybody is told, and it is down."""
 
-    edge = DressedLinks
+    links_class = DressedLinks
     vfs = OneVf
 
     def setUp(self):

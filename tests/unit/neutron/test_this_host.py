@@ -23,8 +23,8 @@ from sriov_rt.neutron.this_host import ThisHost
 from sriov_rt.neutron.this_host import parents
 from sriov_rt.parse.errors import ParseError
 from sriov_rt.request.words import VifKind
-from sriov_rt.vif.edge import Link
 from sriov_rt.vif.errors import Busy
+from sriov_rt.vif.link import Link
 from sriov_rt.vif.model import State
 from sriov_rt.vif.recovery import Recovered
 from sriov_rt.vif.settings import Pools
@@ -50,7 +50,7 @@ def link(name, namespace=None):
     )
 
 
-class FakeEdge:
+class FakeLinks:
     """The links of a host, and nothing in other namespaces."""
 
     def __init__(self, links):
@@ -79,8 +79,8 @@ class ParentsTest(unittest.TestCase):
         """Return the parents of a host with enp1s0 and its four VFs."""
         vfs = nic_fakes.vfs(self.kernel).list()
         names = [vf.netdev for vf in vfs if vf.netdev]
-        edge = FakeEdge(list(map(link, (*names, *links))))
-        return parents(View(edge, Fixed(vfs)), Pools.parse(items))
+        kernel = FakeLinks(list(map(link, (*names, *links))))
+        return parents(View(kernel, Fixed(vfs)), Pools.parse(items))
 
     def test_interfaces_that_are_there_count(self):
         self.assertEqual(
@@ -139,7 +139,7 @@ class ThisHostTest(unittest.TestCase):
 
     def test_it_offers_what_is_configured_and_there(self):
         found = self.start("physnet1:eno1")
-        view = View(FakeEdge([link("eno1")]), Fixed(()))
+        view = View(FakeLinks([link("eno1")]), Fixed(()))
         with unittest.mock.patch.object(this_host, "View", lambda *_: view):
             offer = found.offer()
         self.assertEqual({"physnet1": 1}, offer.parents)

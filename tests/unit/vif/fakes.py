@@ -30,10 +30,10 @@ from sriov_rt.nic.model import VfState
 from sriov_rt.nic.plan import Plan
 from sriov_rt.vif import errors
 from sriov_rt.vif import unplug
-from sriov_rt.vif.edge import Link
-from sriov_rt.vif.edge import Subinterface
 from sriov_rt.vif.journal import Entry
 from sriov_rt.vif.journal import Journal
+from sriov_rt.vif.link import Link
+from sriov_rt.vif.link import Subinterface
 from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Limits

@@ -26,7 +26,7 @@ from sriov_rt.vif import errors
 from sriov_rt.vif import links
 from sriov_rt.vif import namespace_links
 from sriov_rt.vif import namespaces
-from sriov_rt.vif.edge import Subinterface
+from sriov_rt.vif.link import Subinterface
 from sriov_rt.vif.model import Limits
 from tests.unit.vif import messages
 

@@ -20,7 +20,7 @@ import pyroute2
 
 from sriov_rt.vif import errors
 from sriov_rt.vif import tc
-from sriov_rt.vif.edge import Link
+from sriov_rt.vif.link import Link
 from sriov_rt.vif.model import Limits
 
 LINK = Link(

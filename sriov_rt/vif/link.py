@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The edge to the kernel's links: what the plugger needs of it.
+"""Link of the kernel, and the operations on links that ports need.
 
 ``links.NetlinkLinks`` is the real one; the unit tests have another that
 records and can fail or stop at each step.
