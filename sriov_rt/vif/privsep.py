@@ -25,10 +25,10 @@ the work on a port in the host's own namespace:
 A port may be in a namespace other than the host's, and one that is not where
 it was plugged is looked for in all of them: that takes CAP_SYS_ADMIN to enter
 one (netns_install in net/core/net_namespace.c) and CAP_SYS_PTRACE to find one
-by its processes (proc_ns_get_link in fs/proc/namespaces.c). CAP_NET_RAW is for
-the gratuitous ARP that announces a port (packet_create in
-net/packet/af_packet.c). CAP_MKNOD is for the device node of a macvtap where
-/dev is not devtmpfs, as in a container that nova-compute runs in.
+by its processes (proc_ns_get_link in fs/proc/namespaces.c). CAP_MKNOD is for
+the device node of a macvtap where /dev is not devtmpfs, as in a container that
+nova-compute runs in. No port of os-vif has addresses, so none is announced,
+and CAP_NET_RAW is not needed.
 
 Who asks has no privileges, and may be asked by others still: so what is asked
 for is checked on this side of the socket. A port gets a parent out of ``[vif]
@@ -82,7 +82,6 @@ vif_plug = priv_context.PrivContext(
     capabilities=[
         capabilities.CAP_MKNOD,
         capabilities.CAP_NET_ADMIN,
-        capabilities.CAP_NET_RAW,
         capabilities.CAP_SYS_ADMIN,
         capabilities.CAP_SYS_PTRACE,
     ],

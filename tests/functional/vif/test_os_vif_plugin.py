@@ -130,13 +130,12 @@ class PluginTest(IsolatedTestCase):
         self.assertEqual([], self.named(NAME))
         self.assertFalse((self.journal / PORT).exists())
 
-    def test_the_daemon_has_five_capabilities(self):
+    def test_the_daemon_has_four_capabilities(self):
         self.call("macvtap", "plug")
         expected = 0
         for each in (
             capabilities.CAP_MKNOD,
             capabilities.CAP_NET_ADMIN,
-            capabilities.CAP_NET_RAW,
             capabilities.CAP_SYS_ADMIN,
             capabilities.CAP_SYS_PTRACE,
         ):
