@@ -51,6 +51,7 @@ class TestWhereServersLand(CloudTestCase):
         self.assertEqual({guest_view.cpus(SHARED_CPUS)}, others)
 
     def test_the_weigher_keeps_the_realtime_host_free(self) -> None:
+        """Where Nova's own weighers would rather have it."""
         # Before its first request a worker knows of no host.
         nowhere = self.flavor(NOWHERE)
         warm_up(self, lambda: self.assert_no_host(nowhere, "nic_missing × 2"))
