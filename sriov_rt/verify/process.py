@@ -16,6 +16,7 @@ import contextlib
 import dataclasses
 import os
 import pathlib
+import re
 import selectors
 import signal
 import subprocess
@@ -35,6 +36,8 @@ GRACE_S = 10.0
 _MAX_LINE = 4096
 _MAX_ERROR = 64 * 1024
 
+_LABEL = re.compile(r"\w+:")
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ended:
@@ -50,10 +53,17 @@ class Ended:
     interrupted: bool
 
     def last_line(self) -> str:
-        """Return the last line of its errors, or its exit code."""
+        """Return the last line of its errors, or its exit code.
+
+        A label alone, such as the "ERROR:" that oslat ends with, says nothing.
+        """
         lines = [each.strip() for each in self.error.splitlines()]
-        said = next((each for each in reversed(lines) if each), "")
-        return said or f"exit code {self.code}"
+        said = (
+            each
+            for each in reversed(lines)
+            if each and not _LABEL.fullmatch(each)
+        )
+        return next(said, f"exit code {self.code}")
 
 
 class Lines:

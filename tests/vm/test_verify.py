@@ -257,9 +257,9 @@ class VerifyTest(MeasuredTestCase, base.VmTestCase):
             "verify guest --profile quick --duration 4s "
             f"--host {latency.CERTIFICATE} --output {self.directory}/guest"
         )
-        # As somebody who may have a realtime priority, and read the programs,
-        # which are below root's home here; and nothing else.
-        caps = "+sys_nice,+dac_read_search"
+        # As somebody who may have a realtime priority, lock memory, and read
+        # the programs, which are below root's home here; and nothing else.
+        caps = "+sys_nice,+ipc_lock,+dac_read_search"
         measured = self.bash(
             f"chmod 755 {self.directory}; install -d -o nobody "
             f"{self.directory}/guest; chmod 644 {latency.CERTIFICATE}\n"
