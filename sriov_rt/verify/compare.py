@@ -98,20 +98,30 @@ def differences(before: Collection, after: Collection) -> Iterator[Difference]:
             )
 
 
+def _number(value: float, sign: str = "") -> str:
+    """Return a number in four digits, or all of those before the point."""
+    return format(value, f"{sign}.0f" if abs(value) >= 1e4 else f"{sign}.4g")
+
+
 def row(found: Difference) -> tuple[str, ...]:
     """Return a difference as COLUMNS has it."""
     verdict = "worse" if found.worse else "better" if found.better else "same"
     uncertainty = found.uncertainty
     if not isinstance(uncertainty, str):
-        uncertainty = f"± {uncertainty:.4g} {found.unit}"
+        uncertainty = f"± {_number(uncertainty)} {found.unit}"
     return (
         found.what,
-        f"{found.before:.5g} {found.unit}",
-        f"{found.after:.5g} {found.unit}",
-        f"{found.after - found.before:+.4g} {found.unit}",
+        f"{_number(found.before)} {found.unit}",
+        f"{_number(found.after)} {found.unit}",
+        f"{_number(found.after - found.before, '+')} {found.unit}",
         uncertainty,
         verdict,
     )
+
+
+def _exceed(count: int) -> str:
+    verb = "sample exceeds" if count == 1 else "samples exceed"
+    return f"{count} {verb} the other's"
 
 
 def _latency(
@@ -126,7 +136,7 @@ def _latency(
         before.max_us,
         after.max_us,
         "µs",
-        f"{above or rarer} samples exceed the other's",
+        _exceed(above or rarer),
         worse=_chance(above, after.samples / whole) < _ALPHA,
         better=_chance(rarer, before.samples / whole) < _ALPHA,
     )

@@ -179,7 +179,15 @@ def _maxima(each: Collection, tool: Tool, n: int) -> Iterator[Picture]:
     def paint(figure: Any) -> None:
         axes = figure.subplots()
         for cpu in cpus:
-            axes.plot(cpu.maxima_us, label=f"CPU {cpu.cpu}", linewidth=0.9)
+            # A line of one point is none: each second is marked.
+            axes.plot(
+                cpu.maxima_us,
+                label=f"CPU {cpu.cpu}",
+                linewidth=0.9,
+                marker=".",
+                markersize=3,
+            )
+        axes.xaxis.get_major_locator().set_params(integer=True)
         axes.set_xlabel("Time (s)")
         axes.set_ylabel("Maximum of each second (µs)")
         axes.set_ylim(bottom=0)
@@ -310,6 +318,7 @@ def _requests(collections: Sequence[Collection]) -> Iterator[Picture]:
                 label=_plain(name),
             )
         axes.set_xlabel("Streams")
+        axes.xaxis.get_major_locator().set_params(integer=True)
         axes.set_ylabel("Requests and responses a second")
         axes.set_ylim(bottom=0)
         axes.grid(visible=True, alpha=0.3)
@@ -333,7 +342,8 @@ def _onload(collections: Sequence[Collection]) -> Iterator[Picture]:
         other = dataclasses.replace(each.cell, onload=False)
         base = kernel.get((label, other, each.tool))
         if each.cell.onload and base:
-            name = f"{label}\n{each.cell.streams} streams"
+            streams = each.cell.streams
+            name = f"{label}\n{streams} stream{'s' if streams > 1 else ''}"
             bars.append(_Bar(name, (each.figure or 0) / base))
     if not bars:
         return
@@ -407,18 +417,19 @@ def _disk(collections: Sequence[Collection], what: str) -> Iterator[Picture]:
                 }
                 bars = [
                     _Bar(
-                        label,
-                        getattr(figures, what) / scale if figures else 0.0,
-                        figures.error / scale
-                        if figures and what == "bandwidth"
-                        else 0.0,
+                        place,
+                        getattr(figures, what) / scale,
+                        figures.error / scale if what == "bandwidth" else 0.0,
                     )
-                    for label, figures in (
-                        (place, cells.get(place)) for place in places
-                    )
+                    for place in places
+                    if (figures := cells.get(place))
                 ]
-                _bars(axes, bars, unit)
                 axes.set_title(f"{pattern}, clients: {count}", fontsize=9)
+                if bars:
+                    _bars(axes, bars, unit)
+                else:
+                    axes.text(0.5, 0.5, "not measured", ha="center")
+                    axes.set_axis_off()
 
     title = {
         "bandwidth": "Disk bandwidth (fio, seed 002's scenarios)",
