@@ -57,6 +57,10 @@ LEAN_SPECS = {"sriov_rt:guest": "lean"}
 
 FLAVORS = {ORDINARY_FLAVOR: "an ordinary flavor", LEAN: "a lean guest"}
 
+#: What nova-compute says after its start has gone through the servers that are
+#: being built: it takes those that came before for stuck ones.
+_READY = "The update_resources thread pool"
+
 #: Until nova-compute has imported Nova on a busy machine.
 START_SECONDS = 300.0
 
@@ -94,13 +98,13 @@ class _Host:
         log = Log.from_now(self._log)
         services = self._cloud.services
         services.restart(_COMPUTE)
-        said = f"Loading compute driver '{DRIVERS[driver]}'"
-        wait_for(
-            f"{_COMPUTE} says: {said}",
-            lambda: log.lines(said),
-            timeout=START_SECONDS,
-            interval=1,
-        )
+        for said in (f"Loading compute driver '{DRIVERS[driver]}'", _READY):
+            wait_for(
+                f"{_COMPUTE} says: {said}",
+                lambda said=said: log.lines(said),
+                timeout=START_SECONDS,
+                interval=1,
+            )
         joining.wait_compute(
             self._cloud.api, STD, lambda: services.status()[STD][_COMPUTE]
         )
