@@ -47,6 +47,7 @@ from sriov_rt.verify import disk
 from sriov_rt.verify import errors
 from sriov_rt.verify import fio
 from sriov_rt.verify import guest
+from sriov_rt.verify import hotplug
 from sriov_rt.verify import iperf3
 from sriov_rt.verify import latency
 from sriov_rt.verify import netperf
@@ -156,6 +157,13 @@ class Latency(_Measure):
             "certificate (default: %(default)s)",
         )
         parser.add_argument(
+            "--hotplug",
+            type=_domain,
+            metavar="DOMAIN",
+            help="a running libvirt guest, of which a vCPU is plugged and "
+            "unplugged every few seconds meanwhile (default: none)",
+        )
+        parser.add_argument(
             "--skip",
             action="append",
             choices=tuple(map(str, Tool)),
@@ -186,17 +194,16 @@ class Latency(_Measure):
 
     def plan(self, args: argparse.Namespace) -> Iterable[str]:
         """Return what would run, and for how long."""
-        profile, cpus = _checked(args)
-        return _planned(profile, cpus, args.load)
+        return _planned(*_checked(args))
 
     def find(self, args: argparse.Namespace) -> Found:
         """Measure, and return what was found."""
-        profile, cpus = _checked(args)
+        profile, cpus, load = _checked(args)
         certificate.prepare(Root("/").path)
         # A probe that withdraws a certificate holds the lock as well.
         with results.exclusive():
             measured, emulated, issued, refused = _earn(
-                args, profile, cpus, LOADS[args.load]
+                args, profile, cpus, load
             )
         return Found(
             columns=("Tool", "CPU", "Max µs", "Samples"),
@@ -872,6 +879,12 @@ def _name(text: str) -> str:
     return text
 
 
+def _domain(text: str) -> str:
+    if not hotplug.DOMAIN.fullmatch(text):
+        raise argparse.ArgumentTypeError("a guest's name or UUID expected")
+    return text
+
+
 def _namespace(text: str) -> str:
     try:
         return validation.namespace(text)
@@ -898,15 +911,22 @@ def _mebibytes(text: str) -> int:
     return scale * _whole(1, 2**30 // scale)(text[:-1])
 
 
-def _checked(args: argparse.Namespace) -> tuple[Profile, latency.Cpus]:
-    """Return what is to be measured.
+def _checked(
+    args: argparse.Namespace,
+) -> tuple[Profile, latency.Cpus, Load]:
+    """Return what is to be measured, and under which load.
 
     :raises ToolsMissing: if this host does not have what it takes.
     """
     profile, cpus = _profile(args), latency.cpus_of(Root("/"))
-    if missing := list(latency.missing(profile, LOADS[args.load])):
+    load = LOADS[args.load]
+    if args.hotplug is not None:
+        if not load.stressors:
+            raise errors.RunFailed("latency", "--hotplug needs another --load")
+        load = load.with_hotplug(args.hotplug)
+    if missing := list(latency.missing(profile, load)):
         raise errors.ToolsMissing(missing)
-    return profile, cpus
+    return profile, cpus, load
 
 
 def _profile(args: argparse.Namespace) -> Profile:
@@ -916,12 +936,20 @@ def _profile(args: argparse.Namespace) -> Profile:
     return profile.without(tuple(map(Tool, args.skip)))
 
 
-def _planned(profile: Profile, cpus: latency.Cpus, load: str) -> Iterator[str]:
+def _planned(
+    profile: Profile, cpus: latency.Cpus, load: Load
+) -> Iterator[str]:
     whole = sum(each.duration_s for each in profile.steps)
-    yield f"profile {profile.name} ({profile.source}), load {load}"
+    yield f"profile {profile.name} ({profile.source}), load {load.name}"
     yield f"{latency.describe(cpus)}; {duration.format_duration(whole)}"
     for each in profile.steps:
         yield f"  {each.tool:10} {duration.format_duration(each.duration_s)}"
+    if load.domain:
+        found = hotplug.plan(load.domain)
+        yield (
+            f"guest {found.domain}: {found.vcpus} or {found.other} vCPUs, "
+            "changed every 2 s"
+        )
 
 
 def _rows(

@@ -59,6 +59,19 @@ class RunFailed(exceptions.SriovRtError):
         super().__init__(f"{tool} failed: {problem}")
 
 
+class HotplugRefused(exceptions.SriovRtError):
+    """A guest whose vCPUs can't be plugged and unplugged.
+
+    :param domain: its name or UUID.
+    :param problem: why, and what to do.
+    """
+
+    def __init__(self, domain: str, problem: str) -> None:
+        self.domain = domain
+        self.problem = problem
+        super().__init__(f"guest '{domain}': {problem}")
+
+
 class NotIsolated(exceptions.SriovRtError):
     """There is no CPU to measure, or none to measure from."""
 

@@ -32,6 +32,7 @@ from sriov_rt.host.root import Root
 from sriov_rt.parse import cpulist
 from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.verify import cyclictest
+from sriov_rt.verify import hotplug
 from sriov_rt.verify import hwlat
 from sriov_rt.verify import load as loads
 from sriov_rt.verify import oslat
@@ -170,10 +171,10 @@ class LatencyRun:
             else:
                 todo.append(step)
         whole = sum(each.duration_s + _SLACK_S for each in todo)
-        with self._loaded(whole) as running:
+        with self._loaded(whole) as ended:
             for number, step in enumerate(todo):
                 left = sum(each.duration_s for each in todo[number + 1 :])
-                result = self._step(step, left, running)
+                result = self._step(step, left, ended)
                 self._results.put(result)
                 found.append(result)
                 if _INTERRUPTED in result.measurement.problems:
@@ -192,7 +193,7 @@ class LatencyRun:
         )
 
     def _step(
-        self, step: Step, left_s: float, running: Callable[[], bool]
+        self, step: Step, left_s: float, ended: Callable[[], list[str]]
     ) -> Result:
         hangs_on = conditions.observe(self._root, boot=True)
         before = validity.now(self._root)
@@ -213,9 +214,8 @@ class LatencyRun:
         problems = [
             *ran.problems,
             *validity.clocks(before, after, measured),
+            *ended(),
         ]
-        if not running():
-            problems.append(_UNLOADED)
         if ran.interrupted:
             problems.insert(0, _INTERRUPTED)
         return Result(
@@ -305,16 +305,30 @@ class LatencyRun:
         )
 
     @contextlib.contextmanager
-    def _loaded(self, limit_s: float) -> Iterator[Callable[[], bool]]:
+    def _loaded(self, limit_s: float) -> Iterator[Callable[[], list[str]]]:
         """Keep the load running; it is ended with all of its workers.
 
         :param limit_s: seconds after which it ends by itself, for a run that
             was killed.
-        :returns: whether it still runs.
+        :returns: a sentence for each part of it that has ended.
         """
-        if not self._load.stressors or not limit_s:
-            yield lambda: True
-            return
+        parts = []
+        with contextlib.ExitStack() as stack:
+            if self._load.domain and limit_s:
+                parts.append(
+                    stack.enter_context(
+                        hotplug.running(
+                            self._load.domain, self._cpus.housekeeping, limit_s
+                        )
+                    )
+                )
+            if self._load.stressors and limit_s:
+                parts.append(stack.enter_context(self._stressed(limit_s)))
+            yield lambda: [why for each in parts if (why := each())]
+
+    @contextlib.contextmanager
+    def _stressed(self, limit_s: float) -> Iterator[Callable[[], str]]:
+        """Keep stress-ng running."""
         # Not in /tmp, which may be memory: a disk is part of the load.
         self._results.directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(
@@ -331,7 +345,7 @@ class LatencyRun:
                 start_new_session=True,
             ) as child:
                 try:
-                    yield lambda: child.poll() is None
+                    yield lambda: "" if child.poll() is None else _UNLOADED
                 finally:
                     child.terminate()
 

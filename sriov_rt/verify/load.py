@@ -14,15 +14,17 @@
 
 An idle host measures well and proves nothing. The load is that of the
 housekeeping CPUs of a compute host: computation, memory, system calls,
-timers and disk of stress-ng, and network traffic over loopback.
+timers and disk of stress-ng, and network traffic over loopback; and vCPU
+hotplug of another guest, where one is named.
 """
 
 import dataclasses
+from collections.abc import Iterator
 from collections.abc import Mapping
-from collections.abc import Sequence
 
 from sriov_rt.parse import cpulist
 from sriov_rt.parse.cpulist import CpuSet
+from sriov_rt.verify import hotplug
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -32,11 +34,19 @@ class Load:
     :param name: for the command line and the certificate.
     :param certifies: whether a measurement under it may earn a certificate.
     :param stressors: of stress-ng, with how many workers a housekeeping CPU.
+    :param domain: a libvirt guest whose vCPUs are plugged and unplugged.
     """
 
     name: str
     certifies: bool
     stressors: Mapping[str, int]
+    domain: str = ""
+
+    def with_hotplug(self, domain: str) -> "Load":
+        """Return the same with hotplug of a guest's vCPUs."""
+        return dataclasses.replace(
+            self, name=f"{self.name}+hotplug", domain=domain
+        )
 
 
 NONE = Load("none", certifies=False, stressors={})
@@ -102,6 +112,9 @@ def command(
     )
 
 
-def programs(load: Load) -> Sequence[tuple[str, str]]:
-    """Return each program that it takes, and its package."""
-    return ((TOOL, PACKAGE),) if load.stressors else ()
+def programs(load: Load) -> Iterator[tuple[str, str]]:
+    """Yield each program that it takes, and its package."""
+    if load.stressors:
+        yield TOOL, PACKAGE
+    if load.domain:
+        yield hotplug.TOOL, hotplug.PACKAGE

@@ -73,6 +73,7 @@ _PROMPT = re.compile(r"[$#] (?=[a-z][a-z-]+ [^ ])")
 #: Options of commands that are parsed and not run, and why.
 _NOT_RUN = {
     "--flavor": "it needs a cloud; tests/cloud runs it",
+    "--hotplug": "it needs a running guest; the command's own tests have one",
     "-o": "its pictures need matplotlib; the tests of the report write one",
 }
 

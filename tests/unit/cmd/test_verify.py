@@ -17,6 +17,7 @@ import dataclasses
 import errno
 import io
 import logging
+import os
 import pathlib
 import re
 import tempfile
@@ -278,6 +279,63 @@ class LatencyTest(test_watch.ProgramTest):
         self.assertIn("the load (stress-ng) ended", out)
         self.assertIn("no certificate:", out)
         self.assertEqual(self.before, self.path.read_bytes())
+
+    def guest(self, vcpus, maximum):
+        """Let virsh know of one running guest, rt-2, and log what it sets."""
+        self.program(
+            "virsh",
+            f"""case $1/$3 in
+                vcpucount/--active) cat {self.place}/vcpus;;
+                vcpucount/*) echo {maximum};;
+                *) echo $3 | tee {self.place}/vcpus >> {self.place}/set;;
+            esac""",
+        )
+        (self.place / "vcpus").write_text(f"{vcpus}\n")
+
+    def test_hotplug_of_a_guest(self):
+        self.lasting()
+        self.guest(1, 2)
+        code, out, err = self.measure("--hotplug", "rt-2")
+        self.assertEqual((0, ""), (code, err), out)
+        found = certificate.from_bytes(self.path.read_bytes())
+        self.assertEqual("compute+hotplug", found.load)
+        changes = (self.place / "set").read_text().split()
+        self.assertEqual(["2", "1"], changes[:2])
+        self.assertEqual("1\n", (self.place / "vcpus").read_text())
+
+    def test_hotplug_of_a_guest_that_can_not(self):
+        self.guest(1, 1)
+        for arguments, problem in (
+            (("--hotplug", "rt-2"), "guest 'rt-2': it can't have two vCPUs"),
+            (("--hotplug", "rt-2", "--dry-run"), "can't have two vCPUs"),
+            (
+                ("--hotplug", "rt-2", "--load", "none"),
+                "--hotplug needs another --load",
+            ),
+        ):
+            with self.subTest(arguments):
+                self.assert_lost(problem, *arguments)
+        self.assertEqual([], self.kept())
+        for name in ("-c", "a b", "", "x" * 256):
+            with self.subTest(name):
+                code, _, err = self.measure(f"--hotplug={name}")
+                self.assertEqual(2, code)
+                self.assertIn("a guest's name or UUID expected", err)
+        missing = {"PATH": str(self.place)}
+        (self.place / "virsh").unlink()
+        with mock.patch.dict(os.environ, missing):
+            self.assert_lost(
+                "not installed: virsh; install libvirt-clients",
+                *("--hotplug", "rt-2"),
+            )
+
+    def test_hotplug_is_planned_and_not_done(self):
+        self.guest(2, 2)
+        code, out, err = self.measure("--hotplug", "rt-2", "--dry-run")
+        self.assertEqual((0, ""), (code, err))
+        self.assertIn(", load compute+hotplug\n", out)
+        self.assertIn("guest rt-2: 2 or 1 vCPUs, changed every 2 s\n", out)
+        self.assertFalse((self.place / "set").exists())
 
     def test_a_disk_that_is_full_before(self):
         error = OSError(errno.ENOSPC, "No space left on device")

@@ -1,0 +1,223 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""vCPU hotplug of another guest, a load of ``sriov-rt verify latency``.
+
+Threads, control groups and work of the emulator begin and end with each vCPU
+of a guest. One that its operator names gets a vCPU, or loses one where it has
+its maximum, and has its number again two seconds later, over and over.
+
+libvirt's driver for QEMU unplugs no vCPU that a guest was started with:
+qemuDomainSelectHotplugVcpuEntities() of its qemu_hotplug.c. So a guest with
+room for another one is plugged first.
+"""
+
+import contextlib
+import dataclasses
+import logging
+import math
+import re
+import subprocess
+from collections.abc import Callable
+from collections.abc import Iterator
+
+from sriov_rt import exceptions
+from sriov_rt.host import table
+from sriov_rt.parse import cpulist
+from sriov_rt.parse.cpulist import CpuSet
+from sriov_rt.verify import process
+from sriov_rt.verify.errors import HotplugRefused
+from sriov_rt.verify.errors import OutputInvalid
+from sriov_rt.verify.errors import RunFailed
+
+LOG = logging.getLogger(__name__)
+
+TOOL = "virsh"
+PACKAGE = "libvirt-clients"
+
+#: A guest's name or UUID, as virsh takes it and no option looks.
+DOMAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]{0,254}")
+
+#: Seconds that virsh may take: libvirt waits 30 s for what else is done to the
+#: guest (QEMU_JOB_WAIT_TIME), and 5 s for the guest to let go of a vCPU.
+_LIMIT_S = 60
+
+#: The longest output and the longest error that are read.
+_MAX_OUTPUT = 4096
+_MAX_ERROR = 200
+
+#: For a guest, its number of vCPUs and the other one. However it ends, the
+#: guest has its number of vCPUs again.
+_ROUNDS = f"""
+domain=$1 vcpus=$2 other=$3
+set_vcpus() {{
+    timeout {_LIMIT_S} {TOOL} setvcpus "$domain" "$1" --live
+}}
+trap 'set_vcpus "$vcpus"' EXIT
+trap 'exit 1' TERM
+while sleep 2 && set_vcpus "$other" && sleep 2 && set_vcpus "$vcpus"; do
+    :
+done
+exit 1
+"""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Hotplug:
+    """A guest and its numbers of vCPUs.
+
+    :param domain: its name or UUID.
+    :param vcpus: how many it has, and has again at the end.
+    :param other: how many it has for two seconds of each four.
+    """
+
+    domain: str
+    vcpus: int
+    other: int
+
+
+def plan(domain: str) -> Hotplug:
+    """Return what is to be done to a guest; nothing is done yet.
+
+    :raises HotplugRefused: if it does not run, or has room for one vCPU only.
+    :raises OutputInvalid: if virsh prints no number.
+    """
+    try:
+        vcpus = _count(domain, "--active")
+        maximum = _count(domain, "--maximum")
+    except RunFailed as error:
+        raise HotplugRefused(
+            domain, f"{error.problem}; name a running one of 'virsh list'"
+        ) from None
+    if maximum < 2:
+        raise HotplugRefused(
+            domain, "it can't have two vCPUs; name one that can"
+        )
+    return Hotplug(domain, vcpus, vcpus + 1 if vcpus < maximum else vcpus - 1)
+
+
+def command(
+    planned: Hotplug, housekeeping: CpuSet, limit_s: float
+) -> tuple[str, ...]:
+    """Return the command line; it runs until it is ended.
+
+    :param housekeeping: the CPUs that it stays on.
+    :param limit_s: seconds after which it ends by itself.
+    """
+    return (
+        # It ends with a measurement that is killed.
+        *("setpriv", "--pdeathsig", "TERM"),
+        # As stress-ng.
+        *("nice", "--adjustment=10"),
+        *("taskset", "--cpu-list", cpulist.format_cpu_list(housekeeping)),
+        # What virsh is at comes to its end: --foreground.
+        *("timeout", "--foreground", f"{math.ceil(limit_s)}s"),
+        *("sh", "-c", _ROUNDS, "sriov-rt-hotplug"),
+        *(planned.domain, str(planned.vcpus), str(planned.other)),
+    )
+
+
+@contextlib.contextmanager
+def running(
+    domain: str, housekeeping: CpuSet, limit_s: float
+) -> Iterator[Callable[[], str]]:
+    """Keep plugging and unplugging a vCPU of a guest.
+
+    It was done once when this is entered. In the end the guest has as many
+    as before, or a warning names the command that it takes.
+
+    :param limit_s: seconds after which it ends by itself.
+    :returns: a sentence if it has ended, and none while it runs.
+    :raises HotplugRefused: if the guest can't be hot-plugged.
+    """
+    planned = plan(domain)
+    ended = f"the load (hotplug of guest '{domain}') ended before it did"
+    try:
+        for vcpus in (planned.other, planned.vcpus):
+            _set(domain, vcpus)
+        with subprocess.Popen(
+            command(planned, housekeeping, limit_s),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        ) as child:
+            try:
+                yield lambda: "" if child.poll() is None else ended
+            finally:
+                child.terminate()
+    finally:
+        _restore(planned)
+
+
+def _restore(planned: Hotplug) -> None:
+    """Give a guest its number of vCPUs, where it has another one."""
+    try:
+        if _count(planned.domain, "--active") != planned.vcpus:
+            _set(planned.domain, planned.vcpus)
+    except exceptions.SriovRtError as error:
+        LOG.warning(
+            "guest '%s' had %d vCPUs, and may have %d now (%s); run 'virsh "
+            "setvcpus %s %d --live'",
+            planned.domain,
+            planned.vcpus,
+            planned.other,
+            error,
+            planned.domain,
+            planned.vcpus,
+        )
+
+
+def _set(domain: str, vcpus: int) -> None:
+    """Set a guest's number of vCPUs, and read it back.
+
+    :raises HotplugRefused: if it has another one then.
+    """
+    try:
+        _virsh("setvcpus", domain, str(vcpus), "--live")
+        found = _count(domain, "--active")
+        problem = "" if found == vcpus else f"it has {found} vCPUs"
+    except RunFailed as error:
+        problem = error.problem
+    if problem:
+        raise HotplugRefused(
+            domain,
+            f"it can't have {vcpus} vCPUs: {problem}; name one that has fewer "
+            "than its maximum, and unplugs what was plugged",
+        )
+
+
+def _count(domain: str, which: str) -> int:
+    """Return how many vCPUs a running guest has, or may have.
+
+    :param which: ``--active`` or ``--maximum``.
+    """
+    found = _virsh("vcpucount", domain, which, "--live").strip()
+    if not re.fullmatch(rb"[1-9][0-9]{0,4}", found):
+        raise OutputInvalid(TOOL, "a number of vCPUs expected")
+    return int(found)
+
+
+def _virsh(*arguments: str) -> bytes:
+    """Return what virsh prints.
+
+    :raises RunFailed: with libvirt's sentence.
+    :raises KeyboardInterrupt: after Ctrl-C.
+    """
+    lines = process.Lines(_MAX_OUTPUT)
+    ended = process.run((TOOL, *arguments), _LIMIT_S, lines.feed)
+    if ended.interrupted:
+        raise KeyboardInterrupt
+    if ended.code != 0:
+        line = ended.last_line().removeprefix("error: ")
+        raise RunFailed(TOOL, table.printable(line[:_MAX_ERROR]))
+    return lines.whole()
