@@ -180,12 +180,12 @@ class ApiTest(unittest.TestCase):
 
     def test_an_event_does_not_wait_for_the_next(self):
         api = self.watched(
-            streams(BOOKMARK + b"\n", 3.0, end=True), read_timeout_s=10.0
+            streams(BOOKMARK + b"\n", 9.0, end=True), read_timeout_s=30.0
         )
         began = time.monotonic()
         events = api.watch("5")
         self.assertEqual(node.BOOKMARK, next(events).type)
-        self.assertLess(time.monotonic() - began, 2.5)
+        self.assertLess(time.monotonic() - began, 9.0)
         self.assertEqual([], list(events))
 
     def test_silence_instead_of_an_answer(self):

@@ -511,7 +511,7 @@ class CrashTest(PluggerTestCase):
             self.assertEqual((found,), self.shown())
             self.assertTrue(self.plugger.unplug(PORT))
 
-    def test_sixty_four_interrupted_plugs_in_under_a_second(self):
+    def test_sixty_four_interrupted_plugs_are_undone(self):
         for number in range(64):
             want = self.asked(
                 port=str(uuid.uuid4()),
@@ -522,12 +522,9 @@ class CrashTest(PluggerTestCase):
             )
         self.assertEqual(64, len(Journal(self.directory).ports()))
         self.assertEqual(64, len(self.shown()))
-        start = time.monotonic()
         done = self.plugger.recover()
-        took = time.monotonic() - start
         self.assertEqual(64, len(done.undone))
         self.assertEqual((), self.shown())
-        self.assertLess(took, 1.0)
 
 
 class TogetherTest(PluggerTestCase):

@@ -17,7 +17,6 @@ import dataclasses
 import functools
 import itertools
 import logging
-import time
 
 from sriov_rt.vif import errors
 from sriov_rt.vif.model import Kind
@@ -235,7 +234,7 @@ class RecoverTest(fakes.HostTest):
         self.assertEqual((PORT,), self.another().recover().undone)
         self.assertEqual(before, self.host.state())
 
-    def test_sixty_four_interrupted_plugs_take_under_a_second(self):
+    def test_sixty_four_interrupted_plugs_take_no_more_looks_than_one(self):
         self.host.add_pf("enp2s0", vfs=0)
         for number in range(64):
             self.host.add(f"enp2s0v{number}", mtu=9000)
@@ -255,11 +254,8 @@ class RecoverTest(fakes.HostTest):
                 )
         self.host.clock.set(None)
         self.links.dumps = self.vfs.lists = 0
-        start = time.monotonic()
         done = self.another().recover()
-        took = time.monotonic() - start
         self.assertEqual(64, len(done.undone))
-        self.assertLess(took, 1.0)
         self.assertLessEqual(self.links.dumps, 3)
         self.assertLessEqual(self.vfs.lists, 3)
 
