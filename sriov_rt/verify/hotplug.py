@@ -27,6 +27,7 @@ import logging
 import math
 import re
 import subprocess
+import time
 from collections.abc import Callable
 from collections.abc import Iterator
 
@@ -47,6 +48,9 @@ PACKAGE = "libvirt-clients"
 #: A guest's name or UUID, as virsh takes it and no option looks.
 DOMAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]{0,254}")
 
+#: Seconds from one number of vCPUs to the other.
+PAUSE_S = 2
+
 #: Seconds that virsh may take: libvirt waits 30 s for what else is done to the
 #: guest (QEMU_JOB_WAIT_TIME), and 5 s for the guest to let go of a vCPU.
 _LIMIT_S = 60
@@ -64,7 +68,9 @@ set_vcpus() {{
 }}
 trap 'set_vcpus "$vcpus"' EXIT
 trap 'exit 1' TERM
-while sleep 2 && set_vcpus "$other" && sleep 2 && set_vcpus "$vcpus"; do
+while sleep {PAUSE_S} && set_vcpus "$other" &&
+    sleep {PAUSE_S} && set_vcpus "$vcpus"
+do
     :
 done
 exit 1
@@ -142,8 +148,10 @@ def running(
     planned = plan(domain)
     ended = f"the load (hotplug of guest '{domain}') ended before it did"
     try:
-        for vcpus in (planned.other, planned.vcpus):
-            _set(domain, vcpus)
+        _set(domain, planned.other)
+        # The guest's system has to take the vCPU before it can let go of it.
+        time.sleep(PAUSE_S)
+        _set(domain, planned.vcpus)
         with subprocess.Popen(
             command(planned, housekeeping, limit_s),
             stdin=subprocess.DEVNULL,
