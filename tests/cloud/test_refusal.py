@@ -34,6 +34,7 @@ class TestLeftovers(CloudTestCase):
         super().setUp()
         self.assert_nothing_left()
 
+    @periodic
     def test_a_refused_guest_leaves_nothing(self) -> None:
         """Neither on the host, which Tempest can't see, nor in Placement."""
         log = self.log(RT_COMPUTE_LOG)

@@ -25,14 +25,11 @@ PERIODIC = (
     "ReachTest",
     "CleanVfTest",
     "DegradedHostTest",
-    # ExplainTest boots such a server, and has one refused that names a host.
-    "RealtimeServersTest.test_a_realtime_server_lands_on_a_realtime_host",
-    "RealtimeServersTest.test_an_ordinary_host_is_refused_when_it_is_named",
-    # TraitsTest reads the trait; what Nova does with it is Nova's.
-    "RealtimeServersTest.test_the_trait_alone_finds_one_too",
-    # tests/cloud has both, the first with the hosts' weights turned round.
+    # ExplainTest boots such a server, and has one refused that names a host;
+    # TraitsTest reads the trait, and what Nova does with it is Nova's.
+    "RealtimeServersTest",
+    # tests/cloud has it with the hosts' weights turned round.
     "OrdinaryServersTest.test_an_ordinary_server_avoids_realtime_hosts",
-    "BareImageTest.test_it_is_refused_with_the_property_to_set",
 )
 LEFT_OUT = rf"^sriov_rt_tempest_plugin\..*\.({'|'.join(PERIODIC)})\b"
 
