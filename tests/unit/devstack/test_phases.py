@@ -364,6 +364,11 @@ class ConfigureTest(_Phases):
         self.assertEqual([], self.values(self.own, "DEFAULT", "host"))
         # A daemon that is root without CAP_DAC_OVERRIDE reads it.
         self.assertEqual(0o644, self.own.stat().st_mode & 0o777)
+
+    def test_the_agents_have_a_directory_that_outlives_them(self) -> None:
+        """A package's unit makes it: no unit of DevStack's does."""
+        self.run_phases(devstack.POST_CONFIG)
+        self.assertTrue((self.top / "lib").is_dir())
         self.assertEqual(
             [str(self.own)],
             self.values(
