@@ -164,14 +164,21 @@ class Servers:
 
         :param server: its id.
         :param timeout: seconds to wait.
-        :raises openstack.exceptions.ResourceTimeout: when it stays.
+        :raises errors.TimedOut: when it stays.
         """
-        found = self._api.compute.find_server(server)
-        if found is not None:
-            self._api.compute.delete_server(found)
-            self._api.compute.wait_for_delete(
-                found, interval=0.5, wait=int(timeout)
-            )
+        compute = self._api.compute
+        if compute.find_server(server) is None:
+            return
+        compute.delete_server(server)
+        # It is shown as DELETED, which openstacksdk takes for the end, while
+        # its host still has to give back what it used.
+        wait_for(
+            f"server {server} is gone",
+            lambda: compute.find_server(server) is None,
+            timeout=timeout,
+            interval=0.5,
+            unanswered=UNANSWERED,
+        )
 
     def console(self, server: str) -> str:
         """Return what a server has printed on its console.
