@@ -55,6 +55,8 @@ from sriov_rt.cmd import agent
 from sriov_rt.host import observer
 
 def interrupt():
+    # A shell's background jobs ignore it, and Python with them.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     os.kill(os.getpid(), signal.SIGINT)
 
 with mock.patch.object(observer, "load_sources", interrupt):

@@ -264,6 +264,8 @@ from sriov_rt.neutron import agent
 from sriov_rt.neutron.this_host import ThisHost
 
 def interrupt(self):
+    # A shell's background jobs ignore it, and Python with them.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     os.kill(os.getpid(), signal.SIGINT)
 
 with mock.patch.object(ThisHost, "recover", interrupt):
