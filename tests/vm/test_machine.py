@@ -111,6 +111,7 @@ class HardwareTest(base.VmTestCase):
                 path = f"/sys/devices/system/cpu/{name}"
                 self.assertEqual(self.vm.read_file(path), "2-3\n")
 
+    @periodic
     def test_each_vf_gets_an_answer_of_its_pf(self) -> None:
         """The PF shows the MAC that the VF's driver made up.
 
@@ -150,6 +151,7 @@ class HardwareTest(base.VmTestCase):
             ).strip()
         ]
 
+    @periodic
     def test_vfs_of_two_pfs_reach_each_other(self) -> None:
         """The PFs are wired: a VF of one pings a VF of the other."""
         self.addCleanup(

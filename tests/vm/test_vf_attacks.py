@@ -168,6 +168,7 @@ class VfAttackTestCase(AttackerTestCase, network.WireTestCase):
 class TenantTest(VfAttackTestCase):
     """A tenant gets what is sent to it, and nothing else."""
 
+    @periodic
     def test_vf_whose_own_write_the_pf_shows_is_pinned(self) -> None:
         """A MAC that was set on the interface is set through the PF, too."""
         self.sh(
