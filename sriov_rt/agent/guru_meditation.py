@@ -15,10 +15,12 @@
 import importlib.metadata
 import signal
 from collections.abc import Callable
+from typing import Any
 
 from oslo_config import cfg
 from oslo_reports import guru_meditation_report
 from oslo_reports import opts
+from oslo_reports.generators.threading import GreenThreadReportGenerator
 
 
 class _Version:
@@ -32,6 +34,21 @@ class _Version:
 
     def version_string_with_package(self) -> str:
         return importlib.metadata.version("sriov-rt")
+
+
+class _Report(guru_meditation_report.TextGuruMeditation):
+    """A report without green threads: no agent has any.
+
+    They are looked for among all objects of the process. A tuple that another
+    thread was building then ends in a SystemError of that thread
+    (bugs.python.org/issue15108), and an agent whose thread fails ends.
+    """
+
+    def add_section(
+        self, heading: Any, generator: Any, index: int | None = None
+    ) -> None:
+        if not isinstance(generator, GreenThreadReportGenerator):
+            super().add_section(heading, generator, index)
 
 
 def register_options(conf: cfg.ConfigOpts) -> None:
@@ -55,13 +72,11 @@ def handle_signals(
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     signal.signal(signal.SIGUSR2, lambda number, _frame: requested(number))
     # They come by a file's change if the options say so.
-    guru_meditation_report.TextGuruMeditation.setup_autorun(
+    _Report.setup_autorun(
         _Version(), service_name=name, conf=conf, setup_signal=False
     )
 
 
 def write(conf: cfg.ConfigOpts, name: str) -> None:
     """Write a report to standard error, or where ``[oslo_reports]`` says."""
-    guru_meditation_report.TextGuruMeditation.handle_signal(
-        _Version(), name, conf.oslo_reports.log_dir, None
-    )
+    _Report.handle_signal(_Version(), name, conf.oslo_reports.log_dir, None)

@@ -153,6 +153,8 @@ class ProcessTest(unittest.TestCase):
         self._wait_for("Guru Meditation")
         self._wait_for("product = sriov-rt")
         self._wait_for("observe_interval = 0.5")
+        # Looking for those can end another thread.
+        self.assertNotIn("Green Threads", self.log.read_text())
         self.assertIsNone(process.poll())
         process.send_signal(signal.SIGHUP)
         self._wait_for("facts sent: host=rt-1", times=2)

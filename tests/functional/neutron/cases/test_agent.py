@@ -343,6 +343,8 @@ class ProcessTest(base.BaseTestCase):
         self.wait_for("Guru Meditation")
         self.wait_for("product = sriov-rt")
         self.wait_for("polling_interval = 0.2")
+        # Looking for those can end another thread.
+        self.assertNotIn("Green Threads", self.log.read_text())
         process.send_signal(signal.SIGHUP)
         self.wait_for("status of all ports: SIGHUP")
         process.send_signal(signal.SIGTERM)
