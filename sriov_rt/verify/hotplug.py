@@ -26,7 +26,6 @@ import dataclasses
 import logging
 import math
 import re
-import subprocess
 import time
 from collections.abc import Callable
 from collections.abc import Iterator
@@ -152,17 +151,8 @@ def running(
         # The guest's system has to take the vCPU before it can let go of it.
         time.sleep(PAUSE_S)
         _set(domain, planned.vcpus)
-        with subprocess.Popen(
-            command(planned, housekeeping, limit_s),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        ) as child:
-            try:
-                yield lambda: "" if child.poll() is None else ended
-            finally:
-                child.terminate()
+        with process.beside(command(planned, housekeeping, limit_s)) as runs:
+            yield lambda: "" if runs() else ended
     finally:
         _restore(planned)
 

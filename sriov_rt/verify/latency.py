@@ -17,7 +17,6 @@ import dataclasses
 import math
 import pathlib
 import shutil
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable
@@ -337,17 +336,8 @@ class LatencyRun:
             command = loads.command(
                 self._load, self._cpus.housekeeping, place, math.ceil(limit_s)
             )
-            with subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            ) as child:
-                try:
-                    yield lambda: "" if child.poll() is None else _UNLOADED
-                finally:
-                    child.terminate()
+            with process.beside(command) as runs:
+                yield lambda: "" if runs() else _UNLOADED
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -269,15 +269,7 @@ def serving(
     children: list[subprocess.Popen[bytes]] = []
     try:
         for command in commands:
-            children.append(
-                subprocess.Popen(
-                    _inside(namespace, command),
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    start_new_session=True,
-                )
-            )
+            children.append(process.spawn(_inside(namespace, command)))
         time.sleep(_SETTLE_S)
         check(children)
         yield children

@@ -22,6 +22,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Sequence
 
 from sriov_rt.verify.errors import RunFailed
@@ -88,6 +89,30 @@ class Lines:
     def whole(self) -> bytes:
         """Return them; longer than the limit if that was exceeded."""
         return b"\n".join([*self._found, b""])
+
+
+def spawn(command: Sequence[str]) -> subprocess.Popen[bytes]:
+    """Start a program in a session of its own, whose output nobody reads."""
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+@contextlib.contextmanager
+def beside(command: Sequence[str]) -> Iterator[Callable[[], bool]]:
+    """Keep a program running beside others; it is ended by SIGTERM.
+
+    :returns: whether it still runs.
+    """
+    with spawn(command) as child:
+        try:
+            yield lambda: child.poll() is None
+        finally:
+            child.terminate()
 
 
 def run(
