@@ -98,9 +98,10 @@ def differences(before: Collection, after: Collection) -> Iterator[Difference]:
             )
 
 
-def _number(value: float, sign: str = "") -> str:
-    """Return a number in four digits, or all of those before the point."""
-    return format(value, f"{sign}.0f" if abs(value) >= 1e4 else f"{sign}.4g")
+def _number(value: float, digits: int, sign: str = "") -> str:
+    """Return a number in so many digits, or all of those before the point."""
+    whole = abs(value) >= 10 ** (digits - 1)
+    return format(value, f"{sign}.0f" if whole else f"{sign}.{digits}g")
 
 
 def row(found: Difference) -> tuple[str, ...]:
@@ -108,12 +109,12 @@ def row(found: Difference) -> tuple[str, ...]:
     verdict = "worse" if found.worse else "better" if found.better else "same"
     uncertainty = found.uncertainty
     if not isinstance(uncertainty, str):
-        uncertainty = f"± {_number(uncertainty)} {found.unit}"
+        uncertainty = f"± {_number(uncertainty, 4)} {found.unit}"
     return (
         found.what,
-        f"{_number(found.before)} {found.unit}",
-        f"{_number(found.after)} {found.unit}",
-        f"{_number(found.after - found.before, '+')} {found.unit}",
+        f"{_number(found.before, 5)} {found.unit}",
+        f"{_number(found.after, 5)} {found.unit}",
+        f"{_number(found.after - found.before, 4, '+')} {found.unit}",
         uncertainty,
         verdict,
     )
