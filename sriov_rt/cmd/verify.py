@@ -23,6 +23,7 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
+from typing import TypeVar
 
 from sriov_rt import codec
 from sriov_rt import exceptions
@@ -68,6 +69,8 @@ from sriov_rt.verify.profiles import Profile
 from sriov_rt.vif import validation
 
 LOG = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 EXIT_NO_CERTIFICATE = 1
 
@@ -865,10 +868,7 @@ class Guest(command.Lister):
 
 
 def _seconds(text: str) -> int:
-    try:
-        return duration.parse_duration(text)
-    except exceptions.SriovRtError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    return _read(duration.parse_duration, text)
 
 
 def _name(text: str) -> str:
@@ -886,22 +886,22 @@ def _domain(text: str) -> str:
 
 
 def _namespace(text: str) -> str:
-    try:
-        return validation.namespace(text)
-    except exceptions.SriovRtError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    return _read(validation.namespace, text)
 
 
 def _whole(least: int, most: int) -> Callable[[str], int]:
     """Return the reader of a whole number within bounds."""
+    return lambda text: _read(
+        lambda given: numbers.parse_int(given, "number", least, most), text
+    )
 
-    def read(text: str) -> int:
-        try:
-            return numbers.parse_int(text, "number", least, most)
-        except exceptions.SriovRtError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
 
-    return read
+def _read(parse: Callable[[str], T], text: str) -> T:
+    """Return what a parser makes of an option; its error is argparse's."""
+    try:
+        return parse(text)
+    except exceptions.SriovRtError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _mebibytes(text: str) -> int:
@@ -948,7 +948,7 @@ def _planned(
         found = hotplug.plan(load.domain)
         yield (
             f"guest {found.domain}: {found.vcpus} or {found.other} vCPUs, "
-            "changed every 2 s"
+            f"changed every {hotplug.PAUSE_S} s"
         )
 
 
