@@ -67,7 +67,7 @@ def _make(what: Subinterface) -> Link:
     with opened(what.namespace, what.space) as links, opened(None) as own:
         wanted = _wanted(what, parent, links.descriptor)
         try:
-            with reporting(what.name, f"make a {what.kind} on {what.parent}"):
+            with reporting(what.name, f"make {what.kind} on {what.parent}"):
                 _add(own, wanted)
         except errors.LinkRefused as error:
             if error.code == errno.EINVAL and what.mode == "passthru":

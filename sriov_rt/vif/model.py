@@ -36,8 +36,9 @@ class Kind(enum.StrEnum):
 class State(enum.StrEnum):
     """What is known of the interface of a port.
 
-    Absent is one that is not where it was plugged; quarantined one that was
-    to be removed and was not seen to come back.
+    Absent is one that is not where it was plugged, nor in a container that
+    took it from the host; quarantined one that was to be removed and was not
+    seen to come back.
     """
 
     PLUGGED = "plugged"

@@ -301,28 +301,21 @@ class Plugging:
             self._records.put(record)
         return report.plugged(record, link, self._observe())
 
-    def find(self, record: Record, *, thorough: bool = True) -> Link | None:
-        """Return the interface of a port that is plugged, None if unseen.
-
-        :param thorough: wherever it is; else where it was plugged alone.
-        """
-        entry = report.departing(record)
-        there = self._links.at(record.namespace, record.space, record.index)
-        if record.kind != Kind.VF:
-            if there is not None and report.is_it(entry, there):
-                return there
-            if not thorough:
-                return None
-            everywhere = self._links.all(everywhere=True)
-            return next(
-                (x for x in everywhere if report.is_it(entry, x)), None
-            )
-        if there is not None and there.device in ("", record.vf):
+    def find(self, record: Record) -> Link | None:
+        """Return the interface of a port wherever it is, None if unseen."""
+        there = self.in_place(record)
+        if there is not None:
             return there
-        if not thorough:
-            return None
         everywhere = self._links.all(everywhere=True)
-        return next((x for x in everywhere if x.device == record.vf), None)
+        return next((x for x in everywhere if report.is_of(record, x)), None)
+
+    def in_place(self, record: Record) -> Link | None:
+        """Return the interface of a port where it was plugged, if it is."""
+        there = self._links.at(record.namespace, record.space, record.index)
+        if there is None or report.is_of(record, there):
+            return there
+        whole = record.kind == Kind.VF
+        return there if whole and not there.device else None
 
     def _change(self, record: Record, link: Link, want: Plug) -> Link:
         if want.limits != record.asked.limits:

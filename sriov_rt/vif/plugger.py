@@ -164,12 +164,26 @@ class Plugger:
         return True
 
     def show(self) -> tuple[Plugged, ...]:
-        """Return all ports: by their records, and as the kernel has them."""
+        """Return all ports: by their records, and as the kernel has them.
+
+        One that was made on the host may be in a container since, which
+        libvirt moved it into.
+        """
         view = self._observe()
+        found = {
+            each.port: self._plugging.in_place(each) for each in view.records
+        }
+        moved = [
+            each
+            for each in view.records
+            if found[each.port] is None and each.namespace is None
+        ]
+        for link in self._links.all(everywhere=True) if moved else ():
+            for each in moved:
+                if report.is_of(each, link):
+                    found[each.port] = link
         return tuple(
-            report.plugged(
-                each, self._plugging.find(each, thorough=False), view
-            )
+            report.plugged(each, found[each.port], view)
             for each in view.records
         )
 

@@ -114,6 +114,13 @@ def is_it(entry: Entry, link: Link | None) -> bool:
     )
 
 
+def is_of(record: Record, link: Link) -> bool:
+    """Return whether a link is the interface of a port, wherever it is."""
+    if record.kind == Kind.VF:
+        return link.device == record.vf
+    return is_it(departing(record), link)
+
+
 def differences(record: Record, want: Plug) -> dict[str, str]:
     """Return what is requested of a port that is plugged otherwise.
 

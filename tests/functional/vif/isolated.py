@@ -19,8 +19,10 @@ are gone when it ends, whatever becomes of it.
 
 import json
 import os
+import time
 import unittest
 import uuid
+from collections.abc import Callable
 from concurrent import futures
 from typing import Any
 
@@ -32,6 +34,9 @@ from tests.testbed.isolation import sh
 from tests.testbed.isolation import wire
 
 MAC = "02:00:5e:10:00:01"
+
+#: Seconds in which the kernel has ended a namespace.
+PATIENCE = 10.0
 
 
 class IsolatedTestCase(unittest.TestCase):
@@ -80,3 +85,11 @@ class IsolatedTestCase(unittest.TestCase):
             "alias": self.alias,
         }
         return self.links.create(Subinterface(**(asked | changes)))
+
+
+def until(probe: Callable[[], bool]) -> None:
+    """Wait until a function returns something true."""
+    deadline = time.monotonic() + PATIENCE
+    while not probe():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

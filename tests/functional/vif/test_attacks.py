@@ -32,6 +32,8 @@ from sriov_rt.vif.journal import Journal
 from sriov_rt.vif.model import Limits
 from sriov_rt.vif.model import State
 from sriov_rt.vif.records import Records
+from tests.functional.vif.isolated import PATIENCE
+from tests.functional.vif.isolated import until
 from tests.functional.vif.test_plugger import OTHER
 from tests.functional.vif.test_plugger import PORT
 from tests.functional.vif.test_plugger import DressedLinks
@@ -41,9 +43,6 @@ from tests.functional.vif.test_plugger import PluggerTestCase
 from tests.testbed.isolation import sh
 
 CLONE_NEWNET = 0x40000000
-
-#: Seconds in which the kernel has ended a namespace.
-PATIENCE = 10.0
 
 FOREIGN = (*("link", "vf0", "type", "macvlan", "mode", "bridge"),)
 
@@ -156,7 +155,7 @@ class HiddenTest(AttackTestCase):
             self.plugger.plug(self.asked())
         self.assertEqual((PORT,), self.another().recover().quarantined)
         hidden.end()
-        _until(self.is_idle)
+        until(self.is_idle)
         self.assertEqual((PORT,), self.another().recover().released)
         self.assertEqual((), self.shown())
         self.plugger.plug(self.asked(port=OTHER, name="eth2"))
@@ -228,7 +227,7 @@ class ForeignTest(AttackTestCase):
             self.addCleanup(process.kill)
             place = f"/proc/{process.pid}/ns/net"
             own = pathlib.Path("/proc/thread-self/ns/net").readlink()
-            _until(lambda: pathlib.Path(place).readlink() != own)
+            until(lambda: pathlib.Path(place).readlink() != own)
             # Known by a name as well.
             sh("ip", "netns", "attach", "named", str(process.pid))
             want = self.asked(namespace=f"pid:{process.pid}")
@@ -294,7 +293,7 @@ class ForeignTest(AttackTestCase):
         self.plugger.plug(self.asked())
         index = self.links_of()["eth1"]
         sh("ip", "netns", "del", "tenant")
-        _until(self.is_idle)
+        until(self.is_idle)
         sh("ip", "netns", "add", "tenant")
         sh(
             "ip", "-n", "tenant", "link", "add", "name", "eth1", "index",
@@ -486,10 +485,3 @@ def _set_up(opened: socket.socket, name: bytes) -> None:
     ask = struct.pack("16sH22x", name, 0)
     flags = struct.unpack("16sH22x", fcntl.ioctl(opened, 0x8913, ask))[1]
     fcntl.ioctl(opened, 0x8914, struct.pack("16sH22x", name, flags | 1))
-
-
-def _until(probe: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not probe():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)

@@ -42,12 +42,15 @@ from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Limits
 from sriov_rt.vif.model import Plug
+from sriov_rt.vif.model import Plugged
+from sriov_rt.vif.model import State
 from sriov_rt.vif.plugger import Plugger
 from sriov_rt.vif.settings import Pools
 from sriov_rt.vif.settings import Rules
 from tests.functional.vif.isolated import MAC
 from tests.functional.vif.isolated import IsolatedTestCase
 from tests.functional.vif.isolated import sh
+from tests.functional.vif.isolated import until
 
 #: The plugger looks into every namespace of the machine, those of other
 #: tests too: no two have the same ports.
@@ -340,6 +343,44 @@ class PlugTest(PluggerTestCase):
             self.plugger.plug(want)
             self.assertTrue(self.plugger.unplug(PORT))
         self.assertLessEqual(len(list(descriptors.iterdir())), before)
+
+
+class MovedTest(PluggerTestCase):
+    """Ports that libvirt moves from the host into a container."""
+
+    def see(self) -> Plugged:
+        """Return the one port of this host as it is shown."""
+        (found,) = self.shown()
+        return found
+
+    def test_it_is_plugged_wherever_the_container_is(self):
+        made = self.plugger.plug(self.asked(namespace=None))
+        self.assertEqual(made, self.see())
+        sh("ip", "link", "set", "eth1", "netns", "tenant")
+        named = dataclasses.replace(made, namespace="tenant")
+        self.assertEqual(named, self.see())
+        container = subprocess.Popen(("unshare", "-n", "sleep", "60"))
+        self.addCleanup(container.wait)
+        self.addCleanup(container.kill)
+        own = pathlib.Path("/proc/thread-self/ns/net").readlink()
+        there = pathlib.Path(f"/proc/{container.pid}/ns/net")
+        until(lambda: there.readlink() != own)
+        sh("ip", "-n", "tenant", "link", "set", "eth1", "netns",
+           str(container.pid))  # fmt: skip
+        nameless = self.see()
+        self.assertEqual(State.PLUGGED, nameless.state)
+        self.assertEqual(f"pid:{container.pid}", nameless.namespace)
+
+    def test_it_is_absent_when_the_container_has_ended(self):
+        self.plugger.plug(self.asked(namespace=None))
+        sh("ip", "link", "set", "eth1", "netns", "tenant")
+        sh("ip", "-n", "tenant", "link", "del", "eth1")
+        self.assertEqual(State.ABSENT, self.see().state)
+
+    def test_what_was_made_in_a_container_is_absent_elsewhere(self):
+        self.plugger.plug(self.asked())
+        sh("ip", "-n", "tenant", "link", "set", "eth1", "netns", "1")
+        self.assertEqual(State.ABSENT, self.see().state)
 
 
 class ParentTest(PluggerTestCase):
