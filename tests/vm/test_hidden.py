@@ -49,6 +49,8 @@ time.sleep(600)
 _SCRIPT = "/root/hide.py"
 
 
+# tests/functional hides macvlans on any NIC.
+@periodic
 class HiddenTest(PortTestCase):
     """Whole VFs and macvlans, out of everybody's sight."""
 
@@ -73,7 +75,6 @@ class HiddenTest(PortTestCase):
         self.addCleanup(self.sh, f"kill {pid}", check=False)
         return pid, path
 
-    @periodic
     def test_a_macvlan_that_a_descriptor_holds_is_removed(self) -> None:
         """It is not there for the next port's VLAN."""
         parent = ("--parent", f"{network.PF}v1")
@@ -85,7 +86,6 @@ class HiddenTest(PortTestCase):
         self.assertNotIn("p0", left)
         self.plug(*self.words("macvlan:bridge", *parent, "--vlan", "200"))
 
-    @periodic
     def test_a_macvlan_that_is_not_found_keeps_its_vlan(self) -> None:
         """Its parent is given to nobody until its namespace has ended."""
         parent = ("--parent", f"{network.PF}v1")

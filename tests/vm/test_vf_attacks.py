@@ -332,6 +332,8 @@ class UseTest(VfAttackTestCase):
                     self.sh(f"ip link show {NETDEV}")
 
 
+# VfTest resets a VF as a tenant leaves it.
+@periodic
 class ResetTest(VfAttackTestCase):
     """A reset gives what a driver's fresh bind gives."""
 
@@ -364,7 +366,6 @@ class ResetTest(VfAttackTestCase):
         self.done("vf", "reset", VF)
         self.assertEqual(self._fresh(), before)
 
-    @periodic
     def test_reset_that_was_killed_at_any_write_can_be_done_again(
         self,
     ) -> None:

@@ -279,10 +279,11 @@ class KindsTest(PortTestCase):
         self.assertGreater(sent["bits_per_second"], 500_000)
 
 
+# tests/unit/vif has each of them, as the plan judges it.
+@periodic
 class RulesTest(PortTestCase):
     """The rules of the hardware are kept before it breaks them silently."""
 
-    @periodic
     def test_macs_are_counted_before_the_nic_drops(self) -> None:
         """An igbvf has filters for three, and a fourth is refused.
 
@@ -329,7 +330,6 @@ class RulesTest(PortTestCase):
                 self.assertIn("exclude each other", sentence)
                 self.unplug(plugged["port"])
 
-    @periodic
     def test_macvlan_on_a_vf_with_a_mac_needs_trust(self) -> None:
         """Without it the NIC would drop everything: refused or trusted."""
         self.make_room()
