@@ -74,8 +74,9 @@ OPTIONS = (
         default=[],
         help="Physical networks whose ports sriov-rt makes, each as "
         "KIND:NAME with KIND one of macvlan, ipvlan, vf, as in "
-        "macvlan:physnet2. One for each kind to test; other kinds are "
-        "skipped.",
+        "macvlan:physnet2: the kind that neutron-server has for it in "
+        "[ml2_sriov_rt]. One for each kind to test; other kinds are skipped. "
+        "A virtual machine can have macvlan alone, a container each of them.",
     ),
     cfg.StrOpt(
         "port_network_type",
@@ -104,6 +105,16 @@ OPTIONS = (
         "own (kernel_id): the test makes a copy of the image with "
         "them in os_command_line. Unset, the guest is given a shell script "
         "as user data on a config drive, which needs an image that runs it.",
+    ),
+    cfg.StrOpt(
+        "guest_command",
+        help="Command that runs in a guest the shell script that it reads "
+        "from its standard input, as in 'ssh {host} sudo virsh -c lxc:/// "
+        "lxc-enter-namespace --noseclabel {name} /bin/sh'. By it the test "
+        "gives the guest its address and looks for the peer, with the "
+        "guest's own ip and ping. It is for containers, which have no kernel "
+        "arguments and no config drive, and goes before "
+        "guest_kernel_arguments.",
     ),
     cfg.StrOpt(
         "guest_reached",

@@ -275,10 +275,11 @@ def realtime_specs() -> dict[str, str]:
     }
 
 
-def run(option: str, **names: str) -> str:
+def run(option: str, stdin: str = "", **names: str) -> str:
     """Run a command that the operator has configured.
 
     :param option: the option of [sriov_rt] that has it.
+    :param stdin: what it reads.
     :param names: what is filled in.
     :returns: what it printed.
     :raises lib_exc.TempestException: with what it complained of.
@@ -287,7 +288,7 @@ def run(option: str, **names: str) -> str:
     try:
         done = subprocess.run(
             command,
-            stdin=subprocess.DEVNULL,
+            input=stdin,
             capture_output=True,
             text=True,
             timeout=CONF.sriov_rt.command_timeout,

@@ -114,6 +114,12 @@ class Domain:
             )
         )
 
+    @property
+    def moved_interfaces(self) -> list[str]:
+        """The host's interfaces that a container was given, by name."""
+        given = self._root.findall("devices/hostdev/source/interface")
+        return [each.text or "" for each in given]
+
     def interfaces(self) -> dict[str, str]:
         """Return the name on the host of each interface, by its MAC."""
         return {

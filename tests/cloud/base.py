@@ -12,10 +12,13 @@
 
 """What the tests of the cloud have in common."""
 
+import pathlib
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
+import uuid
 from collections.abc import Callable
 from collections.abc import Mapping
 from typing import Any
@@ -26,6 +29,7 @@ from tests.cloud.logs import NotingResult
 from tests.testbed import api
 from tests.testbed import errors
 from tests.testbed import programs
+from tests.testbed import seed
 from tests.testbed import settings
 from tests.testbed.cloud import Cloud
 from tests.testbed.servers import BOOT_SECONDS
@@ -154,6 +158,44 @@ class CloudTestCase(unittest.TestCase):
                 **settings.client_environment(),
             },
         )
+
+    def reconfigure(
+        self,
+        file: pathlib.Path,
+        change: Callable[[str], str],
+        restart: Callable[[], None],
+    ) -> None:
+        """Change a configuration file for this test.
+
+        :param file: the file.
+        :param change: gives its new text.
+        :param restart: starts those anew who have read it.
+        """
+        before = file.read_text()
+        self.addCleanup(restart)
+        self.addCleanup(file.write_text, before)
+        file.write_text(change(before))
+        restart()
+
+    @classmethod
+    def upload(
+        cls,
+        build: Callable[[pathlib.Path], None],
+        properties: dict[str, str] | None = None,
+    ) -> str:
+        """Make an image and upload it; it goes with the class.
+
+        :param build: of container_image.
+        :param properties: of the image in Glance.
+        :returns: its name.
+        """
+        api, name = cls.cloud.api, f"container-{uuid.uuid4().hex[:8]}"
+        with tempfile.TemporaryDirectory() as scratch:
+            file = pathlib.Path(scratch) / "image.raw"
+            build(file)
+            made = seed.raw_image(api, name, file, properties or {})
+        cls.addClassCleanup(api.image.delete_image, made)
+        return name
 
     def flavor(self, specs: Mapping[str, str], **size: int) -> str:
         """Make a flavor that is deleted after the test.

@@ -15,10 +15,8 @@
 
 import json
 import pathlib
-import tempfile
 import unittest
 import uuid
-from collections.abc import Callable
 from typing import Any
 from typing import ClassVar
 
@@ -101,26 +99,6 @@ class OnloadTestCase(CloudTestCase):
             lambda: TRAIT in self.cloud.traits(LXC),
             timeout=FACTS_SECONDS,
         )
-
-    @classmethod
-    def upload(
-        cls,
-        build: Callable[[pathlib.Path], None],
-        properties: dict[str, str] | None = None,
-    ) -> str:
-        """Make an image and upload it; it goes with the class.
-
-        :param build: of container_image.
-        :param properties: of the image in Glance.
-        :returns: its name.
-        """
-        api, name = cls.cloud.api, f"container-{uuid.uuid4().hex[:8]}"
-        with tempfile.TemporaryDirectory() as scratch:
-            file = pathlib.Path(scratch) / "image.raw"
-            build(file)
-            made = seed.raw_image(api, name, file, properties or {})
-        cls.addClassCleanup(api.image.delete_image, made)
-        return name
 
     def port(self) -> str:
         """Make a port that is deleted after the test; its id."""

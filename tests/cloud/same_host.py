@@ -14,8 +14,6 @@
 """Instances of which no two of a network may be on one NIC."""
 
 import concurrent.futures
-import pathlib
-from collections.abc import Callable
 from collections.abc import Sequence
 
 from tests.cloud import onload_host
@@ -78,24 +76,6 @@ class SameHostTestCase(OnloadTestCase):
             lambda: log.lines("Looking for unclaimed instances"),
             timeout=START_SECONDS,
         )
-
-    def reconfigure(
-        self,
-        file: pathlib.Path,
-        change: Callable[[str], str],
-        restart: Callable[[], None],
-    ) -> None:
-        """Change a configuration file for this test.
-
-        :param file: the file.
-        :param change: gives its new text.
-        :param restart: starts those anew who have read it.
-        """
-        before = file.read_text()
-        self.addCleanup(restart)
-        self.addCleanup(file.write_text, before)
-        file.write_text(change(before))
-        restart()
 
     def metadata(self, server: Server) -> dict[str, str]:
         """Return the metadata of a server, as its owner sees them."""

@@ -25,6 +25,8 @@ from tests.periodic import periodic
 from tests.testbed import guest_image
 from tests.testbed import guest_view
 from tests.testbed import settings
+from tests.testbed import tempest_config
+from tests.testbed import tempest_run
 from tests.testbed.progress import Progress
 from tests.testbed.realtime_host import DEDICATED_CPUS
 from tests.testbed.realtime_host import SHARED_CPUS
@@ -102,6 +104,15 @@ class TestLiveMigration(CloudTestCase):
         say(f"refused: {details.splitlines()[-1]}")
         self.assert_promise(server, RT)
         self.assert_nothing_left(RT2)
+
+    def test_tempest_finds_the_promise_kept(self) -> None:
+        log = self.cloud.place.log / "test-tempest-migration.log"
+        config = tempest_config.write(self.cloud, tempest_config.two_hosts())
+        with log.open("w") as sink:
+            chosen = ("--regex", r"LifecycleTest\.test_live_migration")
+            results = tempest_run.run(self.cloud, config, *chosen, sink=sink)
+        say(f"see {log}: {results.tests}")
+        self.assertEqual(["ok"], list(results.tests.values()))
 
     def start(self, specs: dict[str, str]) -> Server:
         """Boot a server on the first host, and wait for its userspace.

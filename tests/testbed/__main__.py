@@ -119,16 +119,19 @@ def _execute(world: namespace.Namespace, options: argparse.Namespace) -> int:
     if options.host == network.CONTAINERS and not world.inside:
         world.enter((sys.executable, "-m", "tests.testbed", *sys.argv[1:]))
     env = python_env.PythonEnv.in_cache(world.place.cache)
+    stdin = sys.stdin.buffer.read() if options.stdin else b""
     if options.host == network.CONTAINERS:
         containers = container_host.ContainerHost(world.place, env)
         sys.stdout.write(
-            containers.run(*options.command, timeout=options.timeout)
+            containers.run(
+                *options.command, timeout=options.timeout, stdin=stdin
+            )
         )
         return 0
     node = realtime_host.NODES[options.host]
     host = realtime_host.RealtimeHost(world.place, env, node)
     result = host.machine.run(
-        options.command, timeout=options.timeout, check=False
+        options.command, timeout=options.timeout, check=False, stdin=stdin
     )
     sys.stdout.buffer.write(result.stdout)
     sys.stderr.buffer.write(result.stderr)
@@ -171,6 +174,11 @@ def _parser() -> argparse.ArgumentParser:
     status.set_defaults(act=_status)
     execute = verbs.add_parser("exec", help="run a program on a host")
     execute.add_argument("--timeout", type=float, default=300.0)
+    execute.add_argument(
+        "--stdin",
+        action="store_true",
+        help="hand it the standard input, once that has ended",
+    )
     execute.add_argument(
         "host",
         choices=(

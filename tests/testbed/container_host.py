@@ -126,11 +126,17 @@ class ContainerHost:
         """
         return running(_full(name), self.place)
 
-    def run(self, *command: str, timeout: float = 120.0) -> str:
+    def run(
+        self,
+        *command: str,
+        timeout: float = 120.0,
+        stdin: bytes | None = None,
+    ) -> str:
         """Run a program on it, as root, with OpenStack's environment.
 
         :param command: program and arguments.
         :param timeout: seconds it may take.
+        :param stdin: what it reads; nothing when None.
         :returns: what it printed.
         :raises errors.TestbedError: when it fails or takes too long.
         """
@@ -138,6 +144,7 @@ class ContainerHost:
             (*self._enter(), *command),
             timeout=timeout,
             environment=programs.environment(self.place, self.env),
+            stdin=stdin,
         )
 
     def _start(self, name: str) -> None:

@@ -63,6 +63,8 @@ _DIRECTORIES = ("bin", "dev", "etc", "proc", "run", "sbin", "sys", "tmp")
 _BYTES = 16 << 20
 #: Where Debian's package musl has its loader, which is its libc too.
 _MUSL = pathlib.Path("/lib/ld-musl-x86_64.so.1")
+#: What a test does with a container's network, of Debian's busybox-static.
+_BUSYBOX, _NETWORK = pathlib.Path("/bin/busybox"), ("ip", "ping")
 
 
 def build(file: pathlib.Path) -> None:
@@ -75,6 +77,9 @@ def build(file: pathlib.Path) -> None:
         root = _tree(pathlib.Path(scratch))
         for name, source in (("sh", "/bin/sh"), ("sleep", "/bin/sleep")):
             _copy(pathlib.Path(source), root / "bin" / name)
+        _copy(_BUSYBOX, root / "bin" / "busybox")
+        for name in _NETWORK:
+            (root / "bin" / name).symlink_to("busybox")
         _compile("gcc", _PROGRAM, root / "bin" / "sockets")
         for name in ("sh", "sleep", "sockets"):
             for library in _libraries(root / "bin" / name):

@@ -15,10 +15,12 @@
 import pathlib
 import shlex
 import sys
+from collections.abc import Mapping
 from collections.abc import Sequence
 
 from openstack.connection import Connection
 
+from tests.testbed import container_host
 from tests.testbed import guest_image
 from tests.testbed import ini
 from tests.testbed import network
@@ -60,10 +62,16 @@ def directory(place: paths.Paths) -> pathlib.Path:
     return place.data / "tempest"
 
 
-def write(cloud: Cloud, *, ours: bool = True) -> pathlib.Path:
+def write(
+    cloud: Cloud,
+    changes: Mapping[str, ini.Section] | None = None,
+    *,
+    ours: bool = True,
+) -> pathlib.Path:
     """Write tempest.conf, and make what it names.
 
     :param cloud: the cloud.
+    :param changes: options that differ, by section.
     :param ours: whether the cloud runs sriov-rt.
     :returns: the file.
     :raises openstack.exceptions.HttpException: when the cloud refuses
@@ -72,12 +80,45 @@ def write(cloud: Cloud, *, ours: bool = True) -> pathlib.Path:
     home = directory(cloud.place)
     (home / "lock").mkdir(parents=True, exist_ok=True)
     sections = _sections(cloud, home)
-    if ours:
-        for name, options in _ours(cloud).items():
+    for each in (_ours(cloud) if ours else {}, changes or {}):
+        for name, options in each.items():
             sections[name] = {**sections.get(name, {}), **options}
     file = home / "tempest.conf"
     ini.write(file, sections)
     return file
+
+
+def containers(
+    image: str, networks: Mapping[str, str]
+) -> dict[str, ini.Section]:
+    """Return what differs for ports of containers.
+
+    :param image: the id of theirs.
+    :param networks: the physical network of each kind of port.
+    """
+    virsh = ("virsh", "--connect", container_host.URI)
+    return {
+        "compute": {"image_ref": image, "image_ref_alt": image},
+        "sriov_rt": {
+            "port_networks": ",".join(map(":".join, networks.items())),
+            "port_network_type": "flat",
+            "domain_xml_command": _on_host(*virsh, "dumpxml", "{name}"),
+            "guest_command": _on_host(
+                *(*virsh, "lxc-enter-namespace", "--noseclabel", "{name}"),
+                *("/bin/busybox", "sh"),
+                stdin=True,
+            ),
+        },
+        "sriov_rt-feature-enabled": {"realtime": False},
+    }
+
+
+def two_hosts() -> dict[str, ini.Section]:
+    """Return what differs when the second realtime host has joined."""
+    return {
+        "sriov_rt": {"realtime_hosts": f"{network.REALTIME},{network.SECOND}"},
+        "sriov_rt-feature-enabled": {"live_migration": True},
+    }
 
 
 def _sections(cloud: Cloud, home: pathlib.Path) -> dict[str, ini.Section]:
@@ -219,11 +260,17 @@ def _client(cloud: Cloud) -> dict[str, str]:
     return {**settings.client_environment(), "PYTHONWARNINGS": "ignore"}
 
 
-def _on_host(*command: str) -> str:
-    """Return a command template that runs a program on {host}."""
+def _on_host(*command: str, stdin: bool = False) -> str:
+    """Return a command template that runs a program on {host}.
+
+    :param command: the program and its arguments.
+    :param stdin: whether it reads its standard input.
+    """
     words: Sequence[str] = (
         *("env", f"PYTHONPATH={paths.CHECKOUT}"),
-        *(sys.executable, "-m", "tests.testbed", "exec", "{host}", "--"),
+        *(sys.executable, "-m", "tests.testbed", "exec"),
+        *(("--stdin",) if stdin else ()),
+        *("{host}", "--"),
         *command,
     )
     return " ".join(words)

@@ -42,6 +42,10 @@ BASELINE = {
     "max_tx_rate": 0,
 }
 
+#: The name of a port's interface, on its host and in a container: this and
+#: the first characters of its id.
+PREFIX, CHARACTERS = "srt", 11
+
 #: What a guest does that is told no other way: with user data.
 _USER_DATA = """\
     #!/bin/sh
@@ -54,6 +58,15 @@ _USER_DATA = """\
     ip link set "$name" up
     until ping -c 1 -W 5 "{peer}"; do sleep 1; done
     echo "{reached} {peer}" > /dev/console
+"""
+
+
+#: The same by guest_command, which is run until the peer has answered.
+_SCRIPT = """\
+    ip address add "{address}" dev "{name}" 2>/dev/null
+    ip link set "{name}" up
+    ping -c 1 -W 5 "{peer}" && echo "{reached} {peer}"
+    exit 0
 """
 
 
@@ -216,27 +229,30 @@ class ReachTest(PortsTest):
                 networks=[{"port": port["id"]}],
                 **self.looking_for(port, peer),
             )
+            # A container is ACTIVE first: libvirt starts none paused, and
+            # Nova waits for the ports of paused guests alone.
+            self.wait_until(
+                f"port {port['id']} is ACTIVE",
+                lambda port=port: self.bound(port)["status"] == "ACTIVE",
+                CONF.compute.build_timeout,
+            )
             now = self.bound(port)
             self.assertEqual(
-                (VIF_TYPE, "ACTIVE", server["OS-EXT-SRV-ATTR:host"]),
-                (
-                    now["binding:vif_type"],
-                    now["status"],
-                    now["binding:host_id"],
-                ),
+                (VIF_TYPE, server["OS-EXT-SRV-ATTR:host"]),
+                (now["binding:vif_type"], now["binding:host_id"]),
             )
             self.assert_in_domain(server, port)
-            servers.append((server["id"], peer))
-        for server, peer in servers:
-            self.wait_until(
-                f"server {server} reaches {peer}",
-                lambda server=server, peer=peer: self.says(
-                    server, f"{CONF.sriov_rt.guest_reached} {peer}"
-                ),
-                CONF.sriov_rt.guest_timeout,
-            )
-        for server, _ in servers:
-            self.delete(server)
+            servers.append(server)
+        ends = list(zip(servers, ports, reversed(peers), strict=True))
+        self.wait_until(
+            f"servers {' and '.join(each['id'] for each in servers)} reach "
+            "each other",
+            # Both, each time: a container has its address by then.
+            lambda: {True} == {self.reaches(*each) for each in ends},
+            CONF.sriov_rt.guest_timeout,
+        )
+        for server in servers:
+            self.delete(server["id"])
         for host, dirty in before.items():
             self.wait_clean(host, but=dirty)
 
@@ -259,8 +275,9 @@ class ReachTest(PortsTest):
         :param peer: the address of the other one.
         :returns: fields of the request for a server.
         """
-        size = ipaddress.ip_network(CONF.sriov_rt.port_cidr).prefixlen
-        address = f"{port['fixed_ips'][0]['ip_address']}/{size}"
+        address = self.address(port)
+        if CONF.sriov_rt.guest_command:
+            return {}
         arguments = CONF.sriov_rt.guest_kernel_arguments
         if arguments:
             for name, value in (("address", address), ("peer", peer)):
@@ -276,6 +293,14 @@ class ReachTest(PortsTest):
             "config_drive": True,
             "user_data": base64.b64encode(script.encode()).decode(),
         }
+
+    def address(self, port: dict[str, Any]) -> str:
+        """Return the address of a port, with its prefix length.
+
+        :param port: of port().
+        """
+        size = ipaddress.ip_network(CONF.sriov_rt.port_cidr).prefixlen
+        return f"{port['fixed_ips'][0]['ip_address']}/{size}"
 
     def image_with(self, arguments: str) -> str:
         """Copy the image, with more on its kernel line; its id.
@@ -307,14 +332,33 @@ class ReachTest(PortsTest):
         client.store_image_file(made, io.BytesIO(content))
         return str(made)
 
-    def says(self, server: str, text: str) -> bool:
-        """Whether a server's console has a text.
+    def reaches(
+        self, server: dict[str, Any], port: dict[str, Any], peer: str
+    ) -> bool:
+        """Whether a guest has reached its peer, as it says itself.
 
-        :param server: its id.
-        :param text: the text.
+        :param server: as an administrator sees it.
+        :param port: its port.
+        :param peer: the address of the other one.
         """
-        console = self.admin_servers_client.get_console_output(server)
-        return text in (console["output"] or "")
+        reached = CONF.sriov_rt.guest_reached
+        if CONF.sriov_rt.guest_command:
+            script = textwrap.dedent(_SCRIPT).format(
+                name=interface(port),
+                address=self.address(port),
+                peer=peer,
+                reached=reached,
+            )
+            said = base.run(
+                "guest_command",
+                script,
+                host=server["OS-EXT-SRV-ATTR:host"],
+                name=server["OS-EXT-SRV-ATTR:instance_name"],
+            )
+        else:
+            client = self.admin_servers_client
+            said = client.get_console_output(server["id"])["output"] or ""
+        return f"{reached} {peer}" in said
 
     def assert_in_domain(
         self, server: dict[str, Any], port: dict[str, Any]
@@ -326,7 +370,20 @@ class ReachTest(PortsTest):
         """
         if CONF.sriov_rt.domain_xml_command:
             found = domain.Domain(server)
-            self.assertIn(port["mac_address"], found.interfaces(), found.text)
+            of_a_machine = found.interfaces().get(port["mac_address"])
+            self.assertIn(
+                interface(port),
+                [of_a_machine, *found.moved_interfaces],
+                found.text,
+            )
+
+
+def interface(port: dict[str, Any]) -> str:
+    """Return the name of a port's interface.
+
+    :param port: of port().
+    """
+    return f"{PREFIX}{port['id'][:CHARACTERS]}"
 
 
 class CleanVfTest(PortsTest):

@@ -586,6 +586,12 @@ class RunTest(_Phases):
             ),
             (group, "port_networks", "macvlan:one,ipvlan:two"),
             (group, "port_network_type", "flat"),
+            (
+                group,
+                "guest_command",
+                "sudo virsh -c lxc:///system lxc-enter-namespace"
+                " --noseclabel {name} /bin/sh",
+            ),
         ):
             with self.subTest(option):
                 self.assertEqual(
@@ -597,6 +603,9 @@ class RunTest(_Phases):
         self.assertEqual(
             ["True"],
             self.values(self.tempest, "sriov_rt-feature-enabled", "realtime"),
+        )
+        self.assertEqual(
+            [], self.values(self.tempest, "sriov_rt", "guest_command")
         )
 
     def test_no_agent_runs_after_unstack(self) -> None:
