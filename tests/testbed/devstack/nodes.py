@@ -186,6 +186,9 @@ def _node(
         "SERVICE_DOMAIN_NAME": "Default",
         "SERVICE_PASSWORD": settings.PASSWORD,
         "SERVICE_PROJECT_NAME": "service",
+        # The machine itself gets none: the agents keep no labels over a
+        # restart, and nova-compute leaves those to the scheduler's filter.
+        "SRIOV_RT_LIB_DIR": directory / "lib",
         "SRIOV_RT_PHYSICAL_NETWORKS": ",".join(
             (settings.POOL_NETWORK, settings.WIRE_NETWORK)
         ),
