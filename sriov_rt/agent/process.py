@@ -29,6 +29,7 @@ from oslo_service import systemd
 from sriov_rt import exceptions
 from sriov_rt.agent import guru_meditation
 from sriov_rt.agent import options
+from sriov_rt.agent import signals
 from sriov_rt.agent.assembly import assemble
 
 LOG = logging.getLogger(__name__)
@@ -74,20 +75,21 @@ def configure(arguments: Sequence[str] | None) -> cfg.ConfigOpts:
 
 def serve(conf: cfg.ConfigOpts) -> int:
     """Run the agent until it is stopped; return the exit code."""
-    # A SimpleQueue may be put to from a signal handler; an Event may not,
-    # for the handler would wait for a lock that the thread it runs in has.
-    signals: queue.SimpleQueue[int] = queue.SimpleQueue()
-    guru_meditation.handle_signals(conf, NAME, signals.put)
-    agent = assemble(conf, lambda: signals.put(CRASHED))
+    received: queue.SimpleQueue[int] = queue.SimpleQueue()
+    guru_meditation.handle_signals(conf, NAME, received.put)
+    agent = assemble(conf, lambda: received.put(CRASHED))
     # Not a launcher: those put the service into a child process, which they
     # restart on SIGHUP, traits withdrawn and all.
     services = service.Services(restart_method="mutate")
     handlers = service.SignalHandler()
     for name in ("SIGTERM", "SIGINT", "SIGHUP"):
-        handlers.add_handler(name, lambda number, _frame: signals.put(number))
+        handlers.add_handler(name, lambda number, _frame: received.put(number))
     services.add(agent)
     systemd.notify_once()
-    while (number := signals.get()) in (signal.SIGHUP, signal.SIGUSR2):
+    while (number := signals.wait(received)) in (
+        signal.SIGHUP,
+        signal.SIGUSR2,
+    ):
         if number == signal.SIGUSR2:
             guru_meditation.write(conf, NAME)
         else:

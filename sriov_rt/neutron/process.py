@@ -27,6 +27,7 @@ from oslo_service import systemd
 
 from sriov_rt import exceptions
 from sriov_rt.agent import guru_meditation
+from sriov_rt.agent import signals
 from sriov_rt.agent.uevents import Uevents
 from sriov_rt.neutron import options
 from sriov_rt.neutron.ports import Ports
@@ -74,9 +75,8 @@ NAME = "sriov-rt-neutron-agent"
 
 def serve(conf: cfg.ConfigOpts) -> int:
     """Run the agent until it is stopped; return the exit code."""
-    # A SimpleQueue may be put to from a signal handler.
-    signals: queue.SimpleQueue[int] = queue.SimpleQueue()
-    guru_meditation.handle_signals(conf, NAME, signals.put)
+    received: queue.SimpleQueue[int] = queue.SimpleQueue()
+    guru_meditation.handle_signals(conf, NAME, received.put)
     section = conf[options.AGENT_GROUP]
     host = ThisHost(settings(section.config_file))
     host.recover()
@@ -87,23 +87,26 @@ def serve(conf: cfg.ConfigOpts) -> int:
         Ports(section.retry_interval),
         polling_s=section.polling_interval,
         report_s=conf.AGENT.report_interval,
-        crashed=lambda: signals.put(CRASHED),
+        crashed=lambda: received.put(CRASHED),
     )
     for name in ("SIGTERM", "SIGINT", "SIGHUP"):
         signal.signal(
-            signal.Signals[name], lambda number, _frame: signals.put(number)
+            signal.Signals[name], lambda number, _frame: received.put(number)
         )
     parts = (
         agent,
         Listening(
-            Callbacks(conf.host, agent.touched), lambda: signals.put(CRASHED)
+            Callbacks(conf.host, agent.touched), lambda: received.put(CRASHED)
         ),
         Uevents(agent.changed),
     )
     for part in parts:
         part.start()
     systemd.notify_once()
-    while (number := signals.get()) in (signal.SIGHUP, signal.SIGUSR2):
+    while (number := signals.wait(received)) in (
+        signal.SIGHUP,
+        signal.SIGUSR2,
+    ):
         if number == signal.SIGUSR2:
             guru_meditation.write(conf, NAME)
             continue

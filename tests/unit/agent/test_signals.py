@@ -1,0 +1,43 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import queue
+import signal
+import threading
+import unittest
+
+from sriov_rt.agent import signals
+
+
+class WaitTest(unittest.TestCase):
+    def setUp(self):
+        self.received = queue.SimpleQueue()
+        before = signal.signal(
+            signal.SIGHUP, lambda number, _frame: self.received.put(number)
+        )
+        self.addCleanup(signal.signal, signal.SIGHUP, before)
+
+    def test_what_has_come_already(self):
+        for number in (signal.SIGHUP, signal.SIGTERM):
+            self.received.put(number)
+        self.assertEqual(signal.SIGHUP, signals.wait(self.received))
+        self.assertEqual(signal.SIGTERM, signals.wait(self.received))
+
+    def test_one_that_interrupts_no_wait_of_the_main_thread(self):
+        """The kernel gives it to another thread: nothing wakes this one."""
+
+        def raised() -> None:
+            signal.pthread_kill(threading.get_ident(), signal.SIGHUP)
+
+        # Longer than it takes to begin to wait.
+        threading.Timer(0.2, raised).start()
+        self.assertEqual(signal.SIGHUP, signals.wait(self.received))
