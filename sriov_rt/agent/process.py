@@ -86,14 +86,13 @@ def serve(conf: cfg.ConfigOpts) -> int:
         handlers.add_handler(name, lambda number, _frame: received.put(number))
     services.add(agent)
     systemd.notify_once()
-    while (number := signals.wait(received)) in (
-        signal.SIGHUP,
-        signal.SIGUSR2,
-    ):
-        if number == signal.SIGUSR2:
-            guru_meditation.write(conf, NAME)
-        else:
-            _reload(conf, services)
+    number = signals.serve(
+        received,
+        {
+            signal.SIGHUP: lambda: _reload(conf, services),
+            signal.SIGUSR2: lambda: guru_meditation.write(conf, NAME),
+        },
+    )
     crashed = number == CRASHED
     LOG.info(
         "stopping on %s",

@@ -13,12 +13,14 @@
 """The signals that an agent's main thread waits for."""
 
 import queue
+from collections.abc import Callable
+from collections.abc import Mapping
 
 #: Seconds after which a signal is handled at the latest.
 INTERVAL_S = 1.0
 
 
-def wait(signals: "queue.SimpleQueue[int]") -> int:
+def wait(signals: queue.SimpleQueue[int]) -> int:
     """Return the next signal, as its handler has put it.
 
     Python runs handlers between two instructions, and a wait is interrupted
@@ -35,3 +37,17 @@ def wait(signals: "queue.SimpleQueue[int]") -> int:
             return signals.get(timeout=INTERVAL_S)
         except queue.Empty:
             continue
+
+
+def serve(
+    signals: queue.SimpleQueue[int],
+    actions: Mapping[int, Callable[[], object]],
+) -> int:
+    """Act on signals until one comes that has no action; return that one.
+
+    :param signals: as :func:`wait` takes it.
+    :param actions: what is done, by the number of the signal.
+    """
+    while (number := wait(signals)) in actions:
+        actions[number]()
+    return number

@@ -103,17 +103,13 @@ def serve(conf: cfg.ConfigOpts) -> int:
     for part in parts:
         part.start()
     systemd.notify_once()
-    while (number := signals.wait(received)) in (
-        signal.SIGHUP,
-        signal.SIGUSR2,
-    ):
-        if number == signal.SIGUSR2:
-            guru_meditation.write(conf, NAME)
-            continue
-        LOG.info(
-            "host=%s resending the status of all ports: SIGHUP", conf.host
-        )
-        agent.resync()
+    number = signals.serve(
+        received,
+        {
+            signal.SIGHUP: lambda: _resend(conf, agent),
+            signal.SIGUSR2: lambda: guru_meditation.write(conf, NAME),
+        },
+    )
     crashed = number == CRASHED
     LOG.info(
         "stopping on %s",
@@ -122,6 +118,11 @@ def serve(conf: cfg.ConfigOpts) -> int:
     for part in reversed(parts):
         part.stop()
     return EXIT_CRASHED if crashed else 0
+
+
+def _resend(conf: cfg.ConfigOpts, agent: Agent) -> None:
+    LOG.info("host=%s resending the status of all ports: SIGHUP", conf.host)
+    agent.resync()
 
 
 def main(arguments: Sequence[str]) -> int:
