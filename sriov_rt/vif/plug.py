@@ -306,8 +306,7 @@ class Plugging:
         there = self.in_place(record)
         if there is not None:
             return there
-        everywhere = self._links.all(everywhere=True)
-        return next((x for x in everywhere if report.is_of(record, x)), None)
+        return report.among(record, self._links.all(everywhere=True))
 
     def in_place(self, record: Record) -> Link | None:
         """Return the interface of a port where it was plugged, if it is."""

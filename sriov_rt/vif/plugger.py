@@ -178,10 +178,9 @@ class Plugger:
             for each in view.records
             if found[each.port] is None and each.namespace is None
         ]
-        for link in self._links.all(everywhere=True) if moved else ():
-            for each in moved:
-                if report.is_of(each, link):
-                    found[each.port] = link
+        everywhere = self._links.all(everywhere=True) if moved else ()
+        for each in moved:
+            found[each.port] = report.among(each, everywhere)
         return tuple(
             report.plugged(each, found[each.port], view)
             for each in view.records

@@ -14,6 +14,7 @@
 """Ports as they are reported: to journal, records and callers."""
 
 import dataclasses
+from collections.abc import Iterable
 from collections.abc import Iterator
 
 from sriov_rt import rtnetlink
@@ -105,7 +106,7 @@ def record(plan: PlugPlan, entry: Entry, link: Link, want: Plug) -> Record:
     )
 
 
-def is_it(entry: Entry, link: Link | None) -> bool:
+def is_it(entry: Entry | Record, link: Link | None) -> bool:
     """Return whether a link is the macvlan, macvtap or ipvlan of an entry."""
     return link is not None and (link.index, link.kind, link.parent) == (
         entry.index,
@@ -118,7 +119,12 @@ def is_of(record: Record, link: Link) -> bool:
     """Return whether a link is the interface of a port, wherever it is."""
     if record.kind == Kind.VF:
         return link.device == record.vf
-    return is_it(departing(record), link)
+    return is_it(record, link)
+
+
+def among(record: Record, links: Iterable[Link]) -> Link | None:
+    """Return the interface of a port among links, None if it is not there."""
+    return next((each for each in links if is_of(record, each)), None)
 
 
 def differences(record: Record, want: Plug) -> dict[str, str]:
