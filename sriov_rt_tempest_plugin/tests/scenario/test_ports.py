@@ -275,9 +275,9 @@ class ReachTest(PortsTest):
         :param peer: the address of the other one.
         :returns: fields of the request for a server.
         """
-        address = self.address(port)
         if CONF.sriov_rt.guest_command:
             return {}
+        address = self.address(port)
         arguments = CONF.sriov_rt.guest_kernel_arguments
         if arguments:
             for name, value in (("address", address), ("peer", peer)):

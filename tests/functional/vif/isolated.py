@@ -19,7 +19,6 @@ are gone when it ends, whatever becomes of it.
 
 import json
 import os
-import time
 import unittest
 import uuid
 from collections.abc import Callable
@@ -32,6 +31,7 @@ from sriov_rt.vif.links import NetlinkLinks
 from tests.testbed.isolation import leave
 from tests.testbed.isolation import sh
 from tests.testbed.isolation import wire
+from tests.testbed.waiting import wait_for
 
 MAC = "02:00:5e:10:00:01"
 
@@ -87,9 +87,10 @@ class IsolatedTestCase(unittest.TestCase):
         return self.links.create(Subinterface(**(asked | changes)))
 
 
-def until(probe: Callable[[], bool]) -> None:
-    """Wait until a function returns something true."""
-    deadline = time.monotonic() + PATIENCE
-    while not probe():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+def until(what: str, probe: Callable[[], bool]) -> None:
+    """Wait until a function returns something true.
+
+    :param what: what is waited for.
+    :param probe: the function.
+    """
+    wait_for(what, probe, timeout=PATIENCE, interval=0.01, unanswered=())

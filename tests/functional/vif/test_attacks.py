@@ -155,7 +155,7 @@ class HiddenTest(AttackTestCase):
             self.plugger.plug(self.asked())
         self.assertEqual((PORT,), self.another().recover().quarantined)
         hidden.end()
-        until(self.is_idle)
+        until("the namespace has ended", self.is_idle)
         self.assertEqual((PORT,), self.another().recover().released)
         self.assertEqual((), self.shown())
         self.plugger.plug(self.asked(port=OTHER, name="eth2"))
@@ -227,7 +227,10 @@ class ForeignTest(AttackTestCase):
             self.addCleanup(process.kill)
             place = f"/proc/{process.pid}/ns/net"
             own = pathlib.Path("/proc/thread-self/ns/net").readlink()
-            until(lambda: pathlib.Path(place).readlink() != own)
+            until(
+                "it has left",
+                lambda: pathlib.Path(place).readlink() != own,
+            )
             # Known by a name as well.
             sh("ip", "netns", "attach", "named", str(process.pid))
             want = self.asked(namespace=f"pid:{process.pid}")
@@ -293,7 +296,7 @@ class ForeignTest(AttackTestCase):
         self.plugger.plug(self.asked())
         index = self.links_of()["eth1"]
         sh("ip", "netns", "del", "tenant")
-        until(self.is_idle)
+        until("the namespace has ended", self.is_idle)
         sh("ip", "netns", "add", "tenant")
         sh(
             "ip", "-n", "tenant", "link", "add", "name", "eth1", "index",

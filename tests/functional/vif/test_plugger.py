@@ -364,7 +364,7 @@ class MovedTest(PluggerTestCase):
         self.addCleanup(container.kill)
         own = pathlib.Path("/proc/thread-self/ns/net").readlink()
         there = pathlib.Path(f"/proc/{container.pid}/ns/net")
-        until(lambda: there.readlink() != own)
+        until("it has left", lambda: there.readlink() != own)
         sh("ip", "-n", "tenant", "link", "set", "eth1", "netns",
            str(container.pid))  # fmt: skip
         nameless = self.see()
