@@ -28,9 +28,12 @@ from tests.cloud.logs import Log
 from tests.cloud.logs import NotingResult
 from tests.testbed import api
 from tests.testbed import errors
+from tests.testbed import ini
 from tests.testbed import programs
 from tests.testbed import seed
 from tests.testbed import settings
+from tests.testbed import tempest_config
+from tests.testbed import tempest_run
 from tests.testbed.cloud import Cloud
 from tests.testbed.servers import BOOT_SECONDS
 from tests.testbed.servers import Server
@@ -176,6 +179,22 @@ class CloudTestCase(unittest.TestCase):
         self.addCleanup(file.write_text, before)
         file.write_text(change(before))
         restart()
+
+    def tempest(
+        self, regex: str, changes: Mapping[str, ini.Section]
+    ) -> dict[str, str]:
+        """Run tests of Tempest; return what each has found.
+
+        :param regex: names them.
+        :param changes: options that differ, as tempest_config has them.
+        """
+        log = self.cloud.place.log / f"tempest-{self.name}.log"
+        config = tempest_config.write(self.cloud, changes)
+        with log.open("w") as sink:
+            chosen = ("--regex", regex)
+            found = tempest_run.run(self.cloud, config, *chosen, sink=sink)
+        say(f"see {log}: {found.tests}")
+        return found.tests
 
     @classmethod
     def upload(

@@ -26,7 +26,6 @@ from tests.testbed import guest_image
 from tests.testbed import guest_view
 from tests.testbed import settings
 from tests.testbed import tempest_config
-from tests.testbed import tempest_run
 from tests.testbed.progress import Progress
 from tests.testbed.realtime_host import DEDICATED_CPUS
 from tests.testbed.realtime_host import SHARED_CPUS
@@ -106,13 +105,10 @@ class TestLiveMigration(CloudTestCase):
         self.assert_nothing_left(RT2)
 
     def test_tempest_finds_the_promise_kept(self) -> None:
-        log = self.cloud.place.log / "test-tempest-migration.log"
-        config = tempest_config.write(self.cloud, tempest_config.two_hosts())
-        with log.open("w") as sink:
-            chosen = ("--regex", r"LifecycleTest\.test_live_migration")
-            results = tempest_run.run(self.cloud, config, *chosen, sink=sink)
-        say(f"see {log}: {results.tests}")
-        self.assertEqual(["ok"], list(results.tests.values()))
+        found = self.tempest(
+            r"LifecycleTest\.test_live_migration", tempest_config.two_hosts()
+        )
+        self.assertEqual(["ok"], list(found.values()))
 
     def start(self, specs: dict[str, str]) -> Server:
         """Boot a server on the first host, and wait for its userspace.

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Tempest's own tests find nothing that sriov-rt changes for others."""
+"""Tempest: its own tests, and the plugin's tests of ports of containers."""
 
 import re
 from typing import ClassVar
@@ -20,22 +20,16 @@ from tests.cloud.base import CloudTestCase
 from tests.cloud.base import say
 from tests.periodic import periodic
 from tests.testbed import container_image
-from tests.testbed import paths
 from tests.testbed import realtime_host
 from tests.testbed import settings
 from tests.testbed import tempest_compare
 from tests.testbed import tempest_config
-from tests.testbed import tempest_run
 from tests.testbed import tempest_tests
 from tests.testbed.services import LXC
 from tests.testbed.services import RT
+from tests.vm import network as vm_network
 
 LXC_COMPUTE_LOG = f"{LXC}/nova-compute.log"
-
-#: Where containers don't run: a VF's driver waits for its PF's answer, which
-#: does not come where both are on one CPU (see the file).
-MAILBOX_CPU = 3
-VFS = paths.CHECKOUT / "tests/testbed/rtvm/guest/vfs.sh"
 
 #: Seconds in which an emulated host starts nova-compute.
 COMPUTE_SECONDS = 600.0
@@ -64,18 +58,12 @@ class ContainersTestCase(CloudTestCase):
         """
         name = self.upload(container_image.build, {"img_hv_type": "lxc"})
         image = self.cloud.api.image.find_image(name, ignore_missing=False).id
-        log = self.cloud.place.log / f"test-tempest-{'-'.join(networks)}.log"
-        config = tempest_config.write(
-            self.cloud, tempest_config.containers(image, networks)
+        found = self.tempest(
+            r"\.ReachTest\.", tempest_config.containers(image, networks)
         )
-        with log.open("w") as sink:
-            results = tempest_run.run(
-                self.cloud, config, "--regex", r"\.ReachTest\.", sink=sink
-            )
-        say(f"see {log}: {results.tests}")
         return {
             test.rpartition(".test_")[2]: result
-            for test, result in results.tests.items()
+            for test, result in found.items()
         }
 
 
@@ -108,8 +96,10 @@ class TestContainersOfNics(ContainersTestCase):
         super().setUp()
         # Nova mounts a container's image there.
         self.cloud.host(RT).run("modprobe", "-a", "loop", "ext4")
-        self.addCleanup(self.serve_mailboxes, 0)
-        self.serve_mailboxes(MAILBOX_CPU)
+        machine = self.cloud.realtime.machine
+        own = vm_network.OWN_MAILBOX_CPU
+        self.addCleanup(vm_network.serve_mailboxes, machine, own)
+        vm_network.serve_mailboxes(machine, vm_network.MAILBOX_CPU)
         etc = self.cloud.place.etc
         networks = f"{settings.POOL_NETWORK}:vf,{settings.WIRE_NETWORK}:ipvlan"
         self.reconfigure(
@@ -126,14 +116,6 @@ class TestContainersOfNics(ContainersTestCase):
             ).replace("use_cow_images = true", "use_cow_images = false"),
             self.restart_compute,
         )
-
-    def serve_mailboxes(self, cpu: int) -> None:
-        """Have the interrupts of the PFs' mailboxes on a CPU of rt-1.
-
-        :param cpu: its number.
-        """
-        script = '. "$1"; for pf in enp1s0 enp2s0; do pin_mailbox $pf $2; done'
-        self.cloud.host(RT).run("bash", "-c", script, "-", str(VFS), str(cpu))
 
     def restart_neutron(self) -> None:
         """Start what binds ports anew."""
