@@ -37,13 +37,6 @@ LOG = logging.getLogger(__name__)
 #: Exit code for a configuration that the agent cannot work with.
 EXIT_CONFIGURATION = 2
 
-#: Exit code after an error that it should not have met.
-EXIT_CRASHED = 1
-
-#: What threads put beside the numbers of signals: one of them crashed.
-CRASHED = 0
-
-
 #: Of the program, in the names of its reports.
 NAME = "sriov-rt-agent"
 
@@ -77,30 +70,23 @@ def serve(conf: cfg.ConfigOpts) -> int:
     """Run the agent until it is stopped; return the exit code."""
     received: queue.SimpleQueue[int] = queue.SimpleQueue()
     guru_meditation.handle_signals(conf, NAME, received.put)
-    agent = assemble(conf, lambda: received.put(CRASHED))
+    agent = assemble(conf, lambda: received.put(signals.CRASHED))
     # Not a launcher: those put the service into a child process, which they
     # restart on SIGHUP, traits withdrawn and all.
     services = service.Services(restart_method="mutate")
-    handlers = service.SignalHandler()
-    for name in ("SIGTERM", "SIGINT", "SIGHUP"):
-        handlers.add_handler(name, lambda number, _frame: received.put(number))
+    signals.handle(received)
     services.add(agent)
     systemd.notify_once()
-    number = signals.serve(
+    code = signals.serve(
         received,
         {
             signal.SIGHUP: lambda: _reload(conf, services),
             signal.SIGUSR2: lambda: guru_meditation.write(conf, NAME),
         },
     )
-    crashed = number == CRASHED
-    LOG.info(
-        "stopping on %s",
-        "an error" if crashed else signal.Signals(number).name,
-    )
     # It waits, too; Services.wait() fails in oslo.service 4.2.
     services.stop()
-    return EXIT_CRASHED if crashed else 0
+    return code
 
 
 def _reload(conf: cfg.ConfigOpts, services: Any) -> None:

@@ -10,17 +10,38 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The signals that an agent's main thread waits for."""
+"""The signals by which an agent's process is told what to do."""
 
+import logging
 import queue
+import signal
 from collections.abc import Callable
 from collections.abc import Mapping
+
+LOG = logging.getLogger(__name__)
+
+#: What threads put beside the numbers of signals: one of them crashed.
+CRASHED = 0
+
+#: Exit code after an error that the agent should not have met.
+EXIT_CRASHED = 1
 
 #: Seconds after which a signal is handled at the latest.
 INTERVAL_S = 1.0
 
 
-def wait(signals: queue.SimpleQueue[int]) -> int:
+def handle(received: queue.SimpleQueue[int]) -> None:
+    """Have SIGTERM, SIGINT and SIGHUP put into a queue.
+
+    :param received: a SimpleQueue may be put to from a handler; an Event may
+        not, for the handler would wait for a lock that the thread it runs in
+        has.
+    """
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda number, _frame: received.put(number))
+
+
+def wait(received: queue.SimpleQueue[int]) -> int:
     """Return the next signal, as its handler has put it.
 
     Python runs handlers between two instructions, and a wait is interrupted
@@ -28,26 +49,29 @@ def wait(signals: queue.SimpleQueue[int]) -> int:
     instruction and before the wait would stay unhandled until the next: so
     no wait is longer than :data:`INTERVAL_S`.
 
-    :param signals: what the handlers put into. A SimpleQueue may be put to
-        from a handler; an Event may not, for the handler would wait for a
-        lock that the thread it runs in has.
+    :param received: what the handlers put into.
     """
     while True:
         try:
-            return signals.get(timeout=INTERVAL_S)
+            return received.get(timeout=INTERVAL_S)
         except queue.Empty:
             continue
 
 
 def serve(
-    signals: queue.SimpleQueue[int],
+    received: queue.SimpleQueue[int],
     actions: Mapping[int, Callable[[], object]],
 ) -> int:
-    """Act on signals until one comes that has no action; return that one.
+    """Act on signals until one ends the agent; return its exit code.
 
-    :param signals: as :func:`wait` takes it.
-    :param actions: what is done, by the number of the signal.
+    :param received: as :func:`wait` takes it.
+    :param actions: what is done, by the number of the signal. Any other ends
+        the agent, as :data:`CRASHED` does.
     """
-    while (number := wait(signals)) in actions:
+    while (number := wait(received)) in actions:
         actions[number]()
-    return number
+    if number == CRASHED:
+        LOG.info("stopping on an error")
+        return EXIT_CRASHED
+    LOG.info("stopping on %s", signal.Signals(number).name)
+    return 0

@@ -43,12 +43,6 @@ LOG = logging.getLogger(__name__)
 #: Exit code for a configuration that the agent cannot work with.
 EXIT_CONFIGURATION = 2
 
-#: Exit code after an error that it should not have met.
-EXIT_CRASHED = 1
-
-#: What threads put beside the numbers of signals: one of them crashed.
-CRASHED = 0
-
 
 def configure(arguments: Sequence[str]) -> cfg.ConfigOpts:
     """Return the configuration, neutron's own, logging set up by it.
@@ -87,37 +81,30 @@ def serve(conf: cfg.ConfigOpts) -> int:
         Ports(section.retry_interval),
         polling_s=section.polling_interval,
         report_s=conf.AGENT.report_interval,
-        crashed=lambda: received.put(CRASHED),
+        crashed=lambda: received.put(signals.CRASHED),
     )
-    for name in ("SIGTERM", "SIGINT", "SIGHUP"):
-        signal.signal(
-            signal.Signals[name], lambda number, _frame: received.put(number)
-        )
+    signals.handle(received)
     parts = (
         agent,
         Listening(
-            Callbacks(conf.host, agent.touched), lambda: received.put(CRASHED)
+            Callbacks(conf.host, agent.touched),
+            lambda: received.put(signals.CRASHED),
         ),
         Uevents(agent.changed),
     )
     for part in parts:
         part.start()
     systemd.notify_once()
-    number = signals.serve(
+    code = signals.serve(
         received,
         {
             signal.SIGHUP: lambda: _resend(conf, agent),
             signal.SIGUSR2: lambda: guru_meditation.write(conf, NAME),
         },
     )
-    crashed = number == CRASHED
-    LOG.info(
-        "stopping on %s",
-        "an error" if crashed else signal.Signals(number).name,
-    )
     for part in reversed(parts):
         part.stop()
-    return EXIT_CRASHED if crashed else 0
+    return code
 
 
 def _resend(conf: cfg.ConfigOpts, agent: Agent) -> None:
