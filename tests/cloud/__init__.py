@@ -13,10 +13,12 @@
 """Tests against a real cloud with a realtime compute host.
 
 Each runs inside a cloud that is up; test_labels wants Kubernetes built
-before that, and test_certificate the tools that measure installed::
+before that, test_certificate the tools that measure installed, and
+test_migration SSH downloaded::
 
     python3 -m tests.testbed.kube.programs
     python3 -m tests.testbed.latency
+    python3 -m tests.testbed.ssh
     python3 -m tests.testbed up
     python3 -m tests.testbed inside -- \\
         python3 -m unittest -v tests.cloud.test_guest

@@ -117,7 +117,10 @@ def two_hosts() -> dict[str, ini.Section]:
     """Return what differs when the second realtime host has joined."""
     return {
         "sriov_rt": {"realtime_hosts": f"{network.REALTIME},{network.SECOND}"},
-        "sriov_rt-feature-enabled": {"live_migration": True},
+        "sriov_rt-feature-enabled": {
+            "cold_migration": True,
+            "live_migration": True,
+        },
     }
 
 

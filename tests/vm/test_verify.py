@@ -525,7 +525,8 @@ class NewerKernelTest(MeasuredTestCase):
         release = self.bash("uname -r").text
         self.assertRegex(release, r"^6\.(1[2-9]|[2-9]\d)\.")
         unpacker = Unpacker(base.place().cache / "debian")
-        newer = unpacker.backport("rtla").root / "usr/bin"
+        rtla = unpacker.packages("rtla", backport=True)
+        newer = rtla.root / "usr/bin"
         for name, programs in (("release", ()), ("backport", (newer,))):
             with self.subTest(name):
                 self.directory = f"/tmp/newer-{name}"

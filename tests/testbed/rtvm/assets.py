@@ -84,11 +84,12 @@ def prepare(
             f"no {VIRTIOFSD}; apt-get install {' '.join(PACKAGES)}"
         )
     unpacker = Unpacker(cache / "debian")
-    emulator = unpacker.backport(
+    emulator = unpacker.packages(
         "qemu-system-x86",
         "qemu-system-common",
         "qemu-system-data",
         "seabios",
+        backport=True,
     )
     kernel = unpacker.kernel(flavour, backport=backport)
     images = list((kernel.root / "boot").glob("vmlinuz-*"))

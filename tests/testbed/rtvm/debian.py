@@ -80,11 +80,14 @@ class Unpacker:
             package = _kernel_package(flavour, environment)
             return self._add(prefix, [package], environment)
 
-    def backport(self, package: str, *more: str) -> Tree:
-        """Return packages of the backports suite, in one tree.
+    def packages(
+        self, package: str, *more: str, backport: bool = False
+    ) -> Tree:
+        """Return packages of the machine's own release, in one tree.
 
         :param package: the package that the tree is named after.
         :param more: further packages.
+        :param backport: of the backports suite in its place.
         :raises errors.TestbedError: when apt can't find or fetch them.
         """
         prefix = f"{package}_"
@@ -92,7 +95,7 @@ class Unpacker:
             found = self._newest(prefix)
             if found is not None:
                 return found
-            environment = self._backports_environment()
+            environment = self._backports_environment() if backport else None
             return self._add(prefix, [package, *more], environment)
 
     @contextlib.contextmanager

@@ -26,6 +26,7 @@ MODULES = (
     "tests.testbed.demo",
     "tests.testbed.kube.programs",
     "tests.testbed.latency",
+    "tests.testbed.ssh",
     "tests.testbed.supervisor",
 )
 

@@ -1,0 +1,96 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""SSH between realtime hosts: Nova copies the disks of moved servers by it.
+
+``python -m tests.testbed.ssh`` downloads it.
+"""
+
+from tests.testbed import paths
+from tests.testbed.compute_host import ComputeHost
+from tests.testbed.rtvm.debian import Tree
+from tests.testbed.rtvm.debian import Unpacker
+
+#: They are unpacked in the virtual machines alone: whoever runs the tests has
+#: not asked for an SSH server.
+_PACKAGES = (
+    "openssh-server",
+    "openssh-client",
+    "openssh-sftp-server",
+    "libcbor0.8",
+    "libedit2",
+    "libfido2-1",
+    "libwrap0",
+)
+
+#: Lets root of each host that has run it log in here. Its arguments: the tree
+#: of the packages, the directory with the key that the hosts share.
+_SERVE = """\
+set -eu
+tree=$1 keys=$2
+for part in etc lib usr; do
+    cp -a "$tree/$part/." "/$part/"
+done
+mkdir -p "$keys" /run/sshd
+new_key() { ssh-keygen -q -t ed25519 -N '' -f "$1"; }
+[ -e "$keys/id" ] || new_key "$keys/id"
+[ -e /run/sshd/host_key ] || new_key /run/sshd/host_key
+install -m 600 "$keys/id" "$keys/id.pub" /run/sshd/
+cat > /etc/ssh/ssh_config.d/hosts.conf <<'END'
+Host *
+    IdentityFile /run/sshd/id
+    StrictHostKeyChecking no
+    UserKnownHostsFile /dev/null
+    LogLevel ERROR
+END
+getent passwd sshd > /dev/null || useradd --system sshd
+# A locked account can't log in by a key either, and bash would read what the
+# outer machine's root has it do first.
+usermod --password '*' --shell /bin/sh root
+/usr/sbin/sshd -f /usr/share/openssh/sshd_config -h /run/sshd/host_key \
+    -o AuthorizedKeysFile=/run/sshd/id.pub -o PermitRootLogin=yes \
+    -o UsePAM=no -o UseDNS=no -o PidFile=/run/sshd/pid
+"""
+
+_END = "kill $(cat /run/sshd/pid)"
+
+
+def download(place: paths.Paths) -> Tree:
+    """Return the packages, which are in the cache once they were here.
+
+    :param place: its cache is used.
+    :raises errors.TestbedError: when they can't be had.
+    """
+    return Unpacker(place.cache / "debian").packages(*_PACKAGES)
+
+
+def serve(host: ComputeHost) -> None:
+    """Start a server, where root of each host that has one can log in.
+
+    :param host: a realtime host.
+    :raises errors.TestbedError: when the packages can't be had, or no
+        server starts.
+    """
+    tree, keys = download(host.place), host.place.data / "ssh"
+    host.run("bash", "-c", _SERVE, "bash", str(tree.root), str(keys))
+
+
+def end(host: ComputeHost) -> None:
+    """End a server.
+
+    :param host: the host that serves.
+    """
+    host.run("bash", "-c", _END)
+
+
+if __name__ == "__main__":
+    download(paths.Paths.from_environment())
