@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The signals by which an agent's process is told what to do."""
+"""The signals that the process of an agent acts on."""
 
 import logging
 import queue
