@@ -143,22 +143,28 @@ def from_args(
 
 
 class Collector:
-    """Facts of hosts, as they are reported."""
+    """Facts of hosts, as they are reported.
+
+    :ivar heard: when the last report came.
+    """
 
     def __init__(self) -> None:
+        self.heard = math.inf
         self._found: dict[str, tuple[HostFacts, str, float]] = {}
 
     def put(self, host: str, digest: str, facts: HostFacts) -> bool:
         """Take in a host's facts."""
-        self._found[host] = facts, digest, time.monotonic()
+        self.heard = time.monotonic()
+        self._found[host] = facts, digest, self.heard
         return True
 
     def confirm(self, host: str, digest: str) -> bool:
         """Note that facts hold; False if these are not the host's."""
+        self.heard = time.monotonic()
         found = self._found.get(host)
         if found is None or found[1] != digest:
             return False
-        self._found[host] = *found[:2], time.monotonic()
+        self._found[host] = *found[:2], self.heard
         return True
 
     def forget(self, host: str) -> None:
@@ -200,14 +206,12 @@ class Hearing:
         from sriov_rt.scheduler import listener
 
         self.collector = Collector()
-        self._heard = math.inf
         self._failure: Exception | None = None
         try:
             self._listener = listener.Listener(
                 conf,
                 f"sriov-rt-explain.{socket.gethostname()}",
                 self.collector,
-                self._note,
                 keep,
             )
         except Exception as error:
@@ -237,7 +241,7 @@ class Hearing:
                 of = "" if expected is None else f" of {len(expected)}"
                 report(f"{reported}{of} hosts have reported")
             if expected is None:
-                if time.monotonic() - self._heard > _QUIET_S:
+                if time.monotonic() - self.collector.heard > _QUIET_S:
                     return
             elif names.issuperset(expected):
                 return
@@ -247,9 +251,6 @@ class Hearing:
         """Hear the agents no more."""
         self._listener.stop()
         self._thread.join(1.0)
-
-    def _note(self) -> None:
-        self._heard = time.monotonic()
 
     def _run(self) -> None:
         try:

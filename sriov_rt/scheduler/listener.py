@@ -94,7 +94,6 @@ class Endpoint:
 
     :param sink: where the reports go.
     :param want: asks a host to report.
-    :param heard: called after each report.
     :param keep: takes what is not needed out of facts.
     """
 
@@ -104,14 +103,12 @@ class Endpoint:
         self,
         sink: Sink,
         want: Callable[[str], None],
-        heard: Callable[[], None],
         keep: Callable[[facts.HostFacts], facts.HostFacts] = facts.decisive,
     ) -> None:
         self._keep = keep
         self._complaints = _Complaints()
         self._sink = sink
         self._want = want
-        self._heard = heard
 
     def facts(
         self,
@@ -137,7 +134,6 @@ class Endpoint:
             # can be read, it serves no realtime.
             self._sink.forget(host)
             self._complaints.log("Facts of host %s refused: %s", host, error)
-        self._heard()
 
     def heartbeat(
         self,
@@ -152,7 +148,6 @@ class Endpoint:
             return
         if not self._sink.confirm(host, digest):
             self._want(host)
-        self._heard()
 
     def gone(self, context: Any, host: Any = None, node: Any = None) -> None:
         """Drop a host whose agent was stopped."""
@@ -250,7 +245,6 @@ class Listener:
     :param server: a name that is unique among the listeners of this queue,
         and the same after a restart: RabbitMQ keeps a queue by this name.
     :param sink: where the reports go.
-    :param heard: called after each report.
     :param keep: takes what is not needed out of facts.
     :raises oslo_messaging.MessagingException: for a queue that can't be
         used as it is configured.
@@ -261,7 +255,6 @@ class Listener:
         conf: cfg.ConfigOpts,
         server: str,
         sink: Sink,
-        heard: Callable[[], None],
         keep: Callable[[facts.HostFacts], facts.HostFacts] = facts.decisive,
     ) -> None:
         self._transport = messaging.transport(conf)
@@ -274,7 +267,7 @@ class Listener:
         self._server = oslo_messaging.get_rpc_server(
             self._transport,
             messaging.target(messaging.REPORT_TOPIC, server),
-            [Endpoint(sink, self._requests.add, heard, keep)],
+            [Endpoint(sink, self._requests.add, keep)],
         )
 
     def run(self) -> None:

@@ -34,10 +34,6 @@ LOG = logging.getLogger(__name__)
 #: to restore; this is for a queue that can't be used as it is configured.
 RETRY_S = 10.0
 
-#: Seconds without a report after which all agents that are there have
-#: answered; their answers are spread over 2 s by default.
-QUIET_S = 3.0
-
 #: Seconds between two looks at whether the hosts in question have answered.
 _POLL_S = 0.05
 
@@ -83,7 +79,7 @@ class Worker:
         self._stopping = threading.Event()
         self._listener: Listener | None = None
         self._thread: threading.Thread | None = None
-        self._began = self._heard = math.inf
+        self._began = math.inf
 
     def start(self) -> None:
         """Start to listen, once; returns at once."""
@@ -115,23 +111,13 @@ class Worker:
         """
         self.start()
         deadline = self._began + self._warmup_s
-        while (now := self._monotonic()) < deadline:
-            if now - self._heard > QUIET_S or known():
-                return
+        while self._monotonic() < deadline and not known():
             self._stopping.wait(_POLL_S)
-
-    def _note(self) -> None:
-        self._heard = self._monotonic()
 
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
-                listener = self._listen(
-                    self._conf,
-                    self._server,
-                    self.table,
-                    self._note,
-                )
+                listener = self._listen(self._conf, self._server, self.table)
                 with self._lock:
                     self._listener = listener
                     if self._stopping.is_set():

@@ -42,7 +42,7 @@ def run() -> list[dict[str, Any]]:
 
 def _intake() -> list[dict[str, Any]]:
     table = FactsTable(2 * HOSTS, 60.0)
-    endpoint = Endpoint(table, lambda host: None, lambda: None)
+    endpoint = Endpoint(table, lambda host: None)
     reports = []
     for n in range(REPORTS):
         facts = hosts.host(f"compute-{n}", build=n % BUILDS)
@@ -94,7 +94,7 @@ def _memory() -> dict[str, Any]:
 def _fill() -> float:
     """Return by how much the process grew for each host, in kB."""
     table = FactsTable(2 * HOSTS, 60.0)
-    endpoint = Endpoint(table, lambda host: None, lambda: None)
+    endpoint = Endpoint(table, lambda host: None)
     _report(endpoint, 0)
     gc.collect()
     before = _resident()

@@ -61,7 +61,7 @@ class _Direct:
 
 class _Host(Live):
     def start_agent(self) -> None:
-        endpoint = Endpoint(self.worker.table, lambda _: None, lambda: None)
+        endpoint = Endpoint(self.worker.table, lambda _: None)
         bus = _Direct(endpoint)
         with mock.patch.object(assembly, "Bus", return_value=bus):
             super().start_agent()

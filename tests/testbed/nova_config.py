@@ -70,6 +70,8 @@ def controller(place: paths.Paths) -> dict[str, ini.Section]:
             "workers": 2,
             "discover_hosts_in_cells_interval": 2,
         },
+        # Agents of emulated hosts answer when they get to it.
+        "sriov_rt": {"warmup_timeout": 50},
     }
     return sections
 

@@ -174,7 +174,7 @@ def passing(report: dict[str, str], network: str) -> list[str]:
     objects.register_all()
     options.register(nova.conf.CONF)
     here = worker.Worker(cfg.CONF)
-    listener.Endpoint(here.table, mock.Mock(), mock.Mock()).facts({}, **report)
+    listener.Endpoint(here.table, mock.Mock()).facts({}, **report)
     spec = objects.RequestSpec(
         flavor=objects.Flavor(name="f", extra_specs=test_filter.ONLOAD),
         instance_uuid="6a7a3c1e-4b0d-4f0e-9d4c-000000000002",

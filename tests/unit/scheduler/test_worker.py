@@ -26,9 +26,8 @@ class FakeListener:
 
     made: "list[FakeListener]"
 
-    def __init__(self, conf, server, table, heard) -> None:
+    def __init__(self, conf, server, table) -> None:
         self.server = server
-        self.heard = heard
         self.stopped = threading.Event()
 
     def run(self) -> None:
@@ -111,13 +110,6 @@ class WorkerTest(WorkerCase):
         self.worker.start()
         self.clock.now += 11
         self.worker.warm_up(lambda: self.fail("looked"))
-
-    def test_it_ends_once_the_reports_have_settled(self):
-        self.worker.start()
-        self.assertTrue(self.made.wait(10))
-        self.listeners[0].heard()
-        self.worker.warm_up(lambda: self._advance(1.0))
-        self.assertEqual(1000.0 + worker.QUIET_S + 1, self.clock.now)
 
     def test_the_limit_is_an_option(self):
         self.conf.set_override("warmup_timeout", 0.0, group="sriov_rt")
