@@ -27,6 +27,7 @@ from oslo_config import cfg
 
 from sriov_rt import exceptions
 from sriov_rt import facts as host_facts
+from sriov_rt.cmd import arguments
 from sriov_rt.cmd import faults
 from sriov_rt.cmd.verdict import Candidate
 from sriov_rt.facts import HostFacts
@@ -110,17 +111,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--wait",
         metavar="SECONDS",
-        type=_seconds,
+        type=arguments.seconds(3600),
         default=WAIT_S,
         help="how long agents have to report (default: %(default)g)",
     )
-
-
-def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not 0 <= seconds <= 3600:
-        raise argparse.ArgumentTypeError("0 to 3600 seconds expected")
-    return seconds
 
 
 def from_args(

@@ -23,6 +23,7 @@ from typing import Any
 
 from sriov_rt import codec
 from sriov_rt import exceptions
+from sriov_rt.cmd import arguments
 from sriov_rt.cmd import command
 from sriov_rt.cmd.command import Found
 from sriov_rt.cmd.command import one
@@ -40,6 +41,7 @@ from sriov_rt.host.root import Root
 from sriov_rt.labels import own
 from sriov_rt.labels import recorded
 from sriov_rt.labels.recorded import Recorded
+from sriov_rt.parse import duration
 from sriov_rt.reason import Reason
 from sriov_rt.request import words
 
@@ -198,7 +200,7 @@ class Features(_Host, command.Text):
         """Add how long it holds."""
         parser.add_argument(
             "--expiry",
-            type=float,
+            type=arguments.seconds(duration.MAX_S),
             default=300.0,
             metavar="SECONDS",
             help="how long NFD is to believe it (default: %(default)s)",

@@ -22,6 +22,7 @@ import json
 import logging
 from typing import TYPE_CHECKING
 
+from sriov_rt.cmd import arguments
 from sriov_rt.cmd import faults
 from sriov_rt.exceptions import SriovRtError
 from sriov_rt.parse.errors import ParseError
@@ -34,6 +35,10 @@ from sriov_rt.vif.model import Plugged
 
 if TYPE_CHECKING:
     from sriov_rt.vif.plugger import Plugger
+
+
+#: Which of them a port can have, the port's own checks say.
+_number = arguments.whole(0, 999_999_999)
 
 
 def configure_plug(parser: argparse.ArgumentParser) -> None:
@@ -167,8 +172,8 @@ def add(parser: argparse.ArgumentParser, *, namespace: bool = True) -> None:
         )
     arg("--name", metavar="IF", help="of the interface (default: srt…)")
     arg("--mac", help="(default: the kernel's choice; none for ipvlan)")
-    arg("--vlan", type=_whole, default=0, help="0 is untagged, to 4094")
-    arg("--mtu", type=_whole, help="bytes (default: the parent's)")
+    arg("--vlan", type=_number, default=0, help="0 is untagged, to 4094")
+    arg("--mtu", type=_number, help="bytes (default: the parent's)")
     arg(
         "--address",
         action="append",
@@ -183,23 +188,15 @@ def add(parser: argparse.ArgumentParser, *, namespace: bool = True) -> None:
         metavar="DEST=GW",
         help="such as default=192.0.2.254; may be repeated",
     )
-    arg("--out-kbps", type=_whole, help="limit of what leaves it, kbit/s")
-    arg("--in-kbps", type=_whole, help="limit of what reaches it, kbit/s")
-    arg("--numa-node", type=_whole, help="where its parent is to be")
+    arg("--out-kbps", type=_number, help="limit of what leaves it, kbit/s")
+    arg("--in-kbps", type=_number, help="limit of what reaches it, kbit/s")
+    arg("--numa-node", type=_number, help="where its parent is to be")
     arg(
         "--onload",
         metavar="UUID",
         help="its owner runs over Onload: UUID of its network in Neutron, of "
         "which a NIC takes one such owner",
     )
-
-
-def _whole(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} must be 0 or greater, in at most 9 digits"
-        )
-    return int(text)
 
 
 def requested(args: argparse.Namespace) -> Plug:

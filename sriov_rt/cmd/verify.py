@@ -19,15 +19,13 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
-from typing import TypeVar
 
 from sriov_rt import codec
-from sriov_rt import exceptions
 from sriov_rt import files
+from sriov_rt.cmd import arguments
 from sriov_rt.cmd import command
 from sriov_rt.cmd import faults
 from sriov_rt.cmd.command import Found
@@ -39,7 +37,6 @@ from sriov_rt.host import latency as host_latency
 from sriov_rt.host.root import Root
 from sriov_rt.parse import cpulist
 from sriov_rt.parse import duration
-from sriov_rt.parse import numbers
 from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.verify import certificate
 from sriov_rt.verify import collection
@@ -70,8 +67,6 @@ from sriov_rt.vif import validation
 
 LOG = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
 EXIT_NO_CERTIFICATE = 1
 
 #: Greatest port of --port: each stream of sockperf takes one from there on.
@@ -79,6 +74,9 @@ MAX_PORT = 64_999
 
 #: Where results are kept unless another directory is named.
 DIRECTORY = pathlib.Path("/var/lib/sriov-rt-verify/results")
+
+_seconds = arguments.reader(duration.parse_duration)
+_namespace = arguments.reader(validation.namespace)
 
 _EPILOG = (
     "Exit codes: 0 the host has earned (or has) a certificate, 1 it has not, "
@@ -339,7 +337,7 @@ class Disk(_Measure):
         )
         parser.add_argument(
             "--clients",
-            type=_whole(1, 9999),
+            type=arguments.whole(1, 9999),
             action="append",
             metavar="N",
             help="of the matrix, four workers each; may be repeated (default: "
@@ -455,7 +453,7 @@ class Network(_Measure):
         )
         parser.add_argument(
             "--port",
-            type=_whole(1, MAX_PORT),
+            type=arguments.whole(1, MAX_PORT),
             default=network.PORT,
             help="the first of the servers' ports (default: %(default)s)",
         )
@@ -481,7 +479,7 @@ class Network(_Measure):
         )
         parser.add_argument(
             "--streams",
-            type=_whole(1, network.MAX_STREAMS),
+            type=arguments.whole(1, network.MAX_STREAMS),
             action="append",
             metavar="N",
             help="of requests and responses; may be repeated (default: 1, 2, "
@@ -575,7 +573,7 @@ class NetworkServe(command.Text):
             "address", metavar="ADDRESS", help="of this host, to listen on"
         )
         parser.add_argument(
-            "--port", type=_whole(1, MAX_PORT), default=network.PORT
+            "--port", type=arguments.whole(1, MAX_PORT), default=network.PORT
         )
         parser.add_argument(
             "--onload", action="store_true", help="serve over Onload as well"
@@ -740,7 +738,7 @@ class Watch(command.Text):
         )
         parser.add_argument(
             "--housekeeping",
-            type=_whole(1, 99_999_999),
+            type=arguments.whole(1, 99_999_999),
             metavar="US",
             help="probe a housekeeping CPU in place of an isolated one; a "
             "latency above US µs withdraws the certificate",
@@ -867,10 +865,6 @@ class Guest(command.Lister):
         )
 
 
-def _seconds(text: str) -> int:
-    return _read(duration.parse_duration, text)
-
-
 def _name(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", text):
         raise argparse.ArgumentTypeError(
@@ -885,30 +879,11 @@ def _domain(text: str) -> str:
     return text
 
 
-def _namespace(text: str) -> str:
-    return _read(validation.namespace, text)
-
-
-def _whole(least: int, most: int) -> Callable[[str], int]:
-    """Return the reader of a whole number within bounds."""
-    return lambda text: _read(
-        lambda given: numbers.parse_int(given, "number", least, most), text
-    )
-
-
-def _read(parse: Callable[[str], T], text: str) -> T:
-    """Return what a parser makes of an option; its error is argparse's."""
-    try:
-        return parse(text)
-    except exceptions.SriovRtError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
 def _mebibytes(text: str) -> int:
     scale = {"m": 1, "g": 1024, "t": 1024 * 1024}.get(text[-1:].lower())
     if scale is None:
         raise argparse.ArgumentTypeError("a size such as 256m or 32g expected")
-    return scale * _whole(1, 2**30 // scale)(text[:-1])
+    return scale * arguments.whole(1, 2**30 // scale)(text[:-1])
 
 
 def _checked(

@@ -19,11 +19,13 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 
+from sriov_rt.cmd import arguments
 from sriov_rt.cmd import command
 from sriov_rt.cmd import faults
 from sriov_rt.cmd.command import Found
 from sriov_rt.codec import Unknown
 from sriov_rt.host.root import Root
+from sriov_rt.host.vfs import MAX_VFS
 from sriov_rt.host.vfs import VFIO
 from sriov_rt.nic import mapping
 from sriov_rt.nic import settings_text
@@ -156,7 +158,7 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--wait",
-        type=float,
+        type=arguments.seconds(3600),
         default=0.0,
         metavar="SECONDS",
         help="how long to wait for the PF's link if a rate needs it",
@@ -295,7 +297,7 @@ class Xml(command.Text):
         parser.add_argument("--vlan", help="0 to 4094 (default: the VF's own)")
         parser.add_argument(
             "--pool",
-            type=int,
+            type=arguments.whole(1, MAX_VFS),
             metavar="NUMBER",
             help="how many VFs of the PF the network has (default: all)",
         )

@@ -1,0 +1,40 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import argparse
+import unittest
+
+from sriov_rt.cmd import arguments
+
+
+class ArgumentsTest(unittest.TestCase):
+    def refused(self, read, text: str) -> str:
+        """Return what argparse prints of a value."""
+        with self.assertRaises(argparse.ArgumentTypeError) as caught:
+            read(text)
+        return str(caught.exception)
+
+    def test_whole_numbers(self):
+        read = arguments.whole(0, 4094)
+        self.assertEqual([0, 4094], [read("0"), read("4094")])
+        for text in ("", "-1", "4095", "1.5", "0x10", "١", "9" * 5000):
+            with self.subTest(text[:10]):
+                self.assertIn("from 0 to 4094", self.refused(read, text))
+
+    def test_seconds(self):
+        read = arguments.seconds(60)
+        self.assertEqual([0.0, 1.5, 60.0], [*map(read, ("0", "1.5", "60"))])
+        for text in ("", "x", "-1", "61", "nan", "inf", "1e300"):
+            with self.subTest(text):
+                self.assertEqual(
+                    "0 to 60 seconds expected", self.refused(read, text)
+                )
