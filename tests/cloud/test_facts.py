@@ -114,7 +114,7 @@ class TestAgent(FactsTestCase):
         # Killed, it could not withdraw them; that is what facts are for.
         self.assertEqual(TRAITS, self.traits())
         self.start_agent()
-        self.delete(self.boot_on(RT, flavor).id)
+        self.wait_chosen(flavor)
 
     def test_stopped_it_says_goodbye(self) -> None:
         flavor = self.flavor(KERNEL)
@@ -126,7 +126,18 @@ class TestAgent(FactsTestCase):
         self.assert_no_host(flavor, "facts_missing × 1", "kernel_not_rt × 1")
         self.start_agent()
         self.wait_traits(TRAITS)
-        self.delete(self.boot_on(RT, flavor).id)
+        self.wait_chosen(flavor)
+
+    def wait_chosen(self, flavor: str) -> None:
+        """Wait until servers land on the host: reports take their time.
+
+        :param flavor: the name of a realtime flavor.
+        """
+        self.wait_for(
+            f"{RT} is chosen again",
+            lambda: self.boot(flavor).host == RT,
+            timeout=START_SECONDS,
+        )
 
 
 @periodic

@@ -56,6 +56,12 @@ _PARENTS = {
 }
 #: What is being plugged has a file there.
 JOURNAL = "/run/sriov-rt/vif"
+#: Nova's, Neutron's, and that of our agent: what packages would make.
+_DIRECTORIES = (
+    f"{_STATE}/instances",
+    f"{_STATE}/neutron",
+    "/var/lib/sriov-rt",
+)
 #: Where all that plug ports on the machine look for it.
 _PORTS_CONFIGURATION = "/etc/sriov_rt/sriov-rt.conf"
 
@@ -177,9 +183,7 @@ class RealtimeHost:
         with progress.step(f"{self.node.name} boots"):
             machine.start()
             machine.wait_ready(progress.say, timeout=_BOOT_SECONDS)
-            machine.run(
-                ("mkdir", "-p", f"{_STATE}/instances", f"{_STATE}/neutron")
-            )
+            machine.run(("mkdir", "-p", *_DIRECTORIES))
             machine.run(
                 (
                     *("install", "-D", "-m", "644"),
