@@ -13,6 +13,7 @@
 """Values of arguments, read with errors that argparse prints."""
 
 import argparse
+import contextlib
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -53,13 +54,10 @@ def seconds(most: int) -> Callable[[str], float]:
     """
 
     def read(text: str) -> float:
-        try:
+        with contextlib.suppress(ValueError):
             found = float(text)
-        except ValueError:
-            found = -1.0
-        # Not a number is none of them either.
-        if not 0 <= found <= most:
-            raise argparse.ArgumentTypeError(f"0 to {most} seconds expected")
-        return found
+            if 0 <= found <= most:
+                return found
+        raise argparse.ArgumentTypeError(f"0 to {most} seconds expected")
 
     return read
