@@ -13,17 +13,21 @@
 import errno
 import socket
 import struct
+import subprocess
+import sys
 import unittest
 from unittest import mock
 
 import pyroute2
+from pyroute2.netlink import NLMSG_DONE
+from pyroute2.netlink.rtnl import RTM_GETNSID
 
-from sriov_rt import rtnetlink
+from sriov_rt.kernel import rtnetlink
 
 
 class RtnetlinkTestCase(unittest.TestCase):
     def setUp(self):
-        patch = mock.patch.object(rtnetlink.pyroute2, "IPRoute")
+        patch = mock.patch.object(pyroute2, "IPRoute")
         self.opened = patch.start()
         self.addCleanup(patch.stop)
         self.route = self.opened.return_value.__enter__.return_value
@@ -71,6 +75,26 @@ class ConversationTest(RtnetlinkTestCase):
     def test_a_dump_that_changed_is_interrupted(self):
         error = self.refused(pyroute2.NetlinkError(-1, "dump interrupted"))
         self.assertEqual(errno.EINTR, error.errno)
+
+
+class ImportTest(unittest.TestCase):
+    def test_pyroute2_is_imported_with_the_first_conversation(self):
+        program = (
+            "import sys\n"
+            "import sriov_rt.nic.provision\n"
+            "import sriov_rt.vif.tenants\n"
+            "from sriov_rt.kernel import rtnetlink\n"
+            "print('pyroute2' in sys.modules)\n"
+            "with rtnetlink.conversation():\n"
+            "    print('pyroute2' in sys.modules)\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.assertEqual("False\nTrue\n", done.stdout)
 
 
 class LinksTest(RtnetlinkTestCase):
@@ -121,10 +145,10 @@ def message(kind, body=b"", flags=0):
 
 def nsid(number, flags=0):
     body = struct.pack("=4xHHi", 8, 1, number)
-    return message(rtnetlink.RTM_GETNSID - 2, body, flags)
+    return message(RTM_GETNSID - 2, body, flags)
 
 
-DONE = message(rtnetlink.NLMSG_DONE, bytes(4))
+DONE = message(NLMSG_DONE, bytes(4))
 
 
 class NumbersTest(unittest.TestCase):
@@ -145,7 +169,7 @@ class NumbersTest(unittest.TestCase):
         self.give(nsid(0) + nsid(4), nsid(7), DONE)
         self.assertEqual({0, 4, 7}, rtnetlink.numbers(self.opened))
         kind, flags = struct.unpack_from("=4xHH", self.kernel.recv(4096))
-        self.assertEqual(rtnetlink.RTM_GETNSID, kind)
+        self.assertEqual(RTM_GETNSID, kind)
         self.assertEqual(0x301, flags)
 
     def test_one_that_changed_is_requested_again(self):
@@ -185,10 +209,20 @@ class IndexTest(RtnetlinkTestCase):
 class IdleTest(RtnetlinkTestCase):
     def test_what_could_be_made_is_gone_at_once(self):
         self.assertIs(True, rtnetlink.is_idle("vf0"))
-        made, deleted = self.route.link.call_args_list
-        self.assertEqual(("add", "del"), (made.args[0], deleted.args[0]))
-        self.assertEqual(made.kwargs["index"], deleted.kwargs["index"])
-        self.assertNotIn("state", made.kwargs)
+        made, removed = self.route.link.call_args_list
+        self.assertEqual(mock.call("del", index=mock.ANY), removed)
+        self.assertEqual(made.kwargs["index"], removed.kwargs["index"])
+        self.assertEqual(4, made.kwargs["link"])
+        # It is never up.
+        self.assertNotIn("flags", made.kwargs)
+
+    def test_it_has_a_name_and_a_mode_that_show_what_it_is(self):
+        rtnetlink.is_idle("vf0")
+        made = self.route.link.call_args_list[0]
+        self.assertEqual(("add",), made.args)
+        self.assertTrue(made.kwargs["ifname"].startswith("srtq"))
+        self.assertEqual("macvlan", made.kwargs["kind"])
+        self.assertEqual("passthru", made.kwargs["macvlan_mode"])
 
     def test_what_the_kernel_says_else(self):
         for code, told in (
@@ -196,9 +230,11 @@ class IdleTest(RtnetlinkTestCase):
             (errno.EBUSY, False),
             (errno.EOPNOTSUPP, None),
         ):
-            self.route.link.side_effect = pyroute2.NetlinkError(code)
+            refused = pyroute2.NetlinkError(code)
+            self.route.link.side_effect = refused
             with self.subTest(code=code):
                 self.assertIs(told, rtnetlink.is_idle("vf0"))
-        self.route.link.side_effect = pyroute2.NetlinkError(errno.EPERM)
+        refused = pyroute2.NetlinkError(errno.EPERM)
+        self.route.link.side_effect = refused
         with self.assertRaises(PermissionError):
             rtnetlink.is_idle("vf0")

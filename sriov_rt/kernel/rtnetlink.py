@@ -15,6 +15,9 @@
 A conversation has a socket of its own, which is closed by the thread that
 talks: pyroute2 0.9 has an event loop and a socket for each thread. It is in no
 multicast group, whose messages would pile up in it.
+
+pyroute2 is imported when the first conversation begins: it takes longer to
+import than most programs of ours take to end.
 """
 
 import contextlib
@@ -27,16 +30,6 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
 from typing import TypeVar
-
-import pyroute2
-from pyroute2.netlink import NLM_F_DUMP
-from pyroute2.netlink import NLM_F_REQUEST
-from pyroute2.netlink import NLMSG_DONE
-from pyroute2.netlink.rtnl import RTM_GETLINK
-from pyroute2.netlink.rtnl import RTM_GETNSID
-from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
-from pyroute2.netlink.rtnl.marshal import MarshalRtnl
-from pyroute2.netlink.rtnl.nsidmsg import nsidmsg
 
 #: The indices that interfaces of ours get: more than a kernel counts up to by
 #: itself, and with seven digits for what keeps them in few bytes.
@@ -66,16 +59,17 @@ _DATAGRAM = 64 * 1024
 _TORN = 0x10
 _NOT_ASSIGNED = 0xFFFFFFFF
 
-T = TypeVar("T")
-
 #: include/uapi/linux/netlink.h; the socket module has none of them.
 SOL_NETLINK = 270
 NETLINK_EXT_ACK = 11
 
-#: Struct ifla_vf_vlan_info (linux/if_link.h), of which pyroute2 leaves out
-#: the padding: shorter is EINVAL (do_setvfinfo in net/core/rtnetlink.c).
-_VLAN_INFO = ifinfmsg.vflist.vfinfo.vf_vlist.ivvi
+#: Of struct ifla_vf_vlan_info (linux/if_link.h); see :func:`_pad`.
 _PADDING = ("padding", "H")
+
+#: A conversation: pyroute2's IPRoute, which has no types.
+Route = Any
+
+T = TypeVar("T")
 
 
 def open_socket() -> socket.socket:
@@ -104,51 +98,94 @@ def open_socket() -> socket.socket:
 @contextlib.contextmanager
 def conversation(
     opened: socket.socket | None = None,
-) -> Iterator[pyroute2.IPRoute]:
+) -> Iterator[Route]:
     """Talk to the kernel of a network namespace.
 
     :param opened: by :func:`open_socket`, in that namespace; it is closed.
         None for the calling thread's.
     :raises OSError: for what the kernel refuses; see :func:`refusal`.
     """
-    if _PADDING not in _VLAN_INFO.fields:
-        _VLAN_INFO.fields = (*_VLAN_INFO.fields, _PADDING)
+    import pyroute2
+
+    _pad()
     number = (opened or open_socket()).detach()
     with (
         refused(),
         pyroute2.IPRoute(fileno=number, groups=0, ext_ack=True) as route,
     ):
+        _take_busy_for_an_answer(route)
         yield route
+
+
+def _take_busy_for_an_answer(route: Route) -> None:
+    """Have EBUSY raised at once, as an OSError.
+
+    pyroute2 0.8 takes it for no answer where it is a NetlinkError, and
+    requests the same again for 9 s (nlm_request in netlink/nlsocket.py).
+    """
+    import pyroute2
+
+    get = route.get
+
+    def answers(*arguments: Any, **more: Any) -> Iterator[Any]:
+        try:
+            yield from get(*arguments, **more)
+        except pyroute2.NetlinkError as error:
+            if error.code == errno.EBUSY:
+                raise refusal(error) from error
+            raise
+
+    route.get = answers
+
+
+def _pad() -> None:
+    """Add the padding of struct ifla_vf_vlan_info, which pyroute2 leaves out.
+
+    Shorter is EINVAL (do_setvfinfo in net/core/rtnetlink.c).
+    """
+    from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
+
+    info = ifinfmsg.vflist.vfinfo.vf_vlist.ivvi
+    if _PADDING not in info.fields:
+        info.fields = (*info.fields, _PADDING)
 
 
 @contextlib.contextmanager
 def refused() -> Iterator[None]:
     """Raise what the kernel refuses as an OSError; see :func:`refusal`."""
+    import pyroute2
+
     try:
         yield
     except pyroute2.NetlinkError as error:
         raise refusal(error) from error
 
 
-def refusal(error: pyroute2.NetlinkError) -> OSError:
+def refusal(error: Exception) -> OSError:
     """Return what the kernel refused, with its errno and its own words.
 
     A dump that changed while it was given has EINTR.
+
+    :param error: a NetlinkError of pyroute2's.
     """
     code, words = error.args
     return OSError(code if code > 0 else errno.EINTR, words)
 
 
-def flags(wanted: Mapping[int, bool | None]) -> dict[str, int]:
+def flags(states: Mapping[int, bool | None]) -> dict[str, int]:
     """Return flags of an interface as IPRoute.link takes them.
 
-    :param wanted: IFF_* to whether it is to be set; None leaves it.
+    :param states: IFF_* to whether it is to be set; None leaves it.
     """
-    changed = {flag: on for flag, on in wanted.items() if on is not None}
+    changed = {flag: on for flag, on in states.items() if on is not None}
     return {
         "flags": sum(flag for flag, on in changed.items() if on),
         "change": sum(changed),
     }
+
+
+#: How the name of an interface begins that asks whether its parent is idle.
+PROBE = "srtq"
 
 
 def index_of(interface: str) -> int:
@@ -184,25 +221,26 @@ def is_idle(interface: str) -> bool | None:
     parent, index = index_of(interface), choose_index()
     with conversation() as route:
         try:
-            route.link(
-                "add",
-                index=index,
-                ifname=f"srtq{secrets.token_hex(5)}",
-                kind="macvlan",
-                link=parent,
-                macvlan_mode="passthru",
-            )
-        except pyroute2.NetlinkError as error:
-            if error.code in (errno.EINVAL, errno.EBUSY):
+            with refused():
+                route.link(
+                    "add",
+                    index=index,
+                    ifname=f"{PROBE}{secrets.token_hex(5)}",
+                    link=parent,
+                    kind="macvlan",
+                    macvlan_mode="passthru",
+                )
+        except OSError as error:
+            if error.errno in (errno.EINVAL, errno.EBUSY):
                 return False
-            if error.code == errno.EOPNOTSUPP:
+            if error.errno == errno.EOPNOTSUPP:
                 return None
             raise
         route.link("del", index=index)
     return True
 
 
-def links(route: pyroute2.IPRoute) -> list[Any]:
+def links(route: Route) -> list[Any]:
     """Return the messages of all links of a conversation's namespace.
 
     :raises OSError: EINTR if they never stand still.
@@ -222,6 +260,9 @@ def links_of(opened: socket.socket, number: int) -> list[Any]:
     :param number: of that namespace, in the socket's.
     :raises OSError: EINVAL if there is none of the number.
     """
+    from pyroute2.netlink.rtnl import RTM_GETLINK
+    from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
+
     request = ifinfmsg()
     # pyroute2 0.9 leaves the number out of a dump.
     request["attrs"] = [
@@ -236,11 +277,14 @@ def numbers(opened: socket.socket) -> set[int]:
 
     :param opened: by :func:`open_socket`.
     """
+    from pyroute2.netlink.rtnl import RTM_GETNSID
+    from pyroute2.netlink.rtnl.nsidmsg import nsidmsg
+
     found = _whole(lambda: _dump(opened, RTM_GETNSID, nsidmsg()))
     return {each.get_attr("NETNSA_NSID") for each in found}
 
 
-def number(route: pyroute2.IPRoute, descriptor: int) -> int | None:
+def number(route: Route, descriptor: int) -> int | None:
     """Return the number of another namespace in a conversation's, if any.
 
     :param descriptor: of that namespace.
@@ -252,6 +296,8 @@ def number(route: pyroute2.IPRoute, descriptor: int) -> int | None:
 
 def _whole(dump: Callable[[], T]) -> T:
     """Return a dump that did not change while it was given."""
+    import pyroute2
+
     for _ in range(MAX_DUMPS - 1):
         try:
             return dump()
@@ -266,6 +312,12 @@ def _dump(opened: socket.socket, kind: int, request: Any) -> list[Any]:
 
     :raises NetlinkError: as the kernel refuses it.
     """
+    import pyroute2
+    from pyroute2.netlink import NLM_F_DUMP
+    from pyroute2.netlink import NLM_F_REQUEST
+    from pyroute2.netlink import NLMSG_DONE
+    from pyroute2.netlink.rtnl.marshal import MarshalRtnl
+
     request["header"]["type"] = kind
     request["header"]["flags"] = NLM_F_REQUEST | NLM_F_DUMP
     request["header"]["sequence_number"] = 1

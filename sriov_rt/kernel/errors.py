@@ -1,0 +1,171 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Errors of links and namespaces, named for what the operator does next."""
+
+import errno
+import os
+from collections.abc import Mapping
+from typing import ClassVar
+
+from sriov_rt.exceptions import SriovRtError
+
+
+class LinkError(SriovRtError):
+    """An interface cannot be made, set, moved or found.
+
+    :param device: what it is about: an interface, a VF's address, a file.
+    :param port: UUID of the port, None where no one port is meant.
+    :param detail: a clause with what is particular to this case.
+    """
+
+    problem: ClassVar[str] = "the interface cannot be made"
+    advice: ClassVar[str] = "see the log of this host"
+
+    def __init__(
+        self, device: str, *, port: str | None = None, detail: str = ""
+    ) -> None:
+        super().__init__(device, port, detail)
+        self.device = device
+        self.port = port
+        self.detail = detail
+
+    def __str__(self) -> str:
+        about = f"port={self.port} " if self.port else ""
+        detail = f" ({self.detail})" if self.detail else ""
+        return f"{about}{self.device}: {self.problem}{detail}; {self.advice}"
+
+
+class ParentTaken(LinkError):
+    """The parent is in use in a way that excludes the port: EBUSY.
+
+    macvlan and ipvlan both want the parent's one rx_handler
+    (netdev_rx_handler_register in net/core/dev.c).
+    """
+
+    problem = "the parent is taken by something that cannot share it"
+    advice = (
+        "unplug what it carries ('sriov-rt vif show' lists it) or name"
+        " another parent"
+    )
+
+
+class NameTaken(LinkError):
+    """Another interface of the namespace has the name: EEXIST."""
+
+    problem = "there is an interface of this name already"
+    advice = "choose another name for the port, or delete that interface"
+
+
+class NoSuchNamespace(LinkError):
+    """The network namespace is not there."""
+
+    problem = "no such network namespace"
+    advice = (
+        "give a name that 'ip netns list' shows, or pid:N of a live process"
+    )
+
+
+class NoSuchLink(LinkError):
+    """The interface is not there, or no longer: ENODEV."""
+
+    problem = "no such interface"
+    advice = "see 'ip link' and the kernel's log: its VF may have been removed"
+
+
+class NotPermitted(LinkError):
+    """The kernel requires a capability that the caller lacks: EPERM."""
+
+    problem = "not permitted"
+    advice = (
+        "run as root, or with CAP_NET_ADMIN, CAP_SYS_ADMIN (to enter a"
+        " namespace) and CAP_SYS_PTRACE (to find one by its process)"
+    )
+
+
+class AnnouncingNotPermitted(NotPermitted):
+    """The kernel gives the caller no packet socket."""
+
+    advice = "give it CAP_NET_RAW as well; the port itself works"
+
+
+class TryAgain(LinkError):
+    """The kernel was not ready for it: EAGAIN."""
+
+    problem = "the kernel was not ready for it"
+    advice = "wait until the VF has finished its reset, then try again"
+
+
+class Unsupported(LinkError):
+    """The kernel has no such kind of interface or setting: EOPNOTSUPP."""
+
+    problem = "the kernel does not support it"
+    advice = (
+        "load its module (modprobe macvlan, macvtap, ipvlan, sch_htb or"
+        " act_police)"
+    )
+
+
+class NotVerified(LinkError):
+    """A setting reads back as another value."""
+
+    problem = "it is not what was set"
+    advice = "see what else manages it (NetworkManager, udev, another agent)"
+
+
+class LinkRefused(LinkError):
+    """The kernel refused it with an errno that no other error is for.
+
+    :param code: the errno.
+    """
+
+    problem = "the kernel refused it"
+    advice = "check the requested values; the kernel's log may say more"
+
+    def __init__(
+        self,
+        device: str,
+        *,
+        port: str | None = None,
+        detail: str = "",
+        code: int = 0,
+    ) -> None:
+        super().__init__(device, port=port, detail=detail)
+        self.code = code
+
+
+_NAMED: Mapping[int, type[LinkError]] = {
+    errno.EPERM: NotPermitted,
+    errno.EACCES: NotPermitted,
+    errno.EBUSY: ParentTaken,
+    errno.EAGAIN: TryAgain,
+    errno.EEXIST: NameTaken,
+    errno.ENODEV: NoSuchLink,
+    errno.ENXIO: NoSuchLink,
+    errno.EOPNOTSUPP: Unsupported,
+}
+
+
+def from_errno(
+    code: int, device: str, *, port: str | None = None, detail: str = ""
+) -> LinkError:
+    """Return the error that an errno of the kernel is.
+
+    :param device: the interface or namespace that was spoken of.
+    :param detail: what was tried, a clause.
+    """
+    if (named := _NAMED.get(code)) is not None:
+        return named(device, port=port, detail=detail)
+    text = errno.errorcode.get(code, str(code))
+    text = f"{text}: {os.strerror(code)}"
+    detail = f"{detail}: {text}" if detail else text
+    return LinkRefused(device, port=port, detail=detail, code=code)

@@ -1,0 +1,615 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Links, addresses and routes of this host's kernel, over rtnetlink.
+
+Every call opens a socket of its own: threads share nothing, nothing goes
+stale after a fork, and no open socket keeps a namespace alive that its owner
+has deleted.
+"""
+
+import contextlib
+import dataclasses
+import errno
+import os
+import time
+from collections.abc import Collection
+from collections.abc import Iterator
+from collections.abc import Sequence
+from typing import Any
+
+from sriov_rt.kernel import addressing
+from sriov_rt.kernel import announce
+from sriov_rt.kernel import errors
+from sriov_rt.kernel import inventory
+from sriov_rt.kernel import namespaces
+from sriov_rt.kernel import rtnetlink
+from sriov_rt.kernel import taps
+from sriov_rt.kernel import tc as rates
+from sriov_rt.kernel.inventory import Inventory
+from sriov_rt.kernel.link import Link
+from sriov_rt.kernel.link import Subinterface
+from sriov_rt.kernel.link import mode_of
+from sriov_rt.kernel.namespace_links import NamespaceLinks
+from sriov_rt.kernel.namespace_links import opened
+from sriov_rt.kernel.namespace_links import reporting
+from sriov_rt.kernel.namespace_links import verify
+from sriov_rt.kernel.namespaces import Identity
+from sriov_rt.kernel.tc import Limits
+
+#: How often to try again where somebody may be looking whether a parent is
+#: idle, and the pause between two tries in seconds.
+TRIES = 3
+PAUSE_S = 0.002
+
+
+def _make(what: Subinterface) -> Link:
+    """Make a subinterface with its alias in its namespace.
+
+    What is of its name there already, or comes just then, is somebody
+    else's: ours is the one that the kernel gave the index to.
+
+    :raises NotVerified: if it is not as asked for; it is gone then.
+    """
+    if what.index is None:
+        what = dataclasses.replace(what, index=rtnetlink.choose_index())
+    with reporting(what.parent, "look up"):
+        parent = rtnetlink.index_of(what.parent)
+    with (
+        opened(what.namespace, what.namespace_id) as links,
+        opened(None) as own,
+    ):
+        requested = _request(what, parent, links.descriptor)
+        try:
+            with reporting(what.name, f"make {what.kind} on {what.parent}"):
+                _add(own, requested)
+        except errors.LinkRefused as error:
+            if error.code == errno.EINVAL and what.mode == "passthru":
+                detail = "something is on it, in some namespace"
+                raise errors.ParentTaken(what.parent, detail=detail) from error
+            raise
+        try:
+            return _label(links, what, parent)
+        except errors.LinkError:
+            _delete(links, what.index or 0)
+            raise
+
+
+def _request(
+    what: Subinterface, parent: int, target: int | None
+) -> dict[str, Any]:
+    """Return a subinterface as IPRoute.link takes it.
+
+    Its alias is left out: the kernel takes none here (rtnl_create_link in
+    net/core/rtnetlink.c).
+
+    :param parent: index, in the caller's namespace.
+    :param target: descriptor of the namespace; None for the caller's. To
+        name the parent's to a socket in there would do as well, but Linux
+        6.1 makes it in the parent's then and moves it: it is down, and its
+        name may be taken there (rtnl_newlink_create in net/core/rtnetlink.c).
+    """
+    found = {
+        "index": what.index,
+        "ifname": what.name,
+        "kind": what.kind,
+        "link": parent,
+        "net_ns_fd": target,
+        "address": what.mac,
+        "mtu": what.mtu,
+        **mode_of(what.kind, what.mode),
+    }
+    if what.up:
+        found |= rtnetlink.flags({rtnetlink.IFF_UP: True})
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _add(own: NamespaceLinks, requested: dict[str, Any]) -> None:
+    """Have an interface made, in spite of who looks (see
+    :func:`rtnetlink.is_idle`)."""
+    for _ in range(TRIES):
+        try:
+            own.link("add", **requested)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            time.sleep(PAUSE_S)
+        else:
+            return
+    own.link("add", **requested)
+
+
+def _label(links: NamespaceLinks, what: Subinterface, parent: int) -> Link:
+    """Give a new subinterface its alias, and read it back."""
+    index = what.index or 0
+    with reporting(what.name, "set the alias"):
+        links.link("set", index=index, ifalias=what.alias)
+    made = links.at(index)
+    if made is None:
+        raise errors.NoSuchLink(what.name, detail="gone after it was made")
+    requested = {
+        "kind": what.kind,
+        "mode": what.mode,
+        "parent": parent,
+        "name": what.name,
+        "alias": what.alias,
+        "mac": what.mac,
+        "mtu": what.mtu,
+        "up": what.up,
+    }
+    verify(made, requested)
+    if made.kind == "macvtap" and what.namespace is None:
+        taps.ensure(made.name, made.index)
+    return made
+
+
+def _delete(links: NamespaceLinks, index: int) -> None:
+    # The kernel gave the index to what it made: it is nobody else's.
+    with contextlib.suppress(OSError):
+        links.link("del", index=index)
+
+
+def _move(
+    link: Link, namespace: str | None, name: str, namespace_id: Identity | None
+) -> Link:
+    """Move an interface into a namespace and rename it there.
+
+    It stays where it was if that fails.
+
+    :param namespace: None for the caller's own.
+    :param name: its name there.
+    :param namespace_id: which namespace that has to be; None for any of
+        the name.
+    :raises NameTaken: if there is an interface of the name.
+    """
+    with (
+        opened(link.namespace, link.namespace_id) as source,
+        opened(namespace, namespace_id) as target,
+        contextlib.ExitStack() as stack,
+    ):
+        into = target.descriptor
+        if into is None:
+            into = stack.enter_context(namespaces.opened(None))
+        if target.find(name) is not None:
+            raise errors.NameTaken(name, detail=f"in {_place_text(namespace)}")
+        with reporting(link.name, f"move to {_place_text(namespace)}"):
+            try:
+                source.link(
+                    "set", index=link.index, net_ns_fd=into, ifname=name
+                )
+            except OSError:
+                _bring_back(link, source, target)
+                raise
+        moved = target.find(name)
+    if moved is None:
+        raise errors.NoSuchLink(name, detail="gone after it was moved")
+    verify(moved, {"mac": link.mac})
+    return moved
+
+
+def _bring_back(
+    link: Link, source: NamespaceLinks, target: NamespaceLinks
+) -> None:
+    """Undo a move that failed half-way, as far as that is needed.
+
+    The kernel moves first, and then the name may be taken (do_setlink in
+    net/core/rtnetlink.c).
+    """
+    with contextlib.suppress(OSError):
+        source.link("get", index=link.index)
+        return
+    with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+        descriptor = source.descriptor
+        if descriptor is None:
+            descriptor = stack.enter_context(namespaces.opened(None))
+        target.link("set", ifname=link.name, net_ns_fd=descriptor)
+
+
+def _place_text(namespace: str | None) -> str:
+    return "the host" if namespace is None else f"namespace {namespace}"
+
+
+def _own() -> list[Link]:
+    """Return the links of the caller's namespace."""
+    with opened(None) as links, reporting("links", "list"):
+        return links.all()
+
+
+def _everywhere(*, thorough: bool = False) -> list[Link]:
+    """Return the links of all namespaces, each entered; it takes its time.
+
+    A namespace that goes meanwhile has none.
+
+    :param thorough: of those too that have no name and no process. The
+        kernel numbers a namespace in the one that an interface left for it
+        (__dev_change_net_namespace in net/core/dev.c), so those that a
+        tenant has moved something to are found by number from its own.
+    """
+    found = _own()
+    with namespaces.opened(None) as own:
+        identity = namespaces.identity(own)
+        others = list(namespaces.others(identity, thorough=thorough))
+        # Most have a number for the caller's alone, where their parents are.
+        known = [namespaces.OWN, *(each.path for each in others)]
+        if thorough:
+            with opened(None) as links, reporting("links", "list"):
+                found += _numbered(links, known)
+        for each in others:
+            try:
+                with (
+                    opened(each.name, each.identity, each.path) as links,
+                    reporting(each.name, "list its links"),
+                ):
+                    found += links.all()
+                    if thorough:
+                        found += _numbered(links, known)
+            except errors.NoSuchNamespace:
+                continue
+    return found
+
+
+def _numbered(links: NamespaceLinks, known: list[str]) -> list[Link]:
+    """Return the links of namespaces that only their numbers lead to.
+
+    :param known: files of those that are listed by themselves.
+    """
+    numbers = links.numbers()
+    for each in known:
+        if not numbers:
+            break
+        try:
+            descriptor = namespaces.open_file(each, each)
+        except errors.LinkError:
+            continue
+        try:
+            number = links.number(descriptor)
+        finally:
+            os.close(descriptor)
+        numbers.discard(-1 if number is None else number)
+    found = []
+    for number in numbers:
+        try:
+            found += links.of_number(number)
+        except OSError as error:
+            # It has ended meanwhile.
+            if error.errno != errno.EINVAL:
+                raise
+    return found
+
+
+#: Seconds between two looks at a carrier.
+POLL_S = 0.02
+
+#: In a link's IFLA_PROP_LIST.
+ALT_IFNAME = "IFLA_ALT_IFNAME"
+
+
+class Links:
+    """Links of this host's kernel. What it refuses comes as errors.LinkError.
+
+    Names and namespaces were checked by the caller.
+    """
+
+    def get(self, name: str, namespace: str | None = None) -> Link | None:
+        """Return an interface, None if there is none."""
+        with opened(namespace) as links:
+            return links.find(name)
+
+    def at(
+        self, namespace: str | None, namespace_id: Identity | None, index: int
+    ) -> Link | None:
+        """Return the interface of an index, None if there is none.
+
+        :param namespace: a hint where the namespace is found.
+        :param namespace_id: which namespace; it is found by any other name,
+            too.
+        """
+        try:
+            with opened(namespace, namespace_id) as links:
+                return links.at(index)
+        except errors.NoSuchNamespace:
+            return None
+
+    def all(
+        self, *, everywhere: bool = False, thorough: bool = False
+    ) -> Sequence[Link]:
+        """Return all interfaces; a namespace that goes meanwhile has none.
+
+        :param everywhere: those of every other namespace too, found by
+            /run/netns and /proc/*/ns/net, but for their loopbacks.
+        :param thorough: and those that neither leads to, but a thread, an
+            open descriptor or another namespace.
+        """
+        if not everywhere:
+            return _own()
+        return _everywhere(thorough=thorough)
+
+    def all_in(
+        self, namespace: str | None, namespace_id: Identity | None
+    ) -> Sequence[Link]:
+        """Return all interfaces of a namespace; none if it has ended."""
+        try:
+            with (
+                opened(namespace, namespace_id) as links,
+                reporting(namespace or "links", "list"),
+            ):
+                return links.all()
+        except errors.NoSuchNamespace:
+            return ()
+
+    @contextlib.contextmanager
+    def keep_open(self, namespace: str | None) -> Iterator[Identity | None]:
+        """Keep a namespace, and yield which one it is; None for the caller's.
+
+        Held, its identity cannot become another's.
+        """
+        own = namespaces.identity_of(None)
+        with namespaces.opened(namespace) as descriptor:
+            found = namespaces.identity(descriptor)
+            if found == own:
+                yield None
+                return
+            cookie = namespaces.inside(descriptor, namespaces.own_cookie)
+            yield dataclasses.replace(found, cookie=cookie)
+
+    def ended(self, namespace_id: Identity) -> bool:
+        """Return whether nothing leads to a namespace any more."""
+        return namespaces.find(namespace_id) is None
+
+    def unknown_macs(
+        self, parent: str, known: Collection[str]
+    ) -> Sequence[str]:
+        """Return the unicast MACs that an interface hears for others.
+
+        A macvlan that is up has its MAC there, wherever it is.
+
+        :param known: whose are known, its own aside.
+        """
+        with opened(None) as links, reporting(parent, "list its MACs"):
+            link = links.find(parent)
+            if link is None:
+                return ()
+            found = addressing.unicast(links.route, link.index)
+        return sorted(found - {link.mac, *known})
+
+    def node(self, link: Link) -> int:
+        """Return the node of an interface in sysfs; 0 if it is not known.
+
+        No other interface has it, whatever root in a container sets.
+        """
+        if link.nsid is not None:
+            return 0
+        try:
+            with opened(link.namespace, link.namespace_id) as links:
+                return inventory.node(links.descriptor, link.name, link.index)
+        except errors.LinkError:
+            return 0
+
+    def inventory(self) -> Inventory:
+        """Return where all interfaces are, and how many cannot be seen."""
+        return inventory.take()
+
+    def create(self, what: Subinterface) -> Link:
+        """Make a subinterface with its alias in its namespace.
+
+        :raises NotVerified: if it is not as asked for; it is gone then.
+        """
+        return _make(what)
+
+    def idle(self, name: str) -> bool | None:
+        """Return whether nothing is on an interface in any namespace.
+
+        The kernel is asked, so what no process leads to counts too.
+
+        :returns: None if this kernel cannot tell.
+        """
+        with reporting(name, "look whether anything is on it"):
+            return rtnetlink.is_idle(name)
+
+    def delete(self, link: Link) -> bool:
+        """Delete a subinterface; False when it is gone already.
+
+        It is told by its namespace's identity, its index and its kind.
+        """
+        where = link.namespace
+        if link.nsid is not None and link.namespace_id is None:
+            where = None  # its number is one in the caller's own
+        try:
+            with (
+                opened(where, link.namespace_id) as links,
+                reporting(link.name, "delete"),
+            ):
+                if link.nsid is not None:
+                    links.link(
+                        "del", index=link.index, IFLA_IF_NETNSID=link.nsid
+                    )
+                    return True
+                now = links.at(link.index)
+                if now is None or now.kind != link.kind:
+                    return False
+                with contextlib.ExitStack() as stack:
+                    if now.kind == "macvtap" and where is None:
+                        stack.enter_context(taps.leaving(now.name, now.index))
+                    links.link("del", index=link.index)
+        except (errors.NoSuchLink, errors.NoSuchNamespace):
+            return False
+        return True
+
+    def move(
+        self,
+        link: Link,
+        namespace: str | None,
+        name: str | None = None,
+        namespace_id: Identity | None = None,
+    ) -> Link:
+        """Move an interface into a namespace and rename it there.
+
+        :param namespace: None for the caller's own.
+        :param namespace_id: which one that has to be; None for any of the
+            name.
+        """
+        return _move(link, namespace, name or link.name, namespace_id)
+
+    def strip(self, link: Link) -> None:
+        """Remove the alternative names of an interface."""
+        with (
+            opened(link.namespace, link.namespace_id) as links,
+            reporting(link.name, "remove its alternative names"),
+        ):
+            (found,) = links.link("get", index=link.index)
+            listed = found.get_attr("IFLA_PROP_LIST") or {"attrs": ()}
+            names = [
+                each for key, each in listed["attrs"] if key == ALT_IFNAME
+            ]
+            if names:
+                links.link("property_del", index=link.index, altname=names)
+
+    def configure(
+        self,
+        link: Link,
+        *,
+        mac: str | None = None,
+        mtu: int | None = None,
+        alias: str | None = None,
+        up: bool | None = None,
+        promisc: bool | None = None,
+        allmulti: bool | None = None,
+    ) -> Link:
+        """Set what is not None, in one message.
+
+        :raises NotVerified: if something reads back as something else.
+        """
+        requested = {
+            "mac": mac,
+            "mtu": mtu,
+            "alias": alias,
+            "up": up,
+            "promisc": promisc,
+            "allmulti": allmulti,
+        }
+        flags = rtnetlink.flags(
+            {
+                rtnetlink.IFF_UP: up,
+                rtnetlink.IFF_PROMISC: promisc,
+                rtnetlink.IFF_ALLMULTI: allmulti,
+            }
+        )
+        attributes = {"address": mac, "mtu": mtu, "ifalias": alias}
+        changed = " ".join(
+            k for k, val in requested.items() if val is not None
+        )
+        with (
+            opened(link.namespace, link.namespace_id) as links,
+            reporting(link.name, f"set {changed}"),
+        ):
+            links.link(
+                "set",
+                index=link.index,
+                **flags,
+                **{k: val for k, val in attributes.items() if val is not None},
+            )
+            now = links.at(link.index)
+        if now is None:
+            raise errors.NoSuchLink(link.name, detail="gone after it was set")
+        verify(now, requested)
+        return now
+
+    def address(
+        self,
+        link: Link,
+        addresses: Sequence[str],
+        routes: Sequence[tuple[str, str]],
+    ) -> None:
+        """Add addresses and routes; those that are there stay."""
+        if not addresses and not routes:
+            return
+        with opened(link.namespace, link.namespace_id) as links:
+            route = links.route
+            for each in addresses:
+                with (
+                    reporting(link.name, f"add address {each}"),
+                    _unless_there(),
+                ):
+                    addressing.add_address(route, link.index, each)
+            for to, gateway in routes:
+                what = f"add route {to} by {gateway}"
+                with reporting(link.name, what), _unless_there():
+                    addressing.add_route(route, link.index, to, gateway)
+
+    def addressed(self, link: Link) -> bool:
+        """Return whether an interface has an address that was set on it."""
+        with (
+            opened(link.namespace, link.namespace_id) as links,
+            reporting(link.name, "look at its addresses"),
+        ):
+            return addressing.is_addressed(links.route, link.index)
+
+    def limit(self, link: Link, limits: Limits) -> None:
+        """Set the rates of an interface, or remove what was set."""
+        with opened(link.namespace, link.namespace_id) as links:
+            rates.apply(links.route, link, limits)
+
+    def announce(self, link: Link, addresses: Sequence[str]) -> None:
+        """Announce the port by gratuitous ARP and unsolicited NA."""
+        if not addresses:
+            return
+        packets = announce.packets(link.mac, addresses)
+        # An ipvlan that routes has no neighbours: it sends IP alone.
+        routes = link.kind == "ipvlan" and link.mode != "l2"
+        if routes or not packets:
+            return
+        with reporting(link.name, "announce"), _raw(link.name):
+            if link.namespace is None:
+                announce.send(link.name, packets)
+                return
+            with opened(link.namespace, link.namespace_id) as links:
+                assert links.descriptor is not None
+                namespaces.inside(
+                    links.descriptor,
+                    lambda: announce.send(link.name, packets),
+                )
+
+    def wait_carrier(self, link: Link, seconds: float) -> bool:
+        """Wait until an interface that is up has a carrier."""
+        deadline = time.monotonic() + seconds
+        with (
+            opened(link.namespace, link.namespace_id) as links,
+            reporting(link.name, "look at"),
+        ):
+            while True:
+                now = links.at(link.index)
+                if now is None:
+                    raise errors.NoSuchLink(link.name, detail="it has gone")
+                if now.carrier:
+                    return True
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return False
+                time.sleep(min(POLL_S, left))
+
+
+@contextlib.contextmanager
+def _raw(name: str) -> Iterator[None]:
+    try:
+        yield
+    except PermissionError as error:
+        raise errors.AnnouncingNotPermitted(name) from error
+
+
+@contextlib.contextmanager
+def _unless_there() -> Iterator[None]:
+    try:
+        with rtnetlink.refused():
+            yield
+    except OSError as error:
+        if error.errno != errno.EEXIST:
+            raise
