@@ -24,11 +24,11 @@ PARENT = f"{ALIAS_PREFIX}:parent"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Alias:
-    """Whose an interface is.
+    """Owner of an interface, as its alias names it.
 
     :param port: UUID of the port.
     :param owner: who has it.
-    :param home: the name that a VF's interface had on the host, and is to
+    :param host_name: the name that a VF's interface had on the host, and is to
         have there again; empty for what was made for the port.
     :param network: UUID of the network of an accelerated port; empty for
         any other.
@@ -36,11 +36,16 @@ class Alias:
 
     port: str
     owner: str
-    home: str = ""
+    host_name: str = ""
     network: str = ""
 
     def __str__(self) -> str:
         text = f"{ALIAS_PREFIX}:{self.port}:{self.owner}"
         if self.network:
-            return f"{text}:{self.home}:{self.network}"
-        return f"{text}:{self.home}" if self.home else text
+            return f"{text}:{self.host_name}:{self.network}"
+        return f"{text}:{self.host_name}" if self.host_name else text
+
+
+def names(text: str, port: str) -> bool:
+    """Return whether an alias is one of a port."""
+    return f"{text}:".startswith(f"{ALIAS_PREFIX}:{port}:")

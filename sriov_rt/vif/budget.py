@@ -16,12 +16,16 @@
 import dataclasses
 from collections.abc import Sequence
 
+from sriov_rt.kernel import errors as kernel_errors
+from sriov_rt.kernel.errors import LinkError
+from sriov_rt.kernel.link import Link
+from sriov_rt.kernel.vf import VfSettings
+from sriov_rt.nic import use
 from sriov_rt.nic.model import NO_MAC
-from sriov_rt.nic.model import VfSettings
 from sriov_rt.nic.model import VfState
+from sriov_rt.nic.use import Act
+from sriov_rt.nic.use import Use
 from sriov_rt.vif import errors
-from sriov_rt.vif.errors import VifError
-from sriov_rt.vif.link import Link
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Plug
 from sriov_rt.vif.records import Record
@@ -54,6 +58,34 @@ class Candidate:
     quarantined: Record | None = None
 
     @property
+    def goes_on(self) -> bool:
+        """Whether ports of its network go on to share a quarantined parent.
+
+        A VF is not handed out again. On what is no VF a port that is deleted
+        keeps nobody off beside others: it may never be idle.
+        """
+        return (
+            self.quarantined is not None
+            and self.quarantined.removed
+            and self.vf is None
+            and bool(self.children)
+        )
+
+    @property
+    def use(self) -> Use:
+        """Its users, as clauses for the judge of use."""
+        holder, quarantined = self.holder, self.quarantined
+        return Use(
+            whole=None
+            if holder is None
+            else f"it is port {holder.port} of {holder.owner}",
+            quarantined=()
+            if quarantined is None or self.goes_on
+            else (f"port {quarantined.port} on it is quarantined",),
+            on=tuple(f"{each.name} is on it" for each in self.children[:1]),
+        )
+
+    @property
     def room(self) -> int | None:
         """How many more MACs it takes; None if that is not known.
 
@@ -64,12 +96,15 @@ class Candidate:
         return self.vf.mac_budget - sum(map(_has_mac, self.children))
 
 
-def has_own_mac(want: Plug) -> bool:
+def has_own_mac(request: Plug) -> bool:
     """Return whether a port's MAC needs a filter beside its parent's."""
-    return want.kind in (Kind.MACVLAN, Kind.MACVTAP) and want.mode != PASSTHRU
+    return (
+        request.kind in (Kind.MACVLAN, Kind.MACVTAP)
+        and request.mode != PASSTHRU
+    )
 
 
-def wants_trust(want: Plug, settings: VfSettings) -> bool:
+def wants_trust(request: Plug, settings: VfSettings) -> bool:
     """Return whether the port's MAC passes a VF that is trusted only.
 
     A new filter, and a new MAC of its own, are refused to a VF that has an
@@ -78,83 +113,81 @@ def wants_trust(want: Plug, settings: VfSettings) -> bool:
     """
     if settings.mac in (None, NO_MAC):
         return False
-    passthru = want.mode == PASSTHRU and want.mac is not None
-    return has_own_mac(want) or passthru
+    passthru = request.mode == PASSTHRU and request.mac is not None
+    return has_own_mac(request) or passthru
 
 
 def refusal(
-    found: Candidate, want: Plug, *, allow_trust: bool
-) -> VifError | None:
+    found: Candidate, request: Plug, *, allow_trust: bool
+) -> LinkError | None:
     """Return why a port cannot be on a parent; None if it can.
 
-    :param want: a checked one.
+    :param request: a checked one.
     :param allow_trust: whether a VF of a pool may be set trusted.
     """
-    if (problem := _taken(found, want)) is not None:
-        return errors.ParentTaken(
-            found.link.name, port=want.port, detail=problem
+    if (problem := _taken(found, request)) is not None:
+        return kernel_errors.ParentTaken(
+            found.link.name, port=request.port, detail=problem
         )
-    if (problem := _unfit(found, want)) is not None:
-        return errors.NoParent(found.link.name, port=want.port, detail=problem)
-    if want.kind == Kind.VF:
+    if (problem := _unfit(found, request)) is not None:
+        return errors.NoParent(
+            found.link.name, port=request.port, detail=problem
+        )
+    if request.kind == Kind.VF:
         return None
-    if _untrusted(found, want) and not (allow_trust and found.ours):
-        return errors.TrustNeeded(found.link.name, port=want.port)
-    if has_own_mac(want) and found.room is not None and found.room < 1:
+    if _untrusted(found, request) and not (allow_trust and found.ours):
+        return errors.TrustNeeded(found.link.name, port=request.port)
+    if has_own_mac(request) and found.room is not None and found.room < 1:
         detail = f"{found.vf.mac_budget} of them" if found.vf else ""
         return errors.BudgetExceeded(
-            found.link.name, port=want.port, detail=detail
+            found.link.name, port=request.port, detail=detail
         )
     return None
 
 
-def _taken(found: Candidate, want: Plug) -> str | None:
-    if found.holder is not None:
-        return f"it is port {found.holder.port} of {found.holder.owner}"
-    if found.quarantined is not None:
-        return f"port {found.quarantined.port} on it is quarantined"
-    if want.kind == Kind.VF:
-        return _occupied(found.children)
-    if want.mode == PASSTHRU:
-        return _occupied(found.children)
+def _taken(found: Candidate, request: Plug) -> str | None:
+    alone = request.kind == Kind.VF or request.mode == PASSTHRU
+    act = Act.HAND_OUT if alone else Act.SHARE
+    if problems := use.why_not(found.use, act):
+        return problems[0]
+    if alone:
+        return None
     # A hundred of one kind and mode are as good as one.
     kinds = {(each.kind, each.mode): each for each in found.children}
     for each in kinds.values():
-        if (problem := _excluded(each, want)) is not None:
+        if (problem := _excluded(each, request)) is not None:
             return problem
     return None
 
 
-def _excluded(child: Link, want: Plug) -> str | None:
+def _excluded(child: Link, request: Plug) -> str | None:
     """Return how a child keeps a port of another kind or mode off."""
-    macvlan = want.kind in (Kind.MACVLAN, Kind.MACVTAP)
+    macvlan = request.kind in (Kind.MACVLAN, Kind.MACVTAP)
     if child.kind in (_IPVLANS if macvlan else _MACVLANS):
-        return f"{child.kind} {child.name} and {want.kind} exclude each other"
+        return (
+            f"{child.kind} {child.name} and {request.kind} exclude each other"
+        )
     if child.kind in _MACVLANS and child.mode == PASSTHRU:
         return f"{child.name} has it to itself"
     # One mode for all of a parent's ipvlans: a new one would change the
     # others' (ipvlan_set_port_mode in drivers/net/ipvlan/ipvlan_main.c).
-    if child.kind in _IPVLANS and child.mode != want.mode:
+    if child.kind in _IPVLANS and child.mode != request.mode:
         return f"its ipvlans are {child.mode}"
     return None
 
 
-def _occupied(children: Sequence[Link]) -> str | None:
-    return f"{children[0].name} is on it" if children else None
-
-
-def _unfit(found: Candidate, want: Plug) -> str | None:
-    if want.kind == Kind.VF:
+def _unfit(found: Candidate, request: Plug) -> str | None:
+    if request.kind == Kind.VF:
         return _not_whole(found.vf)
-    if want.mtu is not None and want.mtu > found.link.mtu:
+    if request.mtu is not None and request.mtu > found.link.mtu:
         # A subinterface's is its parent's at most (macvlan_change_mtu).
-        return f"its MTU is {found.link.mtu}, and {want.mtu} is requested"
+        return f"its MTU is {found.link.mtu}, and {request.mtu} is requested"
     if found.vf is None:
-        return "it is no VF that could tag a VLAN" if want.vlan else None
+        return "it is no VF that could tag a VLAN" if request.vlan else None
     tagged = found.vf.settings.vlan or 0
-    if tagged == want.vlan or (found.ours and not found.children):
+    if tagged == request.vlan or (found.ours and not found.children):
         return None
-    return f"its VLAN is {tagged}, and {want.vlan} is requested"
+    return f"its VLAN is {tagged}, and {request.vlan} is requested"
 
 
 def _not_whole(vf: VfState | None) -> str | None:
@@ -169,10 +202,10 @@ def _not_whole(vf: VfState | None) -> str | None:
     return None
 
 
-def _untrusted(found: Candidate, want: Plug) -> bool:
+def _untrusted(found: Candidate, request: Plug) -> bool:
     return (
         found.vf is not None
-        and wants_trust(want, found.vf.settings)
+        and wants_trust(request, found.vf.settings)
         and not found.vf.settings.trust
     )
 

@@ -23,6 +23,7 @@ from typing import Any
 
 from sriov_rt.parse import errors
 from sriov_rt.parse import numbers
+from sriov_rt.parse.link import MAX_VLAN
 from sriov_rt.request import words
 from sriov_rt.vif import validation
 
@@ -84,7 +85,7 @@ def _vlan(found: object) -> int:
         return 0
     # Drivers of Neutron write the number, or its digits.
     text = found if isinstance(found, str) else repr(found)[: errors.MAX_TEXT]
-    return numbers.parse_int(text, VLAN, 0, validation.MAX_VLAN)
+    return numbers.parse_int(text, VLAN, 0, MAX_VLAN)
 
 
 def _text(found: Mapping[str, Any], key: str) -> str:

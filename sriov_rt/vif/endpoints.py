@@ -38,22 +38,24 @@ class Rule:
     others: Collection[str]
     only: Collection[str]
 
-    def refusal(self, found: Candidate, want: Plug) -> errors.VifError | None:
+    def refusal(
+        self, found: Candidate, request: Plug
+    ) -> errors.VifError | None:
         """Return why a port cannot be on a parent; None if it can."""
         nic = _nic(found)
         if self.only and nic not in self.only:
             return errors.NoParent(
-                nic, port=want.port, detail="Onload cannot use it"
+                nic, port=request.port, detail="Onload cannot use it"
             )
         if nic not in self.others:
             return None
         # Nova tells the sentence to who has the instance: the other one may
         # be somebody else's.
-        return errors.SpreadNeeded(nic, port=want.port, detail="it has one")
+        return errors.SpreadNeeded(nic, port=request.port, detail="it has one")
 
 
 def rule(
-    want: Plug, view: View, candidates: Sequence[Candidate], rules: Rules
+    request: Plug, view: View, candidates: Sequence[Candidate], rules: Rules
 ) -> Rule:
     """Return where a port may be; anywhere if it is not to be accelerated.
 
@@ -61,12 +63,12 @@ def rule(
     that Onload can use, it has to be on one; whether a host without any is
     asked at all is for the scheduler.
     """
-    if not want.onload:
+    if not request.onload:
         return Rule((), ())
     others = {
         each.nic
         for each in view.records
-        if each.network == want.network and each.owner != want.owner
+        if each.network == request.network and each.owner != request.owner
     }
     return Rule(
         others, {_nic(each) for each in candidates} & {*rules.onload_nics()}

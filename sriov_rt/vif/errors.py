@@ -10,40 +10,17 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """Errors of a port, named for what the operator does next."""
 
-import errno
 import os
-from collections.abc import Mapping
-from typing import ClassVar
 
-from sriov_rt.exceptions import SriovRtError
+from sriov_rt.kernel.errors import LinkError
 
 
-class VifError(SriovRtError):
-    """A port cannot be plugged, unplugged or shown.
+class VifError(LinkError):
+    """A port cannot be plugged, unplugged or shown."""
 
-    :param device: what it is about: an interface, a VF's address, a file.
-    :param port: UUID of the port, None where no one port is meant.
-    :param detail: a clause with what is particular to this case.
-    """
-
-    problem: ClassVar[str] = "the port cannot be made"
-    advice: ClassVar[str] = "see the log of this host"
-
-    def __init__(
-        self, device: str, *, port: str | None = None, detail: str = ""
-    ) -> None:
-        super().__init__(device, port, detail)
-        self.device = device
-        self.port = port
-        self.detail = detail
-
-    def __str__(self) -> str:
-        about = f"port={self.port} " if self.port else ""
-        detail = f" ({self.detail})" if self.detail else ""
-        return f"{about}{self.device}: {self.problem}{detail}; {self.advice}"
+    problem = "the port cannot be made"
 
 
 class NoParent(VifError):
@@ -51,20 +28,6 @@ class NoParent(VifError):
 
     problem = "no parent is available for the port"
     advice = "add VFs or interfaces to [vif] parents, or free one"
-
-
-class ParentTaken(VifError):
-    """The parent is in use in a way that excludes the port: EBUSY.
-
-    macvlan and ipvlan both want the parent's one rx_handler
-    (netdev_rx_handler_register in net/core/dev.c).
-    """
-
-    problem = "the parent is taken by something that cannot share it"
-    advice = (
-        "unplug what it carries ('sriov-rt vif show' lists it) or name"
-        " another parent"
-    )
 
 
 class BudgetExceeded(VifError):
@@ -107,13 +70,6 @@ class NameInvalid(VifError):
     )
 
 
-class NameTaken(VifError):
-    """Another interface of the namespace has the name: EEXIST."""
-
-    problem = "there is an interface of this name already"
-    advice = "choose another name for the port, or delete that interface"
-
-
 class AlreadyPlugged(VifError):
     """The port is there, as something else than what is requested."""
 
@@ -134,14 +90,42 @@ class Quarantined(VifError):
         " sure to be gone, 'sriov-rt vif forget PORT --force'"
     )
 
+    def __init__(
+        self,
+        device: str,
+        *,
+        port: str | None = None,
+        detail: str = "",
+        removed: bool = False,
+        remedy: str = "",
+    ) -> None:
+        super().__init__(device, port=port, detail=detail)
+        self.removed = removed
+        self.remedy = remedy or self.advice
 
-class RecordBroken(VifError):
-    """The record of a port cannot be read."""
+    def __str__(self) -> str:
+        return super().__str__().removesuffix(self.advice) + self.remedy
 
-    problem = "the record of a port cannot be read"
+
+class Kept(Quarantined):
+    """The port's interface is deleted, and its parent is quarantined.
+
+    Something that is of no port, or cannot be seen, may be on it.
+    """
+
+    problem = "unplugged, but the parent is quarantined"
     advice = (
-        "see what has written it; remove the file once no interface of the"
-        " port is left"
+        "end the container that had the port, or unplug what else is on the"
+        " parent; 'sriov-rt vif recover' looks again"
+    )
+
+
+class RecordDamaged(Quarantined):
+    """The record of a port is damaged: what there is of it is not known."""
+
+    advice = (
+        "see that no interface of the port is left, then 'sriov-rt vif"
+        " forget PORT --force'"
     )
 
 
@@ -160,22 +144,6 @@ class NotAllowed(VifError):
         "name the physical network of a parent in [vif] parents, or plug the"
         " port as root by 'sriov-rt vif plug'"
     )
-
-
-class NoSuchNamespace(VifError):
-    """The network namespace is not there."""
-
-    problem = "no such network namespace"
-    advice = (
-        "give a name that 'ip netns list' shows, or pid:N of a live process"
-    )
-
-
-class NoSuchLink(VifError):
-    """The interface is not there, or no longer: ENODEV."""
-
-    problem = "no such interface"
-    advice = "see 'ip link' and the kernel's log: its VF may have been removed"
 
 
 class NotOurs(VifError):
@@ -205,98 +173,42 @@ class JournalBroken(VifError):
     problem = "the journal's directory cannot be used"
     advice = "make it a directory that only root can write ([vif] journal)"
 
+    def __str__(self) -> str:
+        text = super().__str__()
+        if isinstance(self.__cause__, PermissionError) and os.geteuid():
+            return f"{text.removesuffix(self.advice)}run as root"
+        return text
+
+
+class RecordsNotKept(JournalBroken):
+    """The records of ports would end with the container; the ports not."""
+
+    problem = (
+        "the directory is the container's own: records in it would end with "
+        "the container, and those of the host are not seen"
+    )
+    advice = (
+        "mount the host's /run into the container at /run, then start the "
+        "service again"
+    )
+
+
+class ProcessUnseen(VifError):
+    """A port in pid:N was requested where process ids are a container's."""
+
+    problem = (
+        "process ids of this container are not the host's, so that it names "
+        "no container of the host"
+    )
+    advice = (
+        "run this on the host or in a container with the host's process ids "
+        "(--pid=host, hostPID: true), or give the namespace a name in "
+        "/run/netns"
+    )
+
 
 class Busy(VifError):
     """Another process works on the port or on its parent."""
 
     problem = "another process is working on it"
     advice = "try again when that has ended; [vif] lock_timeout is the wait"
-
-
-class NotPermitted(VifError):
-    """The kernel requires a capability that the caller lacks: EPERM."""
-
-    problem = "not permitted"
-    advice = (
-        "run as root, or with CAP_NET_ADMIN, CAP_SYS_ADMIN (to enter a"
-        " namespace) and CAP_SYS_PTRACE (to find one by its process)"
-    )
-
-
-class AnnouncingNotPermitted(NotPermitted):
-    """The kernel gives the caller no packet socket."""
-
-    advice = "give it CAP_NET_RAW as well; the port itself works"
-
-
-class TryAgain(VifError):
-    """The kernel was not ready for it: EAGAIN."""
-
-    problem = "the kernel was not ready for it"
-    advice = "wait until the VF has finished its reset, then try again"
-
-
-class Unsupported(VifError):
-    """The kernel has no such kind of interface or setting: EOPNOTSUPP."""
-
-    problem = "the kernel does not support it"
-    advice = (
-        "load its module (modprobe macvlan, macvtap, ipvlan, sch_htb or"
-        " act_police)"
-    )
-
-
-class NotVerified(VifError):
-    """What was set reads back as something else."""
-
-    problem = "it is not what was set"
-    advice = "see what else manages it (NetworkManager, udev, another agent)"
-
-
-class LinkRefused(VifError):
-    """The kernel refused it with an errno that no other error is for.
-
-    :param code: the errno.
-    """
-
-    problem = "the kernel refused it"
-    advice = "check the requested values; the kernel's log may say more"
-
-    def __init__(
-        self,
-        device: str,
-        *,
-        port: str | None = None,
-        detail: str = "",
-        code: int = 0,
-    ) -> None:
-        super().__init__(device, port=port, detail=detail)
-        self.code = code
-
-
-_NAMED: Mapping[int, type[VifError]] = {
-    errno.EPERM: NotPermitted,
-    errno.EACCES: NotPermitted,
-    errno.EBUSY: ParentTaken,
-    errno.EAGAIN: TryAgain,
-    errno.EEXIST: NameTaken,
-    errno.ENODEV: NoSuchLink,
-    errno.ENXIO: NoSuchLink,
-    errno.EOPNOTSUPP: Unsupported,
-}
-
-
-def from_errno(
-    code: int, device: str, *, port: str | None = None, detail: str = ""
-) -> VifError:
-    """Return the error that an errno of the kernel is.
-
-    :param device: the interface or namespace that was spoken of.
-    :param detail: what was tried, a clause.
-    """
-    if (named := _NAMED.get(code)) is not None:
-        return named(device, port=port, detail=detail)
-    text = errno.errorcode.get(code, str(code))
-    text = f"{text}: {os.strerror(code)}"
-    detail = f"{detail}: {text}" if detail else text
-    return LinkRefused(device, port=port, detail=detail, code=code)

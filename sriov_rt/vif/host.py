@@ -24,23 +24,24 @@ from oslo_config import cfg
 
 from sriov_rt import config
 from sriov_rt.codec import Unknown
-from sriov_rt.exceptions import SriovRtError
 from sriov_rt.host import values
 from sriov_rt.host.root import CONFIG
 from sriov_rt.host.root import Root
+from sriov_rt.kernel.links import Links
 from sriov_rt.nic import affinity
 from sriov_rt.nic.model import VfId
 from sriov_rt.nic.vfs import Vfs
 from sriov_rt.onload import nics
 from sriov_rt.onload import options as onload_options
+from sriov_rt.vif import counts
 from sriov_rt.vif import options
-from sriov_rt.vif.journal import Journal
-from sriov_rt.vif.links import NetlinkLinks
+from sriov_rt.vif import settings
 from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.plugger import Plugger
 from sriov_rt.vif.records import Records
 from sriov_rt.vif.settings import Pools
 from sriov_rt.vif.settings import Rules
+from sriov_rt.vif.view import Host
 
 LOG = logging.getLogger(__name__)
 
@@ -48,47 +49,26 @@ LOG = logging.getLogger(__name__)
 CONFIG_FILE = f"/{CONFIG}"
 
 
-class ConfigInvalid(SriovRtError):
-    """The configuration cannot be read.
-
-    :param problem: what oslo.config says of it.
-    """
-
-    def __init__(self, problem: str) -> None:
-        super().__init__(problem)
-        self.problem = problem
-
-    def __str__(self) -> str:
-        return (
-            f"the configuration cannot be read ({self.problem}); correct it,"
-            " or name another by --config-file"
-        )
-
-
 def configured(files: Sequence[str] | None = None) -> Plugger:
     """Return the plugger that configuration files describe.
 
     :param files: None for CONFIG_FILE, or the defaults if there is none.
-    :raises ConfigInvalid: if they cannot be read.
+    :raises ConfigurationUnreadable: if they cannot be read.
     """
-    try:
+    with config.reading():
         return plugger(_read(files))
-    except cfg.Error as error:
-        raise ConfigInvalid(str(error)) from error
 
 
 def records(files: Sequence[str] | None = None) -> Records:
     """Return the records of the ports of this host.
 
     :param files: as of :func:`configured`.
-    :raises ConfigInvalid: if they cannot be read.
+    :raises ConfigurationUnreadable: if they cannot be read.
     """
-    try:
+    with config.reading():
         conf = _read(files)
         options.register(conf)
         directory = conf[options.GROUP].journal
-    except cfg.Error as error:
-        raise ConfigInvalid(str(error)) from error
     return Records(pathlib.Path(directory).absolute())
 
 
@@ -96,6 +76,18 @@ def _read(files: Sequence[str] | None) -> cfg.ConfigOpts:
     if files is None:
         files = [CONFIG_FILE] if pathlib.Path(CONFIG_FILE).exists() else []
     return config.load(files)
+
+
+def check(conf: cfg.ConfigOpts, service: str) -> None:
+    """Register and read every option that a plugger needs.
+
+    :raises OptionRejected: naming the first option with a bad value.
+    """
+    settings.check(conf, service)
+    onload_options.register(conf)
+    config.check(
+        conf, ((onload_options.GROUP, onload_options.ONLOAD_OPTS),), service
+    )
 
 
 def plugger(conf: cfg.ConfigOpts) -> Plugger:
@@ -107,22 +99,25 @@ def plugger(conf: cfg.ConfigOpts) -> Plugger:
     """
     options.register(conf)
     onload_options.register(conf)
-    settings = conf[options.GROUP]
+    section = conf[options.GROUP]
     second = conf[onload_options.GROUP].second_endpoint
-    directory = pathlib.Path(settings.journal).absolute()
+    directory = pathlib.Path(section.journal).absolute()
     return Plugger(
-        NetlinkLinks(),
-        Vfs.of_host(),
-        Pools.parse(settings.parents),
-        Journal(directory),
-        Locks(directory, settings.lock_timeout),
-        Rules(
-            allow_trust=settings.allow_trust,
-            carrier_wait_s=settings.carrier_wait,
-            unaccelerated=second == onload_options.UNACCELERATED,
-            onload_nics=_onload_nics,
-        ),
-        _away,
+        Host(
+            links=Links(),
+            vfs=Vfs.of_host(),
+            pools=Pools.parse(section.parents),
+            records=Records(directory),
+            locks=Locks(directory, section.lock_timeout),
+            rules=Rules(
+                allow_trust=section.allow_trust,
+                carrier_wait_s=section.carrier_wait,
+                unaccelerated=second == onload_options.UNACCELERATED,
+                onload_nics=_onload_nics,
+            ),
+            away=_away,
+            counts=counts.of_host(),
+        )
     )
 
 

@@ -36,6 +36,7 @@ import time
 import weakref
 from typing import Self
 
+from sriov_rt import exceptions
 from sriov_rt.vif import errors
 
 LOG = logging.getLogger(__name__)
@@ -57,7 +58,7 @@ _FLOCK = struct.Struct("@hhqqi4x")
 _NO_FILE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENFILE)
 
 #: What another holds.
-_HELD = (errno.EAGAIN, errno.EACCES, errno.EADDRINUSE)
+_TAKEN = (errno.EAGAIN, errno.EACCES, errno.EADDRINUSE)
 
 
 def make(directory: pathlib.Path) -> None:
@@ -105,27 +106,27 @@ class Locks:
         self._mutex = threading.Lock()
         self._turns: dict[str, _Turn] = {}
 
-    def port(self, port: str, *, wait: bool = True) -> "Held":
+    def port(self, port: str, *, wait: bool = True) -> "Lock":
         """Hold a port.
 
         :param wait: False to give up at once.
         :raises Busy: if another has it for longer than the timeout.
         """
-        return self._hold(f"port {port}", port, wait)
+        return self._lock_for(f"port {port}", port, wait)
 
-    def parent(self, name: str, *, wait: bool = True) -> "Held":
+    def parent(self, name: str, *, wait: bool = True) -> "Lock":
         """Hold an interface of the host; see :meth:`port`."""
-        return self._hold(f"parent {name}", None, wait)
+        return self._lock_for(f"parent {name}", None, wait)
 
-    def network(self, network: str) -> "Held":
+    def network(self, network: str) -> "Lock":
         """Hold the choice of NICs for the accelerated ports of a network.
 
         :param network: its UUID.
         """
-        return self._hold(f"network {network}", None, True)
+        return self._lock_for(f"network {network}", None, True)
 
-    def _hold(self, what: str, port: str | None, wait: bool) -> "Held":
-        return Held(self, what, port, self._timeout_s if wait else 0.0)
+    def _lock_for(self, what: str, port: str | None, wait: bool) -> "Lock":
+        return Lock(self, what, port, self._timeout_s if wait else 0.0)
 
     def take(self, what: str, port: str | None, timeout_s: float) -> int:
         """Return the descriptor that holds something; see :meth:`give`."""
@@ -185,7 +186,10 @@ class Locks:
                 return os.open(path, flags, 0o600)
         except OSError as error:
             if error.errno in _NO_FILE:
-                LOG.warning("no lock file (%s): locks by a socket", error)
+                LOG.warning(
+                    "no lock file (%s): locks by a socket",
+                    exceptions.plain(error),
+                )
                 kind = socket.SOCK_DGRAM | socket.SOCK_CLOEXEC
                 return socket.socket(socket.AF_UNIX, kind).detach()
             raise errors.JournalBroken(
@@ -196,13 +200,13 @@ class Locks:
         self, descriptor: int, what: str, port: str | None, deadline: float
     ) -> None:
         pause = _FIRST_PAUSE_S
-        told = time.monotonic() + QUIET_S
+        reported = time.monotonic() + QUIET_S
         while True:
             try:
                 self._try(descriptor, what)
                 return
             except OSError as error:
-                if error.errno not in _HELD:
+                if error.errno not in _TAKEN:
                     raise errors.JournalBroken(
                         self._path,
                         detail=f"lock: {error.strerror}",
@@ -210,11 +214,11 @@ class Locks:
             now = time.monotonic()
             if now >= deadline:
                 raise errors.Busy(what, port=port)
-            if now >= told:
+            if now >= reported:
                 LOG.warning(
                     "waiting for %s, at most %d s", what, deadline - now
                 )
-                told = deadline
+                reported = deadline
             time.sleep(pause)
             pause = min(2 * pause, _LAST_PAUSE_S)
 
@@ -223,8 +227,8 @@ class Locks:
             with socket.socket(fileno=os.dup(descriptor)) as opened:
                 opened.bind(f"\0sriov-rt:{_place(what)}")
             return
-        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, _place(what), 1, 0)
-        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, asked)
+        requested = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, _place(what), 1, 0)
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, requested)
 
 
 def _place(what: str) -> int:
@@ -234,28 +238,28 @@ def _place(what: str) -> int:
 
 #: What this process holds. A child that it forks has the same descriptors,
 #: and would hold the locks beyond their owner's end.
-_held: "weakref.WeakSet[Held]" = weakref.WeakSet()
+_open_locks: "weakref.WeakSet[Lock]" = weakref.WeakSet()
 
 
-class Held:
-    """What is held inside of a with statement."""
+class Lock:
+    """Lock that is held inside a with statement."""
 
     def __init__(
         self, locks: Locks, what: str, port: str | None, timeout_s: float
     ) -> None:
         self._locks = locks
-        self._asked = what, port, timeout_s
+        self._request = what, port, timeout_s
         self._descriptor = -1
 
     def __enter__(self) -> Self:
-        self._descriptor = self._locks.take(*self._asked)
-        _held.add(self)
+        self._descriptor = self._locks.take(*self._request)
+        _open_locks.add(self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        _held.discard(self)
+        _open_locks.discard(self)
         if self._descriptor >= 0:
-            self._locks.give(self._descriptor, self._asked[0])
+            self._locks.give(self._descriptor, self._request[0])
 
     def drop(self) -> None:
         """Close the descriptor, in a child that was forked."""
@@ -265,9 +269,9 @@ class Held:
 
 
 def _drop_all() -> None:
-    for each in tuple(_held):
+    for each in tuple(_open_locks):
         each.drop()
-    _held.clear()
+    _open_locks.clear()
 
 
 os.register_at_fork(after_in_child=_drop_all)

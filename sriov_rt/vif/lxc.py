@@ -17,30 +17,30 @@ import shlex
 from collections.abc import Iterator
 from collections.abc import Sequence
 
-from sriov_rt.vif import validation
+from sriov_rt.kernel import namespaces
 from sriov_rt.vif.model import Plug
 
 #: A process that there always is, in place of the container's.
-NAMESPACE = f"{validation.PID}1"
+NAMESPACE = f"{namespaces.PID}1"
 
 _COMMAND = "sriov-rt vif"
 
 #: LXC's own variable for the container's first process, set before the
 #: hook start-host (lxc_spawn in src/lxc/start.c); a shell reads the line.
-_CONTAINER = f"{validation.PID}$LXC_PID"
+_CONTAINER = f"{namespaces.PID}$LXC_PID"
 
 
-def lines(want: Plug, config_files: Sequence[str]) -> list[str]:
+def lines(request: Plug, config_files: Sequence[str]) -> list[str]:
     """Return the lines, for LXC from 3.0 on.
 
     Its second version of hooks passes everything in the environment; in the
     first, words are added to the command.
 
-    :param want: a checked port; its namespace is the container's.
+    :param request: a checked port; its namespace is the container's.
     """
     config = [f"--config-file={each}" for each in config_files]
-    plug = [*config, *_words(want)]
-    unplug = [*config, want.port]
+    plug = [*config, *_words(request)]
+    unplug = [*config, request.port]
     return [
         "# The container has no other network, and not the host's.",
         "lxc.net.0.type = empty",
@@ -51,24 +51,24 @@ def lines(want: Plug, config_files: Sequence[str]) -> list[str]:
     ]
 
 
-def _words(want: Plug) -> Iterator[str]:
+def _words(request: Plug) -> Iterator[str]:
     for option, value in (
-        ("port", want.port),
-        ("owner", want.owner),
-        ("kind", want.kind),
-        ("mode", want.mode),
-        ("network", want.physical_network),
-        ("parent", want.parent),
-        ("name", want.name),
-        ("mac", want.mac),
-        ("vlan", want.vlan or None),
-        ("mtu", want.mtu),
-        ("out-kbps", want.limits.out_kbps),
-        ("in-kbps", want.limits.in_kbps),
-        ("numa-node", want.numa_node),
-        ("onload", want.network if want.onload else None),
+        ("port", request.port),
+        ("owner", request.owner),
+        ("kind", request.kind),
+        ("mode", request.mode),
+        ("network", request.physical_network),
+        ("parent", request.parent),
+        ("name", request.name),
+        ("mac", request.mac),
+        ("vlan", request.vlan or None),
+        ("mtu", request.mtu),
+        ("out-kbps", request.limits.out_kbps),
+        ("in-kbps", request.limits.in_kbps),
+        ("numa-node", request.numa_node),
+        ("onload", request.network if request.onload else None),
     ):
         if value is not None:
             yield f"--{option}={value}"
-    yield from (f"--address={each}" for each in want.addresses)
-    yield from (f"--route={to}={by}" for to, by in want.routes)
+    yield from (f"--address={each}" for each in request.addresses)
+    yield from (f"--route={to}={by}" for to, by in request.routes)

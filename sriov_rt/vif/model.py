@@ -15,6 +15,9 @@
 import dataclasses
 import enum
 
+from sriov_rt.kernel.tc import UNLIMITED
+from sriov_rt.kernel.tc import Limits
+
 #: The first part of the alias that every interface of ours carries:
 #: ``sriov-rt:<port>:<owner>[:<home>[:<network>]]``. It is a label for people:
 #: root in a container can set any.
@@ -34,28 +37,19 @@ class Kind(enum.StrEnum):
 
 
 class State(enum.StrEnum):
-    """What is known of the interface of a port.
+    """Known state of a port.
 
-    Absent is one that is not where it was plugged, nor in a container that
-    took it from the host; quarantined one that was to be removed and was not
-    seen to come back.
+    Plugging and unplugging are in progress: until they are done, the port is
+    shown as it was. Absent is shown of one whose interface is not where it
+    was plugged, nor in a container that took it from the host; quarantined is
+    one that was to be removed and was not seen to come back.
     """
 
+    PLUGGING = "plugging"
     PLUGGED = "plugged"
+    UNPLUGGING = "unplugging"
     ABSENT = "absent"
     QUARANTINED = "quarantined"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Limits:
-    """Rates of one subinterface, kept by tc.
-
-    :param out_kbps: what leaves it, kbit/s; None is no limit.
-    :param in_kbps: what it receives, likewise.
-    """
-
-    out_kbps: int | None = None
-    in_kbps: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -98,7 +92,7 @@ class Plug:
     mtu: int | None = None
     addresses: tuple[str, ...] = ()
     routes: tuple[tuple[str, str], ...] = ()
-    limits: Limits = Limits()
+    limits: Limits = UNLIMITED
     numa_node: int | None = None
     network: str | None = None
     onload: bool = False

@@ -15,6 +15,8 @@
 
 from oslo_config import cfg
 
+from sriov_rt import config
+
 GROUP = "vif"
 
 VIF_OPTS = [
@@ -32,8 +34,9 @@ brings them to the baseline when nothing uses them. An interface can be on
 one network only.
 """,
     ),
-    cfg.StrOpt(
+    cfg.Opt(
         "journal",
+        type=config.Checked(config.absolute_path),
         default="/run/sriov-rt/vif",
         help="""
 The directory that holds the records of ports and what is in progress.

@@ -31,10 +31,10 @@ from oslo_versionedobjects import base
 from oslo_versionedobjects import fields as types
 
 from sriov_rt import exceptions
+from sriov_rt.kernel.tc import Limits
 from sriov_rt.vif import privsep
 from sriov_rt.vif import validation
 from sriov_rt.vif.model import Kind
-from sriov_rt.vif.model import Limits
 from sriov_rt.vif.model import Plug
 
 LOG = logging.getLogger(__name__)
@@ -160,6 +160,16 @@ class SriovRtPlugin(plugin.PluginBase):  # type: ignore[misc]
         LOG.info(
             "port=%s %s", vif.id, "unplugged" if there else "was not plugged"
         )
+
+
+def check(vif: Any, instance_info: Any) -> None:
+    """Check that a port can be plugged, if it is not; make nothing.
+
+    :param vif: as of :meth:`SriovRtPlugin.plug`.
+    :raises HostRefused: if it cannot be plugged now.
+    :raises ParseError: for a value that no port can have.
+    """
+    privsep.check(_request(vif, instance_info))
 
 
 def _request(vif: Any, instance_info: Any) -> Plug:

@@ -17,17 +17,19 @@ import dataclasses
 import hashlib
 from collections.abc import Iterator
 
-from sriov_rt.nic.model import BASELINE
+from sriov_rt.kernel import errors as kernel_errors
+from sriov_rt.kernel.errors import LinkError
+from sriov_rt.kernel.link import Link
+from sriov_rt.kernel.vf import VfSettings
 from sriov_rt.nic.model import VfId
-from sriov_rt.nic.model import VfSettings
 from sriov_rt.nic.plan import formatted
 from sriov_rt.parse.errors import ParseError
+from sriov_rt.reason import first_of
 from sriov_rt.vif import budget
 from sriov_rt.vif import endpoints
 from sriov_rt.vif import errors
 from sriov_rt.vif.alias import Alias
 from sriov_rt.vif.budget import Candidate
-from sriov_rt.vif.link import Link
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Plug
 from sriov_rt.vif.settings import Member
@@ -42,33 +44,33 @@ MAX_VFS = 32
 _SHOWN = 3
 
 
-def choose(want: Plug, view: View, pools: Pools, rules: Rules) -> Candidate:
+def choose(request: Plug, view: View, pools: Pools, rules: Rules) -> Candidate:
     """Return the parent of a port; for a whole VF, that.
 
     Of those that can carry it: on its NUMA node, with a carrier, with the
     fewest children, with the most room for MACs, and by name.
 
-    :param want: a checked one.
-    :raises VifError: if there is none, named for why.
+    :param request: a checked one.
+    :raises LinkError: if there is none, named for why.
     """
-    if want.kind == Kind.VF:
-        _check_number(want, view)
+    if request.kind == Kind.VF:
+        _check_number(request, view)
     refusals = []
     fit = []
-    found = tuple(_candidates(want, view, pools))
-    rule = endpoints.rule(want, view, found, rules)
+    found = tuple(_candidates(request, view, pools))
+    rule = endpoints.rule(request, view, found, rules)
     for each in found:
         trust = rules.allow_trust
-        problem = budget.refusal(each, want, allow_trust=trust)
+        problem = budget.refusal(each, request, allow_trust=trust)
         if problem is None:
-            problem = rule.refusal(each, want)
+            problem = rule.refusal(each, request)
         if problem is None:
             fit.append(each)
         else:
             refusals.append(problem)
     if fit:
-        return min(fit, key=lambda each: _rank(each, want))
-    raise _no_parent(want, refusals)
+        return min(fit, key=lambda each: _rank(each, request))
+    raise _no_parent(request, refusals)
 
 
 def candidate(link: Link, view: View, pools: Pools) -> Candidate:
@@ -84,19 +86,21 @@ def candidate(link: Link, view: View, pools: Pools) -> Candidate:
     )
 
 
-def _candidates(want: Plug, view: View, pools: Pools) -> Iterator[Candidate]:
-    for name in _names(want, view, pools):
+def _candidates(
+    request: Plug, view: View, pools: Pools
+) -> Iterator[Candidate]:
+    for name in _names(request, view, pools):
         link = view.on_host(name)
         if link is not None:
             yield candidate(link, view, pools)
 
 
-def _names(want: Plug, view: View, pools: Pools) -> list[str]:
-    if want.parent is not None:
-        _check_parent(want, want.parent, view, pools)
-        return [want.parent]
+def _names(request: Plug, view: View, pools: Pools) -> list[str]:
+    if request.parent is not None:
+        _check_parent(request, request.parent, view, pools)
+        return [request.parent]
     found: dict[str, None] = {}
-    network = want.physical_network or ""
+    network = request.physical_network or ""
     for member in pools.of(network):
         if not member.of_pf:
             name = _name(member, view, pools)
@@ -128,36 +132,38 @@ def _name(member: Member, view: View, pools: Pools) -> str | None:
     return None
 
 
-def _check_parent(want: Plug, parent: str, view: View, pools: Pools) -> None:
+def _check_parent(
+    request: Plug, parent: str, view: View, pools: Pools
+) -> None:
     link = view.on_host(parent)
     if link is None:
-        raise errors.NoSuchLink(parent, port=want.port)
-    if want.physical_network is None:
+        raise kernel_errors.NoSuchLink(parent, port=request.port)
+    if request.physical_network is None:
         return
     vf = view.vf_of(link)
     network = pools.network_of(parent, vf.id if vf else None)
-    if network != want.physical_network:
+    if network != request.physical_network:
         raise ParseError(
             "parent",
             parent,
-            f"it is not of {want.physical_network} in [vif] parents",
+            f"it is not of {request.physical_network} in [vif] parents",
         )
 
 
-def _check_number(want: Plug, view: View) -> None:
+def _check_number(request: Plug, view: View) -> None:
     having = sum(
-        each.owner == want.owner and each.kind == Kind.VF
+        each.owner == request.owner and each.kind == Kind.VF
         for each in view.records
     )
     if having >= MAX_VFS:
         raise errors.TooManyVfs(
-            want.owner, port=want.port, detail=f"{having} VFs"
+            request.owner, port=request.port, detail=f"{having} VFs"
         )
 
 
-def _rank(each: Candidate, want: Plug) -> tuple[object, ...]:
+def _rank(each: Candidate, request: Plug) -> tuple[object, ...]:
     node = each.vf.numa_node if each.vf else None
-    far = want.numa_node is not None and node != want.numa_node
+    far = request.numa_node is not None and node != request.numa_node
     no_carrier = each.link.up and not each.link.carrier
     room = each.room
     return (
@@ -171,37 +177,35 @@ def _rank(each: Candidate, want: Plug) -> tuple[object, ...]:
     )
 
 
-def _no_parent(want: Plug, refusals: list[errors.VifError]) -> errors.VifError:
+def _no_parent(request: Plug, refusals: list[LinkError]) -> LinkError:
     """Return the one reason, or all of them in one."""
     if len(refusals) == 1:
         return refusals[0]
-    pool = want.physical_network or want.parent or ""
+    pool = request.physical_network or request.parent or ""
     same = {type(each) for each in refusals}
     if not refusals:
         detail = "[vif] parents has no interface of it on this host"
     else:
         # The VFs of one NIC may be refused for one reason.
-        told = tuple(
+        reported = tuple(
             dict.fromkeys(
                 f"{each.device}: {each.detail or each.problem}"
                 for each in refusals
             )
         )
-        detail = ", ".join(told[:_SHOWN])
-        if len(told) > _SHOWN:
-            detail += f" and {len(told) - _SHOWN} more"
+        detail = first_of(reported, _SHOWN)
     named = same.pop() if len(same) == 1 else errors.NoParent
     if errors.SpreadNeeded in same:
         # Else there would be a parent.
         named = errors.SpreadNeeded
-    return named(pool, port=want.port, detail=detail)
+    return named(pool, port=request.port, detail=detail)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PlugPlan:
     """Everything that is decided before anything is done.
 
-    :param want: the port, checked; its MAC is None for the kernel's choice.
+    :param request: the port, checked; its MAC is None for the kernel's choice.
     :param interface: the name that it gets.
     :param parent: the interface that it sits on; of a whole VF, its own.
     :param parent_index: its index.
@@ -211,7 +215,7 @@ class PlugPlan:
     :param parent_up: whether the parent was up.
     """
 
-    want: Plug
+    request: Plug
     interface: str
     parent: str
     parent_index: int
@@ -228,19 +232,19 @@ class PlugPlan:
 
     def lines(self) -> Iterator[str]:
         """Yield the plan as text, one line a step."""
-        want = self.want
-        where = want.namespace or "this namespace"
+        request = self.request
+        where = request.namespace or "this namespace"
         if self.reset:
             yield f"reset {self.vf} to the baseline"
         if self.settings is not None:
             yield f"set of {self.vf}: {_settings_text(self.settings)}"
-        if want.kind == Kind.VF:
+        if request.kind == Kind.VF:
             yield f"move {self.parent} to {where} as {self.interface}"
         else:
             if not self.parent_up:
                 yield f"set {self.parent} up"
             yield (
-                f"make {want.kind} {want.mode} {self.interface} on"
+                f"make {request.kind} {request.mode} {self.interface} on"
                 f" {self.parent} in {where}"
             )
         yield f"alias {self.alias}"
@@ -248,28 +252,28 @@ class PlugPlan:
         yield f"set {self.interface} up and announce it"
 
 
-def make(want: Plug, view: View, pools: Pools, rules: Rules) -> PlugPlan:
+def make(request: Plug, view: View, pools: Pools, rules: Rules) -> PlugPlan:
     """Return the plan for a port that is not plugged.
 
-    :param want: a checked one.
-    :raises VifError: if it cannot be plugged, named for why.
+    :param request: a checked one.
+    :raises LinkError: if it cannot be plugged, named for why.
     """
     try:
-        found = choose(want, view, pools, rules)
+        found = choose(request, view, pools, rules)
     except errors.SpreadNeeded:
         if not rules.unaccelerated:
             raise
-        want = dataclasses.replace(want, onload=False)
-        found = choose(want, view, pools, rules)
-    want = dataclasses.replace(want, mac=_mac(want))
-    name = want.name or ""
-    _check_name(want, name, found, view)
-    whole = want.kind == Kind.VF
+        request = dataclasses.replace(request, onload=False)
+        found = choose(request, view, pools, rules)
+    request = dataclasses.replace(request, mac=_mac(request))
+    name = request.name or ""
+    _check_name(request, name, found, view)
+    whole = request.kind == Kind.VF
     settings = None
     if found.vf is not None:
-        settings = _whole(want) if whole else _shared(want, found)
+        settings = _whole(request) if whole else _shared(request, found)
     return PlugPlan(
-        want=want,
+        request=request,
         interface=name,
         parent=found.link.name,
         parent_index=found.link.index,
@@ -278,32 +282,32 @@ def make(want: Plug, view: View, pools: Pools, rules: Rules) -> PlugPlan:
         settings=settings,
         parent_up=found.link.up,
         alias=Alias(
-            want.port,
-            want.owner,
-            home=found.link.name if whole else "",
-            network=(want.network or "") if want.onload else "",
+            request.port,
+            request.owner,
+            host_name=found.link.name if whole else "",
+            network=(request.network or "") if request.onload else "",
         ),
     )
 
 
-def _mac(want: Plug) -> str | None:
+def _mac(request: Plug) -> str | None:
     """Return the MAC of a port.
 
     A VF's driver makes up another one each time that it is loaded, so a
     whole VF without one gets one that follows from its port: locally
     administered, unicast.
     """
-    if want.mac is not None or want.kind != Kind.VF:
-        return want.mac
-    digest = hashlib.sha256(want.port.encode()).digest()
+    if request.mac is not None or request.kind != Kind.VF:
+        return request.mac
+    digest = hashlib.sha256(request.port.encode()).digest()
     return ":".join(f"{each:02x}" for each in (0x02, *digest[:5]))
 
 
-def _whole(want: Plug) -> VfSettings:
-    return VfSettings(mac=want.mac, vlan=want.vlan or None)
+def _whole(request: Plug) -> VfSettings:
+    return VfSettings(mac=request.mac, vlan=request.vlan or None)
 
 
-def _shared(want: Plug, found: Candidate) -> VfSettings | None:
+def _shared(request: Plug, found: Candidate) -> VfSettings | None:
     """Return what a parent VF is to be, None if it may stay as it is.
 
     The first child finds it at the baseline, save for an administrative
@@ -312,58 +316,62 @@ def _shared(want: Plug, found: Candidate) -> VfSettings | None:
     if found.vf is None or not found.ours:
         return None
     now = found.vf.settings
-    trust = budget.wants_trust(want, now)
+    trust = budget.wants_trust(request, now)
     if found.children:
         return VfSettings(trust=True) if trust and not now.trust else None
     return unlike(
         now,
-        dataclasses.replace(BASELINE, mac=None, vlan=want.vlan, trust=trust),
+        dataclasses.replace(
+            found.vf.baseline, mac=None, vlan=request.vlan, trust=trust
+        ),
     )
 
 
-def unlike(now: VfSettings, wanted: VfSettings) -> VfSettings | None:
+def unlike(now: VfSettings, desired: VfSettings) -> VfSettings | None:
     """Return what has to change, None if that is nothing.
 
     What the NIC does not tell, it does not have.
     """
     changes = {}
     for field in dataclasses.fields(VfSettings):
-        found, value = getattr(now, field.name), getattr(wanted, field.name)
+        found, value = getattr(now, field.name), getattr(desired, field.name)
         if None not in (found, value) and found != value:
             changes[field.name] = value
     return VfSettings(**changes) if changes else None
 
 
-def _check_name(want: Plug, name: str, found: Candidate, view: View) -> None:
+def _check_name(
+    request: Plug, name: str, found: Candidate, view: View
+) -> None:
     """Refuse a name that another interface of the namespace has.
 
     One that comes just then the kernel refuses.
     """
-    there = view.named(name, want.namespace)
-    if there is None or (want.kind == Kind.VF and there == found.link):
+    there = view.named(name, request.namespace)
+    if there is None or (request.kind == Kind.VF and there == found.link):
         return
     record = view.record_of(there)
     if record is None:
-        raise errors.NameTaken(name, port=want.port)
+        raise kernel_errors.NameTaken(name, port=request.port)
     raise errors.NotOurs(
-        name, port=want.port, detail=f"it is port {record.port}"
+        name, port=request.port, detail=f"it is port {record.port}"
     )
 
 
 def _details(plan: PlugPlan) -> Iterator[str]:
-    want = plan.want
+    request = plan.request
     for what, value in (
-        ("MAC", want.mac),
-        ("MTU", want.mtu),
-        ("kbit/s out", want.limits.out_kbps),
-        ("kbit/s in", want.limits.in_kbps),
+        ("MAC", request.mac),
+        ("MTU", request.mtu),
+        ("kbit/s out", request.limits.out_kbps),
+        ("kbit/s in", request.limits.in_kbps),
     ):
         if value is not None:
             yield f"{what} {value}"
-    if want.onload:
-        yield f"accelerated on network {want.network}"
-    yield from (f"address {each}" for each in want.addresses)
-    yield from (f"route {to} through {by}" for to, by in want.routes)
+    if request.onload:
+        yield f"accelerated on network {request.network}"
+    yield from (f"address {each}" for each in request.addresses)
+    yield from (f"route {to} through {by}" for to, by in request.routes)
 
 
 def _settings_text(settings: VfSettings) -> str:

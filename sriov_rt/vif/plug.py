@@ -18,113 +18,106 @@ import dataclasses
 import logging
 from contextlib import AbstractContextManager
 
+from sriov_rt.kernel import errors as kernel_errors
+from sriov_rt.kernel.errors import LinkError
+from sriov_rt.kernel.link import Link
+from sriov_rt.kernel.link import Subinterface
+from sriov_rt.kernel.namespaces import Identity
+from sriov_rt.kernel.tc import Limits
+from sriov_rt.nic import use
 from sriov_rt.nic.errors import NicError
+from sriov_rt.nic.use import Act
+from sriov_rt.nic.use import Use
 from sriov_rt.vif import alias
 from sriov_rt.vif import budget
 from sriov_rt.vif import errors
 from sriov_rt.vif import log
 from sriov_rt.vif import plan
 from sriov_rt.vif import report
-from sriov_rt.vif.errors import VifError
-from sriov_rt.vif.journal import Entry
-from sriov_rt.vif.journal import Journal
-from sriov_rt.vif.link import Link
-from sriov_rt.vif.link import Links
-from sriov_rt.vif.link import Subinterface
-from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.model import Kind
-from sriov_rt.vif.model import Limits
 from sriov_rt.vif.model import Plug
 from sriov_rt.vif.model import Plugged
-from sriov_rt.vif.namespaces import Identity
 from sriov_rt.vif.plan import PlugPlan
 from sriov_rt.vif.records import Record
-from sriov_rt.vif.records import Records
 from sriov_rt.vif.recovery import Recovery
-from sriov_rt.vif.settings import Pools
-from sriov_rt.vif.settings import Rules
-from sriov_rt.vif.view import Away
-from sriov_rt.vif.view import Vfs
+from sriov_rt.vif.view import Host
 from sriov_rt.vif.view import View
-from sriov_rt.vif.view import observe
 
 
 class Steps:
     """Does what a plan says; whoever calls undoes it when that fails."""
 
-    def __init__(
-        self, links: Links, vfs: Vfs, journal: Journal, away: Away
-    ) -> None:
-        self._links = links
-        self._vfs = vfs
-        self._journal = journal
-        self._away = away
+    def __init__(self, host: Host) -> None:
+        self._links = host.links
+        self._vfs = host.vfs
+        self._records = host.records
+        self._away = host.away
 
-    def run(self, plan: PlugPlan, entry: Entry) -> Link:
+    def run(self, plan: PlugPlan, record: Record) -> Link:
         """Return the port's interface: configured, up, verified.
 
-        :param entry: the journal's, with where it is to be.
-        :raises VifError: or NicError, for the first step that fails.
+        :param record: of its intent, with where it is to be.
+        :raises LinkError: or NicError, for the first step that fails.
         """
         with self._away(plan.vf):
-            return self._run(plan, entry)
+            return self._run(plan, record)
 
-    def _run(self, plan: PlugPlan, entry: Entry) -> Link:
-        if plan.want.kind == Kind.VF:
-            link = self._whole(plan, entry)
+    def _run(self, plan: PlugPlan, record: Record) -> Link:
+        if plan.request.kind == Kind.VF:
+            link = self._whole(plan, record)
         else:
-            link = self._subinterface(plan, entry)
-        want = plan.want
-        if want.limits != Limits():
+            link = self._subinterface(plan, record)
+        request = plan.request
+        if request.limits != Limits():
             self._note(plan, "limit")
-            self._links.limit(link, want.limits)
+            self._links.limit(link, request.limits)
         if not link.up:
             self._note(plan, "up")
             link = self._links.configure(link, up=True)
-        if want.addresses or want.routes:
+        if request.addresses or request.routes:
             self._note(plan, "address")
-            self._links.address(link, want.addresses, want.routes)
+            self._links.address(link, request.addresses, request.routes)
         return link
 
     def _note(self, plan: PlugPlan, step: str) -> None:
-        self._journal.step(plan.want.port, step)
+        self._records.step(plan.request.port, step)
 
-    def _subinterface(self, plan: PlugPlan, entry: Entry) -> Link:
-        want = plan.want
+    def _subinterface(self, plan: PlugPlan, record: Record) -> Link:
+        request = plan.request
         if plan.vf is not None and plan.settings is not None:
             self._note(plan, "settings")
             self._vfs.apply(self._vfs.plan(plan.vf, plan.settings))
         if not plan.parent_up:
             self._note(plan, "parent-up")
             self._raise(plan)
-        if plan.vf is not None and want.kind != Kind.IPVLAN:
+        if plan.vf is not None and request.kind != Kind.IPVLAN:
             self._vfs.mark_filters(plan.vf)
         # One in passthru mode takes its parent's MAC when it is made
         # (macvlan_common_newlink), and can be given another only then.
-        passthru = want.mode == budget.PASSTHRU
-        remac = passthru and want.mac is not None
+        passthru = request.mode == budget.PASSTHRU
+        remac = passthru and request.mac is not None
         if plan.settings is not None or not plan.parent_up:
-            # Otherwise it comes first, which the entry says.
+            # Otherwise it comes first, which the record says.
             self._note(plan, "create")
         link = self._links.create(
             Subinterface(
                 name=plan.interface,
-                kind=want.kind,
-                mode=want.mode or "",
+                kind=request.kind,
+                mode=request.mode or "",
                 parent=plan.parent,
-                namespace=want.namespace,
-                space=entry.space,
-                index=entry.index,
-                mac=None if passthru else want.mac,
-                mtu=want.mtu,
+                namespace=request.namespace,
+                namespace_id=record.namespace_id,
+                index=record.index,
+                mac=None if passthru else request.mac,
+                mtu=request.mtu,
                 alias=str(plan.alias),
                 # Not before its limits hold and its MAC is its own.
-                up=not remac and want.limits == Limits(),
+                up=not remac and request.limits == Limits(),
             )
         )
-        if remac and link.mac != want.mac:
+        if remac and link.mac != request.mac:
             self._note(plan, "mac")
-            link = self._links.configure(link, mac=want.mac)
+            link = self._links.configure(link, mac=request.mac)
         return link
 
     def _raise(self, plan: PlugPlan) -> None:
@@ -134,14 +127,14 @@ class Steps:
         """
         parent = self._links.get(plan.parent)
         if parent is None:
-            raise errors.NoSuchLink(plan.parent, port=plan.want.port)
+            raise kernel_errors.NoSuchLink(plan.parent, port=plan.request.port)
         marked = plan.vf is not None and not parent.alias
         self._links.configure(
             parent, up=True, alias=alias.PARENT if marked else None
         )
 
-    def _whole(self, plan: PlugPlan, entry: Entry) -> Link:
-        want = plan.want
+    def _whole(self, plan: PlugPlan, record: Record) -> Link:
+        request = plan.request
         assert plan.vf is not None
         assert plan.settings is not None
         self._note(plan, "baseline")
@@ -154,17 +147,17 @@ class Steps:
         self._note(plan, "settings")
         state = self._vfs.apply(self._vfs.plan(plan.vf, plan.settings))
         link = self._netdev(plan, state.netdev)
-        if (link.mac, link.alias) != (plan.want.mac, str(plan.alias)):
+        if (link.mac, link.alias) != (plan.request.mac, str(plan.alias)):
             # Its driver was bound again, and the interface is a new one.
             self._note(plan, "own")
             link = self._own(plan, link)
         self._note(plan, "move")
         return self._links.move(
-            link, want.namespace, plan.interface, entry.space
+            link, request.namespace, plan.interface, record.namespace_id
         )
 
     def _own(self, plan: PlugPlan, link: Link) -> Link:
-        mac, mtu = plan.want.mac, plan.want.mtu
+        mac, mtu = plan.request.mac, plan.request.mtu
         return self._links.configure(
             link,
             mac=None if link.mac == mac else mac,
@@ -176,8 +169,8 @@ class Steps:
     def _netdev(self, plan: PlugPlan, name: str | None) -> Link:
         link = None if name is None else self._links.get(name)
         if link is None:
-            raise errors.NoSuchLink(
-                plan.parent, port=plan.want.port, detail=f"{plan.vf}"
+            raise kernel_errors.NoSuchLink(
+                plan.parent, port=plan.request.port, detail=f"{plan.vf}"
             )
         return link
 
@@ -191,8 +184,8 @@ MAX_TRIES = 8
 _TAKEN = (
     errors.BudgetExceeded,
     errors.NoParent,
-    errors.NoSuchLink,
-    errors.ParentTaken,
+    kernel_errors.NoSuchLink,
+    kernel_errors.ParentTaken,
     errors.SpreadNeeded,
 )
 
@@ -206,100 +199,133 @@ Made = tuple[Link | None, Plugged]
 class Plugging:
     """Makes ports, each under its own lock and its parent's.
 
-    :param steps: do what a plan says.
     :param recovery: undoes what fails.
     """
 
-    def __init__(
-        self,
-        links: Links,
-        vfs: Vfs,
-        pools: Pools,
-        journal: Journal,
-        locks: Locks,
-        rules: Rules,
-        steps: Steps,
-        recovery: Recovery,
-        records: Records,
-    ) -> None:
-        self._links = links
-        self._vfs = vfs
-        self._pools = pools
-        self._journal = journal
-        self._locks = locks
-        self._rules = rules
-        self._steps = steps
+    def __init__(self, host: Host, recovery: Recovery) -> None:
+        self._links = host.links
+        self._vfs = host.vfs
+        self._pools = host.pools
+        self._locks = host.locks
+        self._rules = host.rules
+        self._steps = Steps(host)
         self._recovery = recovery
-        self._records = records
+        self._records = host.records
 
-    def _observe(self) -> View:
-        return observe(self._links, self._vfs, self._records)
+    def _observe(self, port: str | None = None) -> View:
+        """Return the host as it is, but for an interface that is deleted.
 
-    def plan(self, want: Plug, view: View) -> PlugPlan:
+        :param port: whose it was.
+        """
+        records = [
+            each
+            for each in self._records.all()
+            if each.port != port or not each.removed
+        ]
+        return View(self._links, self._vfs, records)
+
+    def plan(self, request: Plug, view: View) -> PlugPlan:
         """Return the plan for a port that is not plugged."""
-        return plan.make(want, view, self._pools, self._rules)
+        return plan.make(request, view, self._pools, self._rules)
 
-    def plug(self, want: Plug) -> Made:
+    def plug(self, request: Plug) -> Made:
         """Make a port, or return it as it is if it is there.
 
-        :param want: a checked one.
-        :raises VifError: or NicError, if it cannot be made; then nothing of
+        :param request: a checked one.
+        :raises LinkError: or NicError, if it cannot be made; then nothing of
             it is left.
         """
-        with self._locks.port(want.port):
-            self._recovery.settle(want.port)
+        with self._locks.port(request.port):
+            self._recovery.finish_pending(request.port)
             # Held, so that its identity cannot become another's meanwhile.
-            with self._links.hold(want.namespace) as space, self._alone(want):
-                if space is None and want.namespace is not None:
+            with (
+                self._links.keep_open(request.namespace) as namespace_id,
+                self._alone(request),
+            ):
+                if namespace_id is None and request.namespace is not None:
                     # By another name, it is the caller's own.
-                    want = dataclasses.replace(want, namespace=None)
-                there = self._existing(want, space)
+                    request = dataclasses.replace(request, namespace=None)
+                there = self._existing(request, namespace_id)
                 if there is not None:
                     return None, there
-                return self._chosen(want, space)
+                return self._chosen(request, namespace_id, self._kept(request))
 
-    def _alone(self, want: Plug) -> AbstractContextManager[object]:
+    def _alone(self, request: Plug) -> AbstractContextManager[object]:
         """Keep other accelerated ports of a network from choosing."""
         # Two VFs of one PF are two parents: their locks do not do.
-        if want.onload and want.network is not None:
-            return self._locks.network(want.network)
+        if request.onload and request.network is not None:
+            return self._locks.network(request.network)
         return contextlib.nullcontext()
 
-    def _existing(self, want: Plug, space: Identity | None) -> Plugged | None:
+    def _existing(
+        self, request: Plug, namespace_id: Identity | None
+    ) -> Plugged | None:
         """Return a port that is there already; None if it is to be made.
 
         :raises AlreadyPlugged: if it is something else than what is asked
             for, and cannot become that.
         :raises Quarantined: if it is.
         """
-        record = self._records.get(want.port)
+        record = self._records.get(request.port)
         if record is None:
             return None
         if record.is_quarantined:
             # It may have been seen again since.
-            self._recovery.depart(record)
+            self._recovery.unplug_record(record)
             return None
         link = self.find(record)
-        found = report.differences(record, want)
+        found = report.differences(record, request)
         if {"owner", "kind"} & found.keys():
             raise _differing(record, found)
-        moved_on = record.asked.namespace is None and want.namespace is None
-        if link is None or not (link.space == space or moved_on):
+        moved_on = (
+            record.request.namespace is None and request.namespace is None
+        )
+        if link is None or not (link.namespace_id == namespace_id or moved_on):
             # Its container was started anew, or has lost it.
             LOG.info(
-                "%s: is made again, for it is %s",
-                log.about(want.port, record.vf),
+                "%s: plugging again: its interface is %s",
+                log.about(request.port, record.vf),
                 "gone" if link is None else "in another namespace",
             )
-            self._recovery.depart(record)
+            self._recovery.unplug_record(record)
             return None
         if found.keys() - _CHANGED_IN_PLACE:
             raise _differing(record, found)
         if found:
-            link = self._change(record, link, want)
-            record = dataclasses.replace(record, asked=want)
+            link = self._change(record, link, request)
+            record = dataclasses.replace(record, request=request)
             self._records.put(record)
         return report.plugged(record, link, self._observe())
+
+    def _kept(self, request: Plug) -> str | None:
+        """Return the parent that is quarantined for a port's last interface.
+
+        It can have another there, which is its own tenant's; and only there,
+        for then that is what keeps the parent.
+
+        :raises Quarantined: if it was another's port.
+        """
+        record = self._records.get(request.port)
+        if record is None:
+            return None
+        if (record.owner, record.kind) != (request.owner, request.kind):
+            raise errors.Quarantined(
+                record.parent, port=record.port, detail=record.reason
+            )
+        return record.parent
+
+    def check(self, request: Plug) -> None:
+        """Choose a parent for a port as a plug does, and make nothing.
+
+        :raises LinkError: if it has none.
+        """
+        try:
+            self.plan(request, self._observe())
+        except _TAKEN:
+            # What has gone without an unplug may be what keeps it off.
+            if not self._recovery.release():
+                raise
+            self.plan(request, self._observe())
 
     def find(self, record: Record) -> Link | None:
         """Return the interface of a port wherever it is, None if unseen."""
@@ -310,94 +336,130 @@ class Plugging:
 
     def in_place(self, record: Record) -> Link | None:
         """Return the interface of a port where it was plugged, if it is."""
-        there = self._links.at(record.namespace, record.space, record.index)
+        if not record.index:
+            return None  # which it is a damaged record does not say
+        there = self._links.at(
+            record.namespace, record.namespace_id, record.index
+        )
         if there is None or report.is_of(record, there):
             return there
         whole = record.kind == Kind.VF
         return there if whole and not there.device else None
 
-    def _change(self, record: Record, link: Link, want: Plug) -> Link:
-        if want.limits != record.asked.limits:
-            self._links.limit(link, want.limits)
-        mtu = want.mtu
+    def _change(self, record: Record, link: Link, request: Plug) -> Link:
+        if request.limits != record.request.limits:
+            self._links.limit(link, request.limits)
+        mtu = request.mtu
         if mtu is None:
             parent = self._links.get(record.parent)
             mtu = link.mtu if parent is None else parent.mtu
         if mtu != link.mtu:
             link = self._links.configure(link, mtu=mtu)
-        LOG.info("%s: changed in place", log.about(want.port, record.vf))
+        LOG.info("%s: changed in place", log.about(request.port, record.vf))
         return link
 
-    def _chosen(self, want: Plug, space: Identity | None) -> Made:
-        """Choose a parent for a port whose lock is held, and make it."""
-        refused: list[VifError] = []
+    def _chosen(
+        self,
+        request: Plug,
+        namespace_id: Identity | None,
+        kept: str | None = None,
+    ) -> Made:
+        """Choose a parent for a port whose lock is held, and make it.
+
+        :param kept: the only one that it can have.
+        """
+        refused: list[LinkError] = []
         while len(refused) < MAX_TRIES:
-            chosen = want
+            chosen = request
+            if kept is not None:
+                chosen = dataclasses.replace(request, parent=kept)
             try:
-                parent = want.parent
+                parent = chosen.parent
                 if parent is None:
-                    todo = self.plan(want, self._observe())
+                    todo = self.plan(request, self._observe())
                     parent = todo.parent
-                    chosen = dataclasses.replace(todo.want, parent=parent)
+                    chosen = dataclasses.replace(todo.request, parent=parent)
                 with self._locks.parent(parent):
-                    return self._make(self._checked(chosen), want, space)
+                    return self._make(
+                        self._checked(chosen), request, namespace_id
+                    )
             except _TAKEN as error:
                 # The next intent must not hide one that is not undone.
-                self._recovery.settle(want.port)
+                self._recovery.finish_pending(request.port)
+                if (
+                    kept is None
+                    and self._records.get(request.port) is not None
+                ):
+                    raise  # it is quarantined for what it may have made
                 # What has gone without an unplug may be what keeps it off.
                 freed = not refused and self._recovery.release()
                 # Or another port was quicker: choose again.
-                if chosen is want and not freed:
+                if chosen is request and not freed:
                     raise
-                LOG.debug("%s: %s", log.about(want.port), error)
+                LOG.debug("%s: %s", log.about(request.port), error)
                 refused.append(error)
         raise refused[-1]
 
-    def _checked(self, want: Plug) -> PlugPlan:
+    def _checked(self, request: Plug) -> PlugPlan:
         """Return a plan for a parent that is locked.
 
         What sets a VF is done only where nothing is on it in any namespace.
         """
-        view = self._observe()
-        todo = self.plan(want, view)
+        view = self._observe(request.port)
+        todo = self.plan(request, view)
+        for each in view.probes:
+            parent = view.parent(each)
+            # Nobody else looks while this port holds the parent.
+            if parent is not None and parent.name == todo.parent:
+                self._links.delete(each)
         if not todo.is_rare:
             return todo
         view.look_everywhere()
-        todo = self.plan(want, view)
+        todo = self.plan(request, view)
         parent = view.on_host(todo.parent)
         if parent is None:
-            raise errors.NoSuchLink(todo.parent, port=want.port)
-        if (
+            raise kernel_errors.NoSuchLink(todo.parent, port=request.port)
+        unseen = (
             not view.children(parent)
             and self._links.idle(parent.name) is False
-        ):
-            raise errors.ParentTaken(
+        )
+        if problems := use.why_not(Use(unseen=unseen), Act.RESET):
+            raise kernel_errors.ParentTaken(
                 parent.name,
-                port=want.port,
-                detail="something that cannot be seen is on it",
+                port=request.port,
+                detail=f"{problems[0]} is on it",
             )
         return todo
 
+    def _nodes(self, todo: PlugPlan, link: Link) -> tuple[int, int]:
+        """Return what a port and its parent are known by for ever."""
+        if todo.request.kind == Kind.VF:
+            return 0, 0
+        parent = self._links.get(todo.parent)
+        return (
+            self._links.node(link),
+            0 if parent is None else self._links.node(parent),
+        )
+
     def _make(
-        self, todo: PlugPlan, want: Plug, space: Identity | None
+        self, todo: PlugPlan, request: Plug, namespace_id: Identity | None
     ) -> Made:
         """Do a plan while its port and its parent are locked.
 
-        :param want: as it was asked for, its parent not yet chosen.
+        :param request: as it was asked for, its parent not yet chosen.
         """
-        entry = report.intent(todo, space)
-        self._journal.begin(entry)
+        intent = report.intent(todo, namespace_id, request)
+        self._records.begin(intent)
         try:
-            link = self._steps.run(todo, entry)
-            record = report.record(todo, entry, link, want)
+            link = self._steps.run(todo, intent)
+            record = report.done(intent, link, self._nodes(todo, link))
             self._records.put(record)
-            self._journal.end(entry.port)
-        except (VifError, NicError) as error:
-            LOG.warning("%s: undone (%s)", report.about(entry), error)
-            self._recovery.undo(entry)
+        except (LinkError, NicError) as error:
+            LOG.warning("%s: undone (%s)", report.about(intent), error)
+            self._recovery.undo(intent)
             raise
         name = f"{link.name} in {link.namespace or 'this namespace'}"
-        LOG.info("%s: plugged: %s", report.about(entry), name)
+        LOG.info("%s: plugged: %s", report.about(record), name)
         return link, report.made(record, link)
 
 

@@ -13,122 +13,111 @@
 
 """Ports: plugged, unplugged, shown; and recovered after a crash."""
 
+import dataclasses
 import logging
 
+from sriov_rt.host import container
+from sriov_rt.kernel import namespaces
+from sriov_rt.kernel.errors import LinkError
+from sriov_rt.kernel.link import Link
 from sriov_rt.vif import errors
 from sriov_rt.vif import log
 from sriov_rt.vif import report
 from sriov_rt.vif import validation
-from sriov_rt.vif.errors import VifError
-from sriov_rt.vif.journal import Journal
-from sriov_rt.vif.link import Link
-from sriov_rt.vif.link import Links
-from sriov_rt.vif.lock import Locks
+from sriov_rt.vif.counts import OK
 from sriov_rt.vif.model import Plug
 from sriov_rt.vif.model import Plugged
 from sriov_rt.vif.plan import PlugPlan
 from sriov_rt.vif.plug import Plugging
-from sriov_rt.vif.plug import Steps
-from sriov_rt.vif.records import Records
+from sriov_rt.vif.records import Record
 from sriov_rt.vif.recovery import Recovered
 from sriov_rt.vif.recovery import Recovery
 from sriov_rt.vif.settings import Pools
-from sriov_rt.vif.settings import Rules
-from sriov_rt.vif.unplug import Undo
-from sriov_rt.vif.view import Away
-from sriov_rt.vif.view import Vfs
+from sriov_rt.vif.view import Host
 from sriov_rt.vif.view import View
-from sriov_rt.vif.view import anywhere
-from sriov_rt.vif.view import observe
 
 LOG = logging.getLogger(__name__)
 
 
 class Plugger:
-    """Ports of this host.
+    """Ports of this host."""
 
-    :param links: the kernel's links.
-    :param vfs: the verbs on VFs.
-    :param pools: the parents of each physical network.
-    :param journal: where what is in progress is written down.
-    :param locks: between processes, and threads of this one.
-    :param away: where the thread must not run meanwhile.
-    """
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._links = host.links
+        self._locks = host.locks
+        self._records = host.records
+        self._counts = host.counts
+        self._recovery = Recovery(host)
+        self._rechecking = Recovery(dataclasses.replace(host, patience_s=0.0))
+        self._plugging = Plugging(host, self._recovery)
 
-    def __init__(
-        self,
-        links: Links,
-        vfs: Vfs,
-        pools: Pools,
-        journal: Journal,
-        locks: Locks,
-        rules: Rules | None = None,
-        away: Away = anywhere,
-        records: Records | None = None,
-    ) -> None:
-        self._links = links
-        self._vfs = vfs
-        self.pools = pools
-        self._journal = journal
-        self._locks = locks
-        self._rules = rules or Rules()
-        self._records = records or Records(journal.directory)
-        self._undo = Undo(links, vfs, pools, journal, locks, away)
-        self._recovery = Recovery(
-            links, vfs, self._undo, journal, locks, self._records
-        )
-        self._plugging = Plugging(
-            links,
-            vfs,
-            pools,
-            journal,
-            locks,
-            self._rules,
-            Steps(links, vfs, journal, away),
-            self._recovery,
-            self._records,
-        )
+    @property
+    def pools(self) -> Pools:
+        """The parents of each physical network."""
+        return self._host.pools
 
-    def plan(self, want: Plug) -> PlugPlan:
+    def plan(self, request: Plug) -> PlugPlan:
         """Return what :meth:`plug` would do; nothing is touched.
 
-        :raises VifError: if it cannot be done.
+        :raises LinkError: if it cannot be done.
         :raises ParseError: for a value that no port can have.
         """
-        want = validation.checked(want)
-        record = self._records.get(want.port)
+        request = _checked(request)
+        record = self._records.get(request.port)
         if record is not None:
-            raise errors.AlreadyPlugged(record.interface, port=want.port)
-        return self._plugging.plan(want, self._observe())
+            raise errors.AlreadyPlugged(record.interface, port=request.port)
+        return self._plugging.plan(request, self._observe())
+
+    def check(self, request: Plug) -> None:
+        """Check that a port can be plugged, if it is not; make nothing.
+
+        :raises LinkError: or NicError, if it cannot be plugged now.
+        :raises ParseError: for a value that no port can have.
+        """
+        request = _checked(request)
+        if self._records.get(request.port) is None:
+            self._plugging.check(request)
 
     def _observe(self) -> View:
-        return observe(self._links, self._vfs, self._records)
+        return self._host.observe()
 
-    def plug(self, want: Plug) -> Plugged:
+    def plug(self, request: Plug) -> Plugged:
         """Make a port, or return it as it is if it is there.
 
-        :raises VifError: or NicError, if it cannot be made; then nothing of
+        :raises LinkError: or NicError, if it cannot be made; then nothing of
             it is left.
         :raises ParseError: for a value that no port can have.
         """
-        want = validation.checked(want)
-        link, plugged = self._plugging.plug(want)
+        request = _checked(request)
+        with self._counts.failures("plug"):
+            self._recovery.mend()
+            link, plugged = self._plugging.plug(request)
         if link is not None:
-            self._announce(want, link)
+            self._counts.add("plug", OK)
+            self._announce(request, link)
         return plugged
 
     def unplug(self, port: str) -> bool:
         """Remove a port; False if there was nothing of it.
 
-        :raises VifError: or NicError, if it cannot be removed.
+        :raises LinkError: or NicError, if it cannot be removed.
         :raises ParseError: if it is no port's UUID.
         """
         validation.port(port)
+        with self._counts.failures("unplug"):
+            done = self._unplug(port)
+        if done:
+            self._counts.add("unplug", OK)
+        return done
+
+    def _unplug(self, port: str) -> bool:
+        self._recovery.mend()
         with self._locks.port(port):
-            done = self._recovery.settle(port)
+            done = self._recovery.finish_pending(port)
             record = self._records.get(port)
             if record is not None:
-                done |= self._recovery.depart(record)
+                done |= self._recovery.unplug_record(record)
                 LOG.info(
                     "%s: unplugged from %s",
                     log.about(port, record.vf),
@@ -141,20 +130,23 @@ class Plugger:
     def forget(self, port: str) -> bool:
         """Free what a quarantined port keeps; False if there is none.
 
-        Nothing is looked for and nothing is removed: for who knows that its
-        interface is gone.
+        No interface is looked for or removed: for who knows that it is gone.
+        Damaged files of the port are.
 
         :raises NotForgotten: if the port is not quarantined.
         :raises ParseError: if it is no port's UUID.
         """
         validation.port(port)
+        self._recovery.mend()
         with self._locks.port(port):
             record = self._records.get(port)
             if record is None:
-                return False
+                return self._records.discard_damaged(port)
             if not record.is_quarantined:
                 raise errors.NotForgotten(record.interface, port=port)
-            self._records.remove(port)
+            self._recovery.restore(record)
+            self._records.end(port)
+            self._records.discard_damaged(port)
         LOG.warning(
             "%s: forgotten; it was quarantined (%s)",
             log.about(port, record.vf),
@@ -189,28 +181,64 @@ class Plugger:
     def recover(self) -> Recovered:
         """Undo the plugs and finish the unplugs that were interrupted.
 
-        What has a record and is not in the journal is reported and left
+        What is plugged or quarantined is reported and left
         alone. Another process's work in progress is not touched.
         """
-        return self._recovery.run()
+        found = self._recovery.run()
+        for result, ports in (
+            ("undone", found.undone),
+            ("finished", found.finished),
+            ("failed", found.failed),
+            ("released", found.released),
+        ):
+            self._counts.add("recover", result, len(ports))
+        return found
 
     def recover_pending(self) -> Recovered | None:
-        """Recover if there is anything in the journal; None if not."""
-        return self.recover() if self._journal.ports() else None
+        """Recover if anything is in progress; None if not."""
+        return self.recover() if self._recovery.pending() else None
 
-    def _announce(self, want: Plug, link: Link) -> None:
+    def recheck(self) -> tuple[Record, ...]:
+        """Look once more at quarantined ports; return those that still are.
+
+        What those keep that have gone is free then. Nothing is waited for,
+        and the kernel is not asked where no port is quarantined.
+
+        :raises JournalBroken: if the records cannot be read.
+        """
+        return self._rechecking.release_quarantined()
+
+    def _announce(self, request: Plug, link: Link) -> None:
         """Announce a port; one without a carrier is a port too."""
         try:
-            wait_s = self._rules.carrier_wait_s
+            wait_s = self._host.rules.carrier_wait_s
             carrier = link.carrier or self._links.wait_carrier(link, wait_s)
             if carrier:
-                self._links.announce(link, want.addresses)
+                self._links.announce(link, request.addresses)
                 return
             LOG.warning(
                 "%s: %s has no carrier after %s s",
-                log.about(want.port),
+                log.about(request.port),
                 link.name,
                 wait_s,
             )
-        except VifError as error:
-            LOG.warning("%s: not announced (%s)", log.about(want.port), error)
+        except LinkError as error:
+            LOG.warning(
+                "%s: not announced (%s)", log.about(request.port), error
+            )
+
+
+def _checked(request: Plug) -> Plug:
+    """Return a requested port, checked; see :func:`validation.checked`.
+
+    :raises ProcessUnseen: for a namespace by the id of a process that is not
+        to be seen from here.
+    """
+    request = validation.checked(request)
+    place = request.namespace or ""
+    if (
+        place.startswith(namespaces.PID)
+        and not container.sees_host_processes()
+    ):
+        raise errors.ProcessUnseen(place, port=request.port)
+    return request

@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""Privileged part of the os-vif plugin: plug, unplug, recover.
+"""Privileged part of the os-vif plugin: plug, check, unplug, recover.
 
 The daemon that runs it is root with few capabilities. CAP_NET_ADMIN does all
 the work on a port in the host's own namespace:
@@ -61,8 +61,9 @@ from sriov_rt.vif.model import Plug
 GROUP = "os_vif_sriov_rt"
 
 OPTS = [
-    cfg.StrOpt(
+    cfg.Opt(
         "config_file",
+        type=config.Checked(config.absolute_path),
         default=f"/{CONFIG}",
         help="""
 The file with this host's ``[vif]`` section: parents, journal, limits.
@@ -103,6 +104,11 @@ class HostRefused(exceptions.SriovRtError):
         self.name = name
         self.sentence = sentence
 
+    @property
+    def is_configuration(self) -> bool:
+        """Whether an option of sriov-rt.conf has a value that can't be."""
+        return self.name == config.OptionRejected.__name__
+
     def __str__(self) -> str:
         return self.sentence
 
@@ -121,13 +127,21 @@ def is_configured() -> bool:
     return True
 
 
-def plug(want: Plug) -> Mapping[str, Any]:
+def plug(request: Plug) -> Mapping[str, Any]:
     """Plug a port and return what it became: the fields of a Plugged.
 
     :raises HostRefused: if it cannot be plugged.
     """
-    found: Mapping[str, Any] = _value(_plug(codec.to_plain(want)))
+    found: Mapping[str, Any] = _value(_plug(codec.to_plain(request)))
     return found
+
+
+def check(request: Plug) -> None:
+    """Check that a port can be plugged, if it is not; make nothing.
+
+    :raises HostRefused: if it cannot be plugged now.
+    """
+    _value(_check(codec.to_plain(request)))
 
 
 def unplug(port: str) -> bool:
@@ -159,7 +173,9 @@ def _plugger(config_file: str) -> Any:
     # Only the daemon needs it: whoever loads the plugin loads this module.
     from sriov_rt.vif import host
 
-    return host.plugger(config.load([config_file]))
+    conf = config.load([config_file])
+    host.check(conf, "nova-compute")
+    return host.plugger(conf)
 
 
 def _host_plugger() -> Any:
@@ -188,10 +204,15 @@ def _answered(action: Callable[[], Any]) -> Answer:
 
 
 @vif_plug.entrypoint
-def _plug(asked: Mapping[str, Any]) -> Answer:
+def _plug(requested: Mapping[str, Any]) -> Answer:
     return _answered(
-        lambda: dataclasses.asdict(_host_plugger().plug(_want(asked)))
+        lambda: dataclasses.asdict(_host_plugger().plug(_want(requested)))
     )
+
+
+@vif_plug.entrypoint
+def _check(requested: Mapping[str, Any]) -> Answer:
+    return _answered(lambda: _host_plugger().check(_want(requested)))
 
 
 @vif_plug.entrypoint
@@ -204,25 +225,25 @@ def _recover() -> Answer:
     return _answered(lambda: dataclasses.asdict(_host_plugger().recover()))
 
 
-def _want(asked: Mapping[str, Any]) -> Plug:
+def _want(requested: Mapping[str, Any]) -> Plug:
     """Return the requested port, if an unprivileged caller may have it.
 
     :raises SchemaError: if it is no port.
     :raises NotAllowed: for what would reach beyond the pools' parents.
     """
     # Lists come as tuples through oslo.privsep.
-    want = codec.from_plain(Plug, json.loads(json.dumps(asked)))
+    request = codec.from_plain(Plug, json.loads(json.dumps(requested)))
     for what, value in (
-        ("a namespace", want.namespace),
-        ("addresses", want.addresses),
-        ("routes", want.routes),
+        ("a namespace", request.namespace),
+        ("addresses", request.addresses),
+        ("routes", request.routes),
     ):
         if value:
-            raise errors.NotAllowed(what, port=want.port)
-    if want.physical_network is None:
+            raise errors.NotAllowed(what, port=request.port)
+    if request.physical_network is None:
         # A parent that is named is held to its network's (see vif.plan).
-        what = f"parent {want.parent}"
+        what = f"parent {request.parent}"
         raise errors.NotAllowed(
-            what, port=want.port, detail="without a physical network"
+            what, port=request.port, detail="without a physical network"
         )
-    return want
+    return request

@@ -10,37 +10,46 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Records of the ports of this host: whose each interface is.
+"""Records of ports: one file a port, written before each act and after it.
 
 The kernel tells what is; an alias, a name or a MAC can be set by root in the
 container that has the interface. So whose it is stands in a file that only
-the host's root can write, one a port, which ends with the boot as the
-interfaces do.
+the host's root can write, which ends with the boot as the interfaces do. Its
+state says what is in progress, so that the next process can undo a plug or
+finish an unplug, however this one ends.
 """
 
 import contextlib
 import dataclasses
 import errno
 import functools
-import json
 import logging
 import os
 import pathlib
-import stat
+import shutil
+import time
+from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import Any
 
 from sriov_rt import codec
 from sriov_rt import documents
+from sriov_rt import files
 from sriov_rt.exceptions import SriovRtError
+from sriov_rt.host import container
+from sriov_rt.kernel import namespaces
+from sriov_rt.kernel.namespaces import Identity
 from sriov_rt.parse import pci
 from sriov_rt.parse.errors import ParseError
 from sriov_rt.vif import errors
 from sriov_rt.vif import lock
 from sriov_rt.vif import log
+from sriov_rt.vif import salvage
 from sriov_rt.vif import validation
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Plug
 from sriov_rt.vif.model import State
-from sriov_rt.vif.namespaces import Identity
 
 LOG = logging.getLogger(__name__)
 
@@ -48,31 +57,69 @@ LOG = logging.getLogger(__name__)
 DIRECTORY = "records"
 
 #: Raised by one when an older reader would misread a newer file.
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
-#: The longest file, in bytes: 64 addresses and 64 routes take 9 kB.
+#: Of the release before, and what is called otherwise by now.
+OLD_SCHEMA = 1
+_RENAMED = {"space": "namespace_id", "asked": "request"}
+
+#: The longest file, in bytes: 64 addresses and 64 routes take 9 kB, and a
+#: record that another one replaces as much again.
 MAX_FILE = 32 * 1024
+
+#: How a file begins that :func:`form` has made; the line is the record. The
+#: steps that follow it are for who reads the file.
+_HEAD = f'{{"schema":{SCHEMA_VERSION},'.encode()
+
+#: Identity and age of a file; see :func:`_stamp`.
+Stamp = tuple[int, ...]
+
+#: How long after a change a file is read again, in nanoseconds.
+FRESH_NS = 50_000_000
+
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+#: What is in progress: a plug is undone, an unplug is finished.
+IN_PROGRESS = frozenset({State.PLUGGING, State.UNPLUGGING})
 
 #: The most records that are read: VFs of 16 PFs with 256 functions each, as
 #: many parents as a configuration may name, of four ports each.
 MAX_RECORDS = 16384
 
-#: Before the name of a file that is being written.
+#: Before the name of a file that is being written, by files.replace.
 _TEMPORARY = "."
+
+#: Characters of a port's name, a UUID.
+_PORT_LENGTH = 36
+
+#: Locks a port; raises Busy if another has it.
+LockPort = Callable[[str], AbstractContextManager[object]]
+
+#: Between a port and a number, in the name of a damaged file of it.
+DAMAGED = ".damaged."
+
+#: The most damaged files that are kept.
+MAX_DAMAGED = 100
+
+#: Kernel's own limit of an interface's index and of MTUs, INT_MAX.
+_MAX_INDEX = 2**31 - 1
 
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Record:
-    """One port that was plugged.
+    """One port.
 
     :param boot: id of the boot that it is of.
     :param mode: of a macvlan, macvtap or ipvlan.
     :param interface: its name when it was plugged.
-    :param namespace: where, as it was asked for; ``pid:N`` may have ended.
-    :param space: which namespace that is; None for the host's.
-    :param index: of the interface there.
+    :param namespace: where, as it was requested; ``pid:N`` may have ended.
+    :param namespace_id: which namespace that is; None for the host's.
+    :param index: of the interface there, which a plug chooses before it makes
+        it; 0 if that is not known.
     :param parent: name of what it sits on; of a whole VF, the name that it
         has on the host.
     :param parent_index: of what it sits on.
@@ -80,8 +127,21 @@ class Record:
     :param nic: interface of the PF, or the parent that is no VF.
     :param mac: as it was plugged.
     :param accelerated: whether its owner may run over Onload.
-    :param asked: what was asked for.
-    :param reason: why it is quarantined.
+    :param request: the port as it was requested.
+    :param state: plugging, plugged, unplugging or quarantined.
+    :param reason: why it is quarantined; empty if it is not.
+    :param damaged: whether it stands for a file that can't be read, with what
+        is known of the port: it keeps that out of use, and is no proof of
+        anything. What is not known is empty, 0 or None.
+    :param node: of the interface in sysfs (see kernel.inventory); 0 if that
+        is not known.
+    :param parent_node: of what it sits on, likewise.
+    :param removed: whether its interface was deleted, and it is quarantined
+        for what may be left on its parent.
+    :param lowered: whether its parent was set down to cut it off.
+    :param parent_up: whether its parent was up before the port was plugged.
+    :param before: the quarantined record that a plug in progress replaces, as
+        a file has it; empty if there is none.
     """
 
     boot: str
@@ -91,7 +151,7 @@ class Record:
     mode: str | None
     interface: str
     namespace: str | None
-    space: Identity | None
+    namespace_id: Identity | None
     index: int
     parent: str
     parent_index: int
@@ -99,19 +159,43 @@ class Record:
     nic: str
     mac: str
     accelerated: bool
-    asked: Plug
+    request: Plug
     state: State = State.PLUGGED
     reason: str = ""
+    damaged: bool = False
+    node: int = 0
+    parent_node: int = 0
+    removed: bool = False
+    lowered: bool = False
+    parent_up: bool = True
+    before: str = ""
 
     @property
     def network(self) -> str | None:
         """UUID of the network of one that is accelerated, else None."""
-        return self.asked.network if self.accelerated else None
+        return self.request.network if self.accelerated else None
 
     @property
     def is_quarantined(self) -> bool:
-        """Whether its interface was not seen to come back."""
-        return self.state == State.QUARANTINED
+        """Whether its interface was not seen to come back.
+
+        It is still while it is looked for once more.
+        """
+        return self.state is State.QUARANTINED or (
+            self.state is State.UNPLUGGING and bool(self.reason)
+        )
+
+    @property
+    def is_in_progress(self) -> bool:
+        """Whether a plug of it is to be undone, or an unplug finished."""
+        return self.state in IN_PROGRESS
+
+    @property
+    def existing(self) -> "Record | None":
+        """The record that others see: the earlier one until a plug is done."""
+        if self.state is not State.PLUGGING:
+            return self
+        return parse(self.before.encode()) if self.before else None
 
 
 @functools.cache
@@ -132,7 +216,45 @@ class Records:
     """
 
     def __init__(self, directory: pathlib.Path) -> None:
+        self.journal = directory
         self.directory = directory / DIRECTORY
+        self._place = str(self.directory)
+        # What was read, by the port, as long as its file is the same.
+        self._known: dict[str, tuple[Stamp, Record]] = {}
+
+    def begin(self, record: Record) -> None:
+        """Write down that a port is being plugged or unplugged.
+
+        It is there for the next process, however this one ends. A power cut
+        may take it along with all that there was to undo: links and the
+        settings of VFs are in memories that it clears. So the disk, which
+        takes longer than a plug, is not waited for.
+
+        :param record: a plug keeps the quarantined one that it replaces.
+        :raises JournalFull: if there is no space; the one before stays.
+        :raises JournalBroken: if it cannot be written otherwise.
+        """
+        if record.state is State.PLUGGING:
+            there = self.get(record.port)
+            if there is not None and there.is_quarantined:
+                before = form(there).decode()
+                record = dataclasses.replace(record, before=before)
+        self._write(record)
+
+    def step(self, port: str, name: str) -> None:
+        """Note the step that is about to be done.
+
+        A disk that is full by now changes nothing: the record is there.
+        """
+        try:
+            _append(f"{self._place}/{port}", f"{name}\n".encode())
+        except OSError as error:
+            LOG.warning(
+                "%s: the journal does not take the step %s (%s)",
+                log.about(port),
+                name,
+                error.strerror,
+            )
 
     def put(self, record: Record) -> None:
         """Write a record; it replaces one of the same port.
@@ -140,60 +262,74 @@ class Records:
         :raises JournalFull: if there is no space; the one before stays.
         :raises JournalBroken: if it cannot be written otherwise.
         """
-        plain = {"schema": SCHEMA_VERSION, **codec.to_plain(record)}
-        data = json.dumps(plain, separators=(",", ":")).encode() + b"\n"
-        temporary = self.directory / f"{_TEMPORARY}{record.port}"
-        try:
-            try:
-                _write(temporary, data)
-            except FileNotFoundError:
-                lock.make(self.directory)
-                _write(temporary, data)
-            temporary.replace(self._path(record.port))
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
-            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-            named = errors.JournalFull if full else errors.JournalBroken
-            raise named(
-                str(self.directory),
-                port=record.port,
-                detail=error.strerror or str(error),
-            ) from error
+        self._write(record)
 
-    def remove(self, port: str) -> None:
-        """Remove a record; one that is gone is removed.
+    def end(self, port: str) -> None:
+        """Remove the record of a port; one that is gone is removed.
+
+        What a plug in progress has replaced is there again.
 
         :raises JournalBroken: if it cannot be.
         """
+        record = self._read(port)
+        before = None if record is None else record.existing
+        if before is not None and before is not record:
+            self._write(before)
+            return
         try:
             self._path(port).unlink(missing_ok=True)
         except OSError as error:
             raise self._broken(error, port) from error
 
+    def _write(self, record: Record) -> None:
+        self._refuse_if_not_kept(record.port)
+        path, data = self._path(record.port), form(record)
+        try:
+            try:
+                files.replace(path, data)
+            except FileNotFoundError:
+                lock.make(self.journal)
+                lock.make(self.directory)
+                files.replace(path, data)
+        except OSError as error:
+            raise self._broken(error, record.port) from error
+
     def get(self, port: str) -> Record | None:
         """Return the record of a port; None if there is none.
 
-        :raises JournalBroken: if it cannot be read.
+        One that is being plugged is not there yet. For a damaged one, one
+        that stands for it: quarantined.
+
+        :raises JournalBroken: if the directory cannot be used.
         """
-        try:
-            data = _read(self._path(port))
-        except FileNotFoundError:
+        record = self._read(port)
+        return None if record is None else record.existing
+
+    def in_progress(self, port: str) -> Record | None:
+        """Return the record of a port that is being plugged or unplugged.
+
+        :raises JournalBroken: if the directory cannot be used.
+        """
+        record = self._read(port)
+        if record is None or not record.is_in_progress:
             return None
-        except OSError as error:
-            raise self._broken(error, port) from error
-        try:
-            record = parse(data)
-            if record.port != port:
-                raise ParseError("record", record.port, "not of this file")
-        except SriovRtError as error:
-            raise errors.RecordBroken(
-                str(self._path(port)), port=port, detail=str(error)
-            ) from error
-        if record.boot != boot_id():
+        return record
+
+    def ports(self) -> tuple[str, ...]:
+        """Return the ports that are being plugged or unplugged, sorted.
+
+        :raises JournalBroken: if the directory cannot be used.
+        """
+        return tuple(each.port for each in self._all() if each.is_in_progress)
+
+    def _read(self, port: str) -> Record | None:
+        return self._current(port) if self._is_there(port) else None
+
+    def _current(self, port: str) -> Record | None:
+        record = self._load(port)
+        if record is not None and _is_of_another_boot(record):
             LOG.info(
-                "%s: its record is of another boot (%s), which nothing is "
-                "left of",
+                "%s: ignoring a record of another boot (%s)",
                 log.about(port),
                 record.boot,
             )
@@ -203,51 +339,265 @@ class Records:
     def all(self) -> tuple[Record, ...]:
         """Return the records of this boot, sorted by their ports.
 
-        :raises JournalBroken: if the directory cannot be read.
-        :raises RecordBroken: for the first that is none.
+        :raises JournalBroken: if the directory cannot be used.
         """
-        try:
-            found = os.listdir(self.directory)  # noqa: PTH208
-        except (FileNotFoundError, NotADirectoryError):
-            return ()
-        except OSError as error:
-            raise self._broken(error, None) from error
-        records = []
-        for name in sorted(found)[:MAX_RECORDS]:
-            if name.startswith(_TEMPORARY):
-                continue
-            try:
-                validation.port(name)
-            except ParseError:
-                continue
-            record = self.get(name)
-            if record is not None:
-                records.append(record)
-        return tuple(records)
+        found = (each.existing for each in self._all())
+        return tuple(each for each in found if each is not None)
 
-    def clean(self) -> None:
+    def _all(self) -> Iterator[Record]:
+        if not self._is_there(None):
+            return
+        ports = [each for each in self._names() if _is_port(each)]
+        for port in ports[:MAX_RECORDS]:
+            record = self._current(port)
+            if record is not None:
+                yield record
+        for port in self._known.keys() - set(ports):
+            self._known.pop(port, None)
+
+    def damaged(self) -> tuple[str, ...]:
+        """Return the names of the damaged files that are kept, sorted.
+
+        :raises JournalBroken: if the directory cannot be used.
+        """
+        if not self._is_there(None):
+            return ()
+        return tuple(each for each in self._names() if DAMAGED in each)
+
+    def discard_damaged(self, port: str) -> bool:
+        """Remove the damaged files of a port; False if there are none.
+
+        :raises JournalBroken: if the directory cannot be used.
+        """
+        found = [
+            each for each in self.damaged() if each.startswith(port + DAMAGED)
+        ]
+        for each in found:
+            path = self.directory / each
+            try:
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink(missing_ok=True)
+            except OSError as error:
+                raise self._broken(error, port) from error
+        return bool(found)
+
+    def is_set_aside(self, port: str) -> bool:
+        """Return whether a file of this boot says what is known of a port."""
+        with contextlib.suppress(SriovRtError, OSError):
+            data = files.read(self._path(port), MAX_FILE, private=True)
+            return parse(data).port == port
+        return False
+
+    def set_aside(self, record: Record) -> None:
+        """Keep a damaged file under a name that says so.
+
+        Its port's lock is held.
+
+        :param record: that stands for it, and replaces it.
+        :raises JournalFull: or JournalBroken, if it cannot be: then it stays
+            as it is.
+        """
+        path = self._path(record.port)
+        kept = self._kept(record.port)
+        try:
+            if path.is_dir() and not path.is_symlink():
+                path.rename(kept)
+            else:
+                # Not renamed: a crash before the next step would leave the
+                # port without any record.
+                os.link(path, kept, follow_symlinks=False)
+        except PermissionError:
+            # A file of another user (fs.protected_hardlinks).
+            with contextlib.suppress(OSError):
+                path.rename(kept)
+        except OSError as error:
+            raise self._broken(error, record.port) from error
+        try:
+            self.put(
+                dataclasses.replace(
+                    record, reason=f"{record.reason}; kept as {kept.name}"
+                )
+            )
+        except errors.VifError:
+            with contextlib.suppress(OSError):
+                kept.unlink()
+            raise
+        LOG.error(
+            "%s: %s was damaged and is kept as %s; %s. See that no interface "
+            "of the port is left, then 'sriov-rt vif forget %s --force'",
+            log.about(record.port, record.vf),
+            path,
+            kept.name,
+            _out_of_use(record),
+            record.port,
+        )
+
+    def keep(self, record: Record) -> None:
+        """Write the record that stands for a damaged entry of a journal.
+
+        :raises JournalFull: or JournalBroken, if it cannot be written.
+        """
+        self._write(record)
+        LOG.error(
+            "%s: its plug or unplug was interrupted and %s; see that no "
+            "interface of the port is left, then 'sriov-rt vif forget %s "
+            "--force'",
+            log.about(record.port, record.vf),
+            _out_of_use(record),
+            record.port,
+        )
+
+    def clean(self, lock_port: LockPort) -> None:
         """Remove what another boot has left, and files half-written.
 
-        Nobody is at work on a port meanwhile.
+        :param lock_port: keeps others from writing the record of a port; a
+            port that is busy is left alone.
         """
         with contextlib.suppress(OSError):
             for each in self.directory.iterdir():
-                with contextlib.suppress(SriovRtError, OSError):
-                    if not each.name.startswith(_TEMPORARY) and (
-                        parse(_read(each)).boot == boot_id()
-                    ):
-                        continue
-                    each.unlink()
+                port = each.name[len(_TEMPORARY) :][:_PORT_LENGTH]
+                if not each.name.startswith(_TEMPORARY):
+                    port = each.name
+                if not _is_port(port):
+                    continue
+                with (
+                    contextlib.suppress(SriovRtError, OSError),
+                    lock_port(port),
+                ):
+                    _clean(each)
+
+    def _is_there(self, port: str | None) -> bool:
+        """Return whether there is a directory, which only root can write.
+
+        :raises JournalBroken: if others can, or it is something else.
+        """
+        self._refuse_if_not_kept(port)
+        try:
+            files.check_directory(self.journal.resolve())
+            files.check_directory(self.directory)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise self._broken(error, port) from error
+        return True
+
+    def _refuse_if_not_kept(self, port: str | None) -> None:
+        """Refuse a directory that is of this container alone.
+
+        A port outlives the container of the service that has plugged it; and
+        who does not see the records takes a VF for a free one.
+
+        :raises RecordsNotKept: for such a directory.
+        """
+        if container.ends_with_container(self.directory):
+            raise errors.RecordsNotKept(str(self.directory), port=port)
+
+    def _names(self) -> Iterator[str]:
+        try:
+            found = os.listdir(self.directory)  # noqa: PTH208
+        except OSError as error:
+            raise self._broken(error, None) from error
+        return iter(sorted(found))
+
+    def _load(self, port: str) -> Record | None:
+        """Return the record of a file, or one that stands for it.
+
+        A file that is the one that was read before is not read again.
+
+        :raises JournalBroken: if a file cannot be read that may be one.
+        """
+        stamp = _stamp(f"{self._place}/{port}")
+        known = self._known.get(port)
+        if known is not None and known[0] == stamp:
+            return known[1]
+        record = self._parsed(port)
+        if record is None or record.damaged or not _is_old(stamp):
+            self._known.pop(port, None)
+        else:
+            self._known[port] = stamp, record
+        return record
+
+    def _parsed(self, port: str) -> Record | None:
+        data = b""
+        try:
+            data = files.read(self._path(port), MAX_FILE, private=True)
+            record = parse(data)
+            if record.port != port:
+                raise ParseError("record", record.port, "not of this file")
+        except FileNotFoundError:
+            return None
+        except files.Unusable as error:
+            problem = error.strerror or str(error)
+        except OSError as error:
+            raise self._broken(error, port) from error
+        except SriovRtError as error:
+            problem = str(error)
+        else:
+            return record
+        return stand_in(port, data, f"its record ({problem})")
+
+    def _kept(self, port: str) -> pathlib.Path:
+        """Return where a damaged file goes; the oldest of too many goes."""
+        there = [self.directory / each for each in self.damaged()]
+        too_many = max(0, len(there) - MAX_DAMAGED + 1)
+        for each in sorted(there, key=_age)[:too_many]:
+            with contextlib.suppress(OSError):
+                each.unlink()
+        number = 0
+        while os.path.lexists(
+            path := self.directory / f"{port}{DAMAGED}{number}"
+        ):
+            number += 1
+        return path
 
     def _path(self, port: str) -> pathlib.Path:
         return self.directory / port
 
     def _broken(self, error: OSError, port: str | None) -> errors.VifError:
-        return errors.JournalBroken(
+        full = error.errno in _FULL
+        named = errors.JournalFull if full else errors.JournalBroken
+        return named(
             str(self.directory),
             port=port,
             detail=error.strerror or str(error),
         )
+
+
+def form(record: Record) -> bytes:
+    """Return the line that a record is in its file."""
+    return documents.dump(record, SCHEMA_VERSION) + b"\n"
+
+
+def stand_in(port: str, data: bytes, problem: str) -> Record:
+    """Return a quarantined record that stands for what is damaged.
+
+    :param data: what is left of it.
+    :param problem: what is wrong with it, a clause.
+    """
+    found = salvage.fields(data)
+    return Record(
+        boot=boot_id(),
+        port=port,
+        owner=found.owner,
+        kind=found.kind,
+        mode=None,
+        interface=found.interface or validation.default(port),
+        namespace=found.namespace,
+        namespace_id=found.namespace_id,
+        index=found.index,
+        parent=found.parent,
+        parent_index=found.parent_index,
+        vf=found.vf,
+        nic=found.nic or found.parent,
+        mac=found.mac,
+        accelerated=False,
+        request=Plug(port=port, owner=found.owner, kind=found.kind),
+        state=State.QUARANTINED,
+        reason=f"damaged: {problem}",
+        damaged=True,
+    )
 
 
 def parse(data: bytes) -> Record:
@@ -255,34 +605,154 @@ def parse(data: bytes) -> Record:
 
     :raises SriovRtError: if they are none, with what is wrong.
     """
-    found = documents.load(Record, data, MAX_FILE, SCHEMA_VERSION)
+    found = _load(data)
     validation.port(found.port)
     validation.owner(found.owner)
     validation.interface(found.interface)
-    validation.interface(found.parent)
-    validation.interface(found.nic)
+    for name in (found.parent, found.nic):
+        if name or not found.damaged:
+            validation.interface(name)
+    for index in (found.index, found.parent_index):
+        if not 0 <= index <= _MAX_INDEX:
+            raise ParseError("index", str(index)[:20], "no interface has it")
     if found.namespace is not None:
-        validation.namespace(found.namespace)
+        namespaces.parse(found.namespace)
     if found.vf is not None:
         pci.PciAddress.parse(found.vf)
-    if validation.checked(found.asked) != found.asked:
+    if (
+        not found.damaged
+        and validation.checked(found.request) != found.request
+    ):
         raise ParseError("record", found.port, "not as it was requested")
+    if found.before:
+        _check_before(found)
     return found
 
 
-def _write(path: pathlib.Path, data: bytes) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-    descriptor = os.open(path, flags | os.O_NOFOLLOW, 0o600)
+def is_of_old_schema(data: bytes) -> bool:
+    """Return whether a file is a record of the release before.
+
+    :raises SchemaError: if it is no JSON.
+    """
+    if len(data) > MAX_FILE or data.startswith(_HEAD):
+        return False
+    return _has_old_schema(documents.plain(data, MAX_FILE))
+
+
+def _has_old_schema(plain: Any) -> bool:
+    return type(plain) is dict and repr(plain.get("schema")) == str(OLD_SCHEMA)
+
+
+def _load(data: bytes) -> Record:
+    if len(data) > MAX_FILE:
+        raise codec.SchemaError("", f"longer than {MAX_FILE} bytes")
+    if data.startswith(_HEAD):
+        data, _, _ = data.partition(b"\n")
+        return documents.load(Record, data, MAX_FILE, SCHEMA_VERSION)
+    plain = documents.plain(data, MAX_FILE)
+    if _has_old_schema(plain):
+        plain = {_RENAMED.get(key, key): val for key, val in plain.items()}
+        return codec.from_plain(Record, plain)
+    return documents.load(Record, data, MAX_FILE, SCHEMA_VERSION)
+
+
+def _check_before(record: Record) -> None:
+    """Check that a plug replaces a quarantined record of its own port.
+
+    :raises SriovRtError: if it does not.
+    """
+    found = _load(record.before.encode())
+    if found.before or found.port != record.port or not found.is_quarantined:
+        raise ParseError("record", record.port, "replaces another")
+    parse(record.before.encode())
+
+
+def _append(path: str, data: bytes) -> None:
+    """Add a line to a file, all of it or nothing."""
+    descriptor = os.open(path, _APPEND)
+    written = 0
     try:
-        while data:
-            data = data[os.write(descriptor, data) :]
+        # A disk that is nearly full takes a part.
+        while written < len(data):
+            written += os.write(descriptor, data[written:])
+    except OSError:
+        os.ftruncate(descriptor, os.fstat(descriptor).st_size - written)
+        raise
     finally:
         os.close(descriptor)
 
 
-def _read(path: pathlib.Path) -> bytes:
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    with os.fdopen(os.open(path, flags), "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.ENXIO, os.strerror(errno.ENXIO))
-        return file.read(MAX_FILE + 1)
+def _clean(path: pathlib.Path) -> None:
+    if not path.name.startswith(_TEMPORARY):
+        record = parse(files.read(path, MAX_FILE))
+        if not _is_of_another_boot(record):
+            return
+        _discarded(record)
+    path.unlink()
+
+
+def _is_of_another_boot(record: Record) -> bool:
+    """Return whether a record is of another boot, as far as both are known.
+
+    Its directory ends with the boot in any case.
+    """
+    now = boot_id()
+    return bool(now and record.boot) and record.boot != now
+
+
+def _discarded(record: Record) -> None:
+    if record.is_in_progress:
+        act = "plug" if record.state is State.PLUGGING else "unplug"
+        LOG.warning(
+            "%s: discarding a %s of another boot",
+            log.about(record.port, record.vf),
+            act,
+        )
+
+
+def _stamp(path: str) -> Stamp:
+    """Return the identity and the age of a file; empty if there is none."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return ()
+    return (
+        found.st_ino,
+        found.st_size,
+        found.st_mtime_ns,
+        found.st_ctime_ns,
+        found.st_mode,
+        found.st_uid,
+    )
+
+
+def _is_old(stamp: Stamp) -> bool:
+    """Return whether a file that changes from now on gets another stamp.
+
+    The kernel's clock for files has ticks of up to 10 ms.
+    """
+    return bool(stamp) and time.time_ns() - stamp[3] > FRESH_NS
+
+
+def _is_port(name: str) -> bool:
+    try:
+        validation.port(name)
+    except ParseError:
+        return False
+    return True
+
+
+def _age(path: pathlib.Path) -> float:
+    try:
+        return path.lstat().st_ctime
+    except OSError:
+        return 0.0
+
+
+def _out_of_use(record: Record) -> str:
+    """Return what a damaged record keeps out of use, a clause."""
+    if record.vf is not None:
+        return f"the VF {record.vf} stays out of use"
+    if record.parent:
+        return f"its parent {record.parent} stays out of use"
+    return "which VF or parent it has is unknown"

@@ -11,107 +11,88 @@
 # under the License.
 
 
-"""Ports as they are reported: to journal, records and callers."""
+"""Ports as they are reported: to the records and to callers."""
 
 import dataclasses
 from collections.abc import Iterable
 from collections.abc import Iterator
+from collections.abc import Sequence
 
-from sriov_rt import rtnetlink
+from sriov_rt.kernel import rtnetlink
+from sriov_rt.kernel.link import Link
+from sriov_rt.kernel.namespaces import Identity
+from sriov_rt.vif import alias
 from sriov_rt.vif import log
 from sriov_rt.vif import records
-from sriov_rt.vif.journal import Action
-from sriov_rt.vif.journal import Entry
-from sriov_rt.vif.link import Link
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Plug
 from sriov_rt.vif.model import Plugged
 from sriov_rt.vif.model import State
-from sriov_rt.vif.namespaces import Identity
 from sriov_rt.vif.plan import PlugPlan
 from sriov_rt.vif.records import Record
 from sriov_rt.vif.view import View
 
 
-def about(entry: Entry) -> str:
+def about(record: Record) -> str:
     """Return how the lines of a log about a port begin."""
-    return log.about(entry.port, entry.vf)
+    return log.about(record.port, record.vf)
 
 
-def intent(plan: PlugPlan, space: Identity | None) -> Entry:
-    """Return the journal's entry for a plug.
+def intent(
+    plan: PlugPlan, namespace_id: Identity | None, request: Plug
+) -> Record:
+    """Return the record of a port that is about to be plugged.
 
-    :param space: the namespace that it is to be in.
+    :param namespace_id: the namespace that it is to be in.
+    :param request: the port as it was requested.
     """
-    want = plan.want
-    whole = want.kind == Kind.VF
-    return Entry(
-        action=Action.PLUG,
-        port=want.port,
-        owner=want.owner,
-        kind=want.kind,
-        interface=plan.interface,
-        namespace=want.namespace,
-        parent=plan.parent,
-        vf=plan.vf.address if plan.vf else None,
-        parent_up=plan.parent_up,
-        boot=records.boot_id(),
-        space=space,
-        index=0 if whole else rtnetlink.choose_index(),
-        parent_index=plan.parent_index,
-    )
-
-
-def departing(record: Record) -> Entry:
-    """Return the journal's entry for an unplug."""
-    return Entry(
-        action=Action.UNPLUG,
-        port=record.port,
-        owner=record.owner,
-        kind=record.kind,
-        interface=record.interface,
-        namespace=record.namespace,
-        parent=record.parent,
-        vf=record.vf,
-        parent_up=True,
-        boot=record.boot,
-        space=record.space,
-        index=record.index,
-        parent_index=record.parent_index,
-    )
-
-
-def record(plan: PlugPlan, entry: Entry, link: Link, want: Plug) -> Record:
-    """Return the record of a port that was just made.
-
-    :param want: as it was asked for.
-    """
+    request = plan.request
+    whole = request.kind == Kind.VF
     return Record(
-        boot=entry.boot,
-        port=entry.port,
-        owner=entry.owner,
-        kind=entry.kind,
-        mode=plan.want.mode,
-        interface=link.name,
-        namespace=entry.namespace,
-        space=entry.space,
-        index=link.index,
-        parent=entry.parent,
-        parent_index=entry.parent_index,
-        vf=entry.vf,
+        boot=records.boot_id(),
+        port=request.port,
+        owner=request.owner,
+        kind=request.kind,
+        mode=request.mode,
+        interface=plan.interface,
+        namespace=request.namespace,
+        namespace_id=namespace_id,
+        index=0 if whole else rtnetlink.choose_index(),
+        parent=plan.parent,
+        parent_index=plan.parent_index,
+        vf=plan.vf.address if plan.vf else None,
         nic=plan.vf.pf if plan.vf else plan.parent,
-        mac=link.mac,
-        accelerated=plan.want.onload,
-        asked=want,
+        mac=request.mac or "",
+        accelerated=request.onload,
+        request=request,
+        state=State.PLUGGING,
+        parent_up=plan.parent_up,
     )
 
 
-def is_it(entry: Entry | Record, link: Link | None) -> bool:
-    """Return whether a link is the macvlan, macvtap or ipvlan of an entry."""
+def done(record: Record, link: Link, nodes: tuple[int, int]) -> Record:
+    """Return the record of a port that was just plugged.
+
+    :param record: its intent.
+    :param nodes: of its interface and of what it sits on.
+    """
+    return dataclasses.replace(
+        record,
+        interface=link.name,
+        index=link.index,
+        mac=link.mac,
+        state=State.PLUGGED,
+        node=nodes[0],
+        parent_node=nodes[1],
+    )
+
+
+def is_it(record: Record, link: Link | None) -> bool:
+    """Return whether a link is the macvlan, macvtap or ipvlan of a port."""
     return link is not None and (link.index, link.kind, link.parent) == (
-        entry.index,
-        entry.kind,
-        entry.parent_index,
+        record.index,
+        record.kind,
+        record.parent_index,
     )
 
 
@@ -127,48 +108,76 @@ def among(record: Record, links: Iterable[Link]) -> Link | None:
     return next((each for each in links if is_of(record, each)), None)
 
 
-def differences(record: Record, want: Plug) -> dict[str, str]:
+def located(
+    record: Record, on_host: Sequence[Link], elsewhere: Sequence[Link]
+) -> Record:
+    """Return a damaged record with where an alias says that its port is.
+
+    :param on_host: the links of the host.
+    :param elsewhere: those of other namespaces.
+    """
+    names = {each.index: each.name for each in on_host}
+    for link in (*on_host, *elsewhere):
+        if not alias.names(link.alias, record.port):
+            continue
+        if not link.kind:
+            return dataclasses.replace(
+                record, kind=Kind.VF, vf=link.device or None
+            )
+        if link.parent:
+            return dataclasses.replace(
+                record,
+                interface=link.name,
+                namespace_id=link.namespace_id,
+                index=link.index,
+                parent=names.get(link.parent, ""),
+                parent_index=link.parent,
+            )
+    return record
+
+
+def differences(record: Record, request: Plug) -> dict[str, str]:
     """Return what is requested of a port that is plugged otherwise.
 
     :returns: ``what it is, not what is asked`` by the field. Where the choice
         was left to us, whatever it is is what is asked.
     """
-    is_ = record.asked
+    is_ = record.request
     found = {}
-    for field, now, asked in (
-        ("owner", record.owner, want.owner),
-        ("kind", record.kind, want.kind),
-        ("mode", record.mode, want.mode),
-        ("network", is_.physical_network, want.physical_network),
-        ("parent", record.parent, want.parent or record.parent),
-        ("interface", record.interface, want.name),
-        ("MAC", record.mac, want.mac or record.mac),
-        ("VLAN", is_.vlan, want.vlan),
-        ("MTU", is_.mtu, want.mtu),
-        ("kbit/s out", is_.limits.out_kbps, want.limits.out_kbps),
-        ("kbit/s in", is_.limits.in_kbps, want.limits.in_kbps),
-        ("addresses", is_.addresses, want.addresses),
-        ("routes", is_.routes, want.routes),
-        ("onload", _onload(record, want), want.onload),
-        ("network of onload", _network(record, want), _net(want)),
+    for field, now, requested in (
+        ("owner", record.owner, request.owner),
+        ("kind", record.kind, request.kind),
+        ("mode", record.mode, request.mode),
+        ("network", is_.physical_network, request.physical_network),
+        ("parent", record.parent, request.parent or record.parent),
+        ("interface", record.interface, request.name),
+        ("MAC", record.mac, request.mac or record.mac),
+        ("VLAN", is_.vlan, request.vlan),
+        ("MTU", is_.mtu, request.mtu),
+        ("kbit/s out", is_.limits.out_kbps, request.limits.out_kbps),
+        ("kbit/s in", is_.limits.in_kbps, request.limits.in_kbps),
+        ("addresses", is_.addresses, request.addresses),
+        ("routes", is_.routes, request.routes),
+        ("onload", _onload(record, request), request.onload),
+        ("network of onload", _network(record, request), _net(request)),
     ):
-        if now != asked:
-            found[field] = f"{_text(now)}, not {_text(asked)}"
+        if now != requested:
+            found[field] = f"{_text(now)}, not {_text(requested)}"
     return found
 
 
-def _onload(record: Record, want: Plug) -> bool:
+def _onload(record: Record, request: Plug) -> bool:
     # What was to be accelerated and could not be may be asked for as either.
-    either = {record.asked.onload, record.accelerated}
-    return want.onload if want.onload in either else record.accelerated
+    either = {record.request.onload, record.accelerated}
+    return request.onload if request.onload in either else record.accelerated
 
 
-def _network(record: Record, want: Plug) -> str | None:
-    return record.asked.network if want.onload else None
+def _network(record: Record, request: Plug) -> str | None:
+    return record.request.network if request.onload else None
 
 
-def _net(want: Plug) -> str | None:
-    return want.network if want.onload else None
+def _net(request: Plug) -> str | None:
+    return request.network if request.onload else None
 
 
 def _text(value: object) -> str:
@@ -207,8 +216,8 @@ def _recorded(record: Record) -> Plugged:
         namespace=record.namespace,
         parent=record.nic if record.kind == Kind.VF else record.parent,
         mac=record.mac,
-        vlan=record.asked.vlan,
-        mtu=record.asked.mtu or 0,
+        vlan=record.request.vlan,
+        mtu=record.request.mtu or 0,
         vf=record.vf,
         network=record.network,
         accelerated=record.accelerated,
@@ -231,4 +240,4 @@ def _seen(found: Plugged, link: Link) -> Plugged:
 
 def lines(found: dict[str, str]) -> Iterator[str]:
     """Yield differences as clauses."""
-    return (f"{field} is {told}" for field, told in found.items())
+    return (f"{field} is {reported}" for field, reported in found.items())

@@ -19,9 +19,13 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import Self
 
+from oslo_config import cfg
+
+from sriov_rt import config
 from sriov_rt.nic.model import VfId
 from sriov_rt.parse.errors import ParseError
 from sriov_rt.parse.errors import check_length
+from sriov_rt.vif import options
 from sriov_rt.vif import validation
 from sriov_rt.vif.errors import NameInvalid
 
@@ -32,7 +36,7 @@ def _no_nics() -> Collection[str]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rules:
-    """What an operator chooses.
+    """Rules that an operator configures.
 
     :param allow_trust: whether VFs of the pools may be set trusted.
     :param carrier_wait_s: how long a new port is given to get a carrier
@@ -161,3 +165,23 @@ def _member(item: str) -> Member:
         item,
         f"NETWORK:INTERFACE or NETWORK:pf:INTERFACE expected, but {problem}",
     )
+
+
+def check(conf: cfg.ConfigOpts, service: str) -> None:
+    """Register and read every option of ``[vif]``, before any is needed.
+
+    :raises OptionRejected: naming the first option with a bad value.
+    """
+    options.register(conf)
+    config.check(conf, ((options.GROUP, options.VIF_OPTS),), service)
+    try:
+        Pools.parse(conf[options.GROUP].parents)
+    except ParseError as error:
+        raise config.rejected(
+            conf,
+            options.GROUP,
+            "parents",
+            error.text,
+            error.problem,
+            service,
+        ) from None

@@ -17,7 +17,6 @@ of the ports of the host that runs: in files, so that nobody who reads them has
 to enter a namespace.
 """
 
-import pathlib
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -28,6 +27,7 @@ from sriov_rt import config
 from sriov_rt.codec import Unknown
 from sriov_rt.exceptions import SriovRtError
 from sriov_rt.facts import Endpoint
+from sriov_rt.facts import QuarantinedPort
 from sriov_rt.facts import VifFacts
 from sriov_rt.host.root import CONFIG
 from sriov_rt.host.root import Root
@@ -43,11 +43,13 @@ def observe(root: Root) -> VifFacts:
     """Return the NICs of each physical network, and the accelerated ports."""
     try:
         settings = _settings(root)
+        parents, journal = settings.parents, settings.journal
     except cfg.Error as error:
         unknown = Unknown(str(error))
-        return VifFacts(unknown, unknown)
+        return VifFacts(unknown, unknown, unknown)
+    records = _records(root, journal)
     return VifFacts(
-        _pools(root, settings.parents), _endpoints(root, settings.journal)
+        _pools(root, parents), _endpoints(records), _quarantined(records)
     )
 
 
@@ -94,13 +96,48 @@ def nic_of(root: Root, name: str) -> str | None | Unknown:
     return names[0] if names else None
 
 
-def _endpoints(root: Root, directory: str) -> tuple[Endpoint, ...] | Unknown:
-    if root.is_confined:
+def _records(root: Root, directory: str) -> tuple[Record, ...] | Unknown:
+    if not root.is_running():
         return Unknown("the ports of a host are known only while it runs")
     try:
-        return accelerated(Records(pathlib.Path(directory)).all())
+        return Records(root.locate(directory)).all()
+    except OSError as error:
+        return Unknown(f"{directory}: {error.strerror}")
     except SriovRtError as error:
         return Unknown(str(error))
+
+
+def _endpoints(
+    records: tuple[Record, ...] | Unknown,
+) -> tuple[Endpoint, ...] | Unknown:
+    if isinstance(records, Unknown):
+        return records
+    for each in records:
+        if each.damaged:
+            # It may have been an accelerated one.
+            return Unknown(
+                f"the record of port {each.port} is damaged; see 'sriov-rt "
+                "vif show'"
+            )
+    return accelerated(records)
+
+
+def _quarantined(
+    records: tuple[Record, ...] | Unknown,
+) -> tuple[QuarantinedPort, ...] | Unknown:
+    if isinstance(records, Unknown):
+        return records
+    return tuple(
+        QuarantinedPort(
+            each.port,
+            each.owner,
+            each.nic,
+            each.vf,
+            each.reason,
+        )
+        for each in records
+        if each.is_quarantined
+    )
 
 
 def accelerated(records: Iterable[Record]) -> tuple[Endpoint, ...]:

@@ -13,36 +13,42 @@
 
 """Which ports are on the VFs of a host, wherever their interfaces are."""
 
+import dataclasses
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 
 from sriov_rt.exceptions import SriovRtError
+from sriov_rt.host.root import Root
+from sriov_rt.host.vfs import is_vfio
+from sriov_rt.kernel.links import Links
+from sriov_rt.nic import mapping
+from sriov_rt.nic import use
 from sriov_rt.nic.model import VfState
+from sriov_rt.nic.use import Use
 from sriov_rt.vif import host
-from sriov_rt.vif.link import Link
-from sriov_rt.vif.link import Links
-from sriov_rt.vif.links import NetlinkLinks
 from sriov_rt.vif.records import Record
 from sriov_rt.vif.view import View
+from sriov_rt.vif.view import used
+from sriov_rt.vif.view import who
 
 #: Port and owner, with why it is quarantined if it is.
 Tenant = tuple[str, str]
 
 
 def of_host(
-    states: Sequence[VfState], tell: Callable[[str], None]
+    states: Sequence[VfState], log: Callable[[str], None]
 ) -> Mapping[str, Sequence[Tenant]]:
     """Return the ports on the VFs of this host, by the VF's address.
 
     :param states: the VFs.
-    :param tell: told why there are none, where the records cannot be read.
+    :param log: logs why there are none if the records cannot be read.
     """
     try:
         return of(host.records().all())
     except SriovRtError as error:
-        tell(f"ports are not shown: {error}")
+        log(f"ports are not shown: {error}")
         return {}
 
 
@@ -52,49 +58,67 @@ def of(records: Iterable[Record]) -> Mapping[str, Sequence[Tenant]]:
     for each in records:
         if each.vf is None:
             continue
-        owner = each.owner
-        if each.is_quarantined:
-            owner += f" (quarantined: {each.reason})"
-        found.setdefault(each.vf, []).append((each.port, owner))
+        found.setdefault(each.vf, []).append((each.port, who(each)))
     return found
 
 
-def users(states: Sequence[VfState]) -> Mapping[str, Sequence[str]]:
-    """Return who uses VFs, in any network namespace, by the VF's address.
+def uses(
+    states: Sequence[VfState], *, guests: bool = False
+) -> Mapping[str, Use]:
+    """Return the use of VFs, by the VF's address, for the judge of use.
 
     :param states: the VFs.
-    :returns: clauses such as ``port p1 of web``.
+    :param guests: whether to look who has a VF through vfio-pci, too.
     :raises SriovRtError: if the caller may not find that out.
     """
-    return users_among(states, host.records().all(), NetlinkLinks())
+    found = uses_among(states, host.records().all(), Links())
+    if not guests:
+        return found
+    owners = mapping.Owners(Root())
+    return {
+        state.id.address: dataclasses.replace(
+            found[state.id.address], guest=owners.of(state.id, state.device)
+        )
+        if is_vfio(state.driver)
+        else found[state.id.address]
+        for state in states
+    }
 
 
-def users_among(
+def uses_among(
     states: Sequence[VfState], records: Sequence[Record], links: Links
-) -> Mapping[str, Sequence[str]]:
-    """Return who uses VFs, by the VF's address; see :func:`users`."""
-    ports = of(records)
+) -> Mapping[str, Use]:
+    """Return the use of VFs, by the VF's address; see :func:`uses`."""
     view = View(links, _Fixed(states), records)
-    view.look_everywhere()
-    found: dict[str, Sequence[str]] = {}
-    for state in states:
-        address = state.id.address
-        clauses = [
-            f"port {port} of {who}" for port, who in ports.get(address, ())
-        ]
-        link = None if state.netdev is None else view.on_host(state.netdev)
-        if not clauses and link is not None:
-            clauses = [_child(each) for each in view.children(link)]
-            if not clauses and links.idle(link.name) is False:
-                clauses = ["something that cannot be seen"]
-        if clauses:
-            found[address] = clauses
-    return found
+    return {state.id.address: _use(state, view) for state in states}
 
 
-def _child(link: Link) -> str:
-    where = "" if link.namespace is None else f" in {link.namespace}"
-    return f"{link.kind} {link.name}{where}"
+def _use(state: VfState, view: View) -> Use:
+    link = None if state.netdev is None else view.on_host(state.netdev)
+    if link is None:
+        seen = used(r for r in view.records if r.vf == state.id.address)
+        addressed = False
+    else:
+        seen = view.use(link, look=True)
+        addressed = view.links.addressed(link)
+    return use.of(
+        state,
+        whole=seen.whole,
+        ports=seen.ports,
+        quarantined=seen.quarantined,
+        on=seen.on,
+        unseen=seen.unseen,
+        addressed=addressed,
+    )
+
+
+def recorded(records: Iterable[Record]) -> Mapping[str, Use]:
+    """Return the use that records say of VFs, by the VF's address."""
+    by_vf: dict[str, list[Record]] = {}
+    for each in records:
+        if each.vf is not None:
+            by_vf.setdefault(each.vf, []).append(each)
+    return {address: used(some) for address, some in by_vf.items()}
 
 
 class _Fixed:

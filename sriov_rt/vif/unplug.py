@@ -13,33 +13,44 @@
 
 """Removal of a port: unplug, and undo of a plug that was not finished."""
 
+import contextlib
 import logging
 import secrets
 import time
 from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
+from sriov_rt.kernel import errors as kernel_errors
+from sriov_rt.kernel.inventory import Inventory
+from sriov_rt.kernel.link import Link
+from sriov_rt.kernel.namespaces import Identity
+from sriov_rt.kernel.tc import Limits
+from sriov_rt.nic import use
 from sriov_rt.nic.errors import FiltersRemain
+from sriov_rt.nic.errors import FunctionNotReset
 from sriov_rt.nic.errors import NoSuchDevice
-from sriov_rt.nic.model import BASELINE
 from sriov_rt.nic.model import VfId
 from sriov_rt.nic.model import VfState
+from sriov_rt.nic.use import Act
+from sriov_rt.parse.link import MAX_INTERFACE
+from sriov_rt.reason import first_of
 from sriov_rt.vif import alias
 from sriov_rt.vif import errors
 from sriov_rt.vif import log
+from sriov_rt.vif import proof
 from sriov_rt.vif import report
 from sriov_rt.vif import validation
-from sriov_rt.vif.journal import Action
-from sriov_rt.vif.journal import Entry
-from sriov_rt.vif.journal import Journal
-from sriov_rt.vif.link import Link
-from sriov_rt.vif.link import Links
-from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.model import Kind
-from sriov_rt.vif.model import Limits
+from sriov_rt.vif.model import State
 from sriov_rt.vif.plan import unlike
-from sriov_rt.vif.settings import Pools
-from sriov_rt.vif.view import Away
-from sriov_rt.vif.view import Vfs
+from sriov_rt.vif.proof import Evidence
+from sriov_rt.vif.proof import Verdict
+from sriov_rt.vif.proof import Where
+from sriov_rt.vif.records import Record
+from sriov_rt.vif.view import PEERS
+from sriov_rt.vif.view import Host
 from sriov_rt.vif.view import View
 
 LOG = logging.getLogger(__name__)
@@ -53,7 +64,7 @@ PAUSE_S = 0.05
 KINDS = ("macvlan", "macvtap", "ipvlan", "ipvtap")
 
 #: What has gone needs no way back.
-GONE = (errors.NoSuchLink, NoSuchDevice)
+GONE = (kernel_errors.NoSuchLink, NoSuchDevice)
 
 
 class Undo:
@@ -62,218 +73,434 @@ class Undo:
     Every step can be done again; what has gone is done.
     """
 
-    def __init__(
-        self,
-        links: Links,
-        vfs: Vfs,
-        pools: Pools,
-        journal: Journal,
-        locks: Locks,
-        away: Away,
-    ) -> None:
-        self._away = away
-        self._locks = locks
-        self._links = links
-        self._vfs = vfs
-        self._pools = pools
-        self._journal = journal
+    def __init__(self, host: Host) -> None:
+        self._away = host.away
+        self._patience_s = (
+            PATIENCE_S if host.patience_s is None else host.patience_s
+        )
+        self._records = host.records
+        self._locks = host.locks
+        self._links = host.links
+        self._vfs = host.vfs
+        self._pools = host.pools
 
-    def remove(self, entry: Entry, view: View, *, held: bool = True) -> bool:
+    def remove(
+        self,
+        record: Record,
+        view: View,
+        *,
+        locked: bool = True,
+    ) -> bool:
         """Remove a port's interface; False if there was none.
 
         :param view: the host as it is now.
-        :param held: whether the caller has the lock of its parent.
+        :param locked: whether the caller has the lock of its parent.
         :raises Quarantined: if it may be somewhere out of sight.
-        :raises VifError: or NicError, if it cannot be.
+        :raises Kept: if it is deleted, and something else may be.
+        :raises LinkError: or NicError, if it cannot be.
         """
-        vf = None if entry.vf is None else view.vf_at(entry.vf)
+        vf = None if record.vf is None else view.vf_at(record.vf)
         with self._away(None if vf is None else vf.id):
-            if entry.kind == Kind.VF:
-                return self._bring_back(entry, view)
-            return self._delete(entry, view, held=held)
+            if record.kind == Kind.VF:
+                return self._bring_back(record, view)
+            return self._delete(record, view, locked=locked)
 
-    def _delete(self, entry: Entry, view: View, *, held: bool) -> bool:
-        if not entry.index:
-            LOG.warning(
-                "%s: an older sriov-rt has not noted which interface it "
-                "made; see whether %s in %s is left, and delete it",
-                report.about(entry),
-                entry.interface,
-                entry.namespace or "the host",
+    def _delete(self, record: Record, view: View, *, locked: bool) -> bool:
+        if not record.index:
+            parent = view.on_host(record.parent)
+            if parent is not None and self._links.idle(parent.name):
+                return False
+            raise errors.Quarantined(
+                record.parent,
+                port=record.port,
+                detail="an older sriov-rt has not noted which interface it "
+                "made",
+                remedy=f"see whether {record.interface} in "
+                f"{record.namespace or 'the host'} is left, delete it, and "
+                "unplug the port again",
             )
-            return False
-        link = self._find(entry, view, held=held)
-        if link is None:
-            return False
-        self._journal.step(entry.port, "delete")
-        return self._links.delete(link)
-
-    def unstack(self, entry: Entry, view: View) -> None:
-        """Remove what a tenant has made on our parent; that is locked.
-
-        What is stacked on a macvlan the kernel puts on that one's parent
-        (macvlan_common_newlink in drivers/net/macvlan.c): with the VLAN of
-        the port, it would outlive it.
-
-        :param view: the host as it is after the removal.
-        :raises VifError: if something cannot be removed.
-        """
-        parent = view.on_host(entry.parent)
-        if (
-            entry.action != Action.UNPLUG
-            or entry.kind == Kind.VF
-            or entry.vf is None
-            or entry.space is None
-            or parent is None
-            or not self._is_pooled(parent, view)
-        ):
-            return
-        for each in self._links.all_in(entry.namespace, entry.space):
-            if (
-                each.kind in KINDS
-                and each.parent == parent.index
-                and view.record_of(each) is None
-            ):
-                LOG.warning(
-                    "%s: %s was made on %s beside it, and is deleted too",
-                    report.about(entry),
-                    each.name,
-                    entry.parent,
+        if record.state is State.PLUGGING:
+            return self._undo_make(record, view)
+        removed = done = record.removed
+        found = None if removed else self._in_place(record)
+        namespace_ids = {record.namespace_id}
+        deadline: float | None = None
+        while True:
+            if found is not None:
+                self._records.step(record.port, "delete")
+                namespace_ids.add(found.namespace_id)
+                done = self._links.delete(found) or done
+                # What is reached by a number alone has no node: it may be
+                # another's with the same index.
+                removed = done and (not record.node or found.nsid is None)
+            with self._locked(record, locked=locked):
+                idle = self._is_idle(record, view)
+            if idle:
+                return done
+            found = None if removed else self._search(record)
+            if found is not None:
+                continue
+            with self._locked(record, locked=locked):
+                evidence = self._evidence(
+                    record, namespace_ids, removed=removed
                 )
-                self._links.delete(each)
+            verdict, reason = proof.judge(evidence)
+            if verdict is Verdict.GONE:
+                return done
+            deadline = deadline or time.monotonic() + self._patience_s
+            if time.monotonic() >= deadline:
+                raise _quarantined(record, evidence, verdict, reason)
+            # The kernel takes its time to end a namespace.
+            time.sleep(PAUSE_S)
 
-    def _idle(self, entry: Entry, *, held: bool) -> bool | None:
-        """Return whether nothing is on a port's parent.
+    def _undo_make(self, record: Record, view: View) -> bool:
+        """Delete an interface that a plug may have made before it failed.
 
-        :param held: whether the caller has its lock: who plugs a port on it
-            meanwhile would be refused.
+        What was killed before it was made is nowhere.
         """
-        if held:
-            return self._links.idle(entry.parent)
-        with self._locks.parent(entry.parent):
-            return self._links.idle(entry.parent)
+        where, parent = self._parent(record, view)
+        found = self._in_place(record)
+        if found is None and where is Where.ON_HOST and parent is not None:
+            idle = self._links.idle(parent.name)
+            found = None if idle else self._search(record)
+        if found is None:
+            return False
+        self._records.step(record.port, "delete")
+        return self._links.delete(found)
+
+    def _locked(
+        self, record: Record, *, locked: bool
+    ) -> AbstractContextManager[object]:
+        """Keep others from plugging ports on the parent of a port."""
+        if locked:
+            return contextlib.nullcontext()
+        return self._locks.parent(record.parent)
+
+    def _in_place(self, record: Record) -> Link | None:
+        """Return the interface of a port where it was plugged, if it is."""
+        there = self._links.at(
+            record.namespace, record.namespace_id, record.index
+        )
+        if there is None or not report.is_it(record, there):
+            return None
+        known = not record.node or self._links.node(there) == record.node
+        return there if known else None
+
+    def _search(self, record: Record) -> Link | None:
+        """Return the interface of a port wherever it is, if it is seen."""
+        if record.node:
+            place = self._links.inventory().places.get(record.node)
+            if place is not None:
+                for each in self._links.all_in(
+                    place.namespace, place.namespace_id
+                ):
+                    if (
+                        each.name == place.name
+                        and self._links.node(each) == record.node
+                    ):
+                        return each
+        for thorough in (False, True):
+            for each in self._links.all(everywhere=True, thorough=thorough):
+                if report.is_it(record, each) and (
+                    not record.node
+                    or self._links.node(each) in (0, record.node)
+                ):
+                    return each
+        return None
+
+    def _parent(self, record: Record, view: View) -> tuple[Where, Link | None]:
+        """Return where the parent of a port is, and it if it is here.
+
+        By its node, and its index where that was not noted: its name is
+        anybody's.
+        """
+        link = view.at(record.parent_index)
+        node = record.parent_node
+        if link is not None and (not node or self._links.node(link) == node):
+            return Where.ON_HOST, link
+        if node:
+            found = self._links.inventory()
+            place = found.places.get(node)
+            if place is not None:
+                own = place.namespace_id is None and view.on_host(place.name)
+                return (Where.ON_HOST, own) if own else (Where.ELSEWHERE, None)
+            if found.unseen == 0:
+                return Where.DESTROYED, None
+        if record.vf is None:
+            return Where.UNKNOWN, None
+        vf = view.vf_at(record.vf)
+        if vf is None:
+            there = self._vfs.is_present(record.vf)
+            return Where.UNKNOWN if there else Where.DESTROYED, None
+        # A VF has one interface: where it has another, the first is no more.
+        other = None if vf.netdev is None else view.on_host(vf.netdev)
+        if other is not None and other.device == record.vf:
+            return Where.DESTROYED, None
+        if vf.netdev is None and not vf.device.elsewhere:
+            return Where.DESTROYED, None
+        return Where.UNKNOWN, None
+
+    def _is_idle(self, record: Record, view: View) -> bool:
+        """Return whether the kernel says that nothing is on a parent.
+
+        :param view: the host as it was.
+        """
+        _, parent = self._parent(record, view)
+        now = None if parent is None else self._links.get(parent.name)
+        return (
+            now is not None
+            and parent is not None
+            and now.index == parent.index
+            and bool(self._links.idle(now.name))
+        )
+
+    def _evidence(
+        self,
+        record: Record,
+        namespace_ids: set[Identity | None],
+        *,
+        removed: bool,
+    ) -> Evidence:
+        """Return what the kernel says of a port and of its parent.
+
+        What the tenant has stacked on its interface is deleted: the kernel
+        puts it on the parent of that (macvlan_common_newlink in
+        drivers/net/macvlan.c), and it would outlive it.
+
+        :param namespace_ids: namespaces of the tenant, where its interface
+            was.
+        """
+        records = self._records.all()
+        others = [each for each in records if each.port != record.port]
+        view = View(self._links, self._vfs, others)
+        where, parent = self._parent(record, view)
+        if parent is None:
+            return Evidence(record.parent, where, idle=None, removed=removed)
+        idle = self._links.idle(parent.name)
+        if idle:
+            return Evidence(parent.name, idle=True, removed=removed)
+        inventory = self._links.inventory()
+        on = self._on(parent, others, inventory, removed=removed)
+        strays = self._strays(on, others)
+        mine = [
+            each
+            for each in strays
+            if each.namespace_id in namespace_ids and each.nsid is None
+        ]
+        if mine and self._is_pooled(parent, view):
+            for each in mine:
+                self._unstack(record, each, others)
+            idle = self._links.idle(parent.name)
+            inventory = self._links.inventory()
+            on = self._on(parent, others, inventory, removed=removed)
+            strays = self._strays(on, others)
+        suspect = view.quarantined(parent)
+        again = record.is_quarantined
+        if suspect is not None and suspect.removed and again:
+            suspect = None
+        ports = [each for each in view.on(parent) if not each.is_quarantined]
+        return Evidence(
+            parent.name,
+            idle=idle,
+            removed=removed,
+            unrecorded=tuple(map(_stray, strays)),
+            beside=bool(ports) or _has_others(parent, on),
+            suspect=None if suspect is None else suspect.port,
+            unseen=inventory.unseen,
+            clue="" if removed else self._clue(record, parent, on),
+        )
+
+    def _on(
+        self,
+        parent: Link,
+        records: Sequence[Record] = (),
+        inventory: Inventory | None = None,
+        *,
+        removed: bool = False,
+    ) -> Sequence[Link]:
+        """Return what is seen on a parent, in all namespaces.
+
+        Where every interface of the machine is seen, and those of the ports
+        are known by their nodes, only namespaces are looked at that have
+        others: with as many as ports, each look takes its time.
+
+        :param records: of other ports.
+        :param removed: whether the port's own interface was deleted.
+        """
+        links: Iterable[Link]
+        if removed and inventory is not None and inventory.unseen == 0:
+            links = self._unaccounted(records, inventory)
+        else:
+            links = self._links.all(everywhere=True, thorough=True)
+        return [
+            each
+            for each in links
+            if each.parent == parent.index and each.kind not in PEERS
+        ]
+
+    def _unaccounted(
+        self, records: Sequence[Record], inventory: Inventory
+    ) -> Iterator[Link]:
+        """Yield the links of all namespaces with something of no port.
+
+        That is the host's always.
+        """
+        nodes = {each.node for each in records if not each.removed}
+        places = dict.fromkeys(
+            (place.namespace, place.namespace_id)
+            for node, place in inventory.places.items()
+            if node not in nodes and node not in inventory.loopbacks
+        )
+        for namespace, namespace_id in {(None, None): None} | places:
+            yield from self._links.all_in(namespace, namespace_id)
+
+    def _strays(
+        self, on: Sequence[Link], records: Sequence[Record]
+    ) -> Sequence[Link]:
+        """Return what is on a parent in other namespaces and of no port."""
+        return [
+            each
+            for each in on
+            if each.kind in KINDS
+            and each.namespace is not None
+            and not self._has_port(each, records)
+        ]
+
+    def _has_port(self, link: Link, records: Sequence[Record]) -> bool:
+        node = self._links.node(link)
+        return any(
+            each.node == node if each.node else report.is_it(each, link)
+            for each in records
+            if each.kind != Kind.VF and not each.removed
+        )
+
+    def _unstack(
+        self, record: Record, link: Link, records: Sequence[Record]
+    ) -> None:
+        # It may have been renamed while it was looked at.
+        if not self._links.node(link) or self._has_port(link, records):
+            return
+        LOG.warning(
+            "%s: %s was made on %s beside it, and is deleted too",
+            report.about(record),
+            link.name,
+            record.parent,
+        )
+        self._links.delete(link)
+
+    def _clue(self, record: Record, parent: Link, on: Sequence[Link]) -> str:
+        """Return what is known of an interface that is not seen.
+
+        :param on: what is seen on its parent.
+        """
+        if record.namespace_id is None:
+            return f"{record.interface} has left the host and cannot be seen"
+        if not self._links.ended(record.namespace_id):
+            return (
+                f"{record.interface} has left its namespace, which is there "
+                "still"
+            )
+        heard = self._links.unknown_macs(
+            parent.name, {each.mac for each in on}
+        )
+        if heard:
+            return (
+                "its namespace has ended, and somebody unseen has the MAC "
+                f"{first_of(heard, proof.NAMED)}"
+            )
+        return (
+            "its namespace has ended, and something that cannot be seen may "
+            f"be on {parent.name}"
+        )
+
+    def cut_off(self, record: Record, view: View) -> Link | None:
+        """Return a parent that nothing but a quarantined port can be on.
+
+        Set down, it is no way to the wire for who holds that.
+
+        :returns: None if others are on it, or it is down.
+        """
+        _, parent = self._parent(record, view)
+        if parent is None or not parent.up or record.kind == Kind.VF:
+            return None
+        if any(not each.is_quarantined for each in view.on(parent)):
+            return None
+        if not self._is_pooled(parent, view) and record.vf is None:
+            return None
+        on = self._on(parent)
+        taken = (
+            _has_others(parent, on)
+            or self._strays(on, view.records)
+            or self._links.addressed(parent)
+            or any(each.id.pf == parent.name for each in view.vfs)
+        )
+        return None if taken else parent
+
+    def lower(self, parent: Link) -> None:
+        """Set a parent down; its alias goes on to say if we set it up."""
+        self._links.configure(parent, up=False)
+
+    def lift(self, record: Record, view: View) -> None:
+        """Set a parent up again that was set down to cut a port off."""
+        _, parent = self._parent(record, view)
+        if parent is not None and not self._is_marked(parent):
+            self._links.configure(parent, up=True)
 
     def _is_pooled(self, link: Link, view: View) -> bool:
         vf = view.vf_of(link)
         network = self._pools.network_of(link.name, vf.id if vf else None)
         return network is not None
 
-    def _find(self, entry: Entry, view: View, *, held: bool) -> Link | None:
-        """Return the interface of a macvlan, macvtap or ipvlan.
-
-        :returns: None if it is sure to be gone.
-        :raises Quarantined: if it is neither seen nor sure to be gone.
-        """
-        parent = view.on_host(entry.parent)
-        if parent is None or parent.index != entry.parent_index:
-            return None  # it went, and what was on it too
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            found = self._seen(entry, held=held)
-            if found is not None:
-                return found
-            if self._idle(entry, held=held):
-                return None
-            # What was killed before it was made is nowhere.
-            made = entry.action == Action.UNPLUG
-            problem = self._unseen(entry, parent) if made else None
-            if problem is None:
-                return None
-            if time.monotonic() >= deadline:
-                raise errors.Quarantined(
-                    entry.parent, port=entry.port, detail=problem
-                )
-            # The kernel takes its time to end a namespace.
-            time.sleep(PAUSE_S)
-
-    def _seen(self, entry: Entry, *, held: bool) -> Link | None:
-        """Return the interface where it was plugged, or else wherever."""
-        there = self._links.at(entry.namespace, entry.space, entry.index)
-        if there is not None and report.is_it(entry, there):
-            return there
-        if self._idle(entry, held=held):
-            return None
-        for thorough in (False, True):
-            for each in self._links.all(everywhere=True, thorough=thorough):
-                if report.is_it(entry, each):
-                    return each
-        return None
-
-    def _unseen(self, entry: Entry, parent: Link) -> str | None:
-        """Return why an interface that is not seen may be there."""
-        if entry.space is None:
-            return None  # it was deleted here, or moved to where one sees
-        if not self._links.ended(entry.space):
-            return (
-                f"{entry.interface} has left its namespace, which is there "
-                "still"
-            )
-        known = {
-            each.mac
-            for each in self._links.all(everywhere=True, thorough=True)
-            if each.parent == parent.index
-        }
-        heard = self._links.strangers(parent.name, known)
-        if heard:
-            return (
-                "its namespace has ended, and somebody unseen has the MAC "
-                f"{', '.join(heard)}"
-            )
-        return None
-
-    def rest(self, entry: Entry, view: View) -> None:
+    def clean_parent(self, record: Record, view: View) -> None:
         """Bring a parent that has no children left to the baseline.
 
         And down if we set it up, as a VF's alias says: or else it would be
-        in use for ever (see nic.provision). The entry of a plug knows, too.
+        in use for ever (see nic.provision). The record of a plug knows, too.
 
         :param view: the host as it is after the removal.
-        :raises VifError: or NicError, if it cannot be.
+        :raises LinkError: or NicError, if it cannot be.
         """
-        parent = view.on_host(entry.parent)
-        if entry.kind == Kind.VF or parent is None or view.children(parent):
+        if record.kind == Kind.VF:
+            return
+        _, parent = self._parent(record, view)
+        if parent is None or view.children(parent):
             return
         if view.quarantined(parent) is not None:
             return
-        if entry.vf is not None and not self._is_rested(entry, parent, view):
+        if record.vf is not None and not self._is_unused(record, parent, view):
             return
-        raised = entry.action == Action.PLUG and not entry.parent_up
+        raised = record.state is State.PLUGGING and not record.parent_up
         try:
-            self.clean(parent, view, entry.port, raised=raised)
+            self.clean(parent, view, record.port, raised=raised)
         except GONE as error:
-            _gone(entry, error)
+            _gone(record, error)
 
-    def _is_rested(self, entry: Entry, parent: Link, view: View) -> bool:
+    def _is_unused(self, record: Record, parent: Link, view: View) -> bool:
         """Return whether a VF can be set: nothing is on it in any namespace.
 
         :raises Quarantined: if something is that cannot be seen.
         """
         if parent.master is not None:
             return False  # of somebody's bridge or bond
-        deadline = time.monotonic() + PATIENCE_S
-        while self._links.idle(parent.name) is False:
-            view.look_everywhere()
-            if view.children(parent):
-                break
+        deadline = time.monotonic() + self._patience_s
+        while (seen := view.use(parent, look=True)).unseen:
             if time.monotonic() >= deadline:
                 raise errors.Quarantined(
                     parent.name,
-                    port=entry.port,
+                    port=record.port,
                     detail="something that cannot be seen is on it",
                 )
             # The kernel takes its time to end a namespace.
             time.sleep(PAUSE_S)
-        view.look_everywhere()
-        left = view.children(parent)
-        if left:
+        problems = use.why_not(seen, Act.RESET)
+        if problems:
             LOG.warning(
-                "%s: %s stays as it is, for %s in %s is on it",
-                report.about(entry),
+                "%s: %s is not reset: %s is on it",
+                report.about(record),
                 parent.name,
-                left[0].name,
-                left[0].namespace or "this namespace",
+                first_of(problems, proof.NAMED),
             )
-        return not left
+        return not problems
 
     def clean(
         self,
@@ -302,7 +529,7 @@ class Undo:
 
     def _note(self, port: str | None, step: str) -> None:
         if port is not None:
-            self._journal.step(port, step)
+            self._records.step(port, step)
 
     def _is_to_be_down(self, parent: Link) -> bool:
         """Return whether we set up an interface that nothing is on any more.
@@ -326,20 +553,12 @@ class Undo:
             link = None if vf.netdev is None else view.on_host(vf.netdev)
             if (
                 link is not None
-                and view.holder(link) is None
-                and view.quarantined(link) is None
-                and not view.children(link)
+                and not use.why_not(view.use(link), Act.CLEAN)
                 and (self._is_marked(link) or self._needs_reset(vf))
-                and self.is_idle(link, view)
+                # What takes a look at all namespaces comes last.
+                and not use.why_not(view.use(link, look=True), Act.CLEAN)
             ):
                 yield link
-
-    def is_idle(self, link: Link, view: View) -> bool:
-        """Return whether nothing is on an interface, in any namespace."""
-        if self._links.idle(link.name) is False:
-            return False
-        view.look_everywhere()
-        return not view.children(link)
 
     def _is_marked(self, link: Link) -> bool:
         return link.alias == alias.PARENT
@@ -348,50 +567,64 @@ class Undo:
         """Return whether a VF of a pool is not as clean as its NIC lets it."""
         return (
             self._pools.network_of(vf.netdev or "", vf.id) is not None
-            and unlike(vf.settings, BASELINE) is not None
+            and unlike(vf.settings, vf.baseline) is not None
             and not self._vfs.plan_reset(vf.id, shared=True).is_empty
         )
 
-    def _bring_back(self, entry: Entry, view: View) -> bool:
-        vf = None if entry.vf is None else view.vf_at(entry.vf)
-        if vf is None or _is_anothers(entry, view):
+    def _bring_back(self, record: Record, view: View) -> bool:
+        if record.vf is None or _is_anothers(record, view):
+            return False
+        vf = view.vf_at(record.vf)
+        if vf is None:
+            if self._vfs.is_present(record.vf):
+                raise errors.Quarantined(
+                    record.vf,
+                    port=record.port,
+                    detail=f"its PF {record.nic} has no interface here",
+                    remedy="bring the PF's interface back to the host, and "
+                    "unplug the port again",
+                )
             return False
         try:
-            link = self._of_vf(entry, vf)
+            link = self._of_vf(record, vf)
             if link is not None:
-                self._return(entry, link, vf, view)
+                self._return(record, link, vf, view)
                 return True
             # It was between two drivers.
-            name = _host_name(entry, None, vf.id, view)
-            self._settle(entry, vf.id, name, view)
+            name = _host_name(record, None, vf.id, view)
+            self._make_clean(record, vf.id, name, view)
         except GONE as error:
             if self._is_there(vf.id):
                 raise  # the namespace went, and it is on the host again
-            _gone(entry, error)
+            _gone(record, error)
         return False
 
-    def _reset(self, entry: Entry, vf: VfId) -> VfState:
+    def _reset(self, record: Record, vf: VfId) -> VfState:
         """Bring a VF that was a tenant's to the baseline.
 
         Its driver is bound again: no attribute speaks of all that can be set
         inside of a namespace.
 
-        :raises Quarantined: if it must have no other tenant.
+        :raises Quarantined: if it must have no other tenant, or its function
+            cannot be reset.
         """
-        self._journal.step(entry.port, "baseline")
+        self._records.step(record.port, "baseline")
         try:
             return self._vfs.reset(vf, fresh=True)
-        except FiltersRemain as error:
+        except (FiltersRemain, FunctionNotReset) as error:
             raise errors.Quarantined(
-                str(vf), port=entry.port, detail=str(error)
+                str(vf),
+                port=record.port,
+                detail=error.problem,
+                remedy=error.remedy,
             ) from error
 
-    def _of_vf(self, entry: Entry, vf: VfState) -> Link | None:
+    def _of_vf(self, record: Record, vf: VfState) -> Link | None:
         """Return the interface of a VF; None if it has none at all.
 
         :raises Quarantined: if it is somewhere out of sight.
         """
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + self._patience_s
         while True:
             now = self._vfs.observe(vf.id)
             if now.netdev is not None:
@@ -402,12 +635,12 @@ class Undo:
                 for each in self._links.all(
                     everywhere=True, thorough=thorough
                 ):
-                    if _is_of(each, vf, entry) and each.nsid is None:
+                    if _is_of(each, vf, record) and each.nsid is None:
                         return each
             if time.monotonic() >= deadline:
                 raise errors.Quarantined(
                     str(vf.id),
-                    port=entry.port,
+                    port=record.port,
                     detail=f"{vf.id.address} has its interface elsewhere",
                 )
             time.sleep(PAUSE_S)
@@ -420,25 +653,25 @@ class Undo:
         return True
 
     def _return(
-        self, entry: Entry, link: Link, vf: VfState, view: View
+        self, record: Record, link: Link, vf: VfState, view: View
     ) -> None:
-        home = _host_name(entry, link, vf.id, view)
+        host_name = _host_name(record, link, vf.id, view)
         last = link.mac
-        self._journal.step(entry.port, "quiet")
+        self._records.step(record.port, "quiet")
         self._links.limit(link, Limits())
         # Its names and its alias are a tenant's: none may come home.
         self._links.strip(link)
         link = self._links.configure(
             link, up=False, promisc=False, allmulti=False, alias=""
         )
-        if link.namespace is not None or link.name != home:
-            self._journal.step(entry.port, "home")
-            link = self._links.move(link, None, home)
-        self._settle(entry, vf.id, home, view, last)
+        if link.namespace is not None or link.name != host_name:
+            self._records.step(record.port, "home")
+            link = self._links.move(link, None, host_name)
+        self._make_clean(record, vf.id, host_name, view, last)
 
-    def _settle(
+    def _make_clean(
         self,
-        entry: Entry,
+        record: Record,
         vf: VfId,
         name: str,
         view: View,
@@ -448,7 +681,7 @@ class Undo:
 
         :param last: the MAC that it had; None where that is not known.
         """
-        state = self._reset(entry, vf)
+        state = self._reset(record, vf)
         link = self._links.get(state.netdev or name)
         if link is None:
             return
@@ -457,7 +690,7 @@ class Undo:
             link = self._links.move(link, None, name)
         # The MAC of its last port must not stay on a second VF of the same
         # NIC; a driver that was bound again has made up another.
-        self._journal.step(entry.port, "clean")
+        self._records.step(record.port, "clean")
         pf = view.on_host(vf.pf)
         self._links.configure(
             link,
@@ -467,35 +700,64 @@ class Undo:
         )
 
 
-def _is_anothers(entry: Entry, view: View) -> bool:
+def _quarantined(
+    record: Record, evidence: Evidence, verdict: Verdict, reason: str
+) -> errors.Quarantined:
+    named = errors.Kept if verdict is Verdict.KEPT else errors.Quarantined
+    return named(
+        evidence.parent,
+        port=record.port,
+        detail=reason,
+        removed=evidence.removed,
+    )
+
+
+def _has_others(parent: Link, on: Sequence[Link]) -> bool:
+    """Return whether the host itself has something on an interface.
+
+    :param on: what is seen on it.
+    """
+    return parent.master is not None or any(
+        each.namespace is None or each.kind not in KINDS for each in on
+    )
+
+
+def _stray(link: Link) -> str:
+    return f"{link.kind} {link.name} in {link.namespace or 'the host'}"
+
+
+def _is_anothers(record: Record, view: View) -> bool:
     """Return whether another port has a VF by now."""
     return any(
         each.kind == Kind.VF
-        and each.vf == entry.vf
-        and each.port != entry.port
+        and each.vf == record.vf
+        and each.port != record.port
         for each in view.records
     )
 
 
-def _is_of(link: Link, vf: VfState, entry: Entry) -> bool:
+def _is_of(link: Link, vf: VfState, record: Record) -> bool:
     if link.device or link.kind:
         return link.device == vf.id.address and not link.kind
     # A kernel before 5.14 does not tell the device from afar.
-    return (link.space, link.index) == (entry.space, entry.index)
+    return (link.namespace_id, link.index) == (
+        record.namespace_id,
+        record.index,
+    )
 
 
-def _host_name(entry: Entry, link: Link | None, vf: VfId, view: View) -> str:
+def _host_name(record: Record, link: Link | None, vf: VfId, view: View) -> str:
     """Return what the interface of a VF is to be called on the host.
 
     :param link: the interface as it is now; None if there is none.
     """
     # As it was, or as systemd names it.
-    for name in (entry.parent, f"{vf.pf}v{vf.index}"):
+    for name in (record.parent, f"{vf.pf}v{vf.index}"):
         there = view.on_host(name)
         free = there is None or there == link
-        if free and len(name) <= validation.MAX_INTERFACE:
+        if free and len(name) <= MAX_INTERFACE:
             return name
-    return validation.default(entry.port)
+    return validation.default(record.port)
 
 
 def _random_mac() -> str:
@@ -503,6 +765,6 @@ def _random_mac() -> str:
     return ":".join(f"{each:02x}" for each in octets)
 
 
-def _gone(entry: Entry, error: Exception) -> None:
-    told = log.about(entry.port, entry.vf)
-    LOG.info("%s: gone while it was unplugged (%s)", told, error)
+def _gone(record: Record, error: Exception) -> None:
+    reported = log.about(record.port, record.vf)
+    LOG.info("%s: gone while it was unplugged (%s)", reported, error)

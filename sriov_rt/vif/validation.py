@@ -14,14 +14,14 @@
 """A requested port: checked, and with its defaults filled in."""
 
 import dataclasses
-import functools
 import ipaddress
 import re
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
-from sriov_rt.parse import numbers
+from sriov_rt.kernel import namespaces
+from sriov_rt.parse import link
 from sriov_rt.parse.errors import ParseError
 from sriov_rt.request.words import VIF_MODES
 from sriov_rt.request.words import VifKind
@@ -29,23 +29,11 @@ from sriov_rt.vif.errors import NameInvalid
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Plug
 
-#: The longest name of an interface: IFNAMSIZ less its end (linux/if.h).
-MAX_INTERFACE = 15
-
-#: PID_MAX_LIMIT of a 64-bit kernel (include/linux/threads.h).
-MAX_PID = 4 * 1024 * 1024
-
-#: Before the process id of a namespace that has no name.
-PID = "pid:"
-
 #: First characters of an interface that got no name.
 PREFIX = "srt"
 
 _PORT = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _OWNER = re.compile(r"[A-Za-z0-9._-]{1,64}")
-_NAMESPACE = re.compile(r"[A-Za-z0-9._@+-]{1,255}")
-#: Printable ASCII but ``%`` (which the kernel numbers), ``/`` and ``:``.
-_INTERFACE = re.compile(r"[!-$&-.0-9;-~]{1,15}")
 
 
 def port(text: str) -> str:
@@ -85,30 +73,9 @@ def interface(text: str) -> str:
 
     :raises NameInvalid: if it cannot.
     """
-    if not _INTERFACE.fullmatch(text) or text in (".", ".."):
-        shown = text if len(text) <= MAX_INTERFACE else f"{text[:15]}..."
+    if not link.is_interface(text):
+        shown = text if len(text) <= link.MAX_INTERFACE else f"{text[:15]}..."
         raise NameInvalid(repr(shown))
-    return text
-
-
-# The names that a host has are asked for at each look at it.
-@functools.lru_cache(maxsize=1024)
-def namespace(text: str) -> str:
-    """Return a namespace's name, or ``pid:N``, if it can be one.
-
-    :raises ParseError: if it cannot.
-    """
-    if text.startswith(PID):
-        number = numbers.parse_int(
-            text.removeprefix(PID), "process id", 1, MAX_PID
-        )
-        return f"{PID}{number}"
-    if not _NAMESPACE.fullmatch(text) or text in (".", ".."):
-        raise ParseError(
-            "network namespace",
-            text,
-            "a name in /run/netns or pid:N expected",
-        )
     return text
 
 
@@ -128,9 +95,6 @@ MODES: Mapping[Kind, tuple[str, ...]] = {
 #: The most addresses, and the most routes, of one port.
 MAX_ITEMS = 64
 
-#: 802.1Q's VLAN ids without the reserved one (include/linux/if_vlan.h).
-MAX_VLAN = 4094
-
 #: ETH_MIN_MTU and ETH_MAX_MTU (include/uapi/linux/if_ether.h).
 MIN_MTU, MAX_MTU = 68, 65535
 
@@ -142,47 +106,45 @@ MAX_NODE = 1023
 
 #: physical_network is String(64) in Neutron's tables.
 _NETWORK = re.compile(r"[A-Za-z0-9._-]{1,64}")
-_MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}")
-_NO_MAC = "00:00:00:00:00:00"
 
 
-def checked(want: Plug) -> Plug:
+def checked(request: Plug) -> Plug:
     """Return a requested port, every value in its one spelling.
 
     :raises ParseError: for a value that no port can have.
     :raises NameInvalid: for a name that no interface can have.
     """
-    port(want.port)
-    owner(want.owner)
-    _numbers(want)
-    _onload(want)
-    if want.physical_network is not None:
-        physical_network(want.physical_network)
-    if want.parent is not None:
-        interface(want.parent)
-    elif want.physical_network is None:
-        raise ParseError("port", want.port, "specify --network or --parent")
-    if want.kind == Kind.IPVLAN and want.mac is not None:
-        raise ParseError("MAC", want.mac, "an ipvlan has its parent's")
-    place = want.namespace
-    if want.kind == Kind.VF and place is None and want.addresses:
+    port(request.port)
+    owner(request.owner)
+    _numbers(request)
+    _onload(request)
+    if request.physical_network is not None:
+        physical_network(request.physical_network)
+    if request.parent is not None:
+        interface(request.parent)
+    elif request.physical_network is None:
+        raise ParseError("port", request.port, "specify --network or --parent")
+    if request.kind == Kind.IPVLAN and request.mac is not None:
+        raise ParseError("MAC", request.mac, "an ipvlan has its parent's")
+    place = request.namespace
+    if request.kind == Kind.VF and place is None and request.addresses:
         raise ParseError(
             "port",
-            want.port,
+            request.port,
             "a VF gets addresses in a namespace only, which takes them away",
         )
     spelt: dict[str, Any] = {
-        "mode": _mode(want.kind, want.mode),
-        "namespace": None if place is None else namespace(place),
-        "name": interface(want.name or default(want.port)),
-        "mac": None if want.mac is None else mac(want.mac),
-        "addresses": _addresses(want.addresses),
-        "routes": _routes(want.routes),
+        "mode": _mode(request.kind, request.mode),
+        "namespace": None if place is None else namespaces.parse(place),
+        "name": interface(request.name or default(request.port)),
+        "mac": None if request.mac is None else mac(request.mac),
+        "addresses": _addresses(request.addresses),
+        "routes": _routes(request.routes),
     }
-    if all(getattr(want, key) == value for key, value in spelt.items()):
+    if all(getattr(request, key) == value for key, value in spelt.items()):
         # It was checked before, by who asks from afar.
-        return want
-    return dataclasses.replace(want, **spelt)
+        return request
+    return dataclasses.replace(request, **spelt)
 
 
 def physical_network(text: str) -> str:
@@ -204,19 +166,19 @@ def mac(text: str) -> str:
         (is_valid_ether_addr in include/linux/etherdevice.h).
     """
     lower = text.lower()
-    if not _MAC.fullmatch(lower) or lower == _NO_MAC:
+    if not link.is_mac(lower) or lower == link.NO_MAC:
         raise ParseError("MAC", text, "six octets such as 02:00:5e:10:00:01")
-    if int(lower[:2], 16) & 1:
+    if link.is_multicast(lower):
         raise ParseError("MAC", text, "it is a multicast address")
     return lower
 
 
-def _onload(want: Plug) -> None:
-    if want.network is not None:
-        network(want.network)
-    elif want.onload:
+def _onload(request: Plug) -> None:
+    if request.network is not None:
+        network(request.network)
+    elif request.onload:
         raise ParseError(
-            "port", want.port, "an accelerated one needs its network's UUID"
+            "port", request.port, "an accelerated one needs its network's UUID"
         )
 
 
@@ -230,13 +192,13 @@ def _mode(kind: Kind, mode: str | None) -> str | None:
     return mode
 
 
-def _numbers(want: Plug) -> None:
-    limits = want.limits
-    _number("VLAN", want.vlan, 0, MAX_VLAN)
-    _number("MTU", want.mtu, MIN_MTU, MAX_MTU)
+def _numbers(request: Plug) -> None:
+    limits = request.limits
+    _number("VLAN", request.vlan, 0, link.MAX_VLAN)
+    _number("MTU", request.mtu, MIN_MTU, MAX_MTU)
     _number("rate in kbit/s", limits.out_kbps, 1, MAX_KBPS)
     _number("rate in kbit/s", limits.in_kbps, 1, MAX_KBPS)
-    _number("NUMA node", want.numa_node, 0, MAX_NODE)
+    _number("NUMA node", request.numa_node, 0, MAX_NODE)
 
 
 def _number(what: str, value: int | None, minimum: int, maximum: int) -> None:

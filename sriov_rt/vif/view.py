@@ -14,6 +14,7 @@
 """View of a host: its links and VFs, and which port has which."""
 
 import contextlib
+import dataclasses
 import functools
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -23,19 +24,25 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from sriov_rt.kernel.link import Link
+from sriov_rt.kernel.links import Links
+from sriov_rt.kernel.namespaces import Identity
 from sriov_rt.nic.model import VfId
-from sriov_rt.nic.model import VfSettings
 from sriov_rt.nic.model import VfState
-from sriov_rt.nic.plan import Plan
-from sriov_rt.vif.link import Link
-from sriov_rt.vif.link import Links
+from sriov_rt.nic.use import Use
+from sriov_rt.nic.vfs import Vfs
+from sriov_rt.vif import alias
+from sriov_rt.vif.counts import NOT_COUNTED
+from sriov_rt.vif.counts import Counts
+from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.model import Kind
-from sriov_rt.vif.namespaces import Identity
 from sriov_rt.vif.records import Record
 from sriov_rt.vif.records import Records
+from sriov_rt.vif.settings import Pools
+from sriov_rt.vif.settings import Rules
 
 #: Kinds whose link is a peer, not what they sit on; a device has none.
-_PEERS = frozenset({"", "veth", "netkit", "vxcan"})
+PEERS = frozenset({"", "veth", "netkit", "vxcan"})
 
 #: Keeps the thread off the CPU that serves a VF's PF while it sets links of
 #: the VF (see nic.affinity); None for no VF.
@@ -45,39 +52,6 @@ Away = Callable[[VfId | None], AbstractContextManager[object]]
 def anywhere(vf: VfId | None) -> AbstractContextManager[object]:
     """Keep the thread off no CPU."""
     return contextlib.nullcontext()
-
-
-class Vfs(Protocol):
-    """What is needed of :class:`sriov_rt.nic.vfs.Vfs`."""
-
-    def locate(self, name: str) -> VfId:
-        """Return the VF of an interface."""
-
-    def list(self, pf: str | None = None) -> tuple[VfState, ...]:
-        """Return all VFs, or those of a PF."""
-
-    def of(self, interface: str) -> VfState | None:
-        """Return the VF of an interface, None if it is none's."""
-
-    def observe(self, vf: VfId) -> VfState:
-        """Return one VF."""
-
-    def plan(self, vf: VfId, wanted: VfSettings) -> Plan:
-        """Return what has to be done to it."""
-
-    def plan_reset(self, vf: VfId, *, shared: bool = False) -> Plan:
-        """Return what brings it to the baseline, as far as its NIC can."""
-
-    def mark_filters(self, vf: VfId) -> None:
-        """Note that macvlans set filters through it."""
-
-    def apply(self, plan: Plan) -> VfState:
-        """Do it, and read it back."""
-
-    def reset(
-        self, vf: VfId, *, fresh: bool = False, shared: bool = False
-    ) -> VfState:
-        """Bring it to the baseline, and read it back."""
 
 
 class Source(Protocol):
@@ -110,12 +84,11 @@ class View:
         self.records = records
         self._on_host: dict[str, Link] = {}
         self._by_index: dict[int, Link] = {}
-        self._children: dict[int, dict[Key, Link]] = {}
+        self._seen: dict[int, dict[Key, Link]] = {}
+        #: What looks, or looked, whether its parent is idle.
+        self.probes: list[Link] = []
         # Those that were read alone, by their interfaces here.
         self._read: dict[str, VfState | None] = {}
-        for each in records:
-            if each.kind != Kind.VF:
-                self._add(recorded(each))
         self._looked = False
         self._take(links.all())
 
@@ -130,15 +103,35 @@ class View:
 
     def _take(self, links: Iterable[Link]) -> None:
         for each in links:
+            if each.is_probe:
+                self.probes.append(each)
+                continue
             if each.namespace is None:
                 self._on_host[each.name] = self._by_index[each.index] = each
-            if each.parent is not None and each.kind not in _PEERS:
-                self._add(each)
+            if each.parent is not None and each.kind not in PEERS:
+                on = self._seen.setdefault(each.parent, {})
+                on[each.namespace_id, each.nsid, each.index] = each
 
-    def _add(self, link: Link) -> None:
-        if link.parent is not None:
-            key = (link.space, link.nsid, link.index)
-            self._children.setdefault(link.parent, {})[key] = link
+    @functools.cached_property
+    def _by_parent(self) -> Mapping[int, Sequence[Record]]:
+        """The ports on each parent, by its index."""
+        found: dict[int, list[Record]] = {}
+        for each in self.records:
+            found.setdefault(each.parent_index, []).append(each)
+        return found
+
+    @functools.cached_property
+    def _by_vf(self) -> Mapping[str, Sequence[Record]]:
+        """The ports that are or sit on each VF, by its address."""
+        found: dict[str, list[Record]] = {}
+        for each in self.records:
+            if each.vf is not None:
+                found.setdefault(each.vf, []).append(each)
+        return found
+
+    @functools.cached_property
+    def _damaged(self) -> Sequence[Record]:
+        return [each for each in self.records if each.damaged]
 
     @functools.cached_property
     def vfs(self) -> Sequence[VfState]:
@@ -161,11 +154,18 @@ class View:
 
     def record_of(self, link: Link) -> Record | None:
         """Return the record of the port whose interface a link is."""
-        for each in self.records:
+        for each in self._by_vf.get(link.device, ()):
             if each.kind == Kind.VF:
-                if link.device and each.vf == link.device:
-                    return each
-            elif (each.space, each.index) == (link.space, link.index):
+                return each
+        for each in self.records:
+            place = (each.namespace_id, each.index)
+            if each.kind != Kind.VF and place == (
+                link.namespace_id,
+                link.index,
+            ):
+                return each
+        for each in self._damaged:
+            if alias.names(link.alias, each.port):
                 return each
         return None
 
@@ -182,28 +182,69 @@ class View:
 
         Here and, once that was looked at, in every namespace.
         """
-        return [*self._children.get(link.index, {}).values()]
+        found = {
+            (each.namespace_id, None, each.index): recorded(each)
+            for each in self._by_parent.get(link.index, ())
+            if each.kind != Kind.VF and not each.removed
+        }
+        return [*(found | self._seen.get(link.index, {})).values()]
 
     def holder(self, link: Link) -> Record | None:
-        """Return the port that has the VF of an interface to itself."""
+        """Return the port that has the VF of an interface to itself.
+
+        One that is quarantined does not: see :meth:`quarantined`.
+        """
         vf = self.vf_of(link)
         if vf is None:
             return None
-        found = (
-            each
-            for each in self.records
-            if each.kind == Kind.VF and each.vf == vf.id.address
-        )
-        return next(found, None)
+        for each in self._by_vf.get(vf.id.address, ()):
+            if each.kind == Kind.VF and not each.is_quarantined:
+                return each
+        return None
 
     def quarantined(self, link: Link) -> Record | None:
         """Return a quarantined port that may be on an interface."""
-        found = (
-            each
-            for each in self.records
-            if each.is_quarantined and each.parent_index == link.index
+        found = [each for each in self.on(link) if each.is_quarantined]
+        # One that may be there itself comes first.
+        return min(found, key=lambda each: each.removed, default=None)
+
+    def on(self, link: Link) -> Sequence[Record]:
+        """Return the ports on an interface, and of its VF.
+
+        Its index may have become another's: by its device it is known too.
+        """
+        found = {
+            each.port: each
+            for each in (
+                *self._by_parent.get(link.index, ()),
+                *self._by_vf.get(link.device, ()),
+                # What a damaged record says of its port may be in a part.
+                *(each for each in self._damaged if each.parent == link.name),
+            )
+        }
+        return [found[port] for port in sorted(found)]
+
+    def use(self, link: Link, *, look: bool = False) -> Use:
+        """Return who uses an interface: by the records, and by a look.
+
+        :param look: ask the kernel, too, whether something is on it that
+            cannot be seen, and take in all namespaces for that.
+        """
+        found = used(self.on(link))
+        unseen = False
+        if look and not found.is_seen:
+            unseen = self.links.idle(link.name) is False
+            self.look_everywhere()
+        children = () if found.is_seen else self.children(link)
+        return dataclasses.replace(
+            found,
+            on=tuple(map(_child, children)),
+            unseen=unseen and not children,
         )
-        return next(found, None)
+
+    def at(self, index: int) -> Link | None:
+        """Return an interface of the caller's namespace by its index."""
+        return self._by_index.get(index)
 
     def vf(self, netdev: str) -> VfState | None:
         """Return the VF whose interface has that name on the host."""
@@ -234,6 +275,37 @@ class View:
 Key = tuple[Identity | None, int | None, int]
 
 
+def used(records: Iterable[Record]) -> Use:
+    """Return the use that the records of ports on one VF or parent say.
+
+    :param records: of those ports alone.
+    """
+    whole = None
+    ports = []
+    quarantined = []
+    for each in records:
+        clause = f"port {each.port} of {who(each)}"
+        if each.is_quarantined:
+            quarantined.append(clause)
+        elif each.kind == Kind.VF:
+            whole = clause
+        else:
+            ports.append(clause)
+    return Use(whole=whole, ports=tuple(ports), quarantined=tuple(quarantined))
+
+
+def who(record: Record) -> str:
+    """Return who has a port, with why it is quarantined if it is."""
+    if record.is_quarantined:
+        return f"{record.owner} (quarantined: {record.reason})"
+    return record.owner
+
+
+def _child(link: Link) -> str:
+    where = "" if link.namespace is None else f" in {link.namespace}"
+    return f"{link.kind} {link.name}{where}"
+
+
 def recorded(record: Record) -> Link:
     """Return the interface of a record, as it was plugged."""
     return Link(
@@ -244,14 +316,49 @@ def recorded(record: Record) -> Link:
         mode=record.mode,
         parent=record.parent_index,
         mac=record.mac,
-        mtu=record.asked.mtu or 0,
+        mtu=record.request.mtu or 0,
         up=True,
         carrier=True,
         alias="",
-        space=record.space,
+        namespace_id=record.namespace_id,
     )
 
 
-def observe(links: Links, vfs: Source, records: Records) -> View:
-    """Return the host as it is: its links now, its VFs as they are needed."""
-    return View(links, vfs, records.all())
+#: Where no rules are given.
+DEFAULTS = Rules()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Host:
+    """Host that ports are made on, with its links, VFs and records.
+
+    :param links: the kernel's links.
+    :param vfs: the verbs on VFs.
+    :param pools: the parents of each physical network.
+    :param records: of the ports.
+    :param locks: between processes, and threads of this one.
+    :param rules: what the operator chooses.
+    :param away: where the thread must not run meanwhile.
+    :param patience_s: how long the kernel is given to end a namespace, in
+        seconds; None for unplug.PATIENCE_S.
+    :param counts: where operations are counted.
+    """
+
+    links: Links
+    vfs: Vfs
+    pools: Pools
+    records: Records
+    locks: Locks
+    rules: Rules = DEFAULTS
+    away: Away = anywhere
+    patience_s: float | None = None
+    counts: Counts = NOT_COUNTED
+
+    def observe(self, *without: str) -> View:
+        """Return it as it is: its links now, its VFs as they are needed.
+
+        :param without: ports that have gone.
+        """
+        found = self.records.all()
+        left = [each for each in found if each.port not in without]
+        return View(self.links, self.vfs, left if without else found)

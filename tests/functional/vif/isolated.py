@@ -17,17 +17,20 @@ namespaces: its links, its /sys, its /run/netns and all that it makes there
 are gone when it ends, whatever becomes of it.
 """
 
+import fcntl
 import json
 import os
+import pathlib
+import tempfile
 import unittest
 import uuid
 from collections.abc import Callable
 from concurrent import futures
 from typing import Any
 
-from sriov_rt.vif.link import Link
-from sriov_rt.vif.link import Subinterface
-from sriov_rt.vif.links import NetlinkLinks
+from sriov_rt.kernel.link import Link
+from sriov_rt.kernel.link import Subinterface
+from sriov_rt.kernel.links import Links
 from tests.testbed.isolation import leave
 from tests.testbed.isolation import sh
 from tests.testbed.isolation import wire
@@ -38,6 +41,10 @@ MAC = "02:00:5e:10:00:01"
 #: Seconds in which the kernel has ended a namespace.
 PATIENCE = 10.0
 
+#: One such test at a time: the kernel counts the interfaces of all
+#: namespaces, also of those that a test beside it has hidden.
+_ALONE = pathlib.Path(tempfile.gettempdir()) / "sriov-rt-isolated-tests.lock"
+
 
 class IsolatedTestCase(unittest.TestCase):
     """A host of its own: vf0, wired to peer0, and the namespace ``tenant``."""
@@ -47,7 +54,8 @@ class IsolatedTestCase(unittest.TestCase):
         if os.geteuid() != 0:
             self._testMethodName = "_needs_root"
             return super().run(result)
-        with futures.ThreadPoolExecutor(1) as pool:
+        with _ALONE.open("w") as lock, futures.ThreadPoolExecutor(1) as pool:
+            fcntl.flock(lock, fcntl.LOCK_EX)
             return pool.submit(super().run, result).result()
 
     def _needs_root(self) -> None:
@@ -63,7 +71,7 @@ class IsolatedTestCase(unittest.TestCase):
         leave()
         sh("ip", "netns", "add", "tenant")
         wire("vf0", "peer0")
-        self.links = NetlinkLinks()
+        self.links = Links()
 
     def ip(self, *words: str, namespace: str | None = "tenant") -> Any:
         """Return what ``ip -j`` says.

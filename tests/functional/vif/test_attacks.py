@@ -22,16 +22,20 @@ import socket
 import subprocess
 import threading
 import time
+import uuid
 from collections.abc import Callable
 from unittest import mock
 
-from sriov_rt import rtnetlink
+from sriov_rt.kernel import errors as kernel_errors
+from sriov_rt.kernel import links
+from sriov_rt.kernel import rtnetlink
+from sriov_rt.kernel.links import Links
+from sriov_rt.kernel.tc import Limits
+from sriov_rt.nic.vfs import Vfs
 from sriov_rt.vif import errors
-from sriov_rt.vif import links
-from sriov_rt.vif.journal import Journal
-from sriov_rt.vif.model import Limits
 from sriov_rt.vif.model import State
 from sriov_rt.vif.records import Records
+from sriov_rt.vif.records import Records as Journal
 from tests.functional.vif.isolated import PATIENCE
 from tests.functional.vif.isolated import until
 from tests.functional.vif.test_plugger import OTHER
@@ -40,9 +44,11 @@ from tests.functional.vif.test_plugger import DressedLinks
 from tests.functional.vif.test_plugger import DyingJournal
 from tests.functional.vif.test_plugger import OneVf
 from tests.functional.vif.test_plugger import PluggerTestCase
+from tests.periodic import periodic
 from tests.testbed.isolation import sh
 
 CLONE_NEWNET = 0x40000000
+OWN = "/proc/thread-self/ns/net"
 
 FOREIGN = (*("link", "vf0", "type", "macvlan", "mode", "bridge"),)
 
@@ -149,7 +155,7 @@ class HiddenTest(AttackTestCase):
         self.assertEqual(State.QUARANTINED, found.state)
         self.assertIn("cannot be seen", found.reason)
         # The parent is nobody else's, and no other VLAN's, meanwhile.
-        with self.assertRaises(errors.ParentTaken):
+        with self.assertRaises(kernel_errors.ParentTaken):
             self.plugger.plug(self.asked(port=OTHER, name="eth2"))
         with self.assertRaises(errors.Quarantined):
             self.plugger.plug(self.asked())
@@ -185,6 +191,282 @@ class HiddenTest(AttackTestCase):
         self.assertIn("has the MAC", str(caught.exception))
 
 
+#: Of IEEE's for experiments: nobody else sends it.
+PROTOCOL = 0x88B5
+FRAMES = 8
+
+THIRD = str(uuid.uuid4())
+
+
+class End:
+    """Who sends and receives on an interface, in whatever namespace it is.
+
+    :param namespace: where it opens its socket; None for the host's.
+    """
+
+    def __init__(self, namespace: str | None, name: str) -> None:
+        self.name = name
+        place = OWN if namespace is None else f"/run/netns/{namespace}"
+        _in_thread(lambda: self._open(pathlib.Path(place)))
+
+    def _open(self, place: pathlib.Path) -> None:
+        _enter(place)
+        self.socket = socket.socket(
+            socket.AF_PACKET, socket.SOCK_RAW, socket.htons(PROTOCOL)
+        )
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def mac(self) -> bytes:
+        self.socket.bind((self.name, PROTOCOL))
+        found = self.socket.getsockname()[4]
+        assert isinstance(found, bytes)
+        return found
+
+    def reaches(self, other: "End") -> int:
+        """Return how many of its frames arrive at another."""
+        try:
+            _set_up(self.socket, self.name.encode())
+            head = other.mac() + self.mac() + PROTOCOL.to_bytes(2)
+            for number in range(FRAMES):
+                self.socket.send(head + bytes([number] * 60))
+        except OSError:
+            return 0
+        other.socket.settimeout(0.3)
+        got = 0
+        try:
+            while True:
+                got += other.socket.recv(2048)[:6] == head[:6]
+        except TimeoutError:
+            return got
+
+
+class KeepTest(AttackTestCase):
+    """A tenant whose port is unplugged exchanges no frame any more."""
+
+    #: Whether libvirt moves the ports into their containers.
+    moved = False
+    #: Whether another tenant's port is on the parent, before and after.
+    beside = True
+    #: Whether its parent serves its network on when the port is deleted, and
+    #: something else may be left there.
+    serves_on = False
+
+    def setUp(self):
+        super().setUp()
+        if os.geteuid() != 0:
+            return
+        for name in ("second", "next"):
+            sh("ip", "netns", "add", name)
+        self.wire = self.end(None, "peer0")
+        self._plug("tenant", PORT)
+        if self.beside:
+            self._plug("second", OTHER)
+            self.sibling = self.end("second", "eth1")
+        self.old = self.end("tenant", "eth1")
+        self.assertEqual((FRAMES, FRAMES), self.frames(self.old, self.wire))
+
+    def end(self, namespace: str | None, name: str) -> End:
+        found = End(namespace, name)
+        self.addCleanup(found.close)
+        return found
+
+    def frames(self, one: End, other: End) -> tuple[int, int]:
+        return one.reaches(other), other.reaches(one)
+
+    def _plug(self, namespace: str, port: str) -> None:
+        if not self.moved:
+            self.plugger.plug(self.asked(port=port, namespace=namespace))
+            return
+        name = f"srt{port[:8]}"
+        self.plugger.plug(self.asked(port=port, namespace=None, name=name))
+        sh("ip", "link", "set", name, "netns", namespace, "name", "eth1")
+        sh("ip", "-n", namespace, "link", "set", "eth1", "up")
+
+    def hidden(self, name: str) -> End:
+        """Hide an interface where only a socket leads to; it is down."""
+        found = _Hiding(name)
+        self.addCleanup(found.close)
+        return found
+
+    def lose(self) -> None:
+        """End the tenant's namespace: no number leads on from it."""
+        self.old.close()
+        sh("ip", "netns", "del", "tenant")
+        time.sleep(0.2)
+
+    def stack(self, name: str, *words: str, on: str = "eth1") -> None:
+        sh(
+            *("ip", "-n", "tenant", "link", "add", "name", name, "link", on),
+            *(*words, "type", "macvlan", "mode", "bridge"),
+        )
+
+    def ended(self, old: End, *, kept: bool, cut: bool = True) -> None:
+        """Unplug, and see what the old tenant reaches.
+
+        :param kept: whether its port is quarantined.
+        :param cut: whether it has no way to the wire when it is alone.
+        """
+        try:
+            self.plugger.unplug(PORT)
+        except errors.Quarantined:
+            self.assertTrue(kept)
+        shown = {each.port: each for each in self.shown()}
+        self.assertEqual(kept, PORT in shown)
+        if PORT in shown:
+            self.assertEqual(State.QUARANTINED, shown[PORT].state)
+            self.assertIn(";", shown[PORT].reason)
+        else:
+            self.assertEqual((0, 0), self.frames(old, self.wire))
+        if self.beside:
+            # Who is innocent goes on, and goes.
+            self.assertEqual(
+                (FRAMES, FRAMES), self.frames(self.sibling, self.wire)
+            )
+            self.assertEqual(State.PLUGGED, shown[OTHER].state)
+        elif cut:
+            self.assertEqual((0, 0), self.frames(old, self.wire))
+        self.refused(old)
+        if self.beside:
+            self.assertTrue(self.plugger.unplug(OTHER))
+            left = {each.port for each in self.shown()}
+            self.assertEqual({PORT} if PORT in shown else set(), left)
+            if cut:
+                # Nobody else is on it: it is no way to the wire any more.
+                self.assertEqual((0, 0), self.frames(old, self.wire))
+            self.refused(old)
+
+    def refused(self, old: End) -> None:
+        """See that the next tenant and the old one exchange nothing."""
+        want = self.asked(port=THIRD, namespace="next")
+        try:
+            self.plugger.plug(want)
+        except kernel_errors.ParentTaken:
+            return
+        new = self.end("next", "eth1")
+        self.assertEqual((FRAMES, FRAMES), self.frames(new, self.wire))
+        if not self.serves_on:
+            self.assertEqual((0, 0), self.frames(old, new))
+        self.plugger.unplug(THIRD)
+
+    def test_hidden_and_down_when_its_namespace_has_ended(self):
+        old = self.hidden("eth1")
+        self.lose()
+        self.ended(old, kept=True)
+
+    def test_round_trip_through_a_namespace_that_has_its_index(self):
+        index = str(self.links_of()["eth1"])
+        sh("ip", "netns", "add", "way")
+        sh("ip", "-n", "way", "link", "add", "taken", "index", index,
+           "type", "bridge")  # fmt: skip
+        sh("ip", "-n", "tenant", "link", "set", "eth1", "netns", "way")
+        sh("ip", "-n", "way", "link", "set", "eth1", "netns", "tenant")
+        self.assertNotEqual(index, str(self.links_of()["eth1"]))
+        self.ended(self.old, kept=False)
+
+    def test_decoy_with_its_index(self):
+        index = str(self.links_of()["eth1"])
+        self.stack("step")
+        old = self.hidden("eth1")
+        self.stack("eth1", "index", index, on="step")
+        sh("ip", "-n", "tenant", "link", "del", "step")
+        # The real one is reached by its namespace's number, and deleted; the
+        # kernel confirms that where nobody else is on the parent.
+        self.ended(old, kept=self.beside)
+
+    def test_stacked_on_its_own_and_visible(self):
+        self.stack("more")
+        old = self.end("tenant", "more")
+        self.assertEqual((FRAMES, FRAMES), self.frames(old, self.wire))
+        self.ended(old, kept=False)
+
+    def test_stacked_on_its_own_and_moved_on(self):
+        """It may be a stranger's there: it is named, and left alone."""
+        self.stack("more")
+        sh("ip", "netns", "add", "way")
+        sh("ip", "-n", "tenant", "link", "set", "more", "netns", "way")
+        self.ended(self.end("way", "more"), kept=True, cut=False)
+        self.assertIn("more in way", self.shown()[0].reason)
+
+    def test_stacked_on_its_own_and_hidden(self):
+        self.stack("more")
+        old = self.hidden("more")
+        self.lose()
+        self.ended(old, kept=True)
+
+    def test_stacked_where_no_number_leads_to(self):
+        """It is made in there, and so it never left the tenant's."""
+        old = _Hiding("more", made_on="eth1")
+        self.addCleanup(old.close)
+        self.ended(old, kept=True)
+
+    def test_parent_that_was_renamed(self):
+        sh("ip", "link", "set", "vf0", "down")
+        sh("ip", "link", "set", "vf0", "name", "vf9")
+        sh("ip", "link", "set", "vf9", "up")
+        self.plugger.unplug(PORT)
+        self.assertEqual((0, 0), self.frames(self.old, self.wire))
+
+    def test_parent_that_was_moved(self):
+        sh("ip", "netns", "add", "way")
+        sh("ip", "link", "set", "vf0", "netns", "way")
+        sh("ip", "-n", "way", "link", "set", "vf0", "up")
+        old = self.hidden("eth1")
+        self.lose()
+        with self.assertRaises(errors.Quarantined) as caught:
+            self.plugger.unplug(PORT)
+        self.assertIn("parent", str(caught.exception))
+        self.assertIn(PORT, {each.port for each in self.shown()})
+        self.assertEqual((FRAMES, FRAMES), self.frames(old, self.wire))
+
+    def test_parent_whose_name_is_anothers(self):
+        sh("ip", "link", "set", "vf0", "down")
+        sh("ip", "link", "set", "vf0", "name", "vf9")
+        sh("ip", "link", "add", "vf0", "type", "veth", "peer", "name", "x9")
+        sh("ip", "link", "set", "vf9", "up")
+        self.plugger.unplug(PORT)
+        self.assertEqual((0, 0), self.frames(self.old, self.wire))
+
+
+class KeepMovedTest(KeepTest):
+    moved = True
+
+
+class KeepAloneTest(KeepTest):
+    beside = False
+
+    def test_cut_off_until_it_is_gone(self):
+        """The parent is set up again, as it was."""
+        old = self.hidden("eth1")
+        self.lose()
+        self.ended(old, kept=True)
+        (link,) = self.ip("link", "show", "vf0", namespace=None)
+        self.assertNotIn("UP", link["flags"])
+        old.close()
+        until("the namespace has ended", self.is_idle)
+        self.assertEqual((PORT,), self.another().recover().released)
+        (link,) = self.ip("link", "show", "vf0", namespace=None)
+        self.assertIn("UP", link["flags"])
+
+
+class KeepAloneMovedTest(KeepAloneTest):
+    moved = True
+
+
+@periodic
+class KeepPlainTest(KeepTest):
+    """The parent is no VF: it may never be idle, and serves its network."""
+
+    serves_on = True
+    links_class = Links
+    vfs = staticmethod(Vfs.of_host)
+
+
+class KeepPlainMovedTest(KeepPlainTest):
+    moved = True
+
+
 class ForeignTest(AttackTestCase):
     def test_a_cni_macvlan_made_just_then_survives(self):
         """Same name, kind, parent and namespace, between look and create."""
@@ -200,7 +482,7 @@ class ForeignTest(AttackTestCase):
 
         with (
             mock.patch.object(links, "_make", late),
-            self.assertRaises(errors.NameTaken),
+            self.assertRaises(kernel_errors.NameTaken),
         ):
             self.plugger.plug(self.asked())
         there = self.links_of()
@@ -289,7 +571,7 @@ class ForeignTest(AttackTestCase):
         with self.assertLogs("sriov_rt", "WARNING"):
             self.plugger.unplug(PORT)
         # It is seen by its number, so it's known for what it is.
-        with self.assertRaises(errors.ParentTaken):
+        with self.assertRaises(kernel_errors.ParentTaken):
             self.plugger.plug(self.asked(mode="passthru"))
 
     def test_a_namespace_made_anew_keeps_what_is_in_it(self):
@@ -413,7 +695,8 @@ class BootTest(AttackTestCase):
 class FullTest(AttackTestCase):
     def test_a_read_only_state_directory_keeps_no_port(self):
         sh("mkdir", "-p", str(self.directory))
-        sh("mount", "-t", "tmpfs", "tmpfs", str(self.directory))
+        sh("mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs",
+           str(self.directory))  # fmt: skip
         self.addCleanup(sh, "umount", str(self.directory))
         self.plugger.plug(self.asked())
         (self.directory / "lock").unlink(missing_ok=True)
@@ -424,7 +707,7 @@ class FullTest(AttackTestCase):
 
     def test_no_inode_left_and_no_lock_file_keeps_no_port(self):
         sh("mkdir", "-p", str(self.directory))
-        sh("mount", "-t", "tmpfs", "-o", "nr_inodes=16", "tmpfs",
+        sh("mount", "-t", "tmpfs", "-o", "mode=755,nr_inodes=16", "tmpfs",
            str(self.directory))  # fmt: skip
         self.addCleanup(sh, "umount", str(self.directory))
         self.plugger.plug(self.asked())
@@ -453,6 +736,36 @@ class FullTest(AttackTestCase):
         finally:
             os.kill(pid, 9)
             os.waitpid(pid, 0)
+
+
+class _Hiding(End):
+    """Hides an interface of the tenant's where only its socket leads to.
+
+    :param made_on: what it is stacked on; None for one that is moved there.
+    """
+
+    def __init__(self, name: str, made_on: str | None = None) -> None:
+        self._made_on = made_on
+        super().__init__("tenant", name)
+
+    def _open(self, place: pathlib.Path) -> None:
+        _enter(place)
+        tenant = os.open(OWN, os.O_RDONLY)
+        assert _libc().unshare(CLONE_NEWNET) == 0
+        hidden = os.open(OWN, os.O_RDONLY)
+        super()._open(pathlib.Path(OWN))
+        assert _libc().setns(tenant, CLONE_NEWNET) == 0
+        path = f"/proc/{os.getpid()}/fd/{hidden}"
+        if self._made_on is None:
+            sh("ip", "link", "set", self.name, "netns", path)
+        else:
+            sh(
+                *("ip", "link", "add", "name", self.name, "link"),
+                *(self._made_on, "netns", path),
+                *("type", "macvlan", "mode", "bridge"),
+            )
+        os.close(tenant)
+        os.close(hidden)
 
 
 def _libc() -> ctypes.CDLL:

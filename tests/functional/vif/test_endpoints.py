@@ -18,21 +18,21 @@ Nothing of Onload's is needed for it; veths stand in for two NICs.
 import os
 import threading
 import uuid
-from unittest import mock
 
 from sriov_rt.facts import Endpoint
+from sriov_rt.host.root import BOOT_ID
 from sriov_rt.host.root import CONFIG
 from sriov_rt.host.root import Root
+from sriov_rt.kernel.links import Links
 from sriov_rt.nic.vfs import Vfs
 from sriov_rt.vif import errors
 from sriov_rt.vif import source
-from sriov_rt.vif.journal import Journal
-from sriov_rt.vif.links import NetlinkLinks
 from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.plugger import Plugger
 from sriov_rt.vif.records import Records
 from sriov_rt.vif.settings import Pools
 from sriov_rt.vif.settings import Rules
+from sriov_rt.vif.view import Host
 from tests.functional.vif.test_plugger import PORT
 from tests.functional.vif.test_plugger import PluggerTestCase
 from tests.testbed.isolation import sh
@@ -55,12 +55,14 @@ class EndpointTestCase(PluggerTestCase):
 
     def another(self, journal=None, **rules) -> Plugger:
         return Plugger(
-            NetlinkLinks(),
-            Vfs.of_host(),
-            Pools.parse(["physnet1:vf0", "physnet1:vf1"]),
-            journal or Journal(self.directory),
-            Locks(self.directory, 60),
-            Rules(carrier_wait_s=1.0, **rules),
+            Host(
+                Links(),
+                Vfs.of_host(),
+                Pools.parse(["physnet1:vf0", "physnet1:vf1"]),
+                journal or Records(self.directory),
+                Locks(self.directory, 60),
+                Rules(carrier_wait_s=1.0, **rules),
+            )
         )
 
     def wanted(self, number, **fields):
@@ -117,7 +119,7 @@ class ParallelTest(EndpointTestCase):
         host, tenant = self.machine()
         self.assertEqual(before[0], host)
         self.assertEqual(len(before[1]) + 2, len(tenant))
-        self.assertEqual((), Journal(self.directory).ports())
+        self.assertEqual((), Records(self.directory).ports())
         for each in found:
             self.assertTrue(self.plugger.unplug(each.port))
         self.assertEqual(before, self.machine())
@@ -154,12 +156,15 @@ class ParallelTest(EndpointTestCase):
 class SourceTest(EndpointTestCase):
     def observed(self):
         """Return what an agent with this host's configuration finds."""
-        root = self.directory.parent / "root"
-        config = root / CONFIG
-        config.parent.mkdir(parents=True, exist_ok=True)
-        config.write_text(f"[vif]\njournal = {self.directory}\n")
-        with mock.patch.object(Root, "is_confined", False):
-            return source.observe(Root(root)).endpoints
+        root = self.directory.parent
+        journal = f"[vif]\njournal = /{self.directory.name}\n"
+        for name, text in (
+            (CONFIG, journal),
+            (BOOT_ID, Root().read_text(BOOT_ID)),
+        ):
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(text)
+        return source.observe(Root(root)).endpoints
 
     def test_the_facts_have_the_endpoints_of_all_namespaces(self):
         want = self.wanted(1, parent="vf0")

@@ -23,12 +23,12 @@ import time
 from concurrent import futures
 from unittest import mock
 
-from sriov_rt.vif import announce
-from sriov_rt.vif import errors
-from sriov_rt.vif import namespace_links
-from sriov_rt.vif import taps
-from sriov_rt.vif.model import Limits
-from sriov_rt.vif.namespace_links import NamespaceLinks
+from sriov_rt.kernel import announce
+from sriov_rt.kernel import errors as kernel_errors
+from sriov_rt.kernel import link
+from sriov_rt.kernel import taps
+from sriov_rt.kernel.namespace_links import NamespaceLinks
+from sriov_rt.kernel.tc import Limits
 from tests.functional.vif.isolated import MAC
 from tests.functional.vif.isolated import IsolatedTestCase
 from tests.testbed.isolation import sh
@@ -109,31 +109,39 @@ class CreateTest(IsolatedTestCase):
 
     def test_a_name_that_is_taken(self):
         before = self.make()
-        with self.assertRaises(errors.NameTaken):
+        with self.assertRaises(kernel_errors.NameTaken):
             self.make(mac=None)
         self.assertEqual(self.links.get("srt0", "tenant"), before)
 
     def test_a_parent_that_cannot_be_shared(self):
         self.make(mode="passthru", mac=None)
-        with self.assertRaises(errors.VifError):
+        with self.assertRaises(kernel_errors.LinkError):
             self.make(name="srt1")
+
+    def test_a_parent_that_a_bridge_has_is_asked_for_once(self):
+        sh("ip", "link", "add", "br0", "type", "bridge")
+        sh("ip", "link", "set", "vf0", "master", "br0")
+        # pyroute2 would sleep before it asks again.
+        with (
+            mock.patch.object(time, "sleep", side_effect=AssertionError),
+            self.assertRaises(kernel_errors.ParentTaken),
+        ):
+            self.make()
 
     def test_nothing_is_left_of_what_is_not_as_asked_for(self):
         with (
-            mock.patch.object(
-                namespace_links, "_kind", return_value=("macvlan", "vepa")
-            ),
-            self.assertRaises(errors.NotVerified),
+            mock.patch.object(link, "_kind", return_value=("macvlan", "vepa")),
+            self.assertRaises(kernel_errors.NotVerified),
         ):
             self.make()
         self.assertIsNone(self.links.get("srt0", "tenant"))
 
     def test_what_the_kernel_refuses(self):
         for changes, error in (
-            ({"parent": "vf9"}, errors.NoSuchLink),
-            ({"namespace": "nobody"}, errors.NoSuchNamespace),
-            ({"mtu": 9000}, errors.LinkRefused),
-            ({"name": "lo"}, errors.NameTaken),
+            ({"parent": "vf9"}, kernel_errors.NoSuchLink),
+            ({"namespace": "nobody"}, kernel_errors.NoSuchNamespace),
+            ({"mtu": 9000}, kernel_errors.LinkRefused),
+            ({"name": "lo"}, kernel_errors.NameTaken),
         ):
             with self.subTest(changes=changes), self.assertRaises(error):
                 self.make(**changes)
@@ -200,7 +208,7 @@ class MoveTest(IsolatedTestCase):
 
     def test_onto_a_name_that_is_taken(self):
         device = self.links.get("vf0")
-        with self.assertRaises(errors.NameTaken):
+        with self.assertRaises(kernel_errors.NameTaken):
             self.links.move(device, "tenant", "lo")
         self.assertEqual(self.links.get("vf0"), device)
 
@@ -208,7 +216,7 @@ class MoveTest(IsolatedTestCase):
         device = self.links.get("vf0")
         with (
             mock.patch.object(NamespaceLinks, "find", return_value=None),
-            self.assertRaises(errors.NameTaken),
+            self.assertRaises(kernel_errors.NameTaken),
         ):
             self.links.move(device, "tenant", "lo")
         self.assertEqual(self.links.get("vf0").mac, device.mac)
@@ -255,7 +263,7 @@ class ConfigureTest(IsolatedTestCase):
         self.assertEqual(self.links.configure(device, mtu=1400).mtu, 1400)
 
     def test_what_the_kernel_refuses(self):
-        with self.assertRaises(errors.LinkRefused) as caught:
+        with self.assertRaises(kernel_errors.LinkRefused) as caught:
             self.links.configure(self.make(), mtu=60000)
         self.assertIn("mtu", str(caught.exception))
 
@@ -310,15 +318,15 @@ class AddressTest(IsolatedTestCase):
             self.assertFalse(self.links.addressed(made))
 
     def test_an_interface_hears_the_macs_of_its_macvlans(self):
-        self.assertEqual([], self.links.strangers("vf0", ()))
+        self.assertEqual([], self.links.unknown_macs("vf0", ()))
         self.links.configure(self.make(), up=True)
-        self.assertEqual([MAC], self.links.strangers("vf0", ()))
-        self.assertEqual([], self.links.strangers("vf0", (MAC,)))
-        self.assertEqual([], self.links.strangers("peer0", ()))
+        self.assertEqual([MAC], self.links.unknown_macs("vf0", ()))
+        self.assertEqual([], self.links.unknown_macs("vf0", (MAC,)))
+        self.assertEqual([], self.links.unknown_macs("peer0", ()))
 
     def test_a_gateway_that_is_out_of_reach(self):
         made = self.links.configure(self.make(), up=True)
-        with self.assertRaises(errors.LinkRefused):
+        with self.assertRaises(kernel_errors.LinkRefused):
             self.links.address(made, (), (("default", "203.0.113.1"),))
 
     def test_traffic_passes(self):
@@ -343,7 +351,7 @@ class AnnounceTest(IsolatedTestCase):
                 wanted.discard(heard.recv(2048))
 
     def test_an_interface_that_is_down(self):
-        with self.assertRaises(errors.LinkRefused):
+        with self.assertRaises(kernel_errors.LinkRefused):
             self.links.announce(self.make(), ("192.0.2.1/24",))
 
 
@@ -400,7 +408,7 @@ class LimitTest(IsolatedTestCase):
         made = self.make()
         try:
             self.links.limit(made, Limits(out_kbps=1000, in_kbps=1000))
-        except errors.Unsupported:
+        except kernel_errors.Unsupported:
             self.assertLessEqual(self._qdiscs(), {"noop"})
         else:
             self.assertEqual(self._qdiscs(), {"htb", "ingress"})

@@ -26,27 +26,29 @@ import time
 import uuid
 from concurrent import futures
 
+from sriov_rt.kernel import errors as kernel_errors
+from sriov_rt.kernel.link import Link
+from sriov_rt.kernel.links import Links
+from sriov_rt.kernel.tc import Limits
+from sriov_rt.kernel.vf import VfSettings
 from sriov_rt.nic.model import BASELINE
 from sriov_rt.nic.model import VfId
-from sriov_rt.nic.model import VfSettings
 from sriov_rt.nic.model import VfState
 from sriov_rt.nic.plan import Plan
 from sriov_rt.nic.vfs import Vfs
 from sriov_rt.vif import alias
 from sriov_rt.vif import errors
-from sriov_rt.vif.journal import Entry
-from sriov_rt.vif.journal import Journal
-from sriov_rt.vif.link import Link
-from sriov_rt.vif.links import NetlinkLinks
 from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.model import Kind
-from sriov_rt.vif.model import Limits
 from sriov_rt.vif.model import Plug
 from sriov_rt.vif.model import Plugged
 from sriov_rt.vif.model import State
 from sriov_rt.vif.plugger import Plugger
+from sriov_rt.vif.records import Record
+from sriov_rt.vif.records import Records as Journal
 from sriov_rt.vif.settings import Pools
 from sriov_rt.vif.settings import Rules
+from sriov_rt.vif.view import Host
 from tests.functional.vif.isolated import MAC
 from tests.functional.vif.isolated import IsolatedTestCase
 from tests.functional.vif.isolated import sh
@@ -91,9 +93,14 @@ class DyingJournal(Journal):
         if self._left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def begin(self, entry: Entry) -> None:
+    def begin(self, record: Record) -> None:
         self._tick()
-        super().begin(entry)
+        super().begin(record)
+        self._tick()
+
+    def put(self, record: Record) -> None:
+        self._tick()
+        super().put(record)
         self._tick()
 
     def step(self, port: str, name: str) -> None:
@@ -107,7 +114,7 @@ class DyingJournal(Journal):
         self._tick()
 
 
-class DressedLinks(NetlinkLinks):
+class DressedLinks(Links):
     """Shows vf0 as the interface of a PCI device, which it is not here."""
 
     def get(self, name, namespace=None):
@@ -141,7 +148,7 @@ class OneVf:
 
 
 class PluggerTestCase(IsolatedTestCase):
-    links_class = NetlinkLinks
+    links_class = Links
     vfs = staticmethod(Vfs.of_host)
 
     def setUp(self):
@@ -155,12 +162,14 @@ class PluggerTestCase(IsolatedTestCase):
 
     def another(self, journal: Journal | None = None) -> Plugger:
         return Plugger(
-            self.links_class(),
-            self.vfs(),
-            Pools.parse(["physnet1:vf0"]),
-            journal or Journal(self.directory),
-            Locks(self.directory, 10),
-            Rules(carrier_wait_s=1.0),
+            Host(
+                self.links_class(),
+                self.vfs(),
+                Pools.parse(["physnet1:vf0"]),
+                journal or Journal(self.directory),
+                Locks(self.directory, 10),
+                Rules(carrier_wait_s=1.0),
+            )
         )
 
     def asked(self, kind=Kind.MACVLAN, **fields) -> Plug:
@@ -310,11 +319,11 @@ class PlugTest(PluggerTestCase):
     def test_what_the_kernel_refuses_is_named_and_undone(self):
         sh("ip", "-n", "tenant", "link", "add", "eth1", "type", "bridge")
         before = self.machine()
-        with self.assertRaises(errors.NameTaken):
+        with self.assertRaises(kernel_errors.NameTaken):
             self.plugger.plug(self.asked())
-        with self.assertRaises(errors.NoSuchNamespace):
+        with self.assertRaises(kernel_errors.NoSuchNamespace):
             self.plugger.plug(self.asked(namespace="nowhere"))
-        with self.assertRaises(errors.LinkRefused):
+        with self.assertRaises(kernel_errors.LinkRefused):
             # No network leads to the gateway: that fails at a late step.
             self.plugger.plug(
                 self.asked(name="eth2", routes=(("default", "192.0.2.9"),))
@@ -379,7 +388,8 @@ class MovedTest(PluggerTestCase):
 
     def test_what_was_made_in_a_container_is_absent_elsewhere(self):
         self.plugger.plug(self.asked())
-        sh("ip", "-n", "tenant", "link", "set", "eth1", "netns", "1")
+        sh("ip", "netns", "add", "other")
+        sh("ip", "-n", "tenant", "link", "set", "eth1", "netns", "other")
         self.assertEqual(State.ABSENT, self.see().state)
 
 
@@ -562,7 +572,7 @@ class CrashTest(PluggerTestCase):
                 self._dies(MADE, lambda it, want=want: it.plug(want))
             )
         self.assertEqual(64, len(Journal(self.directory).ports()))
-        self.assertEqual(64, len(self.shown()))
+        self.assertEqual(64, len(self.ip("link", "show", "type", "macvlan")))
         done = self.plugger.recover()
         self.assertEqual(64, len(done.undone))
         self.assertEqual((), self.shown())
@@ -634,6 +644,38 @@ class TogetherTest(PluggerTestCase):
         with futures.ThreadPoolExecutor(4) as pool:
             list(pool.map(cycle, range(4)))
         self.assertEqual((), self.shown())
+
+
+class ProbeTest(PluggerTestCase):
+    """A process was killed while it asked whether vf0 is idle."""
+
+    def setUp(self):
+        super().setUp()
+        if os.geteuid() == 0:
+            sh("ip", "link", "add", "link", "vf0", "name", "srtq0123456789",
+               "type", "macvlan", "mode", "passthru")  # fmt: skip
+
+    def shows_none(self):
+        names = [each["ifname"] for each in self.ip("link", namespace=None)]
+        self.assertIn("vf0", names)
+        self.assertNotIn("srtq0123456789", names)
+
+    def test_a_plug_deletes_it(self):
+        self.plugger.plug(self.asked())
+        self.shows_none()
+        self.assertTrue(self.plugger.unplug(PORT))
+
+    def test_a_recovery_deletes_it(self):
+        self.plugger.recover()
+        self.shows_none()
+
+    def test_who_asks_just_now_is_left_alone(self):
+        with Locks(self.directory, 10).parent("vf0"):
+            self.plugger.recover()
+            self.assertIn(
+                "srtq0123456789",
+                [each["ifname"] for each in self.ip("link", namespace=None)],
+            )
 
 
 class CommandTest(PluggerTestCase):

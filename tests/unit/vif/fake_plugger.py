@@ -35,6 +35,9 @@ class FakePlugger:
     def __init__(self, fail: SriovRtError | None = None) -> None:
         self.fail = fail
         self.asked: list[Plug] = []
+        #: What a check raises, None to succeed; and what was checked.
+        self.refuse: SriovRtError | None = None
+        self.checked: list[Plug] = []
         self.ports: dict[str, Plugged] = {}
         self.undone: tuple[str, ...] = ()
         #: Whether a NIC is free for the accelerated port of a network.
@@ -65,6 +68,14 @@ class FakePlugger:
             accelerated=accelerated,
         )
         return self.ports.setdefault(want.port, plugged)
+
+    def check(self, want: Plug) -> None:
+        """Check a port."""
+        if self.fail:
+            raise self.fail
+        if self.refuse:
+            raise self.refuse
+        self.checked.append(want)
 
     def unplug(self, port: str) -> bool:
         """Unplug a port."""

@@ -21,28 +21,33 @@ import unittest
 from collections.abc import Sequence
 from unittest import mock
 
+from sriov_rt.kernel import errors
+from sriov_rt.kernel.inventory import Inventory
+from sriov_rt.kernel.inventory import Place
+from sriov_rt.kernel.link import Link
+from sriov_rt.kernel.link import Subinterface
+from sriov_rt.kernel.namespaces import Identity
+from sriov_rt.kernel.tc import Limits
+from sriov_rt.kernel.vf import VfSettings
 from sriov_rt.nic.errors import FiltersRemain
+from sriov_rt.nic.errors import FunctionNotReset
 from sriov_rt.nic.errors import NoSuchDevice
 from sriov_rt.nic.model import BASELINE
 from sriov_rt.nic.model import VfId
-from sriov_rt.nic.model import VfSettings
 from sriov_rt.nic.model import VfState
 from sriov_rt.nic.plan import Plan
-from sriov_rt.vif import errors
 from sriov_rt.vif import unplug
-from sriov_rt.vif.journal import Entry
-from sriov_rt.vif.journal import Journal
-from sriov_rt.vif.link import Link
-from sriov_rt.vif.link import Subinterface
+from sriov_rt.vif.counts import NOT_COUNTED
 from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.model import Kind
-from sriov_rt.vif.model import Limits
 from sriov_rt.vif.model import Plug
-from sriov_rt.vif.namespaces import Identity
 from sriov_rt.vif.plan import unlike
 from sriov_rt.vif.plugger import Plugger
+from sriov_rt.vif.records import Record
+from sriov_rt.vif.records import Records
 from sriov_rt.vif.settings import Pools
 from sriov_rt.vif.settings import Rules
+from sriov_rt.vif.view import Host
 from sriov_rt.vif.view import anywhere
 
 PORT = "b3f2e1d0-1111-4222-8333-444455556666"
@@ -121,26 +126,28 @@ class FakeHost:
         self.announced: list[str] = []
         self.carrier = True
         self.namespaces = {"box", "box2", "pid:4711"}
+        #: PFs whose interface has left the host, and whose VFs have not.
+        self.lost_pfs: set[str] = set()
         # Those that only the kernel knows of: nothing leads to them.
         self.hidden: set[str] = set()
         self._spaces: dict[str, Identity] = {}
         self._next = 1
 
-    def space(self, namespace: str | None) -> Identity | None:
+    def namespace_id(self, namespace: str | None) -> Identity | None:
         """Return which namespace a name is of."""
         if namespace is None:
             return None
         number = len(self._spaces) + 1
         return self._spaces.setdefault(namespace, Identity(4, number, number))
 
-    def place(self, space: Identity | None) -> str | None:
+    def place(self, namespace_id: Identity | None) -> str | None:
         """Return what a namespace is called; KeyError if it has ended."""
-        if space is None:
+        if namespace_id is None:
             return None
         found = {val: key for key, val in self._spaces.items()}
-        if found[space] not in self.namespaces | self.hidden:
-            raise KeyError(space)
-        return found[space]
+        if found[namespace_id] not in self.namespaces | self.hidden:
+            raise KeyError(namespace_id)
+        return found[namespace_id]
 
     def add(self, name: str, **fields) -> Link:
         """Add an interface and return it."""
@@ -158,7 +165,7 @@ class FakeHost:
             "alias": "",
         }
         values |= fields
-        values["space"] = self.space(values["namespace"])
+        values["namespace_id"] = self.namespace_id(values["namespace"])
         link = Link(**values)
         self._next += 1
         self.links[link.index] = link
@@ -213,7 +220,7 @@ class FakeHost:
                 self.drop(link.index)
             else:
                 self.links[link.index] = dataclasses.replace(
-                    link, namespace=None, space=None, up=False
+                    link, namespace=None, namespace_id=None, up=False
                 )
 
     def hide(self, name: str) -> None:
@@ -221,7 +228,7 @@ class FakeHost:
         self.hidden.add("hidden")
         link = next(x for x in self.links.values() if x.name == name)
         self.links[link.index] = dataclasses.replace(
-            link, namespace="hidden", space=self.space("hidden")
+            link, namespace="hidden", namespace_id=self.namespace_id("hidden")
         )
 
     def state(self) -> tuple[object, ...]:
@@ -242,7 +249,7 @@ class FakeHost:
 
 
 class FakeLinks:
-    """The Links protocol on a FakeHost, with the kernel's refusals."""
+    """Links of a FakeHost, with the kernel's refusals."""
 
     def __init__(self, host: FakeHost) -> None:
         self.host = host
@@ -253,13 +260,15 @@ class FakeLinks:
         self._there(namespace)
         return self.host.named(name, namespace)
 
-    def at(self, namespace, space, index):
+    def at(self, namespace, namespace_id, index):
+        # The kernel says EINVAL.
+        assert index, "no interface has the index 0"
         found = self.host.links.get(index)
         try:
-            self.host.place(space)
+            self.host.place(namespace_id)
         except KeyError:
             return None
-        return found if found and found.space == space else None
+        return found if found and found.namespace_id == namespace_id else None
 
     def all(self, *, everywhere=False, thorough=False):
         self.dumps += 1
@@ -271,22 +280,22 @@ class FakeLinks:
             or each.namespace is None
         ]
 
-    def all_in(self, namespace, space):
+    def all_in(self, namespace, namespace_id):
         found = self.host.links.values()
-        return [each for each in found if each.space == space]
+        return [each for each in found if each.namespace_id == namespace_id]
 
     @contextlib.contextmanager
-    def hold(self, namespace):
+    def keep_open(self, namespace):
         self._there(namespace)
-        yield self.host.space(namespace)
+        yield self.host.namespace_id(namespace)
 
-    def ended(self, space):
+    def ended(self, namespace_id):
         try:
-            return self.host.place(space) in self.host.hidden
+            return self.host.place(namespace_id) in self.host.hidden
         except KeyError:
             return True
 
-    def strangers(self, parent, known):
+    def unknown_macs(self, parent, known):
         return [
             each.mac
             for each in self.host.links.values()
@@ -294,6 +303,25 @@ class FakeLinks:
             and each.up
             and each.mac not in known
         ]
+
+    def node(self, link):
+        return 0 if link.nsid is not None else 90_000 + link.index
+
+    def inventory(self):
+        hidden = [
+            each
+            for each in self.host.links.values()
+            if each.namespace in self.host.hidden
+        ]
+        places = {
+            self.node(each): Place(
+                each.namespace, each.namespace_id, each.name
+            )
+            for each in self.host.links.values()
+            if each not in hidden
+        }
+        # Each namespace has a loopback.
+        return Inventory(places, len(hidden) + len(self.host.hidden))
 
     def idle(self, name):
         index = self.host.named(name).index
@@ -354,18 +382,38 @@ class FakeLinks:
         self.host.clock.tick(f"deleted {link.name}")
         return there
 
-    def move(self, link, namespace, name=None, space=None):
+    def move(self, link, namespace, name=None, namespace_id=None):
         self.host.clock.tick(f"move {link.name} to {namespace}")
         self._there(namespace)
         name = name or link.name
         other = self.host.named(name, namespace)
         if other is not None and other.index != link.index:
             raise errors.NameTaken(name)
-        found = self.host.space(namespace)
-        return self._change(link, namespace=namespace, name=name, space=found)
+        found = self.host.namespace_id(namespace)
+        return self._change(
+            link, namespace=namespace, name=name, namespace_id=found
+        )
 
-    def configure(self, link, **wanted):
-        asked = {k: val for k, val in wanted.items() if val is not None}
+    def configure(
+        self,
+        link,
+        *,
+        mac=None,
+        mtu=None,
+        alias=None,
+        up=None,
+        promisc=None,
+        allmulti=None,
+    ):
+        desired = {
+            "mac": mac,
+            "mtu": mtu,
+            "up": up,
+            "alias": alias,
+            "promisc": promisc,
+            "allmulti": allmulti,
+        }
+        asked = {k: val for k, val in desired.items() if val is not None}
         if asked.get("up"):
             asked["carrier"] = self.host.carrier
         self.host.clock.tick(f"configure {link.name} {' '.join(asked)}")
@@ -411,7 +459,7 @@ class FakeLinks:
 
 
 class FakeVfs:
-    """The Vfs protocol on a FakeHost."""
+    """VFs of a FakeHost."""
 
     def __init__(self, host: FakeHost) -> None:
         self.host = host
@@ -422,6 +470,7 @@ class FakeVfs:
         self.marks: set[VfId] = set()
         #: Whether the PF keeps filters of the last tenant.
         self.filters_remain = False
+        self.function_hangs = False
         #: VFs that have no driver.
         self.unbound: set[VfId] = set()
 
@@ -434,7 +483,13 @@ class FakeVfs:
 
     def list(self, pf: str | None = None) -> Sequence[VfState]:
         self.lists += 1
-        return tuple(map(self._state, self.host.settings))
+        listed = [
+            vf for vf in self.host.settings if vf.pf not in self.host.lost_pfs
+        ]
+        return tuple(map(self._state, listed))
+
+    def is_present(self, address: str) -> bool:
+        return any(vf.address == address for vf in self.host.settings)
 
     def of(self, interface: str) -> VfState | None:
         found = map(self._state, self.host.settings)
@@ -443,15 +498,24 @@ class FakeVfs:
     def observe(self, vf: VfId) -> VfState:
         return self._state(vf)
 
-    def plan(self, vf: VfId, wanted: VfSettings) -> Plan:
-        return Plan(vf, "igb", (), (), wanted, wanted)
+    def plan(
+        self, vf: VfId, desired: VfSettings, *, wait_s: float = 0.0
+    ) -> Plan:
+        return Plan(vf, "igb", (), (), desired, desired)
 
-    def plan_reset(self, vf: VfId, *, shared: bool = False) -> Plan:
+    def plan_reset(
+        self,
+        vf: VfId,
+        driver: str | None = None,
+        *,
+        fresh: bool = False,
+        shared: bool = False,
+    ) -> Plan:
         """As a NIC that cannot switch its spoof check on."""
-        wanted = dataclasses.replace(CLEAN, spoofchk=None)
-        changes = unlike(self._state(vf).settings, wanted)
+        desired = dataclasses.replace(CLEAN, spoofchk=None)
+        changes = unlike(self._state(vf).settings, desired)
         return Plan(
-            *(vf, "igb", (), (), wanted, VfSettings()),
+            *(vf, "igb", (), (), desired, VfSettings()),
             "it is not" if changes else None,
         )
 
@@ -464,12 +528,19 @@ class FakeVfs:
         return self._state(plan.vf)
 
     def reset(
-        self, vf: VfId, *, fresh: bool = False, shared: bool = False
+        self,
+        vf: VfId,
+        driver: str | None = None,
+        *,
+        fresh: bool = False,
+        shared: bool = False,
     ) -> VfState:
         self.resets += 1
         if self.filters_remain:
             raise FiltersRemain(f"{vf}", "its PF keeps its filters", vf.pf)
         self._write(vf, CLEAN)
+        if fresh and self.function_hangs:
+            raise FunctionNotReset(f"{vf}", "it does not answer", 25)
         if fresh:
             self._bind_again(vf)
         return self._state(vf)
@@ -487,9 +558,9 @@ class FakeVfs:
         self.unbound.discard(vf)
         clock.tick(f"bound {vf}")
 
-    def _write(self, vf: VfId, wanted: VfSettings) -> None:
+    def _write(self, vf: VfId, desired: VfSettings) -> None:
         for field in dataclasses.fields(VfSettings):
-            value = getattr(wanted, field.name)
+            value = getattr(desired, field.name)
             if value is None:
                 continue
             self.host.clock.tick(f"{vf} {field.name}")
@@ -523,17 +594,22 @@ class FakeVfs:
         )
 
 
-class FakeJournal(Journal):
-    """A real journal whose process can die before and after each write."""
+class FakeRecords(Records):
+    """Real records whose process can die before and after each write."""
 
     def __init__(self, directory: pathlib.Path, clock: Clock) -> None:
         super().__init__(directory)
         self._clock = clock
 
-    def begin(self, entry: Entry) -> None:
+    def begin(self, record: Record) -> None:
         self._clock.tick("begin")
-        super().begin(entry)
+        super().begin(record)
         self._clock.tick("begun")
+
+    def put(self, record: Record) -> None:
+        self._clock.tick("put")
+        super().put(record)
+        self._clock.tick("written")
 
     def step(self, port: str, name: str) -> None:
         self._clock.tick(f"step {name}")
@@ -550,12 +626,14 @@ def plugger(directory: pathlib.Path) -> Plugger:
     host = FakeHost()
     host.add_pf()
     return Plugger(
-        FakeLinks(host),
-        FakeVfs(host),
-        Pools.parse(["physnet1:pf:enp1s0"]),
-        Journal(directory),
-        Locks(directory, 0.2),
-        Rules(carrier_wait_s=0.0),
+        Host(
+            FakeLinks(host),
+            FakeVfs(host),
+            Pools.parse(["physnet1:pf:enp1s0"]),
+            Records(directory),
+            Locks(directory, 0.2),
+            Rules(carrier_wait_s=0.0),
+        )
     )
 
 
@@ -579,18 +657,23 @@ class HostTest(unittest.TestCase):
         self.vfs = FakeVfs(self.host)
         self.plugger = self.another()
 
-    def another(self, away=anywhere, wait_s=0.2, **rules) -> Plugger:
+    def another(
+        self, away=anywhere, wait_s=0.2, counts=NOT_COUNTED, **rules
+    ) -> Plugger:
         """Return a plugger as another process would have it."""
         return Plugger(
-            self.links,
-            self.vfs,
-            Pools.parse(self.parents),
-            FakeJournal(self.directory, self.host.clock),
-            Locks(self.directory, wait_s),
-            Rules(**{"carrier_wait_s": 0.0, **rules}),
-            away,
+            Host(
+                self.links,
+                self.vfs,
+                Pools.parse(self.parents),
+                FakeRecords(self.directory, self.host.clock),
+                Locks(self.directory, wait_s),
+                Rules(**{"carrier_wait_s": 0.0, **rules}),
+                away,
+                counts=counts,
+            )
         )
 
     def pending(self) -> tuple[str, ...]:
-        """Return the ports that the journal has."""
-        return Journal(self.directory).ports()
+        """Return the ports that are in progress."""
+        return Records(self.directory).ports()

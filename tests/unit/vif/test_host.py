@@ -33,7 +33,7 @@ class RulesTest(unittest.TestCase):
             for name, value in given.items():
                 conf.set_override(name, value, group="onload")
             host.plugger(conf)
-        return made.call_args.args[5]
+        return made.call_args.args[0].rules
 
     def test_a_second_endpoint_is_refused_unless_it_may_be_plain(self):
         self.assertFalse(self.rules().unaccelerated)

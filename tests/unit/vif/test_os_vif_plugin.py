@@ -22,10 +22,10 @@ from os_vif import exception
 from os_vif import objects
 from os_vif.objects import vif as vifs
 
+from sriov_rt.kernel.tc import Limits
 from sriov_rt.vif import os_vif_plugin
 from sriov_rt.vif import privsep
 from sriov_rt.vif.model import Kind
-from sriov_rt.vif.model import Limits
 from tests.unit.vif import fake_plugger
 
 PORT = "0f6b7f4a-2a3c-4a5e-9f0b-6b5d1c2e3f40"
@@ -50,7 +50,7 @@ sys.addaudithook(hook)
 import os_vif
 os_vif.initialize()
 names = [each.plugin_name for each in os_vif.host_info().plugin_info]
-edges = [m for m in ("sriov_rt.vif.links", "sriov_rt.vif.host")
+edges = [m for m in ("sriov_rt.kernel.links", "sriov_rt.vif.host")
          if m in sys.modules]
 print(json.dumps([names, seen, edges]))
 """

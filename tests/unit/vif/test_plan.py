@@ -15,6 +15,8 @@
 
 import dataclasses
 
+from sriov_rt.kernel import errors as kernel_errors
+from sriov_rt.kernel.vf import VfSettings
 from sriov_rt.parse.errors import ParseError
 from sriov_rt.vif import errors
 from sriov_rt.vif.model import Kind
@@ -76,6 +78,13 @@ class ChoiceTest(fakes.HostTest):
         self.assertEqual("enp1s0v2", self.chosen(numa_node=1))
         self.assertEqual("enp1s0v0", self.chosen(numa_node=0))
 
+    def test_a_parent_that_is_down_is_set_up(self):
+        self.only("enp1s0v0")
+        for up in (True, False):
+            self.host.change("enp1s0v0", up=up)
+            text = "\n".join(self.plugger.plan(asked()).lines())
+            self.assertEqual(not up, "set enp1s0v0 up" in text)
+
     def test_one_without_carrier_comes_last(self):
         self.host.change("enp1s0v0", carrier=False)
         self.assertEqual("enp1s0v1", self.chosen())
@@ -107,25 +116,25 @@ class ChoiceTest(fakes.HostTest):
             link = self.child("a0", kind=child, mode=mode)
             for kind in kinds:
                 with self.subTest(child=child, kind=kind):
-                    text = self.refused(errors.ParentTaken, kind)
+                    text = self.refused(kernel_errors.ParentTaken, kind)
                     self.assertIn("exclude each other", text)
             self.host.drop(link.index)
 
     def test_ipvlans_of_a_parent_have_one_mode(self):
         self.only("enp1s0v0")
         self.child("a0", kind="ipvlan", mode="l3")
-        text = self.refused(errors.ParentTaken, Kind.IPVLAN)
+        text = self.refused(kernel_errors.ParentTaken, Kind.IPVLAN)
         self.assertIn("its ipvlans are l3", text)
         self.assertEqual("enp1s0v0", self.chosen(Kind.IPVLAN, mode="l3"))
 
     def test_passthru_has_its_parent_to_itself(self):
         self.only("enp1s0v0")
         link = self.child("a0")
-        self.refused(errors.ParentTaken, mode="passthru")
+        self.refused(kernel_errors.ParentTaken, mode="passthru")
         self.host.drop(link.index)
         self.assertEqual("enp1s0v0", self.chosen(mode="passthru"))
         self.child("a1", mode="passthru")
-        self.refused(errors.ParentTaken)
+        self.refused(kernel_errors.ParentTaken)
 
     def test_filters_are_counted_before_the_nic_drops(self):
         self.only("enp1s0v0")
@@ -186,6 +195,16 @@ class ChoiceTest(fakes.HostTest):
         plan = self.plugger.plan(asked(vlan=100, parent="enp1s0v0"))
         self.assertIsNone(plan.settings)
 
+    def test_a_second_child_gets_the_trust_that_its_mac_needs(self):
+        self.only("enp1s0v0")
+        self.child("a0")
+        self.set(0, mac=MAC, vlan=100, spoofchk=False)
+        settings = self.plugger.plan(asked(vlan=100)).settings
+        # And nothing else, which would hurt the first.
+        self.assertEqual(VfSettings(trust=True), settings)
+        self.set(0, trust=True)
+        self.assertIsNone(self.plugger.plan(asked(vlan=100)).settings)
+
     def test_the_first_child_finds_its_parent_clean(self):
         self.only("enp1s0v0")
         self.set(0, vlan=100, trust=True, spoofchk=False, max_tx_rate=50)
@@ -205,7 +224,7 @@ class ChoiceTest(fakes.HostTest):
         # A tenant can have left any alias.
         self.host.change("enp1s0v1", alias="uplink of the host")
         self.assertEqual("enp1s0v1", self.chosen(Kind.VF))
-        self.refused(errors.ParentTaken, Kind.VF, parent="enp1s0v0")
+        self.refused(kernel_errors.ParentTaken, Kind.VF, parent="enp1s0v0")
         self.refused(
             errors.NoParent, Kind.VF, physical_network=None, parent="bond0"
         )
@@ -218,7 +237,18 @@ class ChoiceTest(fakes.HostTest):
         link = self.host.named("e0")
         renamed = dataclasses.replace(link, name="enp1s0v0")
         self.host.links[link.index] = renamed
-        self.assertIn(fakes.OTHER, self.refused(errors.ParentTaken))
+        self.assertIn(fakes.OTHER, self.refused(kernel_errors.ParentTaken))
+
+    def test_a_vf_with_a_quarantined_port_is_handed_out_to_nobody(self):
+        self.only("enp1s0v0")
+        self.plugger.plug(asked(Kind.MACVLAN))
+        self.host.hide("eth1")
+        with self.assertRaises(errors.Quarantined):
+            self.plugger.unplug(fakes.PORT)
+        text = self.refused(
+            kernel_errors.ParentTaken, Kind.VF, port=fakes.OTHER
+        )
+        self.assertIn(f"port {fakes.PORT} on it is quarantined", text)
 
     def test_a_guest_takes_thirty_two_vfs(self):
         self.host.add_pf("enp2s0", vfs=32)
@@ -250,7 +280,7 @@ class ChoiceTest(fakes.HostTest):
     def test_reasons_of_one_kind_keep_their_name(self):
         for index in range(3):
             self.child(f"a{index}", f"enp1s0v{index}", "ipvlan", "l2")
-        self.refused(errors.ParentTaken)
+        self.refused(kernel_errors.ParentTaken)
 
     def test_a_network_without_parents(self):
         text = self.refused(errors.NoParent, physical_network="physnet9")
@@ -261,7 +291,7 @@ class ChoiceTest(fakes.HostTest):
     def test_a_parent_is_of_its_network(self):
         with self.assertRaises(ParseError):
             self.plugger.plan(asked(parent="bond0"))
-        self.refused(errors.NoSuchLink, parent="eth77")
+        self.refused(kernel_errors.NoSuchLink, parent="eth77")
 
     def test_a_vf_that_is_named_itself_is_not_of_its_pfs_pool(self):
         self.parents = ("physnet1:pf:enp1s0", "physnet2:enp1s0v0")

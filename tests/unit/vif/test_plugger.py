@@ -20,12 +20,14 @@ import os
 from concurrent import futures
 from unittest import mock
 
+from sriov_rt.kernel import errors as kernel_errors
+from sriov_rt.kernel.tc import Limits
 from sriov_rt.parse.errors import ParseError
 from sriov_rt.vif import errors
 from sriov_rt.vif import host
+from sriov_rt.vif import plugger
 from sriov_rt.vif.alias import Alias
 from sriov_rt.vif.model import Kind
-from sriov_rt.vif.model import Limits
 from sriov_rt.vif.model import State
 from tests.unit.vif import fakes
 from tests.unit.vif.fakes import OTHER
@@ -121,7 +123,7 @@ class PlugTest(fakes.HostTest):
         first = self.plugger.plug(asked(namespace=None))
         link = self.host.named("eth1")
         self.host.links[link.index] = dataclasses.replace(
-            link, namespace="box", space=self.host.space("box")
+            link, namespace="box", namespace_id=self.host.namespace_id("box")
         )
         before = self.host.state()
         again = self.plugger.plug(asked(namespace=None))
@@ -184,7 +186,7 @@ class PlugTest(fakes.HostTest):
 
     def test_a_name_that_another_has(self):
         self.host.add("eth1", namespace="box")
-        with self.assertRaises(errors.NameTaken):
+        with self.assertRaises(kernel_errors.NameTaken):
             self.plugger.plug(asked())
         self.plugger.plug(asked(name="eth2"))
         with self.assertRaises(errors.NotOurs) as caught:
@@ -225,11 +227,13 @@ class PlugTest(fakes.HostTest):
         self.host.change("enp1s0v0", up=True)
         self.assertEqual(before, self.host.state())
 
-    def test_an_entry_that_stays_undoes_its_plug(self):
+    def test_a_record_that_is_not_written_undoes_its_plug(self):
         before = self.host.state()
         stuck = OSError(errno.EROFS, os.strerror(errno.EROFS))
+        broken = errors.JournalBroken(str(self.directory), detail="read-only")
         with (
             mock.patch("os.unlink", side_effect=stuck),
+            mock.patch.object(fakes.FakeRecords, "put", side_effect=broken),
             self.assertLogs("sriov_rt.vif", "WARNING"),
             self.assertRaises(errors.JournalBroken),
         ):
@@ -279,7 +283,7 @@ class PlugTest(fakes.HostTest):
         self.plugger._locks._timeout_s = 30
 
         def plug(want):
-            with contextlib.suppress(errors.VifError):
+            with contextlib.suppress(kernel_errors.LinkError):
                 return self.plugger.plug(want).parent
             return None
 
@@ -294,13 +298,47 @@ class PlugTest(fakes.HostTest):
     def test_a_parent_that_cannot_be_used_is_named_after_all_tries(self):
         # Listed, but gone for whoever uses it; nobody else is at work.
         def gone(what):
-            raise errors.NoSuchLink(what.parent)
+            raise kernel_errors.NoSuchLink(what.parent)
 
         self.links.create = gone
-        with self.assertRaises(errors.NoSuchLink) as caught:
+        with self.assertRaises(kernel_errors.NoSuchLink) as caught:
             self.plugger.plug(asked())
         self.assertIn("enp1s0v0: no such interface", str(caught.exception))
         self.assertEqual((), self.pending())
+
+
+class CheckTest(fakes.HostTest):
+    """What a move is refused for before the port leaves where it is."""
+
+    def test_nothing_is_made(self):
+        before = self.host.state()
+        self.plugger.check(asked(parent="enp1s0v0"))
+        self.assertEqual(before, self.host.state())
+        self.assertEqual((), self.plugger.show())
+        self.assertEqual((), self.pending())
+
+    def test_what_a_plug_is_refused_for(self):
+        self.plugger.plug(asked(vlan=9, parent="enp1s0v0"))
+        want = asked(port=OTHER, name="eth2", vlan=10, parent="enp1s0v0")
+        with self.assertRaises(errors.NoParent) as checked:
+            self.plugger.check(want)
+        with self.assertRaises(errors.NoParent) as plugged:
+            self.plugger.plug(want)
+        self.assertEqual(str(plugged.exception), str(checked.exception))
+
+    def test_one_that_is_plugged_already(self):
+        self.plugger.plug(asked(Kind.VF, parent="enp1s0v0"))
+        self.plugger.check(asked(Kind.VF, parent="enp1s0v0"))
+
+    def test_what_has_gone_meanwhile_is_in_nobodys_way(self):
+        self.plugger.plug(asked(parent="enp1s0v0"))
+        self.host.hide("eth1")
+        with self.assertRaises(errors.Quarantined):
+            self.plugger.unplug(PORT)
+        with self.assertRaises(kernel_errors.ParentTaken):
+            self.plugger.check(asked(port=OTHER, parent="enp1s0v0"))
+        self.host.end_namespace("hidden")
+        self.plugger.check(asked(port=OTHER, parent="enp1s0v0"))
 
 
 class AwayTest(fakes.HostTest):
@@ -359,7 +397,7 @@ class UnplugTest(fakes.HostTest):
             self.assertEqual(State.QUARANTINED, found.state)
             self.assertEqual(taken, self.host.settings[self.host.vf(0)])
             self.assertEqual((), self.pending())
-            with self.assertRaises(errors.VifError):
+            with self.assertRaises(kernel_errors.LinkError):
                 self.plugger.plug(asked(port=OTHER, parent="enp1s0v0"))
             self.host.end_namespace("hidden")
             self.assertEqual((PORT,), self.another().recover().released)
@@ -373,10 +411,60 @@ class UnplugTest(fakes.HostTest):
             self.plugger.unplug(PORT)
         (found,) = self.plugger.show()
         self.assertEqual(State.QUARANTINED, found.state)
-        with self.assertRaises(errors.VifError):
+        with self.assertRaises(kernel_errors.LinkError):
             self.plugger.plug(asked(port=OTHER, parent="enp1s0v0"))
         # Its VFs were made again.
         self.vfs.filters_remain = False
+        self.assertEqual((PORT,), self.plugger.recover().released)
+
+    def test_a_vf_is_not_gone_because_its_pf_cannot_be_seen(self):
+        for kind in (Kind.MACVLAN, Kind.VF):
+            with self.subTest(kind):
+                self.setUp()
+                self.plugger.plug(asked(kind, parent="enp1s0v0"))
+                self.host.hide("eth1")
+                if kind == Kind.MACVLAN:
+                    self.host.hide("enp1s0v0")
+                self.host.lost_pfs.add("enp1s0")
+                with self.assertRaises(errors.Quarantined):
+                    self.plugger.unplug(PORT)
+                self.assertEqual((), self.another().recover().released)
+                (found,) = self.plugger.show()
+                self.assertEqual(State.QUARANTINED, found.state)
+                self.host.lost_pfs.clear()
+                self.host.end_namespace("hidden")
+                self.assertEqual((PORT,), self.another().recover().released)
+
+    def test_as_many_interfaces_as_a_tenant_likes_damage_no_record(self):
+        self.plugger.plug(asked(parent="enp1s0v0"))
+        parent = self.host.named("enp1s0v0").index
+        self.host.hide("eth1")
+        for number in range(2000):
+            self.host.add(
+                f"decoy{number:010}",
+                namespace="box2",
+                kind="macvlan",
+                parent=parent,
+            )
+        with self.assertRaisesRegex(errors.Quarantined, "1997 more"):
+            self.plugger.unplug(PORT)
+        (found,) = self.plugger.show()
+        self.assertEqual(State.QUARANTINED, found.state)
+        self.assertNotIn("damaged", found.reason)
+        self.assertLess(len(found.reason), 1000)
+
+    def test_a_vf_whose_function_is_not_reset_is_quarantined(self):
+        self.plugger.plug(asked(Kind.VF, parent="enp1s0v0"))
+        self.vfs.function_hangs = True
+        with self.assertRaisesRegex(errors.Quarantined, "see dmesg"):
+            self.plugger.unplug(PORT)
+        (found,) = self.plugger.show()
+        self.assertEqual(State.QUARANTINED, found.state)
+        with self.assertRaisesRegex(
+            kernel_errors.ParentTaken, f"port {PORT} on it is quarantined"
+        ):
+            self.plugger.plug(asked(port=OTHER, parent="enp1s0v0"))
+        self.vfs.function_hangs = False
         self.assertEqual((PORT,), self.plugger.recover().released)
 
     def test_what_is_quarantined_can_be_forgotten(self):
@@ -479,7 +567,10 @@ class UnplugTest(fakes.HostTest):
         self.assertEqual(forged, self.host.links[forged.index])
 
     def test_a_namespace_that_goes_while_its_port_is_unplugged(self):
-        for error in (errors.NoSuchNamespace("box"), errors.NoSuchLink("e")):
+        for error in (
+            kernel_errors.NoSuchNamespace("box"),
+            kernel_errors.NoSuchLink("e"),
+        ):
             self.setUp()
             before = self.host.state()
             self.plugger.plug(asked(Kind.VF))
@@ -498,10 +589,10 @@ class UnplugTest(fakes.HostTest):
 
     def test_a_port_that_does_not_stop_moving(self):
         self.plugger.plug(asked(Kind.VF))
-        gone = errors.NoSuchLink("eth1")
+        gone = kernel_errors.NoSuchLink("eth1")
         with (
             mock.patch.object(self.links, "limit", side_effect=gone),
-            self.assertRaises(errors.NoSuchLink),
+            self.assertRaises(kernel_errors.NoSuchLink),
         ):
             self.plugger.unplug(PORT)
         self.assertEqual((PORT,), self.pending())
@@ -530,3 +621,32 @@ class ShowTest(fakes.HostTest):
         self.host.drop(self.host.named("eth1", "box").index)
         (found,) = self.plugger.show()
         self.assertEqual((PORT, State.ABSENT), (found.port, found.state))
+
+
+class ContainerTest(fakes.HostTest):
+    """A service in a container that has process ids of its own."""
+
+    def setUp(self):
+        super().setUp()
+        self.sees = mock.patch.object(
+            plugger.container, "sees_host_processes", return_value=False
+        )
+
+    def test_a_port_of_a_process_is_refused(self):
+        before = self.host.state()
+        want = asked(namespace="pid:4242")
+        for act in (self.plugger.plug, self.plugger.plan, self.plugger.check):
+            with (
+                self.sees,
+                self.assertRaises(errors.ProcessUnseen) as caught,
+            ):
+                act(want)
+        self.assertEqual(before, self.host.state())
+        self.assertIn("pid:4242", str(caught.exception))
+        self.assertIn("--pid=host", str(caught.exception))
+
+    def test_a_port_of_a_name_or_of_the_host_is_not(self):
+        for port, place in ((PORT, "box"), (OTHER, None)):
+            with self.sees:
+                found = self.plugger.plug(asked(port=port, namespace=place))
+            self.assertEqual(place, found.namespace)

@@ -23,10 +23,10 @@ import msgpack
 from oslo_config import cfg
 from oslo_privsep import capabilities
 
+from sriov_rt.kernel.tc import Limits
 from sriov_rt.vif import host
 from sriov_rt.vif import privsep
 from sriov_rt.vif.model import Kind
-from sriov_rt.vif.model import Limits
 from sriov_rt.vif.model import Plug
 from tests.unit.vif import fake_plugger
 
@@ -72,7 +72,7 @@ class PrivsepTest(unittest.TestCase):
         )
         self.plugger = fake_plugger.FakePlugger()
         self._patch(privsep.vif_plug, "client_mode", False)
-        for name in ("_plug", "_unplug", "_recover"):
+        for name in ("_plug", "_check", "_unplug", "_recover"):
             self._patch(privsep, name, through(getattr(privsep, name)))
         privsep._plugger.cache_clear()
         self.addCleanup(privsep._plugger.cache_clear)
@@ -103,6 +103,11 @@ class CallTest(PrivsepTest):
             dataclasses.asdict(self.plugger.ports[PORT]), dict(found)
         )
 
+    def test_a_port_is_checked_as_it_was_sent(self):
+        privsep.check(WANT)
+        self.assertEqual([WANT], self.plugger.checked)
+        self.assertEqual({}, self.plugger.ports)
+
     def test_unplug_tells_whether_there_was_anything(self):
         privsep.plug(WANT)
         self.assertIs(True, privsep.unplug(PORT))
@@ -118,6 +123,7 @@ class CallTest(PrivsepTest):
         self.plugger.fail = fake_plugger.no_parent(PORT)
         for action in (
             lambda: privsep.plug(WANT),
+            lambda: privsep.check(WANT),
             lambda: privsep.unplug(PORT),
             privsep.recover,
         ):

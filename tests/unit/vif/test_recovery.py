@@ -17,10 +17,14 @@ import dataclasses
 import functools
 import itertools
 import logging
+from unittest import mock
 
-from sriov_rt.vif import errors
+from sriov_rt.kernel import errors as kernel_errors
+from sriov_rt.kernel.tc import Limits
+from sriov_rt.vif import errors as vif_errors
+from sriov_rt.vif import records
 from sriov_rt.vif.model import Kind
-from sriov_rt.vif.model import Limits
+from sriov_rt.vif.model import State
 from sriov_rt.vif.validation import MODES
 from tests.unit.vif import fakes
 from tests.unit.vif.fakes import PORT
@@ -143,11 +147,11 @@ class KillTest(fakes.HostTest):
         for kind, mode in ALL:
             for number in range(1, MANY):
                 before = self.fresh(up=kind != Kind.VF)
-                self.host.clock.set(number, errors.TryAgain("enp1s0v0"))
+                self.host.clock.set(number, kernel_errors.TryAgain("enp1s0v0"))
                 try:
                     self.plugger.plug(full(kind, mode))
                     break
-                except errors.TryAgain:
+                except kernel_errors.TryAgain:
                     pass
                 finally:
                     self.host.clock.set(None)
@@ -170,7 +174,7 @@ class KillTest(fakes.HostTest):
                         self.plugger.unplug(PORT)
                     else:
                         self.plugger.plug(full(kind, mode))
-                except (errors.VifError, fakes.NoSuchDevice):
+                except (kernel_errors.LinkError, fakes.NoSuchDevice):
                     pass
                 self.host.clock.tick = gone.tick
                 done = self.another().recover()
@@ -225,7 +229,7 @@ class RecoverTest(fakes.HostTest):
         with self.assertRaises(Killed):
             self.plugger.plug(asked(Kind.VF))
         self.host.clock.set(None)
-        pending = self.directory / PORT
+        pending = self.directory / "records" / PORT
         kept = pending.read_bytes()
         pending.unlink()
         self.plugger.plug(asked(Kind.VF, port=fakes.OTHER))
@@ -273,7 +277,7 @@ class RecoverTest(fakes.HostTest):
         self.host.clock.set(9)
         with self.assertRaises(Killed):
             self.plugger.plug(asked(vlan=7))
-        self.host.clock.set(2, errors.NotPermitted("eth1"))
+        self.host.clock.set(2, kernel_errors.NotPermitted("eth1"))
         with self.assertLogs("sriov_rt.vif.recovery", "ERROR"):
             done = self.another().recover()
         self.assertEqual(PORT, done.failed[0][0])
@@ -281,6 +285,74 @@ class RecoverTest(fakes.HostTest):
         self.assertEqual((PORT,), self.pending())
         self.host.clock.set(None)
         self.assertEqual((PORT,), self.another().recover().undone)
+
+    def killed_after(self, call: str, want) -> None:
+        """Kill a plug right after a call."""
+        for number in range(1, MANY):
+            self.setUp()
+            self.host.clock.set(number)
+            with self.assertRaises(Killed):
+                self.plugger.plug(want)
+            calls = self.host.clock.calls
+            self.host.clock.set(None)
+            if len(calls) > 1 and calls[-2].startswith(call):
+                return
+        self.fail(f"no {call}")
+
+    def test_what_a_killed_plug_made_and_a_tenant_hid_is_quarantined(self):
+        for kind, call in ((Kind.MACVLAN, "create"), (Kind.VF, "move")):
+            with self.subTest(kind):
+                self.killed_after(call, asked(kind, parent="enp1s0v0"))
+                made = self.host.named("eth1", "box")
+                self.assertIsNotNone(made)
+                self.host.hide("eth1")
+                done = self.another().recover()
+                self.assertEqual([PORT], [port for port, _ in done.failed])
+                self.assertEqual((PORT,), done.quarantined)
+                self.assertEqual((), self.pending())
+                # Nobody else gets what it is on.
+                with self.assertRaises(kernel_errors.LinkError):
+                    self.plugger.plug(
+                        asked(port=fakes.OTHER, parent="enp1s0v0", vlan=9)
+                    )
+                with self.assertRaises(vif_errors.Quarantined):
+                    self.plugger.plug(asked(kind))
+                # The remedy of its reason works.
+                self.assertTrue(self.plugger.forget(PORT))
+                self.assertTrue(self.plugger.plug(asked(kind)))
+
+    def test_what_a_failed_plug_left_out_of_sight_is_quarantined(self):
+        self.plugger.plug(asked(parent="enp1s0v0"))
+        self.plugger.unplug(PORT)
+        create = self.links.create
+
+        def hidden(what):
+            create(what)
+            self.host.hide("eth1")
+            raise kernel_errors.NotPermitted("eth1")
+
+        with (
+            mock.patch.object(self.links, "create", hidden),
+            self.assertRaises(kernel_errors.NotPermitted),
+        ):
+            self.plugger.plug(asked(parent="enp1s0v0"))
+        self.assertEqual((), self.pending())
+        (found,) = self.plugger.show()
+        self.assertEqual(State.QUARANTINED, found.state)
+        self.host.end_namespace("hidden")
+        self.assertEqual((PORT,), self.another().recover().released)
+
+    def test_a_record_that_is_written_meanwhile_is_not_cleaned(self):
+        self.plugger.plug(asked())
+        place = self.directory / "records" / PORT
+        now = place.read_bytes()
+        old = now.replace(records.boot_id().encode(), b"another")
+        place.write_bytes(old)
+        with self.another()._locks.port(PORT):
+            self.another().recover()
+            self.assertTrue(place.exists())
+        self.another().recover()
+        self.assertFalse(place.exists())
 
     def test_a_dirty_vf_that_nothing_uses_is_cleaned(self):
         dirty = dataclasses.replace(fakes.CLEAN, vlan=5, trust=True)

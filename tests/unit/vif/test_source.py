@@ -12,14 +12,19 @@
 
 """Where ports can be, by the configuration; and who is accelerated."""
 
+import dataclasses
 from unittest import mock
 
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import Endpoint
+from sriov_rt.facts import QuarantinedPort
 from sriov_rt.facts import VifFacts
+from sriov_rt.host.root import BOOT_ID
 from sriov_rt.host.root import CONFIG
 from sriov_rt.host.root import Root
+from sriov_rt.vif import records
 from sriov_rt.vif import source
+from sriov_rt.vif.model import State
 from tests.unit.host import trees
 from tests.unit.vif import fakes
 
@@ -77,18 +82,54 @@ class EndpointsTest(fakes.HostTest):
 
     def setUp(self):
         super().setUp()
-        (self.directory.parent / "root").mkdir()
-        self.tree = trees.Tree(self.directory.parent / "root")
-        self.tree.write(CONFIG, f"[vif]\njournal = {self.directory}\n")
+        self.tree = trees.Tree(self.directory.parent)
+        self.tree.write(CONFIG, f"[vif]\njournal = /{self.directory.name}\n")
+        # As a container of this host has it.
+        self.tree.write(BOOT_ID, Root().read_text(BOOT_ID))
+
+    def found(self):
+        return source.observe(Root(self.tree.path))
 
     def observe(self):
-        with mock.patch.object(Root, "is_confined", False):
-            return source.observe(Root(self.tree.path)).endpoints
+        return self.found().endpoints
+
+    def test_quarantined_ports_are_listed_with_the_reason(self):
+        self.plugger.plug(fakes.asked(port=fakes.OTHER, name="eth2"))
+        self.assertEqual((), self.found().quarantined)
+        self.plugger.plug(fakes.asked())
+        store = records.Records(self.directory)
+        found = store.get(fakes.PORT)
+        store.put(
+            dataclasses.replace(
+                found, state=State.QUARANTINED, reason="it is away"
+            )
+        )
+        wanted = QuarantinedPort(
+            fakes.PORT, found.owner, found.nic, found.vf, "it is away"
+        )
+        self.assertEqual((wanted,), self.found().quarantined)
+
+    def test_a_port_whose_record_is_damaged_is_quarantined(self):
+        self.plugger.plug(fakes.asked())
+        (self.directory / "records" / fakes.PORT).write_text("{}")
+        (found,) = self.found().quarantined
+        self.assertEqual(fakes.PORT, found.port)
+        self.assertIn("damaged", found.why)
 
     def test_another_root_has_none_that_run(self):
-        found = source.observe(Root(self.tree.path))
-        self.assertIsInstance(found, VifFacts)
-        self.assertIn("only while it runs", found.endpoints.reason)
+        self.plugger.plug(fakes.asked())
+        for boot in ("0d6a1c7e-0000-4000-8000-000000000000\n", ""):
+            with self.subTest(boot):
+                self.tree.write(BOOT_ID, boot)
+                found = self.found()
+                self.assertIsInstance(found, VifFacts)
+                self.assertIn("only while it runs", found.endpoints.reason)
+                self.assertIn("only while it runs", found.quarantined.reason)
+
+    def test_a_directory_that_cannot_be_reached_is_not_known(self):
+        self.tree.write(CONFIG, "[vif]\njournal = /loop\n")
+        self.tree.link("loop", "loop")
+        self.assertIn("/loop: Too many levels", self.observe().reason)
 
     def test_no_port_was_ever_plugged(self):
         self.assertEqual((), self.observe())

@@ -16,6 +16,7 @@
 import unittest
 from unittest import mock
 
+from sriov_rt.nic import use
 from sriov_rt.vif import errors
 from sriov_rt.vif import tenants
 from sriov_rt.vif.model import Kind
@@ -56,14 +57,17 @@ class TenantsTest(fakes.HostTest):
                 parent=index,
             )
         self.host.hide("gone")
-        found = tenants.users_among(
-            self.vfs.list(), Records(self.directory).all(), self.links
-        )
+        found = {
+            address: use.why_not(each, use.Act.RESET)
+            for address, each in tenants.uses_among(
+                self.vfs.list(), Records(self.directory).all(), self.links
+            ).items()
+        }
         self.assertEqual(
             {
-                "0000:01:10.0": [f"port {PORT} of me"],
-                "0000:01:10.1": ["macvlan cni0 in box2"],
-                "0000:01:10.2": ["something that cannot be seen"],
+                "0000:01:10.0": (f"port {PORT} of me",),
+                "0000:01:10.1": ("macvlan cni0 in box2",),
+                "0000:01:10.2": ("something that cannot be seen",),
             },
             found,
         )

@@ -15,8 +15,8 @@
 
 import dataclasses
 
+from sriov_rt.kernel import errors
 from sriov_rt.vif import alias
-from sriov_rt.vif import errors
 from sriov_rt.vif.model import Kind
 from tests.unit.vif import fakes
 from tests.unit.vif.fakes import OTHER

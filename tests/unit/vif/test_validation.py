@@ -18,12 +18,13 @@ import hypothesis
 from hypothesis import strategies
 
 from sriov_rt.exceptions import SriovRtError
+from sriov_rt.kernel import namespaces
+from sriov_rt.kernel.tc import Limits
 from sriov_rt.parse.errors import ParseError
 from sriov_rt.vif import validation
 from sriov_rt.vif.alias import Alias
 from sriov_rt.vif.errors import NameInvalid
 from sriov_rt.vif.model import Kind
-from sriov_rt.vif.model import Limits
 from tests.unit.vif import fakes
 from tests.unit.vif.fakes import NETWORK
 from tests.unit.vif.fakes import PORT
@@ -52,8 +53,8 @@ class NamesTest(unittest.TestCase):
 
     def test_namespaces(self):
         for name in ("box", "cni-1f2", "qdhcp-x@1", "pid:1", "pid:4194304"):
-            self.assertEqual(name, validation.namespace(name))
-        self.assertEqual("pid:7", validation.namespace("pid:007"))
+            self.assertEqual(name, namespaces.parse(name))
+        self.assertEqual("pid:7", namespaces.parse("pid:007"))
 
     def test_what_is_no_namespace(self):
         for name in (
@@ -61,7 +62,7 @@ class NamesTest(unittest.TestCase):
             "pid:4194305", "x" * 256, "a b",
         ):  # fmt: skip
             with self.subTest(name=name), self.assertRaises(ParseError):
-                validation.namespace(name)
+                namespaces.parse(name)
 
     def test_ports_are_uuids_in_lower_case(self):
         self.assertEqual(PORT, validation.port(PORT))

@@ -1,0 +1,78 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Counting of operations on ports, for the agent's metrics."""
+
+import contextlib
+import logging
+import os
+import pathlib
+from collections.abc import Iterator
+
+from sriov_rt import exceptions
+from sriov_rt.host import port_counts
+
+LOG = logging.getLogger(__name__)
+
+_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+
+OK = "ok"
+
+#: The most operations that are counted at once.
+_MOST = 65536
+
+
+class Counts:
+    """Counts operations on ports; what cannot be counted is passed over.
+
+    :param directory: where; None to count nothing.
+    """
+
+    def __init__(self, directory: pathlib.Path | None = None) -> None:
+        self._directory = directory
+
+    def add(self, operation: str, result: str, number: int = 1) -> None:
+        """Count operations that ended.
+
+        :param operation: such as ``plug``.
+        :param result: OK, or the name of an error.
+        """
+        if self._directory is None or number <= 0:
+            return
+        path = self._directory / f"{operation}.{result}"
+        try:
+            self._directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+            descriptor = os.open(path, _FLAGS, 0o644)
+            try:
+                os.write(descriptor, b"." * min(number, _MOST))
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            # A port does not depend on it.
+            LOG.debug("%s: not counted (%s)", path.name, error)
+
+    @contextlib.contextmanager
+    def failures(self, operation: str) -> Iterator[None]:
+        """Count an error that is raised inside, by its name."""
+        try:
+            yield
+        except exceptions.SriovRtError as error:
+            self.add(operation, type(error).__name__)
+            raise
+
+
+NOT_COUNTED = Counts()
+
+
+def of_host() -> Counts:
+    """Return the counts of this host, which its agent reads."""
+    return Counts(pathlib.Path("/") / port_counts.DIRECTORY)

@@ -1,0 +1,154 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Whether a port's interface is gone: what the kernel says, and the verdict.
+
+Absence proves nothing: root in a container can hide an interface, give it
+another index, put another in its place and stack more on the same parent.
+"""
+
+import dataclasses
+import enum
+from collections.abc import Callable
+from typing import NamedTuple
+
+from sriov_rt.reason import first_of
+
+#: How many interfaces or MACs a reason names.
+NAMED = 3
+
+
+class Verdict(enum.StrEnum):
+    """Outcome for a port that was unplugged.
+
+    Kept is one whose own interface was deleted, while something else may be
+    left on its parent; quarantined one whose interface may be there still.
+    """
+
+    GONE = "gone"
+    KEPT = "kept"
+    QUARANTINED = "quarantined"
+
+
+class Where(enum.StrEnum):
+    """Where the parent of a port is, known by its node or its device."""
+
+    ON_HOST = "here"
+    ELSEWHERE = "elsewhere"
+    DESTROYED = "destroyed"
+    UNKNOWN = "unknown"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Evidence:
+    """Evidence from the kernel on a port and its parent.
+
+    :param parent: the parent's name, as it is now if that is known.
+    :param where: the parent.
+    :param idle: whether nothing is on the parent, in any namespace; None if
+        this kernel cannot tell.
+    :param removed: whether the interface was found and deleted.
+    :param unrecorded: interfaces on the parent that are of no port.
+    :param beside: whether interfaces that are accounted for are on it.
+    :param suspect: another port that the parent is quarantined for.
+    :param unseen: how many interfaces of the machine cannot be seen; None if
+        the kernel cannot tell.
+    :param clue: what is known of an interface that was not found, a clause.
+    """
+
+    parent: str
+    where: Where = Where.ON_HOST
+    idle: bool | None = False
+    removed: bool = False
+    unrecorded: tuple[str, ...] = ()
+    beside: bool = False
+    suspect: str | None = None
+    unseen: int | None = None
+    clue: str = ""
+
+
+class Rule(NamedTuple):
+    """A row of the table: the first that applies decides.
+
+    :param applies: whether it does.
+    :param reason: a clause, with what an Evidence has.
+    """
+
+    applies: Callable[[Evidence], bool]
+    verdict: Verdict
+    reason: str = ""
+
+
+RULES = (
+    # What was on a parent ends with it (macvlan_device_event in macvlan.c,
+    # ipvlan_device_event in ipvlan_main.c).
+    Rule(lambda it: it.where is Where.DESTROYED, Verdict.GONE),
+    Rule(lambda it: it.idle is True, Verdict.GONE),
+    Rule(
+        lambda it: (
+            it.where is Where.ON_HOST and it.unseen == 0 and not it.unrecorded
+        ),
+        Verdict.GONE,
+    ),
+    Rule(
+        lambda it: it.where is Where.ELSEWHERE,
+        Verdict.QUARANTINED,
+        "its parent was moved to {parent}; move it back",
+    ),
+    Rule(
+        lambda it: it.where is Where.UNKNOWN,
+        Verdict.QUARANTINED,
+        "its parent {parent} cannot be seen, and may be in another namespace",
+    ),
+    Rule(
+        lambda it: not it.removed and bool(it.unrecorded),
+        Verdict.QUARANTINED,
+        "its interface was not found, and no port has {unrecorded}",
+    ),
+    Rule(lambda it: not it.removed, Verdict.QUARANTINED, "{clue}"),
+    # That port keeps the parent: it was not seen to go before this one was.
+    Rule(lambda it: it.suspect is not None, Verdict.GONE),
+    Rule(
+        lambda it: bool(it.unrecorded),
+        Verdict.KEPT,
+        "its interface is deleted, but no port has {unrecorded}, on {parent}",
+    ),
+    Rule(
+        lambda it: not it.beside,
+        Verdict.QUARANTINED,
+        "something that cannot be seen is on {parent}",
+    ),
+    Rule(
+        lambda it: it.unseen is None,
+        Verdict.KEPT,
+        "its interface is deleted, but this kernel does not show whether"
+        " something that cannot be seen is on {parent} beside other ports",
+    ),
+    Rule(
+        lambda _: True,
+        Verdict.KEPT,
+        "its interface is deleted, but {unseen} interfaces of this host"
+        " cannot be seen, which may be on {parent} beside other ports",
+    ),
+)
+
+
+def judge(evidence: Evidence) -> tuple[Verdict, str]:
+    """Return what becomes of a port, and why unless it is gone."""
+    rule = next(each for each in RULES if each.applies(evidence))
+    named = {
+        field.name: getattr(evidence, field.name)
+        for field in dataclasses.fields(evidence)
+    }
+    named["unrecorded"] = first_of(evidence.unrecorded, NAMED)
+    return rule.verdict, rule.reason.format(**named)

@@ -1,0 +1,121 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Facts about a port that a damaged record or journal entry still has.
+
+It is enough to keep a VF or a parent out of use, and proves nothing.
+"""
+
+import dataclasses
+import json
+import re
+from collections.abc import Callable
+from collections.abc import Mapping
+from typing import Any
+
+from sriov_rt import codec
+from sriov_rt.exceptions import SriovRtError
+from sriov_rt.kernel import namespaces
+from sriov_rt.kernel.namespaces import Identity
+from sriov_rt.parse import pci
+from sriov_rt.vif import validation
+from sriov_rt.vif.model import Kind
+
+#: A field and its value, if that is whole: what comes next has begun.
+_FIELD = re.compile(
+    rb'"([a-z_]{1,16})":\s{0,4}("[^"\\]{0,255}"|[0-9]{1,10})(?=\s{0,4}[,}])'
+)
+
+#: Who has a port of which that is not known.
+UNKNOWN = "unknown"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fields:
+    """Known facts of a port, in the terms of its record."""
+
+    owner: str
+    kind: Kind
+    interface: str
+    namespace: str | None
+    namespace_id: Identity | None
+    index: int
+    parent: str
+    parent_index: int
+    vf: str | None
+    nic: str
+    mac: str
+
+
+def fields(data: bytes) -> Fields:
+    """Return what is known; anything else is empty, 0 or None."""
+    plain = _plain(data)
+
+    def text(name: str, check: Callable[[str], Any]) -> str:
+        value = plain.get(name)
+        try:
+            if isinstance(value, str):
+                check(value)
+                return value
+        except SriovRtError:
+            pass
+        return ""
+
+    vf = text("vf", pci.PciAddress.parse) or None
+    kind = text("kind", Kind) if plain.get("kind") in list(Kind) else ""
+    return Fields(
+        owner=text("owner", validation.owner) or UNKNOWN,
+        # One that is unknown takes no room on a parent that is not known.
+        kind=Kind(kind) if kind else Kind.VF if vf else Kind.MACVLAN,
+        interface=text("interface", validation.interface),
+        namespace=text("namespace", namespaces.parse) or None,
+        # The release before said space.
+        namespace_id=_identity(plain.get("namespace_id", plain.get("space"))),
+        index=_index(plain.get("index")),
+        parent=text("parent", validation.interface),
+        parent_index=_index(plain.get("parent_index")),
+        vf=vf,
+        nic=text("nic", validation.interface),
+        mac=text("mac", validation.mac),
+    )
+
+
+def _plain(data: bytes) -> Mapping[str, Any]:
+    # Of a journal's lines, the last entry.
+    begun = [each for each in data.splitlines() if each.startswith(b"{")]
+    line = begun[-1] if begun else data
+    try:
+        found = json.loads(line.decode())
+    except (ValueError, RecursionError):
+        found = None
+    if type(found) is dict:
+        return found
+    whole: dict[str, Any] = {}
+    for name, value in _FIELD.findall(line):
+        try:
+            # The first of a name is the record's own; those of the request
+            # come behind.
+            whole.setdefault(name.decode(), json.loads(value.decode()))
+        except ValueError:
+            continue
+    return whole
+
+
+def _index(value: Any) -> int:
+    return value if type(value) is int and 0 <= value < 2**31 else 0
+
+
+def _identity(value: Any) -> Identity | None:
+    try:
+        return codec.from_plain(Identity, value)
+    except codec.SchemaError:
+        return None
