@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
+from sriov_rt.kernel.vf import VfSettings
 from sriov_rt.nic import driver_binding
 from sriov_rt.nic import errors
 from sriov_rt.nic import plan
@@ -30,7 +31,6 @@ from sriov_rt.nic.families import Family
 from sriov_rt.nic.families import FilterRelease
 from sriov_rt.nic.kernel import Kernel
 from sriov_rt.nic.model import NO_MAC
-from sriov_rt.nic.model import VfSettings
 from sriov_rt.nic.model import VfState
 from sriov_rt.nic.plan import Plan
 from sriov_rt.nic.waiting import Clock
@@ -76,22 +76,24 @@ def write_all(
 
 
 def _one(
-    kernel: Kernel, family: Family, wanted: plan.Plan, clock: Clock
+    kernel: Kernel, family: Family, desired: plan.Plan, clock: Clock
 ) -> frozenset[Attribute]:
     left_out: set[Attribute] = set()
-    for group in _groups(wanted.payload):
+    for group in _groups(desired.payload):
         part = VfSettings(
-            **{each: getattr(wanted.payload, each) for each in group}
+            **{each: getattr(desired.payload, each) for each in group}
         )
         try:
-            _patiently(kernel, family, wanted, part, clock)
+            _patiently(kernel, family, desired, part, clock)
         except errors.NicError as error:
-            blamed = _blame(kernel, wanted, group, error)
-            if wanted.required or not isinstance(
+            blamed = _blame(kernel, desired, group, error)
+            if desired.required or not isinstance(
                 blamed, errors.UnsupportedByNic
             ):
                 raise blamed from error
-            LOG.warning("vf=%s: left out, since %s", wanted.vf.address, blamed)
+            LOG.warning(
+                "vf=%s: left out, since %s", desired.vf.address, blamed
+            )
             left_out.update(group)
     return frozenset(left_out)
 
@@ -110,7 +112,7 @@ def _groups(payload: VfSettings) -> Iterator[tuple[Attribute, ...]]:
 def _patiently(
     kernel: Kernel,
     family: Family,
-    wanted: plan.Plan,
+    desired: plan.Plan,
     part: VfSettings,
     clock: Clock,
 ) -> None:
@@ -120,7 +122,7 @@ def _patiently(
     def attempt() -> bool | None:
         nonlocal last
         try:
-            kernel.write(wanted.vf.pf, {wanted.vf.index: part})
+            kernel.write(desired.vf.pf, {desired.vf.index: part})
         except errors.NicError as error:
             if error.code not in family.transient:
                 raise
@@ -131,7 +133,7 @@ def _patiently(
     if waiting.until(clock, RESETTING_S, attempt) is None:
         code = None if last is None else last.code
         raise errors.TryAgain(
-            f"{wanted.vf}",
+            f"{desired.vf}",
             None,
             f"still resetting after {RESETTING_S:.0f} s",
             code,
@@ -140,7 +142,7 @@ def _patiently(
 
 def _blame(
     kernel: Kernel,
-    wanted: plan.Plan,
+    desired: plan.Plan,
     group: Collection[Attribute],
     error: errors.NicError,
 ) -> errors.NicError:
@@ -149,12 +151,12 @@ def _blame(
     :raises NoSuchDevice: if the VF is gone, which drivers call EINVAL.
     """
     if isinstance(error, errors.RefusedByNic):
-        kernel.device(wanted.vf)
+        kernel.device(desired.vf)
     changed = [
-        step.attribute for step in wanted.steps if step.attribute in group
+        step.attribute for step in desired.steps if step.attribute in group
     ]
     attribute = changed[0] if changed else min(group)
-    return type(error)(f"{wanted.vf}", attribute, error.problem, error.code)
+    return type(error)(f"{desired.vf}", attribute, error.problem, error.code)
 
 
 def differences(
@@ -168,22 +170,22 @@ def differences(
 
     :param beside: attributes not to look at.
     """
-    told = []
+    reported = []
     for each in Attribute:
-        wanted, got = getattr(expect, each), getattr(found.settings, each)
-        if wanted is None or got is None or each in beside:
+        desired, got = getattr(expect, each), getattr(found.settings, each)
+        if desired is None or got is None or each in beside:
             continue
-        if wanted != got:
-            told.append((str(each), wanted, got))
+        if desired != got:
+            reported.append((str(each), desired, got))
     inner = found.device.mac
     if inner is not None and expect.mac not in (None, NO_MAC, inner):
-        told.append(("the interface's mac", expect.mac, inner))
-    return tuple(told)
+        reported.append(("the interface's mac", expect.mac, inner))
+    return tuple(reported)
 
 
 #: How long a VF may take to be as it was set, seconds: its driver asks for
 #: the MAC anew after a reset by the PF.
-SETTLED_S = 10.0
+READBACK_S = 10.0
 
 Observe = Callable[[Collection[int]], Mapping[int, VfState]]
 
@@ -199,6 +201,7 @@ def apply(
 
     :param observe: reads the VFs with these indices, by one request.
     :raises VerifyFailed: if the kernel says something else afterwards.
+    :raises FunctionNotReset: if the function of a VF cannot be reset.
     :raises FiltersRemain: if all is as planned, but a VF must not be handed
         to another tenant.
     """
@@ -228,36 +231,40 @@ def apply(
     return found
 
 
-def _ends_trust(family: Family, wanted: Plan) -> bool:
+def _ends_trust(family: Family, desired: Plan) -> bool:
     """Return whether a PF keeps filters that a VF could set until now."""
     return family.filter_release is FilterRelease.REMAKE and any(
         step.attribute is Attribute.TRUST and step.before
-        for step in wanted.steps
+        for step in desired.steps
     )
 
 
 def _unseen(done: Plan) -> str:
     """Return what was done that changed no attribute."""
+    if done.flr:
+        return "function reset, driver bound again"
     if done.rebind is not None:
         return "driver bound again"
     return f"mac {done.payload.mac} set through {done.vf.pf}"
 
 
 def _device(
-    kernel: Kernel, family: Family, wanted: Plan, clock: Clock
+    kernel: Kernel, family: Family, desired: Plan, clock: Clock
 ) -> None:
     """Bind the VF's driver and set its interface."""
-    changed = {step.attribute for step in wanted.steps}
-    mac = wanted.expect.mac
+    changed = {step.attribute for step in desired.steps}
+    mac = desired.expect.mac
     if Attribute.DRIVER in changed:
-        driver = wanted.expect.driver
-        driver_binding.bind(kernel, family, wanted.vf, driver, mac, clock)
-    elif wanted.rebind is not None:
-        driver = kernel.device(wanted.vf).driver
-        driver_binding.bind(kernel, family, wanted.vf, driver, mac, clock)
+        driver = desired.expect.driver
+        driver_binding.bind(kernel, family, desired.vf, driver, mac, clock)
+    elif desired.rebind is not None:
+        if desired.flr:
+            _reset_function(kernel, desired)
+        driver = kernel.device(desired.vf).driver
+        driver_binding.bind(kernel, family, desired.vf, driver, mac, clock)
     inner = VfSettings(
         **{
-            each: getattr(wanted.expect, each)
+            each: getattr(desired.expect, each)
             for each in (Attribute.MTU, Attribute.PROMISC, Attribute.ALLMULTI)
             if each in changed
         }
@@ -265,12 +272,27 @@ def _device(
     if inner == VfSettings():
         return
     # Looked up now: a driver that was bound makes a new interface.
-    netdev = kernel.device(wanted.vf).netdev
+    netdev = kernel.device(desired.vf).netdev
     if netdev is None:
         raise errors.NoSuchDevice(
-            f"{wanted.vf}", None, "its interface has gone"
+            f"{desired.vf}", None, "its interface has gone"
         )
     kernel.set_netdev(netdev, inner)
+
+
+def _reset_function(kernel: Kernel, desired: Plan) -> None:
+    """Reset the function of a VF; its driver is bound again after it.
+
+    :raises FunctionNotReset: if that fails.
+    """
+    try:
+        kernel.flr(desired.vf)
+    except (errors.NoSuchDevice, errors.NotPermitted):
+        raise
+    except errors.NicError as error:
+        raise errors.FunctionNotReset(
+            f"{desired.vf}", error.problem, error.code
+        ) from error
 
 
 def _verified(
@@ -282,7 +304,7 @@ def _verified(
     found: Mapping[int, VfState] = {}
     differing: dict[int, tuple[tuple[str, object, object], ...]] = {}
 
-    def settled() -> bool | None:
+    def as_expected() -> bool | None:
         nonlocal found
         found = observe(tuple(plans))
         differing.clear()
@@ -296,7 +318,7 @@ def _verified(
                 differing[index] = differs
         return None if differing else True
 
-    if waiting.until(clock, SETTLED_S, settled) is None:
+    if waiting.until(clock, READBACK_S, as_expected) is None:
         index, differs = next(iter(differing.items()))
         raise errors.VerifyFailed(f"{plans[index].vf}", differs)
     return tuple(found[index] for index in plans)

@@ -15,7 +15,7 @@
 import logging
 from collections.abc import Iterable
 
-from sriov_rt.host.vfs import VFIO
+from sriov_rt.host.vfs import is_vfio
 from sriov_rt.nic import errors
 from sriov_rt.nic import waiting
 from sriov_rt.nic.families import Family
@@ -173,10 +173,10 @@ def unanswered(
     name = some[0].pf
     if kernel.pf(name).carrier is None:
         return ()
-    told = {index: each.mac for index, each in kernel.read(name).items()}
+    reported = {index: each.mac for index, each in kernel.read(name).items()}
     found = []
     for vf in some:
-        shown, own = told.get(vf.index), kernel.device(vf).mac
+        shown, own = reported.get(vf.index), kernel.device(vf).mac
         if None not in (shown, own) and shown != own:
             found.append(vf)
     return tuple(found)
@@ -199,6 +199,6 @@ def _is_answered(
 def _up(device: VfDevice, driver: str | None) -> VfDevice | None:
     if driver is not None and device.driver != driver:
         return None
-    if device.driver == VFIO or device.netdev is not None:
+    if is_vfio(device.driver) or device.netdev is not None:
         return device
     return None

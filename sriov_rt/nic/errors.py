@@ -14,6 +14,7 @@
 
 import errno
 import os
+import pathlib
 import types
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -136,6 +137,20 @@ class FiltersRemain(NicError):
         super().__init__(device, None, f"it is clean otherwise, but {problem}")
 
 
+class FunctionNotReset(NicError):
+    """The function of a VF was not reset: its last tenant may be in it."""
+
+    remedy = (
+        "see dmesg; when no VF of its PF is in use, make them again (0 to "
+        "sriov_numvfs, then 'sriov-rt vf provision'), or reboot the host"
+    )
+
+    def __init__(self, device: str, problem: str, code: int | None) -> None:
+        super().__init__(
+            device, None, f"its function was not reset: {problem}", code
+        )
+
+
 class NotMarked(NicError):
     """It cannot be noted that a PF may keep filters of a VF."""
 
@@ -143,6 +158,27 @@ class NotMarked(NicError):
         "free space on its file system and see that root can write there,"
         " then try again"
     )
+
+
+class MarkNotKept(NotMarked):
+    """A mark would end with the container that writes it.
+
+    :param directory: of the marks.
+    """
+
+    remedy = (
+        "mount the host's /run into the container at /run, then start the "
+        "service again"
+    )
+
+    def __init__(self, device: str, directory: pathlib.Path) -> None:
+        self.directory = directory
+        super().__init__(
+            device,
+            None,
+            f"{directory} is the container's own, and what is noted there "
+            "would end with it",
+        )
 
 
 class NameTaken(NicError):
@@ -185,7 +221,7 @@ class DriverMissing(NicError):
 
 
 class BadState(NicError):
-    """What the kernel says of a device cannot be understood."""
+    """The kernel's data on a device cannot be parsed."""
 
 
 class VerifyFailed(NicError):
@@ -200,11 +236,13 @@ class VerifyFailed(NicError):
         self, device: str, differences: Sequence[tuple[str, Any, Any]]
     ) -> None:
         self.differences = tuple(differences)
-        told = ", ".join(
-            f"{name} is {found} and not {wanted}"
-            for name, wanted, found in differences
+        reported = ", ".join(
+            f"{name} is {found} and not {desired}"
+            for name, desired, found in differences
         )
-        super().__init__(device, None, f"read back after the write: {told}")
+        super().__init__(
+            device, None, f"read back after the write: {reported}"
+        )
 
 
 class VfsInUse(NicError):
@@ -217,8 +255,8 @@ class VfsInUse(NicError):
 
     def __init__(self, device: str, users: Sequence[tuple[str, str]]) -> None:
         self.users = tuple(users)
-        told = ", ".join(f"{vf} ({user})" for vf, user in users)
-        super().__init__(device, None, f"VFs are in use: {told}")
+        reported = ", ".join(f"{vf} ({user})" for vf, user in users)
+        super().__init__(device, None, f"VFs are in use: {reported}")
 
 
 _BY_CODE: Mapping[int, type[NicError]] = types.MappingProxyType(

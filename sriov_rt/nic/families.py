@@ -10,11 +10,11 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""NIC families: what each takes and does, one row each.
+"""NIC families, one row each: attributes, limits, baseline, eswitch mode.
 
 Every number says where it is from: a function of the driver below
-``drivers/net/ethernet`` of Linux, or a seed. A new NIC is a new row, here or
-in another package's ``sriov_rt.nic_families``.
+``drivers/net/ethernet`` of Linux, or an article. A new NIC is a new row, here
+or in another package's ``sriov_rt.nic_families``.
 """
 
 import dataclasses
@@ -28,12 +28,19 @@ from typing import Any
 from typing import Self
 
 from sriov_rt import entry_points
+from sriov_rt.kernel.vf import VfSettings
+from sriov_rt.nic.model import BASELINE
+from sriov_rt.nic.model import EswitchMode
 from sriov_rt.nic.model import Pf
 from sriov_rt.parse.pci import PciId
 
+LOG = logging.getLogger(__name__)
+
+NAMESPACE = "sriov_rt.nic_families"
+
 
 class Attribute(enum.StrEnum):
-    """What can be set of a VF; each is a field of VfSettings."""
+    """Attributes of a VF that can be set; each is a field of VfSettings."""
 
     MAC = "mac"
     VLAN = "vlan"
@@ -75,7 +82,7 @@ class Support(enum.Enum):
 class MacEffect(enum.Enum):
     """When the interface of a VF has the MAC that was set through the PF.
 
-    AFTER_RESET: the PF makes the VF's driver ask anew.
+    AFTER_RESET: the PF makes the VF's driver request it again.
     """
 
     NOW = "now"
@@ -84,7 +91,7 @@ class MacEffect(enum.Enum):
 
 
 class FilterRelease(enum.Enum):
-    """What makes a PF forget the unicast filters that a VF has set.
+    """The step after which a PF has forgotten a VF's unicast filters.
 
     REBIND: the reset that a VF's driver begins and ends with.
     REMAKE: nothing but new VFs (0 into sriov_numvfs).
@@ -96,7 +103,7 @@ class FilterRelease(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rate:
-    """What rates a family keeps; all in Mbit/s, and 0 clears.
+    """Rate limits of a family, Mbit/s; 0 clears the limit.
 
     :param minimum: the least that is taken.
     :param raised: whether less than the minimum becomes the minimum.
@@ -115,11 +122,11 @@ class Rate:
     needs_carrier: bool = False
     link_mbps: int | None = None
 
-    def effective(self, asked: int) -> int:
+    def effective(self, requested: int) -> int:
         """Return the rate that the NIC keeps for a requested one."""
-        if asked and self.raised and asked < self.minimum:
+        if requested and self.raised and requested < self.minimum:
             return self.minimum
-        return asked - asked % self.quantum
+        return requested - requested % self.quantum
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -157,9 +164,15 @@ def _nothing() -> Mapping[Attribute, Any]:
 class Family:
     """NICs that behave in the same way.
 
+    A NIC whose VFs behave differently by eswitch mode has a row for each
+    mode, with the same drivers and products.
+
     :param drivers: names of the PFs' drivers.
+    :param models: NICs of it, for the documentation.
+    :param eswitch: the mode that the row is for.
+    :param baseline: of its VFs, before each use and after it.
     :param products: PCI ids of PFs, for a driver that is not known.
-    :param support: what an attribute that is not named has is YES.
+    :param support: of attributes; an attribute that is not named has YES.
     :param why_not: attribute to the reason, a clause, for those with NO.
     :param link_states: those that do what they say.
     :param effects: attribute to what else happens when it changes.
@@ -168,12 +181,18 @@ class Family:
     :param shows_made_up: whether the PF shows the MAC that a VF's driver
         made up; then one that it does not show got no answer of it.
     :param filter_release: what makes the PF forget a VF's unicast filters.
+    :param resets_function: whether a reset of its PCI function (FLR) has the
+        PF bring the queues, the mailbox and the filters of a VF to where they
+        begin, whatever a driver that was killed has left there.
     :param clears_mac: whether 00:00:00:00:00:00 takes the admin MAC away.
     :param transient: errno of a VF that is resetting; worth a retry.
     """
 
     name: str
     drivers: frozenset[str]
+    models: str = ""
+    eswitch: EswitchMode = EswitchMode.LEGACY
+    baseline: VfSettings = BASELINE
     products: frozenset[PciId] = frozenset()
     support: Mapping[Attribute, Support] = dataclasses.field(
         default_factory=_nothing
@@ -188,6 +207,7 @@ class Family:
     )
     mac_effect: MacEffect = MacEffect.NOW
     shows_made_up: bool = False
+    resets_function: bool = False
     clears_mac: Support = Support.YES
     mac_filters: MacFilters = MacFilters()
     filter_release: FilterRelease = FilterRelease.REBIND
@@ -208,15 +228,17 @@ _ONLY_Q = "it has 802.1Q only"
 _NO_QUERY = "its driver has no ndo_set_vf_rss_query_en"
 
 #: X520 and X540. intel/ixgbe/ixgbe_sriov.c: ixgbe_ndo_set_vf_bw (rates only
-#: with a link of 10 Gb/s, above 10 Mb/s; seed 001 says 11 to 10000),
+#: with a link of 10 Gb/s, above 10 Mb/s; shulou.com: 11 to 10000),
 #: ixgbe_ndo_set_vf_vlan (802.1Q only), ixgbe_ndo_set_vf_link_state (takes
 #: ENABLE and does nothing), ixgbe_ndo_set_vf_rss_query_en (82599 and X540
 #: only); 64 pools of which the PF has one (IXGBE_MAX_VF_FUNCTIONS); a VF may
-#: have 2 queues (seed 001). All VFs share what the PF leaves of 128 receive
+#: have 2 queues (shulou.com). All VFs share what the PF leaves of 128 receive
 #: addresses: 16 are its own (num_rar_entries, IXGBE_MAX_PF_MACVLANS + 1).
+#: ixgbe_msg_task answers an FLR by ixgbe_vf_reset_event.
 IXGBE = Family(
     name="ixgbe",
     drivers=frozenset({"ixgbe"}),
+    models="X520",
     products=frozenset({PciId(0x8086, 0x10FB)}),
     support=types.MappingProxyType(
         {
@@ -239,20 +261,22 @@ IXGBE = Family(
     ),
     mac_effect=MacEffect.AFTER_REBIND,
     mac_filters=MacFilters(shared=112),
+    resets_function=True,
     max_vfs=63,
     queues=2,
 )
 
-#: X710. intel/i40e/i40e_virtchnl_pf.c: i40e_ndo_set_vf_bw remembers what was
-#: asked and i40e_set_bw_limit (i40e_main.c) keeps 50 for less and steps of
-#: I40E_BW_CREDIT_DIVISOR = 50, which reading back does not show: so only
-#: rates that are kept are ever written. i40e_ndo_set_vf_trust and _mac reset
-#: the VF; all answer EAGAIN meanwhile. An untrusted VF has 18 filters, two of
-#: them its own and broadcast (I40E_VC_MAX_MAC_ADDR_PER_VF). 4 queues a VF
-#: (seed 001).
+#: X710. intel/i40e/i40e_virtchnl_pf.c: i40e_ndo_set_vf_bw remembers the
+#: requested rate and i40e_set_bw_limit (i40e_main.c) keeps 50 for less and
+#: steps of I40E_BW_CREDIT_DIVISOR = 50, which reading back does not show: so
+#: only rates that are kept are ever written. i40e_ndo_set_vf_trust and _mac
+#: reset the VF; all answer EAGAIN meanwhile. An untrusted VF has 18 filters,
+#: two of them its own and broadcast (I40E_VC_MAX_MAC_ADDR_PER_VF). 4 queues a
+#: VF (shulou.com). i40e_vc_process_vflr_event answers an FLR by i40e_reset_vf.
 I40E = Family(
     name="i40e",
     drivers=frozenset({"i40e"}),
+    models="X710",
     products=frozenset({PciId(0x8086, 0x1572)}),
     support=types.MappingProxyType(
         {
@@ -274,6 +298,7 @@ I40E = Family(
     ),
     mac_effect=MacEffect.AFTER_RESET,
     mac_filters=MacFilters(each=16),
+    resets_function=True,
     queues=4,
 )
 
@@ -281,10 +306,12 @@ I40E = Family(
 #: ice_set_vf_trust, _mac and _port_vlan reset the VF and answer EBUSY
 #: meanwhile (ice_check_vf_ready_for_cfg); 802.1ad needs double VLAN mode
 #: (ice_is_supported_port_vlan_proto). ICE_MAX_MACADDR_PER_VF is 18, two of
-#: them the VF's own and broadcast.
+#: them the VF's own and broadcast. ice_process_vflr_event answers an FLR by
+#: ice_reset_vf.
 ICE = Family(
     name="ice",
     drivers=frozenset({"ice"}),
+    models="E810",
     products=frozenset({PciId(0x8086, 0x1592), PciId(0x8086, 0x1593)}),
     support=types.MappingProxyType(
         {
@@ -303,6 +330,7 @@ ICE = Family(
     ),
     mac_effect=MacEffect.AFTER_RESET,
     mac_filters=MacFilters(each=16),
+    resets_function=True,
     transient=frozenset({errno.EAGAIN, errno.EBUSY}),
 )
 
@@ -317,6 +345,7 @@ ICE = Family(
 SFC = Family(
     name="sfc",
     drivers=frozenset({"sfc"}),
+    models="SFN8xxx, X2",
     products=frozenset({PciId(0x1924)}),
     support=types.MappingProxyType(
         {
@@ -361,10 +390,12 @@ SFC = Family(
 #: request to clear filters, for its address is zeros: with 6.1 a VF got 8 of 8
 #: frames for another's MAC after the macvlan that had asked for them was gone,
 #: after the VF was down and up, and after an FLR. igb_reset, by which VFs are
-#: made, empties the table (igb_flush_mac_table).
+#: made, empties the table (igb_flush_mac_table). igb_msg_task answers an FLR
+#: by igb_vf_reset_event, so that igbvf finds a mailbox that works.
 IGB = Family(
     name="igb",
     drivers=frozenset({"igb"}),
+    models="82576",
     products=frozenset({PciId(0x8086, 0x10C9)}),
     support=types.MappingProxyType(
         {
@@ -387,11 +418,13 @@ IGB = Family(
     shows_made_up=True,
     mac_filters=MacFilters(each=3, shared=20),
     filter_release=FilterRelease.REMAKE,
+    resets_function=True,
     max_vfs=7,
     queues=2,
 )
 
-#: Any other NIC: nothing is assumed, what is asked is written and read back.
+#: Any other NIC, or one in an eswitch mode that no row of its driver is for:
+#: nothing is assumed, and what is requested is written and read back.
 GENERIC = Family(
     name="generic",
     drivers=frozenset(),
@@ -400,12 +433,8 @@ GENERIC = Family(
     clears_mac=Support.PROBE,
 )
 
+#: The rows of this package. Rows of other packages are entry points.
 BUILT_IN = (IXGBE, I40E, ICE, SFC, IGB)
-
-
-LOG = logging.getLogger(__name__)
-
-NAMESPACE = "sriov_rt.nic_families"
 
 
 class Families:
@@ -444,16 +473,26 @@ class Families:
     def of(self, pf: Pf) -> Family:
         """Return the family of a PF; the generic one if it is of none.
 
-        The driver tells; the PCI id only where no row has the driver.
+        The driver decides; the PCI id only where no row has the driver. A
+        row is for one eswitch mode.
         """
-        for row in self.rows.values():
-            if pf.driver is not None and pf.driver in row.drivers:
-                return row
+        of_driver = [
+            row for row in self.rows.values() if pf.driver in row.drivers
+        ]
+        if of_driver:
+            return _in_mode(of_driver, pf.eswitch)
         ids = (
             PciId.parse(f"{pf.vendor}:{pf.product}"),
             PciId.parse(pf.vendor),
         )
-        for row in self.rows.values():
-            if not row.products.isdisjoint(ids):
-                return row
+        for each in ids:
+            of_product = [
+                row for row in self.rows.values() if each in row.products
+            ]
+            if of_product:
+                return _in_mode(of_product, pf.eswitch)
         return GENERIC
+
+
+def _in_mode(rows: Iterable[Family], mode: EswitchMode) -> Family:
+    return next((row for row in rows if row.eswitch is mode), GENERIC)

@@ -22,11 +22,16 @@ import contextlib
 import os
 import pathlib
 
+from sriov_rt import files
+from sriov_rt.host import container
 from sriov_rt.host.root import Root
 from sriov_rt.nic import errors
 
 DEVICES = "sys/bus/pci/devices"
 DIRECTORY = "run/sriov-rt/filters"
+
+#: The longest mark, in bytes: a number of 64 bits and a line feed.
+_MAX_MARK = 32
 
 
 class FilterMarks:
@@ -41,11 +46,18 @@ class FilterMarks:
     def put(self, address: str) -> None:
         """Mark a VF; one that is gone needs none.
 
+        :raises MarkNotKept: if it would end with this container, before the
+            VF does.
         :raises NotMarked: if that cannot be written.
         """
+        if self._ends_with_container():
+            raise errors.MarkNotKept(address, self._root / DIRECTORY)
         inode = self._inode(address)
-        if inode is None or self._marked(address) == inode:
+        if inode is None:
             return
+        with contextlib.suppress(OSError, ValueError):
+            if self._marked(address) == inode:
+                return
         path = self._path(address)
         temporary = path.with_name(f".{path.name}.{os.getpid()}")
         try:
@@ -60,16 +72,31 @@ class FilterMarks:
             raise errors.NotMarked(address, None, problem) from error
 
     def has(self, address: str) -> bool:
-        """Return whether a VF is marked."""
-        marked = self._marked(address)
+        """Return whether a VF is marked.
+
+        One whose mark cannot be read is: nobody knows of which device it was.
+        So is each VF in a container that does not see the host's marks.
+        """
+        if self._ends_with_container():
+            return True
+        try:
+            marked = self._marked(address)
+        except (OSError, ValueError):
+            return True
         return marked is not None and marked == self._inode(address)
+
+    def _ends_with_container(self) -> bool:
+        return container.ends_with_container(self._root / DIRECTORY)
 
     def _path(self, address: str) -> pathlib.Path:
         return self._root / DIRECTORY / address
 
     def _marked(self, address: str) -> int | None:
-        with contextlib.suppress(OSError, ValueError):
-            return int(self._path(address).read_text("ascii"))
+        with contextlib.suppress(FileNotFoundError):
+            data = files.read(self._path(address), _MAX_MARK)
+            if len(data) > _MAX_MARK:
+                raise ValueError("too long")
+            return int(data)
         return None
 
     def _inode(self, address: str) -> int | None:

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""libvirt's ways to attach a VF, as XML (seed 001)."""
+"""libvirt's ways to attach a VF, as XML."""
 
 import enum
 
@@ -75,7 +75,7 @@ def network(pf: Pf, number: int | None, vlan: int | None) -> str:
 
     The VFs are named one by one: a pool that names the PF starts more
     guests than it has VFs, without an error, and a VF that two had may not
-    work until the next boot (seed 001).
+    work until the next boot (shulou.com, on VF pass-through).
 
     :param number: of VFs in the pool; None for all.
     :raises OutOfRange: if the PF has fewer.

@@ -54,7 +54,7 @@ class Mapped:
 
 
 class Owners:
-    """Who has a VF: host.vfs.Owners for what nic knows of a VF."""
+    """Owners of VFs: host.vfs.Owners, for the VFs of this package."""
 
     def __init__(self, root: Root) -> None:
         self._owners = vfs.Owners(root, vfio.Holders(root))

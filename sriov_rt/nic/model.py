@@ -10,65 +10,21 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""VFs and PFs as the kernel shows them, and what can be set of a VF."""
+"""VFs and PFs as the kernel shows them, and the baseline of a VF."""
 
 import dataclasses
 import enum
 
+from sriov_rt.kernel.vf import LinkState
+from sriov_rt.kernel.vf import VfSettings
+from sriov_rt.kernel.vf import VlanProtocol
+from sriov_rt.parse import link
+
 #: The address of a VF that has no administrative MAC: the PF reports zeros.
-NO_MAC = "00:00:00:00:00:00"
+NO_MAC = link.NO_MAC
 
-
-class LinkState(enum.StrEnum):
-    """IFLA_VF_LINK_STATE (include/uapi/linux/if_link.h)."""
-
-    AUTO = "auto"
-    ENABLE = "enable"
-    DISABLE = "disable"
-
-
-class VlanProtocol(enum.StrEnum):
-    """The tag of a VF's VLAN: IFLA_VF_VLAN_INFO's vlan_proto."""
-
-    Q = "802.1q"
-    AD = "802.1ad"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class VfSettings:
-    """Attributes of a VF; None leaves one alone, or could not be read.
-
-    The first are set through the PF (``ip link set PF vf N …``), those from
-    ``mtu`` on belong to the VF's own interface or PCI device.
-
-    :param mac: the administrative MAC, lower case; NO_MAC is none.
-    :param vlan: 0 is none, to 4094.
-    :param qos: the VLAN's priority, 0 to 7.
-    :param min_tx_rate: Mbit/s, 0 is none.
-    :param max_tx_rate: Mbit/s, 0 is none.
-    :param query_rss: whether the VF may read its RSS configuration.
-    :param mtu: bytes.
-    :param promisc: whether the VF's interface was set promiscuous.
-    :param driver: name of the PCI driver to be bound to.
-    """
-
-    mac: str | None = None
-    vlan: int | None = None
-    qos: int | None = None
-    vlan_protocol: VlanProtocol | None = None
-    spoofchk: bool | None = None
-    trust: bool | None = None
-    link_state: LinkState | None = None
-    min_tx_rate: int | None = None
-    max_tx_rate: int | None = None
-    query_rss: bool | None = None
-    mtu: int | None = None
-    promisc: bool | None = None
-    allmulti: bool | None = None
-    driver: str | None = None
-
-
-#: How a VF is before each use and after it. What a family does not take is
+#: Baseline of a VF, before each use and after it, unless its family has
+#: another. What a family does not take is
 #: left out of the plan; the right driver comes from the configuration.
 BASELINE = VfSettings(
     mac=NO_MAC,
@@ -84,6 +40,13 @@ BASELINE = VfSettings(
     promisc=False,
     allmulti=False,
 )
+
+
+class EswitchMode(enum.StrEnum):
+    """How a PF forwards between its VFs, as devlink names it."""
+
+    LEGACY = "legacy"
+    SWITCHDEV = "switchdev"
 
 
 #: NET_ADDR_RANDOM and NET_ADDR_SET of include/uapi/linux/netdevice.h.
@@ -118,7 +81,8 @@ class Pf:
     :param carrier: None if it is down or does not tell.
     :param total_vfs: what sriov_totalvfs allows.
     :param probes: whether the kernel binds drivers to new VFs
-        (sriov_drivers_autoprobe); None if it does not tell.
+        (sriov_drivers_autoprobe); None if it does not say.
+    :param eswitch: switchdev if one of its VFs has a representor.
     """
 
     name: str
@@ -131,6 +95,7 @@ class Pf:
     total_vfs: int
     vfs: tuple[VfId, ...]
     probes: bool | None = None
+    eswitch: EswitchMode = EswitchMode.LEGACY
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -170,6 +135,7 @@ class VfState:
         ``sriov-rt:parent`` if it is up for those on it; or empty.
     :param device: its device as it was read, with its interface's MAC.
     :param keeps_filters: whether its PF may keep MAC filters of its last use.
+    :param baseline: of its family.
     :param mac_budget: unicast MAC filters that it can count on for
         subinterfaces; None if the family does not tell.
     """
@@ -185,3 +151,4 @@ class VfState:
     mac_budget: int | None
     device: VfDevice = VfDevice(None)
     keeps_filters: bool = False
+    baseline: VfSettings = BASELINE

@@ -13,19 +13,15 @@
 """Names of a VF on a command line."""
 
 import dataclasses
-import re
 
 from sriov_rt.nic import errors
 from sriov_rt.parse import errors as parse_errors
+from sriov_rt.parse import link
 from sriov_rt.parse import numbers
 from sriov_rt.parse import pci
 
 #: VFs of a PF are numbered in 16 bits (PCI_SRIOV_TOTAL_VF, pci_regs.h).
 MAX_INDEX = 65535
-
-# IFNAMSIZ - 1 bytes (linux/if.h); not what means something elsewhere: a
-# path, PF/index, an alias (eth0:1) or a pattern of the kernel's (eth%d).
-_INTERFACE = re.compile(r"(?!\.\.?$)[!-$&-.0-9;-~]{1,15}", re.ASCII)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -41,17 +37,12 @@ class VfName:
     index: int | None = None
 
 
-def is_interface(text: str) -> bool:
-    """Return whether a text can be the name of an interface."""
-    return _INTERFACE.fullmatch(text) is not None
-
-
 def parse_interface(text: str) -> str:
     """Return the name of an interface.
 
     :raises BadName: if it can be none: a slash or space in it, too long.
     """
-    if not is_interface(text):
+    if not link.is_interface(text):
         raise errors.BadName(
             repr(text[:80]), None, "no interface can have that name"
         )
@@ -63,11 +54,11 @@ def parse(text: str) -> VfName:
 
     :raises BadName: if it is none of these.
     """
-    if is_interface(text):
+    if link.is_interface(text):
         return VfName(interface=text)
     name, slash, number = text.partition("/")
     try:
-        if slash and is_interface(name):
+        if slash and link.is_interface(name):
             index = numbers.parse_int(number, "VF", 0, MAX_INDEX)
             return VfName(interface=name, index=index)
         return VfName(address=str(pci.PciAddress.parse(text)))

@@ -18,9 +18,11 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
 
-from sriov_rt.host.vfs import VFIO
+from sriov_rt.host.vfs import is_vfio
+from sriov_rt.kernel.vf import VfSettings
 from sriov_rt.nic import errors
 from sriov_rt.nic import rules
+from sriov_rt.nic import use
 from sriov_rt.nic.families import THROUGH_PF
 from sriov_rt.nic.families import Attribute
 from sriov_rt.nic.families import Family
@@ -33,8 +35,8 @@ from sriov_rt.nic.model import NO_MAC
 from sriov_rt.nic.model import Pf
 from sriov_rt.nic.model import VfDevice
 from sriov_rt.nic.model import VfId
-from sriov_rt.nic.model import VfSettings
 from sriov_rt.nic.model import VfState
+from sriov_rt.nic.use import Act
 
 #: The kernel takes these together or zeroes those left out: IFLA_VF_VLAN
 #: and IFLA_VF_RATE (do_setvfinfo in net/core/rtnetlink.c).
@@ -53,7 +55,8 @@ class Reset:
 
     :param fresh: bind the VF's driver again, for what it was out of sight:
         that undoes what no attribute here speaks of (XDP, alternative names,
-        group, queue length, offloads, rings, coalescing, RPS and XPS).
+        group, queue length, offloads, rings, coalescing, RPS and XPS). Of
+        a family that needs it, the function is reset before.
     :param shared: the VF stays a parent of many tenants' subinterfaces:
         filters that are left of one harm no other.
     """
@@ -80,16 +83,18 @@ class Step:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be done to one VF.
+    """Plan of the changes to one VF.
 
     :param notes: what else an operator should know, sentences.
     :param expect: what it is afterwards, as far as it was asked.
     :param payload: what is written through the PF.
     :param rebind: why its driver is bound again; None if it is not.
+    :param flr: whether its function is reset before its driver is bound.
     :param required: whether what the NIC does not have is an error.
     :param remains: what the PF keeps of the VF's last use, a clause; None
         for nothing.
     :param shared: whether the VF can be used in spite of that.
+    :param act: what it is to the judge of use.
     """
 
     vf: VfId
@@ -99,9 +104,11 @@ class Plan:
     expect: VfSettings
     payload: VfSettings
     rebind: str | None = None
+    flr: bool = False
     required: bool = True
     remains: str | None = None
     shared: bool = False
+    act: Act = Act.SET
 
     @property
     def is_empty(self) -> bool:
@@ -134,6 +141,8 @@ class Plan:
         yield from (f"  {step}" for step in self.steps)
         if self.pinned is not None:
             yield f"  set mac {self.pinned} through {self.vf.pf}"
+        if self.flr:
+            yield "  reset its function, whatever its last user has left"
         if self.rebind is not None:
             yield f"  bind its driver again: {self.rebind}"
         yield from (f"  note: {note}" for note in self.notes)
@@ -152,7 +161,7 @@ def make(
     family: Family,
     pf: Pf,
     observed: VfState,
-    wanted: VfSettings,
+    desired: VfSettings,
     *,
     required: bool = True,
     reset: Reset | None = None,
@@ -168,12 +177,12 @@ def make(
     :raises NicError: if the family or the link does not allow it.
     """
     notes: list[str] = []
-    if wanted.mtu is not None and mtus is not None:
-        rules.check_mtu(f"{observed.id}", wanted.mtu, mtus)
+    if desired.mtu is not None and mtus is not None:
+        rules.check_mtu(f"{observed.id}", desired.mtu, mtus)
     remains = None if reset is None else _remaining(family, observed)
     if remains is not None:
         notes.append(remains)
-    expect = _expected(family, observed, wanted, required)
+    expect = _expected(family, observed, desired, required)
     _round(family, expect, notes)
     steps = tuple(
         Step(each, before, value)
@@ -201,10 +210,19 @@ def make(
         expect=VfSettings(**expect),
         payload=VfSettings(**payload),
         rebind=again,
+        flr=_resets_function(family, observed, reset, again),
         required=required,
         remains=remains,
         shared=reset is not None and reset.shared,
+        act=_act(reset, desired, again),
     )
+
+
+def _act(reset: Reset | None, desired: VfSettings, rebind: str | None) -> Act:
+    if reset is not None:
+        return Act.RESET
+    takes = desired.driver is not None or rebind is not None
+    return Act.BIND if takes else Act.SET
 
 
 def _remaining(family: Family, observed: VfState) -> str | None:
@@ -222,7 +240,7 @@ def _remaining(family: Family, observed: VfState) -> str | None:
 
 
 def _expected(
-    family: Family, observed: VfState, wanted: VfSettings, required: bool
+    family: Family, observed: VfState, desired: VfSettings, required: bool
 ) -> dict[Attribute, Any]:
     """Return what a VF is to be, as far as it is looked at.
 
@@ -230,7 +248,7 @@ def _expected(
     """
     expect = {}
     for each in Attribute:
-        value = getattr(wanted, each)
+        value = getattr(desired, each)
         if value is None:
             continue
         rules.check(family, f"{observed.id}", each, value)
@@ -285,15 +303,15 @@ def _round(
     family: Family, expect: dict[Attribute, Any], notes: list[str]
 ) -> None:
     """Put the rate that the NIC keeps in place of the requested one."""
-    asked = expect.get(Attribute.MAX_TX_RATE)
-    if asked is None:
+    requested = expect.get(Attribute.MAX_TX_RATE)
+    if requested is None:
         return
-    effective = family.rate.effective(asked)
-    if effective != asked:
+    effective = family.rate.effective(requested)
+    if effective != requested:
         notes.append(
-            f"max_tx_rate: {asked} requested, {effective} effective: family "
-            f"{family.name} has {family.rate.minimum} Mb/s at the least and "
-            f"steps of {family.rate.quantum}"
+            f"max_tx_rate: {requested} requested, {effective} effective: "
+            f"family {family.name} has {family.rate.minimum} Mb/s at the "
+            f"least and steps of {family.rate.quantum}"
         )
         expect[Attribute.MAX_TX_RATE] = effective
 
@@ -349,12 +367,6 @@ def _why_rebind(
     device = observed.device
     if Attribute.DRIVER in changed:
         _refuse_if_used(observed)
-        if device.elsewhere:
-            raise errors.VfBusy(
-                f"{observed.id}",
-                Attribute.DRIVER,
-                "its interface is in another network namespace",
-            )
         return None, None
     mac = expect.get(Attribute.MAC)
     if mac is None:
@@ -383,20 +395,39 @@ def _why_fresh_rebind(pf: Pf, observed: VfState, *, fresh: bool) -> str | None:
         # Whoever unbound it last did not come to bind it. The kernel binds
         # nothing to the VFs of a PF that does not probe.
         return None if pf.probes is False else "it has no driver"
-    if not fresh or device.driver == VFIO or device.elsewhere:
+    if not fresh or is_vfio(device.driver) or device.elsewhere:
         return None
     _refuse_if_used(observed)
     return "its interface is then as a driver makes it"
 
 
+def _resets_function(
+    family: Family, observed: VfState, reset: Reset | None, rebind: str | None
+) -> bool:
+    """Return whether a reset includes one of the PCI function.
+
+    vfio-pci does that by itself, whenever it is opened and closed
+    (vfio_pci_core_enable and _disable in drivers/vfio/pci/vfio_pci_core.c).
+    """
+    return (
+        family.resets_function
+        and reset is not None
+        and reset.fresh
+        and rebind is not None
+        and observed.device.driver is not None
+    )
+
+
 def _refuse_if_used(observed: VfState) -> None:
-    device = observed.device
-    if device.uppers:
+    """Refuse to bind a driver under what this namespace shows on a VF.
+
+    :raises VfBusy: for what would lose it.
+    """
+    if users := use.why_not(use.of(observed), Act.BIND):
         raise errors.VfBusy(
             f"{observed.id}",
             Attribute.DRIVER,
-            f"{', '.join(device.uppers)} on {device.netdev} would go with it "
-            "if its driver were bound again",
+            f"binding its driver would cut off {', '.join(users)}",
         )
 
 

@@ -23,24 +23,27 @@ from collections.abc import Sequence
 from oslo_config import cfg
 
 from sriov_rt import config
-from sriov_rt import exceptions
 from sriov_rt.codec import Unknown
 from sriov_rt.host.vfs import MAX_VFS
-from sriov_rt.host.vfs import VFIO
+from sriov_rt.host.vfs import is_vfio
 from sriov_rt.nic import driver_binding
 from sriov_rt.nic import errors
-from sriov_rt.nic import names
 from sriov_rt.nic import options
+from sriov_rt.nic import use
 from sriov_rt.nic import waiting
 from sriov_rt.nic.families import Family
 from sriov_rt.nic.kernel import Kernel
 from sriov_rt.nic.model import Pf
 from sriov_rt.nic.model import VfDevice
 from sriov_rt.nic.model import VfId
+from sriov_rt.nic.model import VfState
+from sriov_rt.nic.use import Act
+from sriov_rt.nic.use import Use
 from sriov_rt.nic.vfs import Users
 from sriov_rt.nic.vfs import Vfs
 from sriov_rt.nic.waiting import Clock
 from sriov_rt.parse import errors as parse_errors
+from sriov_rt.parse import link
 from sriov_rt.parse import numbers
 
 #: More than any host has PFs.
@@ -49,7 +52,7 @@ MAX_WORD = 64
 
 
 class Mode(enum.StrEnum):
-    """What VFs are for: the host's interfaces, or guests as a whole."""
+    """Purpose of VFs: the host's interfaces, or passthrough to guests."""
 
     HOST = "host"
     GUESTS = "guests"
@@ -65,6 +68,10 @@ class Amount:
     pf: str
     number: int
     mode: Mode
+
+
+#: The unit that makes VFs at boot.
+SERVICE = "sriov-rt-vfs"
 
 
 def parse(words: Sequence[str], default: Mode) -> tuple[Amount, ...]:
@@ -92,7 +99,7 @@ def parse(words: Sequence[str], default: Mode) -> tuple[Amount, ...]:
 def _parse(word: str, default: Mode) -> Amount:
     parse_errors.check_length("[nic] vfs", word, MAX_WORD)
     parts = word.strip().split(":")
-    if len(parts) not in (2, 3) or not names.is_interface(parts[0]):
+    if len(parts) not in (2, 3) or not link.is_interface(parts[0]):
         raise parse_errors.ParseError(
             "[nic] vfs", word, "PF:NUMBER or PF:NUMBER:MODE expected"
         )
@@ -109,7 +116,7 @@ def _parse(word: str, default: Mode) -> Amount:
 
 LOG = logging.getLogger(__name__)
 
-#: How long VFs may take to come up, seconds: seed 001 saw 10 s for 63.
+#: How long VFs may take to come up, seconds: 63 took 10 s (shulou.com).
 READY_S = 30.0
 
 #: Who holds a VF that is bound to vfio-pci; None for nobody.
@@ -118,7 +125,7 @@ Holder = Callable[[VfId, VfDevice], str | None | Unknown]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Provision:
-    """What is to be done to one PF.
+    """Plan of the changes to one PF's number of VFs.
 
     :param pf: as it is now.
     :param numbers: what is written to sriov_numvfs, in turn.
@@ -204,77 +211,71 @@ def make(
 
 def users(
     kernel: Kernel,
-    pf: Pf,
     holder: Holder,
-    known: Mapping[str, Sequence[str]],
+    known: Mapping[str, Use],
+    states: Sequence[VfState],
 ) -> tuple[tuple[str, str], ...]:
     """Return (VF, who or what uses it) of each VF of a PF in use.
 
-    :param known: who uses a VF from any network namespace, clauses, by its
-        PCI address.
+    :param known: the use of VFs as nic.vfs.Users has it.
+    :param states: of the PF's VFs.
     """
     found = []
-    for vf in pf.vfs:
-        device = kernel.device(vf)
-        user = ", ".join(known.get(vf.address, ())) or _user(
-            kernel, vf, device, holder
-        )
-        if user is not None:
-            found.append((f"{vf}", user))
+    for state in states:
+        seen = _use(kernel, state, holder, known.get(state.id.address))
+        if problems := use.why_not(seen, Act.PROVISION):
+            found.append((f"{state.id}", ", ".join(problems)))
     return tuple(found)
 
 
-def _user(
-    kernel: Kernel, vf: VfId, device: VfDevice, holder: Holder
-) -> str | None:
-    if device.alias:
-        return device.alias
-    if device.elsewhere:
-        return "its interface is in another network namespace"
-    if device.uppers:
-        return f"{', '.join(device.uppers)} on {device.netdev}"
-    if device.up:
-        return f"{device.netdev} is up"
-    if device.netdev is not None and kernel.addressed(device.netdev):
-        return f"{device.netdev} has an address"
-    if device.netdev is not None and kernel.carries(device.netdev):
-        return f"something in another network namespace is on {device.netdev}"
-    if device.driver == VFIO:
-        found = holder(vf, device)
-        if isinstance(found, Unknown):
-            return f"bound to {VFIO}, and who holds it is not known"
-        return found
-    return None
+def _use(
+    kernel: Kernel,
+    state: VfState,
+    holder: Holder,
+    known: Use | None,
+) -> Use:
+    """Return the use of a VF with what this namespace shows of it."""
+    seen = use.of(state) if known is None else known
+    if is_vfio(state.driver):
+        return dataclasses.replace(seen, guest=holder(state.id, state.device))
+    netdev = state.netdev
+    if netdev is None or seen.is_seen:
+        return seen
+    return dataclasses.replace(
+        seen,
+        addressed=netdev if kernel.addressed(netdev) else None,
+        unseen=seen.unseen or kernel.carries(netdev),
+    )
 
 
 def apply(
-    kernel: Kernel, family: Family, wanted: Provision, clock: Clock
+    kernel: Kernel, family: Family, desired: Provision, clock: Clock
 ) -> Pf:
     """Do it, and wait until the VFs are up as they should be.
 
     :param family: of the PF.
     :raises NotReady: if they are not in time.
     """
-    name = wanted.pf.name
-    for number in wanted.numbers:
+    name = desired.pf.name
+    for number in desired.numbers:
         LOG.info("pf=%s: %d VFs", name, number)
-        kernel.provision(name, number, probe=wanted.probe)
-    if wanted.is_empty:
-        return wanted.pf
+        kernel.provision(name, number, probe=desired.probe)
+    if desired.is_empty:
+        return desired.pf
 
     def ready() -> Pf | None:
         pf = kernel.pf(name)
-        return None if _missing(kernel, wanted, pf) else pf
+        return None if _missing(kernel, desired, pf) else pf
 
     found = waiting.until(clock, READY_S, ready)
     if found is None:
         raise errors.NotReady(
             name,
             "vfs",
-            f"{_missing(kernel, wanted, kernel.pf(name))} after "
+            f"{_missing(kernel, desired, kernel.pf(name))} after "
             f"{READY_S:.0f} s",
         )
-    if wanted.binds:
+    if desired.binds:
         # The kernel bound their drivers while the PF was being reset.
         for vf in driver_binding.unanswered(kernel, family, found.vfs):
             LOG.info(
@@ -285,30 +286,17 @@ def apply(
     return found
 
 
-def _missing(kernel: Kernel, wanted: Provision, pf: Pf) -> str | None:
+def _missing(kernel: Kernel, desired: Provision, pf: Pf) -> str | None:
     """Return what is not yet as it should be, a clause."""
-    if len(pf.vfs) != wanted.amount.number:
-        return f"it has {len(pf.vfs)} VFs and not {wanted.amount.number}"
-    if wanted.pf.carrier and not pf.carrier:
+    if len(pf.vfs) != desired.amount.number:
+        return f"it has {len(pf.vfs)} VFs and not {desired.amount.number}"
+    if desired.pf.carrier and not pf.carrier:
         return "it has lost its carrier"
-    if wanted.binds:
+    if desired.binds:
         bare = [vf for vf in pf.vfs if kernel.device(vf).netdev is None]
         if bare:
             return f"{len(bare)} VFs have no interface"
     return None
-
-
-class ConfigurationUnreadable(exceptions.SriovRtError):
-    """A configuration file cannot be read.
-
-    :param problem: what is wrong.
-    """
-
-    def __init__(self, problem: str) -> None:
-        self.problem = problem
-        super().__init__(
-            f"{problem}; correct it or name another by --config-file"
-        )
 
 
 def configured(
@@ -318,16 +306,28 @@ def configured(
 
     :param files: None for those of sriov-rt.
     :raises ConfigurationUnreadable: if one cannot be read.
-    :raises ParseError: if ``vfs`` is not in its grammar.
+    :raises OptionRejected: for an option with a bad value.
     """
-    try:
+    with config.reading():
         conf = config.load(files)
-        conf.register_opts(options.NIC_OPTS, group=options.GROUP)
-        group = conf[options.GROUP]
-        words, mode, timeout = group.vfs, group.vf_mode, group.pf_timeout
-    except cfg.Error as error:
-        raise ConfigurationUnreadable(str(error)) from error
-    return parse(words, Mode(mode)), timeout
+    amounts = check(conf, SERVICE)
+    return amounts, conf[options.GROUP].pf_timeout
+
+
+def check(conf: cfg.ConfigOpts, service: str) -> tuple[Amount, ...]:
+    """Register and read every option of ``[nic]``; return the amounts.
+
+    :raises OptionRejected: naming the first option with a bad value.
+    """
+    conf.register_opts(options.NIC_OPTS, group=options.GROUP)
+    config.check(conf, ((options.GROUP, options.NIC_OPTS),), service)
+    group = conf[options.GROUP]
+    try:
+        return parse(group.vfs, Mode(group.vf_mode))
+    except parse_errors.ParseError as error:
+        raise config.rejected(
+            conf, options.GROUP, "vfs", error.text, error.problem, service
+        ) from None
 
 
 class Provisioning:
@@ -335,7 +335,7 @@ class Provisioning:
 
     :param holder: who holds a VF that is bound to vfio-pci.
     :param users: who uses VFs, in any network namespace.
-    :param tell: told what takes long.
+    :param log: logs a step that takes long.
     """
 
     def __init__(
@@ -343,22 +343,22 @@ class Provisioning:
         vfs: Vfs,
         holder: Holder,
         users: Users,
-        tell: Callable[[str], None],
+        log: Callable[[str], None],
     ) -> None:
         self._vfs = vfs
         self._holder = holder
         self._users = users
-        self._tell = tell
+        self._log = log
 
     def plan(
-        self, wanted: Sequence[Amount], timeout: float
+        self, desired: Sequence[Amount], timeout: float
     ) -> tuple[Provision, ...]:
         """Return what is to be done to each PF; nothing is done yet.
 
         :param timeout: how long a PF may take to appear, seconds.
         :raises NicError: if it cannot be done to one of them.
         """
-        return tuple(self._plan(each, timeout) for each in wanted)
+        return tuple(self._plan(each, timeout) for each in desired)
 
     def apply(self, plans: Sequence[Provision]) -> None:
         """Do it.
@@ -367,15 +367,20 @@ class Provisioning:
         """
         for each in plans:
             if not each.is_empty:
-                self._tell(
-                    f"making {each.amount.number} VFs of {each.pf.name}"
-                )
+                self._log(f"making {each.amount.number} VFs of {each.pf.name}")
             apply(
                 self._vfs.kernel,
                 self._vfs.families.of(each.pf),
                 each,
                 self._vfs.clock,
             )
+
+    def _in_use(self, pf: Pf) -> tuple[tuple[str, str], ...]:
+        if not pf.vfs:
+            return ()
+        states = self._vfs.list(pf.name)
+        kernel = self._vfs.kernel
+        return users(kernel, self._holder, self._users(states), states)
 
     def _plan(self, amount: Amount, timeout: float) -> Provision:
         kernel = self._vfs.kernel
@@ -394,10 +399,5 @@ class Provisioning:
             self._vfs.families.of(pf),
             pf,
             amount,
-            users(
-                kernel,
-                pf,
-                self._holder,
-                self._users(self._vfs.list(pf.name)) if pf.vfs else {},
-            ),
+            self._in_use(pf),
         )

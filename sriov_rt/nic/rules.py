@@ -12,22 +12,20 @@
 
 """Rules of NIC families: the values that each takes, and as what."""
 
+import dataclasses
 import re
 from collections.abc import Callable
 from typing import Any
 
 from sriov_rt.nic import errors
-from sriov_rt.nic import model
 from sriov_rt.nic.families import Attribute
 from sriov_rt.nic.families import Family
 from sriov_rt.nic.families import Support
-from sriov_rt.nic.model import NO_MAC
-from sriov_rt.nic.model import LinkState
+from sriov_rt.nic.model import BASELINE
 from sriov_rt.nic.model import Pf
-from sriov_rt.nic.model import VlanProtocol
+from sriov_rt.parse import link
 
-#: VLAN 4095 is reserved (IEEE 802.1Q); priorities have 3 bits.
-MAX_VLAN = 4094
+#: Priorities of 802.1Q have 3 bits.
 MAX_QOS = 7
 
 #: ETH_MIN_MTU and ETH_MAX_MTU of include/uapi/linux/if_ether.h.
@@ -38,21 +36,8 @@ MAX_MTU = 65535
 MAX_RATE = 2**32 - 1
 
 #: What an attribute is on a NIC that does not have it.
-NEUTRAL = model.VfSettings(
-    mac=NO_MAC,
-    vlan=0,
-    qos=0,
-    vlan_protocol=VlanProtocol.Q,
-    trust=False,
-    link_state=LinkState.AUTO,
-    min_tx_rate=0,
-    max_tx_rate=0,
-    query_rss=False,
-    promisc=False,
-    allmulti=False,
-)
+NEUTRAL = dataclasses.replace(BASELINE, spoofchk=None)
 
-_MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}")
 _DRIVER = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -153,13 +138,13 @@ def _check_link(family: Family, device: str, pf: Pf) -> None:
 
 
 def mac_problem(value: str) -> str | None:
-    """Return what keeps a text from being a VF's MAC; None for nothing.
+    """Return why a text cannot be a VF's MAC, a clause; None if it can.
 
     :param value: in lower case.
     """
-    if not _MAC.fullmatch(value):
+    if not link.is_mac(value):
         return f"{value!r} is no MAC in lower case"
-    if int(value[:2], 16) & 1:
+    if link.is_multicast(value):
         return f"{value} is a multicast address"
     return None
 
@@ -179,7 +164,7 @@ def _within(minimum: int, maximum: int) -> Callable[[int], str | None]:
 
 _CHECKS: dict[Attribute, Callable[[Any], str | None]] = {
     Attribute.MAC: mac_problem,
-    Attribute.VLAN: _within(0, MAX_VLAN),
+    Attribute.VLAN: _within(0, link.MAX_VLAN),
     Attribute.QOS: _within(0, MAX_QOS),
     Attribute.MIN_TX_RATE: _within(0, MAX_RATE),
     Attribute.MAX_TX_RATE: _within(0, MAX_RATE),

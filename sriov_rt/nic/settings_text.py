@@ -19,19 +19,19 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from typing import Any
 
+from sriov_rt.kernel.vf import LinkState
+from sriov_rt.kernel.vf import VfSettings
+from sriov_rt.kernel.vf import VlanProtocol
 from sriov_rt.nic import rules
 from sriov_rt.nic.families import Attribute
 from sriov_rt.nic.model import NO_MAC
-from sriov_rt.nic.model import LinkState
-from sriov_rt.nic.model import VfSettings
-from sriov_rt.nic.model import VlanProtocol
 from sriov_rt.parse import errors
+from sriov_rt.parse import link
 from sriov_rt.parse import numbers
 
 #: The longest word, in characters.
 MAX_WORD = 128
 
-_MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}", re.IGNORECASE | re.ASCII)
 _DRIVER = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 Reader = Callable[[str], Any]
@@ -71,11 +71,11 @@ def _switch(text: str) -> bool:
 def _mac(text: str) -> str:
     if text == "none":
         return NO_MAC
-    if not _MAC.fullmatch(text):
+    mac = text.lower()
+    if not text.isascii() or not link.is_mac(mac):
         raise errors.ParseError(
             "MAC", text, "six pairs of hex digits or none expected"
         )
-    mac = text.lower()
     problem = rules.mac_problem(mac)
     if problem is not None:
         raise errors.ParseError("MAC", text, problem)
@@ -104,7 +104,7 @@ def _one_of(kind: type[LinkState] | type[VlanProtocol], what: str) -> Reader:
 _READERS: Mapping[Attribute, Reader] = types.MappingProxyType(
     {
         Attribute.MAC: _mac,
-        Attribute.VLAN: _integer("VLAN", 0, rules.MAX_VLAN),
+        Attribute.VLAN: _integer("VLAN", 0, link.MAX_VLAN),
         Attribute.QOS: _integer("VLAN priority", 0, rules.MAX_QOS),
         Attribute.VLAN_PROTOCOL: _one_of(VlanProtocol, "VLAN protocol"),
         Attribute.SPOOFCHK: _switch,

@@ -24,24 +24,34 @@ from sriov_rt.host import values
 from sriov_rt.host import vfs
 from sriov_rt.host.root import Root
 from sriov_rt.host.vfs import DEVICES
-from sriov_rt.host.vfs import VFIO
+from sriov_rt.host.vfs import is_vfio
+from sriov_rt.kernel.rtnetlink import IFF_ALLMULTI
+from sriov_rt.kernel.rtnetlink import IFF_PROMISC
+from sriov_rt.kernel.rtnetlink import IFF_UP
 from sriov_rt.nic import affinity
 from sriov_rt.nic import errors
 from sriov_rt.nic import names
+from sriov_rt.nic.model import EswitchMode
 from sriov_rt.nic.model import Pf
 from sriov_rt.nic.model import VfDevice
 from sriov_rt.nic.model import VfId
 from sriov_rt.parse import errors as parse_errors
+from sriov_rt.parse import link
 from sriov_rt.parse import numbers
 from sriov_rt.parse import pci
-from sriov_rt.rtnetlink import IFF_ALLMULTI
-from sriov_rt.rtnetlink import IFF_PROMISC
-from sriov_rt.rtnetlink import IFF_UP
 
 NET = "sys/class/net"
+DRIVERS = "sys/bus/pci/drivers"
 
 #: A file of sysfs is a page at the most.
 PAGE = 4096
+
+_HEX = re.compile(r"0x([0-9a-f]{1,8})")
+_FLAGS = re.compile(r"0x[0-9a-f]{1,8}")
+_NUMBER = re.compile(r"[0-9]{1,10}", re.ASCII)
+_REPRESENTOR = re.compile(r"(?:c[0-9]+)?pf[0-9]+[vs]f[0-9]+")
+
+T = TypeVar("T")
 
 
 def _text(root: Root, relative: str) -> str | None:
@@ -93,14 +103,8 @@ def write(
         raise errors.from_errno(code, device, attribute) from error
 
 
-_HEX = re.compile(r"0x([0-9a-f]{1,8})")
-_REPRESENTOR = re.compile(r"(?:c[0-9]+)?pf[0-9]+[vs]f[0-9]+")
-
-T = TypeVar("T")
-
-
 class Sysfs:
-    """The part of the kernel that is read from files.
+    """PFs and VFs of a host, as sysfs has them.
 
     :param root: where sysfs and procfs are.
     """
@@ -154,6 +158,7 @@ class Sysfs:
             total_vfs=total,
             vfs=tuple(VfId(name, index, where) for index, where in found),
             probes=_or_none(probes),
+            eswitch=self._eswitch(address),
         )
 
     def locate(self, name: str) -> VfId:
@@ -163,7 +168,7 @@ class Sysfs:
         :raises NoSuchDevice: if there is no such device.
         """
         address = name
-        if names.is_interface(name):
+        if link.is_interface(name):
             address = self._address(name)
         device = f"{DEVICES}/{address}"
         parent = _link(self._root, f"{device}/physfn")
@@ -184,6 +189,106 @@ class Sysfs:
             name, None, f"its PF {parent} has no interface on this host"
         )
 
+    def is_vf(self, address: str) -> bool | Unknown:
+        """Return whether there is a VF at a PCI address."""
+        return self._root.exists(f"{DEVICES}/{address}/physfn")
+
+    def device(self, vf: VfId) -> VfDevice:
+        """Return the PCI device of a VF and its interface.
+
+        ``promisc`` and ``allmulti`` are on here, too, if only something on
+        top of the interface needs it.
+
+        :raises NoSuchDevice: if it is gone.
+        """
+        device = f"{DEVICES}/{vf.address}"
+        if _text(self._root, f"{device}/vendor") is None:
+            raise errors.NoSuchDevice(f"{vf}", None, "the VF has gone")
+        listed = _names(self._root, f"{device}/net")
+        netdev = listed[0] if listed else None
+        bare = VfDevice(
+            driver=_link(self._root, f"{device}/driver"),
+            netdev=netdev,
+            # The directory stays when the interface has moved.
+            elsewhere=listed is not None and not listed,
+            iommu_group=_number(_link(self._root, f"{device}/iommu_group")),
+            # -1 where the platform has none.
+            numa_node=_number(_text(self._root, f"{device}/numa_node")),
+        )
+        return bare if netdev is None else self._whole(device, bare)
+
+    def check_driver(self, vf: VfId, driver: str) -> None:
+        """Refuse a driver that cannot be bound to a VF.
+
+        It would be asked only when the VF has lost the one that it has.
+
+        :raises DriverMissing: if the kernel has none of the name.
+        :raises UnsupportedByNic: if it is for other devices.
+        """
+        _find(self._root, vf, driver)
+        device = f"{DEVICES}/{vf.address}"
+        if values.link_name(self._root, f"{device}/driver") == driver:
+            return
+        module = values.link_name(self._root, f"{DRIVERS}/{driver}/module")
+        modalias = self._root.read_text(f"{device}/modalias")
+        release = self._root.read_text("proc/sys/kernel/osrelease")
+        if not (
+            isinstance(module, str)
+            and isinstance(modalias, str)
+            and isinstance(release, str)
+        ):
+            return
+        patterns = _pci_aliases(self._root, release.strip(), module)
+        # Those that take what they are given, such as vfio-pci, name none.
+        if patterns and not any(
+            fnmatch.fnmatchcase(modalias.strip(), each) for each in patterns
+        ):
+            raise errors.UnsupportedByNic(
+                f"{vf}",
+                "driver",
+                f"the driver '{driver}' is for other devices",
+            )
+
+    def bind(self, vf: VfId, driver: str | None) -> None:
+        """Take a VF from its driver, and bind it to another or the same.
+
+        :param driver: None for the one that the kernel chooses.
+        :raises DriverMissing: if there is no such driver.
+        :raises NicError: as the kernel's errno says; the VF may then have
+            none.
+        """
+        device = f"{DEVICES}/{vf.address}"
+        if driver is not None:
+            _find(self._root, vf, driver)
+        if self._root.exists(f"{device}/driver") is True:
+            _write(self._root, vf, f"{device}/driver/unbind", vf.address)
+        _write(self._root, vf, f"{device}/driver_override", driver or "")
+        parent = values.link_name(self._root, f"{device}/physfn")
+        with affinity.away_from(self._root, str(parent)):
+            if driver is None:
+                _write(self._root, vf, "sys/bus/pci/drivers_probe", vf.address)
+            else:
+                _write(self._root, vf, f"{DRIVERS}/{driver}/bind", vf.address)
+        if not is_vfio(driver):
+            # Whoever binds it next finds it as the kernel made it.
+            _write(self._root, vf, f"{device}/driver_override", "")
+
+    def flr(self, vf: VfId) -> None:
+        """Reset the function of a VF."""
+        _write(self._root, vf, f"{DEVICES}/{vf.address}/reset", "1")
+
+    def provision(self, pf: str, number: int, *, probe: bool) -> None:
+        """Set how many VFs a PF has.
+
+        :param probe: whether drivers are bound to new ones.
+        :raises VfBusy: if it has another number, not 0, already.
+        """
+        device = f"{NET}/{names.parse_interface(pf)}/device"
+        attribute = "sriov_drivers_autoprobe"
+        path = f"{device}/{attribute}"
+        write(self._root, path, str(int(probe)), pf, attribute)
+        write(self._root, f"{device}/sriov_numvfs", str(number), pf, "vfs")
+
     def _total(self, name: str) -> int:
         """Return how many VFs an interface's device can have."""
         path = f"{NET}/{name}/device/sriov_totalvfs"
@@ -194,6 +299,13 @@ class Sysfs:
             return numbers.parse_int(text, "number of VFs", 0, vfs.MAX_VFS)
         except parse_errors.ParseError as error:
             raise errors.BadState(name, None, f"/{path}: {error}") from error
+
+    def _eswitch(self, address: str) -> EswitchMode:
+        """Return the mode of a PF's embedded switch, by its representors."""
+        beside = _names(self._root, f"{DEVICES}/{address}/net") or ()
+        if any(self._is_representor(each) for each in beside):
+            return EswitchMode.SWITCHDEV
+        return EswitchMode.LEGACY
 
     def _is_representor(self, name: str) -> bool:
         """Return whether an interface of a PF stands for one of its VFs.
@@ -237,53 +349,11 @@ class Sysfs:
             raise errors.BadState(device, None, value.reason)
         return value
 
-
-def _or_none(value: T | Unknown) -> T | None:
-    return None if isinstance(value, Unknown) else value
-
-
-_FLAGS = re.compile(r"0x[0-9a-f]{1,8}")
-_MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}")
-_NUMBER = re.compile(r"[0-9]{1,10}", re.ASCII)
-
-
-class Devices:
-    """Reads VFs.
-
-    :param root: where sysfs is.
-    """
-
-    def __init__(self, root: Root) -> None:
-        self._root = root
-
-    def read(self, vf: VfId) -> VfDevice:
-        """Return the PCI device of a VF and its interface.
-
-        ``promisc`` and ``allmulti`` are on here, too, if only something on
-        top of the interface needs it.
-
-        :raises NoSuchDevice: if it is gone.
-        """
-        device = f"{DEVICES}/{vf.address}"
-        if _text(self._root, f"{device}/vendor") is None:
-            raise errors.NoSuchDevice(f"{vf}", None, "the VF has gone")
-        listed = _names(self._root, f"{device}/net")
-        netdev = listed[0] if listed else None
-        bare = VfDevice(
-            driver=_link(self._root, f"{device}/driver"),
-            netdev=netdev,
-            # The directory stays when the interface has moved.
-            elsewhere=listed is not None and not listed,
-            iommu_group=_number(_link(self._root, f"{device}/iommu_group")),
-            # -1 where the platform has none.
-            numa_node=_number(_text(self._root, f"{device}/numa_node")),
-        )
-        return bare if netdev is None else self._whole(device, bare)
-
     def _whole(self, device: str, bare: VfDevice) -> VfDevice:
         """Return the device with what its interface says."""
         inner = f"{device}/net/{bare.netdev}"
         flags = _matching(_FLAGS, _text(self._root, f"{inner}/flags"))
+        address = _text(self._root, f"{inner}/address") or ""
         bits = None if flags is None else int(flags, 16)
         return VfDevice(
             driver=bare.driver,
@@ -291,7 +361,7 @@ class Devices:
             alias=_text(self._root, f"{inner}/ifalias") or "",
             iommu_group=bare.iommu_group,
             numa_node=bare.numa_node,
-            mac=_matching(_MAC, _text(self._root, f"{inner}/address")),
+            mac=address if link.is_mac(address) else None,
             address_type=_number(
                 _text(self._root, f"{inner}/addr_assign_type")
             ),
@@ -307,6 +377,10 @@ class Devices:
         )
 
 
+def _or_none(value: T | Unknown) -> T | None:
+    return None if isinstance(value, Unknown) else value
+
+
 def _matching(pattern: re.Pattern[str], text: str | None) -> str | None:
     return text if text is not None and pattern.fullmatch(text) else None
 
@@ -314,64 +388,6 @@ def _matching(pattern: re.Pattern[str], text: str | None) -> str | None:
 def _number(text: str | None) -> int | None:
     found = _matching(_NUMBER, text)
     return None if found is None else int(found)
-
-
-DRIVERS = "sys/bus/pci/drivers"
-
-
-def bind(root: Root, vf: VfId, driver: str | None) -> None:
-    """Take a VF from its driver, and bind it to another or the same.
-
-    :param driver: None for the one that the kernel chooses.
-    :raises DriverMissing: if there is no such driver.
-    :raises NicError: as the kernel's errno says; the VF may then have none.
-    """
-    device = f"{DEVICES}/{vf.address}"
-    if driver is not None:
-        _find(root, vf, driver)
-    if root.exists(f"{device}/driver") is True:
-        _write(root, vf, f"{device}/driver/unbind", vf.address)
-    _write(root, vf, f"{device}/driver_override", driver or "")
-    parent = values.link_name(root, f"{device}/physfn")
-    with affinity.away_from(root, str(parent)):
-        if driver is None:
-            _write(root, vf, "sys/bus/pci/drivers_probe", vf.address)
-        else:
-            _write(root, vf, f"{DRIVERS}/{driver}/bind", vf.address)
-    if driver != VFIO:
-        # Whoever binds it next finds it as the kernel made it.
-        _write(root, vf, f"{device}/driver_override", "")
-
-
-def check(root: Root, vf: VfId, driver: str) -> None:
-    """Refuse a driver that cannot be bound to a VF.
-
-    It would be asked only when the VF has lost the one that it has.
-
-    :raises DriverMissing: if the kernel has none of the name.
-    :raises UnsupportedByNic: if it is for other devices.
-    """
-    _find(root, vf, driver)
-    device = f"{DEVICES}/{vf.address}"
-    if values.link_name(root, f"{device}/driver") == driver:
-        return
-    module = values.link_name(root, f"{DRIVERS}/{driver}/module")
-    modalias = root.read_text(f"{device}/modalias")
-    release = root.read_text("proc/sys/kernel/osrelease")
-    if not (
-        isinstance(module, str)
-        and isinstance(modalias, str)
-        and isinstance(release, str)
-    ):
-        return
-    patterns = _pci_aliases(root, release.strip(), module)
-    # Those that take what they are given, such as vfio-pci, name none.
-    if patterns and not any(
-        fnmatch.fnmatchcase(modalias.strip(), each) for each in patterns
-    ):
-        raise errors.UnsupportedByNic(
-            f"{vf}", "driver", f"the driver '{driver}' is for other devices"
-        )
 
 
 def _pci_aliases(root: Root, release: str, module: str) -> list[str]:
@@ -396,22 +412,6 @@ def _find(root: Root, vf: VfId, driver: str) -> None:
         raise errors.DriverMissing(
             f"{vf}", "driver", f"the kernel has no PCI driver '{driver}'"
         )
-
-
-def flr(root: Root, vf: VfId) -> None:
-    """Reset the function of a VF."""
-    _write(root, vf, f"{DEVICES}/{vf.address}/reset", "1")
-
-
-def provision(root: Root, pf: str, number: int, *, probe: bool) -> None:
-    """Set how many VFs a PF has, and whether drivers are bound to new ones.
-
-    :raises VfBusy: if it has another number, not 0, already.
-    """
-    device = f"{NET}/{names.parse_interface(pf)}/device"
-    autoprobe = "sriov_drivers_autoprobe"
-    write(root, f"{device}/{autoprobe}", str(int(probe)), pf, autoprobe)
-    write(root, f"{device}/sriov_numvfs", str(number), pf, "vfs")
 
 
 def _write(root: Root, vf: VfId, path: str, text: str) -> None:

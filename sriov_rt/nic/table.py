@@ -49,6 +49,7 @@ def to_plain(state: VfState) -> dict[str, Any]:
     """Return a VF as JSON has it."""
     found = dataclasses.asdict(state)
     device = found.pop("device")
+    found.pop("baseline")
     found["vf"] = found.pop("id")
     found["interface_mac"] = device["mac"]
     found["elsewhere"] = device["elsewhere"]
@@ -62,6 +63,7 @@ def plan_to_plain(made: plan.Plan) -> dict[str, Any]:
         "family": made.family,
         "steps": [dataclasses.asdict(each) for each in made.steps],
         "rebind": made.rebind,
+        "flr": made.flr,
         "notes": list(made.notes),
     }
 

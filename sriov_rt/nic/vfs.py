@@ -20,26 +20,29 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Self
 
+from sriov_rt.host.vfs import is_vfio
+from sriov_rt.kernel.vf import VfSettings
 from sriov_rt.nic import apply
+from sriov_rt.nic import driver_binding
 from sriov_rt.nic import errors
 from sriov_rt.nic import names
 from sriov_rt.nic import plan
+from sriov_rt.nic import use
 from sriov_rt.nic import waiting
 from sriov_rt.nic.families import Families
 from sriov_rt.nic.families import Family
 from sriov_rt.nic.families import FilterRelease
 from sriov_rt.nic.kernel import Kernel
-from sriov_rt.nic.kernel import Machine
 from sriov_rt.nic.model import ADDRESS_RANDOM
-from sriov_rt.nic.model import BASELINE
 from sriov_rt.nic.model import NO_MAC
 from sriov_rt.nic.model import Pf
 from sriov_rt.nic.model import VfDevice
 from sriov_rt.nic.model import VfId as VfId
-from sriov_rt.nic.model import VfSettings
 from sriov_rt.nic.model import VfState as VfState
 from sriov_rt.nic.plan import Plan as Plan
 from sriov_rt.nic.plan import Reset
+from sriov_rt.nic.use import Act
+from sriov_rt.nic.use import Use
 from sriov_rt.nic.waiting import Clock
 
 #: How long a VF is waited for that its PF does not tell of, seconds: while
@@ -57,24 +60,24 @@ def observe(
 ) -> Mapping[int, VfState]:
     """Return VFs of a PF by their indices, in order.
 
-    :param indices: those that are asked for.
+    :param indices: those that are requested.
     :raises NoSuchDevice: if one has gone.
     :raises TryAgain: if one is still resetting.
     """
-    asked = [vf for vf in pf.vfs if vf.index in indices]
+    requested = [vf for vf in pf.vfs if vf.index in indices]
     read: Mapping[int, VfSettings] = {}
 
     def complete() -> bool | None:
         nonlocal read
         read = kernel.read(pf.name)
-        missing = [vf for vf in asked if vf.index not in read]
+        missing = [vf for vf in requested if vf.index not in read]
         for vf in missing:
             # Raises if it is gone.
             kernel.device(vf)
         return None if missing else True
 
     if waiting.until(clock, RESETTING_S, complete) is None:
-        missing = next(vf for vf in asked if vf.index not in read)
+        missing = next(vf for vf in requested if vf.index not in read)
         raise errors.TryAgain(
             f"{missing}",
             None,
@@ -82,7 +85,7 @@ def observe(
         )
     return {
         vf.index: _state(kernel, family, pf, vf, read[vf.index])
-        for vf in asked
+        for vf in requested
     }
 
 
@@ -125,6 +128,7 @@ def _state(
             family.filter_release is FilterRelease.REMAKE
             and kernel.has_mark(vf)
         ),
+        baseline=family.baseline,
     )
 
 
@@ -145,21 +149,20 @@ def _joined(read: VfSettings, device: VfDevice) -> VfSettings:
     )
 
 
-#: Who or what uses VFs, in any network namespace: clauses, by the VF's PCI
-#: address.
-Users = Callable[[Sequence[VfState]], Mapping[str, Sequence[str]]]
+#: Who or what uses VFs, in any network namespace, by the VF's PCI address.
+Users = Callable[[Sequence[VfState]], Mapping[str, Use]]
 
 
 class Vfs:
-    """What can be done with the VFs of a host.
+    """Operations on the VFs of a host.
 
     It may be used by several threads; two that set the same VF at once get
     what the kernel makes of it, and VerifyFailed.
 
     :param clock: what bounded waits go by; None for the system's.
-    :param users: asked before a VF is changed, which is refused while it has
-        users: sysfs shows what is on an interface in this namespace only.
-        None for a caller who knows them, and whose the VFs are.
+    :param users: read before a VF is changed, for the judge of use: sysfs
+        shows what is on an interface in this namespace only. None for a
+        caller who knows them, and whose the VFs are.
     """
 
     def __init__(
@@ -180,11 +183,11 @@ class Vfs:
 
         :param users: see the class.
         """
-        return cls(Machine(), Families.installed(), users=users)
+        return cls(Kernel(), Families.installed(), users=users)
 
     @property
     def kernel(self) -> Kernel:
-        """What it acts through."""
+        """The kernel interface that changes go through."""
         return self._kernel
 
     @property
@@ -194,7 +197,7 @@ class Vfs:
 
     @property
     def clock(self) -> Clock:
-        """What bounded waits go by."""
+        """The clock of bounded waits."""
         return self._clock
 
     def locate(self, name: str) -> VfId:
@@ -204,12 +207,14 @@ class Vfs:
             ``enp1s0v3``, the VF's own interface.
         :raises NicError: if it names none, or no VF.
         """
-        asked = names.parse(name)
-        if asked.index is None:
-            return self._kernel.locate(asked.address or asked.interface or "")
-        pf = self._kernel.pf(asked.interface or "")
+        requested = names.parse(name)
+        if requested.index is None:
+            return self._kernel.locate(
+                requested.address or requested.interface or ""
+            )
+        pf = self._kernel.pf(requested.interface or "")
         for vf in pf.vfs:
-            if vf.index == asked.index:
+            if vf.index == requested.index:
                 return vf
         raise errors.NoSuchDevice(
             name, None, f"{pf.name} has {len(pf.vfs)} VFs, from 0"
@@ -241,6 +246,14 @@ class Vfs:
         found = survey(self._kernel, family, pf, {vf})
         return found[0] if found else None
 
+    def is_present(self, address: str) -> bool:
+        """Return whether there may be a VF at a PCI address.
+
+        It is there while its PF has no interface on this host, too, and
+        :meth:`list` does not name it then.
+        """
+        return self._kernel.is_vf(address) is not False
+
     def pf(self, name: str) -> Pf:
         """Return a PF."""
         return self._kernel.pf(name)
@@ -253,11 +266,11 @@ class Vfs:
         return self._these(self._kernel.pf(vf.pf), (vf,))[vf.index]
 
     def plan(
-        self, vf: VfId, wanted: VfSettings, *, wait_s: float = 0.0
+        self, vf: VfId, desired: VfSettings, *, wait_s: float = 0.0
     ) -> Plan:
         """Return the plan that makes a VF as requested.
 
-        :param wanted: None leaves an attribute alone.
+        :param desired: None leaves an attribute alone.
         :param wait_s: how long to wait for a link that is needed, seconds.
         :raises NicError: if its family or the PF's link does not allow it.
         """
@@ -265,7 +278,7 @@ class Vfs:
 
         def attempt() -> Plan | None:
             try:
-                return self.plan_all({vf: wanted})[0]
+                return self.plan_all({vf: desired})[0]
             except errors.LinkNeeded as error:
                 needed.append(error)
                 return None
@@ -277,7 +290,7 @@ class Vfs:
 
     def plan_all(
         self,
-        wanted: Mapping[VfId, VfSettings],
+        desired: Mapping[VfId, VfSettings],
         *,
         required: bool = True,
         reset: Reset | None = None,
@@ -292,9 +305,10 @@ class Vfs:
         """
         made: dict[VfId, Plan] = {}
         seen: list[VfState] = []
-        for name in dict.fromkeys(vf.pf for vf in wanted):
+        acts: dict[VfId, Act] = {}
+        for name in dict.fromkeys(vf.pf for vf in desired):
             pf = self._kernel.pf(name)
-            some = [vf for vf in wanted if vf.pf == name]
+            some = [vf for vf in desired if vf.pf == name]
             states = self._these(pf, some)
             for vf in some:
                 state = states[vf.index]
@@ -302,22 +316,23 @@ class Vfs:
                     self._families.of(pf),
                     pf,
                     state,
-                    wanted[vf],
+                    desired[vf],
                     required=required,
                     reset=reset,
-                    mtus=self._mtus(state, wanted[vf]),
+                    mtus=self._mtus(state, desired[vf]),
                 )
-                if made[vf].steps and wanted[vf].driver is not None:
-                    self._check_driver(state, wanted[vf].driver)
+                if made[vf].steps and desired[vf].driver is not None:
+                    self._check_driver(state, desired[vf].driver)
                 if not made[vf].is_empty or (reset and reset.fresh):
                     seen.append(state)
-        self._refuse_used(seen)
-        return tuple(made[vf] for vf in wanted)
+                    acts[vf] = made[vf].act
+        self._refuse_used(seen, acts)
+        return tuple(made[vf] for vf in desired)
 
     def _mtus(
-        self, state: VfState, wanted: VfSettings
+        self, state: VfState, desired: VfSettings
     ) -> tuple[int, int] | None:
-        if wanted.mtu is None or state.netdev is None:
+        if desired.mtu is None or state.netdev is None:
             return None
         return self._kernel.mtus(state.netdev)
 
@@ -325,26 +340,30 @@ class Vfs:
         if driver is not None and driver != state.driver:
             self._kernel.check_driver(state.id, driver)
 
-    def _refuse_used(self, states: Sequence[VfState]) -> None:
-        """Refuse to touch VFs that have users.
+    def _refuse_used(
+        self, states: Sequence[VfState], acts: Mapping[VfId, Act]
+    ) -> None:
+        """Refuse what the users of VFs forbid.
 
-        :raises VfInUse: for the first that has.
+        :param acts: what is about to be done to each.
+        :raises VfInUse: for the first that is not allowed.
         """
         if self._users is None or not states:
             return
         found = self._users(states)
         for state in states:
-            users = found.get(state.id.address) or self._hidden(state)
-            if users:
-                raise errors.VfInUse(f"{state.id}", users)
+            seen = self._use(state, found.get(state.id.address))
+            if problems := use.why_not(seen, acts[state.id]):
+                raise errors.VfInUse(f"{state.id}", problems)
 
-    def _hidden(self, state: VfState) -> Sequence[str]:
-        """Return the users of a VF that nobody could find, clauses."""
-        if state.device.elsewhere:
-            return ("its interface is in another network namespace",)
-        if state.netdev is not None and self._kernel.carries(state.netdev):
-            return (f"something that cannot be found is on {state.netdev}",)
-        return ()
+    def _use(self, state: VfState, found: Use | None) -> Use:
+        """Return the use of a VF with what this namespace shows of it."""
+        if found is None:
+            found = use.of(state)
+        if found.is_seen or state.netdev is None:
+            return found
+        unseen = found.unseen or self._kernel.carries(state.netdev)
+        return dataclasses.replace(found, unseen=unseen)
 
     def plan_reset(
         self,
@@ -371,9 +390,16 @@ class Vfs:
         shared: bool = False,
     ) -> tuple[Plan, ...]:
         """Return what has to be done to make VFs clean; see plan_reset."""
-        wanted = dataclasses.replace(BASELINE, driver=driver)
+        some = tuple(vfs)
+        baselines = {
+            pf: self._families.of(self._kernel.pf(pf)).baseline
+            for pf in dict.fromkeys(vf.pf for vf in some)
+        }
         return self.plan_all(
-            dict.fromkeys(vfs, wanted),
+            {
+                vf: dataclasses.replace(baselines[vf.pf], driver=driver)
+                for vf in some
+            },
             required=False,
             reset=Reset(fresh=fresh, shared=shared),
         )
@@ -395,7 +421,8 @@ class Vfs:
         """
         if self._users is not None:
             self._refuse_used(
-                [self.observe(each.vf) for each in plans if not each.is_empty]
+                [self.observe(each.vf) for each in plans if not each.is_empty],
+                {each.vf: each.act for each in plans},
             )
         done: dict[VfId, VfState] = {}
         by_pf: dict[str, list[Plan]] = {}
@@ -423,7 +450,7 @@ class Vfs:
         fresh: bool = False,
         shared: bool = False,
     ) -> VfState:
-        """Make a VF clean, settings.BASELINE, and read back that it is.
+        """Bring a VF to its family's baseline, and read back that it is.
 
         What its NIC does not have is left out. See plan_reset.
 
@@ -431,6 +458,27 @@ class Vfs:
         """
         made = self.plan_reset(vf, driver, fresh=fresh, shared=shared)
         return self.apply(made)
+
+    def restore(self, vf: VfId, driver: str | None = None) -> VfState:
+        """Give a VF back to the host: clean, and read back that it is.
+
+        Whatever it was used for: one that vfio-pci has is bound to the
+        kernel's own choice of driver first.
+
+        :param driver: bind this one instead; None for the kernel's choice
+            where vfio-pci has it, and for the one that it has elsewhere.
+        :returns: the VF as it is afterwards.
+        :raises VfInUse: if it has users, before anything is changed.
+        :raises FiltersRemain: if it must have no other tenant.
+        """
+        state = self.observe(vf)
+        self._refuse_used([state], {vf: Act.RESET})
+        if driver is None and is_vfio(state.driver):
+            family = self._families.of(self._kernel.pf(vf.pf))
+            driver_binding.bind(
+                self._kernel, family, vf, None, None, self._clock
+            )
+        return self.reset(vf, driver, fresh=True)
 
     def mark_filters(self, vf: VfId) -> None:
         """Note that macvlans set filters through a VF.
@@ -449,14 +497,16 @@ class Vfs:
 
         :raises VfInUse: if it has users.
         """
-        self._refuse_used([self.observe(vf)])
+        self._refuse_used([self.observe(vf)], {vf: Act.RESET})
         self._kernel.flr(vf)
 
-    def _these(self, pf: Pf, asked: Sequence[VfId]) -> Mapping[int, VfState]:
-        for vf in asked:
+    def _these(
+        self, pf: Pf, requested: Sequence[VfId]
+    ) -> Mapping[int, VfState]:
+        for vf in requested:
             if vf not in pf.vfs:
                 raise errors.NoSuchDevice(f"{vf}", None, "the VF has gone")
-        return self._observe(pf, frozenset(vf.index for vf in asked))
+        return self._observe(pf, frozenset(vf.index for vf in requested))
 
     def _observe(
         self, pf: Pf, indices: Collection[int]

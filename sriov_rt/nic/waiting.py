@@ -25,7 +25,7 @@ LONGEST_S = 0.5
 
 
 class Clock(Protocol):
-    """What of the module time is needed."""
+    """Functions of the module time that waits need."""
 
     def monotonic(self) -> float:
         """Return seconds that only grow."""

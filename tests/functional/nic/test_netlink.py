@@ -21,9 +21,9 @@ from typing import Any
 
 import pyroute2
 
+from sriov_rt.kernel.vf import VfSettings
 from sriov_rt.nic import errors
-from sriov_rt.nic.kernel import Rtnetlink
-from sriov_rt.nic.model import VfSettings
+from sriov_rt.nic.kernel import Kernel
 from tests.testbed.isolation import leave
 from tests.testbed.isolation import wire
 
@@ -55,7 +55,7 @@ class RtnetlinkTest(unittest.TestCase):
             self.skipTest("namespaces are made by root")
         leave()
         wire("vf0", "peer0")
-        self.netlink = Rtnetlink()
+        self.netlink = Kernel()
 
     def test_flags_and_mtu(self):
         self.assertEqual((False, False), self.netlink.flags("vf0"))

@@ -15,18 +15,18 @@
 import dataclasses
 import errno
 
+from sriov_rt.kernel.vf import LinkState
+from sriov_rt.kernel.vf import VfSettings
+from sriov_rt.kernel.vf import VlanProtocol
 from sriov_rt.nic import errors
 from sriov_rt.nic import families
 from sriov_rt.nic.families import Families
 from sriov_rt.nic.model import ADDRESS_RANDOM
 from sriov_rt.nic.model import ADDRESS_SET
 from sriov_rt.nic.model import NO_MAC
-from sriov_rt.nic.model import LinkState
 from sriov_rt.nic.model import Pf
 from sriov_rt.nic.model import VfDevice
 from sriov_rt.nic.model import VfId
-from sriov_rt.nic.model import VfSettings
-from sriov_rt.nic.model import VlanProtocol
 from sriov_rt.nic.vfs import Vfs
 
 #: As after its creation, with a driver bound.
@@ -49,7 +49,7 @@ _IDS = {
     "ice": ("8086", "1592"),
     "sfc": ("1924", "0b03"),
     "igb": ("8086", "10c9"),
-    "mlx5_core": ("15b3", "1019"),
+    "nobody": ("ffff", "0001"),
 }
 
 
@@ -69,7 +69,7 @@ class Clock:
 
 
 class FakeKernel:
-    """kernel.Kernel over one PF, enp1s0, with VFs 0000:01:10.N.
+    """A Kernel with one PF, enp1s0, with VFs 0000:01:10.N.
 
     :param driver: of the PF; decides how it behaves.
     :param fail: attribute to the errnos that its next writes get.
@@ -215,6 +215,9 @@ class FakeKernel:
                 self.untold[index] -= 1
                 del found[index]
         return found
+
+    def is_vf(self, address):
+        return any(vf_id(each).address == address for each in self.devices)
 
     def device(self, vf):
         if vf.index not in self.devices:

@@ -19,6 +19,8 @@ from sriov_rt.nic.families import Attribute
 from sriov_rt.nic.families import Family
 from sriov_rt.nic.families import MacFilters
 from sriov_rt.nic.families import Support
+from sriov_rt.nic.model import EswitchMode
+from sriov_rt.parse.pci import PciId
 from tests.unit.nic import fakes
 
 
@@ -34,7 +36,7 @@ class ChooseTest(unittest.TestCase):
         pf = dataclasses.replace(fakes.FakeKernel().pf("enp1s0"), **fields)
         return (families_known or families.Families()).of(pf).name
 
-    def test_driver_tells_first(self):
+    def test_the_driver_decides_first(self):
         for driver in ("ixgbe", "i40e", "ice", "sfc", "igb"):
             self.assertEqual(driver, self.choose(driver=driver))
         self.assertEqual("ixgbe", self.choose(driver="ixgbe", vendor="1924"))
@@ -53,17 +55,17 @@ class ChooseTest(unittest.TestCase):
     def test_others_are_generic(self):
         self.assertEqual(
             "generic",
-            self.choose(driver="mlx5_core", vendor="15b3", product="1019"),
+            self.choose(driver="nobody", vendor="ffff", product="ffff"),
         )
         for each in Attribute:
             self.assertIs(Support.PROBE, families.GENERIC.supports(each))
 
     def test_rows_of_other_packages(self):
-        row = Family(name="bnxt", drivers=frozenset({"bnxt_en"}))
-        with installed({"bnxt": row}) as load:
+        row = Family(name="nobody", drivers=frozenset({"nobody"}))
+        with installed({"nobody": row}) as load:
             known = families.Families.installed()
         load.assert_called_once_with("sriov_rt.nic_families")
-        self.assertEqual("bnxt", self.choose(known, driver="bnxt_en"))
+        self.assertEqual("nobody", self.choose(known, driver="nobody"))
         self.assertEqual("igb", self.choose(known, driver="igb"))
 
     def test_row_may_be_replaced(self):
@@ -72,7 +74,7 @@ class ChooseTest(unittest.TestCase):
             3, families.Families((*families.BUILT_IN, row)).rows["igb"].max_vfs
         )
 
-    def test_row_that_is_none_is_told_and_passed_over(self):
+    def test_a_row_that_cannot_be_loaded_is_logged(self):
         with (
             installed({"a": "nonsense"}, {"b": "ImportError: no module"}),
             self.assertLogs("sriov_rt.nic", "WARNING") as logs,
@@ -81,8 +83,72 @@ class ChooseTest(unittest.TestCase):
         self.assertEqual(2, len(logs.output))
         self.assertEqual("igb", self.choose(known, driver="igb"))
 
+    def test_a_product_goes_before_all_of_its_vendor(self):
+        row = Family(
+            name="xtreme",
+            drivers=frozenset(),
+            products=frozenset({PciId(0x1924, 0x0B03)}),
+        )
+        known = families.Families((*families.BUILT_IN, row))
+        for product, name in (("0b03", "xtreme"), ("0a03", "sfc")):
+            self.assertEqual(
+                name,
+                self.choose(
+                    known, driver=None, vendor="1924", product=product
+                ),
+            )
+
+    def test_a_row_is_for_one_eswitch_mode(self):
+        for driver, product in (("nobody", "ffff"), (None, "0001")):
+            pf = {"driver": driver, "vendor": "ffff", "product": product}
+            rows = [
+                Family(
+                    name=f"nobody_{mode}",
+                    drivers=frozenset({"nobody"}),
+                    products=frozenset({PciId(0xFFFF, 0x0001)}),
+                    eswitch=mode,
+                )
+                for mode in EswitchMode
+            ]
+            known = families.Families(rows)
+            for mode in EswitchMode:
+                found = self.choose(known, **pf, eswitch=mode)
+                self.assertEqual(f"nobody_{mode}", found)
+            # Nothing is assumed of a mode that no row is for.
+            known = families.Families(rows[:1])
+            found = self.choose(known, **pf, eswitch=EswitchMode.SWITCHDEV)
+            self.assertEqual("generic", found)
+
+    def test_each_row_is_found_by_each_driver_and_id_of_it(self):
+        """No row is shadowed by another, and so without effect."""
+        for row in families.BUILT_IN:
+            self.assertTrue(row.drivers, row.name)
+            self.assertTrue(row.products, row.name)
+            for driver in row.drivers:
+                found = self.choose(driver=driver, eswitch=row.eswitch)
+                self.assertEqual(row.name, found)
+            for each in row.products:
+                vendor, _, product = str(each).partition(":")
+                found = self.choose(
+                    driver=None,
+                    vendor=vendor,
+                    product=product or "ffff",
+                    eswitch=row.eswitch,
+                )
+                self.assertEqual(row.name, found, each)
+        rows = families.Families().rows.values()
+        self.assertEqual(families.BUILT_IN, tuple(rows))
+
 
 class RowTest(unittest.TestCase):
+    def test_no_row_is_left_out(self):
+        rows = {
+            each.name
+            for each in vars(families).values()
+            if isinstance(each, Family) and each is not families.GENERIC
+        }
+        self.assertEqual(rows, {each.name for each in families.BUILT_IN})
+
     def test_each_row_says_why_not(self):
         for row in families.BUILT_IN:
             lacking = {

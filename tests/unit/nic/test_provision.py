@@ -22,6 +22,7 @@ from sriov_rt.nic import provision
 from sriov_rt.nic.model import VfDevice
 from sriov_rt.nic.provision import Amount
 from sriov_rt.nic.provision import Mode
+from sriov_rt.nic.use import Use
 from sriov_rt.parse.errors import ParseError
 from tests.unit.nic import fakes
 
@@ -91,7 +92,9 @@ class ProvisionTest(unittest.TestCase):
     def test_vf_that_others_use_stays(self):
         kernel = self.with_vfs(2)
         for find in (
-            lambda: self.users.update({"0000:01:10.1": ["port p1 of web"]}),
+            lambda: self.users.update(
+                {"0000:01:10.1": Use(ports=("port p1 of web",))}
+            ),
             lambda: kernel.carrying.add("enp1s0v1"),
             lambda: kernel.with_address.add("enp1s0v1"),
         ):
@@ -100,7 +103,9 @@ class ProvisionTest(unittest.TestCase):
                 self.run_it(4)
             ((vf, user),) = caught.exception.users
             self.assertEqual("enp1s0/1", vf)
-            self.assertRegex(user, "^port p1 of web$|is on enp|an address$")
+            self.assertRegex(
+                user, "^port p1 of web$|cannot be seen$|an address$"
+            )
             self.users.clear()
             kernel.carrying.clear()
         self.assertEqual([], kernel.made)
@@ -137,7 +142,6 @@ class ProvisionTest(unittest.TestCase):
 
     def test_vfs_in_use_stay_and_are_named(self):
         for fields, user in (
-            ({"alias": "sriov-rt:port:vm"}, "sriov-rt:port:vm"),
             ({"netdev": None, "elsewhere": True}, "another network namespace"),
             ({"up": True}, "enp1s0v1 is up"),
             ({"uppers": ("mv0", "mv1")}, "mv0, mv1 on enp1s0v1"),
@@ -151,12 +155,18 @@ class ProvisionTest(unittest.TestCase):
                 self.assertIn(user, told)
                 self.assertEqual([], self.kernel.made)
 
+    def test_an_alias_keeps_no_vf(self):
+        # Root in the container that had it could have set one.
+        self.with_vfs(2).change_device(1, alias="sriov-rt:port:vm", up=False)
+        self.run_it(4)
+        self.assertEqual([(0, True), (4, True)], self.kernel.made)
+
     def test_vf_of_a_guest_is_in_use_while_a_process_holds_it(self):
         kernel = self.with_vfs(2)
         kernel.devices[0] = VfDevice("vfio-pci", iommu_group=40)
         for held, told in (
             ("pid 7 qemu", "pid 7 qemu"),
-            (Unknown("hidden"), "who holds it is not known"),
+            (Unknown("hidden"), "a guest perhaps"),
         ):
             self.held = held
             with self.assertRaises(errors.VfsInUse) as caught:

@@ -16,11 +16,12 @@ from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from sriov_rt.kernel.vf import VfSettings
 from sriov_rt.nic import errors
 from sriov_rt.nic import names
 from sriov_rt.nic import settings_text
 from sriov_rt.nic.model import NO_MAC
-from sriov_rt.nic.model import VfSettings
+from sriov_rt.parse import link
 from sriov_rt.parse.errors import ParseError
 
 
@@ -86,7 +87,7 @@ class SettingsTextTest(unittest.TestCase):
 class NamesTest(unittest.TestCase):
     def test_interfaces(self):
         for name in ("eth0", "enp1s0f0np0", "a", "x" * 15, "br-1.100@if2"):
-            self.assertTrue(names.is_interface(name), name)
+            self.assertTrue(link.is_interface(name), name)
         for name in (
             "",
             ".",
@@ -100,7 +101,7 @@ class NamesTest(unittest.TestCase):
             "ethé",
             "a\0",
         ):
-            self.assertFalse(names.is_interface(name), repr(name))
+            self.assertFalse(link.is_interface(name), repr(name))
 
     def test_domain_may_be_left_out_of_an_address(self):
         self.assertEqual("0000:01:10.2", names.parse("01:10.2").address)

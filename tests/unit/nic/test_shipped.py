@@ -18,12 +18,10 @@ import re
 import shlex
 import unittest
 
-from sriov_rt.nic import families
 from tests.unit.cmd import command_lines
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 UNIT = ROOT / "etc/systemd/sriov-rt-vfs.service"
-GUIDE = ROOT / "doc/source/admin/nics.rst"
 
 
 class UnitTest(unittest.TestCase):
@@ -53,27 +51,3 @@ class UnitTest(unittest.TestCase):
 
     def test_it_can_write_to_sysfs(self):
         self.assertNotIn("ProtectKernelTunables", self.unit["Service"])
-
-
-class GuideTest(unittest.TestCase):
-    def row(self, name):
-        text = GUIDE.read_text()
-        (found,) = re.findall(rf"\* - {name}\n((?:     - .*\n)+)", text)
-        cells = re.findall(r"- (.*)", found)
-        return dict(
-            zip((row.name for row in families.BUILT_IN), cells, strict=True)
-        )
-
-    def test_its_table_has_the_numbers_of_the_rows(self):
-        rates, filters, vfs = (
-            self.row(name)
-            for name in ("max_tx_rate", "MAC filters of a VF", "VFs of a PF")
-        )
-        self.assertIn("11 to 10000", rates["ixgbe"])
-        for row in families.BUILT_IN:
-            with self.subTest(family=row.name):
-                told = str(row.max_vfs or "``sriov_totalvfs``")
-                self.assertEqual(told, vfs[row.name])
-                for number in (row.mac_filters.each, row.mac_filters.shared):
-                    if number is not None:
-                        self.assertRegex(filters[row.name], rf"\b{number}\b")

@@ -18,8 +18,8 @@ from unittest import mock
 from sriov_rt.nic import affinity
 from sriov_rt.nic import errors
 from sriov_rt.nic import sysfs
+from sriov_rt.nic.model import EswitchMode
 from sriov_rt.nic.model import VfId
-from sriov_rt.nic.sysfs import Devices
 from sriov_rt.nic.sysfs import Sysfs
 from tests.unit.host import trees
 
@@ -32,7 +32,6 @@ class SysfsTest(trees.TreeTest):
     def setUp(self):
         super().setUp()
         self.sysfs = Sysfs(self.root)
-        self.devices = Devices(self.root)
 
     def test_pfs_are_those_that_can_have_vfs(self):
         self.assertEqual(("eno1",), self.sysfs.pfs())
@@ -56,6 +55,11 @@ class SysfsTest(trees.TreeTest):
         self.assertEqual(VF, self.sysfs.locate("eno1v0"))
         with self.assertRaises(errors.NotAPf):
             self.sysfs.pf("eno1_0")
+
+    def test_representors_show_switchdev_mode(self):
+        self.assertEqual(EswitchMode.LEGACY, self.sysfs.pf("eno1").eswitch)
+        self.tree.netdev(trees.X710, "eno1_0", phys_port_name="pf0vf0\n")
+        self.assertEqual(EswitchMode.SWITCHDEV, self.sysfs.pf("eno1").eswitch)
 
     def test_pf_that_is_down(self):
         self.take_down("eno1")
@@ -98,6 +102,11 @@ class SysfsTest(trees.TreeTest):
         self.assertEqual(VF, self.sysfs.locate("0000:3b:02.0"))
         self.assertEqual(VF, self.sysfs.locate("eno1v0"))
 
+    def test_a_vf_is_one_whether_its_pf_has_an_interface_or_not(self):
+        self.assertIs(True, self.sysfs.is_vf("0000:3b:02.0"))
+        self.assertIs(False, self.sysfs.is_vf("0000:3b:00.0"))
+        self.assertIs(False, self.sysfs.is_vf("0000:99:02.0"))
+
     def test_what_is_no_vf(self):
         for name, kind in (
             ("eno1", errors.NotAVf),
@@ -126,7 +135,7 @@ class SysfsTest(trees.TreeTest):
         ):
             self.tree.write(f"{inner}/{name}", f"{text}\n")
         self.tree.write(f"{DEVICES}/{VF.address}/numa_node", "0\n")
-        found = self.devices.read(VF)
+        found = self.sysfs.device(VF)
         self.assertEqual("iavf", found.driver)
         self.assertEqual("eno1v0", found.netdev)
         self.assertEqual("sriov-rt instance 7c", found.alias)
@@ -138,7 +147,7 @@ class SysfsTest(trees.TreeTest):
         self.assertFalse(found.elsewhere)
 
     def test_device_without_an_interface(self):
-        found = self.devices.read(VfId("eno1", 2, "0000:3b:02.2"))
+        found = self.sysfs.device(VfId("eno1", 2, "0000:3b:02.2"))
         self.assertEqual("vfio-pci", found.driver)
         self.assertEqual(42, found.iommu_group)
         self.assertIsNone(found.netdev)
@@ -146,13 +155,13 @@ class SysfsTest(trees.TreeTest):
         self.assertFalse(found.elsewhere)
 
     def test_interface_in_another_namespace(self):
-        found = self.devices.read(VfId("eno1", 3, "0000:3b:02.3"))
+        found = self.sysfs.device(VfId("eno1", 3, "0000:3b:02.3"))
         self.assertTrue(found.elsewhere)
         self.assertIsNone(found.netdev)
 
     def test_device_that_is_gone(self):
         with self.assertRaises(errors.NoSuchDevice):
-            self.devices.read(VfId("eno1", 9, "0000:3b:03.1"))
+            self.sysfs.device(VfId("eno1", 9, "0000:3b:03.1"))
 
 
 class WriteTest(trees.TreeTest):
@@ -183,7 +192,7 @@ class WriteTest(trees.TreeTest):
         return f"sys/{place}/{VF.address}/{name}"
 
     def test_bind_to_guests(self):
-        sysfs.bind(self.root, VF, "vfio-pci")
+        Sysfs(self.root).bind(VF, "vfio-pci")
         self.assertEqual(
             [
                 ("sys/bus/pci/d/iavf/unbind", f"{VF.address}\n"),
@@ -194,7 +203,7 @@ class WriteTest(trees.TreeTest):
         )
 
     def test_bind_to_the_hosts_driver_leaves_no_override(self):
-        sysfs.bind(self.root, VF, "iavf")
+        Sysfs(self.root).bind(VF, "iavf")
         self.assertEqual(
             (self.device_file("driver_override"), "\n"), self.written[-1]
         )
@@ -202,7 +211,7 @@ class WriteTest(trees.TreeTest):
 
     def test_driver_that_the_kernel_chooses(self):
         self.tree.remove(self.device_file("driver"))
-        sysfs.bind(self.root, VF, None)
+        Sysfs(self.root).bind(VF, None)
         self.assertEqual(
             [
                 (self.device_file("driver_override"), "\n"),
@@ -214,17 +223,17 @@ class WriteTest(trees.TreeTest):
 
     def test_driver_that_there_is_not(self):
         with self.assertRaises(errors.DriverMissing) as caught:
-            sysfs.bind(self.root, VF, "igb_uio")
+            Sysfs(self.root).bind(VF, "igb_uio")
         self.assertIn("modprobe", str(caught.exception))
         self.assertEqual([], self.written)
 
     def test_function_reset(self):
-        sysfs.flr(self.root, VF)
+        Sysfs(self.root).flr(VF)
         self.assertEqual([(self.device_file("reset"), "1\n")], self.written)
 
     def test_number_of_vfs(self):
         self.tree.write(f"{PF}/sriov_drivers_autoprobe", "1\n")
-        sysfs.provision(self.root, "eno1", 4, probe=False)
+        Sysfs(self.root).provision("eno1", 4, probe=False)
         self.assertEqual(
             [
                 (f"{PF}/sriov_drivers_autoprobe", "0\n"),
@@ -241,11 +250,11 @@ class WriteTest(trees.TreeTest):
             mock.patch.object(sysfs.os, "write", refuse),
             self.assertRaises(errors.VfBusy) as caught,
         ):
-            sysfs.flr(self.root, VF)
+            Sysfs(self.root).flr(VF)
         self.assertEqual("eno1/0", caught.exception.device)
         self.tree.remove(self.device_file("reset"))
         with self.assertRaises(errors.NoSuchDevice):
-            sysfs.flr(self.root, VF)
+            Sysfs(self.root).flr(VF)
 
     def test_nothing_is_written_outside_of_the_root(self):
         self.tree.write("../outside")

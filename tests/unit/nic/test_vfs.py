@@ -11,16 +11,23 @@
 # under the License.
 
 import contextlib
+import dataclasses
 import errno
 import unittest
 from unittest import mock
 
+from sriov_rt.codec import Unknown
+from sriov_rt.kernel.vf import LinkState
+from sriov_rt.kernel.vf import VfSettings
 from sriov_rt.nic import errors
+from sriov_rt.nic import families
+from sriov_rt.nic import table
 from sriov_rt.nic.model import ADDRESS_SET
+from sriov_rt.nic.model import BASELINE
 from sriov_rt.nic.model import NO_MAC
-from sriov_rt.nic.model import LinkState
 from sriov_rt.nic.model import VfDevice
-from sriov_rt.nic.model import VfSettings
+from sriov_rt.nic.use import Use
+from sriov_rt.nic.vfs import Vfs
 from tests.unit.nic import fakes
 from tests.unit.nic.fakes import vf_id
 
@@ -118,6 +125,15 @@ class ObserveTest(VfsTest):
         self.assertEqual(0, second.settings.vlan)
         self.assertEqual([], self.vfs.clock.slept)
 
+    def test_what_cannot_be_read_may_be_there(self):
+        for found, expected in (
+            (True, True),
+            (False, False),
+            (Unknown("EACCES"), True),
+        ):
+            with mock.patch.object(self.kernel, "is_vf", return_value=found):
+                self.assertIs(expected, self.vfs.is_present("0000:01:10.0"))
+
     def test_vf_that_is_gone(self):
         with self.assertRaises(errors.NoSuchDevice):
             self.vfs.observe(vf_id(5))
@@ -129,7 +145,7 @@ class ObserveTest(VfsTest):
             ("ixgbe", 8, 13),
             ("i40e", 4, 16),
             ("sfc", 4, 31),
-            ("mlx5_core", 4, None),
+            ("nobody", 4, None),
         ):
             with self.subTest(driver=driver, vfs=vfs):
                 self.use(driver, vfs=vfs)
@@ -310,7 +326,7 @@ class SetTest(VfsTest):
         self.kernel.change_device(0, uppers=("mv0",))
         for wanted in ({"mac": fakes.ADMIN_MAC}, {"driver": "vfio-pci"}):
             error = self.refused(errors.VfBusy, **wanted)
-            self.assertIn("mv0 on enp1s0v0 would go", str(error))
+            self.assertIn("would cut off mv0 on enp1s0v0", str(error))
         self.assertEqual([], self.kernel.writes)
         self.set(vlan=7, trust=True)
 
@@ -399,7 +415,7 @@ class ResetTest(VfsTest):
         self.assertNotEqual("66:66:66:66:66:66", state.device.mac)
 
     def test_clean_vf_of_each_family_needs_nothing(self):
-        for driver in ("igb", "ixgbe", "i40e", "ice", "mlx5_core"):
+        for driver in ("igb", "ixgbe", "i40e", "ice", "nobody"):
             with self.subTest(driver=driver):
                 self.use(driver)
                 self.assertTrue(self.vfs.plan_reset(self.vf).is_empty)
@@ -408,6 +424,13 @@ class ResetTest(VfsTest):
         self.use("sfc")
         (step,) = self.vfs.plan_reset(self.vf).steps
         self.assertEqual("spoofchk unknown -> on", str(step))
+
+    def test_what_is_not_reported_is_written_where_it_is_requested(self):
+        self.use("nobody")
+        self.kernel.change(0, trust=None)
+        self.assertEqual((), self.vfs.plan_reset(self.vf).steps)
+        (step,) = self.vfs.plan(self.vf, VfSettings(trust=False)).steps
+        self.assertEqual("trust unknown -> off", str(step))
 
     def test_solarflare_vf_always_has_a_mac(self):
         self.use("sfc")
@@ -430,12 +453,52 @@ class ResetTest(VfsTest):
                 self.vfs.reset(self.vf)
                 self.assertEqual([], self.kernel.writes + self.kernel.binds)
 
+    def test_a_family_may_have_a_baseline_of_its_own(self):
+        row = families.Family(
+            name="nobody",
+            drivers=frozenset({"igb"}),
+            baseline=dataclasses.replace(BASELINE, spoofchk=False),
+        )
+        known = families.Families((row,))
+        found = Vfs(self.kernel, known, fakes.Clock())
+        self.kernel.change(0, vlan=9, spoofchk=True)
+        state = found.reset(self.vf)
+        self.assertEqual(0, state.settings.vlan)
+        self.assertIs(False, state.settings.spoofchk)
+        self.assertEqual(row.baseline, state.baseline)
+        self.assertTrue(found.plan_reset(self.vf).is_empty)
+        self.assertNotIn("baseline", table.to_plain(state))
+
     def test_mac_set_inside_alone_is_undone_by_a_rebind(self):
         self.kernel.change_device(
             0, mac="66:66:66:66:66:66", address_type=ADDRESS_SET
         )
         made = self.vfs.plan_reset(self.vf)
         self.assertIn("66:66:66:66:66:66", made.rebind)
+
+    def test_mac_set_inside_is_undone_with_every_family(self):
+        for driver in ("igb", "ixgbe", "i40e", "ice", "nobody"):
+            with self.subTest(driver=driver):
+                self.use(driver)
+                self.kernel.change_device(
+                    0, mac="66:66:66:66:66:66", address_type=ADDRESS_SET
+                )
+                state = self.vfs.reset(self.vf)
+                self.assertNotEqual("66:66:66:66:66:66", state.device.mac)
+                self.assertEqual(1, len(self.kernel.binds))
+
+    def test_mac_set_inside_gives_way_to_the_ports(self):
+        for driver in ("igb", "ixgbe", "i40e", "ice", "sfc", "nobody"):
+            with self.subTest(driver=driver):
+                self.use(driver)
+                self.set(mac=fakes.ADMIN_MAC)
+                self.kernel.binds.clear()
+                self.kernel.change_device(
+                    0, mac="66:66:66:66:66:66", address_type=ADDRESS_SET
+                )
+                state = self.set(mac=fakes.ADMIN_MAC)
+                self.assertEqual(fakes.ADMIN_MAC, state.device.mac)
+                self.assertEqual(1, len(self.kernel.binds))
 
     def test_what_a_nic_lacks_is_left_out(self):
         self.use("sfc")
@@ -459,8 +522,38 @@ class ResetTest(VfsTest):
         self.vfs.flr(self.vf)
         self.assertEqual([0], self.kernel.flrs)
 
+    def test_fresh_reset_resets_the_function_where_the_family_needs_it(self):
+        for driver, flrs in (
+            *((each, [0]) for each in ("igb", "ixgbe", "i40e", "ice")),
+            *((each, []) for each in ("sfc", "nobody")),
+        ):
+            with self.subTest(driver=driver):
+                self.use(driver)
+                made = self.vfs.plan_reset(self.vf, fresh=True)
+                words = "reset its function, whatever its last user has left"
+                self.assertEqual(
+                    bool(flrs), f"  {words}" in list(made.lines())
+                )
+                with contextlib.suppress(errors.UnsupportedByNic):
+                    self.vfs.apply(made)
+                self.assertEqual(flrs, self.kernel.flrs)
+                again = self.vfs.plan_reset(self.vf)
+                self.assertFalse(again.flr)
+
+    def test_a_function_that_is_not_reset_is_an_error_before_it_is_bound(self):
+        self.use("igb")
+        made = self.vfs.plan_reset(self.vf, fresh=True)
+        problem = errors.RefusedByNic(f"{self.vf}", None, "no FLR", 25)
+        with (
+            mock.patch.object(self.kernel, "flr", side_effect=problem),
+            self.assertRaises(errors.FunctionNotReset) as caught,
+        ):
+            self.vfs.apply(made)
+        self.assertIn("not reset: no FLR", str(caught.exception))
+        self.assertEqual([], self.kernel.binds)
+
     def test_fresh_reset_binds_the_driver_of_every_family_again(self):
-        for driver in ("igb", "ixgbe", "i40e", "ice", "sfc", "mlx5_core"):
+        for driver in ("igb", "ixgbe", "i40e", "ice", "sfc", "nobody"):
             with self.subTest(driver=driver):
                 self.use(driver)
                 made = self.vfs.plan_reset(self.vf, fresh=True)
@@ -492,6 +585,13 @@ class ResetTest(VfsTest):
         self.assertEqual("it has no driver", made.rebind)
         self.assertEqual("igbvf", self.vfs.apply(made).driver)
         self.assertEqual([(0, None)], self.kernel.binds)
+
+    def test_vf_that_gets_a_driver_is_bound_once(self):
+        self.kernel.devices[0] = VfDevice(None)
+        made = self.vfs.plan_reset(self.vf, "igbvf", fresh=True)
+        self.assertIsNone(made.rebind)
+        self.assertEqual("igbvf", self.vfs.apply(made).driver)
+        self.assertEqual(1, len(self.kernel.binds))
 
     def test_vf_that_is_for_guests_stays_without_a_driver(self):
         self.kernel.devices[0] = VfDevice(None)
@@ -569,7 +669,9 @@ class UsersTest(VfsTest):
         return str(caught.exception)
 
     def test_vf_with_users_is_left_alone_by_every_verb(self):
-        self.users = {self.vf.address: ["port p1 of web", "mv0 in red"]}
+        self.users = {
+            self.vf.address: Use(ports=("port p1 of web", "mv0 in red"))
+        }
         sentence = self._refused_all()
         self.assertIn("in use: port p1 of web, mv0 in red; unplug", sentence)
 
@@ -579,21 +681,39 @@ class UsersTest(VfsTest):
 
     def test_vf_under_something_that_nobody_finds_is_in_use(self):
         self.kernel.carrying = {"enp1s0v0"}
-        self.assertIn("cannot be found is on enp1s0v0", self._refused_all())
+        self.assertIn("something that cannot be seen", self._refused_all())
 
     def test_user_that_comes_after_the_plan(self):
         made = self.vfs.plan(self.vf, VfSettings(vlan=7))
-        self.users = {self.vf.address: ["port p1 of web"]}
+        self.users = {self.vf.address: Use(ports=("port p1 of web",))}
         with self.assertRaises(errors.VfInUse):
             self.vfs.apply(made)
         self.assertEqual([], self.kernel.writes)
 
     def test_other_vfs_are_not_in_use(self):
-        self.users = {vf_id(1).address: ["port p1 of web"]}
+        self.users = {vf_id(1).address: Use(ports=("port p1 of web",))}
         self.set(vlan=7)
 
+    def test_restore_takes_it_from_vfio_and_cleans_it(self):
+        self.set(driver="vfio-pci", vlan=7)
+        found = self.vfs.restore(self.vf)
+        self.assertNotEqual("vfio-pci", found.driver)
+        self.assertIsNotNone(found.netdev)
+        self.assertEqual(0, found.settings.vlan)
+
+    def test_restore_leaves_one_in_use_alone(self):
+        self.set(driver="vfio-pci", vlan=7)
+        self.users = {
+            self.vf.address: Use(guest="instance i1", driver="vfio-pci")
+        }
+        binds = list(self.kernel.binds)
+        with self.assertRaises(errors.VfInUse):
+            self.vfs.restore(self.vf)
+        self.assertEqual(binds, self.kernel.binds)
+        self.assertEqual("vfio-pci", self.vfs.observe(self.vf).driver)
+
     def test_nothing_to_do_harms_nobody(self):
-        self.users = {self.vf.address: ["port p1 of web"]}
+        self.users = {self.vf.address: Use(ports=("port p1 of web",))}
         self.assertTrue(self.vfs.plan_reset(self.vf).is_empty)
 
 

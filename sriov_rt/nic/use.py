@@ -1,0 +1,243 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Judge of use: who uses a VF or a parent, and which acts that forbids.
+
+Whoever is about to touch a VF or a parent makes one :class:`Use` of it, and
+asks :func:`why_not` for the act. What forbids what is the table RULES and
+nothing else. ``sriov_rt.vif.tenants.uses`` makes the observation from the
+records of ports, from the kernel and, if that is requested, from the guests.
+"""
+
+import dataclasses
+import enum
+from collections.abc import Callable
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sriov_rt.codec import Unknown
+from sriov_rt.host.vfs import is_vfio
+from sriov_rt.nic.model import NO_MAC
+from sriov_rt.nic.model import VfState
+
+
+class Act(enum.StrEnum):
+    """Action that is about to be taken on a VF or a parent.
+
+    Set changes attributes through the PF and leaves the VF where it is. Bind
+    takes it from its driver. Reset brings it to the baseline, for which its
+    driver may be bound again. Provision gives its PF another number of VFs.
+    Hand out gives it to one port as a whole, share puts one port more on it.
+    Clean is a reset that nobody has requested.
+    """
+
+    SET = "set"
+    BIND = "bind"
+    RESET = "reset"
+    PROVISION = "provision"
+    HAND_OUT = "hand out"
+    SHARE = "share"
+    CLEAN = "clean"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Use:
+    """Known use of a VF or a parent, at one moment.
+
+    Each clause names somebody or something, such as ``port p1 of web``.
+
+    :param whole: the port that has the VF to itself, a clause.
+    :param ports: the ports on it, by their records, clauses.
+    :param quarantined: the ports that are quarantined on it, clauses.
+    :param guest: who has it through vfio-pci; None for nobody, Unknown if
+        that cannot be found out.
+    :param driver: of the VF; None if it has none.
+    :param bare: whether its driver has not made its interface.
+    :param elsewhere: whether its interface is in another network namespace.
+    :param on: what is on its interface and can be seen, in any namespace, a
+        clause each.
+    :param unseen: whether the kernel says that something is on it, while
+        nothing can be seen there.
+    :param up: the name of its interface if that is up.
+    :param addressed: the name of its interface if that has an address.
+    :param mac: its administrative MAC; None if it has none, or it is known
+        to be a leftover.
+    """
+
+    whole: str | None = None
+    ports: tuple[str, ...] = ()
+    quarantined: tuple[str, ...] = ()
+    guest: str | None | Unknown = None
+    driver: str | None = None
+    bare: bool = False
+    elsewhere: bool = False
+    on: tuple[str, ...] = ()
+    unseen: bool = False
+    up: str | None = None
+    addressed: str | None = None
+    mac: str | None = None
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether it is known who or what is on it."""
+        return bool(self.whole or self.ports or self.quarantined or self.on)
+
+
+class Rule(NamedTuple):
+    """A row of the table.
+
+    :param fact: what it looks at.
+    :param clauses: of a Use: who or what forbids the acts, nothing if the
+        fact is not so.
+    :param forbids: the acts that are not allowed then.
+    """
+
+    fact: str
+    clauses: Callable[[Use], Sequence[str]]
+    forbids: frozenset[Act]
+
+
+_ALL = frozenset(Act)
+#: Acts after which nothing of the VF is as its user had it. To share a
+#: parent leaves everybody else alone.
+_TAKING = _ALL - {Act.SHARE}
+#: Acts that take the VF away from its driver, whoever that serves.
+_UNBINDING = frozenset({Act.BIND, Act.RESET, Act.PROVISION, Act.HAND_OUT})
+
+
+def _guest(use: Use) -> Sequence[str]:
+    if isinstance(use.guest, Unknown):
+        return (f"a guest perhaps ({use.guest.reason})",)
+    return () if use.guest is None else (use.guest,)
+
+
+def _vfio(use: Use) -> Sequence[str]:
+    if not is_vfio(use.driver):
+        return ()
+    return (f"a guest has it, or it is kept on {use.driver}",)
+
+
+def _if(applies: bool, clause: str) -> Sequence[str]:
+    return (clause,) if applies else ()
+
+
+RULES = (
+    Rule(
+        "a port has it to itself",
+        lambda use: () if use.whole is None else (use.whole,),
+        _ALL,
+    ),
+    Rule("a port is on it", lambda use: use.ports, _TAKING),
+    # What cannot be seen may be its tenant's still.
+    Rule("a port is quarantined on it", lambda use: use.quarantined, _ALL),
+    # A guest goes on with a VF that is set through its PF.
+    Rule("a guest has it", _guest, _UNBINDING | {Act.SHARE, Act.CLEAN}),
+    # An interface that was kept for a guest is nobody's yet; only who is
+    # asked to may take it.
+    Rule("vfio-pci has it", _vfio, frozenset({Act.CLEAN})),
+    Rule(
+        "its interface is in another namespace",
+        lambda use: _if(
+            use.elsewhere, "its interface is in another network namespace"
+        ),
+        _TAKING | {Act.SHARE},
+    ),
+    Rule(
+        "its driver has made no interface",
+        lambda use: _if(
+            use.bare, f"its driver {use.driver} has no interface for it yet"
+        ),
+        frozenset({Act.HAND_OUT, Act.SHARE, Act.CLEAN}),
+    ),
+    Rule("something is on it", lambda use: use.on, _TAKING),
+    Rule(
+        "something unseen is on it",
+        lambda use: _if(use.unseen, "something that cannot be seen"),
+        _TAKING,
+    ),
+    # The host itself may use it: only who gives the number of VFs knows less.
+    Rule(
+        "its interface is up",
+        lambda use: _if(use.up is not None, f"{use.up} is up"),
+        frozenset({Act.PROVISION}),
+    ),
+    Rule(
+        "its interface has an address",
+        lambda use: _if(
+            use.addressed is not None, f"{use.addressed} has an address"
+        ),
+        frozenset({Act.PROVISION}),
+    ),
+    # Its next owner's comes before its guest (see neutron.vf_cleaning).
+    Rule(
+        "it has an administrative MAC",
+        lambda use: _if(
+            use.mac is not None, f"it has the MAC {use.mac} still"
+        ),
+        frozenset({Act.CLEAN}),
+    ),
+)
+
+
+def why_not(use: Use, act: Act) -> tuple[str, ...]:
+    """Return why an act is not allowed: clauses; empty if it is allowed.
+
+    :param use: the observation, as fresh as the caller can have it: whoever
+        acts has locked the parent, or observes again before each write.
+    """
+    return tuple(
+        clause
+        for rule in RULES
+        if act in rule.forbids
+        for clause in rule.clauses(use)
+    )
+
+
+def of(
+    state: VfState,
+    *,
+    whole: str | None = None,
+    ports: Sequence[str] = (),
+    quarantined: Sequence[str] = (),
+    guest: str | None | Unknown = None,
+    on: Sequence[str] = (),
+    unseen: bool = False,
+    addressed: bool = False,
+) -> Use:
+    """Return the use of a VF, from its state and what others know of it.
+
+    What this namespace shows on its interface counts beside ``on``.
+    """
+    device = state.device
+    uppers = (
+        (f"{', '.join(device.uppers)} on {device.netdev}",)
+        if device.uppers and not on
+        else ()
+    )
+    mac = state.settings.mac
+    return Use(
+        whole=whole,
+        ports=tuple(ports),
+        quarantined=tuple(quarantined),
+        guest=guest,
+        driver=state.driver,
+        bare=not is_vfio(state.driver)
+        and state.driver is not None
+        and state.netdev is None
+        and not device.elsewhere,
+        elsewhere=device.elsewhere,
+        on=(*on, *uppers),
+        unseen=unseen,
+        up=state.netdev if device.up else None,
+        addressed=state.netdev if addressed else None,
+        mac=None if mac == NO_MAC else mac,
+    )
