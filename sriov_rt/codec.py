@@ -117,11 +117,17 @@ class _Intake:
         self._lists[text] = found
         return found
 
-    def text(self, value: str) -> str:
+    def text(self, value: str, path: str) -> str:
         """Return text as it is to be kept."""
-        if value.isprintable() or not self.printable:
+        if value.isprintable():
             return value
-        return value.encode("unicode_escape").decode()
+        if self.printable:
+            return value.encode("unicode_escape").decode()
+        # JSON can escape half of a surrogate pair; no file and no terminal
+        # takes it.
+        if any("\ud800" <= each <= "\udfff" for each in value):
+            raise SchemaError(path, "text with half of a surrogate pair")
+        return value
 
 
 @functools.lru_cache(maxsize=_SHARED_LISTS)
@@ -193,7 +199,7 @@ def _read_text(value: Any, path: str, intake: _Intake) -> str:
         raise SchemaError(path, "text expected")
     if len(value) > MAX_STRING:
         raise SchemaError(path, f"text longer than {MAX_STRING} characters")
-    return intake.text(value)
+    return intake.text(value, path)
 
 
 def _read_number(value: Any, path: str, intake: _Intake) -> float:
@@ -242,8 +248,10 @@ def _reader(hint: Any) -> Reader:
     if isinstance(hint, type) and issubclass(hint, enum.StrEnum):
         return _enum_reader(hint)
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin is tuple:
+    if origin is tuple and arguments[-1] is Ellipsis:
         return _tuple_reader(_reader(arguments[0]))
+    if origin is tuple:
+        return _fixed_reader(tuple(_reader(each) for each in arguments))
     if origin is Mapping:
         return _mapping_reader(_reader(arguments[1]))
     return _union_reader(arguments)
@@ -296,6 +304,18 @@ def _tuple_reader(item: Reader) -> Reader:
     return read
 
 
+def _fixed_reader(items: tuple[Reader, ...]) -> Reader:
+    def read(value: Any, path: str, intake: _Intake) -> tuple[Any, ...]:
+        if type(value) is not list or len(value) != len(items):
+            raise SchemaError(path, f"list of {len(items)} items expected")
+        return tuple(
+            item(each, path, intake)
+            for item, each in zip(items, value, strict=True)
+        )
+
+    return read
+
+
 def _mapping_reader(item: Reader) -> Reader:
     def read(value: Any, path: str, intake: _Intake) -> Any:
         if type(value) is not dict:
@@ -307,7 +327,7 @@ def _mapping_reader(item: Reader) -> Reader:
             read_item = item(each, path, intake)
             if type(read_item) is str:
                 read_item = sys.intern(read_item)
-            found[sys.intern(intake.text(key))] = read_item
+            found[sys.intern(intake.text(key, path))] = read_item
         return types.MappingProxyType(found)
 
     # Interned, since hosts of one cloud have the same labels and modules.

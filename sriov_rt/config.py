@@ -12,13 +12,152 @@
 
 """Configuration of a host: sriov-rt.conf, as every program reads it."""
 
+import contextlib
 import os
+import pathlib
+import re
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Sequence
+from typing import Any
 
 from oslo_config import cfg
+from oslo_config import types
+
+from sriov_rt import exceptions
+from sriov_rt import files as bounded
 
 PROJECT = "sriov_rt"
 PROGRAM = "sriov-rt"
+
+#: The group of options that are in none.
+DEFAULT = "DEFAULT"
+
+#: The longest configuration file, in bytes; Nova's sample has a quarter of a
+#: million.
+MAX_FILE = 4 * 1024 * 1024
+
+#: What oslo.config says of a bad value, and the file that it stands in.
+_NOT_VALID = re.compile(
+    r"Value for option \S+ from LocationInfo\(.*detail=(?:'(.*)'|\"(.*)\")\) "
+    r"is not valid: (.*)",
+    re.DOTALL,
+)
+
+#: In place of a value that is a secret.
+_HIDDEN = "***"
+
+
+class OptionRejected(exceptions.SriovRtError):
+    """An option of a service has a value that it can't have.
+
+    No ValueError: Nova takes one of a compute driver for a wrong class.
+
+    :param group: of the option.
+    :param option: its name.
+    :param problem: what is wrong with the value.
+    :param service: who reads it, such as nova-scheduler.
+    :param value: as it is written; None if that is not known.
+    :param file: where it is written; likewise.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        option: str,
+        problem: Exception | str,
+        service: str,
+        value: str | None = None,
+        file: str | None = None,
+    ) -> None:
+        super().__init__(group, option, problem, service, value, file)
+        self.group = group
+        self.option = option
+        self.problem = problem
+        self.service = service
+        self.value = value
+        self.file = file
+
+    def __str__(self) -> str:
+        value = "" if self.value is None else f" = {self.value}"
+        place = self.file or f"the configuration of {self.service}"
+        return (
+            f"[{self.group}] {self.option}{value} in {place} is rejected "
+            f"({self.problem}); correct it and start {self.service} again"
+        )
+
+
+class ConfigurationUnreadable(exceptions.SriovRtError):
+    """A configuration file cannot be read.
+
+    :param problem: what oslo.config says: the file, and what is wrong in it.
+    """
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return (
+            f"the configuration cannot be read ({self.problem}); correct it, "
+            "or name another by --config-file"
+        )
+
+
+class Checked(types.String):
+    """The type of an option whose text a function checks.
+
+    :param check: raises a ValueError for a text that cannot be.
+    """
+
+    def __init__(self, check: Callable[[str], object]) -> None:
+        super().__init__()
+        self._check = check
+
+    def __call__(self, value: Any) -> str:
+        """Return the text.
+
+        :raises ValueError: if it cannot be.
+        """
+        text: str = super().__call__(value)
+        self._check(text)
+        return text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Checked) and self._check == other._check
+
+    __hash__ = types.String.__hash__
+
+
+def absolute_path(text: str) -> None:
+    """Check that a text is an absolute path.
+
+    :raises ValueError: if it is not.
+    """
+    if not text.startswith("/"):
+        raise ValueError("an absolute path expected")
+
+
+def absolute_path_or_none(text: str) -> None:
+    """Check that a text is an absolute path, or empty.
+
+    :raises ValueError: if it is neither.
+    """
+    if text:
+        absolute_path(text)
+
+
+@contextlib.contextmanager
+def reading() -> Iterator[None]:
+    """Translate what oslo.config raises while a command reads its options.
+
+    :raises ConfigurationUnreadable: naming the file, and what is wrong in it.
+    """
+    try:
+        yield
+    except cfg.Error as error:
+        raise ConfigurationUnreadable(str(error)) from error
 
 
 def load(
@@ -30,6 +169,7 @@ def load(
         sriov-rt.conf.d, where oslo.config finds them.
     :raises oslo_config.cfg.Error: if one cannot be read.
     """
+    check_files(default_files() if files is None else files)
     conf = cfg.ConfigOpts()
     if files is None:
         conf([], project=PROJECT, prog=PROGRAM)
@@ -42,3 +182,114 @@ def load(
             default_config_dirs=[],
         )
     return conf
+
+
+def default_files() -> list[str]:
+    """Return the files that are read where none is named."""
+    directories = cfg.find_config_dirs(PROJECT, PROGRAM)
+    return [
+        *cfg.find_config_files(PROJECT, PROGRAM),
+        *(
+            os.fspath(each)
+            for directory in directories
+            for each in sorted(pathlib.Path(directory).glob("*.conf"))
+        ),
+    ]
+
+
+def check_files(files: Iterable[str | os.PathLike[str]]) -> None:
+    """Check that files can be a configuration before oslo.config reads them.
+
+    It waits for a FIFO, reads a device without end, and does not name the
+    file that is not UTF-8.
+
+    :param files: one that is missing, or that its reader may not open, is
+        left to oslo.config, which says so.
+    :raises oslo_config.cfg.ConfigFileParseError: naming the first that cannot
+        be one.
+    """
+    for each in files:
+        try:
+            text = bounded.read(os.fspath(each), MAX_FILE)
+        except (FileNotFoundError, PermissionError):
+            continue
+        except OSError as error:
+            raise _unparsed(each, error.strerror or str(error)) from None
+        if len(text) > MAX_FILE:
+            raise _unparsed(each, f"longer than {MAX_FILE} bytes")
+        try:
+            text.decode()
+        except UnicodeDecodeError as error:
+            problem = f"not UTF-8 at byte {error.start}"
+            raise _unparsed(each, problem) from None
+
+
+def _unparsed(
+    file: str | os.PathLike[str], problem: str
+) -> cfg.ConfigFileParseError:
+    return cfg.ConfigFileParseError(os.fspath(file), problem)
+
+
+def check(
+    conf: cfg.ConfigOpts,
+    groups: Iterable[tuple[str, Iterable[cfg.Opt]]],
+    service: str,
+) -> None:
+    """Read every option, so that a bad value is found before it is needed.
+
+    :param groups: groups, and the options that are registered in each.
+    :param service: who reads them.
+    :raises OptionRejected: naming the first option with a bad value.
+    """
+    for group, opts in groups:
+        section = conf if group == DEFAULT else conf[group]
+        for each in opts:
+            try:
+                section[each.dest]
+            except (cfg.Error, ValueError) as error:
+                raise _rejected(group, each, error, service) from None
+
+
+def rejected(
+    conf: cfg.ConfigOpts,
+    group: str,
+    option: str,
+    value: str,
+    problem: str,
+    service: str,
+) -> OptionRejected:
+    """Return the error for an option whose type takes its value.
+
+    :param value: the part of it that can't be.
+    :param problem: why, a clause.
+    """
+    location = conf.get_location(option, group)
+    file = None
+    if location is not None and location.location.is_user_controlled:
+        file = location.detail
+    return OptionRejected(group, option, problem, service, value, file)
+
+
+def _rejected(
+    group: str, opt: cfg.Opt, error: Exception, service: str
+) -> OptionRejected:
+    found = _NOT_VALID.fullmatch(str(error))
+    if found is None:
+        return OptionRejected(group, opt.dest, error, service)
+    file = found[1] or found[2]
+    if opt.secret:
+        problem = "its value is not shown"
+        return OptionRejected(group, opt.dest, problem, service, _HIDDEN, file)
+    value = _written(file, group, opt.name)
+    return OptionRejected(group, opt.dest, found[3], service, value, file)
+
+
+def _written(file: str, group: str, option: str) -> str | None:
+    """Return the value of an option in a file, as it is written there."""
+    sections: dict[str, dict[str, list[str]]] = {}
+    try:
+        cfg.ConfigParser(file, sections).parse()
+    except (OSError, cfg.Error):
+        return None
+    values = sections.get(group, {}).get(option)
+    return values[-1] if values else None

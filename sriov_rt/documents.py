@@ -22,17 +22,31 @@ T = TypeVar("T")
 
 
 def plain(data: str | bytes, limit: int) -> Any:
-    """Return what a JSON document says.
+    """Return the value of a JSON document.
 
     :param limit: the longest that is taken, in bytes.
-    :raises SchemaError: if it is longer, or not JSON.
+    :raises SchemaError: if it is longer, or not JSON in UTF-8.
     """
     if len(data) > limit:
         raise codec.SchemaError("", f"longer than {limit} bytes")
     try:
-        return json.loads(data)
+        # json.loads would take UTF-16 and UTF-32 for JSON, too.
+        text = data if isinstance(data, str) else data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise codec.SchemaError("", f"not UTF-8: {error.reason}") from None
+    try:
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise codec.SchemaError("", f"not JSON: {error}") from None
+
+
+def dump(value: Any, schema: int) -> bytes:
+    """Return the document of a dataclass: one line, its version first.
+
+    :param schema: the version of its form, as :func:`load` expects it.
+    """
+    plain = {"schema": schema, **codec.to_plain(value)}
+    return json.dumps(plain, separators=(",", ":")).encode()
 
 
 def load(cls: type[T], data: bytes, limit: int, schema: int) -> T:
@@ -43,6 +57,8 @@ def load(cls: type[T], data: bytes, limit: int, schema: int) -> T:
     :raises SchemaError: for a document that is not in its form.
     """
     found = plain(data, limit)
-    if type(found) is not dict or found.get("schema") != schema:
+    version = found.get("schema") if type(found) is dict else None
+    # To Python, true equals 1, and 1.0 does.
+    if type(version) is not int or version != schema:
         raise codec.SchemaError("schema", f"{schema} expected")
     return codec.from_plain(cls, found)

@@ -10,10 +10,86 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Files that are replaced as a whole."""
+"""Files that are replaced as a whole, and read within bounds."""
 
+import errno
 import os
 import pathlib
+import stat
+
+
+class Unusable(OSError):
+    """There is something that is not to be read, and reading it again fails.
+
+    :param problem: what it is, a clause.
+    """
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(errno.EINVAL, problem)
+
+
+#: A FIFO in a file's place must not hold up the reader.
+_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
+
+#: What open says of a link (with O_NOFOLLOW), a socket, a device without
+#: a driver.
+_NO_FILE = (errno.ELOOP, errno.ENXIO, errno.ENODEV)
+
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+def read(
+    path: str | pathlib.Path, limit: int, *, private: bool = False
+) -> bytes:
+    """Return what is in a regular file: its beginning, if it is longer.
+
+    :param limit: bytes; one more tells that it is longer.
+    :param private: only root or the caller may have written it, and it may
+        be no link.
+    :raises Unusable: if it is no such file.
+    :raises OSError: if it cannot be read otherwise.
+    """
+    flags = _FLAGS | (os.O_NOFOLLOW if private else 0)
+    try:
+        descriptor = os.open(path, flags)
+    except OSError as error:
+        if error.errno not in _NO_FILE:
+            raise
+        link = error.errno == errno.ELOOP
+        raise Unusable("a link" if link else "not a regular file") from error
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise Unusable("not a regular file")
+        if private:
+            _check(status)
+        # Not os.fdopen: eventlet's, in services of 2025.2, ignores closefd.
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read(limit + 1)
+    finally:
+        os.close(descriptor)
+
+
+def check_directory(path: pathlib.Path) -> None:
+    """Check that only root or the caller can have put files into a directory.
+
+    :raises Unusable: if others can, or it is a link.
+    :raises OSError: if it is not there.
+    """
+    status = path.lstat()
+    if stat.S_ISLNK(status.st_mode):
+        raise Unusable(f"{path} is a link")
+    if not stat.S_ISDIR(status.st_mode):
+        raise Unusable(f"{path} is not a directory")
+    _check(status, f"{path} ")
+
+
+def _check(status: os.stat_result, name: str = "") -> None:
+    if status.st_uid not in (0, os.geteuid()):
+        raise Unusable(f"{name}belongs to user {status.st_uid}")
+    if status.st_mode & _OTHERS_WRITE:
+        mode = stat.S_IMODE(status.st_mode)
+        raise Unusable(f"{name}can be written by others (mode {mode:04o})")
 
 
 def replace(
@@ -37,12 +113,14 @@ def replace(
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
     descriptor = os.open(temporary, flags | os.O_CLOEXEC, mode)
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        try:
             os.fchmod(descriptor, mode)
-            file.write(data)
+            while data:
+                data = data[os.write(descriptor, data) :]
             if durable:
-                file.flush()
                 os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)

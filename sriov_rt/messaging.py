@@ -29,13 +29,22 @@ Notifications for operators go where ``[oslo_messaging_notifications]`` sends
 them, as any OpenStack service's.
 """
 
+import logging
+import socket
+from typing import Any
+
 import oslo_messaging
 from oslo_config import cfg
+
+LOG = logging.getLogger(__name__)
 
 EXCHANGE = "sriov_rt"
 VERSION = "1.0"
 REPORT_TOPIC = "sriov_rt"
 AGENT_TOPIC = "sriov_rt_agent"
+
+#: Of a broker whose URL names no port.
+_AMQP_PORT = 5672
 
 TRANSPORT_OPTS = [
     cfg.StrOpt(
@@ -65,6 +74,60 @@ def transport(conf: cfg.ConfigOpts) -> oslo_messaging.transport.RPCTransport:
     )
 
 
+def brokers(conf: cfg.ConfigOpts) -> str:
+    """Return the brokers of the queue, for a log: no user, no password."""
+    conf.register_opts(TRANSPORT_OPTS, group="sriov_rt")
+    try:
+        url = oslo_messaging.TransportURL.parse(
+            conf, conf.sriov_rt.transport_url
+        )
+    except (oslo_messaging.MessagingException, ValueError):
+        return "a transport_url that cannot be parsed"
+    found = ", ".join(
+        f"{each.hostname}:{each.port or _AMQP_PORT}"
+        for each in url.hosts
+        if each.hostname
+    )
+    return found or str(url.transport)
+
+
+def unusable(conf: cfg.ConfigOpts, timeout_s: float = 2.0) -> str | None:
+    """Return why the queue that the configuration names can't be used.
+
+    The URL is parsed, its driver loaded, and one of its brokers has to take
+    a connection; no user logs in. ``[DEFAULT] transport_url`` is the
+    service's own to check.
+
+    :param timeout_s: seconds that each broker has.
+    :returns: a clause, None if nothing was found.
+    """
+    conf.register_opts(TRANSPORT_OPTS, group="sriov_rt")
+    if not conf.sriov_rt.transport_url:
+        return None
+    try:
+        transport(conf).cleanup()
+        hosts = oslo_messaging.TransportURL.parse(
+            conf, conf.sriov_rt.transport_url
+        ).hosts
+    except (oslo_messaging.MessagingException, ValueError) as error:
+        # Its text has the URL, and with it the password.
+        return f"it is malformed: {type(error).__name__}"
+    problems = []
+    for each in hosts:
+        if not each.hostname:
+            continue
+        place = (each.hostname, each.port or _AMQP_PORT)
+        try:
+            socket.create_connection(place, timeout_s).close()
+        except OSError as error:
+            problems.append(
+                f"{place[0]}:{place[1]}: {error.strerror or error}"
+            )
+        else:
+            return None
+    return f"no broker answers ({', '.join(problems)})" if problems else None
+
+
 def target(topic: str, server: str | None = None) -> oslo_messaging.Target:
     """Return the target of a topic.
 
@@ -78,6 +141,26 @@ def target(topic: str, server: str | None = None) -> oslo_messaging.Target:
         server=server,
         fanout=server is None,
     )
+
+
+def stop(server: Any, client: Any, method: str, **arguments: Any) -> None:
+    """Stop an RPC server without the seconds that an idle one would take.
+
+    RabbitMQ's driver waits for messages for up to 5 s before it sees that it
+    is to stop (ACK_REQUEUE_EVERY_SECONDS_MAX in oslo.messaging's
+    _drivers/amqpdriver.py). A message ends that wait.
+
+    :param server: the server.
+    :param client: sends to it, and tries once.
+    :param method: one that does nothing with these arguments.
+    """
+    try:
+        client.cast({}, method, **arguments)
+    except Exception:
+        # There is no common base. Without it the server stops as well, later.
+        LOG.debug("the message to itself was not sent", exc_info=True)
+    server.stop()
+    server.wait()
 
 
 def notifier(

@@ -18,9 +18,12 @@ from keystoneauth1 import loading
 from oslo_config import cfg
 
 from sriov_rt import messaging
+from sriov_rt.agent import metrics
 from sriov_rt.agent import options
+from sriov_rt.devices import options as device_options
 from sriov_rt.kubernetes import options as kubernetes_options
 from sriov_rt.labels import options as label_options
+from sriov_rt.magnum import options as magnum_options
 from sriov_rt.neutron import options as neutron_options
 from sriov_rt.nic import options as nic_options
 from sriov_rt.nova import options as compute_options
@@ -37,12 +40,14 @@ def list_opts() -> Listing:
     return [
         (None, options.HOST_OPTS),
         (options.GROUP, options.AGENT_OPTS),
+        (metrics.GROUP, metrics.METRICS_OPTS),
         (label_options.GROUP, label_options.LABEL_OPTS),
         (kubernetes_options.GROUP, kubernetes_options.KUBERNETES_OPTS),
         (onload_options.GROUP, onload_options.ONLOAD_OPTS),
         (options.PLACEMENT_GROUP, _placement_opts()),
         ("sriov_rt", messaging.TRANSPORT_OPTS),
         (nic_options.GROUP, nic_options.NIC_OPTS),
+        (device_options.GROUP, device_options.DEVICE_OPTS),
         (vif_options.GROUP, vif_options.VIF_OPTS),
     ]
 
@@ -79,3 +84,8 @@ def list_neutron_opts() -> Listing:
         (neutron_options.AGENT_GROUP, neutron_options.AGENT_OPTS),
         (neutron_options.EXTENSION_GROUP, neutron_options.EXTENSION_OPTS),
     ]
+
+
+def list_magnum_opts() -> Listing:
+    """Return what magnum-conductor reads of ours in magnum.conf, by group."""
+    return [(magnum_options.GROUP, magnum_options.MAGNUM_OPTS)]

@@ -16,6 +16,7 @@ import dataclasses
 import enum
 import types
 from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 #: What stands in a sentence between the problem and its remedy.
@@ -23,7 +24,7 @@ REMEDY = "; "
 
 
 class Fault(enum.StrEnum):
-    """What has to change before the Request can be satisfied."""
+    """Side that has to change before the Request can be satisfied."""
 
     HOST = "host"
     REQUEST = "request"
@@ -51,7 +52,7 @@ class Reason:
 
     @property
     def fault(self) -> Fault:
-        """Whose fault it is; see :data:`REQUEST_FAULTS`."""
+        """The side at fault; see :data:`REQUEST_FAULTS`."""
         return Fault.REQUEST if self.code in REQUEST_FAULTS else Fault.HOST
 
     def to_plain(self) -> dict[str, Any]:
@@ -67,23 +68,29 @@ class Reason:
 #: Codes of what no host can do anything about: the flavor, the image or the
 #: domain has to change. Every other code is a fault of the one host, and
 #: another host may do. The codes of :mod:`sriov_rt.guest.sentences` and
-#: :mod:`sriov_rt.onload.sentences` are here as well.
+#: :mod:`sriov_rt.onload.sentences` are here as well, and those of pods
+#: (:mod:`sriov_rt.kubernetes.sentences`).
 REQUEST_FAULTS: frozenset[str] = frozenset(
     {
         "request_invalid",
+        "cpu_policy_mixed",
         "cpu_policy_not_dedicated",
         # the guest
         "console_on_virtio",
         "container_unpinned",
         "device_on_virtio",
         "disk_on_virtio",
+        "domain_differs",
+        "domain_rejected",
         "filesystem_on_virtio",
         "iommu_on_virtio",
         "kept_on_virtio",
+        "nic_needs_virtio",
         "nic_on_virtio",
         "pinning_beyond",
         "pins_differ",
         "vcpus_share_pcpus",
+        "vcpusched_beyond",
         "vcpus_unpinned",
         # Onload
         "onload_glibc_floor",
@@ -93,6 +100,12 @@ REQUEST_FAULTS: frozenset[str] = frozenset(
         "onload_mount_taken",
         "onload_musl",
         "onload_other_architecture",
+        # the pod
+        "pod_class_missing",
+        "pod_class_without_onload",
+        "pod_class_without_vf",
+        "pod_network_missing",
+        "pod_vf_not_requested",
     }
 )
 
@@ -114,14 +127,41 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
         "fact_unknown": (
             "{fact} is unknown ({why}); check that sriov-rt-agent can read it"
         ),
+        "cpu_policy_mixed": (
+            "hw:cpu_policy=mixed leaves some vCPUs on shared pCPUs, and "
+            "sriov_rt:realtime needs each on its own; set "
+            "hw:cpu_policy=dedicated, and hw:cpu_realtime_mask for the vCPUs "
+            "that need not be realtime"
+        ),
         "cpu_policy_not_dedicated": (
             "sriov_rt:realtime needs pinned vCPUs; set "
             "hw:cpu_policy=dedicated on the flavor"
+        ),
+        "compute_driver_missing": (
+            "no nova-compute with sriov-rt's driver runs on this host, and "
+            "Nova's own leaves out what the flavor asks; set [DEFAULT] "
+            "compute_driver = sriov_rt.RealtimeLibvirtDriver in nova.conf and "
+            "restart nova-compute"
         ),
         "dedicated_unset": (
             "no pCPUs are dedicated; set [compute] cpu_dedicated_set in "
             "nova.conf to the isolated CPUs ({isolated}) and restart "
             "nova-compute"
+        ),
+        "pcpus_too_few": (
+            "{pcpus} pCPUs are dedicated, and the flavor has {vcpus} vCPUs; "
+            "dedicate more in [compute] cpu_dedicated_set, or give the flavor "
+            "fewer"
+        ),
+        "huge_pages_missing": (
+            "no huge page ({size}) is reserved, which hw:mem_page_size asks "
+            "for; boot with hugepagesz={wanted} hugepages=N, or change "
+            "hw:mem_page_size"
+        ),
+        "huge_pages_too_few": (
+            "{found_mib} MiB of huge pages ({size}) are reserved, and the "
+            "flavor has {memory_mib} MiB of memory; boot with a larger "
+            "hugepages=, or give the flavor less"
         ),
         "nothing_isolated": (
             "no CPU is isolated; boot with isolcpus=managed_irq,domain,{cpus} "
@@ -129,7 +169,9 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
         ),
         "cpus_not_isolated": (
             "dedicated pCPUs {cpus} are not isolated; boot with "
-            "isolcpus=managed_irq,domain,{wanted}"
+            "isolcpus=managed_irq,domain,{wanted}, or make {cgroup} an "
+            "isolated partition (cpuset.cpus.partition) that has them and a "
+            "housekeeping CPU"
         ),
         "cpus_not_tick_free": (
             "dedicated pCPUs {cpus} have the scheduler's tick; boot with "
@@ -144,9 +186,46 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "/sys/devices/system/cpu/cpuN/online or take them out of "
             "cpu_dedicated_set"
         ),
+        "cpus_stay_offline": (
+            "Nova cannot bring dedicated pCPUs {cpus} online (there is no "
+            "/sys/devices/system/cpu/cpuN/online); take them out of "
+            "[compute] cpu_dedicated_set in nova.conf"
+        ),
+        "cores_unknown": (
+            "dedicated pCPUs {cpus} are offline, and may share cores with "
+            "CPUs of the host; leave whole cores "
+            "to the host (all hyper-threads of each), or turn SMT off in the "
+            "firmware or with nosmt"
+        ),
+        "cpus_in_other_partition": (
+            "dedicated pCPUs {cpus} are out of reach of libvirt's guests in "
+            "{cgroup}, since the cpuset partition {partition} has them; take "
+            "them out of its cpuset.cpus, or out of [compute] "
+            "cpu_dedicated_set in nova.conf"
+        ),
+        "cpus_outside_cgroup": (
+            "dedicated pCPUs {cpus} are out of reach of libvirt's guests, "
+            "since {cgroup} does not have them (cpuset.cpus); add them to "
+            "its AllowedCPUs= with 'systemctl set-property', or take them "
+            "out of [compute] cpu_dedicated_set in nova.conf"
+        ),
+        "partition_invalid": (
+            "the cpuset partition {cgroup} of libvirt's guests is "
+            "'{partition}'; remove what the kernel names, and read its "
+            "cpuset.cpus.partition again"
+        ),
+        "cgroup_without_housekeeping": (
+            "{cgroup}, where libvirt runs guests, has dedicated pCPUs only, "
+            "and none for emulator threads; add a housekeeping CPU to its "
+            "AllowedCPUs= or cpuset.cpus"
+        ),
         "no_housekeeping": (
             "every online CPU is dedicated; leave at least one CPU out of "
             "cpu_dedicated_set for the host itself"
+        ),
+        "all_isolated": (
+            "every online CPU is isolated; leave at least one CPU out of "
+            "isolcpus for the host itself"
         ),
         "siblings_shared": (
             "pCPUs {cpus} share a core with CPUs that are not dedicated; set "
@@ -157,6 +236,10 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "interrupts{irqs} are routed to dedicated pCPUs {cpus}; boot "
             "with irqaffinity={wanted}, or write {wanted} to "
             "/proc/irq/N/smp_affinity_list of each"
+        ),
+        "sched_ext_on": (
+            "a BPF scheduler (sched_ext) is loaded and may run tasks on "
+            "dedicated pCPUs {cpus}; stop its service, such as scx"
         ),
         "rt_throttled": (
             "realtime tasks are throttled to {runtime_us} µs of {period_us} "
@@ -176,6 +259,18 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "'{governor}', and each change stalls them; run 'cpupower -c "
             "{cpus} frequency-set -g performance' and keep it in a tuned "
             "profile"
+        ),
+        "governor_high_varies": (
+            "Nova gives the pCPUs {cpus} of guests governor '{governor}', "
+            "which changes their frequency, and each change stalls them; set "
+            "[libvirt] cpu_power_governor_high=performance in nova.conf and "
+            "restart nova-compute"
+        ),
+        "governor_missing": (
+            "Nova is to change the governor of dedicated pCPUs {cpus}, and "
+            "this kernel has no governors; set [libvirt] "
+            "cpu_power_management_strategy=cpu_state in nova.conf and "
+            "restart nova-compute"
         ),
         "idle_too_deep": (
             "dedicated pCPUs {cpus} may enter idle state {state}, which "
@@ -304,6 +399,11 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "the latency certificate was withdrawn: {why}; measure the host "
             "again with 'sriov-rt verify latency'"
         ),
+        "latency_unmeasured": (
+            "dedicated pCPUs {cpus} are not in the latency certificate; "
+            "isolate them or take them out of cpu_dedicated_set, then measure "
+            "the host again with 'sriov-rt verify latency'"
+        ),
         "latency_other_kernel": (
             "the latency certificate is for kernel {certified}, the host "
             "runs {release}; measure the host again"
@@ -313,8 +413,171 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "requested; tune the host and measure again, or raise "
             "sriov_rt:max_latency_us"
         ),
+        "guest_thread_moved": (
+            "thread {thread} ({role}) may run on CPUs {cpus}, and its domain "
+            "pins it to {promised}; run 'sriov-rt guest repin {instance}'"
+        ),
+        "guest_thread_rescheduled": (
+            "thread {thread} ({role}) is scheduled as {schedule}, and its "
+            "domain says {promised}; run 'sriov-rt guest repin {instance}'"
+        ),
+        "guest_cpus_not_isolated": (
+            "realtime vCPUs are pinned to CPUs {cpus}, which are not "
+            "isolated; live-migrate or hard-reboot instance {instance}"
+        ),
+        "guest_cpu_shared": (
+            "thread {thread} ({name}) ran on CPU {cpu}, which is of a "
+            "realtime vCPU; move it with 'taskset -p', and have its service "
+            "keep to housekeeping CPUs (CPUAffinity=)"
+        ),
+        "guest_memory_unlocked": (
+            "no memory is locked, and the domain asks for it (<locked/>); "
+            "hard-reboot instance {instance}"
+        ),
+        "guest_memory_small": (
+            "{huge_mib} MiB are on huge pages, and the guest has {size_mib} "
+            "MiB; hard-reboot instance {instance}"
+        ),
+        "guest_device_forbidden": (
+            "{device} is virtio, which sriov_rt:guest=bare forbids; detach it "
+            "with 'virsh detach-device', or hard-reboot instance {instance}"
+        ),
+        "guest_device_lost": (
+            "PCI device {address} has driver {driver}, and is to have "
+            "vfio-pci; hard-reboot instance {instance}"
+        ),
+        "guest_irq_on_pcpu": (
+            "interrupts of PCI device {address} fire on CPUs {cpus} of "
+            "realtime vCPUs; write a housekeeping CPU to "
+            "/proc/irq/N/smp_affinity_list, and keep irqbalance off"
+        ),
+        "port_quarantined": (
+            "port {port} is quarantined ({why}); 'sriov-rt vif show {port}' "
+            "has it, and 'sriov-rt vif unplug {port}' tries again"
+        ),
+        "guest_onload_idle": (
+            "Onload is injected and cannot work ({why}); run 'onload_tool "
+            "reload', and hard-reboot instance {instance}"
+        ),
+        "pod_cpus_dedicated": (
+            "container {container} of pod {pod} has static CPUs {cpus}, "
+            "which are Nova's for guests; add them to reservedSystemCPUs of "
+            "the kubelet, and delete the pod"
+        ),
+        "pod_cpus_not_isolated": (
+            "container {container} of pod {pod} has static CPUs {cpus}, "
+            "which are not isolated; add them to reservedSystemCPUs of the "
+            "kubelet, and delete the pod"
+        ),
+        "pods_on_pcpus": (
+            "pods without static CPUs may run on CPUs {cpus} of realtime "
+            "guests; add them to reservedSystemCPUs of the kubelet, and set "
+            "its CPU manager's option strict-cpu-reservation"
+        ),
+        "pod_cpus_unknown": (
+            "static CPUs of pods are unknown ({why}); check that "
+            "sriov-rt-agent can read the file, or correct [agent] "
+            "kubelet_directory"
+        ),
+        "device_unnamed": (
+            "resource provider {provider} has trait HW_PCI_ONE_TIME_USE, and "
+            "is not named {node}_ADDRESS beneath that of the node; take the "
+            "trait off it, or set [agent] node to the name that 'openstack "
+            "hypervisor list' shows"
+        ),
+        "device_untracked": (
+            "there is no resource provider {node}_{address} with trait "
+            "HW_PCI_ONE_TIME_USE; set one_time_use of the device in [pci] "
+            "device_spec of nova.conf, with report_in_placement, and restart "
+            "nova-compute"
+        ),
+        "device_inventory_odd": (
+            "the inventory of PCI device {address} is not one of Nova's "
+            "({inventory}); compare 'openstack resource provider inventory "
+            "list {provider}' with [pci] device_spec in nova.conf"
+        ),
+        "device_provider_changed": (
+            "the resource provider of PCI device {address} changed while the "
+            "device was cleaned; wait for the next run, which cleans it again"
+        ),
+        "device_placement_failed": (
+            "Placement does not answer for PCI device {address} ({why}); see "
+            "that it runs, and wait for the next run, which asks again"
+        ),
+        "device_missing": (
+            "there is no PCI device {address}; put it back, or take it out of "
+            "[pci] device_spec in nova.conf and restart nova-compute"
+        ),
+        "device_unreadable": (
+            "PCI device {address} cannot be read ({why}); run 'sriov-rt "
+            "device clean' as root on the host itself"
+        ),
+        "device_lost": (
+            "PCI device {address} does not answer, or is another one by now "
+            "(its id is {found}, and {wanted} was enumerated); see dmesg, and "
+            "power-cycle the host"
+        ),
+        "device_is_vf": (
+            "PCI device {address} is a VF, which Nova never reserves; take "
+            "the trait HW_PCI_ONE_TIME_USE off its resource provider"
+        ),
+        "device_has_vfs": (
+            "PCI device {address} has {vfs} VFs, which a reset would take "
+            "away; write 0 to its sriov_numvfs when nobody uses them, and "
+            "take it out of [nic] vfs"
+        ),
+        "device_of_host": (
+            "PCI device {address} has driver {driver}, and the host may use "
+            "it; have it kept on vfio-pci with 'driverctl set-override "
+            '{address} vfio-pci\' and "managed": "no" in [pci] device_spec'
+        ),
+        "device_held": (
+            "PCI device {address} or another of its IOMMU group is held by "
+            "{holder}; stop that guest or process"
+        ),
+        "device_use_unknown": (
+            "it is not known whether a process holds PCI device {address} "
+            "({why}); run 'sriov-rt device clean' as root on the host itself, "
+            "not in a container"
+        ),
+        "device_without_reset": (
+            "the kernel cannot reset PCI device {address} as a whole "
+            "(reset_method is '{methods}'); write a method such as flr or bus "
+            "to that file if the device has it, or clean it by hand and "
+            "set its reserved to 0 with 'openstack resource provider "
+            "inventory set'"
+        ),
+        "device_not_reset": (
+            "PCI device {address} was not reset ({why}); see dmesg, and "
+            "power-cycle the host if it stays so"
+        ),
+        "device_not_clean": (
+            "PCI device {address} is not clean after its reset ({why}); see "
+            "dmesg, and power-cycle the host if it stays so"
+        ),
+        "devices_unknown": (
+            "it is not known which one-time-use devices stay reserved "
+            "({why}); run 'sriov-rt device clean', which writes that again"
+        ),
+        "guest_without_onload": (
+            "Onload was requested and is not injected ({why}); hard-reboot "
+            "instance {instance}"
+        ),
     }
 )
+
+
+def first_of(texts: Sequence[str], most: int, separator: str = ", ") -> str:
+    """Return the first of texts as one clause, and how many more there are.
+
+    :param most: how many of them it has; at least one.
+    :param separator: between them; one with a semicolon goes before the number
+        of the others as well.
+    """
+    named, more = separator.join(texts[:most]), len(texts) - most
+    if more <= 0:
+        return named
+    return f"{named}{separator.rstrip(', ')} and {more} more"
 
 
 def reason(code: str, **fields: Any) -> Reason:

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Parsers of what hosts, flavors and administrators write.
+"""Parsers of texts from hosts, flavors and administrators.
 
 Each takes any text and either returns a value or raises
 :class:`~sriov_rt.parse.errors.ParseError`, in time and memory bounded by a

@@ -51,7 +51,7 @@ _RFC3339 = re.compile(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Features:
-    """What a feature file says.
+    """Labels of a feature file.
 
     :param labels: full key to value, of the lines that make labels now.
     :param problems: what was passed over and why, a clause each.
@@ -65,7 +65,7 @@ class Features:
 
 
 def parse_features(text: str, now: float) -> Features:
-    """Return what a feature file says at a time; total on its lines.
+    """Return the labels of a feature file at a time; total on its lines.
 
     :param text: the whole file.
     :param now: Unix time in seconds.

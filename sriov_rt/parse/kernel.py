@@ -58,8 +58,8 @@ class KernelCommandLine:
 
     def all(self, key: str) -> tuple[str | None, ...]:
         """Return the values of a key, in order."""
-        wanted = _same(key)
-        return tuple(v for k, v in self.parameters if _same(k) == wanted)
+        same = _same(key)
+        return tuple(v for k, v in self.parameters if _same(k) == same)
 
     def __contains__(self, key: str) -> bool:
         return bool(self.all(key))
@@ -70,7 +70,7 @@ class KernelCommandLine:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class IsolCpus:
-    """What isolcpus= asks for.
+    """Value of isolcpus=.
 
     :param flags: those of ISOLCPUS_FLAGS that are in force.
     :param cpus: the CPUs to isolate.
@@ -110,7 +110,7 @@ def parse_kernel_command_line(text: str) -> KernelCommandLine:
 
 
 def split_command_line(text: str) -> tuple[list[str], list[str]]:
-    """Return the kernel's arguments as they stand, and those for init.
+    """Return the kernel's arguments, and those for init.
 
     :param text: what ``/proc/cmdline`` holds.
     :returns: those for init with the ``--`` before them, if there are any.
@@ -121,7 +121,7 @@ def split_command_line(text: str) -> tuple[list[str], list[str]]:
 
 
 def parse_isolcpus(value: str, possible: int | None = None) -> IsolCpus:
-    """Return what a value of the isolcpus parameter asks for.
+    """Return the flags and CPUs of a value of isolcpus=.
 
     As in the kernel (housekeeping_isolcpus_setup in
     kernel/sched/isolation.c) flags come first, unknown ones are passed over,

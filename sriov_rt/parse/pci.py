@@ -75,7 +75,7 @@ class PciAddress:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PciId:
-    """Who made a PCI device and what it is.
+    """Vendor and product of a PCI device.
 
     :param vendor: 16 bits.
     :param product: 16 bits; None for any of the vendor's.

@@ -10,13 +10,14 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Kubernetes quantities that count things, such as ``2`` or ``1k``.
+"""Kubernetes quantities, such as ``2``, ``500m`` or ``320Mi``.
 
 The forms are those of k8s.io/apimachinery (pkg/api/resource/quantity.go):
 what the API server gives for a count is one, with the largest suffix that
 leaves it whole.
 """
 
+import fractions
 import re
 
 from sriov_rt.parse import errors
@@ -30,6 +31,13 @@ MAX_TEXT = 40
 _FORM = re.compile(
     r"\+?([0-9]{1,19})(Ki|Mi|Gi|Ti|Pi|Ei|[kMGTPE]|[eE][0-9]{1,2})?"
 )
+
+_DECIMAL = re.compile(
+    r"\+?([0-9]{1,19}(?:\.[0-9]{0,9})?|\.[0-9]{1,9})"
+    r"([KMGTPE]i|[kMGTPEmun]|[eE][+-]?[0-9]{1,2})?"
+)
+
+_FRACTIONS = {"m": 10**3, "u": 10**6, "n": 10**9}
 
 _UNITS = {
     **{name: 1000**power for power, name in enumerate("kMGTPE", 1)},
@@ -54,6 +62,29 @@ def parse_count(text: str) -> int:
     elif suffix is not None:
         unit = 10 ** int(suffix[1:])
     value = int(digits) * unit
+    if value > label.MAX_INTEGER:
+        raise errors.ParseError(_QUANTITY, text, "out of range")
+    return value
+
+
+def parse(text: str) -> fractions.Fraction:
+    """Return the number that a quantity is, from 0 to 2^63 - 1.
+
+    :param text: such as ``500m``, ``1.5``, ``320Mi`` or ``8``.
+    :raises ParseError: for anything else, and for what is negative.
+    """
+    errors.check_length(_QUANTITY, text, MAX_TEXT)
+    found = _DECIMAL.fullmatch(text)
+    if found is None:
+        raise errors.ParseError(_QUANTITY, text, "a number expected")
+    digits, suffix = found.groups()
+    if suffix in _FRACTIONS:
+        unit = fractions.Fraction(1, _FRACTIONS[suffix])
+    elif suffix is None or suffix in _UNITS:
+        unit = fractions.Fraction(_UNITS.get(suffix or "", 1))
+    else:
+        unit = fractions.Fraction(10) ** int(suffix[1:])
+    value = fractions.Fraction(digits) * unit
     if value > label.MAX_INTEGER:
         raise errors.ParseError(_QUANTITY, text, "out of range")
     return value

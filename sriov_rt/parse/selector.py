@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Kubernetes label selectors: their grammar, and what they match.
+"""Kubernetes label selectors: their grammar and their matches.
 
 Grammar and meaning are those of k8s.io/apimachinery, pkg/labels/selector.go,
 with one exception: a NUL, at which its lexer stops reading, is refused.
@@ -126,7 +126,7 @@ class Requirement:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Selector:
-    """Requirements that all have to match, sorted by key; none match all."""
+    """Requirements that all have to match, sorted by key."""
 
     requirements: tuple[Requirement, ...]
 

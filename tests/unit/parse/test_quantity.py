@@ -10,10 +10,13 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+import fractions
+
 import hypothesis
 from hypothesis import strategies
 
 from sriov_rt.parse import label
+from sriov_rt.parse import quantity
 from sriov_rt.parse.quantity import parse_count
 from tests.unit.parse import properties
 
@@ -71,3 +74,31 @@ class CountTest(properties.ParserTestCase):
         if value is not None:
             self.assertLessEqual(0, value)
             self.assertLessEqual(value, label.MAX_INTEGER)
+
+
+class NumberTest(properties.ParserTestCase):
+    def test_numbers(self):
+        for text, expected in (
+            ("0", 0),
+            ("8", 8),
+            ("500m", fractions.Fraction(1, 2)),
+            ("1.5", fractions.Fraction(3, 2)),
+            (".5", fractions.Fraction(1, 2)),
+            ("1.", 1),
+            ("320Mi", 320 * 2**20),
+            ("1k", 1000),
+            ("1e3", 1000),
+            ("1e-3", fractions.Fraction(1, 1000)),
+            ("1E", 10**18),
+            ("100n", fractions.Fraction(1, 10**7)),
+        ):
+            with self.subTest(text=text):
+                self.assertEqual(expected, quantity.parse(text))
+
+    def test_refused(self):
+        for text in (
+            *("", ".", "-1", "1 k", "1K", "ki", "1_0", "٣", "1e99", "10E"),
+            "1" * 1000,
+        ):
+            with self.subTest(text=text):
+                self.refusal(quantity.parse, text)

@@ -1,0 +1,53 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Names, MACs and VLANs of network links."""
+
+import re
+
+#: The longest name of an interface: IFNAMSIZ less its end (linux/if.h).
+MAX_INTERFACE = 15
+
+#: 802.1Q's greatest VLAN id; 4095 is reserved.
+MAX_VLAN = 4094
+
+#: The MAC that is none (is_zero_ether_addr in linux/etherdevice.h).
+NO_MAC = "00:00:00:00:00:00"
+
+# Printable ASCII, without characters that mean something elsewhere: a path or
+# PF/index, an alias (eth0:1) or a pattern of the kernel's (eth%d).
+_INTERFACE = re.compile(
+    rf"(?!\.\.?$)[!-$&-.0-9;-~]{{1,{MAX_INTERFACE}}}", re.ASCII
+)
+
+_MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}")
+
+
+def is_interface(text: str) -> bool:
+    """Return whether a text can be the name of an interface.
+
+    See dev_valid_name in net/core/dev.c.
+    """
+    return _INTERFACE.fullmatch(text) is not None
+
+
+def is_mac(text: str) -> bool:
+    """Return whether a text is a MAC in lower case."""
+    return _MAC.fullmatch(text) is not None
+
+
+def is_multicast(mac: str) -> bool:
+    """Return whether a MAC is a multicast address.
+
+    :param mac: one that :func:`is_mac` takes.
+    """
+    return bool(int(mac[:2], 16) & 1)

@@ -1,0 +1,55 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import pathlib
+import re
+import unittest
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+import sriov_rt
+from sriov_rt.parse import link
+
+SOURCES = pathlib.Path(sriov_rt.__file__).parent
+
+
+class LinkTest(unittest.TestCase):
+    def test_names_of_interfaces(self):
+        for name in ("eth0", "enp1s0f0v3", "a.7", "x" * 15, "...", "-"):
+            self.assertTrue(link.is_interface(name), name)
+        for name in ("", ".", "..", "x" * 16, "a/b", "a:1", "a%d", "a b", "ä"):
+            self.assertFalse(link.is_interface(name), name)
+
+    def test_macs(self):
+        self.assertTrue(link.is_mac("02:00:5e:10:00:01"))
+        for text in ("02:00:5E:10:00:01", "02:00:5e:10:00", "0:0:0:0:0:0", ""):
+            self.assertFalse(link.is_mac(text), text)
+        self.assertTrue(link.is_multicast("01:00:5e:00:00:01"))
+        self.assertFalse(link.is_multicast("02:00:5e:00:00:01"))
+
+    @given(st.text())
+    def test_total(self, text):
+        if link.is_mac(text):
+            self.assertEqual(6, len(bytes.fromhex(text.replace(":", ""))))
+        if link.is_interface(text):
+            self.assertNotIn("/", text)
+
+    def test_a_mac_is_parsed_in_one_place(self):
+        """Except an InfiniBand one, which is longer."""
+        mac = re.compile(r"\{2\}\)?\{5\}")
+        found = [
+            str(path.relative_to(SOURCES))
+            for path in sorted(SOURCES.rglob("*.py"))
+            if mac.search(path.read_text())
+        ]
+        self.assertEqual(["parse/link.py"], found)
