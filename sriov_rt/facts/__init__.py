@@ -10,27 +10,32 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""HostFacts: what a host is, read from its kernel."""
+"""HostFacts: the facts of a host, read from its kernel."""
 
+from sriov_rt.facts.decisive_facts import DecisiveFacts
+from sriov_rt.facts.decisive_facts import decisive
 from sriov_rt.facts.host_facts import MAX_DOCUMENT
 from sriov_rt.facts.host_facts import PARTS
 from sriov_rt.facts.host_facts import SCHEMA_VERSION
 from sriov_rt.facts.host_facts import HostFacts
-from sriov_rt.facts.host_facts import decisive
 from sriov_rt.facts.host_facts import from_json
 from sriov_rt.facts.host_facts import from_plain
 from sriov_rt.facts.host_facts import unknown
+from sriov_rt.facts.network import DecisiveNic
 from sriov_rt.facts.network import Endpoint
 from sriov_rt.facts.network import Nic
 from sriov_rt.facts.network import NicFacts
 from sriov_rt.facts.network import OnloadFacts
+from sriov_rt.facts.network import QuarantinedPort
 from sriov_rt.facts.network import Vf
 from sriov_rt.facts.network import VifFacts
 from sriov_rt.facts.network import Workload
-from sriov_rt.facts.parts import NOT_TOLD
+from sriov_rt.facts.parts import NOT_REPORTED
+from sriov_rt.facts.parts import CgroupPartition
 from sriov_rt.facts.parts import ComputeFacts
 from sriov_rt.facts.parts import CpuFacts
 from sriov_rt.facts.parts import Governor
+from sriov_rt.facts.parts import GuestCgroup
 from sriov_rt.facts.parts import HugePages
 from sriov_rt.facts.parts import IdleState
 from sriov_rt.facts.parts import IrqFacts
@@ -41,19 +46,25 @@ from sriov_rt.facts.parts import LatencyCertificate
 from sriov_rt.facts.parts import LatencyFacts
 from sriov_rt.facts.parts import MemoryFacts
 from sriov_rt.facts.parts import NumaNode
+from sriov_rt.facts.parts import PowerManagement
 from sriov_rt.facts.parts import VirtFacts
+from sriov_rt.facts.parts import for_guests
 from sriov_rt.parse.cpulist import CpuSet
 
 __all__ = [
     "MAX_DOCUMENT",
-    "NOT_TOLD",
+    "NOT_REPORTED",
     "PARTS",
     "SCHEMA_VERSION",
+    "CgroupPartition",
     "ComputeFacts",
     "CpuFacts",
     "CpuSet",
+    "DecisiveFacts",
+    "DecisiveNic",
     "Endpoint",
     "Governor",
+    "GuestCgroup",
     "HostFacts",
     "HugePages",
     "IdleState",
@@ -68,11 +79,14 @@ __all__ = [
     "NicFacts",
     "NumaNode",
     "OnloadFacts",
+    "PowerManagement",
+    "QuarantinedPort",
     "Vf",
     "VifFacts",
     "VirtFacts",
     "Workload",
     "decisive",
+    "for_guests",
     "from_json",
     "from_plain",
     "unknown",

@@ -15,10 +15,14 @@
 import dataclasses
 import hashlib
 import json
+from collections.abc import Iterator
 from collections.abc import Mapping
 
 from sriov_rt import codec
 from sriov_rt import documents
+from sriov_rt.parse import cpulist
+from sriov_rt.parse.cpulist import CpuSet
+from sriov_rt.parse.errors import ParseError
 
 #: Below the root of a host. The directory is root's, unlike the agent's.
 PATH = "var/lib/sriov-rt-verify/latency-certificate.json"
@@ -30,6 +34,21 @@ MAX_FILE = 1024 * 1024
 
 #: The greatest latency that is one, µs: a minute.
 MAX_LATENCY_US = 60_000_000
+
+_DAY_S = 24 * 3600
+
+#: The longest time that one counts: a leap year, in seconds.
+MAX_VALIDITY_S = 366 * _DAY_S
+
+#: Below the root of a host, in the directory of the agent, which cannot write
+#: to root's: that a certificate is withdrawn.
+WITHDRAWAL_PATH = "var/lib/sriov-rt/latency-withdrawal.json"
+
+#: The longest file of it, in bytes.
+MAX_WITHDRAWAL = 64 * 1024
+
+#: The load of an idle host, of which a measurement says nothing.
+_NO_LOAD = "none"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -51,7 +70,7 @@ class CertifiedTool:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CertifiedCpu:
-    """What was measured of one CPU, by all tools.
+    """Measured latencies of one CPU, by all tools.
 
     :param max_us: the worst latency.
     :param samples: of the tool that found it.
@@ -73,7 +92,7 @@ class CertifiedCpu:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Certificate:
-    """What was measured of a host, and what that hangs on.
+    """Measured latency of a host, and the conditions of the measurement.
 
     :param host: name of the host, for people.
     :param max_latency_us: the worst latency of all CPUs and tools, µs.
@@ -86,6 +105,8 @@ class Certificate:
     :param conditions: what it hangs on, by name (host.conditions).
     :param withdrawn: why it counts no more, though it has not expired; empty
         for one that counts.
+    :param withdrawn_at: since when, Unix time in seconds; 0 for one that
+        counts, and in certificates of versions that did not write it down.
     :param digest: SHA-256 of all the rest, hexadecimal.
     """
 
@@ -101,7 +122,40 @@ class Certificate:
     cpus: tuple[CertifiedCpu, ...]
     conditions: Mapping[str, str]
     withdrawn: str = ""
+    withdrawn_at: float = 0.0
     digest: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Withdrawal:
+    """That a certificate was withdrawn, as the agent keeps it.
+
+    :param digest: of the certificate.
+    :param why: what changed first, a clause.
+    :param at: Unix time in seconds.
+    :param times: how often something changed since.
+    :param is_restored: whether all is as it was measured at present.
+    """
+
+    digest: str
+    why: str
+    at: float
+    times: int = 1
+    is_restored: bool = False
+
+
+def withdrawal_to_bytes(found: Withdrawal) -> bytes:
+    """Return the file of a withdrawal."""
+    return documents.dump(found, SCHEMA_VERSION)
+
+
+def withdrawal_from_text(text: str) -> Withdrawal:
+    """Return the withdrawal of a file.
+
+    :raises SchemaError: if it is none.
+    """
+    data = text.encode()
+    return documents.load(Withdrawal, data, MAX_WITHDRAWAL, SCHEMA_VERSION)
 
 
 def to_bytes(certificate: Certificate) -> bytes:
@@ -125,10 +179,64 @@ def from_bytes(data: bytes) -> Certificate:
             "max_latency_us",
             f"a whole number from 0 to {MAX_LATENCY_US} expected",
         )
+    for problem in contradictions(found):
+        raise codec.SchemaError("its figures", problem)
     return found
 
 
+def contradictions(found: Certificate) -> Iterator[str]:
+    """Yield each contradiction in a certificate, a clause each."""
+    for part, problem in (
+        (found.tools, "no tool has measured anything"),
+        (found.cpus, "no CPU was measured"),
+        (found.conditions, "it hangs on no condition"),
+    ):
+        if not part:
+            yield problem
+    if found.load in ("", _NO_LOAD):
+        yield f"measured under the load '{found.load}'"
+    if found.expires_at <= found.issued_at:
+        yield "it expires before it was issued"
+    if found.expires_at - found.issued_at > MAX_VALIDITY_S:
+        yield f"it counts for more than {MAX_VALIDITY_S // _DAY_S} days"
+    yield from _maxima(found)
+    yield from _cpus(found)
+
+
+def _maxima(found: Certificate) -> Iterator[str]:
+    for name, amount, worst in (
+        *((e.tool, e.duration_s, e.max_us) for e in found.tools),
+        *((f"CPU {e.cpu}", e.samples, e.max_us) for e in found.cpus),
+    ):
+        if amount <= 0:
+            yield f"{name} has no sample"
+        if not 0 <= worst <= found.max_latency_us:
+            yield (
+                f"{name} has a maximum of {worst} µs, the certificate of "
+                f"{found.max_latency_us} µs"
+            )
+
+
+def _cpus(found: Certificate) -> Iterator[str]:
+    measured = [each.cpu for each in found.cpus]
+    if len(set(measured)) < len(measured):
+        yield "a CPU is in it twice"
+    lists = [
+        found.conditions.get(name, "")
+        for name in ("isolated CPUs", "online CPUs")
+    ]
+    try:
+        isolated, online = map(cpulist.parse_cpu_list, lists)
+    except ParseError:
+        return  # one of them could not be read
+    left = cpulist.format_cpu_list(
+        CpuSet(each for each in isolated & online if each not in measured)
+    )
+    if left:
+        yield f"CPU {left} is isolated and was not measured"
+
+
 def _digest(plain: Mapping[str, object]) -> str:
-    rest = {key: each for key, each in plain.items() if key != "digest"}
-    text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
+    signed = {key: each for key, each in plain.items() if key != "digest"}
+    text = json.dumps(signed, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()

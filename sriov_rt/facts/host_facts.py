@@ -14,7 +14,6 @@
 
 import dataclasses
 import hashlib
-import itertools
 import json
 import typing
 from collections.abc import Mapping
@@ -23,21 +22,20 @@ from typing import Any
 from sriov_rt import codec
 from sriov_rt import documents
 from sriov_rt.codec import Unknown
-from sriov_rt.facts.network import Nic
+from sriov_rt.facts.guests import NO_AUDIT_REPORTED
+from sriov_rt.facts.guests import AuditFacts
 from sriov_rt.facts.network import NicFacts
 from sriov_rt.facts.network import OnloadFacts
 from sriov_rt.facts.network import VifFacts
-from sriov_rt.facts.parts import NOT_TOLD
+from sriov_rt.facts.parts import NOT_REPORTED
 from sriov_rt.facts.parts import ComputeFacts
 from sriov_rt.facts.parts import CpuFacts
 from sriov_rt.facts.parts import IrqFacts
-from sriov_rt.facts.parts import IrqGroup
 from sriov_rt.facts.parts import KernelFacts
 from sriov_rt.facts.parts import LabelFacts
 from sriov_rt.facts.parts import LatencyFacts
 from sriov_rt.facts.parts import MemoryFacts
 from sriov_rt.facts.parts import VirtFacts
-from sriov_rt.parse.cpulist import CpuSet
 
 #: Raised by one when a reader of the old form would misread the new one.
 #: Fields that come on top do not count: readers pass over what is new.
@@ -47,7 +45,7 @@ SCHEMA_VERSION = 1
 #: four PFs of 64 VFs each is about 45 kB, one with eight of 256 about 400.
 MAX_DOCUMENT = 1024 * 1024
 
-NO_VIFS_TOLD = VifFacts(NOT_TOLD, NOT_TOLD)
+NO_VIFS_REPORTED = VifFacts(NOT_REPORTED, NOT_REPORTED)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,6 +57,7 @@ class HostFacts:
     :param observed_at: Unix time of the observation, seconds.
     :param version: of the sriov-rt that observed it; empty if it is older
         than this field.
+    :param audit: what the agent found of the guests that run.
     """
 
     host: str
@@ -74,8 +73,9 @@ class HostFacts:
     compute: ComputeFacts
     latency: LatencyFacts
     labels: LabelFacts
-    vifs: VifFacts = NO_VIFS_TOLD
+    vifs: VifFacts = NO_VIFS_REPORTED
     version: str = ""
+    audit: AuditFacts = NO_AUDIT_REPORTED
 
     def to_plain(self) -> dict[str, Any]:
         """Return the facts as a JSON object with its schema version."""
@@ -87,69 +87,6 @@ class HostFacts:
         del plain["observed_at"]
         text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
-
-
-#: A decision names eight interrupts, and says whether there are more.
-_NAMED_IRQS = 9
-
-
-def decisive(facts: HostFacts) -> HostFacts:
-    """Return the facts without the bulk that no decision reads.
-
-    :mod:`sriov_rt.decide` gives the same answers for both. VFs, the kernel
-    command line, workloads and, while no label source is stale, the sources
-    of labels are left out, and so are interrupts that do not fire on CPUs
-    for guests; the others become few groups, where hosts with a queue for
-    each CPU have hundreds. It is nine tenths of what a host takes.
-    """
-    nics, labels = facts.nics.nics, facts.labels
-    if not isinstance(nics, Unknown):
-        nics = tuple(_without_vfs(nic) for nic in nics)
-    if not labels.stale and not isinstance(labels.sources, Unknown):
-        labels = dataclasses.replace(labels, sources={})
-    return dataclasses.replace(
-        facts,
-        kernel=dataclasses.replace(facts.kernel, command_line=""),
-        nics=NicFacts(nics),
-        irqs=_decisive_irqs(facts),
-        labels=labels,
-        onload=dataclasses.replace(facts.onload, workloads=()),
-    )
-
-
-def _without_vfs(nic: Nic) -> Nic:
-    if isinstance(nic.vfs, Unknown):
-        return nic
-    return dataclasses.replace(nic, vfs=())
-
-
-def _decisive_irqs(facts: HostFacts) -> IrqFacts:
-    groups = facts.irqs.groups
-    if isinstance(groups, Unknown):
-        return facts.irqs
-    # For guests are all isolated CPUs where Nova has no set of its own.
-    guests = facts.compute.dedicated
-    if guests is None:
-        guests = facts.cpus.isolated
-    if isinstance(guests, Unknown):
-        guests = CpuSet()
-    alike: dict[Any, list[IrqGroup]] = {}
-    for each in groups:
-        if not guests.isdisjoint(each.effective):
-            key = (each.managed, each.fired, each.allowed <= guests)
-            alike.setdefault(key, []).append(each)
-    kept = tuple(map(_as_one, alike.values()))
-    return dataclasses.replace(facts.irqs, groups=kept)
-
-
-def _as_one(groups: list[IrqGroup]) -> IrqGroup:
-    irqs = set(itertools.chain(*(each.irqs for each in groups)))
-    return dataclasses.replace(
-        groups[0],
-        allowed=CpuSet().union(*(each.allowed for each in groups)),
-        effective=CpuSet().union(*(each.effective for each in groups)),
-        irqs=tuple(sorted(irqs)[:_NAMED_IRQS]),
-    )
 
 
 #: Name of a part (a field of HostFacts, and its source's) to its class.

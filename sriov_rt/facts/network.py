@@ -16,7 +16,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from sriov_rt.codec import Unknown
-from sriov_rt.facts.parts import NOT_TOLD
+from sriov_rt.facts.parts import NOT_REPORTED
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -36,8 +36,8 @@ class Vf:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Nic:
-    """A network interface on a PCI device that is not itself a VF.
+class DecisiveNic:
+    """A network interface on a PCI device, as decisions judge it.
 
     :param vendor: PCI vendor id, four lower-case hex digits.
     :param device: PCI device id, likewise.
@@ -60,7 +60,13 @@ class Nic:
     sriov_totalvfs: int | Unknown
     sriov_numvfs: int | Unknown
     vf_device: str | None | Unknown
-    vfs: tuple[Vf, ...] | Unknown
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Nic(DecisiveNic):
+    """A network interface on a PCI device that is not itself a VF."""
+
+    vfs: tuple[Vf, ...] | Unknown = NOT_REPORTED
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -86,8 +92,8 @@ class Workload:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class OnloadFacts:
-    """What of Onload is on the host.
+class DecisiveOnload:
+    """Onload on the host, as decisions judge it.
 
     :param modules: those of its kernel modules that are loaded.
     :param devices: those of its device nodes that are there.
@@ -98,22 +104,30 @@ class OnloadFacts:
         interface; None where one of them is missing.
     :param nics: interface of each NIC that it can use, and how: ``native``
         or ``afxdp``.
-    :param workloads: what became of each instance that requested it.
     """
 
     modules: tuple[str, ...] | Unknown
     devices: tuple[str, ...] | Unknown
     library: str | None | Unknown
     profiles: tuple[str, ...] | Unknown
-    version: str | None | Unknown = NOT_TOLD
-    library_fits: bool | None | Unknown = NOT_TOLD
-    nics: Mapping[str, str] | Unknown = NOT_TOLD
-    workloads: tuple[Workload, ...] | Unknown = NOT_TOLD
+    version: str | None | Unknown = NOT_REPORTED
+    library_fits: bool | None | Unknown = NOT_REPORTED
+    nics: Mapping[str, str] | Unknown = NOT_REPORTED
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class OnloadFacts(DecisiveOnload):
+    """Onload on the host.
+
+    :param workloads: what became of each instance that requested it.
+    """
+
+    workloads: tuple[Workload, ...] | Unknown = NOT_REPORTED
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An accelerated port of the host: what it sends passes the kernel by.
+    """Accelerated port of the host, whose packets bypass the kernel.
 
     :param port: its UUID.
     :param instance: UUID of the one that has it.
@@ -129,14 +143,35 @@ class Endpoint:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class QuarantinedPort:
+    """Port whose interface was not seen to come back: its VF is kept apart.
+
+    :param port: its UUID.
+    :param instance: its owner; empty where a damaged record does not have it.
+    :param nic: as of an :class:`Endpoint`; empty where that is not known.
+    :param vf: PCI address of the VF that it is or sits on; None if there is
+        none, or that is not known.
+    :param why: the reason, a clause.
+    """
+
+    port: str
+    instance: str
+    nic: str
+    vf: str | None
+    why: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class VifFacts:
-    """Where the host's ports can be, and those that Onload accelerates.
+    """Parents for the host's ports, and the accelerated ports.
 
     :param pools: physical network to the interfaces of the NICs that its
         parents (``[vif] parents``) are on, each the PF's where parents are
         its VFs; sorted.
     :param endpoints: sorted.
+    :param quarantined: by their ports; sorted.
     """
 
     pools: Mapping[str, tuple[str, ...]] | Unknown
     endpoints: tuple[Endpoint, ...] | Unknown
+    quarantined: tuple[QuarantinedPort, ...] | Unknown = NOT_REPORTED

@@ -23,7 +23,7 @@ from sriov_rt.codec import Unknown
 from sriov_rt.parse.cpulist import CpuSet
 
 #: A fact that came on top, in a document of an agent that knows none such.
-NOT_TOLD = Unknown("not reported by an older agent")
+NOT_REPORTED = Unknown("not reported by an older agent")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -56,21 +56,61 @@ class IdleState:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class CpuFacts:
-    """CPUs and what the kernel keeps away from them.
+class CgroupPartition:
+    """A cgroup that has its CPUs for itself (``cpuset.cpus.partition``).
 
-    :param isolated: what is in force (``cpu/isolated``), not the request.
+    :param path: such as ``/sys/fs/cgroup/rt.slice``.
+    """
+
+    path: str
+    cpus: CpuSet
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GuestCgroup:
+    """The cgroup that libvirt runs guests in.
+
+    :param path: such as ``/sys/fs/cgroup/machine.slice``; its parent as long
+        as no guest has run.
+    :param cpus: the CPUs that its guests may have; CPUs that are offline are
+        among them if they will be its guests' once they are online.
+    :param partition: ``member``, ``root``, ``isolated``, or one of these with
+        ``invalid`` and the kernel's reason; None where it can be none.
+    :param others: partitions that other programs have, whose CPUs no guest
+        can get.
+    """
+
+    path: str
+    cpus: CpuSet
+    partition: str | None = None
+    others: tuple[CgroupPartition, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CpuFacts:
+    """CPUs, and their isolation by the kernel.
+
+    :param isolated: what is in force, not the request: ``cpu/isolated`` and,
+        where libvirt's guests run in an isolated partition, its CPUs.
     :param nohz_full: the CPUs whose tick stops (``cpu/nohz_full``).
     :param rcu_nocbs: the CPUs whose RCU callbacks run elsewhere; a kernel
         adds its nohz_full CPUs to them by itself (kernel/rcu/tree_nocb.h).
     :param isolcpus_flags: the flags of ``isolcpus=``, sorted.
-    :param siblings: the groups of hyper-threads that share a core.
+    :param siblings: the groups of online hyper-threads that share a core.
+    :param numa: the nodes and their online CPUs.
     :param governors: none where the kernel does not scale frequencies.
     :param idle_states: the deepest that the isolated CPUs may enter (all
         CPUs where none is isolated), with what bounds it taken into account;
         none where the kernel has no idle driver.
     :param workqueues: the CPUs that work of no particular CPU runs on
         (``/sys/devices/virtual/workqueue/cpumask``).
+    :param offline: the CPUs that are offline and can be brought online.
+    :param smt: ``cpu/smt/control``: while CPUs are offline, the kernel does
+        not say which cores they are on.
+    :param guest_cgroup: None where no cgroup limits the CPUs of guests.
+    :param sched_ext: state of the BPF scheduler
+        (``/sys/kernel/sched_ext/state``), such as ``enabled``; None where the
+        kernel has none.
     """
 
     online: CpuSet | Unknown
@@ -80,14 +120,18 @@ class CpuFacts:
     isolcpus_flags: tuple[str, ...] | Unknown
     siblings: tuple[CpuSet, ...] | Unknown
     numa: tuple[NumaNode, ...] | Unknown
-    governors: tuple[Governor, ...] | Unknown = NOT_TOLD
-    idle_states: tuple[IdleState, ...] | Unknown = NOT_TOLD
-    workqueues: CpuSet | Unknown = NOT_TOLD
+    governors: tuple[Governor, ...] | Unknown = NOT_REPORTED
+    idle_states: tuple[IdleState, ...] | Unknown = NOT_REPORTED
+    workqueues: CpuSet | Unknown = NOT_REPORTED
+    offline: CpuSet | Unknown = NOT_REPORTED
+    smt: str | Unknown = NOT_REPORTED
+    guest_cgroup: GuestCgroup | None | Unknown = NOT_REPORTED
+    sched_ext: str | None | Unknown = NOT_REPORTED
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class KernelFacts:
-    """The running kernel.
+class DecisiveKernel:
+    """The running kernel, as decisions judge it.
 
     :param rt_runtime_us: ``kernel.sched_rt_runtime_us``, µs in each
         ``rt_period_us``; -1 is no throttling.
@@ -100,14 +144,23 @@ class KernelFacts:
 
     release: str | Unknown
     preempt_rt: bool | Unknown
-    command_line: str | Unknown
     rt_runtime_us: int | Unknown
     rt_period_us: int | Unknown
     timer_migration: bool | Unknown
     nmi_watchdog: bool | Unknown
     modules: Mapping[str, str] | Unknown
-    clock_source: str | Unknown = NOT_TOLD
-    watchdog: CpuSet | Unknown = NOT_TOLD
+    clock_source: str | Unknown = NOT_REPORTED
+    watchdog: CpuSet | Unknown = NOT_REPORTED
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class KernelFacts(DecisiveKernel):
+    """The running kernel.
+
+    :param command_line: as it was booted with.
+    """
+
+    command_line: str | Unknown = NOT_REPORTED
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -131,7 +184,7 @@ class MemoryFacts:
     thp: str | Unknown
     ksm_run: int | Unknown
     hugepages: tuple[HugePages, ...] | Unknown
-    swap: tuple[str, ...] | Unknown = NOT_TOLD
+    swap: tuple[str, ...] | Unknown = NOT_REPORTED
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -151,7 +204,7 @@ class IrqGroup:
     allowed: CpuSet
     effective: CpuSet
     irqs: tuple[int, ...]
-    managed: bool | None | Unknown = NOT_TOLD
+    managed: bool | None | Unknown = NOT_REPORTED
     fired: bool | None = None
 
 
@@ -165,7 +218,7 @@ class IrqFacts:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class VirtFacts:
-    """What virtualisation on the host stands on.
+    """Virtualisation support of the host.
 
     :param kvm: whether ``/dev/kvm`` is there.
     :param parameters: kvm module parameters that matter to latency, such as
@@ -179,20 +232,51 @@ class VirtFacts:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class PowerManagement:
+    """How Nova saves the power of dedicated pCPUs that no guest has.
+
+    :param strategy: ``[libvirt] cpu_power_management_strategy``:
+        ``cpu_state`` takes them offline, ``governor`` changes their governor.
+    :param governor_low: ``cpu_power_governor_low``, of pCPUs without a guest.
+    :param governor_high: ``cpu_power_governor_high``, of a guest's pCPUs.
+    """
+
+    strategy: str
+    governor_low: str
+    governor_high: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class ComputeFacts:
-    """Nova's configuration on the host (``[compute]``).
+    """Nova's configuration on the host (``[compute]`` and ``[libvirt]``).
 
     :param dedicated: ``cpu_dedicated_set``; None where it is not set.
     :param shared: ``cpu_shared_set``, likewise.
+    :param power_management: None where Nova does none
+        (``cpu_power_management``).
+    :param driver: the version of sriov-rt's compute driver in the
+        nova-compute that runs; None where none runs with it.
     """
 
     dedicated: CpuSet | None | Unknown
     shared: CpuSet | None | Unknown
+    power_management: PowerManagement | None | Unknown = NOT_REPORTED
+    driver: str | None | Unknown = NOT_REPORTED
+
+
+def for_guests(cpus: CpuFacts, compute: ComputeFacts) -> CpuSet | Unknown:
+    """Return the CPUs for guests: Nova's dedicated pCPUs.
+
+    They are all isolated CPUs where Nova has no set of its own.
+    """
+    if compute.dedicated is None:
+        return cpus.isolated
+    return compute.dedicated
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LatencyCertificate:
-    """What a latency measurement of this host found.
+    """Latency certificate of the host, and its state.
 
     :param max_latency_us: the worst latency that was seen, µs.
     :param kernel: release of the kernel that it was measured on.
@@ -201,6 +285,7 @@ class LatencyCertificate:
         clause; empty for one that counts.
     :param emulated: the host is a virtual machine itself: the latency says
         nothing of any hardware.
+    :param cpus: that were measured; None in facts of an older agent.
     """
 
     max_latency_us: int
@@ -208,6 +293,7 @@ class LatencyCertificate:
     expires_at: float
     withdrawn: str = ""
     emulated: bool = False
+    cpus: CpuSet | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

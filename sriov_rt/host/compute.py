@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Nova's configuration on the host, and the CPU sets of its ``[compute]``."""
+"""Nova's configuration on the host: its CPU sets and power management."""
 
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -18,8 +18,11 @@ from collections.abc import Sequence
 from oslo_config import iniparser
 
 from sriov_rt.codec import Unknown
+from sriov_rt.facts import NOT_REPORTED
 from sriov_rt.facts import ComputeFacts
 from sriov_rt.facts import CpuSet
+from sriov_rt.facts import PowerManagement
+from sriov_rt.host import compute_driver_socket
 from sriov_rt.host.root import Root
 from sriov_rt.parse import cpulist
 from sriov_rt.parse import errors
@@ -38,6 +41,18 @@ FILES = (
 #: The longest file taken, in bytes. Nova's sample with every option and its
 #: help is 0.5 MB.
 MAX_FILE = 4 * 1024 * 1024
+
+#: Option of ``[libvirt]`` to its default (nova/conf/libvirt.py).
+_POWER_DEFAULTS = {
+    "cpu_power_management": "false",
+    "cpu_power_management_strategy": "cpu_state",
+    "cpu_power_governor_low": "powersave",
+    "cpu_power_governor_high": "performance",
+}
+
+#: The choices of ``cpu_power_management_strategy``: Nova does not start with
+#: another.
+STRATEGIES = ("cpu_state", "governor")
 
 #: Section to option to value, as the last file says it.
 Settings = Mapping[tuple[str, str], str]
@@ -102,15 +117,24 @@ def _expand(root: Root, files: Sequence[str]) -> list[str | Unknown]:
     return expanded
 
 
-def observe(root: Root, files: Sequence[str] = FILES) -> ComputeFacts:
-    """Return the CPUs that Nova was given.
+def observe(
+    root: Root, files: Sequence[str] = FILES, host: str | None = None
+) -> ComputeFacts:
+    """Return the CPUs that Nova was given, and the driver that it runs.
 
     :param files: its configuration files, relative to the root.
+    :param host: as Nova names it; without a name no driver is looked for.
     """
     settings = read(root, files)
     return ComputeFacts(
         dedicated=_cpus(settings, "cpu_dedicated_set"),
         shared=_cpus(settings, "cpu_shared_set"),
+        power_management=_power_management(settings),
+        driver=(
+            NOT_REPORTED
+            if host is None
+            else compute_driver_socket.observe(root, host)
+        ),
     )
 
 
@@ -126,3 +150,38 @@ def _cpus(
         return cpulist.parse_cpu_list(text, exclusions=True)
     except errors.ParseError as error:
         return Unknown(f"[compute] {option} of nova.conf: {error}")
+
+
+def _power_management(
+    settings: Settings | None | Unknown,
+) -> PowerManagement | None | Unknown:
+    if settings is None or isinstance(settings, Unknown):
+        return settings
+    # Here, for it takes long to import, and a hook waits where no Nova is.
+    from oslo_utils import strutils
+
+    found = {
+        option: settings.get(("libvirt", option), default).strip()
+        for option, default in _POWER_DEFAULTS.items()
+    }
+    try:
+        managed = strutils.bool_from_string(
+            found["cpu_power_management"], strict=True
+        )
+    except ValueError:
+        return _invalid("cpu_power_management", "true or false")
+    if not managed:
+        return None
+    strategy = found["cpu_power_management_strategy"]
+    if strategy not in STRATEGIES:
+        expected = " or ".join(STRATEGIES)
+        return _invalid("cpu_power_management_strategy", expected)
+    return PowerManagement(
+        strategy,
+        found["cpu_power_governor_low"],
+        found["cpu_power_governor_high"],
+    )
+
+
+def _invalid(option: str, expected: str) -> Unknown:
+    return Unknown(f"[libvirt] {option} of nova.conf: {expected} expected")

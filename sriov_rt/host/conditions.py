@@ -12,15 +12,28 @@
 
 """Conditions on which a host's latency measurement depends.
 
-A latency that was measured holds for the kernel, the firmware and the
-settings that it was measured with. Each of them is text here, compared as a
-whole: what can't be read now and could be then has changed.
+A latency that was measured holds for the machine, the kernel, the firmware
+and the settings that it was measured with. Each of them is text here, compared
+as a whole: what can't be read now and could be then has changed.
 """
 
+import hashlib
+import re
+from collections.abc import Callable
 from collections.abc import Mapping
 
 from sriov_rt.codec import Unknown
+from sriov_rt.decide import power
+from sriov_rt.facts import ComputeFacts
+from sriov_rt.facts import PowerManagement
+from sriov_rt.host import cpus as host_cpus
+from sriov_rt.host import values
 from sriov_rt.host.root import Root
+from sriov_rt.parse.cpulist import CpuSet
+from sriov_rt.parse.cpulist import format_cpu_list
+
+#: CPUs that Nova's power management took offline count as online.
+ONLINE = "online CPUs"
 
 #: Each condition and the file that says it, its white space folded.
 FILES: Mapping[str, str] = {
@@ -31,13 +44,23 @@ FILES: Mapping[str, str] = {
     "BIOS": "sys/class/dmi/id/bios_version",
     "BIOS date": "sys/class/dmi/id/bios_date",
     "SMT": "sys/devices/system/cpu/smt/active",
-    "online CPUs": "sys/devices/system/cpu/online",
+    ONLINE: "sys/devices/system/cpu/online",
     "isolated CPUs": "sys/devices/system/cpu/isolated",
     "clock source": (
         "sys/devices/system/clocksource/clocksource0/current_clocksource"
     ),
     "tuned profile": "etc/tuned/active_profile",
+    "sched_rt_runtime_us": "proc/sys/kernel/sched_rt_runtime_us",
     "machine": "etc/machine-id",
+    "host name": "proc/sys/kernel/hostname",
+    "product": "sys/class/dmi/id/product_name",
+}
+
+#: Files that root alone reads, and which tell two machines of one image
+#: apart. What a certificate has of them is a digest.
+ROOT_FILES: Mapping[str, str] = {
+    "product UUID": "sys/class/dmi/id/product_uuid",
+    "product serial": "sys/class/dmi/id/product_serial",
 }
 
 #: The one that changes at each boot; a certificate may hang on it.
@@ -47,25 +70,91 @@ BOOT_FILE = "proc/sys/kernel/random/boot_id"
 #: What stands for a file that is not there or can't be read.
 ABSENT = "-"
 
+#: What stands for one of ROOT_FILES that somebody else than root looks at, and
+#: for the settings of CPUs that are offline.
+UNREADABLE = "?"
 
-def observe(root: Root, *, boot: bool = False) -> Mapping[str, str]:
+#: A machine-id, man 5 machine-id; images have "uninitialized" in its place.
+_MACHINE_ID = re.compile(r"[0-9a-f]{32}")
+
+#: What firmware has in place of a UUID or a serial number.
+_PLACEHOLDER = re.compile(
+    r"(?i)[0 .f-]*|none|n/?a|not (specified|available|applicable|present)"
+    r"|to be filled by o\.?e\.?m\.?|default string|system serial number"
+    r"|0?123456789|chassis serial number"
+    r"|03000200-0400-0500-0006-000700080009"
+)
+
+#: Characters of a digest: no two machines of a cloud have the same.
+_DIGEST = 16
+
+_CPUS = "sys/devices/system/cpu"
+
+
+def observe(
+    root: Root, nova: ComputeFacts, *, boot: bool = False
+) -> Mapping[str, str]:
     """Return each condition by its name.
 
+    :param nova: of the same host; its power management changes some.
     :param boot: whether the boot is one of them.
     """
     files = {**FILES, BOOT: BOOT_FILE} if boot else FILES
-    return {name: _text(root, path) for name, path in files.items()}
+    found = {
+        **{name: _text(root, path) for name, path in files.items()},
+        **{name: _identity(root, path) for name, path in ROOT_FILES.items()},
+        **{name: read(root, nova) for name, read in _READERS.items()},
+    }
+    found[ONLINE] = _online(root, nova, found[ONLINE])
+    return found
+
+
+def _online(root: Root, nova: ComputeFacts, online: str) -> str:
+    """Return the CPUs that are online, or will be for a guest of Nova's.
+
+    It takes pCPUs off and online as guests come and go.
+
+    :param online: what the kernel says.
+    """
+    managed = power.managed(nova, power.CPU_STATE)
+    if not managed:
+        return online
+    known = values.cpu_set(root, FILES[ONLINE])
+    offline = host_cpus.offline_of(root, known)
+    if isinstance(known, Unknown) or isinstance(offline, Unknown):
+        return online
+    return format_cpu_list(known | managed & offline)
 
 
 def changed(
-    certified: Mapping[str, str], root: Root
+    certified: Mapping[str, str], root: Root, nova: ComputeFacts
 ) -> tuple[tuple[str, str, str], ...]:
-    """Return what is not as it was: name, value then and value now."""
-    now = observe(root, boot=True)
+    """Return what is not as it was: name, value then and value now.
+
+    What can't be looked at now is no change: what only root can read, and the
+    settings of CPUs that are offline, which is a condition by itself.
+    """
+    now = observe(root, nova, boot=True)
     return tuple(
         (name, then, now.get(name, ABSENT))
         for name, then in certified.items()
-        if now.get(name, ABSENT) != then
+        if now.get(name, ABSENT) not in (then, UNREADABLE)
+    )
+
+
+def missing(certified: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the conditions that an older sriov-rt did not write down."""
+    known = (*FILES, *ROOT_FILES, *_READERS)
+    return tuple(name for name in known if name not in certified)
+
+
+def is_identified(certified: Mapping[str, str]) -> bool:
+    """Return whether conditions name their machine."""
+    if _MACHINE_ID.fullmatch(certified.get("machine", "")):
+        return True
+    return any(
+        certified.get(name, ABSENT) not in (ABSENT, UNREADABLE)
+        for name in ROOT_FILES
     )
 
 
@@ -87,3 +176,102 @@ def _text(root: Root, path: str) -> str:
     if isinstance(found, Unknown):
         return ABSENT
     return " ".join(found.replace("\0", " ").split()) or ABSENT
+
+
+def _identity(root: Root, path: str) -> str:
+    found = root.read_text(path, may_be_empty=True)
+    if isinstance(found, Unknown):
+        return UNREADABLE if root.exists(path) is True else ABSENT
+    text = found.strip()
+    if _PLACEHOLDER.fullmatch(text):
+        return ABSENT
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGEST]
+
+
+def _model(root: Root, nova: ComputeFacts) -> str:
+    # Without the features behind it, which a kernel's options change.
+    # /proc/cpuinfo would interrupt each CPU of an older kernel.
+    text, _, _ = _text(root, f"{_CPUS}/modalias").partition(":feature:")
+    midr = _text(root, f"{_CPUS}/cpu0/regs/identification/midr_el1")
+    return text if midr == ABSENT else f"{text} {midr}"
+
+
+def _governor(root: Root, nova: ComputeFacts) -> str:
+    """Return the governors of the CPUs that are measured.
+
+    Where Nova manages it, it is the one that a guest's pCPU is given.
+    """
+    cpus = _isolated(root)
+    by_nova = power.managed(nova, power.GOVERNOR)
+    high = nova.power_management
+    if not cpus:
+        return UNREADABLE
+    place = f"{_CPUS}/cpufreq"
+    policies = root.list_dir(place)
+    found = set()
+    for each in () if isinstance(policies, Unknown) else policies:
+        its = values.cpu_set(root, f"{place}/{each}/affected_cpus")
+        if isinstance(its, Unknown) or not its & cpus:
+            continue
+        if isinstance(high, PowerManagement) and its & cpus <= by_nova:
+            found.add(high.governor_high)
+        else:
+            found.add(_text(root, f"{place}/{each}/scaling_governor"))
+    return ", ".join(sorted(found)) or ABSENT
+
+
+def _idle_states(root: Root, nova: ComputeFacts) -> str:
+    """Return the idle states of the CPUs that are measured.
+
+    One CPU has their names for all; of the others only what is off is read,
+    as the agent does this every few seconds.
+    """
+    cpus = sorted(_isolated(root))
+    if not cpus:
+        return UNREADABLE
+    names: dict[str, str] = {}
+    found = set()
+    for cpu in cpus:
+        place = f"{_CPUS}/cpu{cpu}/cpuidle"
+        states = root.list_dir(place)
+        texts = []
+        for each in () if isinstance(states, Unknown) else states:
+            if each not in names:
+                names[each] = _text(root, f"{place}/{each}/name")
+            off = _text(root, f"{place}/{each}/disable") == "1"
+            texts.append(f"{names[each]}=off" if off else names[each])
+        found.add(",".join(texts) or ABSENT)
+    return "; ".join(sorted(found)) or ABSENT
+
+
+def _isolated(root: Root) -> CpuSet:
+    """Return the isolated CPUs that are online, or all where none is isolated.
+
+    None of them may be online: then nothing is known of their settings.
+    """
+    online = values.cpu_set(root, f"{_CPUS}/online")
+    if isinstance(online, Unknown):
+        return CpuSet()
+    isolated = values.cpu_set(root, f"{_CPUS}/isolated")
+    if isinstance(isolated, Unknown) or not isolated:
+        return online
+    return isolated & online
+
+
+def _swap(root: Root, nova: ComputeFacts) -> str:
+    found = root.read_text("proc/swaps", may_be_empty=True)
+    if isinstance(found, Unknown):
+        return ABSENT
+    # The first line names the columns; the first word of each other one is
+    # the device or the file. How much of it is used does not matter.
+    lines = [each.split() for each in found.splitlines()[1:]]
+    return " ".join(sorted(each[0] for each in lines if each)) or "none"
+
+
+#: Conditions that more than one file has.
+_READERS: Mapping[str, Callable[[Root, ComputeFacts], str]] = {
+    "CPU model": _model,
+    "governor": _governor,
+    "idle states": _idle_states,
+    "swap": _swap,
+}

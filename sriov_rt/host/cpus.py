@@ -21,17 +21,21 @@ from sriov_rt.decide.realtime import MAX_WAKEUP_US
 from sriov_rt.facts import CpuFacts
 from sriov_rt.facts import CpuSet
 from sriov_rt.facts import Governor
+from sriov_rt.facts import GuestCgroup
 from sriov_rt.facts import IdleState
 from sriov_rt.facts import NumaNode
+from sriov_rt.host import cgroup
 from sriov_rt.host import values
 from sriov_rt.host.root import Root
 from sriov_rt.parse import cpulist
 from sriov_rt.parse import errors
 from sriov_rt.parse import kernel
+from sriov_rt.parse import partition
 
 CPU = "sys/devices/system/cpu"
 NODE = "sys/devices/system/node"
 COMMAND_LINE = "proc/cmdline"
+SCHED_EXT = "sys/kernel/sched_ext/state"
 WORKQUEUES = "sys/devices/virtual/workqueue/cpumask"
 
 #: What programs (tuned's force_latency) hold open to bound idle states of
@@ -50,12 +54,16 @@ _STATE_NAME = re.compile(r"state([0-9]{1,3})")
 def observe(root: Root) -> CpuFacts:
     """Return the host's CPUs and what the kernel keeps away from them.
 
-    CPUs that cpuset partitions isolate are not among ``isolated``: their
-    cgroup alone may use them, and libvirt's guests are not in it.
+    CPUs that a cpuset partition isolates are among ``isolated`` if libvirt's
+    guests are in it: nobody else may use them.
     """
     online = _online(root)
+    offline = offline_of(root, online)
     nohz_full = _nohz_full(root)
-    isolated = values.cpu_set(root, f"{CPU}/isolated")
+    guests = cgroup.observe(
+        root, CpuSet() if isinstance(offline, Unknown) else offline
+    )
+    isolated = _isolated(root, guests)
     return CpuFacts(
         online=online,
         isolated=isolated,
@@ -64,13 +72,56 @@ def observe(root: Root) -> CpuFacts:
         isolcpus_flags=_isolcpus_flags(root),
         siblings=_siblings(root, online),
         numa=_numa(root, online),
-        governors=_governors(root),
+        governors=_governors(root, online),
         idle_states=_idle_states(root, online, isolated),
         workqueues=values.cpu_mask(root, WORKQUEUES),
+        offline=offline,
+        smt=values.parsed(root, f"{CPU}/smt/control", str.strip),
+        guest_cgroup=guests,
+        sched_ext=_sched_ext(root),
     )
 
 
-def _governors(root: Root) -> tuple[Governor, ...] | Unknown:
+def _sched_ext(root: Root) -> str | None | Unknown:
+    """Return whether a BPF scheduler runs; None before Linux 6.12."""
+    found: str | None | Unknown = values.parsed(root, SCHED_EXT, str.strip)
+    return values.unless_absent(
+        root, SCHED_EXT, found, None, beside=f"{CPU}/online"
+    )
+
+
+def _isolated(
+    root: Root, guests: GuestCgroup | None | Unknown
+) -> CpuSet | Unknown:
+    booted = values.cpu_set(root, f"{CPU}/isolated")
+    if isinstance(booted, Unknown) or not isinstance(guests, GuestCgroup):
+        return booted
+    if guests.partition == partition.ISOLATED:
+        return booted | guests.cpus
+    return booted
+
+
+def offline_of(root: Root, online: CpuSet | Unknown) -> CpuSet | Unknown:
+    """Return the CPUs that are there, are offline and can be online.
+
+    One that has to stay as it is has no file to write to
+    (cpu_subsys of drivers/base/cpu.c).
+    """
+    present = values.cpu_set(root, f"{CPU}/present")
+    if isinstance(present, Unknown):
+        return present
+    if isinstance(online, Unknown):
+        return online
+    return CpuSet(
+        cpu
+        for cpu in present - online
+        if root.exists(f"{CPU}/cpu{cpu}/online") is True
+    )
+
+
+def _governors(
+    root: Root, online: CpuSet | Unknown
+) -> tuple[Governor, ...] | Unknown:
     """Return the governors in use; a policy without online CPUs has none."""
     directory = f"{CPU}/cpufreq"
     names = root.list_dir(directory)
@@ -81,6 +132,9 @@ def _governors(root: Root) -> tuple[Governor, ...] | Unknown:
     found: dict[str, CpuSet] = {}
     for name in filter(_POLICY_NAME.fullmatch, names):
         cpus = values.cpu_set(root, f"{directory}/{name}/affected_cpus")
+        if isinstance(cpus, Unknown) and _is_offline(name, online):
+            # EBUSY since Linux 6.0 (show in drivers/cpufreq/cpufreq.c).
+            continue
         if not isinstance(cpus, Unknown) and not cpus:
             continue
         path = f"{directory}/{name}/scaling_governor"
@@ -94,6 +148,13 @@ def _governors(root: Root) -> tuple[Governor, ...] | Unknown:
     return tuple(Governor(name, found[name]) for name in sorted(found))
 
 
+def _is_offline(policy: str, online: CpuSet | Unknown) -> bool:
+    """Return whether the CPU that a policy is named after is offline."""
+    if isinstance(online, Unknown):
+        return False
+    return int(policy.removeprefix("policy")) not in online
+
+
 def _idle_states(
     root: Root, online: CpuSet | Unknown, isolated: CpuSet | Unknown
 ) -> tuple[IdleState, ...] | Unknown:
@@ -104,7 +165,7 @@ def _idle_states(
     assert not isinstance(isolated, Unknown)
     bound = _dma_latency(root)
     found: dict[tuple[str, int], set[int]] = collections.defaultdict(set)
-    for cpu in sorted(online & isolated or online):
+    for cpu in sorted(online & isolated if isolated else online):
         state = _deepest(root, f"{CPU}/cpu{cpu}", bound)
         if isinstance(state, Unknown):
             return state
@@ -229,10 +290,10 @@ def _rcu_nocbs(root: Root, nohz_full: CpuSet | Unknown) -> CpuSet | Unknown:
     if isinstance(nohz_full, Unknown):
         return nohz_full
     try:
-        asked = cpulist.parse_cpu_list(text or "", possible=_possible(root))
+        parsed = cpulist.parse_cpu_list(text or "", possible=_possible(root))
     except errors.ParseError as error:
         return Unknown(f"/{COMMAND_LINE}: rcu_nocbs: {error}")
-    return asked | nohz_full
+    return parsed | nohz_full
 
 
 def _isolcpus_flags(root: Root) -> tuple[str, ...] | Unknown:
@@ -242,10 +303,10 @@ def _isolcpus_flags(root: Root) -> tuple[str, ...] | Unknown:
     if text is None:
         return ()
     try:
-        asked = kernel.parse_isolcpus(text, possible=_possible(root))
+        parsed = kernel.parse_isolcpus(text, possible=_possible(root))
     except errors.ParseError as error:
         return Unknown(f"/{COMMAND_LINE}: {error}")
-    return tuple(sorted(asked.flags))
+    return tuple(sorted(parsed.flags))
 
 
 def _siblings(

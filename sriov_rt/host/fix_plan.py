@@ -25,12 +25,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from sriov_rt.codec import Unknown
+from sriov_rt.decide import cgroup
+from sriov_rt.decide import power
 from sriov_rt.decide import realtime
 from sriov_rt.facts import CpuSet
+from sriov_rt.facts import GuestCgroup
 from sriov_rt.facts import HostFacts
+from sriov_rt.facts import PowerManagement
+from sriov_rt.facts import decisive
 from sriov_rt.host.root import Root
 from sriov_rt.host.table import printable
 from sriov_rt.parse import kernel
+from sriov_rt.parse import partition
 from sriov_rt.parse.cpulist import format_cpu_list
 from sriov_rt.parse.cpulist import format_cpu_mask
 from sriov_rt.reason import Reason
@@ -47,12 +53,15 @@ _LATER_TUNED = "usr/lib/tuned/profiles"
 #: ready is named beside it.
 PLANNED = frozenset(
     {
+        "all_isolated",
         "clock_slow",
         "cpus_not_isolated",
         "cpus_not_rcu_free",
         "cpus_not_tick_free",
         "dedicated_unset",
         "frequency_varies",
+        "governor_high_varies",
+        "governor_missing",
         "idle_too_deep",
         "irqs_on_dedicated",
         "ksm_running",
@@ -77,7 +86,7 @@ Sections = Mapping[str, Mapping[str, str]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FixPlan:
-    """What to set so that a host is realtime after its next boot.
+    """Settings that make a host realtime after its next boot.
 
     :param dedicated: the CPUs for guests; empty where none can be, and then
         nothing is planned.
@@ -85,6 +94,8 @@ class FixPlan:
     :param removed: those on today's command line that they replace.
     :param command_line: today's with the arguments in their place.
     :param sysctls: key to value.
+    :param cgroup: file to value, of the isolated partition of guests; empty
+        on a host that isolates by its command line.
     :param tuned: section to option to value, a profile of tuned.
     :param nova: likewise, for nova.conf; empty where it can stay.
     :param by_hand: what keeps the host from being ready and no such setting
@@ -97,6 +108,7 @@ class FixPlan:
     removed: tuple[str, ...] = ()
     command_line: str | None = None
     sysctls: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    cgroup: Mapping[str, str] = dataclasses.field(default_factory=dict)
     tuned: Sections = dataclasses.field(default_factory=dict)
     nova: Sections = dataclasses.field(default_factory=dict)
     by_hand: tuple[Reason, ...] = ()
@@ -112,6 +124,7 @@ class FixPlan:
                 "command_line": self.command_line,
             },
             "sysctl": {"path": SYSCTL_FILE, "text": _sysctl(self.sysctls)},
+            "cgroup": dict(self.cgroup),
             "tuned": {"path": self.tuned_path, "text": _ini(self.tuned)},
             "nova": {"text": _ini(self.nova)},
             "by_hand": [each.to_plain() for each in self.by_hand],
@@ -131,6 +144,11 @@ class FixPlan:
             yield f"# {SYSCTL_FILE}"
             yield from _sysctl(self.sysctls).splitlines()
             yield ""
+            if self.cgroup:
+                yield "# Cgroup of guests, after each boot, in this order"
+                for path, value in self.cgroup.items():
+                    yield f"echo {value} > {path}"
+                yield ""
             yield (
                 f"# {self.tuned_path}; then run 'tuned-adm profile sriov-rt'"
             )
@@ -182,32 +200,39 @@ def make(
     :param tuned_path: as :func:`profile_path` gives it.
     """
     by_hand = tuple(each for each in must if each.code not in PLANNED)
-    dedicated, online = realtime.to_dedicate(facts), facts.cpus.online
+    dedicated = realtime.to_dedicate(decisive(facts))
+    online = facts.cpus.online
     if isinstance(online, Unknown) or not dedicated:
         return FixPlan(CpuSet(), by_hand=by_hand)
-    rest = online - dedicated
-    arguments = _arguments(facts, dedicated, rest)
+    housekeeping = online - dedicated
+    arguments = _arguments(facts, dedicated, housekeeping)
     removed, command_line = _replaced(facts.kernel.command_line, arguments)
     return FixPlan(
         dedicated,
         tuple(arguments),
         removed,
         command_line,
-        _sysctls(facts, rest),
-        _tuned(facts, dedicated, rest),
+        _sysctls(facts, housekeeping),
+        _cgroup(facts, dedicated, housekeeping),
+        _tuned(facts, dedicated, housekeeping),
         _nova(facts, dedicated) if placed_by_nova else {},
         by_hand,
         tuned_path,
     )
 
 
-def _arguments(facts: HostFacts, dedicated: CpuSet, rest: CpuSet) -> list[str]:
+def _arguments(
+    facts: HostFacts, dedicated: CpuSet, housekeeping: CpuSet
+) -> list[str]:
     cpus = format_cpu_list(dedicated)
+    # An isolated partition does what the flag domain would.
+    by_partition = bool(_cgroup(facts, dedicated, housekeeping))
+    flags = "managed_irq" if by_partition else "managed_irq,domain"
     found = [
-        f"isolcpus=managed_irq,domain,{cpus}",
+        f"isolcpus={flags},{cpus}",
         f"nohz_full={cpus}",
         f"rcu_nocbs={cpus}",
-        f"irqaffinity={format_cpu_list(rest)}",
+        f"irqaffinity={format_cpu_list(housekeeping)}",
         "transparent_hugepage=never",
         # The sysctl can't be written where there is no such watchdog, as in
         # most virtual machines (proc_nmi_watchdog in kernel/watchdog.c).
@@ -232,10 +257,10 @@ def _replaced(
     """Return what arguments replace on a command line, and the new line."""
     if isinstance(line, Unknown):
         return (), None
-    wanted = {_key(each) for each in arguments}
+    keys = {_key(each) for each in arguments}
     before, after = kernel.split_command_line(line)
     replaced = [
-        each for each in before if _key(each) in wanted or each in CONTRARY
+        each for each in before if _key(each) in keys or each in CONTRARY
     ]
     kept = [each for each in before if each not in replaced]
     removed = tuple(each for each in replaced if each not in arguments)
@@ -246,26 +271,52 @@ def _key(argument: str) -> str:
     return argument.partition("=")[0].replace("-", "_")
 
 
-def _sysctls(facts: HostFacts, rest: CpuSet) -> Mapping[str, str]:
+def _sysctls(facts: HostFacts, housekeeping: CpuSet) -> Mapping[str, str]:
     found = {
         "kernel.sched_rt_runtime_us": "-1",
         "kernel.timer_migration": "0",
     }
     if _some(facts.kernel.watchdog):
-        found["kernel.watchdog_cpumask"] = format_cpu_list(rest)
+        found["kernel.watchdog_cpumask"] = format_cpu_list(housekeeping)
     return found
 
 
-def _tuned(facts: HostFacts, dedicated: CpuSet, rest: CpuSet) -> Sections:
+def _cgroup(
+    facts: HostFacts, dedicated: CpuSet, housekeeping: CpuSet
+) -> Mapping[str, str]:
+    """Return the partition of a host that has one for guests already.
+
+    Emulator threads need a CPU in it, and the host one outside it.
+    """
+    found = facts.cpus.guest_cgroup
+    if not isinstance(found, GuestCgroup) or not cgroup.isolates(facts.cpus):
+        return {}
+    beside = found.cpus & housekeeping or CpuSet(sorted(housekeeping)[-1:])
+    if not housekeeping - beside:
+        return {}
+    return {
+        f"{found.path}/cpuset.cpus": format_cpu_list(dedicated | beside),
+        f"{found.path}/cpuset.cpus.partition": partition.ISOLATED,
+    }
+
+
+def _tuned(
+    facts: HostFacts, dedicated: CpuSet, housekeeping: CpuSet
+) -> Sections:
     sections = {
         "main": {"summary": "CPUs for realtime guests, by sriov-rt"},
         "sysfs": {
-            "/sys/devices/virtual/workqueue/cpumask": format_cpu_mask(rest),
+            "/sys/devices/virtual/workqueue/cpumask": format_cpu_mask(
+                housekeeping
+            ),
             "/sys/kernel/mm/ksm/run": "2",
         },
     }
     cpu: dict[str, str] = {}
-    if _some(facts.cpus.governors):
+    # Of those that Nova gives a governor, it does so by itself.
+    if _some(facts.cpus.governors) and not power.managed(
+        facts.compute, power.GOVERNOR
+    ):
         cpu["governor"] = "performance"
     if _some(facts.cpus.idle_states):
         cpu["pm_qos_resume_latency_us"] = "n/a"
@@ -279,6 +330,17 @@ def _tuned(facts: HostFacts, dedicated: CpuSet, rest: CpuSet) -> Sections:
 
 
 def _nova(facts: HostFacts, dedicated: CpuSet) -> Sections:
-    if facts.compute.dedicated == dedicated:
-        return {}
-    return {"compute": {"cpu_dedicated_set": format_cpu_list(dedicated)}}
+    found: dict[str, Mapping[str, str]] = {}
+    if facts.compute.dedicated != dedicated:
+        found["compute"] = {"cpu_dedicated_set": format_cpu_list(dedicated)}
+    managed = facts.compute.power_management
+    if isinstance(managed, PowerManagement) and (
+        managed.strategy == power.GOVERNOR
+    ):
+        if facts.cpus.governors == ():
+            found["libvirt"] = {
+                "cpu_power_management_strategy": power.CPU_STATE
+            }
+        elif managed.governor_high != power.STEADY:
+            found["libvirt"] = {"cpu_power_governor_high": power.STEADY}
+    return found

@@ -186,7 +186,7 @@ def _groups(
 
 
 class _Evidence:
-    """Who put interrupts on isolated CPUs, and whether they fire there.
+    """Origin of interrupts on isolated CPUs, and whether they fire there.
 
     :param routed: all interrupts. It is asked of those alone that may fire
         on isolated CPUs only: the kernel puts no others there.
@@ -223,9 +223,9 @@ class _Evidence:
         return self._managed.get(interrupt), self._fired.get(interrupt)
 
     def _is_managed(self, irq: int) -> bool | Unknown:
-        told = self._root.read_text(f"{DEBUG}/{irq}")
-        if not isinstance(told, Unknown):
-            return MANAGED in told
+        text = self._root.read_text(f"{DEBUG}/{irq}")
+        if not isinstance(text, Unknown):
+            return MANAGED in text
         writable = self._root.may_write(f"{IRQ}/{irq}/smp_affinity")
         if writable is False:
             return True

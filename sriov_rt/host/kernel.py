@@ -25,6 +25,7 @@ from sriov_rt.parse import kernel
 
 SYSCTL = "proc/sys/kernel"
 REALTIME = "sys/kernel/realtime"
+COMMAND_LINE = "proc/cmdline"
 VERSION = f"{SYSCTL}/version"
 CLOCK_SOURCE = (
     "sys/devices/system/clocksource/clocksource0/current_clocksource"
@@ -95,7 +96,7 @@ def _preempt_rt(root: Root) -> bool | Unknown:
 
 
 def _command_line(root: Root) -> str | Unknown:
-    text = root.read_text("proc/cmdline")
+    text = root.read_text(COMMAND_LINE)
     return text if isinstance(text, Unknown) else text.rstrip("\n")
 
 

@@ -104,8 +104,8 @@ def _of_nics(nics: NicFacts) -> Iterator[Label]:
             yield f"network-sriov.{name}", _true(some)
 
 
-def _true(holds: bool) -> str | None:
-    return TRUE if holds else None
+def _true(present: bool) -> str | None:
+    return TRUE if present else None
 
 
 def _more_than_none(count: int | Unknown) -> bool:

@@ -13,20 +13,29 @@
 """The host's latency certificate, which ``sriov-rt verify latency`` writes.
 
 It counts if root wrote it and nobody has edited it since, and as long as all
-that it hangs on is as it was measured (``conditions``).
+that it hangs on is as it was measured (``conditions``). Once something was
+not, it is withdrawn until the host is measured again: in the certificate,
+where root found that, or in a file of the agent's.
 """
 
+import dataclasses
 import os
 import stat
 import time
+from collections.abc import Callable
 
 from sriov_rt import codec
 from sriov_rt.codec import Unknown
+from sriov_rt.facts import ComputeFacts
 from sriov_rt.facts import LatencyCertificate
 from sriov_rt.facts import LatencyFacts
 from sriov_rt.facts import certificate
+from sriov_rt.facts.certificate import Certificate
+from sriov_rt.facts.certificate import Withdrawal
+from sriov_rt.host import compute
 from sriov_rt.host import conditions
 from sriov_rt.host.root import Root
+from sriov_rt.parse.cpulist import CpuSet
 
 CERTIFICATE = certificate.PATH
 
@@ -38,12 +47,102 @@ MAX_AHEAD_S = 300.0
 _SHOWN = 60
 
 
-def observe(root: Root) -> LatencyFacts:
-    """Return the certificate; None where there is none."""
-    return LatencyFacts(_certificate(root))
+@dataclasses.dataclass(frozen=True, slots=True)
+class Status:
+    """A certificate of this host, and what has changed since.
+
+    :param kept: its withdrawal, as the agent has kept it.
+    :param changes: what is not as it was measured; empty if all is.
+    """
+
+    certificate: Certificate
+    kept: Withdrawal | None | Unknown
+    changes: str
+
+    @property
+    def withdrawal(self) -> str:
+        """Why it counts no more until the host is measured.
+
+        Whatever is as before again: what changed may have been changed twice.
+        """
+        kept = self.kept
+        if self.certificate.withdrawn:
+            return self.certificate.withdrawn
+        if isinstance(kept, Unknown):
+            return f"whether it was withdrawn cannot be read ({kept.reason})"
+        if kept is not None:
+            times = "" if kept.times == 1 else f" ({kept.times}×)"
+            return f"{kept.why}{times}"
+        return self.changes
+
+    @property
+    def withdrawn(self) -> str:
+        """Why it counts no more; empty if it counts."""
+        found = self.certificate
+        if why := self.withdrawal:
+            return why
+        if found.issued_at > time.time() + MAX_AHEAD_S:
+            return "it is dated ahead of the host's clock"
+        lacks = conditions.missing(found.conditions)
+        if lacks:
+            return f"an older sriov-rt wrote it, without {', '.join(lacks)}"
+        if not conditions.is_identified(found.conditions):
+            return (
+                "it does not say of which machine it is, which has no "
+                "machine-id"
+            )
+        return ""
 
 
-def read(root: Root) -> certificate.Certificate | None | Unknown:
+#: Keeps on disk that a certificate is withdrawn, and returns it as it is then.
+Keep = Callable[[Root, Status], Status]
+
+
+def observe(
+    root: Root, nova: ComputeFacts | None = None, keep: Keep | None = None
+) -> LatencyFacts:
+    """Return the certificate; None where there is none.
+
+    :param nova: of the same host; None to read it where Nova has it by
+        default.
+    :param keep: called before it is reported.
+    """
+    found = read(root)
+    if found is None or isinstance(found, Unknown):
+        return LatencyFacts(found)
+    now = status(found, root, nova)
+    if keep is not None:
+        now = keep(root, now)
+    return LatencyFacts(
+        LatencyCertificate(
+            max_latency_us=found.max_latency_us,
+            kernel=found.kernel,
+            expires_at=found.expires_at,
+            withdrawn=now.withdrawn,
+            emulated=found.emulated,
+            cpus=CpuSet(each.cpu for each in found.cpus),
+        )
+    )
+
+
+def status(
+    found: Certificate,
+    root: Root,
+    nova: ComputeFacts | None = None,
+) -> Status:
+    """Return whether a certificate counts.
+
+    :param nova: as of :func:`observe`.
+    """
+    kept = kept_withdrawal(found, root)
+    changes = ""
+    if not found.withdrawn:
+        # It is withdrawn for good otherwise.
+        changes = _changes(found, root, nova or compute.observe(root))
+    return Status(found, kept, changes)
+
+
+def read(root: Root) -> Certificate | None | Unknown:
     """Return the whole certificate, whether it counts or not."""
     source = root.open_file(CERTIFICATE)
     if isinstance(source, Unknown):
@@ -54,35 +153,47 @@ def read(root: Root) -> certificate.Certificate | None | Unknown:
             return _refused("not root's file; remove it")
         if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             return _refused("others than root may write it; remove it")
-        data = source.read(certificate.MAX_FILE + 1) or b""
+        try:
+            data = source.read(certificate.MAX_FILE + 1) or b""
+        except OSError as error:
+            return _refused(error.strerror or str(error))
     try:
         return certificate.from_bytes(data)
     except codec.SchemaError as error:
         return _refused(str(error))
 
 
-def withdrawn(found: certificate.Certificate, root: Root) -> str:
-    """Return why a certificate counts no more; empty if it counts."""
-    if found.withdrawn:
-        return found.withdrawn
-    if found.issued_at > time.time() + MAX_AHEAD_S:
-        return "it is dated ahead of the host's clock"
-    return "; ".join(
-        _change(*each) for each in conditions.changed(found.conditions, root)
-    )
+def kept_withdrawal(
+    found: Certificate, root: Root
+) -> Withdrawal | None | Unknown:
+    """Return the withdrawal of a certificate that the agent has kept."""
+    path = certificate.WITHDRAWAL_PATH
+    if root.exists(path) is False:
+        return None
+    text = root.read_text(path, certificate.MAX_WITHDRAWAL)
+    if isinstance(text, Unknown):
+        return text
+    try:
+        kept = certificate.withdrawal_from_text(text)
+    except codec.SchemaError as error:
+        return Unknown(f"/{path}: {error}")
+    return kept if kept.digest == found.digest else None
 
 
-def _certificate(root: Root) -> LatencyCertificate | None | Unknown:
+def withdrawn_at(root: Root) -> float:
+    """Return when the certificate was withdrawn, Unix time; 0 if it counts."""
     found = read(root)
     if found is None or isinstance(found, Unknown):
-        return found
-    return LatencyCertificate(
-        max_latency_us=found.max_latency_us,
-        kernel=found.kernel,
-        expires_at=found.expires_at,
-        withdrawn=withdrawn(found, root),
-        emulated=found.emulated,
-    )
+        return 0.0
+    kept = kept_withdrawal(found, root)
+    if isinstance(kept, Withdrawal):
+        return kept.at
+    return found.withdrawn_at
+
+
+def _changes(found: Certificate, root: Root, nova: ComputeFacts) -> str:
+    changed = conditions.changed(found.conditions, root, nova)
+    return "; ".join(_change(*each) for each in changed)
 
 
 def _refused(problem: str) -> Unknown:

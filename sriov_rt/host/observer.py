@@ -23,11 +23,16 @@ from typing import Any
 
 from sriov_rt import codec
 from sriov_rt import entry_points
+from sriov_rt import exceptions
 from sriov_rt import facts
 from sriov_rt.codec import Unknown
+from sriov_rt.facts import ComputeFacts
 from sriov_rt.facts import HostFacts
+from sriov_rt.facts import LatencyFacts
+from sriov_rt.host import compute as compute_source
 from sriov_rt.host import irqs
 from sriov_rt.host import labels
+from sriov_rt.host import latency
 from sriov_rt.host.root import Root
 
 LOG = logging.getLogger(__name__)
@@ -39,8 +44,9 @@ Source = Callable[..., Any]
 #: How much of a problem is kept, in characters: it is logged and published.
 MAX_PROBLEM = 500
 
-#: The parts that sources give. Labels follow from the others.
-PARTS = tuple(name for name in facts.PARTS if name != "labels")
+#: The parts that sources give. Labels follow from the others, and the audit
+#: of guests is the agent's.
+PARTS = tuple(name for name in facts.PARTS if name not in ("audit", "labels"))
 
 
 class Observer:
@@ -53,6 +59,7 @@ class Observer:
         what :func:`load_sources` gives.
     :param nova_files: Nova's configuration files below the root, in place
         of :data:`sriov_rt.host.compute.FILES`.
+    :param keep: keeps a certificate's withdrawal before it is reported.
     :param clock: gives Unix time, seconds.
     """
 
@@ -64,6 +71,7 @@ class Observer:
         sources: Mapping[str, Source | Unknown],
         *,
         nova_files: Sequence[str] | None = None,
+        keep: latency.Keep | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._root = root
@@ -72,6 +80,10 @@ class Observer:
         self._sources = dict(sources)
         self._clock = clock
         self._problems: dict[str, str] = {}
+        if self._sources.get("compute") is compute_source.observe:
+            self._sources["compute"] = functools.partial(
+                compute_source.observe, host=host
+            )
         compute = self._sources.get("compute")
         if nova_files is not None and callable(compute):
             self._sources["compute"] = functools.partial(
@@ -81,6 +93,10 @@ class Observer:
             self._sources["irqs"] = functools.partial(
                 irqs.observe, counters=irqs.Counters()
             )
+        self._keep = keep
+        self._nova: ComputeFacts | None = None
+        if self._sources.get("latency") is latency.observe:
+            self._sources["latency"] = self._latency
 
     def observe(self) -> HostFacts:
         """Return the facts as they are now; raises for no fault of a source.
@@ -88,7 +104,11 @@ class Observer:
         A part whose source fails is unknown, with the reason, which is
         logged when it is new.
         """
-        parts = {name: self._part(name) for name in PARTS}
+        parts: dict[str, Any] = {"compute": self._part("compute")}
+        self._nova = parts["compute"]
+        parts |= {
+            name: self._part(name) for name in PARTS if name not in parts
+        }
         parts["labels"] = labels.derive(
             parts["cpus"], parts["kernel"], parts["nics"]
         )
@@ -97,8 +117,12 @@ class Observer:
             self._node,
             self._clock(),
             **parts,
-            version=_version(),
+            version=installed_version(),
         )
+
+    def _latency(self, root: Root) -> LatencyFacts:
+        """Return the certificate, which Nova's power management concerns."""
+        return latency.observe(root, self._nova, self._keep)
 
     def _part(self, name: str) -> Any:
         source = self._sources.get(
@@ -110,7 +134,8 @@ class Observer:
             part = _checked(name, source(self._root))
         except Exception as error:  # noqa: BLE001
             # A plugin may raise anything; the other parts still count.
-            problem = f"its source failed: {type(error).__name__}: {error}"
+            why = exceptions.plain(error)
+            problem = f"its source failed: {type(error).__name__}: {why}"
             return self._unknown(name, problem, error)
         self._problems.pop(name, None)
         return part
@@ -128,11 +153,11 @@ class Observer:
 
 
 @functools.cache
-def _version() -> str:
+def installed_version() -> str:
+    """Return sriov-rt's version, empty in a tree that is not installed."""
     try:
         return importlib.metadata.version("sriov-rt")
     except importlib.metadata.PackageNotFoundError:
-        # Run from a source tree that is not installed.
         return ""
 
 

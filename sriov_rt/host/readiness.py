@@ -20,15 +20,18 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 
 from sriov_rt.codec import Unknown
+from sriov_rt.decide import compute_driver
 from sriov_rt.decide import demands
 from sriov_rt.decide import onload
 from sriov_rt.decide import realtime
 from sriov_rt.decide.demands import module
-from sriov_rt.decide.realtime import unknown
+from sriov_rt.decide.unknown_facts import unknown
+from sriov_rt.facts import DecisiveFacts
 from sriov_rt.facts import HostFacts
 from sriov_rt.facts import Nic
 from sriov_rt.facts import Vf
-from sriov_rt.host.vfs import VFIO
+from sriov_rt.facts import decisive
+from sriov_rt.host.vfs import is_vfio
 from sriov_rt.reason import Reason
 from sriov_rt.reason import reason
 
@@ -37,7 +40,7 @@ Check = Callable[[HostFacts], Iterator[Reason]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Readiness:
-    """What was found of a host.
+    """Findings about a host's readiness for realtime guests.
 
     :param must: what keeps it from serving realtime guests.
     :param should: what would make it better.
@@ -53,11 +56,10 @@ class Readiness:
 
 
 def judge(
-    facts: HostFacts,
+    facts: DecisiveFacts,
     *,
     placed_by_nova: bool,
     any_kernel: bool = False,
-    mode: str | None = None,
     further: Iterable[Reason] = (),
 ) -> Readiness:
     """Return whether a host is ready, and what to do about it.
@@ -65,15 +67,15 @@ def judge(
     :param placed_by_nova: as with :func:`sriov_rt.decide.realtime.reasons`.
     :param any_kernel: only flavors without ``sriov_rt:kernel=preempt_rt``
         are to be served.
-    :param mode: a key of :data:`MODES`.
-    :param further: what else keeps it from being ready.
+    :param further: what else keeps it from being ready, such as what
+        :func:`reasons` has of a mode.
     """
     must = list(realtime.reasons(facts, placed_by_nova=placed_by_nova))
+    if placed_by_nova:
+        must += compute_driver.reasons(facts)
     should = list(realtime.advice(facts, placed_by_nova=placed_by_nova))
     (should if any_kernel else must).extend(demands.preempt_rt(facts))
     must += further
-    if mode is not None:
-        must += reasons(mode, facts)
     return Readiness(_once(must), _once(should))
 
 
@@ -128,7 +130,7 @@ def _known_vfs(nic: Nic) -> tuple[Vf, ...]:
 
 
 def _is_bare(vf: Vf) -> bool:
-    return vf.driver is None or vf.driver == VFIO
+    return vf.driver is None or is_vfio(vf.driver)
 
 
 def _iommu(facts: HostFacts) -> Iterator[Reason]:
@@ -148,11 +150,17 @@ def _kvm(facts: HostFacts) -> Iterator[Reason]:
 
 
 def _vfio(facts: HostFacts) -> Iterator[Reason]:
-    yield from module(facts, "vfio_pci")
+    yield from module(decisive(facts), "vfio_pci")
 
 
 def _macvlan(facts: HostFacts) -> Iterator[Reason]:
-    yield from module(facts, "macvlan")
+    yield from module(decisive(facts), "macvlan")
+
+
+def _onload(facts: HostFacts) -> Iterator[Reason]:
+    judged = decisive(facts)
+    yield from onload.usable(judged)
+    yield from onload.nics(judged)
 
 
 #: Mode to what it needs. Containers on VFs need no IOMMU: some operators
@@ -163,7 +171,7 @@ MODES: Mapping[str, tuple[Check, ...]] = types.MappingProxyType(
         "container-vf": (_vfs, _vfs_as_interfaces),
         "passthrough": (_iommu, _kvm, _vfio, _vfs),
         "macvlan": (_macvlan, _nic),
-        "onload": (_nic, onload.usable, onload.nics),
+        "onload": (_nic, _onload),
     }
 )
 

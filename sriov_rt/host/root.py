@@ -30,6 +30,9 @@ MAX_TEXT = 64 * 1024
 #: MAXSYMLINKS in include/linux/namei.h.
 MAX_LINKS = 40
 
+#: The kernel's name of its boot.
+BOOT_ID = "proc/sys/kernel/random/boot_id"
+
 #: What the kernel says of a path that leads nowhere.
 ABSENT = (FileNotFoundError, NotADirectoryError)
 
@@ -57,6 +60,19 @@ class Root:
         """Whether it is another directory than ``/``."""
         return self._confined
 
+    def is_running(self) -> bool:
+        """Return whether it is the host that runs here, and no copy of one.
+
+        Where a container has the host's file system below a directory, the
+        kernel says there what it says here.
+        """
+        if not self._confined:
+            return True
+        boot = self.read_text(BOOT_ID)
+        return not isinstance(boot, Unknown) and boot == Root().read_text(
+            BOOT_ID
+        )
+
     def read_text(
         self,
         relative: str,
@@ -70,7 +86,7 @@ class Root:
         :param may_be_empty: an empty file is an empty text.
         """
         try:
-            data = _read(self._locate(relative), limit + 1)
+            data = _read(self.locate(relative), limit + 1)
         except OSError as error:
             return _unknown(relative, error)
         if len(data) > limit:
@@ -90,7 +106,7 @@ class Root:
         :param length: how many bytes are taken.
         """
         try:
-            descriptor = os.open(self._locate(relative), _FLAGS)
+            descriptor = os.open(self.locate(relative), _FLAGS)
             try:
                 if not stat.S_ISCHR(os.fstat(descriptor).st_mode):
                     raise OSError(errno.EINVAL, "not a character device")
@@ -103,7 +119,7 @@ class Root:
     def may_write(self, relative: str) -> bool | Unknown:
         """Return whether the mode of a file lets its owner write it."""
         try:
-            mode = self._locate(relative).stat().st_mode
+            mode = self.locate(relative).stat().st_mode
         except OSError as error:
             return _unknown(relative, error)
         return bool(mode & stat.S_IWUSR)
@@ -116,7 +132,7 @@ class Root:
         a tape) that is enough to do harm.
         """
         try:
-            seen = os.open(self._locate(relative), os.O_PATH | os.O_CLOEXEC)
+            seen = os.open(self.locate(relative), os.O_PATH | os.O_CLOEXEC)
             try:
                 _check_regular(seen)
                 # The same file, whatever has its name by now.
@@ -129,7 +145,7 @@ class Root:
     def list_dir(self, relative: str) -> tuple[str, ...] | Unknown:
         """Return the sorted names in a directory that are UTF-8 text."""
         try:
-            names = [each.name for each in self._locate(relative).iterdir()]
+            names = [each.name for each in self.locate(relative).iterdir()]
         except OSError as error:
             return _unknown(relative, error)
         return tuple(sorted(filter(_is_text, names)))
@@ -140,7 +156,7 @@ class Root:
         :returns: None if there is no such link.
         """
         try:
-            target = str(self._locate(relative, last_link=False).readlink())
+            target = str(self.locate(relative, last_link=False).readlink())
         except ABSENT:
             return None
         except OSError as error:
@@ -152,16 +168,14 @@ class Root:
     def exists(self, relative: str) -> bool | Unknown:
         """Return whether there is something of that name."""
         try:
-            self._locate(relative).stat()
+            self.locate(relative).stat()
         except ABSENT:
             return False
         except OSError as error:
             return _unknown(relative, error)
         return True
 
-    def _locate(
-        self, relative: str, *, last_link: bool = True
-    ) -> pathlib.Path:
+    def locate(self, relative: str, *, last_link: bool = True) -> pathlib.Path:
         """Return the path to open, its links followed inside of the root.
 
         :param last_link: follow the last part too, if it is a link.

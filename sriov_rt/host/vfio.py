@@ -30,7 +30,7 @@ MAX_COMMAND_LINE = 1024 * 1024
 
 
 class Holders:
-    """Who holds which VFIO device; looked up once, at the first question."""
+    """Processes that hold VFIO devices; looked up once, at the first call."""
 
     def __init__(self, root: Root) -> None:
         self._root = root
@@ -74,7 +74,10 @@ class Holders:
                 continue
             for file in files:
                 target = self._root.read_link(f"{directory}/{file}")
-                if isinstance(target, str) and target.startswith(VFIO):
+                if isinstance(target, Unknown):
+                    # To list them takes less than to read them (ptrace(2)).
+                    self._hidden = target
+                elif target is not None and target.startswith(VFIO):
                     yield target.removeprefix(VFIO), self._name(pid)
 
     def _name(self, pid: str) -> str:

@@ -29,6 +29,10 @@ MAX_VFS = 65535
 #: The driver that gives a device to a process as a whole.
 VFIO = "vfio-pci"
 
+#: Drivers that do so for one family of devices, such as mlx5_vfio_pci: what
+#: the kernel has below drivers/vfio/pci is named like this.
+_VARIANT = re.compile(r"(?:[\w-]+[-_])?vfio[-_]pci")
+
 #: Owner of a VF whose interface is moved out of this network namespace:
 #: sysfs shows an interface in its own only.
 ELSEWHERE = "another network namespace"
@@ -64,13 +68,18 @@ class Owners:
             if isinstance(alias, Unknown):
                 return alias
             return alias.strip() or None
-        if driver == VFIO:
+        if is_vfio(driver):
             return self._processes.of(f"{DEVICES}/{address}", group)
         if netdev is None and driver is not None:
             # The directory stays when its interface has moved.
             moved = self._root.exists(f"{DEVICES}/{address}/net") is True
             return ELSEWHERE if moved else None
         return netdev
+
+
+def is_vfio(driver: str | None | Unknown) -> bool:
+    """Return whether a driver gives VFs to guests as a whole."""
+    return isinstance(driver, str) and bool(_VARIANT.fullmatch(driver))
 
 
 def find(root: Root, device: str) -> tuple[tuple[int, str], ...] | Unknown:

@@ -25,20 +25,22 @@ class ComputeTest(trees.TreeTest):
 
     def test_sets(self):
         self.assertEqual(
-            ComputeFacts(parse_cpu_list(trees.ISOLATED), frozenset({4})),
+            ComputeFacts(parse_cpu_list(trees.ISOLATED), frozenset({4}), None),
             self.observe(),
         )
 
     def test_no_configuration(self):
         self.tree.remove("etc")
-        self.assertEqual(ComputeFacts(None, None), self.observe())
+        self.assertEqual(ComputeFacts(None, None, None), self.observe())
         self.assertIsNone(compute.read(self.root))
 
     def test_options_not_set(self):
         for text in ("", "[compute]\n", "[compute]\ncpu_dedicated_set =\n"):
             with self.subTest(text):
                 self.tree.write(CONF, text)
-                self.assertEqual(ComputeFacts(None, None), self.observe())
+                self.assertEqual(
+                    ComputeFacts(None, None, None), self.observe()
+                )
                 self.assertIsNotNone(compute.read(self.root))
 
     def test_option_of_another_section(self):
@@ -69,7 +71,7 @@ class ComputeTest(trees.TreeTest):
     def test_files_of_the_operators_choice(self):
         self.tree.write("srv/n.conf", "[compute]\ncpu_shared_set = 7\n")
         self.assertEqual(
-            ComputeFacts(None, frozenset({7})),
+            ComputeFacts(None, frozenset({7}), None),
             compute.observe(self.root, files=("/srv/n.conf",)),
         )
 
@@ -88,12 +90,12 @@ class ComputeTest(trees.TreeTest):
     def test_garbled_file_does_not_give_its_line_away(self):
         self.tree.write(CONF, "[database]\npassword hunter2\n")
         wanted = Unknown(f"/{CONF}: line 2: No ':' or '=' found in assignment")
-        self.assertEqual(ComputeFacts(wanted, wanted), self.observe())
+        self.assertEqual(ComputeFacts(wanted, wanted, wanted), self.observe())
 
     def test_unreadable_file(self):
         self.tree.make_unreadable(CONF)
         wanted = Unknown(f"/{CONF}: Is a directory")
-        self.assertEqual(ComputeFacts(wanted, wanted), self.observe())
+        self.assertEqual(ComputeFacts(wanted, wanted, wanted), self.observe())
 
     def test_unreadable_directory(self):
         self.tree.write("etc/nova/nova.conf.d", "")

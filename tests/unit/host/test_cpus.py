@@ -13,6 +13,7 @@
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import CpuFacts
 from sriov_rt.facts import Governor
+from sriov_rt.facts import GuestCgroup
 from sriov_rt.facts import IdleState
 from sriov_rt.facts import NumaNode
 from sriov_rt.host import cpus
@@ -21,6 +22,7 @@ from tests.unit.host import trees
 
 CPU = "sys/devices/system/cpu"
 ISOLATED = parse_cpu_list(trees.ISOLATED)
+EVERY = frozenset(range(16))
 
 
 class CpusTest(trees.TreeTest):
@@ -46,9 +48,19 @@ class CpusTest(trees.TreeTest):
                 governors=(Governor("performance", frozenset(range(16))),),
                 idle_states=(IdleState("POLL", 0, ISOLATED),),
                 workqueues=parse_cpu_list(trees.HOUSEKEEPING),
+                offline=frozenset(),
+                smt="on",
+                guest_cgroup=GuestCgroup("/sys/fs/cgroup", EVERY),
+                sched_ext="disabled",
             ),
             self.observe(),
         )
+
+    def test_a_bpf_scheduler(self):
+        self.tree.write(cpus.SCHED_EXT, "enabled\n")
+        self.assertEqual("enabled", self.observe().sched_ext)
+        self.tree.make_unreadable(cpus.SCHED_EXT)
+        self.assertIsInstance(self.observe().sched_ext, Unknown)
 
     def test_blank_line_is_no_cpu(self):
         self.tree.write(f"{CPU}/isolated", "\n")

@@ -16,9 +16,12 @@ import unittest
 
 from sriov_rt.decide import realtime
 from sriov_rt.facts import Governor
+from sriov_rt.facts import GuestCgroup
 from sriov_rt.facts import HostFacts
 from sriov_rt.facts import IdleState
 from sriov_rt.facts import IrqGroup
+from sriov_rt.facts import PowerManagement
+from sriov_rt.facts import decisive
 from sriov_rt.host import fix_plan
 from sriov_rt.host import readiness
 from sriov_rt.parse import kernel as kernel_parse
@@ -139,15 +142,19 @@ APART = (cpus("0,2"), cpus("1,3"))
 BESIDE = (cpus("0-1"), cpus("2-3"))
 
 
+#: Nova as it is set up to give guests a governor that varies.
+LOW = PowerManagement("governor", "powersave", "schedutil")
+
+
 class FixPlanTest(unittest.TestCase):
     def plan(self, facts, placed_by_nova=True):
-        found = readiness.judge(facts, placed_by_nova=placed_by_nova)
+        found = readiness.judge(decisive(facts), placed_by_nova=placed_by_nova)
         return fix_plan.make(facts, found.must, placed_by_nova=placed_by_nova)
 
     def assert_ready_by_plan(self, facts, placed_by_nova=True):
         plan = self.plan(facts, placed_by_nova)
         after = apply(facts, plan)
-        found = readiness.judge(after, placed_by_nova=placed_by_nova)
+        found = readiness.judge(decisive(after), placed_by_nova=placed_by_nova)
         self.assertEqual((), found.must)
         self.assertNotIn("thp_madvise", [each.code for each in found.should])
         # The plan of a host that is ready changes nothing.
@@ -233,6 +240,43 @@ class FixPlanTest(unittest.TestCase):
         for word in ("hugepage", "watchdog_cpumask", "ksm", "isolcpus"):
             self.assertEqual(1, text.count(word), word)
 
+    def test_nova_s_governors_are_not_fought(self):
+        facts = ordinary_host(
+            compute={"dedicated": cpus("2-3"), "power_management": LOW}
+        )
+        plan = self.plan(facts)
+        self.assertNotIn("governor", plan.tuned["cpu_dedicated"])
+        self.assertEqual(
+            {"libvirt": {"cpu_power_governor_high": "performance"}}, plan.nova
+        )
+        self.assertEqual((), plan.by_hand)
+        without = ordinary_host(
+            compute={"dedicated": cpus("2-3"), "power_management": LOW},
+            cpus={"governors": ()},
+        )
+        self.assertEqual(
+            {"libvirt": {"cpu_power_management_strategy": "cpu_state"}},
+            self.plan(without).nova,
+        )
+
+    def test_a_host_that_isolates_by_a_partition_keeps_its_way(self):
+        path = "/sys/fs/cgroup/machine.slice"
+        for state in ("isolated", "isolated invalid (Cpu list is empty)"):
+            facts = ordinary_host(
+                compute={"dedicated": cpus("2-3")},
+                cpus={"guest_cgroup": GuestCgroup(path, cpus("3"), state)},
+            )
+            plan = self.plan(facts)
+            self.assertIn("isolcpus=managed_irq,2-3", plan.arguments)
+            self.assertIn("nohz_full=2-3", plan.arguments)
+            self.assertEqual(
+                [
+                    f"echo 1-3 > {path}/cpuset.cpus",
+                    f"echo isolated > {path}/cpuset.cpus.partition",
+                ],
+                [each for each in plan.lines() if each.startswith("echo")],
+            )
+
     def test_what_no_setting_mends_is_named(self):
         facts = ordinary_host(kernel={"preempt_rt": False})
         plan = self.plan(facts)
@@ -256,12 +300,25 @@ def realtime_codes() -> set[str]:
             compute={"dedicated": cpus("2")}, cpus={"siblings": APART}
         ),
         ordinary_host(
+            compute={"dedicated": cpus("2-3"), "power_management": LOW}
+        ),
+        ordinary_host(
+            compute={"dedicated": cpus("2-3"), "power_management": LOW},
+            cpus={"governors": ()},
+        ),
+        ordinary_host(
             compute={"dedicated": cpus("0-3")},
             cpus={"isolated": cpus("0-3")},
         ),
         ordinary_host(cpus={"isolated": cpus("2-3")}),
     ):
         found |= {
-            each.code for each in realtime.reasons(facts, placed_by_nova=True)
+            each.code
+            for each in realtime.reasons(decisive(facts), placed_by_nova=True)
         }
+    apart = ordinary_host(cpus={"isolated": cpus("0-3")})
+    found |= {
+        each.code
+        for each in realtime.reasons(decisive(apart), placed_by_nova=False)
+    }
     return found

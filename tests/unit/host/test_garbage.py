@@ -14,6 +14,7 @@
 
 import json
 import random
+import re
 import shutil
 import tempfile
 import unittest
@@ -81,7 +82,7 @@ class GarbageTest(unittest.TestCase):
         facts.from_json(text)
         self.assertEqual(found.digest(), again.digest())
         self.assertTrue(list(table.rows(found)))
-        list(realtime.reasons(found, placed_by_nova=True))
+        list(realtime.reasons(facts.decisive(found), placed_by_nova=True))
         for mode in readiness.MODES:
             list(readiness.reasons(mode, found))
         return found
@@ -104,7 +105,10 @@ class GarbageTest(unittest.TestCase):
             path.write_bytes(self.whole[path])
 
     def test_each_file_missing_or_a_directory(self):
-        for path, content in self.whole.items():
+        # One CPU, one idle state and one device stand for the others.
+        kinds = {re.sub(r"\d+", "N", str(path)): path for path in self.whole}
+        for path in kinds.values():
+            content = self.whole[path]
             with self.subTest(path):
                 path.unlink()
                 self.observe()

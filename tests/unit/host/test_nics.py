@@ -180,6 +180,19 @@ class NicsTest(trees.TreeTest):
         self.tree.remove("proc/4242/fd/30")
         self.assertIsNone(self.vf(2).owner)
 
+    def test_drivers_that_give_a_vf_to_a_guest(self):
+        for driver in ("vfio-pci", "mlx5_vfio_pci", "hisi-acc-vfio-pci"):
+            self.assertTrue(vfs.is_vfio(driver), driver)
+        for driver in (None, "iavf", "vfio", "vfio-pci-core-x", Unknown("x")):
+            self.assertFalse(vfs.is_vfio(driver), driver)
+
+    def test_a_variant_driver_s_vf_has_an_owner(self):
+        device = "sys/bus/pci/devices/0000:3b:02.2"
+        self.tree.remove(f"{device}/driver")
+        self.tree.link(f"{device}/driver", "../bus/pci/d/mlx5_vfio_pci")
+        vf = self.vf(2)
+        self.assertEqual(("mlx5_vfio_pci", QEMU), (vf.driver, vf.owner))
+
     def test_vfio_device_held_through_iommufd(self):
         self.tree.remove("proc/4242/fd/30")
         self.tree.link("proc/4242/fd/30", "/dev/vfio/devices/vfio3")
@@ -214,6 +227,12 @@ class NicsTest(trees.TreeTest):
         with mock.patch.object(Root, "list_dir", list_dir):
             owner = self.vf(2).owner
         self.assertEqual(Unknown("/proc/4242/fd: Permission denied"), owner)
+
+    def test_a_file_of_a_process_that_may_not_be_read(self):
+        self.tree.remove("proc/4242/fd/30")
+        # No link, which root may read.
+        self.tree.write("proc/4242/fd/30", "")
+        self.assertIsInstance(self.vf(2).owner, Unknown)
 
     def test_process_that_ended_meanwhile(self):
         self.tree.link("proc/77", "gone")

@@ -19,12 +19,15 @@ import unittest
 from unittest import mock
 
 from sriov_rt import facts
+from sriov_rt.agent import withdrawal
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import HostFacts
+from sriov_rt.facts import certificate
 from sriov_rt.host import observer
 from sriov_rt.host.observer import PARTS
 from sriov_rt.host.observer import Observer
 from sriov_rt.host.observer import load_sources
+from sriov_rt.host.root import Root
 from tests.unit.host import trees
 
 
@@ -134,6 +137,51 @@ class ObserverTest(trees.TreeTest):
             nova_files=["/srv/n.conf"],
         ).observe()
         self.assertEqual(frozenset({7}), found.compute.dedicated)
+
+    def test_novas_power_management_is_read_from_its_files(self):
+        """A certificate does not end with a guest of that nova-compute."""
+        self.tree.write(
+            "srv/n.conf",
+            "[compute]\ncpu_dedicated_set = 2-3,6-7\n"
+            "[libvirt]\ncpu_power_management = true\n",
+        )
+        nova = Observer(
+            self.root, "h", "h", trees.SOURCES, nova_files=["/srv/n.conf"]
+        )
+        other = Observer(self.root, "h", "h", trees.SOURCES)
+        self.assertEqual("", nova.observe().latency.certificate.withdrawn)
+        self.tree.take_offline("6-7")
+        self.assertEqual("", nova.observe().latency.certificate.withdrawn)
+        self.assertIn(
+            "online CPUs changed",
+            other.observe().latency.certificate.withdrawn,
+        )
+
+    def test_no_file_of_a_certificate_or_of_nova_is_read_twice(self):
+        read = []
+
+        def counted(method):
+            def wrapper(root, path, *limits, **options):
+                read.append(path)
+                return method(root, path, *limits, **options)
+
+            return wrapper
+
+        with mock.patch.multiple(
+            Root,
+            open_file=counted(Root.open_file),
+            read_text=counted(Root.read_text),
+        ):
+            Observer(
+                self.root,
+                "h",
+                "h",
+                trees.SOURCES,
+                keep=withdrawal.Keeper().keep,
+            ).observe()
+        for path in (certificate.PATH, "etc/nova/nova.conf"):
+            with self.subTest(path):
+                self.assertEqual(1, read.count(path))
 
 
 PYPROJECT = pathlib.Path(__file__).resolve().parents[3] / "pyproject.toml"

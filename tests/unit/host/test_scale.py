@@ -57,7 +57,7 @@ class ScaleTest(trees.TreeTest):
         found, reads = self.count(cpus.observe)
         self.assertEqual(128, len(found.siblings))
         # And six of each isolated CPU: its idle states.
-        self.assertLessEqual(reads, 128 + 18 + 6 * 8)
+        self.assertLessEqual(reads, 128 + 20 + 6 * 8)
 
     def test_vfs_cost_one_read_each(self):
         for index in range(4, 256):

@@ -22,6 +22,7 @@ from unittest import mock
 
 from sriov_rt.facts import certificate
 from sriov_rt.host import compute
+from sriov_rt.host import compute_driver_socket
 from sriov_rt.host import cpus
 from sriov_rt.host import irqs
 from sriov_rt.host import kernel
@@ -30,8 +31,11 @@ from sriov_rt.host import memory
 from sriov_rt.host import nics
 from sriov_rt.host import root as root_module
 from sriov_rt.host import virt
+from sriov_rt.host.cgroup import EFFECTIVE
 from sriov_rt.host.root import Root
 from sriov_rt.onload import source as onload
+from sriov_rt.parse.cpulist import format_cpu_list
+from sriov_rt.parse.cpulist import parse_cpu_list
 from sriov_rt.vif import source as vifs
 
 #: What stevedore finds where sriov-rt is installed.
@@ -51,6 +55,40 @@ SOURCES = {
 RELEASE = "6.1.0-44-rt-amd64"
 
 #: The latency certificate of the host; it hangs on its kernel alone.
+ISOLATED = "2-3,6-7,10-11,14-15"
+MACHINE = "3b7e1f90c2d4a5863b7e1f90c2d4a586"
+_COMMAND_LINE = (
+    f"BOOT_IMAGE=/vmlinuz root=/dev/sda1 isolcpus=managed_irq,domain,"
+    f"{ISOLATED} nohz_full={ISOLATED} rcu_nocbs={ISOLATED}"
+)
+_VERSION = "#1 SMP PREEMPT_RT Debian 6.1.164-1"
+
+#: What the latency of the host hangs on, of the tree below.
+CONDITIONS = types.MappingProxyType(
+    {
+        "kernel release": RELEASE,
+        "kernel version": _VERSION,
+        "kernel command line": _COMMAND_LINE,
+        "microcode": "-",
+        "BIOS": "-",
+        "BIOS date": "-",
+        "SMT": "-",
+        "online CPUs": "0-15",
+        "isolated CPUs": ISOLATED,
+        "clock source": "tsc",
+        "tuned profile": "-",
+        "sched_rt_runtime_us": "-1",
+        "machine": MACHINE,
+        "host name": "compute-7",
+        "product": "-",
+        "product UUID": "-",
+        "product serial": "-",
+        "CPU model": "-",
+        "governor": "performance",
+        "idle states": "POLL,C1,C6",
+        "swap": "none",
+    }
+)
 CERTIFICATE = certificate.Certificate(
     host="rt-1",
     max_latency_us=18,
@@ -60,11 +98,16 @@ CERTIFICATE = certificate.Certificate(
     profile="standard",
     load="compute",
     emulated=False,
-    tools=(),
-    cpus=(),
-    conditions=types.MappingProxyType({"kernel release": RELEASE}),
+    tools=(
+        certificate.CertifiedTool("cyclictest", "2.40", "x", 900.0, 18),
+        certificate.CertifiedTool("oslat", "2.40", "x", 900.0, 17),
+    ),
+    cpus=tuple(
+        certificate.CertifiedCpu(cpu, 18, 4_500_000, 300.0, None)
+        for cpu in (2, 3, 6, 7, 10, 11, 14, 15)
+    ),
+    conditions=CONDITIONS,
 )
-ISOLATED = "2-3,6-7,10-11,14-15"
 HOUSEKEEPING = "0-1,4-5,8-9,12-13"
 X710 = "devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0"
 X2522 = "devices/pci0000:ae/0000:ae:00.0/0000:af:00.0"
@@ -75,10 +118,14 @@ _FILES = {
         f"[compute]\ncpu_dedicated_set = {ISOLATED}\n"
         "cpu_shared_set = 4-5,^5\n"
     ),
-    "proc/cmdline": (
-        f"BOOT_IMAGE=/vmlinuz root=/dev/sda1 isolcpus=managed_irq,domain,"
-        f"{ISOLATED} nohz_full={ISOLATED} rcu_nocbs={ISOLATED}\n"
+    "etc/machine-id": f"{MACHINE}\n",
+    # A nova-compute with our driver runs on it.
+    "proc/1/net/unix": (
+        "Num       RefCount Protocol Flags    Type St Inode Path\n"
+        "0000000000000000: 00000002 00000000 00000000 0002 01 4711 "
+        f"@{compute_driver_socket.prefix('rt-1')}1.0.0/1f2e3d4c\n"
     ),
+    "proc/cmdline": f"{_COMMAND_LINE}\n",
     "proc/irq/default_smp_affinity": "3333\n",
     "proc/irq/9/smp_affinity_list": f"{HOUSEKEEPING}\n",
     "proc/irq/9/effective_affinity_list": "0\n",
@@ -97,7 +144,7 @@ _FILES = {
     "proc/sys/kernel/sched_rt_runtime_us": "-1\n",
     "proc/sys/kernel/timer_migration": "0\n",
     "proc/sys/kernel/soft_watchdog": "1\n",
-    "proc/sys/kernel/version": "#1 SMP PREEMPT_RT Debian 6.1.164-1\n",
+    "proc/sys/kernel/version": f"{_VERSION}\n",
     "proc/sys/kernel/watchdog": "1\n",
     "proc/sys/kernel/watchdog_cpumask": f"{HOUSEKEEPING}\n",
     "proc/4242/comm": "qemu-system-x86\n",
@@ -129,9 +176,14 @@ _FILES = {
     ),
     "sys/devices/system/cpu/isolated": f"{ISOLATED}\n",
     "sys/devices/system/cpu/nohz_full": f"{ISOLATED}\n",
+    "sys/kernel/sched_ext/state": "disabled\n",
     "sys/devices/system/cpu/online": "0-15\n",
     "sys/devices/system/cpu/possible": "0-31\n",
+    "sys/devices/system/cpu/present": "0-15\n",
+    "sys/devices/system/cpu/smt/control": "on\n",
     "sys/devices/virtual/workqueue/cpumask": "3333\n",
+    "sys/fs/cgroup/cgroup.controllers": "cpuset cpu io memory pids\n",
+    "sys/fs/cgroup/cpuset.cpus.effective": "0-15\n",
     "sys/kernel/iommu_groups/41/type": "DMA-FQ\n",
     "sys/kernel/iommu_groups/42/type": "DMA-FQ\n",
     "sys/kernel/mm/ksm/run": "0\n",
@@ -201,6 +253,46 @@ class Tree:
             if path.is_file() and not path.is_symlink()
         )
 
+    def take_offline(self, cpus: str) -> None:
+        """Take CPUs offline, of those that are online, as Linux 6.1 does.
+
+        :param cpus: a CPU list.
+        """
+        path = f"sys/fs/cgroup/{EFFECTIVE}"
+        left = parse_cpu_list((self.path / path).read_text())
+        self.write(path, f"{format_cpu_list(left - parse_cpu_list(cpus))}\n")
+        self.take_offline_alone(cpus)
+
+    def take_offline_alone(self, cpus: str) -> None:
+        """Take CPUs offline, and change no cgroup."""
+        directory = "sys/devices/system/cpu"
+        gone = parse_cpu_list(cpus)
+        paths = [f"{directory}/online"]
+        for cpu in gone:
+            self.write(f"{directory}/cpu{cpu}/online", "0\n")
+            self.remove(f"{directory}/cpu{cpu}/topology")
+        for path in (self.path / directory).glob("cpu*/topology/*_list"):
+            paths.append(str(path.relative_to(self.path)))
+        for path in paths:
+            left = parse_cpu_list((self.path / path).read_text()) - gone
+            self.write(path, f"{format_cpu_list(left)}\n")
+
+    def guest_cgroup(self, effective: str, cpus: str, state: str) -> None:
+        """Make the cgroup that libvirt has for guests under systemd.
+
+        :param effective: the CPUs that its guests have.
+        :param cpus: those that were chosen for it; none for no choice.
+        :param state: of the partition.
+        """
+        self.cgroup("machine.slice", effective, cpus, state)
+
+    def cgroup(self, name: str, effective: str, cpus: str, state: str) -> None:
+        """Make a cgroup; see :meth:`guest_cgroup`."""
+        directory = f"sys/fs/cgroup/{name}"
+        self.write(f"{directory}/{EFFECTIVE}", f"{effective}\n")
+        self.write(f"{directory}/cpuset.cpus", f"{cpus}\n")
+        self.write(f"{directory}/cpuset.cpus.partition", f"{state}\n")
+
     def pci_device(self, device: str, /, **attributes: str) -> None:
         """Add a PCI device.
 
@@ -244,6 +336,8 @@ def realtime_host(path: str | pathlib.Path) -> Tree:
     for relative, text in _FILES.items():
         tree.write(relative, text)
     for cpu in range(16):
+        if cpu:
+            tree.write(f"sys/devices/system/cpu/cpu{cpu}/online", "1\n")
         tree.write(
             f"sys/devices/system/cpu/cpu{cpu}/topology/core_cpus_list",
             f"{cpu % 8},{cpu % 8 + 8}\n",
@@ -258,7 +352,8 @@ def realtime_host(path: str | pathlib.Path) -> Tree:
     _interfaces(tree)
     tree.link("proc/4242/fd/30", "/dev/vfio/42")
     tree.link("proc/4242/fd/31", "socket:[991]")
-    (tree.path / "proc/4242/fd").mkdir(exist_ok=True)
+    for process in ("1", "4242"):
+        (tree.path / "proc" / process / "fd").mkdir(exist_ok=True)
     return tree
 
 

@@ -1,0 +1,163 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""DecisiveFacts: the facts of a host that decisions read.
+
+Every decision takes them and nothing else, be it the filter's, that of
+``sriov-rt explain`` or of the agent's traits: a decision cannot read what
+schedulers do not keep.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Mapping
+from typing import Any
+from typing import TypeVar
+
+from sriov_rt.codec import Unknown
+from sriov_rt.facts.host_facts import HostFacts
+from sriov_rt.facts.network import DecisiveNic
+from sriov_rt.facts.network import DecisiveOnload
+from sriov_rt.facts.network import VifFacts
+from sriov_rt.facts.parts import ComputeFacts
+from sriov_rt.facts.parts import CpuFacts
+from sriov_rt.facts.parts import DecisiveKernel
+from sriov_rt.facts.parts import IrqFacts
+from sriov_rt.facts.parts import IrqGroup
+from sriov_rt.facts.parts import LabelFacts
+from sriov_rt.facts.parts import LatencyFacts
+from sriov_rt.facts.parts import MemoryFacts
+from sriov_rt.facts.parts import VirtFacts
+from sriov_rt.facts.parts import for_guests
+from sriov_rt.parse.cpulist import CpuSet
+
+#: A decision names eight interrupts, and says whether there are more.
+_NAMED_IRQS = 9
+
+B = TypeVar("B")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DecisiveIrqs:
+    """Where interrupts fire that guests can feel.
+
+    :param for_guests: those that fire on CPUs for guests. Interrupts that
+        are judged alike are one group, which has the first nine of their
+        numbers: hosts with a queue for each CPU have hundreds.
+    """
+
+    default_affinity: CpuSet | Unknown
+    for_guests: tuple[IrqGroup, ...] | Unknown
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DecisiveNics:
+    """The host's network interfaces, without their VFs."""
+
+    nics: tuple[DecisiveNic, ...] | Unknown
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DecisiveLabels:
+    """NFD-style labels, by full key; see :class:`LabelFacts`.
+
+    :param sources: None while every label source was heard of of late.
+    """
+
+    values: Mapping[str, str] | Unknown
+    sources: Mapping[str, str] | None | Unknown
+    stale: tuple[str, ...] | Unknown
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DecisiveFacts:
+    """Facts of a host that decisions read: a tenth of all bytes.
+
+    A fact is left out of it by standing in a class of HostFacts that this
+    one has a smaller class for, such as KernelFacts and DecisiveKernel.
+    """
+
+    cpus: CpuFacts
+    kernel: DecisiveKernel
+    memory: MemoryFacts
+    irqs: DecisiveIrqs
+    virt: VirtFacts
+    nics: DecisiveNics
+    onload: DecisiveOnload
+    compute: ComputeFacts
+    latency: LatencyFacts
+    labels: DecisiveLabels
+    vifs: VifFacts
+
+
+def decisive(facts: HostFacts) -> DecisiveFacts:
+    """Return the facts of a host that decisions read."""
+    return DecisiveFacts(
+        cpus=facts.cpus,
+        kernel=_base(DecisiveKernel, facts.kernel),
+        memory=facts.memory,
+        irqs=_irqs(facts),
+        virt=facts.virt,
+        nics=_nics(facts),
+        onload=_base(DecisiveOnload, facts.onload),
+        compute=facts.compute,
+        latency=facts.latency,
+        labels=_labels(facts.labels),
+        vifs=facts.vifs,
+    )
+
+
+def _base(cls: type[B], value: B) -> B:
+    """Return a value without the fields that its subclass has on top."""
+    schema: Any = cls  # mypy does not see that B is a dataclass
+    names = (field.name for field in dataclasses.fields(schema))
+    return cls(*(getattr(value, name) for name in names))
+
+
+def _nics(facts: HostFacts) -> DecisiveNics:
+    nics = facts.nics.nics
+    if isinstance(nics, Unknown):
+        return DecisiveNics(nics)
+    return DecisiveNics(tuple(_base(DecisiveNic, nic) for nic in nics))
+
+
+def _labels(labels: LabelFacts) -> DecisiveLabels:
+    sources: Mapping[str, str] | None | Unknown = labels.sources
+    if not labels.stale and not isinstance(sources, Unknown):
+        sources = None
+    return DecisiveLabels(labels.values, sources, labels.stale)
+
+
+def _irqs(facts: HostFacts) -> DecisiveIrqs:
+    irqs: IrqFacts = facts.irqs
+    if isinstance(irqs.groups, Unknown):
+        return DecisiveIrqs(irqs.default_affinity, irqs.groups)
+    guests = for_guests(facts.cpus, facts.compute)
+    if isinstance(guests, Unknown):
+        guests = CpuSet()
+    by_class: dict[Any, list[IrqGroup]] = {}
+    for each in irqs.groups:
+        if not guests.isdisjoint(each.effective):
+            key = (each.managed, each.fired, each.allowed <= guests)
+            by_class.setdefault(key, []).append(each)
+    kept = tuple(map(_as_one, by_class.values()))
+    return DecisiveIrqs(irqs.default_affinity, kept)
+
+
+def _as_one(groups: list[IrqGroup]) -> IrqGroup:
+    irqs = set(itertools.chain(*(each.irqs for each in groups)))
+    return dataclasses.replace(
+        groups[0],
+        allowed=CpuSet().union(*(each.allowed for each in groups)),
+        effective=CpuSet().union(*(each.effective for each in groups)),
+        irqs=tuple(sorted(irqs)[:_NAMED_IRQS]),
+    )

@@ -1,0 +1,87 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The socket of the compute driver: which driver a running nova-compute has.
+
+Ours binds an abstract Unix socket, which nobody connects to. The kernel lists
+it while the process lives, and no longer: it needs no directory that both can
+write, survives no crash and no boot, and holds for the process and not for
+its configuration file. Who shares the host's network namespace sees it, in a
+container, too. It proves nothing against somebody who runs programs on the
+host itself, and need not.
+"""
+
+import hashlib
+import secrets
+import socket
+
+from sriov_rt.codec import Unknown
+from sriov_rt.host.root import Root
+
+#: What the kernel lists: a line for each Unix socket (unix_seq_show in
+#: net/unix/af_unix.c), an abstract one's name after an @. Below the root of
+#: a container it is init's, whose network is the host's.
+SOCKETS = "proc/net/unix"
+SOCKETS_OF_INIT = "proc/1/net/unix"
+
+#: The longest list that is taken, in bytes; a line has about 80.
+_MAX_LIST = 16 * 1024 * 1024
+
+#: sun_path is 108 bytes long.
+_MAX_VERSION = 40
+
+
+def prefix(host: str) -> str:
+    """Return what the names of a host's sockets begin with.
+
+    A digest, for Nova's name of a host may be longer than a socket's name.
+    """
+    digest = hashlib.sha256(host.encode()).hexdigest()[:16]
+    return f"sriov-rt/nova-compute/{digest}/"
+
+
+def bind(host: str, version: str) -> socket.socket:
+    """Bind the socket of this process, a nova-compute with our driver.
+
+    :param host: as Nova names it.
+    :param version: of sriov-rt.
+    :returns: it; the kernel drops it with the process at the latest.
+    :raises OSError: if the kernel has no such socket for it.
+    """
+    bound = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        # One nova-compute may start before the last one has ended.
+        number = secrets.token_hex(4)
+        name = f"{prefix(host)}{version[:_MAX_VERSION]}/{number}"
+        bound.bind(b"\0" + name.encode())
+    except OSError:
+        bound.close()
+        raise
+    return bound
+
+
+def observe(root: Root, host: str) -> str | None | Unknown:
+    """Return the version of our driver in the nova-compute that runs.
+
+    :param host: as Nova names it.
+    :returns: None where no nova-compute with our driver runs.
+    """
+    path = SOCKETS_OF_INIT if root.is_confined else SOCKETS
+    text = root.read_text(path, _MAX_LIST)
+    if isinstance(text, Unknown):
+        return text
+    begin = f"@{prefix(host)}"
+    for line in text.splitlines():
+        _, found, after = line.partition(begin)
+        if found:
+            return after.partition("/")[0] or "?"
+    return None

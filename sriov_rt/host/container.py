@@ -1,0 +1,112 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Container of this process: what it sees of its host, what ends with it.
+
+A service in a container that has the host's network makes interfaces of the
+host: they outlive the container. What is known of them has to, as well.
+"""
+
+import functools
+import os
+import pathlib
+
+#: PROC_PID_INIT_INO (include/linux/proc_ns.h): inode of the process id
+#: namespace that the kernel boots with, since Linux 3.8.
+INITIAL_PID_NAMESPACE = 0xEFFFFFFC
+
+#: The longest table of mounts that is read, in bytes.
+MAX_MOUNTS = 1024 * 1024
+
+#: File systems that engines make a container's root of: Docker, containerd,
+#: CRI-O and Podman.
+LAYERED = frozenset({"overlay", "fuse.fuse-overlayfs"})
+
+#: Fields of a line of /proc/PID/mountinfo (proc_pid_mountinfo(5)).
+_POINT = 4
+_SEPARATOR = "-"
+
+
+def sees_host_processes(proc: str = "/proc") -> bool:
+    """Return whether /proc names processes by the host's process ids.
+
+    :param proc: where procfs is.
+    """
+    try:
+        found = os.stat(f"{proc}/self/ns/pid").st_ino  # noqa: PTH116
+    except OSError:
+        # A kernel without such namespaces has one for all.
+        return True
+    return found == INITIAL_PID_NAMESPACE
+
+
+def ends_with_container(directory: pathlib.Path) -> bool:
+    """Return whether a directory is lost when its container is made again.
+
+    So it is on the container's own layer, where nothing of the host or of a
+    volume is mounted. A directory that is not there is judged by the one that
+    it would be made in. A container whose root is no overlay, such as a
+    machine that systemd boots in one, keeps its files.
+    """
+    return _ends_with_container(directory, "/", "/proc")
+
+
+@functools.lru_cache(maxsize=64)
+def _ends_with_container(
+    directory: pathlib.Path, root: str, proc: str
+) -> bool:
+    return (
+        _is_contained(root, proc)
+        and _file_system(root, proc) in LAYERED
+        and _device(directory) == _device(pathlib.Path(root))
+    )
+
+
+def _is_contained(root: str, proc: str) -> bool:
+    if not sees_host_processes(proc):
+        return True
+    try:
+        of_init = os.stat(f"{proc}/1/root/")  # noqa: PTH116
+        own = os.stat(root)  # noqa: PTH116
+    except OSError:
+        # Without CAP_SYS_PTRACE nobody looks at process 1. A host whose own
+        # root is an overlay must not be taken for a container.
+        return False
+    return (of_init.st_dev, of_init.st_ino) != (own.st_dev, own.st_ino)
+
+
+def _file_system(point: str, proc: str) -> str | None:
+    """Return the type of what is mounted last at a mount point."""
+    try:
+        with pathlib.Path(proc, "self/mountinfo").open("rb") as file:
+            text = file.read(MAX_MOUNTS).decode(errors="replace")
+    except OSError:
+        return None
+    found = None
+    for line in text.splitlines():
+        words = line.split(" ")
+        if len(words) > _POINT and words[_POINT] == point:
+            after = words.index(_SEPARATOR) if _SEPARATOR in words else -1
+            if 0 < after < len(words) - 1:
+                found = words[after + 1]
+    return found
+
+
+def _device(directory: pathlib.Path) -> int | None:
+    for each in (directory, *directory.parents):
+        try:
+            return each.stat().st_dev
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return None
+    return None

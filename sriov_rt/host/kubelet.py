@@ -1,0 +1,46 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""CPUs that the kubelet of this host hands out to pods."""
+
+import posixpath
+
+from sriov_rt.codec import Unknown
+from sriov_rt.facts.guests import KubeletCpus
+from sriov_rt.facts.guests import PodCpus
+from sriov_rt.host import values
+from sriov_rt.host.root import Root
+from sriov_rt.parse import kubelet
+
+#: The kubelet's own default of --root-dir.
+DIRECTORY = "/var/lib/kubelet"
+
+_STATE = "cpu_manager_state"
+
+_NONE = KubeletCpus((), None)
+
+
+def observe(root: Root, directory: str = DIRECTORY) -> KubeletCpus | Unknown:
+    """Return the CPUs of pods; none where no kubelet has run.
+
+    :param directory: the kubelet's, an absolute path of the host.
+    """
+    path = posixpath.join(directory, _STATE).lstrip("/")
+    if root.exists(path) is False:
+        return _NONE
+    found = values.parsed(
+        root, path, kubelet.parse_cpu_manager_state, kubelet.MAX_TEXT
+    )
+    if isinstance(found, Unknown):
+        return found
+    pods, shared = found
+    return KubeletCpus(tuple(PodCpus(*each) for each in pods), shared)

@@ -1,0 +1,53 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Counts of the operations on ports since the boot.
+
+Each is the size of a file: a byte is appended for each operation, which the
+kernel does as a whole (O_APPEND), so that processes need no lock for it and a
+crash leaves nothing half done.
+"""
+
+import itertools
+import os
+import re
+from collections.abc import Mapping
+
+from sriov_rt.codec import Unknown
+from sriov_rt.host.root import Root
+
+DIRECTORY = "run/sriov-rt/counts"
+
+#: The most files that are looked at: three operations, and some dozen errors.
+MAX_COUNTS = 256
+
+_NAME = re.compile(r"([a-z]{1,16})\.([A-Za-z]{1,64})")
+
+#: An operation, such as ``plug``; and ``ok``, or the name of its error.
+Operation = tuple[str, str]
+
+
+def observe(root: Root) -> Mapping[Operation, int] | Unknown:
+    """Return how often each operation ended how; none before the first."""
+    names = root.list_dir(DIRECTORY)
+    if isinstance(names, Unknown):
+        return {} if root.exists(DIRECTORY) is False else names
+    found = {}
+    for name in itertools.islice(names, MAX_COUNTS):
+        parts = _NAME.fullmatch(name)
+        file = parts and root.open_file(f"{DIRECTORY}/{name}")
+        if not parts or not file or isinstance(file, Unknown):
+            continue
+        with file:
+            size = os.fstat(file.fileno()).st_size
+        found[parts[1], parts[2]] = size
+    return found

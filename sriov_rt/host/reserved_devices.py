@@ -1,0 +1,78 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Reserved devices: one-time-use devices that stay out of use, and why.
+
+``sriov-rt device clean`` writes the record, as root; the agent shows it.
+"""
+
+import dataclasses
+
+from sriov_rt import codec
+from sriov_rt import documents
+from sriov_rt.codec import Unknown
+from sriov_rt.host.root import Root
+
+PATH = "run/sriov-rt/devices.json"
+
+#: Raised when a reader of the old form would misread the new one.
+SCHEMA = 1
+
+#: The longest record, in bytes: a sentence of 500 for each of 256 devices.
+MAX_RECORD = 256 * 1024
+
+#: Seconds after which a record says nothing: the cleaning was turned off.
+MAX_AGE_S = 3600.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ReservedDevice:
+    """A device that stays reserved, with the Reason.
+
+    :param address: its PCI address, or the name of its resource provider.
+    :param code: of the Reason.
+    """
+
+    address: str
+    code: str
+    message: str
+    remedy: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Record:
+    """Devices that the last run has left reserved.
+
+    :param at: Unix time of the run's end, seconds.
+    """
+
+    at: float
+    devices: tuple[ReservedDevice, ...]
+
+
+def observe(root: Root, now: float) -> tuple[ReservedDevice, ...] | Unknown:
+    """Return what the last run has left reserved.
+
+    :param now: Unix time, seconds.
+    :returns: nothing where no run was for :data:`MAX_AGE_S`; unknown for
+        a record that cannot be read.
+    """
+    if root.exists(PATH) is False:
+        return ()
+    text = root.read_text(PATH, MAX_RECORD)
+    if isinstance(text, Unknown):
+        return text
+    try:
+        found = documents.load(Record, text.encode(), MAX_RECORD, SCHEMA)
+    except codec.SchemaError as error:
+        return Unknown(f"/{PATH}: {error}")
+    return found.devices if now - found.at <= MAX_AGE_S else ()
