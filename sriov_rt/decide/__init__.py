@@ -19,9 +19,11 @@ and the agent's traits all call it.
 import dataclasses
 from collections.abc import Iterator
 
+from sriov_rt.decide import capacity
+from sriov_rt.decide import compute_driver
 from sriov_rt.decide import demands
 from sriov_rt.decide import realtime
-from sriov_rt.facts import HostFacts
+from sriov_rt.facts import DecisiveFacts
 from sriov_rt.reason import Reason
 from sriov_rt.reason import reason
 from sriov_rt.request import Request
@@ -29,7 +31,7 @@ from sriov_rt.request import Request
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class View:
-    """What the one who decides knows beside the facts.
+    """Circumstances of a decision, beside the facts.
 
     :param now: Unix time, seconds.
     :param facts_age_s: seconds since the facts were last confirmed; None
@@ -46,7 +48,7 @@ class View:
 
 
 def why_not(
-    request: Request, facts: HostFacts | None, view: View
+    request: Request, facts: DecisiveFacts | None, view: View
 ) -> tuple[Reason, ...]:
     """Return every Reason why the host does not satisfy the request.
 
@@ -56,13 +58,15 @@ def why_not(
     return tuple(reasons(request, facts, view))
 
 
-def satisfies(request: Request, facts: HostFacts | None, view: View) -> bool:
+def satisfies(
+    request: Request, facts: DecisiveFacts | None, view: View
+) -> bool:
     """Return whether the host satisfies the request; ends at the first no."""
     return next(reasons(request, facts, view), None) is None
 
 
 def reasons(
-    request: Request, facts: HostFacts | None, view: View
+    request: Request, facts: DecisiveFacts | None, view: View
 ) -> Iterator[Reason]:
     """Yield the Reasons of :func:`why_not` one by one."""
     if facts is None:
@@ -77,6 +81,29 @@ def reasons(
         return
     if request.realtime:
         if view.placed_by_nova and not request.dedicated_cpus:
-            yield reason("cpu_policy_not_dedicated")
+            mixed = request.mixed_cpus
+            yield reason(
+                "cpu_policy_mixed" if mixed else "cpu_policy_not_dedicated"
+            )
         yield from realtime.reasons(facts, placed_by_nova=view.placed_by_nova)
+    if view.placed_by_nova:
+        yield from capacity.huge_pages(request, facts)
+        if compute_driver.is_needed(request):
+            yield from compute_driver.reasons(facts)
     yield from demands.reasons(request, facts, view.now)
+
+
+def why_never(
+    request: Request, vcpus: int, memory_mib: int, facts: DecisiveFacts | None
+) -> tuple[Reason, ...]:
+    """Return why not even an empty host could hold a flavor.
+
+    For people: Nova judges it by itself, and counts other instances too.
+
+    :param vcpus: of the flavor.
+    :param memory_mib: likewise, MiB.
+    :param facts: None for a host that was never heard of.
+    """
+    if facts is None:
+        return ()
+    return tuple(capacity.reasons(request, vcpus, memory_mib, facts))

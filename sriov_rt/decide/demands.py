@@ -16,9 +16,11 @@ from collections.abc import Iterator
 
 from sriov_rt.codec import Unknown
 from sriov_rt.decide import onload
-from sriov_rt.decide.realtime import unknown
-from sriov_rt.facts import HostFacts
-from sriov_rt.facts import Nic
+from sriov_rt.decide.unknown_facts import unknown
+from sriov_rt.facts import DecisiveFacts
+from sriov_rt.facts import DecisiveNic
+from sriov_rt.parse.cpulist import CpuSet
+from sriov_rt.parse.cpulist import format_cpu_list
 from sriov_rt.reason import Reason
 from sriov_rt.reason import reason
 from sriov_rt.request import Request
@@ -32,9 +34,9 @@ VIF_MODULES = {
 
 
 def reasons(
-    request: Request, facts: HostFacts, now: float
+    request: Request, facts: DecisiveFacts, now: float
 ) -> Iterator[Reason]:
-    """Yield what the host lacks.
+    """Yield the Reasons why the host lacks a requested thing.
 
     :param now: Unix time in seconds; certificates expire.
     """
@@ -52,7 +54,7 @@ def reasons(
         yield from _latency(request.max_latency_us, facts, now)
 
 
-def preempt_rt(facts: HostFacts) -> Iterator[Reason]:
+def preempt_rt(facts: DecisiveFacts) -> Iterator[Reason]:
     """Yield a Reason if the kernel is not PREEMPT_RT."""
     preempt_rt, release = facts.kernel.preempt_rt, facts.kernel.release
     if isinstance(preempt_rt, Unknown):
@@ -62,9 +64,9 @@ def preempt_rt(facts: HostFacts) -> Iterator[Reason]:
         yield reason("kernel_not_rt", release=named)
 
 
-def _labels(request: Request, facts: HostFacts) -> Iterator[Reason]:
-    wanted, labels = request.node_selector, facts.labels
-    assert wanted is not None
+def _labels(request: Request, facts: DecisiveFacts) -> Iterator[Reason]:
+    requested, labels = request.node_selector, facts.labels
+    assert requested is not None
     values, sources, stale = labels.values, labels.sources, labels.stale
     for part in (values, sources, stale):
         if isinstance(part, Unknown):
@@ -73,28 +75,29 @@ def _labels(request: Request, facts: HostFacts) -> Iterator[Reason]:
     assert not isinstance(values, Unknown)
     assert not isinstance(sources, Unknown)
     assert not isinstance(stale, Unknown)
-    if not stale and wanted.matches(values):
+    if not stale and requested.matches(values):
         return
-    for requirement in wanted.requirements:
+    for requirement in requested.requirements:
         found = values.get(requirement.key)
-        if stale and (down := _down(sources.get(requirement.key), stale)):
+        source = None if sources is None else sources.get(requirement.key)
+        if stale and (down := _down(source, stale)):
             yield reason(
                 "labels_stale",
-                selector=str(wanted),
+                selector=str(requested),
                 requirement=str(requirement),
                 source=", ".join(down),
             )
         elif not requirement.matches(values):
             yield reason(
                 "labels_mismatch",
-                selector=str(wanted),
+                selector=str(requested),
                 requirement=str(requirement),
                 found="no such label" if found is None else f"'{found}'",
             )
 
 
 def _down(source: str | None, stale: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the stale sources that a label hangs on; empty if on none.
+    """Return the stale sources that a label depends on.
 
     :param source: the label's; None for a label that nobody set, which may
         be one of any source that is stale.
@@ -104,29 +107,31 @@ def _down(source: str | None, stale: tuple[str, ...]) -> tuple[str, ...]:
     return (source,) if source in stale else ()
 
 
-def serves(nic: Nic, wanted: words.Nic | None) -> bool:
+def serves(nic: DecisiveNic, requested: words.Nic | None) -> bool:
     """Return whether a NIC is one that the flavor asks for.
 
-    :param wanted: None for any.
+    :param requested: None for any.
     """
-    if wanted is None or not wanted.vendors:
+    if requested is None or not requested.vendors:
         return True
-    if nic.vendor not in wanted.vendors:
+    if nic.vendor not in requested.vendors:
         return False
-    return wanted.device in (None, nic.device, nic.vf_device)
+    return requested.device in (None, nic.device, nic.vf_device)
 
 
-def _unread(nic: Nic, wanted: words.Nic | None) -> Iterator[Unknown]:
+def _unread(
+    nic: DecisiveNic, requested: words.Nic | None
+) -> Iterator[Unknown]:
     """Yield the ids without which it is open whether a NIC serves."""
     if isinstance(nic.vendor, Unknown):
         yield nic.vendor
-    elif wanted is not None and nic.vendor in wanted.vendors:
+    elif requested is not None and nic.vendor in requested.vendors:
         for value in (nic.device, nic.vf_device):
             if isinstance(value, Unknown):
                 yield value
 
 
-def _nics(request: Request, facts: HostFacts) -> Iterator[Reason]:
+def _nics(request: Request, facts: DecisiveFacts) -> Iterator[Reason]:
     nics = facts.nics.nics
     if isinstance(nics, Unknown):
         yield unknown("nics", nics)
@@ -152,8 +157,8 @@ def _nics(request: Request, facts: HostFacts) -> Iterator[Reason]:
     yield reason("no_vfs", nic=name)
 
 
-def module(facts: HostFacts, name: str | None) -> Iterator[Reason]:
-    """Yield a Reason if the kernel lacks a module; None asks for none."""
+def module(facts: DecisiveFacts, name: str | None) -> Iterator[Reason]:
+    """Yield a Reason if the kernel lacks a module."""
     if name is None:
         return
     modules = facts.kernel.modules
@@ -163,7 +168,9 @@ def module(facts: HostFacts, name: str | None) -> Iterator[Reason]:
         yield reason("module_missing", module=name)
 
 
-def _latency(wanted: int, facts: HostFacts, now: float) -> Iterator[Reason]:
+def _latency(
+    requested: int, facts: DecisiveFacts, now: float
+) -> Iterator[Reason]:
     certificate = facts.latency.certificate
     if isinstance(certificate, Unknown):
         yield unknown("latency.certificate", certificate)
@@ -177,6 +184,11 @@ def _latency(wanted: int, facts: HostFacts, now: float) -> Iterator[Reason]:
         )
     if certificate.withdrawn:
         yield reason("latency_withdrawn", why=certificate.withdrawn)
+    dedicated = facts.compute.dedicated
+    if isinstance(dedicated, CpuSet) and certificate.cpus is not None:
+        left = format_cpu_list(dedicated - certificate.cpus)
+        if left:
+            yield reason("latency_unmeasured", cpus=left)
     release = facts.kernel.release
     if isinstance(release, Unknown):
         yield unknown("kernel.release", release)
@@ -186,9 +198,9 @@ def _latency(wanted: int, facts: HostFacts, now: float) -> Iterator[Reason]:
             certified=certificate.kernel,
             release=release,
         )
-    if certificate.max_latency_us > wanted:
+    if certificate.max_latency_us > requested:
         yield reason(
             "latency_above",
             certified_us=certificate.max_latency_us,
-            wanted_us=wanted,
+            wanted_us=requested,
         )

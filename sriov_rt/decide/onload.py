@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Onload: what it needs of a host, and which of its NICs are left for it.
+"""Onload: its requirements on a host, and the NICs that are free for it.
 
 An accelerated endpoint sends past the kernel's macvlan: two of one network
 on one NIC do not reach each other, and must not be placed so.
@@ -21,25 +21,25 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 
 from sriov_rt.codec import Unknown
-from sriov_rt.decide.realtime import unknown
+from sriov_rt.decide.unknown_facts import unknown
+from sriov_rt.facts import DecisiveFacts
 from sriov_rt.facts import Endpoint
-from sriov_rt.facts import HostFacts
 from sriov_rt.reason import Reason
 from sriov_rt.reason import reason
 from sriov_rt.request import Attachment
 from sriov_rt.request import Request
 
 
-def reasons(request: Request, facts: HostFacts) -> Iterator[Reason]:
-    """Yield what keeps an instance that needs Onload from a host."""
+def reasons(request: Request, facts: DecisiveFacts) -> Iterator[Reason]:
+    """Yield the Reasons against an instance that needs Onload."""
     yield from usable(facts)
     yield from _profile(request, facts)
     yield from nics(facts, request.attachments)
     yield from same_host(facts, request.attachments, facts.vifs.endpoints)
 
 
-def usable(facts: HostFacts) -> Iterator[Reason]:
-    """Yield what keeps workloads of a host from Onload."""
+def usable(facts: DecisiveFacts) -> Iterator[Reason]:
+    """Yield the Reasons why workloads of a host cannot use Onload."""
     onload = facts.onload
     needed = (
         ("modules", onload.modules, "onload", "kernel module onload"),
@@ -62,7 +62,7 @@ def usable(facts: HostFacts) -> Iterator[Reason]:
 
 
 def nics(
-    facts: HostFacts, attachments: Iterable[Attachment] = ()
+    facts: DecisiveFacts, attachments: Iterable[Attachment] = ()
 ) -> Iterator[Reason]:
     """Yield where there is no NIC that Onload can use.
 
@@ -94,7 +94,7 @@ def nics(
 
 
 def same_host(
-    facts: HostFacts,
+    facts: DecisiveFacts,
     attachments: Collection[Attachment],
     endpoints: Iterable[Endpoint] | Unknown,
 ) -> Iterator[Reason]:
@@ -130,7 +130,7 @@ def same_host(
             )
 
 
-def physical_network(facts: HostFacts, nic: str) -> str | None:
+def physical_network(facts: DecisiveFacts, nic: str) -> str | None:
     """Return the physical network that a NIC of a host is on.
 
     :returns: None if it is not known, or on several.
@@ -142,7 +142,7 @@ def physical_network(facts: HostFacts, nic: str) -> str | None:
     return found[0] if len(found) == 1 else None
 
 
-def _able(facts: HostFacts, physical_network: str | None) -> set[str]:
+def _able(facts: DecisiveFacts, physical_network: str | None) -> set[str]:
     """Return the NICs on a physical network that Onload can use.
 
     :param physical_network: None for any that the host serves.
@@ -163,7 +163,7 @@ def _where(physical_network: str | None) -> str:
     return f" on physical network {physical_network}"
 
 
-def _profile(request: Request, facts: HostFacts) -> Iterator[Reason]:
+def _profile(request: Request, facts: DecisiveFacts) -> Iterator[Reason]:
     onload, profile = facts.onload, request.onload_profile
     if profile is None:
         return

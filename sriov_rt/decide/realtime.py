@@ -15,10 +15,16 @@
 from collections.abc import Iterator
 
 from sriov_rt.codec import Unknown
-from sriov_rt.facts import NOT_TOLD
+from sriov_rt.decide import cgroup
+from sriov_rt.decide import power
+from sriov_rt.decide.unknown_facts import unknown
+from sriov_rt.decide.unknown_facts import unread
+from sriov_rt.facts import NOT_REPORTED
+from sriov_rt.facts import CpuFacts
 from sriov_rt.facts import CpuSet
-from sriov_rt.facts import HostFacts
+from sriov_rt.facts import DecisiveFacts
 from sriov_rt.facts import IrqGroup
+from sriov_rt.facts import for_guests
 from sriov_rt.parse.cpulist import format_cpu_list
 from sriov_rt.parse.cpulist import format_cpu_mask
 from sriov_rt.reason import Reason
@@ -34,13 +40,8 @@ SLOW_CLOCKS = frozenset(
 MAX_WAKEUP_US = 3
 
 
-def unknown(fact: str, value: Unknown) -> Reason:
-    """Return the Reason for a fact that could not be read."""
-    return reason("fact_unknown", fact=fact, why=value.reason)
-
-
-def reasons(facts: HostFacts, *, placed_by_nova: bool) -> Iterator[Reason]:
-    """Yield what keeps the host from serving realtime guests.
+def reasons(facts: DecisiveFacts, *, placed_by_nova: bool) -> Iterator[Reason]:
+    """Yield the Reasons why the host cannot serve realtime guests.
 
     :param placed_by_nova: pCPUs come from ``cpu_dedicated_set``; otherwise
         every isolated CPU is taken for one.
@@ -49,16 +50,18 @@ def reasons(facts: HostFacts, *, placed_by_nova: bool) -> Iterator[Reason]:
     if isinstance(isolated, Unknown):
         yield unknown("cpus.isolated", isolated)
         return
-    dedicated = facts.compute.dedicated
+    dedicated = _dedicated(facts, placed_by_nova)
     if isinstance(dedicated, Unknown):
         yield unknown("compute.dedicated", dedicated)
         return
-    if dedicated is None and not placed_by_nova:
-        dedicated = isolated
     if not dedicated:
         yield from _nothing_to_pin_on(facts, isolated, placed_by_nova)
     else:
         yield from _cpus(facts, isolated, dedicated)
+        yield from cgroup.reasons(
+            facts.cpus, dedicated, placed_by_nova=placed_by_nova
+        )
+        yield from _scheduler(facts.cpus, dedicated)
         yield from _power(facts, dedicated)
         yield from _background(facts, dedicated)
         yield from _interrupts(facts, dedicated)
@@ -66,24 +69,37 @@ def reasons(facts: HostFacts, *, placed_by_nova: bool) -> Iterator[Reason]:
     yield from _memory(facts)
 
 
-def advice(facts: HostFacts, *, placed_by_nova: bool) -> Iterator[Reason]:
-    """Yield what would make a host better, and keeps no guest from it.
+def advice(facts: DecisiveFacts, *, placed_by_nova: bool) -> Iterator[Reason]:
+    """Yield advice that keeps no guest from the host.
 
     :param placed_by_nova: as with :func:`reasons`.
     """
-    isolated, dedicated = facts.cpus.isolated, facts.compute.dedicated
-    if isinstance(isolated, Unknown) or isinstance(dedicated, Unknown):
+    dedicated = _dedicated(facts, placed_by_nova)
+    if isinstance(facts.cpus.isolated, Unknown) or isinstance(
+        dedicated, Unknown
+    ):
         return  # reasons() says so
-    if dedicated is None and not placed_by_nova:
-        dedicated = isolated
     if dedicated:
         yield from _next_interrupts(facts, dedicated)
         yield from _threads(facts, dedicated)
+        yield from cgroup.advice(facts.cpus, dedicated)
     if facts.memory.thp == "madvise":
         yield reason("thp_madvise")
 
 
-def whole_cores(facts: HostFacts, cpus: CpuSet) -> CpuSet:
+def _dedicated(
+    facts: DecisiveFacts, placed_by_nova: bool
+) -> CpuSet | None | Unknown:
+    """Return the pCPUs of guests; Nova places none without a set of its own.
+
+    :param placed_by_nova: as with :func:`reasons`.
+    """
+    if placed_by_nova:
+        return facts.compute.dedicated
+    return for_guests(facts.cpus, facts.compute)
+
+
+def whole_cores(facts: DecisiveFacts, cpus: CpuSet) -> CpuSet:
     """Return the CPUs to dedicate in place of some, so that no core is split.
 
     :returns: their cores whole where that leaves the host a CPU; else their
@@ -101,7 +117,7 @@ def whole_cores(facts: HostFacts, cpus: CpuSet) -> CpuSet:
     return whole - core(facts, min(online - cpus or online))
 
 
-def to_dedicate(facts: HostFacts) -> CpuSet:
+def to_dedicate(facts: DecisiveFacts) -> CpuSet:
     """Return the CPUs that a realtime host of these facts dedicates.
 
     They are those that it dedicates or isolates today, of whole cores; where
@@ -118,7 +134,7 @@ def to_dedicate(facts: HostFacts) -> CpuSet:
     return whole_cores(facts, online - core(facts, min(online)))
 
 
-def core(facts: HostFacts, cpu: int) -> CpuSet:
+def core(facts: DecisiveFacts, cpu: int) -> CpuSet:
     """Return a CPU and those that share its core, as far as is known."""
     siblings = facts.cpus.siblings
     if isinstance(siblings, Unknown):
@@ -127,26 +143,30 @@ def core(facts: HostFacts, cpu: int) -> CpuSet:
 
 
 def _nothing_to_pin_on(
-    facts: HostFacts, isolated: CpuSet, placed_by_nova: bool
+    facts: DecisiveFacts, isolated: CpuSet, placed_by_nova: bool
 ) -> Iterator[Reason]:
-    if isolated and placed_by_nova:
-        yield reason("dedicated_unset", isolated=format_cpu_list(isolated))
-        return
-    online = facts.cpus.online
-    if isinstance(online, Unknown):
-        yield unknown("cpus.online", online)
-        return
-    cpus = to_dedicate(facts)
-    yield reason("nothing_isolated", cpus=format_cpu_list(cpus) or "N")
+    cpus = isolated
+    if not isolated:
+        online = facts.cpus.online
+        if isinstance(online, Unknown):
+            yield unknown("cpus.online", online)
+            return
+        cpus = to_dedicate(facts)
+        yield reason("nothing_isolated", cpus=format_cpu_list(cpus) or "N")
+    if placed_by_nova:
+        yield reason("dedicated_unset", isolated=format_cpu_list(cpus) or "N")
 
 
 def _cpus(
-    facts: HostFacts, isolated: CpuSet, dedicated: CpuSet
+    facts: DecisiveFacts, isolated: CpuSet, dedicated: CpuSet
 ) -> Iterator[Reason]:
-    wanted = format_cpu_list(dedicated)
+    expected = format_cpu_list(dedicated)
     if left := dedicated - isolated:
         yield reason(
-            "cpus_not_isolated", cpus=format_cpu_list(left), wanted=wanted
+            "cpus_not_isolated",
+            cpus=format_cpu_list(left),
+            wanted=expected,
+            cgroup=cgroup.of_guests(facts.cpus),
         )
     tick_free = facts.cpus.nohz_full
     if isinstance(tick_free, Unknown):
@@ -154,27 +174,28 @@ def _cpus(
         tick_free = dedicated
     elif left := dedicated - tick_free:
         yield reason(
-            "cpus_not_tick_free", cpus=format_cpu_list(left), wanted=wanted
+            "cpus_not_tick_free", cpus=format_cpu_list(left), wanted=expected
         )
     nocbs = facts.cpus.rcu_nocbs
     if isinstance(nocbs, Unknown):
         yield unknown("cpus.rcu_nocbs", nocbs)
     elif left := dedicated - nocbs - tick_free:
         yield reason(
-            "cpus_not_rcu_free", cpus=format_cpu_list(left), wanted=wanted
+            "cpus_not_rcu_free", cpus=format_cpu_list(left), wanted=expected
         )
     yield from _housekeeping(facts, dedicated)
 
 
-def _housekeeping(facts: HostFacts, dedicated: CpuSet) -> Iterator[Reason]:
+def _housekeeping(facts: DecisiveFacts, dedicated: CpuSet) -> Iterator[Reason]:
     online = facts.cpus.online
     if isinstance(online, Unknown):
         yield unknown("cpus.online", online)
     else:
-        if left := dedicated - online:
-            yield reason("cpus_offline", cpus=format_cpu_list(left))
+        yield from power.offline(facts.cpus, facts.compute, dedicated, online)
         if online <= dedicated:
-            yield reason("no_housekeeping")
+            # Where none is dedicated, the isolated CPUs stand in for them.
+            named = facts.compute.dedicated is not None
+            yield reason("no_housekeeping" if named else "all_isolated")
     siblings = facts.cpus.siblings
     if isinstance(siblings, Unknown):
         yield unknown("cpus.siblings", siblings)
@@ -188,21 +209,20 @@ def _housekeeping(facts: HostFacts, dedicated: CpuSet) -> Iterator[Reason]:
         )
 
 
-def _power(facts: HostFacts, dedicated: CpuSet) -> Iterator[Reason]:
-    governors, states = facts.cpus.governors, facts.cpus.idle_states
-    if isinstance(governors, Unknown):
-        yield from _unread("cpus.governors", governors)
-    else:
-        for governor in governors:
-            slow = governor.cpus & dedicated
-            if slow and governor.name != "performance":
-                yield reason(
-                    "frequency_varies",
-                    cpus=format_cpu_list(slow),
-                    governor=governor.name,
-                )
+def _scheduler(cpus: CpuFacts, dedicated: CpuSet) -> Iterator[Reason]:
+    # One that is loaded has all CPUs. The kernel loads none beside
+    # isolcpus=domain (scx_enable in kernel/sched/ext.c).
+    if isinstance(cpus.sched_ext, Unknown):
+        yield from unread("cpus.sched_ext", cpus.sched_ext)
+    elif cpus.sched_ext not in (None, "disabled"):
+        yield reason("sched_ext_on", cpus=format_cpu_list(dedicated))
+
+
+def _power(facts: DecisiveFacts, dedicated: CpuSet) -> Iterator[Reason]:
+    states = facts.cpus.idle_states
+    yield from power.governors(facts.cpus, facts.compute, dedicated)
     if isinstance(states, Unknown):
-        yield from _unread("cpus.idle_states", states)
+        yield from unread("cpus.idle_states", states)
         return
     for state in states:
         asleep = state.cpus & dedicated
@@ -216,34 +236,30 @@ def _power(facts: HostFacts, dedicated: CpuSet) -> Iterator[Reason]:
             )
 
 
-def _unread(fact: str, value: Unknown) -> Iterator[Reason]:
-    # An agent of before this fact was judged without it.
-    if value != NOT_TOLD:
-        yield unknown(fact, value)
-
-
-def _background(facts: HostFacts, dedicated: CpuSet) -> Iterator[Reason]:
-    """Yield what the kernel itself runs on dedicated pCPUs."""
+def _background(facts: DecisiveFacts, dedicated: CpuSet) -> Iterator[Reason]:
+    """Yield a Reason for each task that the kernel runs on dedicated pCPUs."""
     online = facts.cpus.online
     if isinstance(online, Unknown) or online <= dedicated:
         return  # _housekeeping() says so
-    rest = online - dedicated
+    housekeeping = online - dedicated
     for fact, code, cpus in (
         ("cpus.workqueues", "workqueues_on_dedicated", facts.cpus.workqueues),
         ("kernel.watchdog", "watchdog_on_dedicated", facts.kernel.watchdog),
     ):
         if isinstance(cpus, Unknown):
-            yield from _unread(fact, cpus)
+            yield from unread(fact, cpus)
         elif astray := cpus & dedicated:
             yield reason(
                 code,
                 cpus=format_cpu_list(astray),
-                wanted=format_cpu_list(rest),
-                mask=format_cpu_mask(rest),
+                wanted=format_cpu_list(housekeeping),
+                mask=format_cpu_mask(housekeeping),
             )
 
 
-def _next_interrupts(facts: HostFacts, dedicated: CpuSet) -> Iterator[Reason]:
+def _next_interrupts(
+    facts: DecisiveFacts, dedicated: CpuSet
+) -> Iterator[Reason]:
     default, online = facts.irqs.default_affinity, facts.cpus.online
     if isinstance(default, Unknown):
         yield unknown("irqs.default_affinity", default)
@@ -255,7 +271,7 @@ def _next_interrupts(facts: HostFacts, dedicated: CpuSet) -> Iterator[Reason]:
         )
 
 
-def _threads(facts: HostFacts, dedicated: CpuSet) -> Iterator[Reason]:
+def _threads(facts: DecisiveFacts, dedicated: CpuSet) -> Iterator[Reason]:
     siblings = facts.cpus.siblings
     if isinstance(siblings, Unknown):
         return  # reasons() says so
@@ -263,8 +279,8 @@ def _threads(facts: HostFacts, dedicated: CpuSet) -> Iterator[Reason]:
         yield reason("smt_on")
 
 
-def _interrupts(facts: HostFacts, dedicated: CpuSet) -> Iterator[Reason]:
-    groups, online = facts.irqs.groups, facts.cpus.online
+def _interrupts(facts: DecisiveFacts, dedicated: CpuSet) -> Iterator[Reason]:
+    groups, online = facts.irqs.for_guests, facts.cpus.online
     if isinstance(groups, Unknown):
         yield unknown("irqs.groups", groups)
         return
@@ -301,14 +317,14 @@ def _managed(group: IrqGroup, dedicated: CpuSet) -> bool:
     if isinstance(group.managed, Unknown):
         # Somebody may have put it there. What is silent disturbs nobody; an
         # agent of before this fact does not report it.
-        return group.managed == NOT_TOLD or group.fired is False
+        return group.managed == NOT_REPORTED or group.fired is False
     return group.managed is True
 
 
-def _kernel(facts: HostFacts) -> Iterator[Reason]:
+def _kernel(facts: DecisiveFacts) -> Iterator[Reason]:
     kernel = facts.kernel
     if isinstance(kernel.clock_source, Unknown):
-        yield from _unread("kernel.clock_source", kernel.clock_source)
+        yield from unread("kernel.clock_source", kernel.clock_source)
     elif kernel.clock_source in SLOW_CLOCKS:
         yield reason("clock_slow", clock=kernel.clock_source)
     if isinstance(kernel.rt_runtime_us, Unknown):
@@ -330,7 +346,7 @@ def _kernel(facts: HostFacts) -> Iterator[Reason]:
         yield reason("nmi_watchdog_on")
 
 
-def _memory(facts: HostFacts) -> Iterator[Reason]:
+def _memory(facts: DecisiveFacts) -> Iterator[Reason]:
     memory = facts.memory
     if isinstance(memory.ksm_run, Unknown):
         yield unknown("memory.ksm_run", memory.ksm_run)
@@ -341,7 +357,7 @@ def _memory(facts: HostFacts) -> Iterator[Reason]:
     elif memory.thp == "always":
         yield reason("thp_always")
     if isinstance(memory.swap, Unknown):
-        yield from _unread("memory.swap", memory.swap)
+        yield from unread("memory.swap", memory.swap)
     elif memory.swap:
         more = ", …" if len(memory.swap) > 4 else ""
         yield reason("swap_on", devices=", ".join(memory.swap[:4]) + more)

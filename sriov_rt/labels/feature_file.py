@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable
 from collections.abc import Mapping
 
+from sriov_rt import exceptions
 from sriov_rt import files
 from sriov_rt.facts import HostFacts
 from sriov_rt.labels import own
@@ -81,6 +82,6 @@ class FeatureFile:
                 "the feature file for NFD cannot be changed (%s); allow "
                 "sriov-rt-agent's user to write in %s, or set [labels] "
                 "feature_file = false",
-                error,
+                exceptions.plain(error),
                 self._path.parent,
             )

@@ -22,6 +22,7 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 
+from sriov_rt import exceptions
 from sriov_rt.facts import LabelFacts
 from sriov_rt.labels import merge
 from sriov_rt.labels import store
@@ -162,7 +163,7 @@ class LastKnown:
                 LOG.warning(
                     "cannot store the labels (%s); make %s a directory that "
                     "sriov-rt-agent's user may write in",
-                    error,
+                    exceptions.plain(error),
                     self._path.parent,
                 )
             self._save_problem = str(error)

@@ -32,7 +32,7 @@ _OTHER_MEANING = frozenset({f"{features.PREFIX}/kernel-config.NO_HZ_FULL"})
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reading:
-    """What a source said last.
+    """Last labels of a source.
 
     :param source: its name.
     :param labels: full key to value.

@@ -14,6 +14,7 @@
 
 from oslo_config import cfg
 
+from sriov_rt import config
 from sriov_rt.labels import store
 
 GROUP = "labels"
@@ -91,8 +92,9 @@ scheduler. A key without a slash is one of NFD's. The labels of a source that
 is stale have no traits; see the operator's guide for the names.
 """,
     ),
-    cfg.StrOpt(
+    cfg.Opt(
         "store",
+        type=config.Checked(config.absolute_path_or_none),
         default=store.PATH,
         help="""
 The file that keeps the last known labels through a restart of the agent.
@@ -103,8 +105,9 @@ at its default place. Empty to keep none: a source that is down while the
 agent starts is then stale at once.
 """,
     ),
-    cfg.StrOpt(
+    cfg.Opt(
         "features_dir",
+        type=config.Checked(config.absolute_path),
         default=FEATURES_DIR,
         help="""
 The directory of the feature files of NFD's local source.

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from sriov_rt.codec import Unknown
 from sriov_rt.decide import realtime
 from sriov_rt.facts import HostFacts
+from sriov_rt.facts import decisive
 from sriov_rt.labels.merge import OWN_PREFIX
 from sriov_rt.parse import features
 
@@ -45,7 +46,8 @@ def of(facts: HostFacts, now: float) -> Mapping[str, str]:
     latency_us = _latency_us(facts, now)
     if latency_us is not None:
         found["latency-us"] = str(latency_us)
-    if next(realtime.reasons(facts, placed_by_nova=False), None) is None:
+    problems = realtime.reasons(decisive(facts), placed_by_nova=False)
+    if next(problems, None) is None:
         found["ready"] = TRUE
     return {_NAME + name: found[name] for name in sorted(found)}
 

@@ -25,6 +25,7 @@ from oslo_config import cfg
 
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import HostFacts
+from sriov_rt.host.root import BOOT_ID
 from sriov_rt.host.root import Root
 from sriov_rt.labels import options
 from sriov_rt.labels import source
@@ -38,8 +39,6 @@ LOG = logging.getLogger(__name__)
 
 #: Seconds that a clean stop waits for a disk.
 STOP_S = 2.0
-
-BOOT_ID = "proc/sys/kernel/random/boot_id"
 
 
 class Labels:
@@ -90,7 +89,7 @@ class Labels:
             labels = self._last_known.apply(facts.labels)
             return dataclasses.replace(facts, labels=labels)
 
-    def settle(self, facts: HostFacts) -> None:
+    def store(self, facts: HostFacts) -> None:
         """Store what the sources said, and write NFD's feature file.
 
         :param facts: with their labels; those who wait for them have them.

@@ -27,7 +27,7 @@ from sriov_rt import exceptions
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Answer:
-    """What a source knows at the moment.
+    """Current labels of a source.
 
     :param labels: full key to value; None if it never knew any.
     :param confirmed: monotonic time, in seconds, at which they last held;
@@ -59,7 +59,7 @@ class LabelSource(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wiring:
-    """What a source gets from the agent that runs it.
+    """Configuration and callbacks for a source, from the agent that runs it.
 
     :param conf: the configuration; a source registers its own options.
     :param changed: to be called when :meth:`LabelSource.read` has news.

@@ -17,7 +17,6 @@ read them. What a host without sources stores is that it has none.
 """
 
 import dataclasses
-import json
 import logging
 import math
 import pathlib
@@ -26,6 +25,7 @@ from collections.abc import Mapping
 
 from sriov_rt import codec
 from sriov_rt import documents
+from sriov_rt import exceptions
 from sriov_rt import files
 from sriov_rt.parse import label
 
@@ -49,7 +49,7 @@ NEVER = 0.0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Origin:
-    """What labels are of. Those of another origin are nobody's here.
+    """Host and boot that labels belong to; those of another are not used.
 
     :param host: the name that Nova calls the host by.
     :param boot_id: the kernel's name of its boot
@@ -63,7 +63,7 @@ class Origin:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Known:
-    """What a source said last.
+    """Last labels of a source, and the time at which they last held.
 
     :param at: Unix time, seconds, at which the labels last held; or
         :data:`NEVER`.
@@ -77,7 +77,7 @@ class Known:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Aged:
-    """What a source said last, and how many seconds ago that held."""
+    """Last labels of a source, and their age in seconds."""
 
     labels: Mapping[str, str]
     age_s: float
@@ -85,7 +85,7 @@ class Aged:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Record:
-    """What is kept.
+    """Stored labels of all sources.
 
     :param stale_after_s: the agent's limit, seconds.
     :param sources: source to what it said, in their order.
@@ -119,8 +119,7 @@ def save(path: pathlib.Path, record: Record) -> None:
 
     :raises OSError: if it cannot be; the old one is then still there.
     """
-    plain = {"schema": SCHEMA_VERSION, **codec.to_plain(record)}
-    data = json.dumps(plain, separators=(",", ":")).encode()
+    data = documents.dump(record, SCHEMA_VERSION)
     # No fsync: labels do not count after the next boot.
     files.replace(path, data, 0o644)
 
@@ -128,9 +127,7 @@ def save(path: pathlib.Path, record: Record) -> None:
 def load(path: pathlib.Path) -> Record | None:
     """Return what was stored; None if there is nothing that can be used."""
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_FILE + 1)
-        return parse(data)
+        return parse(files.read(path, MAX_FILE))
     except FileNotFoundError:
         return None
     except (OSError, codec.SchemaError) as error:
@@ -138,7 +135,7 @@ def load(path: pathlib.Path) -> Record | None:
             "cannot use the labels stored in %s (%s); their sources provide "
             "them again",
             path,
-            error,
+            exceptions.plain(error),
         )
         return None
 

@@ -10,8 +10,9 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Request: what a flavor asks, parsed once from its extra specs."""
+"""Request of a flavor, parsed once from its extra specs."""
 
+import re
 from collections.abc import Iterable
 from collections.abc import Mapping
 from typing import Any
@@ -49,6 +50,13 @@ _NOVA_KEEPS: tuple[tuple[str, frozenset[str], words.DeviceClass], ...] = (
         words.DeviceClass.WATCHDOG,
     ),
 )
+
+
+_PAGE_SIZE = re.compile(r"([0-9]{1,9})([KMG]B)?", re.ASCII)
+_PAGE_UNITS = {"KB": 1, "MB": 1024, "GB": 1024 * 1024}
+
+#: The largest page that is no huge one, on any architecture, KiB.
+_SMALL_KIB = 64
 
 
 def asks(extra_specs: Iterable[str]) -> bool:
@@ -92,9 +100,24 @@ def _kept_by_nova(
 ) -> frozenset[words.DeviceClass]:
     return frozenset(
         device
-        for key, asking, device in _NOVA_KEEPS
-        if extra_specs.get(key, "").lower() in asking
+        for key, values, device in _NOVA_KEEPS
+        if extra_specs.get(key, "").lower() in values
     )
+
+
+def _huge_page_kib(text: str) -> int | None:
+    """Return a page size, KiB; 0 for any huge page, None for none.
+
+    As _get_numa_pagesize_constraint of nova/virt/hardware.py reads it: KiB
+    without a unit. What Nova refuses is left to Nova.
+    """
+    if text == "large":
+        return 0
+    match = _PAGE_SIZE.fullmatch(text)
+    if match is None:
+        return None
+    kib = int(match[1]) * _PAGE_UNITS[match[2] or "KB"]
+    return kib if kib > _SMALL_KIB else None
 
 
 def _nova_cpus(
@@ -102,8 +125,15 @@ def _nova_cpus(
 ) -> dict[str, Any]:
     # Nova reads hw:cpu_realtime with strutils.bool_from_string.
     truths = ("1", "t", "true", "on", "y", "yes")
-    asked = extra_specs.get("hw:cpu_realtime", "").strip().lower() in truths
+    requested = (
+        extra_specs.get("hw:cpu_realtime", "").strip().lower() in truths
+    )
+    policy = extra_specs.get("hw:cpu_policy")
     return {
-        "dedicated_cpus": extra_specs.get("hw:cpu_policy") == "dedicated",
-        "realtime_cpus": asked or values.get("realtime", False),
+        "dedicated_cpus": policy == "dedicated",
+        "mixed_cpus": policy == "mixed",
+        "huge_page_kib": _huge_page_kib(
+            extra_specs.get("hw:mem_page_size", "")
+        ),
+        "realtime_cpus": requested or values.get("realtime", False),
     }

@@ -38,6 +38,9 @@ MAX_VALUE = 255
 #: One second: no certificate above it could call a host realtime.
 MAX_LATENCY_US = 1_000_000
 
+#: The release of extra specs that name none.
+FIRST = "the first release"
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 
 
@@ -49,12 +52,16 @@ class Key:
     :param values: its values, in words, for messages and docs.
     :param help: what it asks for, one sentence.
     :param parse: text to the field's value; raises ParseError.
+    :param unset: what a flavor without it has: one of its values, or words.
+    :param since: the release that had it first; :data:`FIRST` or a number.
     """
 
     field: str
     values: str
     help: str
     parse: Callable[[str], Any]
+    unset: str
+    since: str = FIRST
 
 
 def _choice(values: Mapping[str, Any]) -> Callable[[str], Any]:
@@ -79,7 +86,7 @@ def _parse_nic(text: str) -> words.Nic:
     if text in words.NIC_VENDORS:
         return words.Nic(text, words.NIC_VENDORS[text], None)
     try:
-        wanted = pci.PciId.parse(text)
+        found = pci.PciId.parse(text)
     except errors.ParseError as error:
         raise errors.ParseError(
             "NIC",
@@ -88,8 +95,8 @@ def _parse_nic(text: str) -> words.Nic:
             f"such as 8086:10ca expected: {error.problem}",
             error.position,
         ) from None
-    vendor, _, device = str(wanted).partition(":")
-    return words.Nic(str(wanted), frozenset({vendor}), device or None)
+    vendor, _, device = str(found).partition(":")
+    return words.Nic(str(found), frozenset({vendor}), device or None)
 
 
 def _parse_vif(text: str) -> words.Vif:
@@ -143,12 +150,14 @@ KEYS: Mapping[str, Key] = {
         "required",
         "Only hosts whose dedicated pCPUs are isolated and nohz_full.",
         _choice({"required": True}),
+        "any host that Nova chooses",
     ),
     "kernel": Key(
         "kernel",
         "preempt_rt, any",
         "The kernel that the host runs.",
         _choice({each.value: each for each in words.Kernel}),
+        "any",
     ),
     "node_selector": Key(
         "node_selector",
@@ -156,36 +165,42 @@ KEYS: Mapping[str, Key] = {
         "Matched against the host's NFD labels; a key without a slash means "
         f"{NFD_PREFIX}/<key>.",
         _parse_selector,
+        "hosts with any labels",
     ),
     "nic": Key(
         "nic",
         "any, solarflare, intel, or a PCI vendor[:device] id",
         "The NIC that the instance's fast ports need.",
         _parse_nic,
+        "no NIC is required",
     ),
     "vif": Key(
         "vif",
         "vf, macvlan[:MODE], ipvlan[:MODE]",
         "How the instance's ports on fast physical networks are made.",
         _parse_vif,
+        "as neutron-server's [ml2_sriov_rt] physical_networks says",
     ),
     "onload": Key(
         "onload",
         "required, off",
         "Onload must be usable on the host and is injected.",
         _choice({"required": True, "off": False}),
+        "off",
     ),
     "onload_profile": Key(
         "onload_profile",
         "the name of an Onload profile",
         "The Onload profile, by a name that the operator allows.",
         _parse_name,
+        "the host's [onload] default_profile",
     ),
     "guest": Key(
         "guest",
         "standard, lean, bare",
         "How far the guest's domain is stripped of devices.",
         _choice({each.value: each for each in words.Guest}),
+        "standard",
     ),
     "keep": Key(
         "keep",
@@ -193,30 +208,35 @@ KEYS: Mapping[str, Key] = {
         + ", ".join(each.value for each in words.DeviceClass),
         "Devices that lean and bare leave in.",
         _parse_classes,
+        "nothing, beside devices that extra specs of Nova request",
     ),
     "vcpu_sched": Key(
         "vcpu_sched",
         _SCHEDULING,
         "Scheduling of the realtime vCPUs (with realtime: fifo:1).",
         _parse_scheduling,
+        "fifo:1 with realtime, else as Nova sets it",
     ),
     "iothread_sched": Key(
         "iothread_sched",
         _SCHEDULING,
         "Scheduling of the guest's I/O threads.",
         _parse_scheduling,
+        "as Nova sets it",
     ),
     "emulator_sched": Key(
         "emulator_sched",
         _SCHEDULING,
         "Scheduling of the guest's emulator threads.",
         _parse_scheduling,
+        "as Nova sets it",
     ),
     "max_latency_us": Key(
         "max_latency_us",
         f"a whole number from 1 to {MAX_LATENCY_US}",
         "The host holds a latency certificate at or below it, in µs.",
         _parse_latency,
+        "no certificate is required",
     ),
 }
 

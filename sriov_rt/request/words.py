@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The words of a Request: what a flavor can ask a host and a guest for."""
+"""Vocabulary of a Request: the values that a flavor can have."""
 
 import dataclasses
 import enum
@@ -20,7 +20,7 @@ from sriov_rt.parse import selector
 
 
 class Kernel(enum.StrEnum):
-    """The kernel that a flavor asks for."""
+    """Kernel that a flavor requests."""
 
     ANY = "any"
     PREEMPT_RT = "preempt_rt"
@@ -123,11 +123,14 @@ class Attachment:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Request:
-    """What one flavor asks of a host and of its guest.
+    """Request of one flavor to a host and its guest.
 
     :param realtime: the host's dedicated pCPUs must be realtime.
     :param dedicated_cpus: ``hw:cpu_policy=dedicated``.
+    :param mixed_cpus: ``hw:cpu_policy=mixed``.
     :param realtime_cpus: ``hw:cpu_realtime``, or ``sriov_rt:realtime``.
+    :param huge_page_kib: ``hw:mem_page_size`` where it is a huge page's, KiB;
+        0 for ``large``, None for none.
     :param keep: device classes that ``lean`` and ``bare`` leave in.
     :param max_latency_us: worst latency in µs that a certificate may show.
     :param attachments: not the flavor's but the instance's, from who places
@@ -148,5 +151,7 @@ class Request:
     emulator_sched: Scheduling | None = None
     max_latency_us: int | None = None
     dedicated_cpus: bool = False
+    mixed_cpus: bool = False
+    huge_page_kib: int | None = None
     realtime_cpus: bool = False
     attachments: tuple[Attachment, ...] = ()

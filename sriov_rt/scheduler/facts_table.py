@@ -19,7 +19,9 @@ from collections.abc import Callable
 from collections.abc import Mapping
 
 from sriov_rt import codec
+from sriov_rt.facts import DecisiveFacts
 from sriov_rt.facts import HostFacts
+from sriov_rt.facts import decisive
 
 LOG = logging.getLogger(__name__)
 
@@ -43,7 +45,7 @@ class Entry:
     __slots__ = ("__weakref__", "confirmed", "digest", "facts", "size")
 
     def __init__(
-        self, facts: HostFacts, digest: bytes, confirmed: float, size: int
+        self, facts: DecisiveFacts, digest: bytes, confirmed: float, size: int
     ) -> None:
         self.facts = facts
         self.digest = digest
@@ -88,19 +90,20 @@ class FactsTable:
         return len(self._entries)
 
     def put(self, host: str, digest: str, facts: HostFacts) -> bool:
-        """Take in a host's facts; return False if the table is full.
+        """Keep what decisions read of a host; False if the table is full.
 
         :param digest: names the facts in the heartbeats that follow, hex.
         :raises ValueError: for a digest that is not hex.
         """
         packed = bytes.fromhex(digest)
-        size = codec.size(facts)
+        kept = decisive(facts)
+        size = codec.size(kept)
         with self._lock:
             if not self._has_room(host, size):
                 return False
             self._bytes += size - self._size_of(host)
             # A new entry rather than new fields: readers see all or nothing.
-            self._entries[host] = Entry(facts, packed, self._monotonic(), size)
+            self._entries[host] = Entry(kept, packed, self._monotonic(), size)
         return True
 
     def confirm(self, host: str, digest: str) -> bool:
@@ -118,6 +121,15 @@ class FactsTable:
         """Drop a host, if it is there."""
         with self._lock:
             self._drop(host)
+
+    def refuse(self, host: str, problem: str) -> None:
+        """Drop a host whose facts cannot be read.
+
+        What it was is no longer what it is: it serves no realtime.
+
+        :param problem: what is wrong with them.
+        """
+        self.forget(host)
 
     def _has_room(self, host: str, size: int) -> bool:
         """Return whether a host's facts may come in, in place of its old.
@@ -143,7 +155,7 @@ class FactsTable:
             LOG.error(
                 "Facts of host %s refused: there are facts of %d hosts "
                 "already, of %d kB. Raise [sriov_rt] facts_max_hosts if the "
-                "cloud has more; otherwise find out who sends made-up host "
+                "cloud has more; otherwise find the sender of forged host "
                 "names.",
                 host,
                 len(self._entries),

@@ -88,13 +88,15 @@ class Sink(Protocol):
     def forget(self, host: str) -> None:
         """Drop a host."""
 
+    def refuse(self, host: str, problem: str) -> None:
+        """Drop a host whose facts cannot be read; the problem says why."""
+
 
 class Endpoint:
     """The methods that are called; see :mod:`sriov_rt.messaging`.
 
     :param sink: where the reports go.
-    :param want: asks a host to report.
-    :param keep: takes what is not needed out of facts.
+    :param request: requests a report from a host.
     """
 
     target = oslo_messaging.Target(version=messaging.VERSION)
@@ -102,13 +104,11 @@ class Endpoint:
     def __init__(
         self,
         sink: Sink,
-        want: Callable[[str], None],
-        keep: Callable[[facts.HostFacts], facts.HostFacts] = facts.decisive,
+        request: Callable[[str], None],
     ) -> None:
-        self._keep = keep
         self._complaints = _Complaints()
         self._sink = sink
-        self._want = want
+        self._request = request
 
     def facts(
         self,
@@ -118,21 +118,25 @@ class Endpoint:
         digest: Any = None,
         document: Any = None,
     ) -> None:
-        """Take in all facts of a host."""
+        """Take in all facts of a host, unless they are known already.
+
+        Every worker gets what another one requested at its start: what
+        nothing has changed in is not worth its decoding, 0.8 ms a host.
+        """
         if not _named(host, node) or type(document) is not str:
             self._complaints.log(
                 "Facts refused: they name no host, or are no text"
             )
             return
+        if self._sink.confirm(host, digest):
+            return
         try:
             found = facts.from_json(document)
             if (found.host, found.node) != (host, node):
                 raise codec.SchemaError("host", f"{host} expected")
-            self._sink.put(host, _hex(digest), self._keep(found))
+            self._sink.put(host, _hex(digest), found)
         except codec.SchemaError as error:
-            # What the host was is no longer what it is: without facts that
-            # can be read, it serves no realtime.
-            self._sink.forget(host)
+            self._sink.refuse(host, str(error))
             self._complaints.log("Facts of host %s refused: %s", host, error)
 
     def heartbeat(
@@ -147,7 +151,7 @@ class Endpoint:
             self._complaints.log("Heartbeat refused: it names no host")
             return
         if not self._sink.confirm(host, digest):
-            self._want(host)
+            self._request(host)
 
     def gone(self, context: Any, host: Any = None, node: Any = None) -> None:
         """Drop a host whose agent was stopped."""
@@ -245,7 +249,6 @@ class Listener:
     :param server: a name that is unique among the listeners of this queue,
         and the same after a restart: RabbitMQ keeps a queue by this name.
     :param sink: where the reports go.
-    :param keep: takes what is not needed out of facts.
     :raises oslo_messaging.MessagingException: for a queue that can't be
         used as it is configured.
     """
@@ -255,7 +258,6 @@ class Listener:
         conf: cfg.ConfigOpts,
         server: str,
         sink: Sink,
-        keep: Callable[[facts.HostFacts], facts.HostFacts] = facts.decisive,
     ) -> None:
         self._transport = messaging.transport(conf)
         client = oslo_messaging.get_rpc_client(
@@ -264,10 +266,14 @@ class Listener:
         self._requests = ReportRequests(
             lambda hosts: client.cast({}, "report_now", hosts=hosts)
         )
+        own = messaging.target(messaging.REPORT_TOPIC, server)
+        self._to_itself = oslo_messaging.get_rpc_client(
+            self._transport, own, retry=0
+        )
         self._server = oslo_messaging.get_rpc_server(
             self._transport,
-            messaging.target(messaging.REPORT_TOPIC, server),
-            [Endpoint(sink, self._requests.add, keep)],
+            own,
+            [Endpoint(sink, self._requests.add)],
         )
 
     def run(self) -> None:
@@ -276,8 +282,7 @@ class Listener:
         self._server.start(override_pool_size=1)
         self._requests.add()
         self._requests.run()
-        self._server.stop()
-        self._server.wait()
+        messaging.stop(self._server, self._to_itself, "gone")
         self._transport.cleanup()
 
     def stop(self) -> None:

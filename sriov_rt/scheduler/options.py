@@ -14,7 +14,7 @@
 
 from oslo_config import cfg
 
-from sriov_rt import exceptions
+from sriov_rt import config
 from sriov_rt import messaging
 from sriov_rt.onload import options as onload_options
 
@@ -63,8 +63,8 @@ rpc_response_timeout``; flavors without such an extra spec never wait.
         help="""
 The most hosts that facts are kept of, in each worker.
 
-It bounds the memory that a flood of made-up host names can take: the facts
-of a host with 64 CPUs, 256 VFs and 80 labels take about 8 kB, and those of
+It bounds the memory that a flood of forged host names can take: the facts
+of a host with 64 CPUs, 256 VFs and 80 labels take about 10 kB, and those of
 all hosts together at most 64 kB for each that this option allows. Hosts
 beyond it are refused with a line in the log, and serve no ``sriov_rt:``
 flavor: raise it in clouds that have more compute hosts.
@@ -92,6 +92,54 @@ Without effect. nova-scheduler keeps no instances that it has just placed.
 Without effect. Workers of nova-scheduler no longer wait for each other.
 """,
     ),
+    cfg.BoolOpt(
+        "metrics_enabled",
+        default=False,
+        help="""
+Whether nova-scheduler serves metrics of its realtime decisions to Prometheus.
+
+They are the times of filter and weigher, and the requests that no host
+satisfied, by Reason. It takes prometheus_client (``pip install
+sriov-rt[metrics]``); without it nova-scheduler logs an error, and schedules as
+ever. The endpoint has neither a password nor encryption.
+""",
+    ),
+    cfg.IPOpt(
+        "metrics_address",
+        default="127.0.0.1",
+        help="""
+The address that nova-scheduler serves its metrics on.
+
+The default can be reached from this host alone. Set it to the address of the
+management network where the Prometheus server of the cloud scrapes it, and let
+a firewall keep everybody else away.
+""",
+    ),
+    cfg.PortOpt(
+        "metrics_port",
+        default=9840,
+        min=1,
+        help="""
+The first TCP port of nova-scheduler's metrics.
+
+Each worker is a process with counts of its own, and takes the first port that
+is free from this one on (see ``metrics_ports``). The scrape configuration of
+Prometheus has to name them all.
+""",
+    ),
+    cfg.IntOpt(
+        "metrics_ports",
+        default=16,
+        min=1,
+        max=1024,
+        help="""
+How many TCP ports nova-scheduler's workers may take for their metrics.
+
+Keep it at ``[scheduler] workers`` or above: a worker that finds none free
+logs a warning and serves no metrics. A worker begins to serve with the first
+request that it gets.
+""",
+    ),
     cfg.FloatOpt(
         "realtime_host_weight_multiplier",
         default=10.0,
@@ -116,28 +164,6 @@ SHARED_OPTS = [
 ]
 
 
-class OptionRejected(exceptions.SriovRtError, ValueError):
-    """An option of nova-scheduler has a value that it can't have.
-
-    :param group: of the option.
-    :param option: its name.
-    :param problem: what oslo.config says of the value.
-    """
-
-    def __init__(self, group: str, option: str, problem: Exception) -> None:
-        super().__init__(group, option, problem)
-        self.group = group
-        self.option = option
-        self.problem = problem
-
-    def __str__(self) -> str:
-        return (
-            f"[{self.group}] {self.option} in the nova.conf of "
-            f"nova-scheduler is rejected ({self.problem}); correct it and "
-            "start nova-scheduler again"
-        )
-
-
 def register(conf: cfg.ConfigOpts) -> None:
     """Register every option that the scheduler's side reads."""
     conf.register_opts(SCHEDULER_OPTS, group=GROUP)
@@ -151,15 +177,14 @@ def check(conf: cfg.ConfigOpts) -> None:
     :raises OptionRejected: naming the first option with a bad value.
     """
     register(conf)
-    for group, opts in (
-        (GROUP, [*SCHEDULER_OPTS, *messaging.TRANSPORT_OPTS]),
-        (onload_options.GROUP, SHARED_OPTS),
-    ):
-        for each in opts:
-            try:
-                conf[group][each.dest]
-            except (cfg.ConfigFileValueError, ValueError) as error:
-                raise OptionRejected(group, each.dest, error) from None
+    config.check(
+        conf,
+        (
+            (GROUP, [*SCHEDULER_OPTS, *messaging.TRANSPORT_OPTS]),
+            (onload_options.GROUP, SHARED_OPTS),
+        ),
+        "nova-scheduler",
+    )
 
 
 def keeps_apart(conf: cfg.ConfigOpts) -> bool:

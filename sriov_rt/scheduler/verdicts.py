@@ -29,7 +29,7 @@ from sriov_rt import decide
 from sriov_rt import request as requests
 from sriov_rt.codec import Unknown
 from sriov_rt.decide import onload
-from sriov_rt.facts import HostFacts
+from sriov_rt.facts import DecisiveFacts
 from sriov_rt.reason import Reason
 from sriov_rt.request import Request
 from sriov_rt.scheduler.facts_table import Entry
@@ -53,7 +53,7 @@ class Refusal:
 
 
 class Host(Protocol):
-    """What is read of Nova's HostState."""
+    """Attributes of Nova's HostState that are read."""
 
     host: str
 
@@ -222,7 +222,7 @@ def _kept(
     return weakref.WeakKeyDictionary()
 
 
-def _satisfies_until(request: Request, facts: HostFacts) -> float:
+def _satisfies_until(request: Request, facts: DecisiveFacts) -> float:
     """Return the Unix time from which a host no longer satisfies a request.
 
     Minus infinity if it does not now, infinity if time changes nothing: a

@@ -18,6 +18,7 @@ import hypothesis
 from hypothesis import strategies
 
 from sriov_rt import decide
+from sriov_rt import facts
 from sriov_rt import request
 from sriov_rt.codec import Unknown
 from sriov_rt.decide import onload
@@ -36,12 +37,12 @@ def asked(*attachments, **specs):
 
 
 def codes(wanted, *endpoints, **parts):
-    host = builders.onload_host("a", *endpoints, **parts)
+    host = facts.decisive(builders.onload_host("a", *endpoints, **parts))
     return [each.code for each in decide.why_not(wanted, host, VIEW)]
 
 
 def messages(wanted, *endpoints, **parts):
-    host = builders.onload_host("a", *endpoints, **parts)
+    host = facts.decisive(builders.onload_host("a", *endpoints, **parts))
     return [each.message for each in decide.why_not(wanted, host, VIEW)]
 
 
@@ -53,7 +54,7 @@ class UsableTest(unittest.TestCase):
     def test_nothing_is_there(self):
         found = decide.why_not(
             asked(**{"sriov_rt:onload_profile": "latency"}),
-            builders.realtime_host(onload={"nics": {}}),
+            facts.decisive(builders.realtime_host(onload={"nics": {}})),
             VIEW,
         )
         self.assertEqual(
@@ -121,6 +122,18 @@ class NicTest(unittest.TestCase):
 
 
 class SameHostTest(unittest.TestCase):
+    def test_pools_that_are_unknown_are_said_once(self):
+        there = builders.endpoint("net-a")
+        spoilt = {"pools": Unknown("garbled")}
+        wanted = asked(("net-a", "fast"))
+        self.assertEqual(["fact_unknown"], codes(wanted, there, vifs=spoilt))
+
+    def test_nics_that_are_unknown_are_said_once(self):
+        there = builders.endpoint("net-a")
+        spoilt = {"nics": Unknown("garbled")}
+        wanted = asked(("net-a", "fast"))
+        self.assertEqual(["fact_unknown"], codes(wanted, there, onload=spoilt))
+
     def test_the_network_of_an_endpoint_is_refused(self):
         there = builders.endpoint("net-a")
         (told,) = messages(asked(("net-a", "fast")), there)
@@ -189,7 +202,7 @@ class SameHostTest(unittest.TestCase):
             for number in taken
         ]
         found = onload.same_host(
-            host,
+            facts.decisive(host),
             (request.Attachment("net-a", "fast"),),
             endpoints,
         )

@@ -10,52 +10,15 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-import unittest
 
 from sriov_rt import decide
 from sriov_rt import facts
-from sriov_rt import reason
-from sriov_rt import request
 from sriov_rt.codec import Unknown
 from sriov_rt.decide import realtime
 from sriov_rt.parse.cpulist import parse_cpu_list as cpus
 from tests.unit import builders
-
-NOW = 1_790_000_000.0
-VIEW = decide.View(now=NOW)
-REALTIME = {
-    "sriov_rt:realtime": "required",
-    "sriov_rt:kernel": "preempt_rt",
-    "hw:cpu_policy": "dedicated",
-}
-
-
-class DecideTestCase(unittest.TestCase):
-    def codes(self, specs=REALTIME, view=VIEW, **parts):
-        host = builders.realtime_host(**parts)
-        asked = request.parse(specs)
-        found = decide.why_not(asked, host, view)
-        self.assertEqual(not found, decide.satisfies(asked, host, view))
-        return [each.code for each in found]
-
-    def message(self, code, specs=REALTIME, view=VIEW, **parts):
-        host = builders.realtime_host(**parts)
-        for each in decide.why_not(request.parse(specs), host, view):
-            if each.code == code:
-                return each.message
-        return self.fail(f"no Reason {code}")
-
-
-class FreshnessTest(DecideTestCase):
-    def test_a_host_never_heard_of(self):
-        found = decide.why_not(request.parse(REALTIME), None, VIEW)
-        self.assertEqual(["facts_missing"], [each.code for each in found])
-
-    def test_facts_at_and_past_the_limit(self):
-        fresh = decide.View(now=NOW, facts_age_s=60, max_age_s=60)
-        self.assertEqual([], self.codes(view=fresh))
-        stale = decide.View(now=NOW, facts_age_s=61, max_age_s=60)
-        self.assertEqual(["facts_stale"], self.codes(view=stale))
+from tests.unit.decide.case import NOW
+from tests.unit.decide.case import DecideTestCase
 
 
 class RealtimeTest(DecideTestCase):
@@ -68,6 +31,10 @@ class RealtimeTest(DecideTestCase):
         elsewhere = decide.View(now=NOW, placed_by_nova=False)
         self.assertEqual([], self.codes(specs, elsewhere))
 
+    def test_a_mixed_policy_is_refused_by_its_name(self):
+        specs = {"sriov_rt:realtime": "required", "hw:cpu_policy": "mixed"}
+        self.assertEqual(["cpu_policy_mixed"], self.codes(specs))
+
     def test_each_condition_of_the_cpus(self):
         cases = {
             "cpus_not_isolated": {"isolated": cpus("2")},
@@ -78,6 +45,18 @@ class RealtimeTest(DecideTestCase):
         for code, changed in cases.items():
             with self.subTest(code=code):
                 self.assertEqual([code], self.codes(cpus=changed))
+
+    def test_a_bpf_scheduler_has_every_cpu(self):
+        for state, codes in (
+            (None, []),
+            ("disabled", []),
+            ("enabled", ["sched_ext_on"]),
+            ("enabling", ["sched_ext_on"]),
+            (facts.NOT_REPORTED, []),
+            (Unknown("garbled"), ["fact_unknown"]),
+        ):
+            with self.subTest(state):
+                self.assertEqual(codes, self.codes(cpus={"sched_ext": state}))
 
     def test_rcu_follows_the_tick(self):
         # A kernel offloads its nohz_full CPUs by itself.
@@ -134,7 +113,7 @@ class RealtimeTest(DecideTestCase):
             with self.subTest(code=code):
                 self.assertEqual([code], self.codes(**{part: {name: value}}))
                 # What was published by an agent of before cannot say it.
-                untold = {part: {name: facts.NOT_TOLD}}
+                untold = {part: {name: facts.NOT_REPORTED}}
                 self.assertEqual([], self.codes(**untold))
                 unread = {part: {name: Unknown("garbled")}}
                 self.assertEqual(["fact_unknown"], self.codes(**unread))
@@ -162,13 +141,28 @@ class RealtimeTest(DecideTestCase):
             memory={"thp": "madvise"},
             cpus={"siblings": (cpus("0-1"), cpus("2-3"))},
         )
+        host = facts.decisive(host)
         self.assertEqual([], list(realtime.reasons(host, placed_by_nova=True)))
         self.assertEqual(
             ["irqs_default_on_dedicated", "smt_on", "thp_madvise"],
             [e.code for e in realtime.advice(host, placed_by_nova=True)],
         )
-        best = builders.realtime_host()
+        best = facts.decisive(builders.realtime_host())
         self.assertEqual([], list(realtime.advice(best, placed_by_nova=True)))
+
+    def test_advice_is_of_the_cpus_that_guests_get(self):
+        host = facts.decisive(
+            builders.realtime_host(
+                compute={"dedicated": None},
+                irqs={"default_affinity": cpus("0-3")},
+            )
+        )
+        for placed_by_nova, codes in (
+            (True, []),
+            (False, ["irqs_default_on_dedicated"]),
+        ):
+            found = realtime.advice(host, placed_by_nova=placed_by_nova)
+            self.assertEqual(codes, [each.code for each in found])
 
     def test_nothing_left_for_the_host(self):
         every = cpus("0-3")
@@ -181,12 +175,25 @@ class RealtimeTest(DecideTestCase):
             ),
         )
 
+    def test_nothing_left_where_none_is_dedicated(self):
+        every = cpus("0-3")
+        elsewhere = decide.View(now=NOW, placed_by_nova=False)
+        self.assertEqual(
+            ["all_isolated"],
+            self.codes(
+                view=elsewhere,
+                cpus={"isolated": every, "nohz_full": every},
+                compute={"dedicated": None},
+                irqs={"groups": ()},
+            ),
+        )
+
     def test_nothing_dedicated(self):
         self.assertEqual(
             ["dedicated_unset"], self.codes(compute={"dedicated": None})
         )
         self.assertEqual(
-            ["nothing_isolated"],
+            ["nothing_isolated", "dedicated_unset"],
             self.codes(
                 compute={"dedicated": None}, cpus={"isolated": cpus("")}
             ),
@@ -268,136 +275,8 @@ class InterruptTest(DecideTestCase):
             (dark, None, ["irqs_on_dedicated"]),
             (dark, True, ["irqs_on_dedicated"]),
             (dark, False, []),
-            (facts.NOT_TOLD, None, []),
+            (facts.NOT_REPORTED, None, []),
         ):
             with self.subTest(managed=managed, fired=fired):
                 irqs = self._irqs("3", "3", managed, fired)
                 self.assertEqual(expected, self.codes(irqs=irqs))
-
-
-class DemandTest(DecideTestCase):
-    def test_labels(self):
-        ask = "sriov_rt:node_selector"
-        self.assertEqual([], self.codes({ask: "pci-8086.present=true"}))
-        specs = {ask: "pci-8086.present,pci-1924.present=true"}
-        self.assertEqual(["labels_mismatch"], self.codes(specs))
-        told = self.message("labels_mismatch", specs)
-        self.assertIn("finds no such label", told)
-
-    def test_labels_of_a_source_that_is_down(self):
-        prefix = "feature.node.kubernetes.io/"
-        labels = {
-            "values": {prefix + "pci-1924.present": "true", "zone": "a"},
-            "sources": {
-                prefix + "pci-1924.present": "kubernetes",
-                prefix + "kernel-config.PREEMPT_RT": "kernel",
-                "zone": "other",
-            },
-            "stale": ("kubernetes", "nfd_local"),
-        }
-        stale, mismatch = ["labels_stale"], ["labels_mismatch"]
-        for selector, expected in (
-            ("pci-1924.present=true", stale),
-            ("pci-1924.present!=true", stale),
-            ("pci-1924.present>5", stale),
-            ("pci-8086.present", stale),
-            # A missing key is neither a match of a negation nor a mismatch.
-            ("!pci-8086.present", stale),
-            ("pci-8086.present notin (true)", stale),
-            # The kernel is never down, also where it says that there is no
-            # such label.
-            ("!kernel-config.PREEMPT_RT", []),
-            ("kernel-config.PREEMPT_RT=true", mismatch),
-        ):
-            with self.subTest(selector=selector):
-                specs = {"sriov_rt:node_selector": selector}
-                self.assertEqual(expected, self.codes(specs, labels=labels))
-        specs = {"sriov_rt:node_selector": "pci-1924.present"}
-        told = self.message("labels_stale", specs, labels=labels)
-        self.assertIn("label source kubernetes for longer", told)
-        specs = {"sriov_rt:node_selector": "!pci-8086.present"}
-        told = self.message("labels_stale", specs, labels=labels)
-        self.assertIn("label source kubernetes, nfd_local for", told)
-
-    def test_labels_whose_part_is_unknown(self):
-        specs = {"sriov_rt:node_selector": "!pci-1924.present"}
-        for name in ("values", "sources", "stale"):
-            with self.subTest(fact=name):
-                spoilt = {name: Unknown("garbled")}
-                self.assertEqual(
-                    ["fact_unknown"], self.codes(specs, labels=spoilt)
-                )
-
-    def test_nics(self):
-        for wanted in ("any", "intel", "8086", "8086:10c9", "8086:10ca"):
-            with self.subTest(nic=wanted):
-                self.assertEqual([], self.codes({"sriov_rt:nic": wanted}))
-        for wanted in ("solarflare", "8086:1572"):
-            with self.subTest(nic=wanted):
-                self.assertEqual(
-                    ["nic_missing"], self.codes({"sriov_rt:nic": wanted})
-                )
-
-    def test_nic_of_unknown_make(self):
-        specs = {"sriov_rt:nic": "8086:1572"}
-        for changes, wanted in (
-            ({"vendor": Unknown("garbled")}, "fact_unknown"),
-            ({"device": Unknown("garbled")}, "fact_unknown"),
-            ({"vf_device": Unknown("garbled")}, "fact_unknown"),
-            (
-                {"vendor": "1924", "device": Unknown("garbled")},
-                "nic_missing",
-            ),
-        ):
-            with self.subTest(changes):
-                nics = {"nics": (builders.nic(**changes),)}
-                self.assertEqual([wanted], self.codes(specs, nics=nics))
-
-    def test_vfs(self):
-        specs = {"sriov_rt:vif": "vf"}
-        self.assertEqual([], self.codes(specs))
-        none = builders.nic(sriov_numvfs=0)
-        self.assertEqual(["no_vfs"], self.codes(specs, nics={"nics": (none,)}))
-        dark = builders.nic(sriov_numvfs=Unknown("garbled"))
-        self.assertEqual(
-            ["fact_unknown"], self.codes(specs, nics={"nics": (dark,)})
-        )
-
-    def test_modules(self):
-        self.assertEqual([], self.codes({"sriov_rt:vif": "macvlan"}))
-        self.assertEqual(
-            ["module_missing"], self.codes({"sriov_rt:vif": "ipvlan:l3"})
-        )
-
-    def test_latency(self):
-        specs = {"sriov_rt:max_latency_us": "20"}
-        kernel = "6.1.0-44-rt-amd64"
-
-        def holds(*fields):
-            return {"certificate": facts.LatencyCertificate(*fields)}
-
-        self.assertEqual(["latency_uncertified"], self.codes(specs))
-        for expected, fields in (
-            ([], (20, kernel, NOW + 1)),
-            (["latency_above"], (21, kernel, NOW + 1)),
-            (["latency_expired"], (20, kernel, NOW)),
-            (["latency_other_kernel"], (20, "6.1.0-1", NOW + 1)),
-        ):
-            with self.subTest(expected=expected):
-                self.assertEqual(
-                    expected, self.codes(specs, latency=holds(*fields))
-                )
-
-
-class ReasonTest(unittest.TestCase):
-    def test_json_has_code_fields_and_message(self):
-        told = reason.reason("kernel_not_rt", release="6.1").to_plain()
-        self.assertEqual("kernel_not_rt", told["code"])
-        self.assertEqual("6.1", told["release"])
-        self.assertIn("kernel 6.1 is not PREEMPT_RT", told["message"])
-
-    def test_sentences_are_one_clause_and_its_remedy(self):
-        for code, sentence in reason.SENTENCES.items():
-            with self.subTest(code=code):
-                self.assertFalse(sentence.endswith("."))
-                self.assertIn("; ", sentence)

@@ -18,6 +18,7 @@ from unittest import mock
 
 from oslo_config import cfg
 
+from sriov_rt.host.root import BOOT_ID
 from sriov_rt.host.root import Root
 from sriov_rt.labels import options
 from sriov_rt.labels import service
@@ -66,13 +67,13 @@ class ServiceTest(unittest.TestCase):
 
     def test_that_there_are_no_sources_is_stored(self):
         labels = self.make()
-        labels.settle(labels.complete(builders.realtime_host()))
+        labels.store(labels.complete(builders.realtime_host()))
         self.assertEqual({}, store.load(self.root / "store").sources)
 
     def test_nothing_is_written_where_nothing_is_to_be_stored(self):
         self.set(store="")
         labels = self.make()
-        labels.settle(labels.complete(builders.realtime_host()))
+        labels.store(labels.complete(builders.realtime_host()))
         labels.stop()
         self.assertEqual([self.files], list(self.root.iterdir()))
 
@@ -89,13 +90,13 @@ class ServiceTest(unittest.TestCase):
     def test_the_feature_file_comes_and_goes(self):
         self.set(feature_file=True)
         labels = self.make()
-        labels.settle(labels.complete(builders.realtime_host()))
+        labels.store(labels.complete(builders.realtime_host()))
         file = self.files / options.FEATURE_FILE
         self.assertIn("sriov-rt.ready=true", file.read_text())
         labels.stop()
         self.assertFalse(file.exists())
         # An observation that was under way when the agent stopped.
-        labels.settle(labels.complete(builders.realtime_host()))
+        labels.store(labels.complete(builders.realtime_host()))
         self.assertFalse(file.exists())
 
     def test_a_disk_that_hangs_holds_up_neither_facts_nor_the_stop(self):
@@ -109,7 +110,7 @@ class ServiceTest(unittest.TestCase):
 
         labels._feature_file.update = hang
         host = builders.realtime_host()
-        writer = threading.Thread(target=labels.settle, args=(host,))
+        writer = threading.Thread(target=labels.store, args=(host,))
         writer.start()
         self.assertTrue(hangs.wait(10.0))
         labels.complete(host)
@@ -136,7 +137,7 @@ class ServiceTest(unittest.TestCase):
         self.assertIsNone(service.pattern([]))
 
     def test_the_boot_that_labels_are_of(self):
-        place = self.root / service.BOOT_ID
+        place = self.root / BOOT_ID
         self.assertEqual("", service.origin("h", Root(self.root)).boot_id)
         place.parent.mkdir(parents=True)
         place.write_text("boot-1\n")

@@ -74,7 +74,7 @@ class NameTest(unittest.TestCase):
         self.assertEqual(traits.MAX_TRAIT, len(found))
         self.assertRegex(found, LEGAL)
 
-    @hypothesis.settings(derandomize=True, deadline=None, max_examples=2000)
+    @hypothesis.settings(derandomize=True, deadline=None, max_examples=500)
     @hypothesis.given(LABELS, LABELS)
     def test_legal_and_never_shared(self, one, other):
         self.assertIsNotNone(LEGAL.fullmatch(traits.name(*one)))

@@ -24,6 +24,21 @@ hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("fixed")
 
 
+class KeysTest(unittest.TestCase):
+    def test_the_page_says_what_a_flavor_without_it_has(self):
+        bare = words.Request()
+        for name, key in grammar.KEYS.items():
+            with self.subTest(name):
+                default = getattr(bare, key.field)
+                try:
+                    said = key.parse(key.unset)
+                except errors.ParseError:
+                    self.assertFalse(default)
+                else:
+                    self.assertEqual(default, said)
+                self.assertTrue(key.since)
+
+
 class ParseTest(unittest.TestCase):
     def test_a_full_flavor(self):
         asked = request.parse(

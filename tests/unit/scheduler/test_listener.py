@@ -72,11 +72,22 @@ class EndpointTest(unittest.TestCase):
         self.endpoint.gone({}, "a", "a")
         self.assertEqual({}, dict(self.table.entries))
 
+    def test_facts_that_another_worker_requested_are_not_decoded(self):
+        self._report()
+        (before,) = self.table.entries.values()
+        confirmed = before.confirmed
+        with mock.patch.object(facts, "from_json") as decode:
+            self._report()
+        decode.assert_not_called()
+        (after,) = self.table.entries.values()
+        self.assertIs(before, after)
+        self.assertGreater(after.confirmed, confirmed)
+
     def test_facts_that_cannot_be_read_end_trust_in_the_old_ones(self):
         newer = {**self.host.to_plain(), "schema": 2}
         for document in ("{", "[]", json.dumps(newer)):
             with self.subTest(document=document[:9]):
-                self._refused(document=document)
+                self._refused(digest="00" * 32, document=document)
                 self.assertEqual({}, dict(self.table.entries))
 
     def test_facts_of_one_host_in_the_name_of_another(self):
@@ -127,11 +138,9 @@ class EndpointTest(unittest.TestCase):
         self.assertEqual(listener.LOGGED, len(logged.output))
 
     def test_only_what_decisions_read_is_kept(self):
-        taken: list[facts.HostFacts] = []
-        sink = mock.Mock(put=lambda host, digest, found: taken.append(found))
-        self.endpoint = Endpoint(sink, self.wanted.append)
         self._report()
-        self.assertEqual([facts.decisive(self.host)], taken)
+        (entry,) = self.table.entries.values()
+        self.assertEqual(facts.decisive(self.host), entry.facts)
 
     def test_a_document_that_is_no_text(self):
         with self.assertLogs(listener.LOG, "WARNING"):

@@ -16,6 +16,7 @@ import unittest
 
 from oslo_config import cfg
 
+from sriov_rt import config
 from sriov_rt.scheduler import options
 
 
@@ -34,13 +35,13 @@ class CheckTest(unittest.TestCase):
 
     def test_a_bad_value_is_named(self):
         conf = self._conf("[sriov_rt]\nwarmup_timeout = 60\n")
-        with self.assertRaises(options.OptionRejected) as caught:
+        with self.assertRaises(config.OptionRejected) as caught:
             options.check(conf)
         self.assertIn("[sriov_rt] warmup_timeout", str(caught.exception))
         self.assertIn("50", str(caught.exception))
 
     def test_a_bad_value_of_what_is_shared_with_compute_hosts(self):
         conf = self._conf("[onload]\nsecond_endpoint = maybe\n")
-        with self.assertRaises(options.OptionRejected) as caught:
+        with self.assertRaises(config.OptionRejected) as caught:
             options.check(conf)
         self.assertEqual("second_endpoint", caught.exception.option)

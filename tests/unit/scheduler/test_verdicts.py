@@ -279,7 +279,9 @@ class SameAsTheDecisionTest(VerdictsCase):
         host = builders.onload_host("a", *there, **parts)
         put(self.table, host)
         view = decide.View(self.wall.now, 0.0, MAX_AGE_S)
-        wanted = [r.code for r in decide.why_not(asked, host, view)]
+        wanted = [
+            r.code for r in decide.why_not(asked, facts.decisive(host), view)
+        ]
         self.assertEqual(wanted, self.codes(asked, "a"))
         passing = self.verdicts.passing(asked, states("a"))
         self.assertEqual(not wanted, bool(passing))

@@ -1,0 +1,115 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The cgroup of guests: which dedicated pCPUs it gives them."""
+
+from collections.abc import Iterator
+
+from sriov_rt.codec import Unknown
+from sriov_rt.decide.unknown_facts import unread
+from sriov_rt.facts import CpuFacts
+from sriov_rt.facts import CpuSet
+from sriov_rt.facts import GuestCgroup
+from sriov_rt.parse.cpulist import format_cpu_list
+from sriov_rt.reason import Reason
+from sriov_rt.reason import reason
+
+#: Where a partition is made as long as there is no cgroup of guests.
+DEFAULT = "/sys/fs/cgroup/machine.slice"
+
+#: The cgroups below which that of guests is.
+_ROOTS = frozenset({"/sys/fs/cgroup", "/sys/fs/cgroup/cpuset"})
+
+
+def of_guests(cpus: CpuFacts) -> str:
+    """Return the path of the cgroup that guests have or will have."""
+    found = cpus.guest_cgroup
+    if isinstance(found, GuestCgroup) and found.path not in _ROOTS:
+        return found.path
+    return DEFAULT
+
+
+def isolates(cpus: CpuFacts) -> bool:
+    """Return whether the host isolates by a partition, or is to do so."""
+    found = cpus.guest_cgroup
+    return isinstance(found, GuestCgroup) and (
+        found.partition or ""
+    ).startswith("isolated")
+
+
+def reasons(
+    cpus: CpuFacts, dedicated: CpuSet, *, placed_by_nova: bool
+) -> Iterator[Reason]:
+    """Yield the Reasons why libvirt's guests cannot use dedicated pCPUs.
+
+    :param placed_by_nova: whether Nova runs the guests. If not and libvirt
+        has none, they may be pods, and in other cgroups.
+    """
+    found = cpus.guest_cgroup
+    if isinstance(found, Unknown):
+        yield from unread("cpus.guest_cgroup", found)
+        return
+    if found is None or (found.path in _ROOTS and not placed_by_nova):
+        return
+    yield from _out_of_reach(cpus, found, dedicated)
+    yield from _invalid(cpus, found, dedicated)
+
+
+def advice(cpus: CpuFacts, dedicated: CpuSet) -> Iterator[Reason]:
+    """Yield a Reason if the guests' cgroup has dedicated pCPUs only.
+
+    A guest whose emulator threads have a vCPU's pCPU (a mask in
+    ``hw:cpu_realtime_mask``) runs there, others do not.
+    """
+    found, online = cpus.guest_cgroup, cpus.online
+    if not isinstance(found, GuestCgroup) or isinstance(online, Unknown):
+        return
+    if online - dedicated and not found.cpus & online - dedicated:
+        yield reason("cgroup_without_housekeeping", cgroup=found.path)
+
+
+def _out_of_reach(
+    cpus: CpuFacts, found: GuestCgroup, dedicated: CpuSet
+) -> Iterator[Reason]:
+    there = CpuSet()
+    for each in (cpus.online, cpus.offline):
+        there |= CpuSet() if isinstance(each, Unknown) else each
+    left = dedicated & there - found.cpus
+    for other in found.others:
+        if taken := left & other.cpus:
+            left -= taken
+            yield reason(
+                "cpus_in_other_partition",
+                cpus=format_cpu_list(taken),
+                partition=other.path,
+                cgroup=found.path,
+            )
+    if left:
+        yield reason(
+            "cpus_outside_cgroup",
+            cpus=format_cpu_list(left),
+            cgroup=found.path,
+        )
+
+
+def _invalid(
+    cpus: CpuFacts, found: GuestCgroup, dedicated: CpuSet
+) -> Iterator[Reason]:
+    isolated = cpus.isolated
+    if isinstance(isolated, Unknown) or dedicated <= isolated:
+        return
+    if found.partition and " invalid" in found.partition:
+        yield reason(
+            "partition_invalid",
+            cgroup=found.path,
+            partition=found.partition,
+        )

@@ -1,0 +1,50 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The compute driver: which flavors need sriov-rt's, and whether it runs."""
+
+from collections.abc import Iterator
+
+from sriov_rt.codec import Unknown
+from sriov_rt.decide.unknown_facts import unread
+from sriov_rt.facts import DecisiveFacts
+from sriov_rt.reason import Reason
+from sriov_rt.reason import reason
+from sriov_rt.request import Request
+from sriov_rt.request import words
+
+
+def is_needed(request: Request) -> bool:
+    """Return whether a flavor requests more than Nova's own driver does.
+
+    It pins and schedules no emulator or I/O threads, strips nothing, plugs
+    no port of ours and injects no Onload, and says nothing. A kernel, labels,
+    a NIC or a certificate are the host's alone.
+    """
+    return bool(
+        request.realtime
+        or request.guest is not words.Guest.STANDARD
+        or request.vif is not None
+        or request.onload
+        or request.vcpu_sched
+        or request.iothread_sched
+        or request.emulator_sched
+    )
+
+
+def reasons(facts: DecisiveFacts) -> Iterator[Reason]:
+    """Yield a Reason if no nova-compute with our driver runs on the host."""
+    driver = facts.compute.driver
+    if driver is None:
+        yield reason("compute_driver_missing")
+    elif isinstance(driver, Unknown):
+        yield from unread("compute.driver", driver)

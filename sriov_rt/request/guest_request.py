@@ -1,0 +1,93 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A Request outside Nova: one line of text, or the attributes of an element.
+
+The names are those of the extra specs, without their namespace. ``pinning``
+stands beside them, since outside Nova nobody else says where vCPUs go.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+
+from sriov_rt.parse import errors
+from sriov_rt.request import grammar
+
+#: What stands between two extra specs. oVirt ends a property at a semicolon,
+#: selectors have commas and spaces, and none of our values has this.
+SEPARATOR = "&"
+
+#: The name that pCPUs of vCPUs have; see sriov_rt.parse.pinning.
+PINNING = "pinning"
+
+#: The longest text, in characters: more than all keys at their longest.
+MAX_TEXT = (len(grammar.KEYS) + 1) * (grammar.MAX_VALUE + 32)
+
+#: The longest pinning: a host's worth of vCPUs, each ``1023#1023_``.
+MAX_PINNING = 16 * 1024
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GuestRequest:
+    """Request of a guest by the means of its manager, not parsed yet.
+
+    :param extra_specs: by full key, such as ``sriov_rt:guest``.
+    :param pinning: pCPUs of its vCPUs, ``0#6_1#7``; None for none.
+    """
+
+    extra_specs: Mapping[str, str]
+    pinning: str | None = None
+
+
+def from_text(text: str) -> GuestRequest:
+    """Return the request of a text.
+
+    :param text: such as ``realtime=required & guest=lean``; an empty one is a
+        request too: for clean VFs alone.
+    :raises ParseError: if it is too long, or a part is no ``KEY=VALUE``.
+    """
+    errors.check_length("request", text, MAX_TEXT + MAX_PINNING)
+    found: dict[str, str] = {}
+    for part in text.split(SEPARATOR) if text.strip() else ():
+        name, equals, value = (each.strip() for each in part.partition("="))
+        if not equals or not name:
+            raise errors.ParseError(
+                "request", text, f"KEY=VALUE expected, not {part.strip()!r}"
+            )
+        if name in found:
+            raise errors.ParseError("request", text, f"{name} is there twice")
+        found[name] = value
+    return from_values(found)
+
+
+def from_values(values: Mapping[str, str]) -> GuestRequest:
+    """Return the request of values by their names.
+
+    :param values: with or without the namespace in their names.
+    :raises ParseError: for a name that no extra spec has.
+    """
+    specs = {}
+    pinning = None
+    prefix = f"{grammar.NAMESPACE}:"
+    for given, value in values.items():
+        name = given.removeprefix(prefix)
+        if name == PINNING:
+            errors.check_length(PINNING, value, MAX_PINNING)
+            pinning = value
+        elif name in grammar.KEYS:
+            specs[prefix + name] = value
+        else:
+            known = ", ".join((*grammar.KEYS, PINNING))
+            raise errors.ParseError(
+                "request", given, f"one of {known} expected"
+            )
+    return GuestRequest(specs, pinning)

@@ -1,0 +1,58 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Three hundred hosts over a real RabbitMQ.
+
+The small form of tests/benchmarks/scale. The messages are those of the
+project's own Publisher, and a worker's table is what they make of it.
+"""
+
+import json
+import pathlib
+import sys
+import tempfile
+import unittest
+
+from tests.testbed.waiting import run_logged
+
+HOSTS = 300
+
+#: CPU seconds that a worker may take for the facts of a host, with all that
+#: oslo.messaging does for a message: about four times what it takes.
+CPU_S = 0.008
+
+PATIENCE = 900.0
+
+
+class ScaleTest(unittest.TestCase):
+    def test_a_worker_learns_of_300_hosts_and_of_a_change_on_all(self):
+        with tempfile.TemporaryDirectory() as directory:
+            output = pathlib.Path(directory, "scale.json")
+            run_logged(
+                (
+                    *(sys.executable, "-m", "tests.benchmarks.scale"),
+                    *("--hosts", str(HOSTS), "--workers", "1"),
+                    *("--interval", "2", "--spread", "1", "--seconds", "1"),
+                    *("--scenarios", "agents", "cold", "change"),
+                    *("--output", str(output)),
+                ),
+                timeout=PATIENCE,
+                log=pathlib.Path(directory, "log"),
+            )
+            rows = json.loads(output.read_text())
+        found = {row["scenario"]: row["workers"][0] for row in rows}
+        self.assertEqual(0, found["agents"]["messages"])
+        for scenario in ("cold", "change"):
+            with self.subTest(scenario=scenario):
+                # Each host once, whatever was requested or confirmed again.
+                self.assertEqual(HOSTS, found[scenario]["decoded"])
+                self.assertLess(found[scenario]["cpu_s"], HOSTS * CPU_S)

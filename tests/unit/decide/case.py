@@ -1,0 +1,44 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A host and a flavor, and what is decided of them."""
+
+import unittest
+
+from sriov_rt import decide
+from sriov_rt import facts
+from sriov_rt import request
+from tests.unit import builders
+
+NOW = 1_790_000_000.0
+VIEW = decide.View(now=NOW)
+REALTIME = {
+    "sriov_rt:realtime": "required",
+    "sriov_rt:kernel": "preempt_rt",
+    "hw:cpu_policy": "dedicated",
+}
+
+
+class DecideTestCase(unittest.TestCase):
+    def codes(self, specs=REALTIME, view=VIEW, **parts):
+        host = facts.decisive(builders.realtime_host(**parts))
+        asked = request.parse(specs)
+        found = decide.why_not(asked, host, view)
+        self.assertEqual(not found, decide.satisfies(asked, host, view))
+        return [each.code for each in found]
+
+    def message(self, code, specs=REALTIME, view=VIEW, **parts):
+        host = facts.decisive(builders.realtime_host(**parts))
+        for each in decide.why_not(request.parse(specs), host, view):
+            if each.code == code:
+                return each.message
+        return self.fail(f"no Reason {code}")

@@ -1,0 +1,132 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+from sriov_rt import facts
+from sriov_rt.codec import Unknown
+from tests.unit import builders
+from tests.unit.decide.case import NOW
+from tests.unit.decide.case import DecideTestCase
+
+
+class DemandTest(DecideTestCase):
+    def test_labels(self):
+        ask = "sriov_rt:node_selector"
+        self.assertEqual([], self.codes({ask: "pci-8086.present=true"}))
+        specs = {ask: "pci-8086.present,pci-1924.present=true"}
+        self.assertEqual(["labels_mismatch"], self.codes(specs))
+        told = self.message("labels_mismatch", specs)
+        self.assertIn("finds no such label", told)
+
+    def test_labels_of_a_source_that_is_down(self):
+        prefix = "feature.node.kubernetes.io/"
+        labels = {
+            "values": {prefix + "pci-1924.present": "true", "zone": "a"},
+            "sources": {
+                prefix + "pci-1924.present": "kubernetes",
+                prefix + "kernel-config.PREEMPT_RT": "kernel",
+                "zone": "other",
+            },
+            "stale": ("kubernetes", "nfd_local"),
+        }
+        stale, mismatch = ["labels_stale"], ["labels_mismatch"]
+        for selector, expected in (
+            ("pci-1924.present=true", stale),
+            ("pci-1924.present!=true", stale),
+            ("pci-1924.present>5", stale),
+            ("pci-8086.present", stale),
+            # A missing key is neither a match of a negation nor a mismatch.
+            ("!pci-8086.present", stale),
+            ("pci-8086.present notin (true)", stale),
+            # The kernel is never down, also where it says that there is no
+            # such label.
+            ("!kernel-config.PREEMPT_RT", []),
+            ("kernel-config.PREEMPT_RT=true", mismatch),
+        ):
+            with self.subTest(selector=selector):
+                specs = {"sriov_rt:node_selector": selector}
+                self.assertEqual(expected, self.codes(specs, labels=labels))
+        specs = {"sriov_rt:node_selector": "pci-1924.present"}
+        told = self.message("labels_stale", specs, labels=labels)
+        self.assertIn("label source kubernetes for longer", told)
+        specs = {"sriov_rt:node_selector": "!pci-8086.present"}
+        told = self.message("labels_stale", specs, labels=labels)
+        self.assertIn("label source kubernetes, nfd_local for", told)
+
+    def test_labels_whose_part_is_unknown(self):
+        specs = {"sriov_rt:node_selector": "!pci-1924.present"}
+        for name in ("values", "sources", "stale"):
+            with self.subTest(fact=name):
+                spoilt = {name: Unknown("garbled")}
+                self.assertEqual(
+                    ["fact_unknown"], self.codes(specs, labels=spoilt)
+                )
+
+    def test_nics(self):
+        for wanted in ("any", "intel", "8086", "8086:10c9", "8086:10ca"):
+            with self.subTest(nic=wanted):
+                self.assertEqual([], self.codes({"sriov_rt:nic": wanted}))
+        for wanted in ("solarflare", "8086:1572"):
+            with self.subTest(nic=wanted):
+                self.assertEqual(
+                    ["nic_missing"], self.codes({"sriov_rt:nic": wanted})
+                )
+
+    def test_nic_of_unknown_make(self):
+        specs = {"sriov_rt:nic": "8086:1572"}
+        for changes, wanted in (
+            ({"vendor": Unknown("garbled")}, "fact_unknown"),
+            ({"device": Unknown("garbled")}, "fact_unknown"),
+            ({"vf_device": Unknown("garbled")}, "fact_unknown"),
+            (
+                {"vendor": "1924", "device": Unknown("garbled")},
+                "nic_missing",
+            ),
+        ):
+            with self.subTest(changes):
+                nics = {"nics": (builders.nic(**changes),)}
+                self.assertEqual([wanted], self.codes(specs, nics=nics))
+
+    def test_vfs(self):
+        specs = {"sriov_rt:vif": "vf"}
+        self.assertEqual([], self.codes(specs))
+        none = builders.nic(sriov_numvfs=0)
+        self.assertEqual(["no_vfs"], self.codes(specs, nics={"nics": (none,)}))
+        dark = builders.nic(sriov_numvfs=Unknown("garbled"))
+        self.assertEqual(
+            ["fact_unknown"], self.codes(specs, nics={"nics": (dark,)})
+        )
+
+    def test_modules(self):
+        self.assertEqual([], self.codes({"sriov_rt:vif": "macvlan"}))
+        self.assertEqual(
+            ["module_missing"], self.codes({"sriov_rt:vif": "ipvlan:l3"})
+        )
+
+    def test_latency(self):
+        specs = {"sriov_rt:max_latency_us": "20"}
+        kernel = "6.1.0-44-rt-amd64"
+
+        def holds(*fields):
+            return {"certificate": facts.LatencyCertificate(*fields)}
+
+        self.assertEqual(["latency_uncertified"], self.codes(specs))
+        for expected, fields in (
+            ([], (20, kernel, NOW + 1)),
+            (["latency_above"], (21, kernel, NOW + 1)),
+            (["latency_expired"], (20, kernel, NOW)),
+            (["latency_other_kernel"], (20, "6.1.0-1", NOW + 1)),
+        ):
+            with self.subTest(expected=expected):
+                self.assertEqual(
+                    expected, self.codes(specs, latency=holds(*fields))
+                )

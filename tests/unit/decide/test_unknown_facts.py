@@ -1,0 +1,41 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import pathlib
+import unittest
+
+from sriov_rt import decide
+from sriov_rt import facts
+from sriov_rt.codec import Unknown
+from sriov_rt.decide import unknown_facts
+
+
+class UnknownFactsTest(unittest.TestCase):
+    def test_a_fact_that_could_not_be_read(self):
+        found = unknown_facts.unread("cpus.offline", Unknown("EIO"))
+        (only,) = found
+        self.assertEqual("fact_unknown", only.code)
+        self.assertIn("cpus.offline", only.message)
+        self.assertIn("EIO", only.message)
+
+    def test_a_fact_that_an_older_agent_does_not_report(self):
+        found = unknown_facts.unread("cpus.offline", facts.NOT_REPORTED)
+        self.assertEqual([], list(found))
+
+    def test_no_other_decision_builds_the_reason(self):
+        room = pathlib.Path(decide.__file__).parent
+        found = [
+            path.name
+            for path in sorted(room.glob("*.py"))
+            if '"fact_unknown"' in path.read_text()
+        ]
+        self.assertEqual(["unknown_facts.py"], found)
