@@ -44,6 +44,10 @@ _PLACES = (
     ("driver", ("type",)),
 )
 
+#: Types of ``<interface>`` for which QEMU has no other model than virtio-net
+#: (net/vhost-user.c and net/vhost-vdpa.c), whatever the domain says.
+VIRTIO_NICS = frozenset({"vdpa", "vhostuser"})
+
 #: The highest index of a controller: libvirt keeps it in an int.
 _MAX_INDEX = 2**31 - 1
 
@@ -128,7 +132,7 @@ def _is_virtio_nic(device: Element, domain: Domain) -> bool:
     kind = device.get("type")
     if kind == "hostdev":
         return False
-    if kind == "vdpa":
+    if kind in VIRTIO_NICS:
         return True
     model = device.find("model")
     if model is None:
@@ -243,11 +247,19 @@ def _disk_refusal(device: Element) -> Reason:
 
 
 def _nic_refusal(device: Element) -> Reason:
-    mac = device.find("mac")
-    return reason(
-        "nic_on_virtio",
-        mac="?" if mac is None else clean(mac.get("address", "?")),
-    )
+    kind = device.get("type")
+    if kind in VIRTIO_NICS:
+        return reason("nic_needs_virtio", mac=_nic(device), kind=kind)
+    return reason("nic_on_virtio", mac=_nic(device))
+
+
+def _nic(device: Element) -> str:
+    """Return a NIC's MAC; where it has none, as KubeVirt's, its alias."""
+    for tag, attribute in (("mac", "address"), ("alias", "name")):
+        child = device.find(tag)
+        if child is not None and (name := child.get(attribute)):
+            return clean(name)
+    return "?"
 
 
 def _filesystem_refusal(device: Element) -> Reason:
@@ -258,7 +270,7 @@ def _filesystem_refusal(device: Element) -> Reason:
     )
 
 
-#: Element to what says no to it; the rest is :func:`_refusal`'s.
+#: Element to the function that refuses it; others have :func:`_refusal`.
 _REFUSALS: Mapping[str, Callable[[Element], Reason]] = MappingProxyType(
     {
         "console": lambda device: reason("console_on_virtio"),

@@ -16,12 +16,14 @@ from collections.abc import Mapping
 
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import CpuSet
+from sriov_rt.facts import GuestCgroup
 from sriov_rt.facts import HostFacts
 from sriov_rt.guest.domain import Domain
 from sriov_rt.guest.hook import Pinning
 from sriov_rt.guest.report import Recorder
 from sriov_rt.guest.sentences import reason
 from sriov_rt.parse.cpulist import format_cpu_list
+from sriov_rt.parse.partition import ISOLATED
 
 Pins = Mapping[int, CpuSet]
 
@@ -68,7 +70,8 @@ def housekeeping(
     """Return the pCPUs where a realtime guest's other threads go.
 
     Nova's ``cpu_shared_set`` if it has any that serve, else those that are
-    online and neither isolated nor dedicated.
+    online and neither isolated nor dedicated. They are in the cgroup of
+    guests; where that is an isolated partition, they are isolated with it.
 
     :param taken: pCPUs of the guest's realtime vCPUs.
     :returns: None, and a refusal, if there is none or it is unknown.
@@ -79,13 +82,22 @@ def housekeeping(
     if len(report.refusals) > refused:
         return None
     shared, dedicated = facts.compute.shared, facts.compute.dedicated
+    cgroup = facts.cpus.guest_cgroup
+    if isinstance(cgroup, GuestCgroup):
+        # libvirt can put no thread of a guest on another CPU.
+        online &= cgroup.cpus
+        if cgroup.partition == ISOLATED:
+            # It isolates all that it has: the tick tells what is for vCPUs.
+            isolated &= known("cpus.nohz_full", facts.cpus.nohz_full, report)
     free = online - isolated - taken
     if isinstance(shared, CpuSet) and shared & free:
         return shared & free
     if isinstance(dedicated, CpuSet):
         free -= dedicated
     if not free:
-        report.refuse(reason("no_housekeeping"))
+        report.refuse(
+            reason("no_cpu_for_emulator", cpus=format_cpu_list(online))
+        )
         return None
     return free
 
@@ -105,7 +117,10 @@ def beyond(pinning: Pinning, vcpus: CpuSet, report: Recorder) -> bool:
 
 
 def choose(
-    domain: Domain, facts: HostFacts, report: Recorder
+    domain: Domain,
+    facts: HostFacts,
+    report: Recorder,
+    taken: CpuSet = _NONE,
 ) -> tuple[int, list[int]] | None:
     """Return a NUMA node and quiet pCPUs of it, for a guest not from Nova.
 
@@ -114,6 +129,7 @@ def choose(
     its memory leave out. The lowest node that has enough is taken, and its
     lowest pCPUs.
 
+    :param taken: pCPUs that other guests have.
     :returns: a pCPU for each vCPU; None, and a refusal, if no node has as
         many.
     """
@@ -131,8 +147,11 @@ def choose(
         return None
     if len(report.refusals) > refused:
         return None
+    if isinstance(facts.cpus.guest_cgroup, GuestCgroup):
+        serving &= facts.cpus.guest_cgroup.cpus
     if isinstance(facts.compute.dedicated, CpuSet):
         serving -= facts.compute.dedicated
+    serving -= taken
     within, kept_to = domain.cpuset, domain.memory_nodes
     if within is not None:
         serving &= within

@@ -38,7 +38,7 @@ def realtime_vcpus(domain: Domain, request: Request) -> CpuSet:
         if is_realtime(each):
             found |= vcpus
     if found or not (request.realtime_cpus or request.vcpu_sched):
-        return found
+        return found & domain.vcpus
     return domain.vcpus
 
 

@@ -182,6 +182,13 @@ class Domain:
         added = append(self.ensure("cputune"), tag, given)
         self._tunes.setdefault(tag, []).append(added)
 
+    def remove_tunes(self, tag: str) -> list[Element]:
+        """Remove the elements of ``<cputune>`` with a tag, and return them."""
+        gone = self._tunes.pop(tag, [])
+        if gone:
+            xml.remove(self.ensure("cputune"), gone)
+        return gone
+
     @property
     def pins(self) -> Mapping[int, CpuSet]:
         """vCPU to the pCPUs of its ``<vcpupin>``."""

@@ -30,7 +30,9 @@ from sriov_rt.guest.report import Recorder
 from sriov_rt.guest.report import Report
 from sriov_rt.guest.schedule import Schedule
 from sriov_rt.guest.strip import Strip
+from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.reason import Reason
+from sriov_rt.reason import first_of
 from sriov_rt.request.words import Request
 
 #: The hooks of this project, by name, in their order: what pins and schedules
@@ -54,9 +56,7 @@ class Refused(exceptions.SriovRtError):
         self.reasons = reasons
 
     def __str__(self) -> str:
-        more = len(self.reasons) - _MOST
-        text = "; ".join(each.message for each in self.reasons[:_MOST])
-        return f"{text}; and {more} more" if more > 0 else text
+        return first_of([each.message for each in self.reasons], _MOST, "; ")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,6 +73,8 @@ def render(
     facts: HostFacts | None = None,
     pinning: Pinning | None = None,
     hooks: Mapping[str, Hook] | None = None,
+    *,
+    taken: CpuSet | None = None,
 ) -> Rendered:
     """Return a domain document that satisfies a Request. Pure.
 
@@ -84,11 +86,12 @@ def render(
     :param pinning: for a domain without pins, as
         :func:`sriov_rt.parse.pinning.parse_pinning` gives it.
     :param hooks: name to hook, in their order; :data:`OWN_HOOKS` by default.
+    :param taken: pCPUs that other realtime guests of the host have.
     :raises DomainRejected: if it is no domain, or not a safe one.
     :raises Refused: with every Reason that any hook has.
     """
     domain = parse_domain(xml)
-    context = Context(request, facts, pinning)
+    context = Context(request, facts, pinning, taken or CpuSet())
     recorders = []
     refusals: list[Reason] = []
     for name, hook in (OWN_HOOKS if hooks is None else hooks).items():

@@ -27,16 +27,19 @@ Pinning = tuple[tuple[int, CpuSet], ...]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Context:
-    """What a hook is given beside the domain.
+    """Input of a hook beside the domain.
 
     :param facts: None if nothing is known of the host.
     :param pinning: where the vCPUs go if the domain does not say; None for
         a place that the hook finds.
+    :param taken: pCPUs that other realtime guests have, where its caller
+        keeps account of them.
     """
 
     request: Request
     facts: HostFacts | None = None
     pinning: Pinning | None = None
+    taken: CpuSet = dataclasses.field(default_factory=CpuSet)
 
 
 class Hook(Protocol):

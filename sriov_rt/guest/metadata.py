@@ -10,7 +10,10 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Our element in a domain's ``<metadata>``: what the hooks did."""
+"""Our elements in a domain's ``<metadata>``: the request, the hooks' record.
+
+libvirt keeps one element of each namespace, so that they have two.
+"""
 
 import dataclasses
 from collections.abc import Iterable
@@ -29,6 +32,8 @@ from sriov_rt.parse import errors
 from sriov_rt.parse import numbers
 from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.request import grammar
+from sriov_rt.request import guest_request
+from sriov_rt.request.guest_request import GuestRequest
 from sriov_rt.request.words import Request
 
 #: Our namespace inside ``<metadata>``: a name, and no address.
@@ -36,10 +41,19 @@ NAMESPACE = "https://docs.openstack.org/sriov-rt/guest/1.0"
 
 _GUEST = f"{{{NAMESPACE}}}guest"
 
+#: The namespace of what the owner of a domain requests, where no flavor does:
+#: ``virsh metadata DOMAIN --uri`` takes it.
+REQUEST_NAMESPACE = "https://docs.openstack.org/sriov-rt/request/1.0"
+
+_REQUEST = f"{{{REQUEST_NAMESPACE}}}request"
+
 _NSMAP = {"sriov_rt": NAMESPACE}
 
 #: The most hooks and element names that are carried over from a document.
 _MOST = 64
+
+#: Mark of Onload's hook on a guest that runs over the kernel after all.
+ONLOAD_MARK = "onload"
 
 _REALTIME = "realtime"
 _MAX_LATENCY = "max_latency_us"
@@ -47,7 +61,7 @@ _MAX_LATENCY = "max_latency_us"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Promise:
-    """What a guest's flavor requests of its host while it runs.
+    """Requests of a guest's flavor that its host has to meet while it runs.
 
     :param realtime: it has realtime vCPUs, each on pCPUs of its own; or is
         a container that is confined to some.
@@ -118,6 +132,37 @@ def marked(domain: Domain, name: str) -> str | None:
     """Return what a hook marked the domain with, None if it did not."""
     guest = _find(domain)
     return None if guest is None else attributes(guest).get(name)
+
+
+def requested(domain: Domain) -> GuestRequest | None:
+    """Return what a domain's owner requests, None if there is no request.
+
+    It is in the attributes of ``<sriov_rt:request>``, named as extra specs.
+
+    :raises ParseError: for an attribute that is none of them.
+    """
+    metadata = domain.part("metadata")
+    for each in () if metadata is None else metadata:
+        if each.tag == _REQUEST:
+            return guest_request.from_values(attributes(each))
+    return None
+
+
+def write_request(domain: Domain, request: GuestRequest) -> None:
+    """Write what is requested into a domain, in place of what it has."""
+    metadata = domain.ensure("metadata")
+    before = [each for each in metadata if each.tag == _REQUEST]
+    if before:
+        remove(metadata, before)
+    given = {
+        key.partition(":")[2]: value
+        for key, value in request.extra_specs.items()
+    }
+    if request.pinning is not None:
+        given[guest_request.PINNING] = request.pinning
+    etree.SubElement(
+        metadata, _REQUEST, given, nsmap={"sriov_rt": REQUEST_NAMESPACE}
+    )
 
 
 def promised(domain: Domain) -> Promise:

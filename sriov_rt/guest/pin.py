@@ -91,7 +91,7 @@ def _find(domain: Domain, context: Context, report: Recorder) -> None:
     if context.facts is None:
         report.note("no vCPU was pinned: there are no facts of the host")
         return
-    found = cpu_placement.choose(domain, context.facts, report)
+    found = cpu_placement.choose(domain, context.facts, report, context.taken)
     if found is None:
         return
     node, pcpus = found
@@ -126,17 +126,22 @@ def _check(
         report.refuse(
             reason("vcpus_unpinned", vcpus=format_cpu_list(unpinned))
         )
-    if shared := _shared(checked, domain.pins):
+    if shared := shared_pcpus(checked, domain.pins):
         report.refuse(
             reason("vcpus_share_pcpus", cpus=format_cpu_list(shared))
         )
+    own = _NONE.union(*checked.values())
+    if theirs := own & context.taken:
+        report.refuse(reason("pcpus_taken", cpus=format_cpu_list(theirs)))
     if context.facts is not None:
         cpu_placement.check(checked, context.facts, report)
     elif checked:
         report.note("pins were not checked: there are no facts of the host")
 
 
-def _shared(checked: cpu_placement.Pins, pins: cpu_placement.Pins) -> CpuSet:
+def shared_pcpus(
+    checked: cpu_placement.Pins, pins: cpu_placement.Pins
+) -> CpuSet:
     """Return the pCPUs that one of some vCPUs shares with any other vCPU."""
     every = [cpu for cpus in pins.values() for cpu in cpus]
     if len(set(every)) == len(every):
@@ -258,7 +263,9 @@ def _cpuset(
         report.note("no cpuset was set: there are no facts of the host")
         return None
     else:
-        found = cpu_placement.choose(domain, context.facts, report)
+        found = cpu_placement.choose(
+            domain, context.facts, report, context.taken
+        )
         if found is None:
             return None
         node, pcpus = found

@@ -21,6 +21,7 @@ from typing import Any
 from sriov_rt.guest.xml import Element
 from sriov_rt.guest.xml import attributes
 from sriov_rt.reason import Reason
+from sriov_rt.reason import first_of
 
 #: Children of a device that distinguish it from others of its kind, with the
 #: attributes that do so.
@@ -72,7 +73,7 @@ class Note:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Report:
-    """What the hooks did, in their order."""
+    """Changes and notes of the hooks, in the hooks' order."""
 
     changes: tuple[Change, ...]
     notes: tuple[Note, ...]
@@ -100,16 +101,11 @@ class Report:
                 if each.action == action
             ]
             if names:
-                parts.append(f"{action} {_some(names)}")
+                parts.append(f"{action} {first_of(names, _MOST)}")
         if self.notes:
             texts = [each.message for each in self.notes]
-            parts.append(f"left alone: {_some(texts)}")
+            parts.append(f"left alone: {first_of(texts, _MOST)}")
         return "; ".join(parts)
-
-
-def _some(texts: list[str]) -> str:
-    more = len(texts) - _MOST
-    return ", ".join(texts[:_MOST]) + (f" and {more} more" * (more > 0))
 
 
 class Recorder:

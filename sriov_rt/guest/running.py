@@ -18,7 +18,9 @@ a guest has a say in them.
 """
 
 import dataclasses
+import itertools
 import re
+from collections.abc import Mapping
 
 from sriov_rt.codec import Unknown
 from sriov_rt.guest.domain import MAX_DOCUMENT
@@ -27,6 +29,7 @@ from sriov_rt.guest.domain import parse_domain
 from sriov_rt.guest.xml import DomainRejected
 from sriov_rt.guest.xml import text_of
 from sriov_rt.host.root import Root
+from sriov_rt.parse.pinning import MAX_VCPUS
 
 #: Where the files are: LXC_STATE_DIR of libvirt's src/lxc/lxc_conf.h, and
 #: stateDir of its src/qemu/qemu_conf.c.
@@ -43,6 +46,11 @@ _MAX_COMMAND = 1024 * 1024
 
 #: The root element of such a file: the state, and the process.
 _STATUS = re.compile(r"<domstatus [^<>]*\bpid='([0-9]{1,7})'[^<>]*>")
+#: VIR_DOMAIN_PAUSED_STARTING_UP, from before QEMU is there until its threads
+#: are pinned (qemuProcessInit in libvirt's src/qemu/qemu_process.c).
+_STARTING = " reason='starting up'"
+_VCPU = re.compile(r"<vcpu id='([0-9]{1,5})' pid='([0-9]{1,7})'/>")
+_PARENT = re.compile(r"^PPid:\t([0-9]{1,7})$", re.MULTILINE)
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -52,11 +60,15 @@ class Guest:
 
     :param instance: its UUID, which is the instance's of Nova.
     :param process: QEMU's, or the one that keeps the container.
+    :param vcpu_threads: vCPU to its thread.
+    :param is_starting: whether libvirt still makes it what its domain says.
     """
 
     instance: str
     process: int
     domain: Domain
+    vcpu_threads: Mapping[int, int] = dataclasses.field(default_factory=dict)
+    is_starting: bool = False
 
 
 def guests(root: Root, directory: str) -> tuple[Guest, ...] | Unknown:
@@ -86,6 +98,56 @@ def guests(root: Root, directory: str) -> tuple[Guest, ...] | Unknown:
     return tuple(sorted(found, key=lambda each: each.instance))
 
 
+def every(root: Root) -> tuple[Guest, ...] | Unknown:
+    """Return the machines and the containers that run."""
+    machines = guests(root, MACHINES)
+    containers = guests(root, CONTAINERS)
+    if isinstance(machines, Unknown):
+        return machines
+    if isinstance(containers, Unknown):
+        return containers
+    return (*machines, *containers)
+
+
+def below(root: Root, keepers: Mapping[int, str]) -> Mapping[int, str]:
+    """Return each process that was started in containers, and its owner.
+
+    :param keepers: the process that keeps a container, to its instance;
+        without any, nothing is read.
+    :returns: process to instance; the keepers are left out.
+    """
+    names = root.list_dir("proc") if keepers else ()
+    if isinstance(names, Unknown):
+        return {}
+    parents: dict[int, int] = {}
+    for name in names:
+        if name.isascii() and name.isdigit():
+            text = root.read_text(f"proc/{name}/status")
+            parent = isinstance(text, str) and _PARENT.search(text)
+            if parent:
+                parents[int(name)] = int(parent[1])
+    found = {}
+    for process in parents:
+        instance = _instance(process, parents, keepers)
+        if instance is not None:
+            found[process] = instance
+    return found
+
+
+def _instance(
+    process: int, parents: Mapping[int, int], keepers: Mapping[int, str]
+) -> str | None:
+    # Read one after the other, the parents of processes that come and go
+    # may make a ring.
+    for _ in range(len(parents)):
+        process = parents.get(process, 0)
+        if process in keepers:
+            return keepers[process]
+        if process == 0:
+            return None
+    return None
+
+
 def parse(text: str) -> Guest | None:
     """Return the guest of a status file of libvirt's; None if it is none."""
     header = _STATUS.search(text)
@@ -99,7 +161,12 @@ def parse(text: str) -> Guest | None:
     instance = text_of(domain.root.find("uuid"))
     if not _UUID.fullmatch(instance):
         return None
-    return Guest(instance, int(header[1]), domain)
+    threads = {
+        int(each[1]): int(each[2])
+        for each in itertools.islice(_VCPU.finditer(text, 0, start), MAX_VCPUS)
+    }
+    is_starting = _STARTING in header[0]
+    return Guest(instance, int(header[1]), domain, threads, is_starting)
 
 
 def _runs(root: Root, guest: Guest) -> bool:

@@ -18,7 +18,9 @@ from sriov_rt.guest import cputune
 from sriov_rt.guest.domain import Domain
 from sriov_rt.guest.hook import Context
 from sriov_rt.guest.report import Recorder
+from sriov_rt.guest.sentences import reason
 from sriov_rt.guest.xml import cpusets
+from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.parse.cpulist import format_cpu_list
 from sriov_rt.request.words import Request
 from sriov_rt.request.words import Scheduling
@@ -64,17 +66,28 @@ def _is_requested(request: Request) -> bool:
     )
 
 
-def _attributes(wanted: Scheduling) -> dict[str, str]:
-    return {"scheduler": wanted.scheduler, "priority": str(wanted.priority)}
+def _attributes(sched: Scheduling) -> dict[str, str]:
+    return {"scheduler": sched.scheduler, "priority": str(sched.priority)}
 
 
 def _vcpus(domain: Domain, request: Request, report: Recorder) -> None:
-    wanted = request.vcpu_sched
+    sched = request.vcpu_sched
+    named = cpusets(domain.tunes("vcpusched"), "vcpus")
+    beyond = CpuSet().union(*(vcpus for _, vcpus in named)) - domain.vcpus
+    if beyond:
+        report.refuse(
+            reason(
+                "vcpusched_beyond",
+                vcpus=format_cpu_list(beyond),
+                count=len(domain.vcpus),
+            )
+        )
+        return
     scheduled = list(filter(cputune.is_realtime, domain.tunes("vcpusched")))
     if scheduled:
-        for each in scheduled if wanted else ():
+        for each in scheduled if sched else ():
             why = "sriov_rt:vcpu_sched says so"
-            cputune.alter(each, _attributes(wanted or DEFAULT), why, report)
+            cputune.alter(each, _attributes(sched or DEFAULT), why, report)
         return
     if domain.vcpus - domain.pins.keys():
         # A FIFO vCPU that floats would starve whatever it comes upon.
@@ -83,25 +96,25 @@ def _vcpus(domain: Domain, request: Request, report: Recorder) -> None:
     _complete(
         "vcpus",
         domain.vcpus,
-        wanted or DEFAULT,
+        sched or DEFAULT,
         "all vCPUs are realtime",
         domain,
         report,
     )
 
 
-def _iothreads(domain: Domain, wanted: Scheduling, report: Recorder) -> None:
+def _iothreads(domain: Domain, sched: Scheduling, report: Recorder) -> None:
     if not domain.iothreads:
         report.note("no iothreadsched was added: there are no I/O threads")
         return
     why = "sriov_rt:iothread_sched says so"
-    _complete("iothreads", domain.iothreads, wanted, why, domain, report)
+    _complete("iothreads", domain.iothreads, sched, why, domain, report)
 
 
 def _complete(
     kind: str,
     every: Iterable[int],
-    wanted: Scheduling,
+    sched: Scheduling,
     why: str,
     domain: Domain,
     report: Recorder,
@@ -112,19 +125,19 @@ def _complete(
     :param every: their numbers.
     """
     tag = f"{kind[:-1]}sched"
-    rest = set(every)
+    left = set(every)
     for each, threads in cpusets(domain.tunes(tag), kind):
-        rest.difference_update(threads)
-        cputune.alter(each, _attributes(wanted), why, report)
-    if rest:
-        given = {kind: format_cpu_list(rest), **_attributes(wanted)}
+        left.difference_update(threads)
+        cputune.alter(each, _attributes(sched), why, report)
+    if left:
+        given = {kind: format_cpu_list(left), **_attributes(sched)}
         cputune.add(domain, tag, given, why, report)
 
 
-def _emulator(domain: Domain, wanted: Scheduling, report: Recorder) -> None:
+def _emulator(domain: Domain, sched: Scheduling, report: Recorder) -> None:
     found = domain.tunes("emulatorsched")
     why = "sriov_rt:emulator_sched says so"
     if found:
-        cputune.alter(found[0], _attributes(wanted), why, report)
+        cputune.alter(found[0], _attributes(sched), why, report)
     else:
-        cputune.add(domain, "emulatorsched", _attributes(wanted), why, report)
+        cputune.add(domain, "emulatorsched", _attributes(sched), why, report)

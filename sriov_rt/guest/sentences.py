@@ -33,6 +33,11 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "the image property hw_vif_model=e1000e, or make its port with "
             "--vnic-type direct"
         ),
+        "nic_needs_virtio": (
+            "NIC {mac} is {kind}, for which QEMU has virtio alone, and "
+            "sriov_rt:guest=bare allows none; make its port with --vnic-type "
+            "direct, or set sriov_rt:guest=lean"
+        ),
         "filesystem_on_virtio": (
             "filesystem {target} is on virtio and sriov_rt:guest=bare allows "
             "none; detach the share, or set sriov_rt:guest=lean"
@@ -76,9 +81,28 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "cpu_dedicated_set and compute_driver="
             "sriov_rt.RealtimeLibvirtDriver"
         ),
+        "domain_rejected": (
+            "the domain XML is rejected: {problem}; give the document as "
+            "libvirt or its manager wrote it"
+        ),
+        "domain_differs": (
+            "the domain is not what its request makes of it ({changes}); "
+            "define what 'virsh dumpxml --inactive {name} | sriov-rt guest "
+            "render' prints"
+        ),
+        "pcpus_taken": (
+            "pCPUs {cpus} of realtime vCPUs are pinned by another running "
+            "guest; pin the vCPUs elsewhere, or stop that guest"
+        ),
         "vcpus_share_pcpus": (
             "realtime vCPUs share pCPUs {cpus} with other vCPUs; pin each "
             "of them to a pCPU of its own"
+        ),
+        "no_cpu_for_emulator": (
+            "of the online CPUs {cpus} each is isolated, dedicated or a "
+            "realtime vCPU's, and none is left for the guest's emulator "
+            "threads; leave at least one CPU out of isolcpus and "
+            "cpu_dedicated_set"
         ),
         "pins_differ": (
             "the domain's own pins differ from the pinning that is given, "
@@ -87,6 +111,10 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
         "pinning_beyond": (
             "the pinning that is given names vCPUs {vcpus}, the guest has "
             "{count}; give one of vCPUs below {count}"
+        ),
+        "vcpusched_beyond": (
+            "<vcpusched> names vCPUs {vcpus} and the guest has {count}; name "
+            "vCPUs below {count}"
         ),
         "too_few_isolated": (
             "{wanted} isolated nohz_full pCPUs of one NUMA node are needed "

@@ -39,10 +39,10 @@ class Strip:
         self, domain: Domain, context: Context, report: Recorder
     ) -> None:
         """Strip the domain of its devices as ``sriov_rt:guest`` says."""
-        asked, keep = context.request.guest, context.request.keep
-        if asked is Guest.STANDARD:
+        guest, keep = context.request.guest, context.request.keep
+        if guest is Guest.STANDARD:
             return
-        why = f"sriov_rt:guest={asked.value}"
+        why = f"sriov_rt:guest={guest.value}"
         found = domain.devices()
         stays = _staying(found, keep, report)
         gone: list[Element] = []
@@ -61,7 +61,7 @@ class Strip:
             keep = _keep_usb(keep, usb_user, carriers, report)
         left += _strip_carriers(domain, left, carriers, keep, why, report)
         _strip_features(domain, keep, why, report)
-        if asked is Guest.BARE:
+        if guest is Guest.BARE:
             bare.strip(domain, left, context.request.keep, why, report)
         if not domain.is_container:
             _keep_away(domain, left, keep, why, report)
@@ -206,7 +206,7 @@ def _keep_away(
     why: str,
     report: Recorder,
 ) -> None:
-    """Say ``none`` of each device that libvirt adds where none is said."""
+    """Add model ``none`` of devices that libvirt would add by default."""
     missing = dict(devices.NONE_MODELS)
     for each in left:
         if each.tag in devices.NONE_TAGS:

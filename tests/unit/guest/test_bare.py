@@ -64,8 +64,14 @@ REFUSED = (
     ),
     (
         "<interface type='vdpa'><source dev='/dev/vhost-vdpa-0'/></interface>",
-        "nic_on_virtio",
-        (),
+        "nic_needs_virtio",
+        ("is vdpa", "--vnic-type direct", "sriov_rt:guest=lean"),
+    ),
+    (
+        "<interface type='vhostuser'><mac address='52:54:00:00:00:01'/>"
+        "<model type='e1000e'/></interface>",
+        "nic_needs_virtio",
+        ("52:54:00:00:00:01", "is vhostuser"),
     ),
     (
         "<filesystem type='mount'><driver type='virtiofs'/>"

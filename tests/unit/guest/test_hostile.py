@@ -94,12 +94,8 @@ class HostileTest(unittest.TestCase):
         for device in (
             "<crypto model='virtio'/>",
             "<console><target type='virtio'/></console>",
-            "<disk><target bus='virtio'/></disk>",
             "<disk><target bus='scsi'/></disk>",
-            "<input bus='ps2'/>",
-            "<hub/>",
             "<controller type='usb'/>",
-            "<rng/>",
         ):
             with self.subTest(device=device):
                 many = device * ((MAX_DOCUMENT - 400) // len(device))

@@ -192,6 +192,36 @@ class OthersTest(unittest.TestCase):
         xml = domain(cputune=pins(2, 3))
         self.assertEqual(["0"], self._placed(xml, host))
 
+    def test_only_where_the_cgroup_of_guests_lets_them(self):
+        for path, has, state, placed in (
+            ("/sys/fs/cgroup", "0-3", None, "0-1"),
+            ("/sys/fs/cgroup/machine.slice", "1-3", "member", "1"),
+            ("/sys/fs/cgroup/machine.slice", "1-3", "isolated", "1"),
+        ):
+            with self.subTest(has=has, state=state):
+                isolated = cpus("1-3") if state == "isolated" else cpus("2-3")
+                host = builders.realtime_host(
+                    cpus={
+                        "isolated": isolated,
+                        "guest_cgroup": facts.GuestCgroup(
+                            path, cpus(has), state
+                        ),
+                    },
+                )
+                xml = domain(cputune=pins(2, 3))
+                self.assertEqual([placed], self._placed(xml, host))
+
+    def test_refused_where_the_cgroup_of_guests_has_none(self):
+        cgroup = facts.GuestCgroup(
+            "/sys/fs/cgroup/machine.slice", cpus("2-3"), "isolated"
+        )
+        host = builders.realtime_host(cpus={"guest_cgroup": cgroup})
+        with self.assertRaises(engine.Refused) as caught:
+            render(domain(cputune=pins(2, 3)), REALTIME, host)
+        self.assertEqual(
+            ["no_cpu_for_emulator"], documents.codes(caught.exception)
+        )
+
     def test_refused_where_there_are_none(self):
         host = builders.realtime_host(
             cpus={"online": cpus("2-3")}, compute={"shared": None}
@@ -199,7 +229,7 @@ class OthersTest(unittest.TestCase):
         with self.assertRaises(engine.Refused) as caught:
             render(domain(cputune=pins(2, 3)), REALTIME, host)
         self.assertEqual(
-            ["no_housekeeping"], documents.codes(caught.exception)
+            ["no_cpu_for_emulator"], documents.codes(caught.exception)
         )
 
     def test_without_facts_they_are_left_alone(self):

@@ -53,6 +53,20 @@ class VcpusTest(unittest.TestCase):
                 [{"vcpus": vcpus, **FIFO_1}], cputune(rendered)["vcpusched"]
             )
 
+    def test_vcpus_that_the_guest_has_not_are_refused(self):
+        for scheduler in ("fifo", "batch"):
+            for vcpus in ("5", "0-5"):
+                for specs in (REALTIME, OTHERS):
+                    xml = domain(
+                        cputune=f'{PINNED}<vcpusched vcpus="{vcpus}" '
+                        f'scheduler="{scheduler}" priority="1"/>'
+                    )
+                    with self.assertRaises(engine.Refused) as caught:
+                        render(xml, specs, RT_HOST)
+                    self.assertEqual(
+                        ["vcpusched_beyond"], documents.codes(caught.exception)
+                    )
+
     def test_all_are_realtime_where_nova_said_nothing(self):
         rendered = render(domain(cputune=PINNED), REALTIME, RT_HOST)
         self.assertEqual(

@@ -1,0 +1,162 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Admission of a guest on this host: what every manager's adapter calls.
+
+A manager (libvirt, oVirt, KubeVirt) gives the request in its own way; what
+is judged, and what the domain becomes, is the same for all of them.
+"""
+
+import dataclasses
+import time
+from collections.abc import Iterable
+from collections.abc import Mapping
+
+from sriov_rt import decide
+from sriov_rt import exceptions
+from sriov_rt import reason as reasons
+from sriov_rt import request as requests
+from sriov_rt.facts import HostFacts
+from sriov_rt.facts import decisive
+from sriov_rt.guest import engine
+from sriov_rt.guest.hook import Hook
+from sriov_rt.guest.hook import Pinning
+from sriov_rt.guest.sentences import reason
+from sriov_rt.guest.xml import DomainRejected
+from sriov_rt.parse import errors
+from sriov_rt.parse.cpulist import CpuSet
+from sriov_rt.parse.pinning import parse_pinning
+from sriov_rt.reason import Reason
+from sriov_rt.request.guest_request import GuestRequest
+from sriov_rt.request.words import DeviceClass
+from sriov_rt.request.words import Request
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Manager:
+    """Manager of guests, such as libvirt, and its declarations about them.
+
+    :param name: such as ``libvirt``.
+    :param sentences: Reason's code to the sentence in the terms of this
+        manager; the others serve as they are.
+    :param keeps: device classes that it needs itself, which stay.
+    :param hooks: name to hook, in their order; engine.OWN_HOOKS by default.
+    :param judges_host: whether its adapter sees the host; otherwise somebody
+        else has judged it.
+    """
+
+    name: str
+    sentences: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    keeps: frozenset[DeviceClass] = frozenset()
+    hooks: Mapping[str, Hook] | None = None
+    judges_host: bool = True
+
+
+def admit(
+    xml: str | bytes,
+    request: GuestRequest,
+    facts: HostFacts | None,
+    manager: Manager,
+    *,
+    taken: CpuSet | None = None,
+    now: float | None = None,
+) -> engine.Rendered:
+    """Return a domain as its request has it on this host. Pure.
+
+    :param xml: a libvirt domain.
+    :param facts: of this host; None where its adapter sees none.
+    :param taken: pCPUs that other realtime guests have; None for none.
+    :param now: Unix time, seconds; None for the clock's.
+    :raises Refused: with every Reason, in the manager's terms; nothing else
+        is raised, whatever the domain and the request are.
+    """
+    try:
+        parsed = requests.parse(request.extra_specs)
+        if manager.keeps:
+            keep = parsed.keep | manager.keeps
+            parsed = dataclasses.replace(parsed, keep=keep)
+        pinning = pinning_of(request)
+        if facts is not None and manager.judges_host:
+            _judge(parsed, facts, time.time() if now is None else now)
+        return engine.render(
+            xml, parsed, facts, pinning, manager.hooks, taken=taken
+        )
+    except engine.Refused as refused:
+        raise engine.Refused(
+            tuple(_said(each, manager) for each in refused.reasons)
+        ) from None
+    except RecursionError:
+        raise _refused(_rejected("nested too deep"), manager) from None
+    except DomainRejected as error:
+        raise _refused(_rejected(error.problem), manager) from None
+    except (requests.RequestError, errors.ParseError) as error:
+        raise _refused(_invalid(error), manager) from None
+
+
+def parse(request: GuestRequest, manager: Manager) -> Request:
+    """Return the Request of a guest.
+
+    :raises Refused: with every problem of its extra specs.
+    """
+    try:
+        return requests.parse(request.extra_specs)
+    except requests.RequestError as error:
+        raise _refused(_invalid(error), manager) from None
+
+
+def pinning_of(request: GuestRequest) -> Pinning | None:
+    """Return the pCPUs that a guest names for its vCPUs.
+
+    :raises ParseError: if its text is no pinning.
+    """
+    return None if request.pinning is None else parse_pinning(request.pinning)
+
+
+def invalid(problem: exceptions.SriovRtError, manager: Manager) -> Reason:
+    """Return the Reason of a request that can't be read."""
+    return _said(_invalid(problem), manager)
+
+
+def _judge(request: Request, facts: HostFacts, now: float) -> None:
+    """Refuse a Request that the host does not satisfy.
+
+    :raises Refused: with every Reason.
+    """
+    view = decide.View(now, placed_by_nova=False)
+    if found := decide.why_not(request, decisive(facts), view):
+        raise engine.Refused(found)
+
+
+def _refused(found: Reason, manager: Manager) -> engine.Refused:
+    return engine.Refused((_said(found, manager),))
+
+
+def _rejected(problem: str) -> Reason:
+    return reason("domain_rejected", problem=problem)
+
+
+def _invalid(problem: exceptions.SriovRtError) -> Reason:
+    return reason("request_invalid", problems=str(problem))
+
+
+def _said(found: Reason, manager: Manager) -> Reason:
+    """Return a Reason in the terms of a manager."""
+    sentence = manager.sentences.get(found.code)
+    if sentence is None:
+        return found
+    return reasons.filled(found.code, sentence, found.fields)
+
+
+def sentence_of(found: Iterable[Reason]) -> str:
+    """Return Reasons as one line for a log."""
+    text = str(engine.Refused(tuple(found)))
+    return " ".join(text.split())

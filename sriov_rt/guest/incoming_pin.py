@@ -1,0 +1,73 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Guest hook for the pins of an incoming migration, or of a restore."""
+
+from sriov_rt.guest import cpu_placement
+from sriov_rt.guest import cputune
+from sriov_rt.guest.domain import Domain
+from sriov_rt.guest.hook import Context
+from sriov_rt.guest.pin import Pin
+from sriov_rt.guest.report import Recorder
+from sriov_rt.parse.cpulist import CpuSet
+
+#: Pins of threads that go on housekeeping CPUs, which are each host's own.
+_OTHERS = ("emulatorpin", "iothreadpin")
+
+_WHY = "it names pCPUs of another host"
+
+
+class IncomingPin:
+    """Pins a realtime guest that is migrated here or restored.
+
+    Nothing that the guest can see is changed. Pins of vCPUs that serve on
+    this host too are kept.
+    """
+
+    def apply(
+        self, domain: Domain, context: Context, report: Recorder
+    ) -> None:
+        """Replace pins that do not serve here, and check the new ones."""
+        if domain.is_container or context.facts is None:
+            return
+        if not cputune.realtime_vcpus(domain, context.request):
+            return
+        tags = list(_OTHERS)
+        if domain.pins and not _serve(domain, context):
+            tags.append("vcpupin")
+        for tag in tags:
+            _drop(domain, tag, report)
+        Pin().apply(domain, context, report)
+
+
+def _serve(domain: Domain, context: Context) -> bool:
+    """Return whether a domain's pins are a place for it on this host."""
+    assert context.facts is not None
+    pins = domain.pins
+    scratch = Recorder("pin")
+    realtime = cputune.realtime_vcpus(domain, context.request)
+    checked = {vcpu: pins[vcpu] for vcpu in realtime if vcpu in pins}
+    cpu_placement.check(checked, context.facts, scratch)
+    every = CpuSet().union(*pins.values())
+    online = context.facts.cpus.online
+    return (
+        not scratch.refusals
+        and not every & context.taken
+        and isinstance(online, CpuSet)
+        and every <= online
+    )
+
+
+def _drop(domain: Domain, tag: str, report: Recorder) -> None:
+    gone = domain.remove_tunes(tag)
+    if gone:
+        report.removed(gone, _WHY)

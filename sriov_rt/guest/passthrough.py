@@ -1,0 +1,90 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""PCI devices of the host that a domain gets as a whole."""
+
+import dataclasses
+import re
+
+from sriov_rt.guest.domain import Domain
+from sriov_rt.guest.xml import DomainRejected
+from sriov_rt.guest.xml import Element
+
+#: The most of one domain that are looked at: QEMU has 32 slots on each of
+#: its buses, and an article knows of 32 VFs as a limit.
+MAX_DEVICES = 1024
+
+#: Attribute to the largest value that it has (PCI: 16 bits of domain, 8 of
+#: bus, 5 of device, 3 of function).
+_PARTS = (("domain", 0xFFFF), ("bus", 0xFF), ("slot", 31), ("function", 7))
+
+_NUMBER = re.compile(r"0x[0-9a-fA-F]{1,8}|[0-9]{1,10}", re.ASCII)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PassedThrough:
+    """One PCI device.
+
+    :param address: such as ``0000:01:10.0``.
+    :param managed: whether libvirt takes it from its host driver, and gives
+        it back.
+    """
+
+    address: str
+    managed: bool
+
+
+def of(domain: Domain) -> tuple[PassedThrough, ...]:
+    """Return the PCI devices of a domain, in its order, each once.
+
+    One of a pool (``<interface type='network'>``) has no address before
+    libvirt has taken it, and is not among them.
+
+    :raises DomainRejected: for an address that is none.
+    """
+    found: dict[str, PassedThrough] = {}
+    for each in domain.devices():
+        if not _is_pci(each):
+            continue
+        address = each.find("source/address")
+        if address is None:
+            continue
+        if len(found) == MAX_DEVICES:
+            raise DomainRejected(f"more than {MAX_DEVICES} PCI devices")
+        text = _address(address)
+        managed = each.get("managed") == "yes"
+        found.setdefault(text, PassedThrough(text, managed))
+    return tuple(found.values())
+
+
+def _is_pci(device: Element) -> bool:
+    if device.tag == "interface":
+        return device.get("type") == "hostdev"
+    return (
+        device.tag == "hostdev"
+        and device.get("mode", "subsystem") == "subsystem"
+        and device.get("type") == "pci"
+    )
+
+
+def _address(element: Element) -> str:
+    numbers = []
+    for name, most in _PARTS:
+        text = element.get(name, "0")
+        if not _NUMBER.fullmatch(text):
+            raise DomainRejected(f"{text[:32]!r} is no PCI {name}")
+        # As libvirt reads it: a leading 0 is no octal number there either.
+        number = int(text, 16 if text.startswith("0x") else 10)
+        if number > most:
+            raise DomainRejected(f"{text[:32]!r} is no PCI {name}")
+        numbers.append(number)
+    return "{:04x}:{:02x}:{:02x}.{:x}".format(*numbers)

@@ -1,0 +1,257 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The hook program of libvirt's QEMU and LXC drivers.
+
+libvirt runs it as ``PROGRAM GUEST OPERATION STAGE EXTRA`` with the domain on
+standard input, and logs what it prints on standard error when it fails. It
+never calls libvirt, which waits for it. A guest that requests nothing costs a
+look for our namespace in its domain, and nothing else of ours is run for it.
+"""
+
+import dataclasses
+import sys
+import syslog
+from collections.abc import Callable
+from collections.abc import Sequence
+
+from sriov_rt.codec import Unknown
+from sriov_rt.facts import HostFacts
+from sriov_rt.guest import admission
+from sriov_rt.guest import cputune
+from sriov_rt.guest import engine
+from sriov_rt.guest import metadata
+from sriov_rt.guest import passthrough
+from sriov_rt.guest import program
+from sriov_rt.guest import running
+from sriov_rt.guest.admission import Manager
+from sriov_rt.guest.domain import Domain
+from sriov_rt.guest.domain import parse_domain
+from sriov_rt.guest.passthrough import PassedThrough
+from sriov_rt.guest.program import Outcome
+from sriov_rt.guest.report import Report
+from sriov_rt.guest.report import clean
+from sriov_rt.guest.sentences import reason
+from sriov_rt.guest.xml import DomainRejected
+from sriov_rt.guest.xml import text_of
+from sriov_rt.host import selected
+from sriov_rt.host.root import Root
+from sriov_rt.libvirt import policy
+from sriov_rt.libvirt.operation import Answer
+from sriov_rt.libvirt.operation import answer
+from sriov_rt.libvirt.sentences import SENTENCES
+from sriov_rt.parse.cpulist import CpuSet
+from sriov_rt.reason import first_of
+from sriov_rt.request.guest_request import GuestRequest
+
+EXIT_REFUSED = 1
+
+MANAGER = Manager("libvirt", SENTENCES)
+
+_INCOMING = program.incoming(MANAGER)
+
+#: What libvirt adds to each domain by itself: a sound backend that no device
+#: uses (qemuDomainDefAddDefaultAudioBackend; seen with 9.0).
+_SILENT = ("removed", "audio", "type=none")
+
+_NO_CPUS = CpuSet()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Call:
+    """One call of the program by libvirt.
+
+    :param xml: of the domain; empty if libvirt gave none.
+    """
+
+    guest: str
+    operation: str
+    stage: str
+    xml: bytes
+
+
+def _clean_vfs(devices: Sequence[PassedThrough]) -> Sequence[str]:
+    # Here, for what talks to rtnetlink takes long to import.
+    from sriov_rt.libvirt import vfs
+
+    return vfs.clean(vfs.of_host(), devices)
+
+
+def run(
+    call: Call,
+    root: Root,
+    clean_vfs: Callable[[Sequence[PassedThrough]], Sequence[str]] = _clean_vfs,
+) -> Outcome:
+    """Return what to answer to a call.
+
+    :param root: the host's files.
+    :param clean_vfs: brings the VFs among PCI devices to the baseline.
+    """
+    may = answer(call.operation, call.stage)
+    if may is Answer.NOTHING:
+        return Outcome()
+
+    def act() -> Outcome:
+        request = _request(call, root)
+        if request is None:
+            return Outcome()
+        if may is Answer.CLEAN:
+            return _release(call, clean_vfs)
+        if may is Answer.FILTER:
+            return _arrive(call, request, root)
+        return _prepare(call, request, root, clean_vfs)
+
+    return program.refused_by(act, MANAGER)
+
+
+def _request(call: Call, root: Root) -> GuestRequest | None:
+    """Return what a guest requests; its own metadata comes first.
+
+    :raises ParseError: if that can't be read.
+    :raises DomainRejected: if the domain can't be.
+    """
+    if metadata.REQUEST_NAMESPACE.encode() in call.xml:
+        found = metadata.requested(parse_domain(call.xml))
+        if found is not None:
+            return found
+    return policy.requested(root, call.guest)
+
+
+def _prepare(
+    call: Call,
+    request: GuestRequest,
+    root: Root,
+    clean_vfs: Callable[[Sequence[PassedThrough]], Sequence[str]],
+) -> Outcome:
+    """Refuse a guest that is not what it requests; clean its VFs.
+
+    :raises Refused: if it is not, or can't be on this host.
+    :raises SriovRtError: if a VF can't be cleaned.
+    """
+    rendered = admission.admit(
+        call.xml,
+        request,
+        _facts(request, root),
+        MANAGER,
+        taken=_taken(call.xml, request, root),
+    )
+    if changes := _changes(rendered.report):
+        found = reason(
+            "domain_differs", changes=changes, name=clean(call.guest)
+        )
+        raise engine.Refused((found,))
+    devices = passthrough.of(parse_domain(call.xml))
+    vfs = clean_vfs(devices) if devices else ()
+    done = f"VFs at the baseline: {', '.join(vfs)}" if vfs else "admitted"
+    return Outcome(done=done)
+
+
+def _arrive(call: Call, request: GuestRequest, root: Root) -> Outcome:
+    """Return the domain of a guest that is migrated here or restored.
+
+    :raises Refused: if this host can't give what it requests.
+    """
+    rendered = admission.admit(
+        call.xml,
+        request,
+        _facts(request, root),
+        _INCOMING,
+        taken=_taken(call.xml, request, root),
+    )
+    if not rendered.report.changes:
+        return Outcome()
+    return Outcome(xml=rendered.xml, done=rendered.report.summary())
+
+
+def _release(
+    call: Call,
+    clean_vfs: Callable[[Sequence[PassedThrough]], Sequence[str]],
+) -> Outcome:
+    devices = passthrough.of(parse_domain(call.xml))
+    if not devices:
+        return Outcome()
+    vfs = clean_vfs(devices)
+    return Outcome(done=f"VFs at the baseline: {', '.join(vfs)}")
+
+
+def _changes(report: Report) -> str:
+    """Return what a domain lacks of its request; empty if nothing."""
+    texts = [
+        f"{each.action} {each.element} {each.detail}".rstrip()
+        for each in report.changes
+        if (each.action, each.element, each.detail) != _SILENT
+    ]
+    return first_of(texts, 4)
+
+
+def _facts(request: GuestRequest, root: Root) -> HostFacts | None:
+    """Return what is needed of the host's facts, None if nothing is.
+
+    :raises Refused: if the request can't be read.
+    """
+    parsed = admission.parse(request, MANAGER)
+    if not request.extra_specs and request.pinning is None:
+        return None
+    return selected.for_request(root, parsed)
+
+
+def _taken(xml: bytes, request: GuestRequest, root: Root) -> CpuSet:
+    """Return the pCPUs of the other realtime guests that libvirt runs."""
+    if not request.extra_specs and request.pinning is None:
+        return _NO_CPUS
+    found = running.guests(root, running.MACHINES)
+    if isinstance(found, Unknown):
+        # Another user's daemon has its guests elsewhere.
+        return _NO_CPUS
+    try:
+        own = text_of(parse_domain(xml).root.find("uuid"))
+    except DomainRejected:
+        return _NO_CPUS  # admit() says so
+    return _NO_CPUS.union(
+        *(_pcpus(each.domain) for each in found if each.instance != own)
+    )
+
+
+def _pcpus(domain: Domain) -> CpuSet:
+    """Return the pCPUs that a domain's realtime vCPUs have."""
+    scheduled = any(
+        cputune.is_realtime(each) for each in domain.tunes("vcpusched")
+    )
+    if not scheduled and not metadata.promised(domain).realtime:
+        return _NO_CPUS
+    return _NO_CPUS.union(*domain.pins.values())
+
+
+def main(arguments: Sequence[str], xml: bytes) -> int:
+    """Run the program and return its exit code.
+
+    :param arguments: without the program's name.
+    :param xml: what standard input had.
+    """
+    guest, operation, stage = [*arguments, "", "", ""][:3]
+    call = Call(guest, operation, stage, xml)
+    outcome = run(call, Root())
+    said = f"guest={clean(call.guest)} op={clean(call.operation)} "
+    if outcome.problem:
+        line = f"{said}refused: {outcome.problem}"
+        print(f"sriov-rt: {line}", file=sys.stderr)
+        _log(syslog.LOG_ERR, line)
+    elif outcome.done:
+        _log(syslog.LOG_INFO, said + outcome.done)
+    if outcome.xml:
+        sys.stdout.write(outcome.xml + "\n")
+    return EXIT_REFUSED if outcome.problem else 0
+
+
+def _log(level: int, line: str) -> None:
+    syslog.openlog("sriov-rt-libvirt", syslog.LOG_PID, syslog.LOG_DAEMON)
+    syslog.syslog(level, line)

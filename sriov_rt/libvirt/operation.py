@@ -1,0 +1,57 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Operations that libvirt calls a hook program for, and what each allows.
+
+https://libvirt.org/hooks.html; seen with 9.0.
+"""
+
+import enum
+import types
+from collections.abc import Mapping
+
+
+class Answer(enum.Enum):
+    """Effect of the program's answer to an operation.
+
+    VETO: another exit code than 0 keeps the guest from being started. FILTER:
+    what is printed takes the place of the domain, and another exit code stops
+    the operation. CLEAN: nothing, the guest has ended. NOTHING: with
+    ``reconnect`` an exit code other than 0 kills a guest that runs.
+    """
+
+    VETO = enum.auto()
+    FILTER = enum.auto()
+    CLEAN = enum.auto()
+    NOTHING = enum.auto()
+
+
+#: Operation and sub-operation to what may be answered. ``start begin`` and
+#: ``started begin`` allow a veto too; ``prepare`` comes before them, when no
+#: device is touched yet.
+_ANSWERS: Mapping[tuple[str, str], Answer] = types.MappingProxyType(
+    {
+        ("prepare", "begin"): Answer.VETO,
+        ("migrate", "begin"): Answer.FILTER,
+        ("restore", "begin"): Answer.FILTER,
+        ("release", "end"): Answer.CLEAN,
+    }
+)
+
+
+def answer(operation: str, stage: str) -> Answer:
+    """Return what may be answered to an operation.
+
+    Of one that is not known nothing is known either: it may be a
+    ``reconnect`` of a later libvirt.
+    """
+    return _ANSWERS.get((operation, stage), Answer.NOTHING)

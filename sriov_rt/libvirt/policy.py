@@ -1,0 +1,110 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Requests of guests by their names: ``/etc/sriov_rt/guests.conf``.
+
+A section is a pattern of names, in the grammar of a shell's file names; its
+lines are extra specs without their namespace. The first section that has a
+guest's name counts. A line that cannot be read makes its section one that
+every guest of its pattern is refused for: nobody starts without what the
+operator meant to request.
+"""
+
+import dataclasses
+import fnmatch
+from collections.abc import Iterator
+
+from sriov_rt.codec import Unknown
+from sriov_rt.host.root import Root
+from sriov_rt.parse import errors
+from sriov_rt.request import guest_request
+from sriov_rt.request.guest_request import GuestRequest
+
+#: Below the root of the host.
+PATH = "etc/sriov_rt/guests.conf"
+
+#: The longest file, in bytes.
+MAX_FILE = 256 * 1024
+
+#: The longest pattern, in characters; libvirt's names have no limit but that
+#: of a file's name.
+MAX_PATTERN = 255
+
+_WHAT = "guests.conf"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Section:
+    """Guests of one pattern.
+
+    :param values: by name.
+    :param problem: of the first line that can't be read; empty if there is
+        none.
+    """
+
+    pattern: str
+    values: dict[str, str]
+    problem: str = ""
+
+
+def requested(root: Root, name: str) -> GuestRequest | None:
+    """Return what the operator requests for a guest, None if nothing.
+
+    A file that is not there, or that the caller may not read, requests
+    nothing: that of a session's daemon is the user's own.
+
+    :raises ParseError: if the section of the guest can't be read.
+    """
+    text = root.read_text(PATH, MAX_FILE, may_be_empty=True)
+    if isinstance(text, Unknown):
+        return None
+    for each in sections(text):
+        if fnmatch.fnmatchcase(name, each.pattern):
+            if each.problem:
+                raise errors.ParseError(_WHAT, each.pattern, each.problem)
+            return guest_request.from_values(each.values)
+    return None
+
+
+def sections(text: str) -> Iterator[Section]:
+    """Yield the sections of a file, in their order."""
+    section: Section | None = None
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.strip()
+        if not words or words[0] in "#;":
+            continue
+        if words[0] == "[":
+            if section is not None:
+                yield section
+            section = _begun(words, number)
+        elif section is not None and not section.problem:
+            section = _continued(section, words, number)
+        # A line before the first section is of no guest.
+    if section is not None:
+        yield section
+
+
+def _begun(words: str, number: int) -> Section:
+    pattern = words.removeprefix("[").removesuffix("]")[:MAX_PATTERN]
+    if words[-1] == "]" and pattern == words[1:-1]:
+        return Section(pattern, {})
+    return Section(pattern, {}, f"line {number}: [PATTERN] expected")
+
+
+def _continued(section: Section, words: str, number: int) -> Section:
+    name, equals, value = (each.strip() for each in words.partition("="))
+    if equals and name and name not in section.values:
+        return dataclasses.replace(
+            section, values={**section.values, name: value}
+        )
+    problem = f"line {number}: KEY = VALUE expected, each key once"
+    return dataclasses.replace(section, problem=problem)

@@ -1,0 +1,46 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""CPUs that a hook may run on: none that is isolated."""
+
+import os
+
+from sriov_rt.codec import Unknown
+from sriov_rt.host.root import Root
+from sriov_rt.parse import errors
+from sriov_rt.parse.cpulist import parse_cpu_list
+
+_CPUS = "sys/devices/system/cpu"
+
+
+def keep_to_housekeeping(root: Root) -> frozenset[int]:
+    """Keep this process, and what it starts, off isolated CPUs.
+
+    Before anything else: no work of ours disturbs a realtime guest.
+
+    :returns: the CPUs that it may run on; empty if nothing was changed.
+    """
+    isolated = root.read_text(f"{_CPUS}/isolated")
+    online = root.read_text(f"{_CPUS}/online")
+    if isinstance(isolated, Unknown) or isinstance(online, Unknown):
+        return frozenset()
+    try:
+        cpus = parse_cpu_list(online.strip())
+        if isolated.strip():
+            cpus -= parse_cpu_list(isolated.strip())
+        if not cpus:
+            return frozenset()
+        os.sched_setaffinity(0, cpus)
+    except (errors.ParseError, OSError):
+        # A container's cpuset may allow none of them: that is no fault.
+        return frozenset()
+    return frozenset(cpus)

@@ -1,0 +1,250 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The hook program of vdsm, which oVirt runs on each host.
+
+vdsm runs the programs of a directory that is named after the event, with the
+domain in a file that ``_hook_domxml`` names and the VM's custom properties in
+the environment. Exit code 2 refuses the VM at once, with what is printed on
+standard error as the reason (lib/vdsm/common/hooks.py of vdsm).
+"""
+
+import os
+import pathlib
+import subprocess
+import sys
+import syslog
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+
+from sriov_rt import exceptions
+from sriov_rt import files
+from sriov_rt.facts import HostFacts
+from sriov_rt.guest import admission
+from sriov_rt.guest import metadata
+from sriov_rt.guest import passthrough
+from sriov_rt.guest import program
+from sriov_rt.guest.admission import Manager
+from sriov_rt.guest.domain import MAX_DOCUMENT
+from sriov_rt.guest.domain import parse_domain
+from sriov_rt.guest.domain import serialise
+from sriov_rt.guest.program import Outcome
+from sriov_rt.guest.report import clean
+from sriov_rt.guest.xml import DomainRejected
+from sriov_rt.host import selected
+from sriov_rt.host.root import Root
+from sriov_rt.parse import errors
+from sriov_rt.request import guest_request
+from sriov_rt.request.guest_request import GuestRequest
+from sriov_rt.vdsm.sentences import SENTENCES
+
+#: What vdsm takes for a refusal, after which it runs no other program. 1 lets
+#: the others run first.
+EXIT_REFUSED = 2
+
+#: The custom properties that are read, and no other variable that a VM's
+#: owner has a say in: the pinning is also what oVirt calls a topology.
+PROPERTY = "sriov_rt"
+PINNING = "pinning"
+
+START = "before_vm_start"
+DEHIBERNATE = "before_vm_dehibernate"
+MIGRATE = "before_vm_migrate_destination"
+DESTROYED = "after_vm_destroy"
+
+MANAGER = Manager("oVirt", SENTENCES)
+
+_INCOMING = program.incoming(MANAGER)
+
+#: The program that resets VFs as root; vdsm's user may run it by sudo.
+RESET = "/usr/libexec/sriov-rt/reset-vfs"
+
+#: Seconds that it may take: drivers of several VFs are bound again.
+_RESET_S = 120
+
+
+class VfsNotReset(exceptions.SriovRtError):
+    """VFs of a VM could not be brought to the baseline.
+
+    :param problem: what the program that resets them says.
+    """
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"its VFs cannot be reset: {self.problem}"
+
+
+ResetVfs = Callable[[Sequence[str]], None]
+
+
+def reset_by_sudo(addresses: Sequence[str]) -> None:
+    """Reset VFs as root.
+
+    :param addresses: PCI addresses; those that are no VFs are left alone.
+    :raises VfsNotReset: if one can't be.
+    """
+    command = [RESET, *addresses]
+    if os.geteuid():
+        command = ["sudo", "--non-interactive", *command]
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=_RESET_S,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise VfsNotReset(f"{error}; install {RESET}") from None
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or ["no reason given"]
+        raise VfsNotReset(lines[-1])
+
+
+def run(
+    event: str,
+    environment: Mapping[str, str],
+    xml: bytes,
+    root: Root,
+    reset_vfs: ResetVfs = reset_by_sudo,
+) -> Outcome:
+    """Return what to answer to an event.
+
+    :param event: the name of the hook's directory.
+    :param xml: the domain.
+    :param root: the host's files.
+    """
+    text = environment.get(PROPERTY, "")
+    pinning = environment.get(PINNING, "")
+    if event not in (START, DEHIBERNATE, MIGRATE, DESTROYED):
+        return Outcome()
+    if not text.strip() and not pinning.strip():
+        return Outcome()
+
+    def act() -> Outcome:
+        request = _request(text, pinning)
+        if event == DESTROYED:
+            return _destroyed(xml, reset_vfs)
+        if event == START:
+            return _start(xml, request, root, reset_vfs)
+        return _arrive(xml, request, root)
+
+    return program.refused_by(act, MANAGER)
+
+
+def _request(text: str, pinning: str) -> GuestRequest:
+    """Return the request of custom properties.
+
+    :raises ParseError: if it can't be read.
+    """
+    found = guest_request.from_text(text)
+    if not pinning.strip():
+        return found
+    if found.pinning is not None:
+        raise errors.ParseError(
+            PINNING, pinning, f"it is in the property {PROPERTY} already"
+        )
+    values = {**found.extra_specs, guest_request.PINNING: pinning.strip()}
+    return guest_request.from_values(values)
+
+
+def _start(
+    xml: bytes, request: GuestRequest, root: Root, reset_vfs: ResetVfs
+) -> Outcome:
+    """Return the domain as it is requested; its VFs are clean then.
+
+    It says what is requested, too: libvirt's hook goes by that.
+
+    :raises Refused: if it can't be on this host.
+    :raises VfsNotReset: if a VF can't be cleaned.
+    """
+    rendered = admission.admit(xml, request, _facts(request, root), MANAGER)
+    domain = parse_domain(rendered.xml)
+    metadata.write_request(domain, request)
+    devices = passthrough.of(domain)
+    if devices:
+        reset_vfs([each.address for each in devices])
+    return Outcome(xml=serialise(domain), done=rendered.report.summary())
+
+
+def _arrive(xml: bytes, request: GuestRequest, root: Root) -> Outcome:
+    """Return the domain of a VM that was saved, or runs elsewhere.
+
+    :raises Refused: if this host can't give what it requests.
+    """
+    rendered = admission.admit(xml, request, _facts(request, root), _INCOMING)
+    if not rendered.report.changes:
+        return Outcome()
+    return Outcome(xml=rendered.xml, done=rendered.report.summary())
+
+
+def _destroyed(xml: bytes, reset_vfs: ResetVfs) -> Outcome:
+    try:
+        devices = passthrough.of(parse_domain(xml))
+    except DomainRejected as error:
+        raise VfsNotReset(str(error)) from None
+    if not devices:
+        return Outcome()
+    addresses = [each.address for each in devices]
+    reset_vfs(addresses)
+    return Outcome(done=f"VFs reset: {', '.join(addresses)}")
+
+
+def _facts(request: GuestRequest, root: Root) -> HostFacts:
+    """Return what is needed of the host's facts.
+
+    :raises Refused: if the request can't be read.
+    """
+    return selected.for_request(root, admission.parse(request, MANAGER))
+
+
+def main(
+    name: str | None = None, environment: Mapping[str, str] | None = None
+) -> int:
+    """Run the program and return its exit code.
+
+    :param name: of the program's file, in the directory of an event.
+    """
+    place = pathlib.Path(sys.argv[0] if name is None else name)
+    given = os.environ if environment is None else environment
+    path = given.get("_hook_domxml", "")
+    try:
+        xml = files.read(pathlib.Path(path), MAX_DOCUMENT) if path else b""
+    except OSError:
+        # Who requests something is refused: that is no domain.
+        xml = b""
+    outcome = run(place.absolute().parent.name, given, xml, Root())
+    vm = f"vm={clean(given.get('vmId', '?'))} event={place.parent.name} "
+    if outcome.xml:
+        try:
+            mode = pathlib.Path(path).stat().st_mode & 0o777
+            files.replace(pathlib.Path(path), outcome.xml.encode(), mode)
+        except OSError as error:
+            outcome = Outcome(problem=f"{path} cannot be written: {error}")
+    if outcome.problem:
+        print(f"sriov-rt: {outcome.problem}", file=sys.stderr)
+        _log(syslog.LOG_ERR, f"{vm}refused: {outcome.problem}")
+    elif outcome.done:
+        _log(syslog.LOG_INFO, vm + outcome.done)
+    return EXIT_REFUSED if outcome.problem else 0
+
+
+def _log(level: int, line: str) -> None:
+    syslog.openlog("sriov-rt-vdsm", syslog.LOG_PID, syslog.LOG_DAEMON)
+    syslog.syslog(level, line)

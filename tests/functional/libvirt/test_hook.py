@@ -1,0 +1,236 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Real libvirt with our hook: start, save, restore, migrate, containers."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import unittest
+import uuid
+
+from tests import periodic
+from tests.functional.libvirt import daemon
+from tests.functional.libvirt.daemon import DOMAIN
+from tests.functional.libvirt.daemon import REQUEST
+from tests.functional.libvirt.daemon import Libvirt
+
+#: What the kernel of a host says whose CPU 1 is isolated, or whose CPU 0 is:
+#: this machine isolates none, and boots in no other way.
+ISOLATED_1 = {"isolated": "1\n", "nohz_full": "1\n"}
+ISOLATED_0 = {"isolated": "0\n", "nohz_full": "0\n"}
+
+REALTIME = REQUEST.format("guest='lean' vcpu_sched='fifo:1'")
+
+
+class Base(unittest.TestCase):
+    def started(self, **more):
+        """Return a daemon that ends with the test."""
+        libvirt = Libvirt(**more)
+        self.addCleanup(libvirt.close)
+        return libvirt
+
+    def render(self, libvirt, xml, *words):
+        """Return what the documented command makes of a domain.
+
+        Inside the daemon's namespace: the host is the daemon's.
+        """
+        inside = ("nsenter", "--mount", "--target", str(libvirt.process.pid))
+        program = (*inside, sys.executable, "-m", "sriov_rt.cmd.main")
+        facts = libvirt.place / "facts.json"
+        done = subprocess.run(
+            (*program, "host", "show", "--json"),
+            capture_output=True,
+            check=False,
+        )
+        self.assertEqual(0, done.returncode, done.stderr)
+        facts.write_bytes(done.stdout)
+        done = subprocess.run(
+            (*program, "guest", "render", "--facts", str(facts), *words),
+            input=xml,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        self.assertEqual(0, done.returncode, done.stderr)
+        return done.stdout
+
+    def ok(self, done):
+        """Return what a command printed that has to succeed."""
+        self.assertEqual(0, done.returncode, done.stderr)
+        return done.stdout
+
+    def pins(self, libvirt, name="rt"):
+        """Return the pCPUs of a guest's vCPU and emulator, and of threads.
+
+        :returns: by libvirt, and by the kernel.
+        """
+        xml = self.ok(libvirt.virsh("dumpxml", name))
+        said = (
+            re.search(r"<vcpupin vcpu='0' cpuset='(.*?)'", xml)[1],
+            re.search(r"<emulatorpin cpuset='(.*?)'", xml)[1],
+        )
+        (status,) = [
+            path.read_text()
+            for path in self.run_directory(libvirt).glob(f"{name}.xml")
+        ]
+        vcpu = re.search(r"<vcpu id='0' pid='(\d+)'", status)[1]
+        main = re.search(r"<domstatus .*?pid='(\d+)'", status)[1]
+        return said, (allowed(vcpu), allowed(main)), scheduler(vcpu)
+
+    def run_directory(self, libvirt):
+        return pathlib.Path(
+            f"/proc/{libvirt.process.pid}/root/run/libvirt/qemu"
+        )
+
+
+def allowed(thread):
+    """Return the CPUs that a thread may run on."""
+    text = pathlib.Path(f"/proc/{thread}/status").read_text()
+    return re.search(r"Cpus_allowed_list:\s*(\S+)", text)[1]
+
+
+def scheduler(thread):
+    """Return the scheduler of a thread, and its priority."""
+    param = os.sched_getparam(int(thread))
+    return os.sched_getscheduler(int(thread)), param.sched_priority
+
+
+def domain(name="rt", request="", cputune="", devices=""):
+    return DOMAIN.format(
+        name=name, request=request, cputune=cputune, devices=devices
+    )
+
+
+@daemon.needs_qemu
+@daemon.needs_root
+class StartTest(Base):
+    def test_refused_rendered_started_saved_and_restored(self):
+        libvirt = self.started(kernel=ISOLATED_1)
+        self.ok(libvirt.define(domain("plain")))
+        self.ok(libvirt.virsh("start", "plain"))
+        self.ok(libvirt.define(domain(request=REALTIME)))
+
+        refused = libvirt.virsh("start", "rt")
+        self.assertNotEqual(0, refused.returncode)
+        sentence = "the domain is not what its request makes of it (removed"
+        self.assertIn(
+            f"guest=rt op=prepare refused: {sentence}", refused.stderr
+        )
+        self.assertIn(sentence, libvirt.log())
+
+        xml = self.ok(libvirt.virsh("dumpxml", "--inactive", "rt"))
+        self.ok(libvirt.define(self.render(libvirt, xml)))
+        self.ok(libvirt.virsh("start", "rt"))
+        where = (("1", "0"), ("1", "0"), (os.SCHED_FIFO, 1))
+        self.assertEqual(where, self.pins(libvirt))
+
+        image = str(libvirt.place / "rt.save")
+        self.ok(libvirt.virsh("save", "rt", image))
+        self.ok(libvirt.virsh("restore", image))
+        self.assertEqual(where, self.pins(libvirt))
+        self.ok(libvirt.virsh("destroy", "rt"))
+        self.assertIn("plain", libvirt.virsh("list", "--name").stdout)
+
+    def test_what_the_host_cannot_give(self):
+        """On this machine itself, which isolates no CPU."""
+        libvirt = self.started(policy="[cockpit-*]\nrealtime = required\n")
+        self.ok(libvirt.define(domain("cockpit-1")))
+        refused = libvirt.virsh("start", "cockpit-1")
+        self.assertIn(
+            "guest=cockpit-1 op=prepare refused: no CPU is isolated; boot "
+            "with isolcpus=managed_irq,domain,",
+            refused.stderr,
+        )
+        # Nothing is left of the attempt.
+        self.assertEqual("", libvirt.virsh("list", "--name").stdout.strip())
+        self.ok(libvirt.define(domain("web-1")))
+        self.ok(libvirt.virsh("start", "web-1"))
+
+
+@periodic.periodic
+@daemon.needs_qemu
+@daemon.needs_root
+class ArrivalTest(Base):
+    """Guests that come to a host with other isolated CPUs."""
+
+    def setUp(self):
+        super().setUp()
+        self.source = self.started(kernel=ISOLATED_1)
+        self.target = self.started(kernel=ISOLATED_0)
+        xml = domain(request=REALTIME)
+        self.ok(self.source.define(self.render(self.source, xml)))
+        self.ok(self.source.virsh("start", "rt"))
+        self.assertEqual(
+            (("1", "0"), ("1", "0"), (os.SCHED_FIFO, 1)),
+            self.pins(self.source),
+        )
+        self.here = (("0", "1"), ("0", "1"), (os.SCHED_FIFO, 1))
+
+    def test_migrated(self):
+        self.ok(
+            self.source.virsh(
+                *("migrate", "--live", "rt", self.target.uri),
+                *("--migrateuri", "tcp://127.0.0.1"),
+            )
+        )
+        self.assertEqual(self.here, self.pins(self.target))
+
+    def test_saved_there_and_restored_here(self):
+        image = str(self.source.place / "rt.save")
+        self.ok(self.source.virsh("save", "rt", image))
+        self.ok(self.target.virsh("restore", image))
+        self.assertEqual(self.here, self.pins(self.target))
+
+    def test_a_host_that_has_no_isolated_cpu_refuses_the_migration(self):
+        bare = self.started()
+        refused = self.source.virsh(
+            *("migrate", "--live", "rt", bare.uri),
+            *("--migrateuri", "tcp://127.0.0.1"),
+        )
+        self.assertIn("op=migrate refused: ", refused.stderr)
+        self.assertIn("isolate more", refused.stderr)
+        self.assertEqual("running", self.state(self.source))
+
+    def state(self, libvirt):
+        return self.ok(libvirt.virsh("domstate", "rt")).strip()
+
+
+LXC = """<domain type='lxc'>
+  <name>rt</name>
+  <uuid>{uuid}</uuid>
+  <memory unit='MiB'>64</memory>
+  <vcpu>1</vcpu>
+  <metadata>{request}</metadata>
+  <os><type>exe</type><init>/bin/sleep</init><initarg>600</initarg></os>
+  <devices><console type='pty'/></devices>
+</domain>"""
+
+
+@periodic.periodic
+@unittest.skipUnless(
+    pathlib.Path("/usr/lib/libvirt/libvirt_lxc").exists(),
+    "libvirt has no LXC driver here",
+)
+@daemon.needs_root
+class ContainerTest(Base):
+    def test_refused_and_started(self):
+        libvirt = self.started(kernel=ISOLATED_1, driver="lxc")
+        xml = LXC.format(
+            uuid=uuid.uuid4(), request=REQUEST.format("realtime='required'")
+        )
+        self.ok(libvirt.define(xml))
+        refused = libvirt.virsh("start", "rt")
+        self.assertIn("guest=rt op=prepare refused: ", refused.stderr)
+        self.ok(libvirt.define(xml.replace("realtime='required'", "")))
+        self.ok(libvirt.virsh("start", "rt"))

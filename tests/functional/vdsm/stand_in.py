@@ -1,0 +1,77 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""A stand-in of vdsm: the contract of its hooks, and nothing else of it.
+
+Written from lib/vdsm/common/hooks.py of vdsm as of June 2026: executables of
+a directory in sorted order, the domain in a file, custom properties last into
+the environment, and what exit codes mean. It is no vdsm: it has no engine,
+and what is done between hooks is left out.
+"""
+
+import os
+import pathlib
+import subprocess
+import tempfile
+from collections.abc import Mapping
+
+
+class HookError(Exception):
+    """A hook has refused: its text is what the engine shows."""
+
+
+def run_hooks(
+    hooks: pathlib.Path, event: str, xml: str, properties: Mapping[str, str]
+) -> str:
+    """Run the hooks of an event, and return the domain as they left it.
+
+    :param hooks: vdsm's directory of hooks.
+    :raises HookError: if one of a ``before_`` event refuses.
+    """
+    programs = sorted(
+        path
+        for path in (hooks / event).glob("*")
+        if path.is_file() and os.access(path, os.X_OK)
+    )
+    with tempfile.NamedTemporaryFile("w", suffix=".xml", delete=False) as file:
+        file.write(xml)
+    path = pathlib.Path(file.name)
+    # PYTHONPATH was empty, so that it begins with a colon; the VM's
+    # properties come last, whatever they are called.
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f":{hooks}",
+        "_hook_domxml": str(path),
+        "vmId": "5b8f7d0e-0000-4000-8000-000000000001",
+        **properties,
+    }
+    failed = False
+    errors = ""
+    try:
+        for program in programs:
+            # vdsm wraps hooks in taskset, which gives them all CPUs.
+            done = subprocess.run(
+                ("taskset", "--cpu-list", "0-4095", str(program)),
+                env=environment,
+                cwd=hooks,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            errors += done.stderr
+            failed |= done.returncode != 0
+            if done.returncode >= 2:
+                break
+        if failed and event.startswith("before_"):
+            raise HookError(f"Hook Error: ({errors!r},)")
+        return path.read_text()
+    finally:
+        path.unlink(missing_ok=True)

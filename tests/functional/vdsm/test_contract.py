@@ -1,0 +1,186 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""oVirt's hook by vdsm's contract, on real libvirt."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import textwrap
+import unittest
+
+from sriov_rt.parse.pinning import parse_pinning
+from sriov_rt.request import guest_request
+from tests.functional.libvirt import daemon
+from tests.functional.libvirt import test_hook
+from tests.functional.libvirt.test_hook import domain
+from tests.functional.vdsm import stand_in
+from tests.functional.vdsm.stand_in import HookError
+
+PAGE = daemon.ROOT / "doc/source/admin/ovirt.rst"
+
+EVENTS = (
+    "before_vm_start",
+    "before_vm_dehibernate",
+    "before_vm_migrate_destination",
+    "after_vm_destroy",
+)
+
+
+class InstalledTest(unittest.TestCase):
+    """What the page installs, below a directory."""
+
+    def setUp(self):
+        super().setUp()
+        self.place = pathlib.Path(
+            self.enterContext(tempfile.TemporaryDirectory())
+        )
+        (block,) = re.findall(
+            r"code-block:: sh\n\n((?:   [^\n]*\n|\n)+)", PAGE.read_text()
+        )
+        # As in a wheel: share/sriov-rt has what etc has here.
+        share = self.place / "prefix/share"
+        share.mkdir(parents=True)
+        (share / "sriov-rt").symlink_to(daemon.ROOT / "etc")
+        subprocess.run(
+            ("sh", "-ec", textwrap.dedent(block)),
+            env={
+                **os.environ,
+                "PREFIX": str(self.place / "prefix"),
+                "DESTDIR": str(self.place),
+            },
+            check=True,
+        )
+        self.hooks = self.place / "usr/libexec/vdsm/hooks"
+        for event in EVENTS:
+            self.name_python(self.hooks / event / "50_sriov_rt")
+
+    def name_python(self, program):
+        _, _, script = program.read_text().partition("\n")
+        program.write_text(f"#!{sys.executable} -I\n{script}")
+
+    def vdsm(self, event, xml, **properties):
+        return stand_in.run_hooks(self.hooks, event, xml, properties)
+
+
+class ContractTest(InstalledTest):
+    def test_what_is_installed(self):
+        found = {
+            str(path.relative_to(self.place)): path.stat().st_mode & 0o777
+            for each in ("usr", "etc")
+            for path in (self.place / each).rglob("*")
+            if path.is_file()
+        }
+        hooks = {
+            f"usr/libexec/vdsm/hooks/{event}/50_sriov_rt": 0o755
+            for event in EVENTS
+        }
+        self.assertEqual(
+            {
+                **hooks,
+                "usr/libexec/sriov-rt/reset-vfs": 0o755,
+                "etc/sudoers.d/50_vdsm_hook_sriov_rt": 0o440,
+                "etc/libvirt/hooks/qemu.d/sriov-rt": 0o755,
+            },
+            found,
+        )
+
+    def test_a_vm_without_properties(self):
+        for event in EVENTS:
+            for xml in (domain(), "<half", ""):
+                self.assertEqual(xml, self.vdsm(event, xml))
+
+    def test_a_refusal_stops_the_others_and_shows_one_sentence(self):
+        later = self.hooks / "before_vm_start/99_later"
+        later.write_text(f"#!/bin/sh\ntouch {self.place}/later\n")
+        later.chmod(0o755)
+        with self.assertRaises(HookError) as raised:
+            self.vdsm(
+                "before_vm_start", domain(), sriov_rt="realtime=required"
+            )
+        self.assertIn("no CPU is isolated; boot with", str(raised.exception))
+        self.assertFalse((self.place / "later").exists())
+        self.vdsm("before_vm_start", domain())
+        self.assertTrue((self.place / "later").exists())
+
+    def test_properties_that_are_no_properties_of_ours(self):
+        evil = self.place / "evil"
+        evil.mkdir()
+        (evil / "lxml.py").write_text("raise SystemExit(0)\n")
+        (self.hooks / "lxml.py").write_text("raise SystemExit(0)\n")
+        made = self.vdsm(
+            "before_vm_start",
+            domain(devices="<video/>"),
+            sriov_rt="guest=lean",
+            PYTHONPATH=str(evil),
+            PYTHONSTARTUP=str(evil / "lxml.py"),
+            PYTHONHOME=str(evil),
+        )
+        self.assertNotIn("<video", made)
+
+    def test_after_a_destroy_a_fault_is_only_logged(self):
+        self.assertEqual(
+            "<half",
+            self.vdsm("after_vm_destroy", "<half", sriov_rt="guest=lean"),
+        )
+
+
+class EngineConfigTest(unittest.TestCase):
+    def test_the_patterns_take_the_examples_and_nothing_that_is_refused(self):
+        text = PAGE.read_text()
+        (line,) = re.findall(r"'UserDefinedVMProperties=(.*)' --cver", text)
+        patterns = dict(each.split("=", 1) for each in line.split(";"))
+        self.assertEqual({"sriov_rt", "pinning"}, set(patterns))
+        for example in ("realtime=required & guest=lean",):
+            self.assertTrue(re.fullmatch(patterns["sriov_rt"], example))
+            self.assertIn(example.split(" ")[0], text)
+            guest_request.from_text(example)
+        self.assertTrue(re.fullmatch(patterns["pinning"], "0#6_1#7_2#8_3#9"))
+        self.assertEqual(4, len(parse_pinning("0#6_1#7_2#8_3#9")))
+        for bad in ("lean", "a=b&", "LD_PRELOAD=x"):
+            self.assertFalse(re.fullmatch(patterns["sriov_rt"], bad))
+
+
+@daemon.needs_qemu
+@daemon.needs_root
+class StartTest(InstalledTest, test_hook.Base):
+    """vdsm's contract, then a real libvirt with its own hook of ours."""
+
+    def test_seed_003(self):
+        libvirt = self.started(kernel=test_hook.ISOLATED_1)
+        # The hook's host is the daemon's.
+        program = self.hooks / "before_vm_start/50_sriov_rt"
+        code = program.rename(self.place / "50_sriov_rt")
+        code.chmod(0o755)
+        link = self.place / "before_vm_start"
+        link.mkdir()
+        code = code.rename(link / "50_sriov_rt")
+        program.write_text(
+            f"#!/bin/sh\nexec nsenter --mount --target "
+            f"{libvirt.process.pid} {code}\n"
+        )
+        program.chmod(0o755)
+        xml = self.vdsm(
+            "before_vm_start",
+            domain(devices="<graphics type='vnc'/>"),
+            sriov_rt="guest=lean & vcpu_sched=fifo:1",
+            pinning="0#1",
+        )
+        file = libvirt.place / "vm.xml"
+        file.write_text(xml)
+        self.ok(libvirt.virsh("create", str(file)))
+        self.assertEqual(
+            (("1", "0"), ("1", "0"), (os.SCHED_FIFO, 1)), self.pins(libvirt)
+        )
+        self.ok(libvirt.virsh("destroy", "rt"))

@@ -1,0 +1,65 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What the kernel shows of a guest's memory."""
+
+from sriov_rt.guest import running
+from sriov_rt.guest import state
+from sriov_rt.guest.domain import parse_domain
+from tests.unit.host import trees
+
+UUID = "5c4a1a8e-7f0f-4f0e-8a53-1df1d3e4c0aa"
+DOMAIN = f"""<domain type='kvm'>
+  <name>instance-00000001</name>
+  <uuid>{UUID}</uuid>
+  <memoryBacking><hugepages/><locked/></memoryBacking>
+  <currentMemory unit='KiB'>131072</currentMemory>
+  <vcpu>1</vcpu>
+  <os><type arch='x86_64'>hvm</type></os>
+</domain>
+"""
+#: Linux 6.1, a QEMU with a VF after munlockall(): what is left is vfio's.
+STATUS = """Name:\tqemu-system-x86
+VmLck:\t  131328 kB
+HugetlbPages:\t  131072 kB
+"""
+SMAPS = """56019539d000-5601957a4000 r--p 00000000 00:16 10166480 /usr/bin/qemu
+Size:               4124 kB
+Locked:                0 kB
+VmFlags: rd mr mw me {}sd
+5601957a4000-560195d3b000 r-xp 00407000 00:16 10166480 /usr/bin/qemu
+"""
+
+
+class MemoryTest(trees.TreeTest):
+    def memory(self, smaps):
+        self.tree.write("proc/7/status", STATUS)
+        self.tree.write("proc/7/smaps", smaps)
+        guest = running.Guest(UUID, 7, parse_domain(DOMAIN))
+        found = state.observe(self.root, guest).memory
+        assert found is not None
+        self.assertEqual((131072, 131072), (found.huge, found.size))
+        return found
+
+    def test_what_vfio_pins_is_not_locked(self):
+        self.assertFalse(self.memory(SMAPS.format("")).locked)
+
+    def test_every_mapping_is_marked_by_mlockall(self):
+        self.assertTrue(self.memory(SMAPS.format("lo ")).locked)
+
+    def test_an_unknown_answer_is_no_drift(self):
+        self.assertTrue(self.memory("x").locked)
+        self.tree.make_unreadable("proc/7/smaps")
+        guest = running.Guest(UUID, 7, parse_domain(DOMAIN))
+        found = state.observe(self.root, guest).memory
+        assert found is not None
+        self.assertTrue(found.locked)

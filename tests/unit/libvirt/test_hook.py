@@ -1,0 +1,383 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""What libvirt's hook program answers, call by call."""
+
+import io
+import os
+import pathlib
+import stat
+import subprocess
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+import hypothesis
+from hypothesis import strategies
+
+from sriov_rt.guest import running
+from sriov_rt.guest.passthrough import PassedThrough
+from sriov_rt.guest.program import Outcome
+from sriov_rt.libvirt import hook
+from sriov_rt.libvirt import policy
+from sriov_rt.nic import errors
+from tests.unit.guest import documents
+from tests.unit.guest import lab_host
+
+PROGRAM = pathlib.Path(__file__).parents[3] / "etc/libvirt/sriov-rt"
+
+NAMESPACE = "https://docs.openstack.org/sriov-rt/request/1.0"
+UUID = "11111111-2222-3333-4444-555555555555"
+
+VF = (
+    '<interface type="hostdev" managed="{managed}"><source>'
+    '<address type="pci" domain="0x0000" bus="0x01" slot="0x10" '
+    'function="0x2"/></source></interface>'
+)
+#: What a lean guest has that libvirt would add.
+NONE = (
+    '<memballoon model="none"/><controller type="usb" index="0" model="none"/>'
+)
+
+#: Each operation of libvirt 9, and one of no libvirt that there is.
+OPERATIONS = (
+    ("prepare", "begin"),
+    ("start", "begin"),
+    ("started", "begin"),
+    ("stopped", "end"),
+    ("release", "end"),
+    ("migrate", "begin"),
+    ("restore", "begin"),
+    ("reconnect", "begin"),
+    ("attach", "begin"),
+    ("dance", "begin"),
+    ("", ""),
+)
+
+
+def domain(request, devices="", *, cputune="", uuid=UUID, **more):
+    """Return a domain with a request; None for none."""
+    element = (
+        ""
+        if request is None
+        else f'<metadata><r:request xmlns:r="{NAMESPACE}" {request}/>'
+        "</metadata>"
+    )
+    return documents.domain(
+        devices,
+        cputune=cputune,
+        more=f"<uuid>{uuid}</uuid>{element}",
+        **more,
+    ).encode()
+
+
+class HookTest(lab_host.LabHostTest):
+    def setUp(self):
+        super().setUp()
+        self.cleaned = []
+
+    def clean(self, devices):
+        self.cleaned += devices
+        return [each.address for each in devices]
+
+    def run_hook(self, operation, xml, stage="begin", name="rt", clean=None):
+        call = hook.Call(name, operation, stage, xml)
+        return hook.run(call, self.root, clean or self.clean)
+
+    def write(self, path, text):
+        file = self.place / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+
+class NothingRequestedTest(HookTest):
+    def test_a_guest_that_requests_nothing_is_left_alone(self):
+        for xml in (
+            domain(None, VF),
+            domain(None)[:40],
+            b"",
+            b"\xff\xfe",
+            b"x" * (2 * 1024 * 1024),
+        ):
+            for operation, stage in OPERATIONS:
+                with self.subTest(operation, xml=xml[:20]):
+                    done = self.run_hook(operation, xml, stage)
+                    self.assertEqual(Outcome(), done)
+        self.assertEqual([], self.cleaned)
+
+    def test_our_namespace_without_a_request(self):
+        xml = domain(None).replace(
+            b"<uuid>", f"<!-- {NAMESPACE} --><uuid>".encode()
+        )
+        self.assertEqual(Outcome(), self.run_hook("prepare", xml))
+
+
+class PrepareTest(HookTest):
+    def test_a_guest_that_is_what_it_requests_starts(self):
+        done = self.run_hook("prepare", domain('guest="lean"', NONE))
+        self.assertEqual(("", ""), (done.problem, done.xml))
+
+    def test_what_libvirt_adds_by_itself_is_no_difference(self):
+        audio = '<audio id="1" type="none"/>'
+        done = self.run_hook("prepare", domain('guest="lean"', NONE + audio))
+        self.assertEqual("", done.problem)
+
+    def test_one_that_is_not_is_told_the_command(self):
+        done = self.run_hook(
+            "prepare", domain('guest="lean"', "<video/>" + NONE)
+        )
+        self.assertEqual(
+            "the domain is not what its request makes of it (removed "
+            "video); define what 'virsh dumpxml --inactive rt | sriov-rt "
+            "guest render' prints",
+            done.problem,
+        )
+
+    def test_a_host_that_cannot_is_told_of(self):
+        self.write("proc/sys/kernel/sched_rt_runtime_us", "950000\n")
+        done = self.run_hook("prepare", domain('realtime="required"'))
+        self.assertTrue(done.problem)
+        self.assertIn("sched_rt_runtime_us=-1", done.problem)
+
+    def test_a_bad_request(self):
+        for request, problem in (
+            ('guest="fat"', "one of standard, lean, bare expected"),
+            ('LD_PRELOAD="/tmp/x"', "one of realtime, "),
+            ('realtime="required&#10;x"', "required expected"),
+            ('pinning="0#9999999999"', "9999999999"),
+            ('pinning="5#2" vcpu_sched="fifo:1"', "vCPUs 5"),
+        ):
+            with self.subTest(request):
+                done = self.run_hook("prepare", domain(request))
+                self.assertTrue(done.problem)
+                self.assertIn(problem, done.problem)
+                self.assertTrue(done.problem.isprintable())
+
+    def test_half_a_domain_that_requests_something(self):
+        whole = domain('guest="lean"', NONE)
+        done = self.run_hook("prepare", whole[: len(whole) - 20])
+        self.assertTrue(done.problem)
+        self.assertIn("not XML", done.problem)
+
+    def test_a_fault_of_ours_refuses_who_requests_something(self):
+        with mock.patch.object(hook.admission, "admit", side_effect=KeyError):
+            done = self.run_hook("prepare", domain('guest="lean"', NONE))
+        self.assertTrue(done.problem)
+        self.assertIn("report this as a bug", done.problem)
+
+    def test_pcpus_of_another_realtime_guest(self):
+        pins = documents.pins(2, 3)
+        sched = (
+            '<vcpusched vcpus="0-1" scheduler="fifo" priority="1"/>'
+            '<emulatorpin cpuset="0"/>'
+        )
+        mine = domain('vcpu_sched="fifo:1"', cputune=pins + sched)
+        self.assertEqual("", self.run_hook("prepare", mine).problem)
+        other = "99999999-2222-3333-4444-555555555555"
+        theirs = domain(None, cputune=pins + sched, uuid=other).decode()
+        self.write(
+            f"{running.MACHINES}/other.xml",
+            f"<domstatus state='running' pid='77'>{theirs}</domstatus>",
+        )
+        self.write("proc/77/cmdline", f"qemu\0-uuid\0{other}\0")
+        done = self.run_hook("prepare", mine)
+        self.assertEqual(
+            "pCPUs 2-3 of realtime vCPUs are pinned by another running guest; "
+            "pin the vCPUs elsewhere, or stop that guest",
+            done.problem,
+        )
+
+
+class ArrivalTest(HookTest):
+    """Filters at migrate and restore."""
+
+    REQUEST = 'vcpu_sched="fifo:1"'
+    SCHED = '<vcpusched vcpus="0-1" scheduler="fifo" priority="1"/>'
+
+    def arrive(self, cputune, operation="migrate", request=REQUEST):
+        xml = domain(request, "<video/>", cputune=cputune)
+        return self.run_hook(operation, xml)
+
+    def test_pins_that_serve_here_stay(self):
+        pins = documents.pins(6, 7) + '<emulatorpin cpuset="0-1"/>'
+        done = self.arrive(pins + self.SCHED)
+        tree = documents.etree.fromstring(done.xml)
+        self.assertEqual(
+            ["6", "7"],
+            [each.get("cpuset") for each in tree.iterfind("*/vcpupin")],
+        )
+
+    def test_pins_of_another_host_are_replaced(self):
+        for operation in ("migrate", "restore"):
+            done = self.arrive(
+                documents.pins(30, 31)
+                + '<emulatorpin cpuset="28"/>'
+                + self.SCHED,
+                operation,
+            )
+            tree = documents.etree.fromstring(done.xml)
+            pins = [each.get("cpuset") for each in tree.iterfind("*/vcpupin")]
+            self.assertEqual(2, len(set(pins)))
+            self.assertLessEqual(set(pins), {"2", "3", "10", "11"})
+            (emulator,) = tree.iterfind("*/emulatorpin")
+            self.assertNotIn("28", emulator.get("cpuset"))
+            # What the guest sees stays: it runs.
+            self.assertIsNotNone(tree.find("devices/video"))
+            self.assertIn("added vcpupin vcpu=0", done.done)
+
+    def test_a_host_without_isolated_cpus_refuses(self):
+        self.write("sys/devices/system/cpu/isolated", "\n")
+        done = self.arrive(documents.pins(2, 3) + self.SCHED)
+        self.assertEqual("", done.xml)
+        self.assertIn("isolate more", done.problem)
+
+    def test_nothing_is_printed_for_a_guest_without_realtime(self):
+        done = self.arrive("", request='guest="lean"')
+        self.assertEqual(("", ""), (done.problem, done.xml))
+
+
+class VfsTest(HookTest):
+    ADDRESS = "0000:01:10.2"
+
+    def test_before_a_start_and_after_the_end(self):
+        xml = domain("", VF.format(managed="yes"))
+        for operation, stage in (("prepare", "begin"), ("release", "end")):
+            done = self.run_hook(operation, xml, stage)
+            self.assertEqual("", done.problem)
+            self.assertIn(self.ADDRESS, done.done)
+        self.assertEqual([PassedThrough(self.ADDRESS, True)] * 2, self.cleaned)
+
+    def test_a_vf_that_cannot_be_cleaned_vetoes(self):
+        def fail(devices):
+            raise errors.VfInUse(self.ADDRESS, ("qemu 77",))
+
+        xml = domain("", VF.format(managed="no"))
+        done = self.run_hook("prepare", xml, clean=fail)
+        self.assertTrue(done.problem)
+        self.assertIn("qemu 77", done.problem)
+
+    def test_a_refused_guest_has_its_vfs_untouched(self):
+        xml = domain('guest="lean"', "<video/>" + VF)
+        self.assertTrue(self.run_hook("prepare", xml).problem)
+        self.assertEqual([], self.cleaned)
+
+    def test_an_address_that_is_none(self):
+        xml = domain("", VF.replace("0x10", "0x99"))
+        done = self.run_hook("prepare", xml)
+        self.assertTrue(done.problem)
+        self.assertIn("'0x99' is no PCI slot", done.problem)
+
+
+class PolicyTest(HookTest):
+    def test_a_request_by_the_name(self):
+        self.write(policy.PATH, "# all of them\n[rt*]\nguest = lean\n")
+        done = self.run_hook("prepare", domain(None, "<video/>"))
+        self.assertIn("removed video", done.problem)
+        done = self.run_hook("prepare", domain(None, "<video/>"), name="web")
+        self.assertEqual(Outcome(), done)
+
+    def test_the_domains_own_comes_first(self):
+        self.write(policy.PATH, "[*]\nguest = bare\n")
+        done = self.run_hook("prepare", domain('guest="standard"', "<video/>"))
+        self.assertEqual("", done.problem)
+
+    def test_the_first_section_counts(self):
+        self.write(policy.PATH, "[rt]\n[*]\nguest = lean\n")
+        done = self.run_hook("prepare", domain(None, "<video/>"))
+        self.assertEqual("", done.problem)
+
+    def test_no_xml_for_a_guest_of_the_policy(self):
+        self.write(policy.PATH, "[rt*]\nguest = lean\n")
+        done = self.run_hook("prepare", b"")
+        self.assertTrue(done.problem)
+        self.assertIn("not XML", done.problem)
+
+    def test_a_line_that_cannot_be_read(self):
+        for text, problem in (
+            ("[rt*]\nguest lean\n", "line 2: KEY = VALUE expected"),
+            ("[rt*]\nguest=lean\nguest=bare\n", "line 3"),
+            ("[rt*\nguest = lean\n", "line 1: [PATTERN] expected"),
+            ("[rt*]\nfoo = bar\n", "one of realtime"),
+        ):
+            with self.subTest(text):
+                self.write(policy.PATH, text)
+                done = self.run_hook("prepare", domain(None))
+                self.assertTrue(done.problem)
+                self.assertIn(problem, done.problem)
+                done = self.run_hook("prepare", domain(None), name="web")
+                self.assertEqual(Outcome(), done)
+
+    def test_a_file_that_cannot_be_read_requests_nothing(self):
+        self.write(policy.PATH, "x" * (policy.MAX_FILE + 1))
+        self.assertEqual(Outcome(), self.run_hook("prepare", domain(None)))
+
+    @hypothesis.given(strategies.text(), strategies.text())
+    def test_any_text(self, text, name):
+        for each in policy.sections(text):
+            self.assertLessEqual(len(each.pattern), policy.MAX_PATTERN)
+
+
+class ReconnectTest(HookTest):
+    def test_no_reconnect_is_answered_with_anything(self):
+        """libvirt kills the guest for another exit code than 0."""
+        self.write(policy.PATH, "[*]\nguest = bare\n")
+        for operation in ("reconnect", "attach", "started", "dance", ""):
+            done = self.run_hook(operation, domain('realtime="no"')[:99])
+            self.assertEqual(Outcome(), done)
+
+
+class ProgramTest(unittest.TestCase):
+    """What is printed, and the file that is installed."""
+
+    def call(self, *arguments, xml=b""):
+        with (
+            mock.patch.object(sys, "stdout", io.StringIO()) as out,
+            mock.patch.object(sys, "stderr", io.StringIO()) as err,
+            mock.patch.object(hook, "_log") as log,
+        ):
+            code = hook.main(arguments, xml)
+        return code, out.getvalue(), err.getvalue(), log.mock_calls
+
+    def test_a_refusal_is_one_line_on_standard_error_and_in_the_log(self):
+        code, out, err, log = self.call(
+            "rt", "prepare", "begin", "-", xml=domain('guest="fat"')
+        )
+        self.assertEqual((1, ""), (code, out))
+        self.assertTrue(err.startswith("sriov-rt: guest=rt op=prepare refus"))
+        self.assertEqual(1, err.count("\n"))
+        self.assertEqual(1, len(log))
+
+    def test_without_arguments_and_input(self):
+        self.assertEqual((0, "", "", []), self.call())
+
+    def test_the_file_runs_alone_and_says_if_we_are_missing(self):
+        mode = PROGRAM.stat().st_mode
+        self.assertTrue(mode & stat.S_IXUSR)
+        first = PROGRAM.read_text().splitlines()[0]
+        self.assertEqual("#!/usr/bin/python3 -I", first)
+        with tempfile.TemporaryDirectory() as place:
+            # Of that name, and without what is needed.
+            (pathlib.Path(place) / "sriov_rt.py").touch()
+            for xml, operation, code in (
+                (domain(None), "prepare", 0),
+                (domain('guest="lean"'), "prepare", 1),
+                (domain('guest="lean"'), "reconnect", 0),
+            ):
+                done = subprocess.run(
+                    (sys.executable, PROGRAM, "rt", operation, "begin"),
+                    input=xml,
+                    capture_output=True,
+                    env={**os.environ, "PYTHONPATH": place},
+                    check=False,
+                )
+                self.assertEqual(code, done.returncode, done.stderr)
+                self.assertEqual(code, done.stderr.count(b"\n"))

@@ -1,0 +1,322 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""What vdsm's hook program answers, event by event."""
+
+import io
+import os
+import pathlib
+import stat
+import subprocess
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+from sriov_rt.guest import metadata
+from sriov_rt.guest.domain import parse_domain
+from sriov_rt.guest.program import Outcome
+from sriov_rt.vdsm import affinity
+from sriov_rt.vdsm import hook
+from sriov_rt.vdsm import reset_vfs
+from tests.unit.guest import documents
+from tests.unit.guest import lab_host
+
+PROGRAM = pathlib.Path(__file__).parents[3] / "etc/vdsm/50_sriov_rt"
+
+EVENTS = (hook.START, hook.DEHIBERNATE, hook.MIGRATE, hook.DESTROYED)
+
+VF = (
+    '<hostdev mode="subsystem" type="pci" managed="no"><source>'
+    '<address domain="0" bus="1" slot="16" function="2"/></source></hostdev>'
+)
+ADDRESS = "0000:01:10.2"
+
+
+class HostTest(lab_host.LabHostTest):
+    def setUp(self):
+        super().setUp()
+        self.reset = []
+
+    def run_hook(self, event, xml, reset=None, **properties):
+        if isinstance(xml, str):
+            xml = xml.encode()
+        return hook.run(
+            event, properties, xml, self.root, reset or self.reset.extend
+        )
+
+
+class NothingRequestedTest(HostTest):
+    def test_a_vm_without_our_properties_is_left_alone(self):
+        for event in (*EVENTS, "before_vm_pause", ""):
+            for xml in (documents.domain("<video/>"), "<dom", ""):
+                for properties in (
+                    {},
+                    {"sriov_rt": " ", "pinning": ""},
+                    {"SRIOV_RT": "guest=lean", "sriov_rt_x": "guest=bare"},
+                ):
+                    with self.subTest(event, xml=xml[:9], given=properties):
+                        done = self.run_hook(event, xml, **properties)
+                        self.assertEqual(Outcome(), done)
+        self.assertEqual([], self.reset)
+
+
+class StartTest(HostTest):
+    def test_seed_003_in_one_property(self):
+        """No graphics, no channel, four vCPUs on pCPUs of its choice."""
+        xml = documents.domain(
+            '<video/><graphics type="vnc"/><channel type="unix"/>', vcpus=4
+        )
+        done = self.run_hook(
+            hook.START,
+            xml,
+            sriov_rt="guest=lean & vcpu_sched=fifo:1",
+            pinning="0#6_1#7_2#14_3#15",
+        )
+        self.assertEqual("", done.problem)
+        tree = documents.etree.fromstring(done.xml)
+        self.assertEqual(
+            ["6", "7", "14", "15"],
+            [each.get("cpuset") for each in tree.iterfind("*/vcpupin")],
+        )
+        self.assertEqual(
+            ["memballoon", "controller"], [e.tag for e in tree.find("devices")]
+        )
+
+    def test_pinning_alone(self):
+        done = self.run_hook(
+            hook.START, documents.domain("<video/>"), pinning="0#2_1#3"
+        )
+        tree = documents.etree.fromstring(done.xml)
+        self.assertIsNotNone(tree.find("devices/video"))
+        self.assertEqual(2, len(tree.findall("cputune/vcpupin")))
+
+    def test_the_domain_says_what_is_requested(self):
+        """libvirt's hook, which runs as root, goes by it."""
+        done = self.run_hook(
+            hook.START,
+            documents.domain(),
+            sriov_rt="guest=lean",
+            pinning="0#2_1#3",
+        )
+        found = metadata.requested(parse_domain(done.xml))
+        self.assertEqual({"sriov_rt:guest": "lean"}, found.extra_specs)
+        self.assertEqual("0#2_1#3", found.pinning)
+        again = self.run_hook(
+            hook.START, done.xml, sriov_rt="guest=lean", pinning="0#2_1#3"
+        )
+        self.assertEqual(done.xml, again.xml)
+
+    def test_bad_properties(self):
+        for properties, problem in (
+            ({"sriov_rt": "guest=fat"}, "standard, lean, bare"),
+            ({"sriov_rt": "guest=lean\nLD_PRELOAD=x"}, "standard, lean"),
+            ({"sriov_rt": "lean"}, "KEY=VALUE"),
+            ({"sriov_rt": "x" * 100_000}, "characters"),
+            ({"pinning": "0#6_0#7"}, "pinned twice"),
+            ({"pinning": "0#6\n1#7"}, "vCPU#pCPUs"),
+            ({"pinning": "9#6"}, "vCPUs 9"),
+            ({"sriov_rt": "pinning=0#2", "pinning": "0#2"}, "already"),
+        ):
+            with self.subTest(properties):
+                done = self.run_hook(
+                    hook.START, documents.domain(), **properties
+                )
+                self.assertEqual("", done.xml)
+                self.assertIn(problem, done.problem)
+                self.assertTrue(done.problem.isprintable())
+
+    def test_a_domain_that_is_none(self):
+        for xml in ("", "<domain>", "<network/>", "\0"):
+            done = self.run_hook(hook.START, xml, sriov_rt="guest=lean")
+            self.assertTrue(done.problem)
+            self.assertIn("the domain XML is rejected", done.problem)
+
+    def test_what_the_host_cannot_give(self):
+        file = self.place / "sys/devices/system/cpu/isolated"
+        file.write_text("\n")
+        done = self.run_hook(
+            hook.START, documents.domain(), sriov_rt="realtime=required"
+        )
+        self.assertTrue(done.problem)
+        self.assertIn("no CPU is isolated; boot with", done.problem)
+
+    def test_a_sentence_in_the_terms_of_the_engine(self):
+        xml = documents.domain(
+            '<disk type="file"><target dev="vda" bus="virtio"/></disk>'
+        )
+        done = self.run_hook(hook.START, xml, sriov_rt="guest=bare")
+        self.assertIn("set the disk's interface to SATA", done.problem)
+
+    def test_vfs_are_reset_before_and_after(self):
+        xml = documents.domain(VF)
+        for event in (hook.START, hook.DESTROYED):
+            done = self.run_hook(event, xml, sriov_rt="guest=standard")
+            self.assertEqual("", done.problem)
+        self.assertEqual([ADDRESS] * 2, self.reset)
+
+    def test_a_vf_that_cannot_be_reset_refuses_the_vm(self):
+        def fail(addresses):
+            raise hook.VfsNotReset("no")
+
+        done = self.run_hook(
+            hook.START, documents.domain(VF), fail, sriov_rt="guest=standard"
+        )
+        self.assertEqual("", done.xml)
+        self.assertEqual("its VFs cannot be reset: no", done.problem)
+
+
+class ArrivalTest(HostTest):
+    def test_pins_of_this_host(self):
+        xml = documents.domain(
+            "<video/>",
+            cputune=documents.pins(30, 31)
+            + '<vcpusched vcpus="0-1" scheduler="fifo" priority="1"/>',
+        )
+        for event in (hook.DEHIBERNATE, hook.MIGRATE):
+            done = self.run_hook(
+                event, xml, sriov_rt="guest=lean & vcpu_sched=fifo:1"
+            )
+            tree = documents.etree.fromstring(done.xml)
+            pins = [each.get("cpuset") for each in tree.iterfind("*/vcpupin")]
+            self.assertEqual(["2", "3"], pins)
+            # What the guest sees stays: it has been started.
+            self.assertIsNotNone(tree.find("devices/video"))
+
+
+class AffinityTest(HostTest):
+    def test_isolated_cpus_are_left(self):
+        with mock.patch.object(os, "sched_setaffinity") as set_affinity:
+            found = affinity.keep_to_housekeeping(self.root)
+        self.assertEqual({0, 1, 4, 5, 8, 9, 12, 13}, found)
+        set_affinity.assert_called_once_with(0, mock.ANY)
+
+    def test_where_none_is_isolated_or_all_are(self):
+        for text in ("\n", "0-15\n", "x\n"):
+            file = self.place / "sys/devices/system/cpu/isolated"
+            file.write_text(text)
+            with mock.patch.object(os, "sched_setaffinity"):
+                affinity.keep_to_housekeeping(self.root)
+
+    def test_a_cpuset_that_has_none_of_them(self):
+        with mock.patch.object(os, "sched_setaffinity", side_effect=OSError):
+            self.assertEqual(
+                frozenset(), affinity.keep_to_housekeeping(self.root)
+            )
+
+
+class SudoTest(unittest.TestCase):
+    def run_sudo(self, **result):
+        done = subprocess.CompletedProcess((), 0, "", "")
+        for name, value in result.items():
+            setattr(done, name, value)
+        with (
+            mock.patch.object(subprocess, "run", return_value=done) as run,
+            mock.patch.object(os, "geteuid", return_value=36),
+        ):
+            hook.reset_by_sudo([ADDRESS])
+        return run.call_args
+
+    def test_the_command(self):
+        call = self.run_sudo()
+        self.assertEqual(
+            ["sudo", "--non-interactive", hook.RESET, ADDRESS], call.args[0]
+        )
+        self.assertEqual({"PATH"}, set(call.kwargs["env"]))
+
+    def test_what_it_says(self):
+        with self.assertRaises(hook.VfsNotReset) as raised:
+            self.run_sudo(returncode=1, stderr="x\nsudo: no\n")
+        self.assertEqual("sudo: no", raised.exception.problem)
+
+    def test_a_program_that_is_missing(self):
+        with (
+            mock.patch.object(subprocess, "run", side_effect=OSError("no")),
+            self.assertRaises(hook.VfsNotReset) as raised,
+        ):
+            hook.reset_by_sudo([ADDRESS])
+        self.assertIn(f"install {hook.RESET}", str(raised.exception))
+
+    def test_the_rule_names_the_program(self):
+        rule = PROGRAM.with_name("sudoers").read_text().splitlines()[-1]
+        self.assertEqual(f"vdsm ALL=(root) NOPASSWD: {hook.RESET}", rule)
+
+    def test_it_takes_addresses_alone(self):
+        for words in (["--driver", "x"], ["../x"], [ADDRESS, "x"]):
+            with mock.patch.object(sys, "stderr", io.StringIO()) as said:
+                self.assertEqual(1, reset_vfs.main(words))
+            self.assertIn("PCI address", said.getvalue())
+
+
+class ProgramTest(unittest.TestCase):
+    """The file that is installed, as vdsm runs it."""
+
+    def setUp(self):
+        super().setUp()
+        self.place = pathlib.Path(
+            self.enterContext(tempfile.TemporaryDirectory())
+        )
+        self.domain = self.place / "domain.xml"
+        self.domain.write_text(documents.domain("<video/>"))
+        self.domain.chmod(0o640)
+
+    def main(self, event=hook.START, **environment):
+        given = {"_hook_domxml": str(self.domain), "vmId": "v", **environment}
+        with (
+            mock.patch.object(sys, "stderr", io.StringIO()) as said,
+            mock.patch.object(hook, "_log"),
+        ):
+            code = hook.main(f"/hooks/{event}/50_sriov_rt", given)
+        return code, said.getvalue()
+
+    def test_the_domain_is_replaced_in_its_file(self):
+        self.assertEqual((0, ""), self.main(sriov_rt="guest=lean"))
+        self.assertNotIn("<video", self.domain.read_text())
+        mode = stat.S_IMODE(self.domain.stat().st_mode)
+        self.assertEqual(0o640, mode)
+
+    def test_a_refusal_leaves_the_file(self):
+        before = self.domain.read_bytes()
+        code, said = self.main(sriov_rt="guest=fat")
+        self.assertEqual((2, 1), (code, said.count("\n")))
+        self.assertEqual(before, self.domain.read_bytes())
+
+    def test_no_file(self):
+        for path in ("", "/nonexistent", str(self.place)):
+            code, _ = self.main(_hook_domxml=path)
+            self.assertEqual(0, code)
+            code, said = self.main(_hook_domxml=path, sriov_rt="guest=lean")
+            self.assertEqual(2, code)
+            self.assertIn("the domain XML is rejected", said)
+
+    def test_the_file_runs_alone_and_says_if_we_are_missing(self):
+        first = PROGRAM.read_text().splitlines()[0]
+        self.assertEqual("#!/usr/bin/python3 -I", first)
+        (self.place / "sriov_rt.py").touch()
+        for properties, code in (({}, 0), ({"pinning": "0#1"}, 2)):
+            done = subprocess.run(
+                (sys.executable, PROGRAM),
+                capture_output=True,
+                env={
+                    **os.environ,
+                    "PYTHONPATH": str(self.place),
+                    **properties,
+                },
+                check=False,
+            )
+            self.assertEqual(code, done.returncode, done.stderr)
+
+
+class CorpusTest(HostTest):
+    def test_ovirts_own_domain(self):
+        xml = documents.load("ovirt")
+        done = self.run_hook(hook.START, xml, sriov_rt="guest=lean")
+        self.assertEqual("", done.problem)
