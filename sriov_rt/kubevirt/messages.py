@@ -1,0 +1,72 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Protocol Buffers messages from a table of their fields."""
+
+import types
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+
+#: Types of fields (FieldDescriptorProto.Type of descriptor.proto).
+STRING = 9
+BYTES = 12
+_MESSAGE = 11
+_OPTIONAL = 1
+_REPEATED = 3
+
+#: Name, number, and type or the message that it is; ``[]`` before the name
+#: of one that is repeated.
+Field = tuple[str, int, int | str]
+
+
+def build(
+    package: str, table: Mapping[str, Sequence[Field]]
+) -> Mapping[str, Any]:
+    """Return message to its class.
+
+    :param package: of all of them.
+    :param table: message to its fields; each after those that it uses.
+    """
+    # Here, for these are an extra of the package.
+    from google.protobuf import descriptor_pb2
+    from google.protobuf import descriptor_pool
+    from google.protobuf import message_factory
+
+    file = descriptor_pb2.FileDescriptorProto(
+        name=f"sriov_rt/{package}.proto", package=package, syntax="proto3"
+    )
+    for name, fields in table.items():
+        message = file.message_type.add(name=name)
+        for field, number, kind in fields:
+            one = field.removeprefix("[]")
+            added = message.field.add(
+                name=one,
+                number=number,
+                label=_OPTIONAL if one == field else _REPEATED,
+            )
+            if isinstance(kind, str):
+                added.type = _MESSAGE
+                added.type_name = f".{package}.{kind}"
+            else:
+                added.type = kind
+    # A pool of its own: the default one is the whole process's.
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return types.MappingProxyType(
+        {
+            name: message_factory.GetMessageClass(
+                pool.FindMessageTypeByName(f"{package}.{name}")
+            )
+            for name in table
+        }
+    )

@@ -1,0 +1,309 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The node hook: ExecuteNodeHook, called by virt-handler on the node.
+
+Before a guest starts its VFs are brought to the baseline and then to what
+their network says, and afterwards to the baseline again; each time that is
+read back. KubeVirt may call a hook several times for one event, and while
+the guest runs: a VF that its guest has is never touched.
+"""
+
+import dataclasses
+import logging
+import threading
+import time
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+
+from sriov_rt import decide
+from sriov_rt import exceptions
+from sriov_rt.codec import Unknown
+from sriov_rt.decide import View
+from sriov_rt.facts import HostFacts
+from sriov_rt.facts import decisive
+from sriov_rt.kernel.vf import VfSettings
+from sriov_rt.kubevirt import contract
+from sriov_rt.kubevirt import sentences
+from sriov_rt.kubevirt import vmi as vmis
+from sriov_rt.kubevirt.domain import vmi_of
+from sriov_rt.kubevirt.domain_hook import parse
+from sriov_rt.kubevirt.errors import CallRejected
+from sriov_rt.kubevirt.errors import HookRefused
+from sriov_rt.kubevirt.pod_resources import Pod
+from sriov_rt.kubevirt.vf_uses import VfUse
+from sriov_rt.kubevirt.vf_uses import VfUses
+from sriov_rt.kubevirt.vmi import Identity
+from sriov_rt.kubevirt.vmi import Vmi
+from sriov_rt.nic import mapping
+from sriov_rt.nic import waiting
+from sriov_rt.nic.errors import NoSuchDevice
+from sriov_rt.nic.errors import NotAVf
+from sriov_rt.nic.errors import VfBusy
+from sriov_rt.nic.vfs import VfId
+from sriov_rt.nic.vfs import Vfs
+from sriov_rt.request import Request
+from sriov_rt.request.words import Guest
+
+LOG = logging.getLogger(__name__)
+
+#: Points that KubeVirt has and at which there is nothing to do.
+_IDLE = frozenset(
+    {
+        "PostVMStart",
+        "PreVMStop",
+        "PreMigrationSource",
+        "PostMigrationTarget",
+    }
+)
+_START = frozenset({"PreVMStart", "PreMigrationTarget"})
+_STOP = "PostVMStop"
+
+#: Seconds for QEMU to close its VFs after the domain has ended.
+CLOSE_S = 10.0
+
+
+class NodeHook:
+    """Cleans the VFs of VMIs, and refuses VMIs that this node cannot hold.
+
+    :param vfs: the verbs on VFs; they refuse those in use.
+    :param uses: records of which VMI has which VF.
+    :param pods: gives the pods of this node with their devices.
+    :param network: gives the settings that a VF's network wants.
+    :param observe: gives the facts of the node.
+    :param owners: makes what tells which process has a VF.
+    :param clock: of bounded waits.
+    """
+
+    def __init__(
+        self,
+        vfs: Vfs,
+        uses: VfUses,
+        pods: Callable[[], Sequence[Pod]],
+        network: Callable[[str], VfSettings],
+        observe: Callable[[], HostFacts],
+        owners: Callable[[], mapping.Owners],
+        clock: waiting.Clock | None = None,
+    ) -> None:
+        self._vfs = vfs
+        self._uses = uses
+        self._pods = pods
+        self._network = network
+        self._observe = observe
+        self._owners = owners
+        self._clock = waiting.real() if clock is None else clock
+        self._lock = threading.Lock()
+
+    def execute(self, data: bytes) -> bytes:
+        """Answer an ExecuteNodeHookRequest with its response, which is empty.
+
+        :raises CallRejected: if it is none, or the point is unknown.
+        :raises SriovRtError: if the VMI cannot start, or its VFs cannot be
+            cleaned.
+        """
+        call = parse("ExecuteNodeHookRequest", data)
+        point: str = call.hookPoint
+        who = vmis.identity(call.vmi)
+        try:
+            with self._lock:
+                self._at(point, call.vmi, who)
+        except exceptions.SriovRtError as error:
+            LOG.error("vmi=%s refused at %s: %s", who, point, error)
+            raise
+        answer = contract.message("ExecuteNodeHookResponse")
+        answered: bytes = answer().SerializeToString()
+        return answered
+
+    def _at(self, point: str, document: bytes, who: Identity) -> None:
+        if point == _STOP:
+            # By what was recorded: its annotations may have changed since.
+            self._stop(who)
+        elif point not in _IDLE and (vmi := vmi_of(document)) is not None:
+            if point not in _START:
+                raise CallRejected(
+                    f"the node hook point {point[:64]!r} is unknown; take it "
+                    "out of permittedHooks of the Plugin"
+                )
+            self._start(vmi)
+
+    def sweep(self) -> None:
+        """Clean what VMIs have left that no hook was called for.
+
+        That is so after a migration for the VFs on its source, and after
+        this server was away.
+        """
+        with self._lock:
+            uses = self._uses.all()
+            owners = _owners(self._pods()) if uses else {}
+            for use in uses:
+                if use.vf in owners:
+                    continue
+                try:
+                    if not self._is_busy(use):
+                        self._clean(use, wait_s=0.0)
+                except exceptions.SriovRtError as error:
+                    _log_new(use, error)
+
+    def _start(self, vmi: Vmi) -> None:
+        self._judge(vmi.request)
+        if not vmi.has_devices:
+            return
+        addresses = {
+            vf
+            for pod in self._pods()
+            if pod.is_launcher(vmi.namespace, vmi.name)
+            for vf in pod.devices
+        }
+        found = [
+            vf for each in sorted(addresses) if (vf := self._located(each))
+        ]
+        needed = len(vmi.interfaces)
+        if len(found) < needed:
+            raise HookRefused(
+                f"{vmi} has {needed} sriov interfaces and kubelet names "
+                f"{len(found)} VFs of its pod; see that the SR-IOV device "
+                "plugin names its devices by PCI address"
+            )
+        for vf in found:
+            self._prepare(vf, vmi)
+
+    def _judge(self, request: Request) -> None:
+        """Refuse what this node cannot satisfy, if anything is requested."""
+        of_host = dataclasses.replace(
+            request, guest=Guest.STANDARD, keep=frozenset()
+        )
+        if of_host == Request():
+            return
+        view = View(now=time.time(), placed_by_nova=False)
+        why = decide.why_not(request, decisive(self._observe()), view)
+        if why:
+            texts = [sentences.translated(each).message for each in why]
+            raise HookRefused("; ".join(texts))
+
+    def _located(self, address: str) -> VfId | None:
+        """Return the VF of an address; None for a device that is no VF."""
+        try:
+            return self._vfs.locate(address)
+        except (NotAVf, NoSuchDevice):
+            return None
+
+    def _prepare(self, vf: VfId, vmi: Vmi) -> None:
+        """Make a VF ready for a VMI, unless its guest has it already."""
+        owner = self._owner(vf)
+        if owner is not None and owner.endswith(f" guest={vmi.domain}"):
+            LOG.info("vf=%s vmi=%s in use by its guest", vf.address, vmi)
+            return
+        settings = self._network(vf.address) if vmi.interfaces else None
+        use = self._uses.get(vf.address)
+        is_ready = (
+            owner is None
+            and use is not None
+            and use.uid == vmi.uid
+            and use.ready
+        )
+        if not is_ready:
+            self._uses.put(VfUse(vf.address, vmi.uid, str(vmi)))
+            self._vfs.reset(vf, fresh=True)
+            LOG.info("vf=%s vmi=%s clean", vf.address, vmi)
+        if settings is not None:
+            (plan,) = self._vfs.plan_all({vf: settings}, required=False)
+            if is_ready and not plan.steps:
+                # A MAC is written even if it is there, which resets some VFs.
+                return
+            self._vfs.apply(plan)
+            LOG.info("vf=%s vmi=%s %s", vf.address, vmi, _brief(settings))
+        self._uses.put(VfUse(vf.address, vmi.uid, str(vmi), ready=True))
+
+    def _stop(self, who: Identity) -> None:
+        """Clean the VFs that a VMI had."""
+        uid = who.uid
+        mine = [each for each in self._uses.all() if uid and each.uid == uid]
+        owners = _owners(self._pods()) if mine else {}
+        problems = []
+        for use in mine:
+            pod = owners.get(use.vf)
+            if pod is not None and not _is_of(pod, use):
+                LOG.warning(
+                    "vf=%s vmi=%s kubelet has given it to %s/%s meanwhile: it "
+                    "was not cleaned",
+                    use.vf,
+                    use.vmi,
+                    pod.namespace,
+                    pod.name,
+                )
+                continue
+            try:
+                self._clean(use, CLOSE_S)
+            except exceptions.SriovRtError as error:
+                problems.append(str(error))
+        if problems:
+            raise HookRefused("; ".join(problems))
+
+    def _clean(self, use: VfUse, wait_s: float) -> None:
+        """Bring a VF to the baseline and read it back; keep why not.
+
+        :param wait_s: for whoever has it to let go, seconds.
+        """
+        vf = self._located(use.vf)
+        if vf is None:
+            # Gone with its PF's VFs: new ones are clean.
+            self._uses.remove(use.vf)
+            return
+
+        def attempt() -> bool | None:
+            try:
+                self._vfs.reset(vf, fresh=True)
+            except VfBusy as error:
+                busy.append(error)
+                return None
+            return True
+
+        busy: list[VfBusy] = []
+        try:
+            if waiting.until(self._clock, wait_s, attempt) is None:
+                raise busy[-1]
+        except exceptions.SriovRtError as error:
+            self._uses.put(VfUse(use.vf, use.uid, use.vmi, reason=str(error)))
+            raise
+        LOG.info("vf=%s vmi=%s clean", use.vf, use.vmi)
+        self._uses.remove(use.vf)
+
+    def _is_busy(self, use: VfUse) -> bool:
+        vf = self._located(use.vf)
+        return vf is not None and self._owner(vf) is not None
+
+    def _owner(self, vf: VfId) -> str | None:
+        """Return who has a VF: a clause; None for nobody."""
+        owner = self._owners().of(vf, self._vfs.observe(vf).device)
+        if isinstance(owner, Unknown):
+            return f"somebody perhaps ({owner.reason})"
+        return owner
+
+
+def _log_new(use: VfUse, error: Exception) -> None:
+    if str(error) != use.reason:
+        LOG.error("vf=%s vmi=%s %s", use.vf, use.vmi, error)
+
+
+def _owners(pods: Sequence[Pod]) -> Mapping[str, Pod]:
+    """Return VF to the pod that kubelet has given it to."""
+    return {vf: pod for pod in pods for vf in pod.devices}
+
+
+def _is_of(pod: Pod, use: VfUse) -> bool:
+    namespace, _, name = use.vmi.partition("/")
+    return pod.is_launcher(namespace, name)
+
+
+def _brief(settings: VfSettings) -> str:
+    return f"mac={settings.mac} vlan={settings.vlan} as its network says"

@@ -1,0 +1,147 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Devices that kubelet has given to pods of this node.
+
+kubelet's PodResources API, ``v1.PodResourcesLister``
+(k8s.io/kubelet/pkg/apis/podresources/v1/api.proto).
+"""
+
+import dataclasses
+import functools
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from sriov_rt import exceptions
+from sriov_rt.kubevirt import messages
+from sriov_rt.kubevirt.messages import STRING
+from sriov_rt.parse import errors
+from sriov_rt.parse import pci
+
+_LIST = "/v1.PodResourcesLister/List"
+
+#: Bytes: 250 pods, as kubelets may have, with 64 devices each.
+_MAX_MESSAGE = 16 * 1024 * 1024
+_TIMEOUT_S = 5.0
+
+
+@functools.cache
+def kinds() -> Mapping[str, Any]:
+    """Return the messages by their names."""
+    return messages.build(
+        "v1",
+        {
+            "ListPodResourcesRequest": (),
+            "ContainerDevices": (
+                ("resource_name", 1, STRING),
+                ("[]device_ids", 2, STRING),
+            ),
+            "ContainerResources": (
+                ("name", 1, STRING),
+                ("[]devices", 2, "ContainerDevices"),
+            ),
+            "PodResources": (
+                ("name", 1, STRING),
+                ("namespace", 2, STRING),
+                ("[]containers", 3, "ContainerResources"),
+            ),
+            "ListPodResourcesResponse": (
+                ("[]pod_resources", 1, "PodResources"),
+            ),
+        },
+    )
+
+
+#: What generateName appends, and the most characters that it leaves before
+#: that (SimpleNameGenerator of k8s.io/apiserver).
+_SUFFIX = r"[a-z0-9]{5}"
+_MAX_BASE = 58
+
+
+class KubeletUnreachable(exceptions.SriovRtError):
+    """kubelet does not answer which devices its pods have.
+
+    :param socket: of its PodResources API.
+    :param problem: gRPC's status.
+    """
+
+    def __init__(self, socket: str, problem: str) -> None:
+        super().__init__(
+            f"kubelet does not answer on {socket} ({problem}); mount its "
+            "directory into the node hook's container"
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod and the PCI devices that it has."""
+
+    namespace: str
+    name: str
+    devices: frozenset[str]
+
+    def is_launcher(self, namespace: str, vmi: str) -> bool:
+        """Return whether it is a virt-launcher of a VMI.
+
+        Its name is made by the API server from
+        ``virt-launcher-VMI-`` (renderLaunchManifest of KubeVirt), of which it
+        keeps the beginning if that is too long.
+        """
+        base = f"virt-launcher-{vmi}-"[:_MAX_BASE]
+        return self.namespace == namespace and bool(
+            re.fullmatch(re.escape(base) + _SUFFIX, self.name)
+        )
+
+
+def pods(socket: str) -> tuple[Pod, ...]:
+    """Return the pods of this node that have PCI devices.
+
+    :param socket: of kubelet's API.
+    :raises KubeletUnreachable: if kubelet does not answer.
+    """
+    # Here, for it is an extra of the package.
+    import grpc
+
+    options = (("grpc.max_receive_message_length", _MAX_MESSAGE),)
+    with grpc.insecure_channel(f"unix:{socket}", options=options) as channel:
+        call = channel.unary_unary(
+            _LIST,
+            request_serializer=lambda each: each.SerializeToString(),
+            response_deserializer=(
+                kinds()["ListPodResourcesResponse"].FromString
+            ),
+        )
+        try:
+            found = call(
+                kinds()["ListPodResourcesRequest"](), timeout=_TIMEOUT_S
+            )
+        except grpc.RpcError as error:
+            raise KubeletUnreachable(socket, error.code().name) from None
+    every = (
+        Pod(each.namespace, each.name, _devices(each))
+        for each in found.pod_resources
+    )
+    return tuple(each for each in every if each.devices)
+
+
+def _devices(pod: Any) -> frozenset[str]:
+    """Return the PCI devices of a pod: plugins name them by address."""
+    found = set()
+    for container in pod.containers:
+        for devices in container.devices:
+            for text in devices.device_ids:
+                try:
+                    found.add(str(pci.PciAddress.parse(text)))
+                except errors.ParseError:
+                    continue  # of another kind, such as /dev/kvm's
+    return frozenset(found)

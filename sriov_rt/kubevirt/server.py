@@ -1,0 +1,229 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The gRPC server of hooks, on a unix socket."""
+
+import logging
+import os
+import pathlib
+import socket
+import stat
+import threading
+from collections.abc import Callable
+from collections.abc import Mapping
+from concurrent import futures
+from typing import Any
+
+import grpc
+
+from sriov_rt import exceptions
+from sriov_rt.kubevirt import contract
+from sriov_rt.kubevirt.errors import CallRejected
+
+LOG = logging.getLogger(__name__)
+
+#: Bytes in and out; of a KubeVirt client the latter is gRPC's default.
+MAX_MESSAGE = 4 * 1024 * 1024
+
+#: Calls under way at a time; a pod has one, a node some.
+_THREADS = 4
+
+#: Calls that may wait beside those.
+_MOST_CALLS = 64
+
+#: The longest sentence, in characters: gRPC's clients take 8 KiB of
+#: metadata, in which one may be nine bytes.
+_MAX_SENTENCE = 800
+
+#: sockaddr_un.sun_path holds as many bytes, the last of them NUL.
+_MAX_PATH = 107
+
+#: Seconds for calls to end when the server is stopped.
+_GRACE_S = 5.0
+
+#: Takes the bytes of a request, returns those of a response.
+Call = Callable[[bytes], bytes]
+
+
+class SocketUnusable(exceptions.SriovRtError):
+    """No server can listen on a path.
+
+    :param path: of the socket.
+    :param problem: a clause, with what to do.
+    """
+
+    def __init__(self, path: pathlib.Path, problem: str) -> None:
+        super().__init__(f"{path}: {problem}")
+
+
+class _Methods(grpc.GenericRpcHandler):  # type: ignore[misc]
+    """The methods of a server; of any other it says which there are."""
+
+    def __init__(self, calls: Mapping[str, Call]) -> None:
+        self._known = {
+            name: grpc.unary_unary_rpc_method_handler(_handler(name, call))
+            for name, call in calls.items()
+        }
+
+    def service(self, details: Any) -> Any:
+        found = self._known.get(details.method)
+        if found is not None:
+            return found
+        return grpc.unary_unary_rpc_method_handler(self._unknown(details))
+
+    def _unknown(self, details: Any) -> Any:
+        sentence = (
+            f"sriov-rt has no {details.method[:200]} but "
+            f"{', '.join(self._known)}; install the sriov-rt that knows this "
+            "KubeVirt"
+        )
+
+        def answer(_: bytes, context: Any) -> bytes:
+            LOG.error("%s", sentence)
+            context.abort(grpc.StatusCode.UNIMPLEMENTED, sentence)
+            raise AssertionError("abort raises")
+
+        return answer
+
+
+def _handler(name: str, call: Call) -> Any:
+    def answer(data: bytes, context: Any) -> bytes:
+        try:
+            return call(data)
+        except CallRejected as error:
+            LOG.error("%s rejected: %s", name, error)
+            code, sentence = grpc.StatusCode.INVALID_ARGUMENT, str(error)
+        except exceptions.SriovRtError as error:
+            code, sentence = grpc.StatusCode.FAILED_PRECONDITION, str(error)
+        except Exception as error:
+            LOG.exception("%s failed", name)
+            code = grpc.StatusCode.INTERNAL
+            sentence = (
+                f"sriov-rt failed: {type(error).__name__}: {error}; its log "
+                "has the traceback for a bug report"
+            )
+        context.abort(code, _line(sentence))
+        raise AssertionError("abort raises")
+
+    return answer
+
+
+def _line(sentence: str) -> str:
+    """Return a sentence on one line, not too long for gRPC."""
+    text = " ".join(exceptions.plain(sentence).split())
+    if len(text) > _MAX_SENTENCE:
+        text = f"{text[: _MAX_SENTENCE - 3]}..."
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def start(path: pathlib.Path, calls: Mapping[str, Call], mode: int) -> Any:
+    """Return a server that listens on a socket.
+
+    :param path: of the socket; its directory has to be there.
+    :param calls: full name of a method to what answers it.
+    :param mode: permissions of the socket.
+    :raises SocketUnusable: if it cannot.
+    """
+    _prepare(path)
+    server = grpc.server(
+        futures.ThreadPoolExecutor(_THREADS),
+        handlers=(_Methods(calls),),
+        options=(
+            ("grpc.max_receive_message_length", MAX_MESSAGE),
+            ("grpc.max_send_message_length", MAX_MESSAGE),
+            ("grpc.so_reuseport", 0),
+        ),
+        maximum_concurrent_rpcs=_MOST_CALLS,
+    )
+    mask = os.umask(0o777 & ~mode)
+    try:
+        server.add_insecure_port(f"unix:{path}")
+    except RuntimeError as error:
+        raise SocketUnusable(
+            path, f"cannot listen ({error}); see its directory's owner"
+        ) from None
+    finally:
+        os.umask(mask)
+    server.start()
+    LOG.info("listening on %s for %s", path, ", ".join(calls))
+    return server
+
+
+def _prepare(path: pathlib.Path) -> None:
+    """Take a socket away that a server before this one has left.
+
+    :raises SocketUnusable: for what is another's, or no socket.
+    """
+    if len(os.fsencode(path)) > _MAX_PATH:
+        raise SocketUnusable(path, f"give a path of {_MAX_PATH} bytes at most")
+    try:
+        if not stat.S_ISDIR(path.parent.lstat().st_mode):
+            raise SocketUnusable(
+                path, "its directory is a link or a file; mount one there"
+            )
+        kind = path.lstat().st_mode
+    except FileNotFoundError:
+        if not path.parent.exists():
+            raise SocketUnusable(
+                path, "its directory is missing; mount one there"
+            ) from None
+        return
+    if not stat.S_ISSOCK(kind):
+        raise SocketUnusable(
+            path,
+            "a link or a file has its name; KubeVirt takes a socket"
+            " alone; remove it",
+        )
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(os.fspath(path))
+        except OSError:
+            path.unlink()
+        else:
+            raise SocketUnusable(path, "another server listens there; stop it")
+
+
+def run(
+    server: Any,
+    stop: threading.Event,
+    sweep: Callable[[], None] | None = None,
+    every_s: float = 0.0,
+) -> None:
+    """Serve until an event is set, and let calls end.
+
+    :param server: what :func:`start` returned.
+    :param sweep: what is done at once, and then every so many seconds.
+    """
+    while not stop.is_set():
+        if sweep is not None:
+            _try(sweep)
+        stop.wait(every_s if sweep is not None else None)
+    server.stop(_GRACE_S).wait()
+
+
+def _try(sweep: Callable[[], None]) -> None:
+    try:
+        sweep()
+    except exceptions.SriovRtError as error:
+        LOG.error("%s", error)
+    except Exception:
+        LOG.exception("VFs could not be inspected")
+
+
+def domain_calls(mutate_domain: Call) -> Mapping[str, Call]:
+    """Return the methods of a domain hook."""
+    return {f"/{contract.DOMAIN_SERVICE}/MutateDomain": mutate_domain}
+
+
+def node_calls(execute: Call) -> Mapping[str, Call]:
+    """Return the methods of a node hook."""
+    return {f"/{contract.NODE_SERVICE}/ExecuteNodeHook": execute}

@@ -1,0 +1,148 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Settings of sriov-cni on the VFs of pods, from its own state files.
+
+It keeps the configuration of each VF that it has set up, to undo it by
+(SaveNetConf in its pkg/utils/utils.go; NetConf in its pkg/types/types.go).
+"""
+
+import dataclasses
+import pathlib
+import types
+from collections.abc import Iterator
+from collections.abc import Mapping
+from typing import Any
+
+from sriov_rt import codec
+from sriov_rt import documents
+from sriov_rt import exceptions
+from sriov_rt import files
+from sriov_rt.kernel.vf import LinkState
+from sriov_rt.kernel.vf import VfSettings
+from sriov_rt.kernel.vf import VlanProtocol
+from sriov_rt.nic.model import BASELINE
+
+#: The longest file, in bytes, and the most of them: 512 interfaces of pods.
+_MAX_FILE = 64 * 1024
+_MAX_FILES = 4096
+
+_SWITCH: Mapping[str, bool] = types.MappingProxyType(
+    {"on": True, "off": False}
+)
+_PROTOCOLS: Mapping[str, VlanProtocol] = types.MappingProxyType(
+    {each.value: each for each in VlanProtocol}
+)
+_LINK: Mapping[str, LinkState] = types.MappingProxyType(
+    {each.value: each for each in LinkState}
+)
+
+#: Key to the field of VfSettings.
+_NUMBERS: Mapping[str, str] = types.MappingProxyType(
+    {
+        "vlan": "vlan",
+        "vlanQoS": "qos",
+        "min_tx_rate": "min_tx_rate",
+        "max_tx_rate": "max_tx_rate",
+    }
+)
+_WORDS: Mapping[str, tuple[str, Mapping[str, Any]]] = types.MappingProxyType(
+    {
+        "vlanProto": ("vlan_protocol", _PROTOCOLS),
+        "spoofchk": ("spoofchk", _SWITCH),
+        "trust": ("trust", _SWITCH),
+        "link_state": ("link_state", _LINK),
+    }
+)
+
+
+class CniUnknown(exceptions.SriovRtError):
+    """How a network sets up a VF is unknown.
+
+    :param vf: its PCI address.
+    :param problem: a clause, with what to do.
+    """
+
+    def __init__(self, vf: str, problem: str) -> None:
+        super().__init__(f"VF {vf}: {problem}")
+
+
+def settings(vf: str, directory: pathlib.Path) -> VfSettings:
+    """Return how a VF is to be: the baseline, and what its network says.
+
+    :param vf: its PCI address.
+    :param directory: of the notes.
+    :raises CniUnknown: if sriov-cni has no note of it, or none that can be
+        read.
+    """
+    newest, note = 0.0, None
+    try:
+        for changed, plain in _notes(directory):
+            if plain.get("deviceID") == vf and changed >= newest:
+                newest, note = changed, plain
+    except OSError as error:
+        raise CniUnknown(
+            vf,
+            f"sriov-cni's notes cannot be read ({exceptions.plain(error)}); "
+            f"mount {directory} into the node hook's container",
+        ) from None
+    if note is None:
+        raise CniUnknown(
+            vf,
+            f"no network has set it up by {directory}; attach it by sriov-cni"
+            ", whose settings alone are known",
+        )
+    try:
+        return _settings(note)
+    except codec.SchemaError as error:
+        raise CniUnknown(
+            vf,
+            f"sriov-cni's note of it cannot be read ({error}); see that "
+            "sriov-cni and sriov-rt are of releases that work together",
+        ) from None
+
+
+def _notes(directory: pathlib.Path) -> Iterator[tuple[float, Any]]:
+    """Yield when each note was written, and what it says."""
+    names = sorted(each.name for each in directory.iterdir())[:_MAX_FILES]
+    for name in names:
+        path = directory / name
+        try:
+            data = files.read(path, _MAX_FILE)
+            plain = documents.plain(data, _MAX_FILE)
+            changed = path.stat().st_mtime
+        except (files.Unusable, IsADirectoryError, FileNotFoundError):
+            continue  # its directory of addresses, or gone by now
+        except codec.SchemaError:
+            continue  # half written: it names no VF yet
+        if type(plain) is dict:
+            yield changed, plain
+
+
+def _settings(note: Mapping[str, Any]) -> VfSettings:
+    given: dict[str, Any] = {}
+    mac = note.get("MAC")
+    if type(mac) is str and mac:
+        given["mac"] = mac.lower()
+    for key, field in _NUMBERS.items():
+        if (number := note.get(key)) is not None:
+            if type(number) is not int:
+                raise codec.SchemaError(key, "whole number expected")
+            given[field] = number
+    for key, (field, known) in _WORDS.items():
+        if word := note.get(key):
+            if type(word) is not str or word.lower() not in known:
+                raise codec.SchemaError(
+                    key, f"one of {', '.join(known)} expected"
+                )
+            given[field] = known[word.lower()]
+    return dataclasses.replace(BASELINE, **given)

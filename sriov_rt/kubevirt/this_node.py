@@ -1,0 +1,47 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The node hook over this node's kernel, kubelet and sriov-cni."""
+
+import functools
+import pathlib
+import socket
+
+from sriov_rt.host.observer import Observer
+from sriov_rt.host.observer import load_sources
+from sriov_rt.host.root import Root
+from sriov_rt.kubevirt import pod_resources
+from sriov_rt.kubevirt import sriov_cni
+from sriov_rt.kubevirt.node_hook import NodeHook
+from sriov_rt.kubevirt.vf_uses import VfUses
+from sriov_rt.nic import mapping
+from sriov_rt.nic.vfs import Vfs
+from sriov_rt.vif import tenants
+
+
+def hook(kubelet: str, cni: pathlib.Path) -> NodeHook:
+    """Return the node hook.
+
+    :param kubelet: the socket of its PodResources API.
+    :param cni: the directory of sriov-cni's notes.
+    """
+    root = Root()
+    name = socket.gethostname()
+    return NodeHook(
+        vfs=Vfs.of_host(functools.partial(tenants.uses, guests=True)),
+        uses=VfUses(),
+        pods=functools.partial(pod_resources.pods, kubelet),
+        network=functools.partial(sriov_cni.settings, directory=cni),
+        observe=Observer(root, name, name, load_sources()).observe,
+        owners=functools.partial(mapping.Owners, root),
+    )

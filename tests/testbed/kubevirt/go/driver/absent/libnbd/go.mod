@@ -1,0 +1,3 @@
+module sriov-rt.test/absent/libnbd
+
+go 1.26.0

@@ -1,0 +1,3 @@
+module sriov-rt.test/absent/libvirt
+
+go 1.26.0

@@ -1,0 +1,141 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What etc/kubevirt has fits together, and what the code has."""
+
+import json
+import pathlib
+import re
+import tomllib
+import unittest
+
+import yaml
+
+from sriov_rt.kubevirt import contract
+from sriov_rt.kubevirt import vmi as vmis
+from tests.unit.documented_host import ROOT
+
+ETC = ROOT / "etc/kubevirt"
+NAMESPACES = re.compile(r"namespace in (\[[^]]*\])", re.IGNORECASE)
+
+
+def load(name):
+    return list(yaml.safe_load_all((ETC / name).read_text()))
+
+
+class ShippedTest(unittest.TestCase):
+    def setUp(self):
+        (self.plugin,) = load("plugin.yaml")
+        self.spec = self.plugin["spec"]
+
+    def test_the_sockets_are_those_of_the_programs(self):
+        (hook,) = self.spec["domainHooks"]
+        self.assertEqual(contract.DOMAIN_SOCKET, hook["sidecar"]["socketPath"])
+        self.assertEqual(contract.PLUGIN, self.plugin["metadata"]["name"])
+        for each in self.spec["nodeHooks"]:
+            self.assertEqual(contract.NODE_SOCKET, each["socket"])
+
+    def test_one_list_of_namespaces_in_all_files(self):
+        found = [
+            NAMESPACES.findall((ETC / name).read_text())
+            for name in ("plugin.yaml", "sidecar.yaml", "allow-list.yaml")
+        ]
+        self.assertEqual([2, 1, 1], list(map(len, found)))
+        self.assertEqual(1, len({each for some in found for each in some}))
+
+    def test_the_prefix_of_annotations(self):
+        for name in ("plugin.yaml", "sidecar.yaml", "allow-list.yaml"):
+            text = (ETC / name).read_text()
+            self.assertEqual(
+                {vmis.PREFIX}, set(re.findall(r"sriov-rt\.[\w.]+/", text))
+            )
+
+    def test_the_policies_that_the_plugin_names(self):
+        names = {
+            each["metadata"]["name"]
+            for name in ("sidecar.yaml", "allow-list.yaml")
+            for each in load(name)
+        }
+        named = {
+            each["name"]
+            for key in (
+                "mutatingAdmissionPolicies",
+                "validatingAdmissionPolicies",
+            )
+            for each in self.spec[key]
+        }
+        self.assertEqual(names, named)
+
+    def test_a_cleaning_that_fails_keeps_no_vmi_from_ending(self):
+        start, stop = self.spec["nodeHooks"]
+        self.assertEqual("Fail", start["failureStrategy"])
+        self.assertEqual(["PostVMStop"], stop["permittedHooks"])
+        self.assertEqual("Ignore", stop["failureStrategy"])
+        self.assertNotIn("condition", stop)
+
+    def test_the_sidecar_keeps_the_pod_guaranteed(self):
+        text = (ETC / "sidecar.yaml").read_text()
+        limits, requests = re.findall(
+            r'"(?:limits|requests)": (\{[^}]*\})', text
+        )
+        self.assertEqual(limits, requests)
+        directory = pathlib.PurePath(contract.DOMAIN_SOCKET).parent
+        self.assertIn(f'"mountPath": "{directory}"', text)
+        self.assertIn(f'"subPath": "{contract.PLUGIN}"', text)
+
+    def test_the_node_hook_mounts_what_it_opens(self):
+        pod = load("node-hook.yaml")[1]["spec"]["template"]["spec"]
+        (container,) = pod["containers"]
+        mounts = {m["name"]: m for m in container["volumeMounts"]}
+        volumes = {v["name"]: v["hostPath"]["path"] for v in pod["volumes"]}
+        self.assertEqual(
+            volumes, {name: m["mountPath"] for name, m in mounts.items()}
+        )
+        for path, written in (
+            (contract.NODE_SOCKET, True),
+            (contract.POD_RESOURCES_SOCKET, False),
+            (f"{contract.SRIOV_CNI_DIRECTORY}/x", False),
+            ("/run/sriov-rt/kubevirt/x", True),
+            ("/sys/bus/pci", True),
+        ):
+            with self.subTest(path=path):
+                (mount,) = (
+                    each
+                    for each in mounts.values()
+                    if path.startswith(f"{each['mountPath']}/")
+                )
+                self.assertEqual(written, not mount.get("readOnly"))
+
+    def test_the_vm_of_the_documentation_asks_for_what_there_is(self):
+        (vm,) = load("vm.yaml")
+        template = vm["spec"]["template"]
+        instance = {
+            "metadata": {
+                **template["metadata"],
+                "name": "rt",
+                "namespace": "realtime",
+                "uid": "5f6a0e3e-6f0c-4f5e-9f53-0c6a3d1d1f5e",
+            },
+            "spec": template["spec"],
+        }
+        found = vmis.parse(json.dumps(instance).encode())
+        self.assertTrue(found.request.realtime)
+        self.assertTrue(found.is_realtime)
+        self.assertEqual(("fast",), found.interfaces)
+
+    def test_the_images_have_what_the_extra_has(self):
+        text = (ETC / "Containerfile").read_text()
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+        extra = project["project"]["optional-dependencies"]["kubevirt"]
+        for each in extra:
+            self.assertIn(each.partition(">")[0], text)
