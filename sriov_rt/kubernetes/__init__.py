@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The label source ``kubernetes``: the host's own Node.
+"""Kubernetes: the host's own Node as a label source, and its pods.
 
 The only room that imports the package ``kubernetes``, and that late: hosts
 that are no Kubernetes nodes do not need it.

@@ -33,6 +33,12 @@ from sriov_rt.kubernetes import node
 #: How much of a message is passed on, in characters.
 MAX_MESSAGE = 300
 
+#: Seconds that a connection and an answer may take, of what a command asks.
+CONNECT_S = 5.0
+READ_S = 30.0
+
+HTTP_NOT_FOUND = 404
+
 #: urllib3 names the connection that failed by its place in memory.
 _OBJECT = re.compile(r"<[^<>]* at 0x[0-9a-f]+>:? ?")
 
@@ -54,6 +60,44 @@ class Settings:
     connect_timeout_s: float
     read_timeout_s: float
     watch_timeout_s: int
+
+
+def connect(kubeconfig: str | None, context: str | None) -> Any:
+    """Return a client of the cluster that a kubeconfig file names.
+
+    :param kubeconfig: None for the service account of a pod.
+    :raises ApiProblem: if there are no credentials.
+    """
+    settings = Settings(
+        "", kubeconfig, context, None, None, None, CONNECT_S, READ_S, 0
+    )
+    return client.ApiClient(_configuration(settings))
+
+
+def get(connection: Any, path: str, **query: Any) -> Any:
+    """Return what an API server answers, decoded.
+
+    :param connection: of :func:`connect`.
+    :param path: such as ``/api/v1/nodes``.
+    :returns: None if there is no such thing (404).
+    :raises ApiProblem: if it does not answer, or not with JSON.
+    """
+    try:
+        with _problems():
+            found = connection.call_api(
+                path,
+                "GET",
+                query_params=list(query.items()),
+                auth_settings=["BearerToken"],
+                _preload_content=False,
+                _return_http_data_only=True,
+                _request_timeout=(CONNECT_S, READ_S),
+            )
+            return json.loads(found.data)
+    except errors.Refused as error:
+        if error.status == HTTP_NOT_FOUND:
+            return None
+        raise
 
 
 class NodeApi:

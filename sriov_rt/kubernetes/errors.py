@@ -14,8 +14,6 @@
 
 from sriov_rt import exceptions
 
-#: HTTP status of a resourceVersion that the API server no longer has.
-
 
 class ApiProblem(exceptions.SriovRtError):
     """A request to the API server failed; trying again may help.
@@ -55,7 +53,7 @@ class CredentialsUnreadable(ApiProblem):
 
 
 class CredentialsRefused(ApiProblem):
-    """The API server does not know the agent (401)."""
+    """The API server does not accept the agent's credentials (401)."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -65,7 +63,7 @@ class CredentialsRefused(ApiProblem):
 
 
 class Forbidden(ApiProblem):
-    """The API server knows the agent and does not let it (403).
+    """The API server denies the agent access (403).
 
     :param message: the API server's.
     """
@@ -79,7 +77,7 @@ class Forbidden(ApiProblem):
 
 
 class Refused(ApiProblem):
-    """Another HTTP status than the ones with a remedy of their own.
+    """An HTTP status that has no error class of its own.
 
     :param status: of HTTP.
     :param message: the API server's.
@@ -98,7 +96,7 @@ class Refused(ApiProblem):
 
 
 class Expired(ApiProblem):
-    """The version to watch from is no longer known: list again (410)."""
+    """The resourceVersion to watch from has expired; list again (410)."""
 
     def __init__(self) -> None:
         super().__init__(

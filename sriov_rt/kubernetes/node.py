@@ -31,7 +31,7 @@ _TYPES = ("ADDED", "MODIFIED", DELETED, BOOKMARK)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Listing:
-    """What a list of the Nodes of one name found.
+    """Result of a list of the Nodes of one name.
 
     :param version: resourceVersion to watch from.
     :param labels: the Node's; None if there is no such Node.
@@ -54,10 +54,10 @@ class Event:
 
 
 def listing(plain: Any) -> Listing:
-    """Return what a NodeList says.
+    """Return the Node of a NodeList.
 
     :param plain: decoded JSON.
-    :raises Garbled: if it is none, or of more than one Node.
+    :raises Garbled: if it is not a NodeList, or has more than one Node.
     """
     if type(plain) is not dict or plain.get("kind") != "NodeList":
         raise Garbled("no NodeList")
@@ -71,10 +71,10 @@ def listing(plain: Any) -> Listing:
 
 
 def event(plain: Any) -> Event:
-    """Return what an event of a watch says.
+    """Return an event of a watch.
 
     :param plain: decoded JSON.
-    :raises Garbled: if it says nothing known.
+    :raises Garbled: if its type is unknown.
     """
     if type(plain) is not dict or plain.get("type") not in _TYPES:
         raise Garbled("an event of no known type")
@@ -90,7 +90,7 @@ def labels(node: Any) -> Mapping[str, str]:
     whose value is how many of it can be allocated, a whole number, so that
     selectors can compare it. A label of the same key counts before it.
 
-    :raises Garbled: if it is no Node.
+    :raises Garbled: if it is not a Node.
     """
     if type(node) is not dict:
         raise Garbled("no Node")

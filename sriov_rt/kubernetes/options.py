@@ -12,13 +12,34 @@
 
 """The options of the label source ``kubernetes``."""
 
+import re
+import urllib.parse
+
 from oslo_config import cfg
+
+from sriov_rt import config
 
 GROUP = "kubernetes"
 
+#: A Node's name, a DNS subdomain (RFC 1123), as the API server takes it.
+_NODE = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([a-z0-9.-]*[a-z0-9])?", re.ASCII)
+
+
+def _api_server(text: str) -> None:
+    url = urllib.parse.urlsplit(text)
+    if text and (url.scheme not in ("https", "http") or not url.hostname):
+        raise ValueError("a URL such as https://10.0.0.1:6443 expected")
+
+
+def _node_name(text: str) -> None:
+    if text and not _NODE.fullmatch(text):
+        raise ValueError("a name of a-z 0-9 . - expected")
+
+
 KUBERNETES_OPTS = [
-    cfg.StrOpt(
+    cfg.Opt(
         "node_name",
+        type=config.Checked(_node_name),
         help="""
 The name of this host's Node, as ``kubectl get nodes`` shows it.
 
@@ -26,8 +47,9 @@ Where it is not set, ``[DEFAULT] host`` in lower case is used, which is the
 kubelet's default as well. The agent reads this one Node and no other.
 """,
     ),
-    cfg.StrOpt(
+    cfg.Opt(
         "kubeconfig",
+        type=config.Checked(config.absolute_path_or_none),
         help="""
 The kubeconfig file that says where the API server is and who the agent is.
 
@@ -45,9 +67,9 @@ Where it is not set, the file's ``current-context`` is used. It changes
 nothing without ``kubeconfig``.
 """,
     ),
-    cfg.URIOpt(
+    cfg.Opt(
         "api_server",
-        schemes=["https", "http"],
+        type=config.Checked(_api_server),
         help="""
 The API server's URL, such as ``https://10.0.0.1:6443``.
 
@@ -55,8 +77,9 @@ Use it with ``token_file`` and ``ca_file`` where there is no kubeconfig file.
 With ``kubeconfig`` set it is not read.
 """,
     ),
-    cfg.StrOpt(
+    cfg.Opt(
         "token_file",
+        type=config.Checked(config.absolute_path_or_none),
         help="""
 The file with the bearer token that goes with ``api_server``.
 
@@ -64,8 +87,9 @@ It is read again for each watch, so that tokens that expire can be replaced on
 disk.
 """,
     ),
-    cfg.StrOpt(
+    cfg.Opt(
         "ca_file",
+        type=config.Checked(config.absolute_path_or_none),
         help="""
 The file with the certificates that sign the one of ``api_server``.
 
@@ -125,3 +149,12 @@ half, so that the agents do not come back together when an API server does.
 """,
     ),
 ]
+
+
+def check(conf: cfg.ConfigOpts, service: str) -> None:
+    """Register and read every option, before any is needed.
+
+    :raises OptionRejected: naming the first option with a bad value.
+    """
+    conf.register_opts(KUBERNETES_OPTS, group=GROUP)
+    config.check(conf, ((GROUP, KUBERNETES_OPTS),), service)

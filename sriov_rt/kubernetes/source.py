@@ -47,7 +47,7 @@ def make(wiring: Wiring) -> "NodeLabels":
     :raises LabelSourceMissing: without the package ``kubernetes``.
     """
     conf = wiring.conf
-    conf.register_opts(options.KUBERNETES_OPTS, group=options.GROUP)
+    options.check(conf, "sriov-rt-agent")
     group = conf.kubernetes
     try:
         from sriov_rt.kubernetes import api

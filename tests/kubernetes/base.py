@@ -14,10 +14,26 @@
 
 import typing
 import unittest
+from typing import Any
 
+import yaml
+
+from tests.testbed import paths
 from tests.testbed.kube.cluster import Kube
 from tests.testbed.paths import Paths
 from tests.testbed.progress import Progress
+
+ADDONS = paths.CHECKOUT / "etc" / "kubernetes" / "addons"
+
+
+def network_definitions() -> Any:
+    """Return Multus's CRD, as it is shipped."""
+    text = (ADDONS / "multus" / "multus.yaml").read_text()
+    return next(
+        each
+        for each in yaml.safe_load_all(text)
+        if each["kind"] == "CustomResourceDefinition"
+    )
 
 
 class KubernetesTestCase(unittest.TestCase):

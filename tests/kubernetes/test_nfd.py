@@ -20,6 +20,15 @@ from tests.testbed.kube.host_tree import HostTree
 
 _PREFIX = "feature.node.kubernetes.io"
 _SOLARFLARE = f"{_PREFIX}/pci-1924.present"
+_PREEMPT_RT = f"{_PREFIX}/kernel-config.PREEMPT_RT"
+#: What capi-helm-charts gives the workers of a cluster from Magnum
+#: (charts/cluster-addons/templates/nfd.yaml).
+_CAPI_HELM = """\
+sources:
+  pci:
+    deviceClassWhitelist: ["02", "03", "0b40", "12"]
+    deviceLabelFields: [vendor]
+"""
 #: Seconds from a change to its label; the worker looks every second.
 _SOON = 10.0
 
@@ -68,10 +77,9 @@ class NfdTest(KubernetesTestCase):
 
     def test_a_realtime_kernel_is_labelled_so(self) -> None:
         tree = self.host("realtime")
-        key = f"{_PREFIX}/kernel-config.PREEMPT_RT"
-        self.assertNotIn(key, self.kube.nodes.labels("realtime"))
+        self.assertNotIn(_PREEMPT_RT, self.kube.nodes.labels("realtime"))
         tree.set_kernel_options({"PREEMPT_RT": "y", "NO_HZ_FULL": "y"})
-        self.wait_for_label("realtime", key, "true")
+        self.wait_for_label("realtime", _PREEMPT_RT, "true")
         self.wait_for_label(
             "realtime", f"{_PREFIX}/kernel-config.NO_HZ_FULL", "true"
         )
@@ -96,6 +104,19 @@ class NfdTest(KubernetesTestCase):
         self.kube.etcd.compact()
         self.kube.nodes.wait_for_label("outage", _SOLARFLARE, None, 90.0)
 
+    def test_nodes_of_a_cluster_from_magnum_are_labelled_by_vendor(
+        self,
+    ) -> None:
+        tree = self.kube.tree(self.node("magnum"))
+        tree.plug(Card())
+        tree.set_kernel_options({"PREEMPT_RT": "y"})
+        file = tree.root / "nfd-worker.conf"
+        file.write_text(_CAPI_HELM)
+        self.kube.start_worker("magnum", tree, configuration=file)
+        self.addCleanup(self.kube.nfd.stop_worker, "magnum")
+        self.wait_for_label("magnum", _SOLARFLARE, "true")
+        self.assertNotIn(_PREEMPT_RT, self.kube.nodes.labels("magnum"))
+
     def test_without_our_configuration_the_labels_are_missing(self) -> None:
         tree = self.kube.tree(self.node("defaults"))
         tree.plug(Card())
@@ -108,5 +129,5 @@ class NfdTest(KubernetesTestCase):
             "defaults", f"{_PREFIX}/kernel-config.NO_HZ_FULL", "true"
         )
         labels = self.kube.nodes.labels("defaults")
-        self.assertNotIn(f"{_PREFIX}/kernel-config.PREEMPT_RT", labels)
+        self.assertNotIn(_PREEMPT_RT, labels)
         self.assertEqual([], [key for key in labels if "pci-" in key])

@@ -101,6 +101,11 @@ class ApiServer:
                 # History goes when a test says so.
                 "--etcd-compaction-interval=0",
                 "--profiling=false",
+                # Off by default until Kubernetes 1.36.
+                "--feature-gates=MutatingAdmissionPolicy=true",
+                "--runtime-config=admissionregistration.k8s.io/v1beta1=true",
+                # A node's plug-ins, such as Multus, are privileged.
+                "--allow-privileged=true",
             ),
             environment=self._environment,
             ready=self._ready,

@@ -15,8 +15,12 @@
 import os
 import pathlib
 import shutil
+from typing import Any
 
 from kubernetes.client import ApiClient
+from kubernetes.client import CoreV1Api
+from kubernetes.dynamic import DynamicClient
+from kubernetes.dynamic.exceptions import ResourceNotFoundError
 
 from tests.testbed import paths
 from tests.testbed.kube.agents import Agents
@@ -29,6 +33,7 @@ from tests.testbed.kube.nodes import Nodes
 from tests.testbed.kube.ports import Ports
 from tests.testbed.kube.programs import Programs
 from tests.testbed.progress import Progress
+from tests.testbed.waiting import wait_for
 
 
 class Kube:
@@ -136,6 +141,37 @@ class Kube:
         if self._admin is None:
             self._admin = self.server.admin()
         return self._admin
+
+    def apply(self, *objects: Any) -> None:
+        """Apply objects of any kind, each once its kind is served.
+
+        :param objects: manifests, decoded.
+        :raises kubernetes.client.ApiException: when the API server refuses.
+        :raises errors.TimedOut: when it serves no such kind.
+        """
+        cache = str(self.place.data / "kinds.json")
+        for each in objects:
+
+            def served(each: Any = each) -> bool:
+                kinds = DynamicClient(self.admin(), cache_file=cache).resources
+                kinds.invalidate_cache()
+                try:
+                    kind = kinds.get(
+                        api_version=each["apiVersion"], kind=each["kind"]
+                    )
+                except ResourceNotFoundError:
+                    return False
+                kind.server_side_apply(
+                    each, field_manager="testbed", force_conflicts=True
+                )
+                return True
+
+            wait_for(f"{each['kind']} is served", served, timeout=30)
+
+    @property
+    def core(self) -> CoreV1Api:
+        """Return the API of pods and nodes, for the administrator."""
+        return CoreV1Api(self.admin())
 
     @property
     def nodes(self) -> Nodes:

@@ -27,13 +27,14 @@ import pathlib
 import re
 import shutil
 from collections.abc import Iterator
+from collections.abc import Mapping
 
 from tests.testbed import errors
 from tests.testbed import packages
 from tests.testbed import paths
 from tests.testbed.kube import toolchain
 from tests.testbed.progress import Progress
-from tests.testbed.waiting import run
+from tests.testbed.waiting import run_logged
 
 _MODULE = pathlib.Path(__file__).parent / "go"
 _API_SERVER = "k8s.io/kubernetes/cmd/kube-apiserver"
@@ -42,7 +43,7 @@ _COMMANDS = (_API_SERVER, f"{_NFD}/cmd/nfd-worker", f"{_NFD}/cmd/nfd-master")
 #: Two busy cores take a quarter of it.
 _BUILD_SECONDS = 3600.0
 #: Debug information costs compile time, and nobody debugs these.
-_COMPILER_FLAGS = "all=-dwarf=false"
+COMPILER_FLAGS = "all=-dwarf=false"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +64,7 @@ class Programs:
         key = hashlib.sha256()
         for name in ("go.mod", "go.sum"):
             key.update((_MODULE / name).read_bytes())
-        for text in (toolchain.RELEASE, _COMPILER_FLAGS, _linker_flags()):
+        for text in (toolchain.RELEASE, COMPILER_FLAGS, _linker_flags()):
             key.update(text.encode() + b"\0")
         return cls(cache / f"kube-{key.hexdigest()[:12]}")
 
@@ -128,7 +129,7 @@ class Programs:
         :raises errors.TestbedError: when something can't be had or built.
         """
         self.directory.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(self.directory.with_suffix(".lock")):
+        with locked(self.directory.with_suffix(".lock")):
             if self.built:
                 return
             work = self.directory.with_suffix(".work")
@@ -146,7 +147,7 @@ class Programs:
         module = work / "module"
         shutil.copytree(_MODULE, module, dirs_exist_ok=True)
         (result / "bin").mkdir(parents=True, exist_ok=True)
-        run(
+        run_logged(
             (
                 "nice",
                 "-n15",
@@ -156,7 +157,7 @@ class Programs:
                 str(module),
                 "-mod=readonly",
                 "-trimpath",
-                f"-gcflags={_COMPILER_FLAGS}",
+                f"-gcflags={COMPILER_FLAGS}",
                 f"-ldflags={_linker_flags()}",
                 "-o",
                 str(result / "bin"),
@@ -189,8 +190,24 @@ def version(module: str) -> str:
     return found[1]
 
 
+def version_flags() -> str:
+    """Set what Kubernetes' own builds set when they link."""
+    return _flags(_versions())
+
+
 def _linker_flags() -> str:
     """Set what Kubernetes' and NFD's own builds set when they link."""
+    values = _versions()
+    values[f"{_NFD}/pkg/version.version"] = version(_NFD)
+    # Relative: the directory that the worker runs in is its host's root.
+    values[f"{_NFD}/pkg/utils/hostpath.pathPrefix"] = "./"
+    values[f"{_NFD}/source/local.featureFilesDir"] = (
+        "./etc/kubernetes/node-feature-discovery/features.d/"
+    )
+    return _flags(values)
+
+
+def _versions() -> dict[str, str]:
     kubernetes = version("k8s.io/kubernetes")
     major, minor, _ = kubernetes.removeprefix("v").split(".")
     build = {
@@ -201,7 +218,7 @@ def _linker_flags() -> str:
         "gitCommit": "0" * 40,
         "buildDate": "1970-01-01T00:00:00Z",
     }
-    values = {
+    return {
         f"{package}.{name}": value
         for package in (
             "k8s.io/component-base/version",
@@ -209,18 +226,15 @@ def _linker_flags() -> str:
         )
         for name, value in build.items()
     }
-    values[f"{_NFD}/pkg/version.version"] = version(_NFD)
-    # Relative: the directory that the worker runs in is its host's root.
-    values[f"{_NFD}/pkg/utils/hostpath.pathPrefix"] = "./"
-    values[f"{_NFD}/source/local.featureFilesDir"] = (
-        "./etc/kubernetes/node-feature-discovery/features.d/"
-    )
+
+
+def _flags(values: Mapping[str, str]) -> str:
     settings = (f"-X={name}={value}" for name, value in values.items())
     return " ".join(("-s", "-w", *settings))
 
 
 @contextlib.contextmanager
-def _locked(path: pathlib.Path) -> Iterator[None]:
+def locked(path: pathlib.Path) -> Iterator[None]:
     """Let one process at a time in."""
     with path.open("a") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)

@@ -26,7 +26,7 @@ import stat
 from collections.abc import Mapping
 
 from tests.testbed import errors
-from tests.testbed.waiting import run
+from tests.testbed.waiting import run_logged
 
 #: A release of Go; NFD 0.18.3 wants 1.25 at least (its go.mod).
 RELEASE = "go1.25.14"
@@ -71,13 +71,17 @@ def environment(work: pathlib.Path) -> dict[str, str]:
 
 
 def fetch(
-    work: pathlib.Path, variables: Mapping[str, str], log: pathlib.Path
+    work: pathlib.Path,
+    variables: Mapping[str, str],
+    log: pathlib.Path,
+    release: str = RELEASE,
 ) -> pathlib.Path:
     """Download the toolchain and return its go program.
 
     :param work: an existing directory outside any Go module.
     :param variables: see environment().
     :param log: file that takes Go's output.
+    :param release: of Go.
     :raises errors.TestbedError: when this machine has no Go that could
         download it, or can't.
     """
@@ -89,8 +93,8 @@ def fetch(
     machine = platform.machine()
     if machine not in _ARCHITECTURES:
         raise errors.TestbedError(f"no Go toolchain is known for {machine}")
-    version = f"v0.0.1-{RELEASE}.linux-{_ARCHITECTURES[machine]}"
-    run(
+    version = f"v0.0.1-{release}.linux-{_ARCHITECTURES[machine]}"
+    run_logged(
         (
             "env",
             f"--chdir={work}",

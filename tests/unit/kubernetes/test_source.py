@@ -12,6 +12,7 @@
 
 import math
 import sys
+import tempfile
 import types
 import unittest
 from unittest import mock
@@ -19,6 +20,7 @@ from unittest import mock
 from oslo_config import cfg
 
 from sriov_rt.agent.backoff import Backoff
+from sriov_rt.config import OptionRejected
 from sriov_rt.kubernetes import errors
 from sriov_rt.kubernetes import source
 from sriov_rt.kubernetes.node import BOOKMARK
@@ -56,6 +58,15 @@ class MakeTest(unittest.TestCase):
             mock.patch.multiple("sriov_rt.kubernetes", create=True, api=api),
         ):
             return source.make(wiring)._api
+
+    def test_an_option_that_cannot_be_is_refused_at_the_start(self):
+        with tempfile.NamedTemporaryFile("w") as file:
+            file.write("[kubernetes]\ntoken_file = token\n")
+            file.flush()
+            self.conf([], default_config_files=[file.name])
+        with self.assertRaises(OptionRejected) as caught:
+            self.settings()
+        self.assertIn("[kubernetes] token_file", str(caught.exception))
 
     def test_the_node_is_named_as_the_host_in_lower_case(self):
         self.assertEqual("compute-7", self.settings().node_name)

@@ -1,0 +1,68 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The operator's profiles of Onload as a ConfigMap for admission. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sriov_rt import exceptions
+
+#: Name and namespace of the ConfigMap that the policy sriov-rt-onload reads.
+NAMESPACE = "sriov-rt"
+NAME = "sriov-rt-onload-profiles"
+
+#: Its annotation with the extended resource of Onload's devices.
+RESOURCE = "sriov-rt.openstack.org/onload-resource"
+
+
+class NotInLines(exceptions.SriovRtError):
+    """A variable of a profile has more than one line.
+
+    :param profile: its name.
+    :param variable: its name.
+    """
+
+    def __init__(self, profile: str, variable: str) -> None:
+        super().__init__(
+            f"profile {profile!r} sets {variable} to more than one line; "
+            "correct the profile's file"
+        )
+
+
+def config_map(
+    environments: Mapping[str, Mapping[str, str]], resource: str
+) -> dict[str, Any]:
+    """Return the ConfigMap: a key a profile, a line NAME=VALUE a variable.
+
+    :param environments: what each profile sets, LD_PRELOAD among it.
+    :param resource: the extended resource of Onload's devices.
+    :raises NotInLines: if a value has more than one line.
+    """
+    data = {}
+    for profile, environment in sorted(environments.items()):
+        for name, value in environment.items():
+            if len(value.splitlines()) > 1 or value.endswith("\n"):
+                raise NotInLines(profile, name)
+        data[profile] = "".join(
+            f"{name}={value}\n" for name, value in environment.items()
+        )
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": NAME,
+            "namespace": NAMESPACE,
+            "annotations": {RESOURCE: resource},
+        },
+        "data": data,
+    }

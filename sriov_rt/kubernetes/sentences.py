@@ -1,0 +1,132 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Sentences for what keeps a pod off a node, code by code."""
+
+import types
+from collections.abc import Mapping
+from typing import Any
+
+from sriov_rt import reason as reasons
+from sriov_rt.reason import Reason
+
+#: Code to the operator's sentence, with the fields that it takes.
+SENTENCES: Mapping[str, str] = types.MappingProxyType(
+    {
+        "pod_network_missing": (
+            "no NetworkAttachmentDefinition {network} exists in namespace "
+            "{namespace}; create it, or correct annotation "
+            "k8s.v1.cni.cncf.io/networks"
+        ),
+        "pod_vf_not_requested": (
+            "network {network} gives VFs of {resource}, and the pod requests "
+            "{requested} for {attached} interfaces; set resources.limits of a "
+            "container"
+        ),
+        "pod_class_missing": (
+            "no RuntimeClass {runtime_class} exists; create it, or correct "
+            "runtimeClassName"
+        ),
+        "pod_class_without_onload": (
+            "{problem}; remove runtimeClassName, or the request for Onload"
+        ),
+        "pod_class_without_vf": (
+            "network {network} gives a VF, for which the sandboxes of runtime "
+            "class {runtime_class} are not known to have a port "
+            "(cold_plug_vfio); use a class of its annotation "
+            "sriov-rt.openstack.org/kata-classes"
+        ),
+        "pod_other_node": (
+            "spec.nodeName names {node}; remove it, so that the scheduler "
+            "chooses"
+        ),
+        "pod_node_cordoned": (
+            "the Node is cordoned; run 'kubectl uncordon {node}'"
+        ),
+        "pod_node_not_ready": (
+            "the Node is not ready ({why}); see its kubelet"
+        ),
+        "pod_taint": (
+            "the Node has the taint {taint}; add a toleration to the pod, or "
+            "remove it with 'kubectl taint nodes {node} {taint}-'"
+        ),
+        "pod_label_missing": (
+            "the Node lacks the label of {needed}; use another Node, or label "
+            "it with 'kubectl label nodes {node}' if the label is yours"
+        ),
+        "pod_label_differs": (
+            "label {key} of the Node is {found!r}, and the pod needs "
+            "{needed}; correct the pod's nodeSelector or affinity, or the "
+            "label"
+        ),
+        "pod_labels_lost": (
+            "the Node has no label of Node Feature Discovery at all, and the "
+            "pod needs {needed}; see that nfd-worker and nfd-master run"
+        ),
+        "pod_resource_missing": (
+            "the Node has no {resource}; see that its device plugin runs "
+            "there and finds devices"
+        ),
+        "pod_resource_taken": (
+            "the pod needs {needed} of {resource}, and {free} of {total} are "
+            "free; delete pods of the Node, or request less"
+        ),
+        "pod_too_many": (
+            "the Node has {pods} pods, which is all that it takes; raise "
+            "maxPods of its kubelet, or delete some"
+        ),
+        "pod_spread": (
+            "pod {other} on the Node and this one keep off each other's nodes "
+            "({label}), since accelerated pods of one network do not reach "
+            "each other on one node; use another node, or another network"
+        ),
+        "pod_anti_affinity": (
+            "pod {other} on the Node and this one keep off each other's nodes "
+            "by podAntiAffinity; use another node, or change the affinity"
+        ),
+        "pod_handler_missing": (
+            "the Node's container runtime has no handler {handler} of runtime "
+            "class {runtime_class} (it has {found}); configure it in "
+            "containerd, or keep the class off the Node by its "
+            "scheduling.nodeSelector"
+        ),
+        "pod_numa_split": (
+            "no NUMA node of the host has {needed} free together ({zones}), "
+            "and its topology manager's policy is single-numa-node; delete "
+            "pods of the Node, or request less"
+        ),
+        # Notes: the pod starts all the same.
+        "pod_cpus_not_isolated": (
+            "the pod has {cpus} exclusive CPUs, and the Node reports "
+            "{isolated} isolated CPUs; boot it with isolcpus for the "
+            "kubelet's static CPUs, or run sriov-rt-agent there if it does "
+            "not"
+        ),
+        "pod_numa_unknown": (
+            "whether a free VF and exclusive CPUs share a NUMA node is "
+            "unknown, for the Node has no NodeResourceTopology; run "
+            "nfd-topology-updater there"
+        ),
+    }
+)
+
+#: Codes of Reasons that do not keep a pod off.
+NOTES = frozenset({"pod_cpus_not_isolated", "pod_numa_unknown"})
+
+
+def reason(code: str, **fields: Any) -> Reason:
+    """Return the Reason of a code, its sentence filled in.
+
+    :param code: a key of :data:`SENTENCES`.
+    :param fields: those that the sentence takes, and any further ones.
+    """
+    return reasons.filled(code, SENTENCES[code], fields)

@@ -1,0 +1,188 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Cluster API's kinds and controllers, beside an API server."""
+
+import functools
+import http.client
+import os
+import pathlib
+import shutil
+
+import yaml
+from kubernetes import dynamic
+from kubernetes.client import ApiClient
+from kubernetes.client import ApiException
+
+from tests.testbed import paths
+from tests.testbed.kube import cluster_api_programs
+from tests.testbed.kube.cluster import Kube
+from tests.testbed.kube.ports import Ports
+from tests.testbed.service import Service
+from tests.testbed.waiting import wait_for
+
+_CONTROLLERS = ("cluster-api", "kubeadm")
+
+#: Kinds of which no Go module has a CRD: that of the OpenStack provider, and
+#: that of capi-addon-provider.
+_OPEN = (
+    ("infrastructure.cluster.x-k8s.io", "v1beta1", "OpenStackCluster"),
+    ("infrastructure.cluster.x-k8s.io", "v1beta1", "OpenStackMachine"),
+    ("infrastructure.cluster.x-k8s.io", "v1beta1", "OpenStackMachineTemplate"),
+    ("addons.stackhpc.com", "v1alpha1", "Manifests"),
+    ("addons.stackhpc.com", "v1alpha1", "HelmRelease"),
+)
+
+
+class Controllers:
+    """Cluster API's own controllers, beside an API server.
+
+    They are the core controllers, that of ClusterResourceSets among them, and
+    those that make the user data of kubeadm's nodes.
+
+    :param kube: the management cluster.
+    :param programs: the directory of :func:`cluster_api_programs.controllers`.
+    """
+
+    def __init__(self, kube: Kube, programs: pathlib.Path) -> None:
+        self._kube = kube
+        self._programs = programs
+        self._ports = Ports(kube.place.run / "controllers")
+
+    def start(self) -> None:
+        """Start them, and wait until they work.
+
+        :raises errors.TestbedError: when one doesn't come up.
+        """
+        self.stop()
+        etc = self._kube.place.etc
+        # Nobody calls their webhooks, which do not start without it.
+        self._kube.server.authority.issue(
+            etc / "tls.crt", "webhooks", seconds=86400.0
+        )
+        shutil.copy(etc / "tls.crt", etc / "tls.key")
+        for each in self._services():
+            each.start(self._kube.place)
+        for each in self._services():
+            each.wait(self._kube.place)
+
+    def stop(self) -> None:
+        """Stop them.
+
+        :raises errors.TimedOut: when one can't be ended.
+        """
+        for each in self._services():
+            each.stop(self._kube.place)
+
+    def _services(self) -> tuple[Service, ...]:
+        return tuple(self._service(name) for name in _CONTROLLERS)
+
+    def _service(self, name: str) -> Service:
+        health = self._ports.of(f"{name}-health")
+        return Service(
+            name=f"controller-{name}",
+            command=(
+                str(self._programs / name),
+                f"--kubeconfig={self._kube.kubeconfig}",
+                f"--health-addr=127.0.0.1:{health}",
+                f"--webhook-port={self._ports.of(f'{name}-webhook')}",
+                f"--webhook-cert-dir={self._kube.place.etc}",
+                "--diagnostics-address=0",
+                # Otherwise they look again after minutes.
+                "--sync-period=10s",
+            ),
+            environment={
+                "PATH": os.environ.get("PATH", os.defpath),
+                "HOME": str(self._kube.place.run),
+                "POD_NAMESPACE": "default",
+            },
+            ready=lambda: _ready(health),
+        )
+
+
+def _ready(port: int) -> bool:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request("GET", "/readyz")
+        return connection.getresponse().status == 200
+    finally:
+        connection.close()
+
+
+def install_crds(admin: ApiClient, place: paths.Paths) -> None:
+    """Give an API server Cluster API's kinds, and open ones of others.
+
+    :param admin: a client that may.
+    :raises kubernetes.client.ApiException: when it refuses.
+    """
+    client = dynamic.DynamicClient(admin)
+    api = client.resources.get(
+        api_version="apiextensions.k8s.io/v1", kind="CustomResourceDefinition"
+    )
+    found = [
+        yaml.safe_load(path.read_text())
+        for path in cluster_api_programs.crds(place).glob("*.yaml")
+    ]
+    for each in (*found, *(_open(*kind) for kind in _OPEN)):
+        # By which Cluster API finds the version of a contract.
+        labels = each["metadata"].setdefault("labels", {})
+        labels["cluster.x-k8s.io/v1beta1"] = "v1beta1"
+        api.create(body=each)
+    for each in found:
+        spec = each["spec"]
+        served = next(v["name"] for v in spec["versions"] if v["served"])
+        path = f"/apis/{spec['group']}/{served}"
+        wait_for(
+            f"the API server serves {each['metadata']['name']}",
+            functools.partial(_serves, client, path, spec["names"]["kind"]),
+            timeout=60,
+            unanswered=ApiException,
+        )
+
+
+def _serves(client: dynamic.DynamicClient, path: str, kind: str) -> bool:
+    """Return whether an API server's discovery has a kind."""
+    answer = client.request("get", path).to_dict()
+    return any(each["kind"] == kind for each in answer["resources"])
+
+
+def _open(group: str, version: str, kind: str) -> dict[str, object]:
+    """Return a CRD that takes any object of a kind."""
+    plural = kind.lower().removesuffix("s") + "s"
+    anything = {
+        "type": "object",
+        "x-kubernetes-preserve-unknown-fields": True,
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {
+                "kind": kind,
+                "plural": plural,
+                "singular": kind.lower(),
+                "listKind": f"{kind}List",
+            },
+            "versions": [
+                {
+                    "name": version,
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": anything},
+                    "subresources": {"status": {}},
+                }
+            ],
+        },
+    }

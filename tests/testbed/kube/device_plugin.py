@@ -1,0 +1,221 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A stand-in for the SR-IOV network device plugin, on the node of the tests.
+
+The published one is an image, and its Go module is not to be had. This reads
+the same configuration, which a node's own script has written, and speaks the
+kubelet's device plugin API (k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1,
+api.proto): it registers each resource, lists its VFs with their NUMA node, and
+at Allocate returns what the published one does for a VF on vfio-pci, its group
+and the variable with its address. Nothing is read from a VF.
+"""
+
+import concurrent.futures
+import functools
+import json
+import pathlib
+import threading
+from collections.abc import Iterator
+from collections.abc import Mapping
+from typing import Any
+
+import grpc
+
+from sriov_rt.kubevirt import messages
+from sriov_rt.kubevirt.messages import STRING
+
+_PACKAGE = "v1beta1"
+_BOOL, _INT64 = 8, 3
+
+DIRECTORY = pathlib.Path("/var/lib/kubelet/device-plugins")
+
+_SECONDS = 10.0
+
+
+@functools.cache
+def _kinds() -> Mapping[str, Any]:
+    return messages.build(
+        _PACKAGE,
+        {
+            "Empty": (),
+            "DevicePluginOptions": (("pre_start_required", 1, _BOOL),),
+            "RegisterRequest": (
+                ("version", 1, STRING),
+                ("endpoint", 2, STRING),
+                ("resource_name", 3, STRING),
+            ),
+            "NUMANode": (("ID", 1, _INT64),),
+            "TopologyInfo": (("[]nodes", 1, "NUMANode"),),
+            "Device": (
+                ("ID", 1, STRING),
+                ("health", 2, STRING),
+                ("topology", 3, "TopologyInfo"),
+            ),
+            "ListAndWatchResponse": (("[]devices", 1, "Device"),),
+            "ContainerAllocateRequest": (("[]devices_ids", 1, STRING),),
+            "AllocateRequest": (
+                ("[]container_requests", 1, "ContainerAllocateRequest"),
+            ),
+            "Entry": (("key", 1, STRING), ("value", 2, STRING)),
+            "DeviceSpec": (
+                ("container_path", 1, STRING),
+                ("host_path", 2, STRING),
+                ("permissions", 3, STRING),
+            ),
+            "ContainerAllocateResponse": (
+                ("[]envs", 1, "Entry"),
+                ("[]devices", 3, "DeviceSpec"),
+            ),
+            "AllocateResponse": (
+                ("[]container_responses", 1, "ContainerAllocateResponse"),
+            ),
+        },
+    )
+
+
+class DevicePlugin:
+    """The plugin of one node.
+
+    :param configuration: the file that the node's script has written.
+    :param groups: PCI address of each VF to its IOMMU group.
+    :param nodes: the directory that stands for the machine's /dev/vfio.
+    """
+
+    def __init__(
+        self,
+        configuration: pathlib.Path,
+        groups: Mapping[str, int],
+        nodes: pathlib.Path,
+    ) -> None:
+        plain = json.loads(configuration.read_text())
+        self._resources = {
+            f"{each['resourcePrefix']}/{each['resourceName']}": [
+                address
+                for one in each["selectors"]
+                for address in one["pciAddresses"]
+            ]
+            for each in plain["resourceList"]
+        }
+        self._groups = groups
+        self._nodes = nodes
+        self._servers: list[grpc.Server] = []
+        self._ended = threading.Event()
+
+    def start(self) -> None:
+        """Serve each resource, and register it with the kubelet.
+
+        :raises grpc.RpcError: if the kubelet does not take it.
+        """
+        for resource, addresses in self._resources.items():
+            endpoint = f"{resource.replace('/', '_')}.sock"
+            pool = concurrent.futures.ThreadPoolExecutor(4)
+            server = grpc.server(pool)
+            server.add_generic_rpc_handlers(
+                (self._handler(addresses, resource),)
+            )
+            server.add_insecure_port(f"unix:{DIRECTORY / endpoint}")
+            server.start()
+            self._servers.append(server)
+            _register(resource, endpoint)
+
+    def stop(self) -> None:
+        """End the servers; the kubelet then takes the devices as unhealthy."""
+        self._ended.set()
+        for each in self._servers:
+            each.stop(0).wait(_SECONDS)
+
+    def _handler(self, addresses: list[str], resource: str) -> Any:
+        kinds = _kinds()
+
+        def watch(request: Any, context: Any) -> Iterator[Any]:
+            yield kinds["ListAndWatchResponse"](
+                devices=[
+                    {
+                        "ID": each,
+                        "health": "Healthy",
+                        "topology": {"nodes": [{"ID": 0}]},
+                    }
+                    for each in addresses
+                ]
+            )
+            self._ended.wait()
+
+        def allocate(request: Any, context: Any) -> Any:
+            return kinds["AllocateResponse"](
+                container_responses=[
+                    self._response(list(each.devices_ids), resource)
+                    for each in request.container_requests
+                ]
+            )
+
+        def options(request: Any, context: Any) -> Any:
+            return kinds["DevicePluginOptions"]()
+
+        def unary(function: Any, request: str) -> Any:
+            return grpc.unary_unary_rpc_method_handler(
+                function,
+                request_deserializer=kinds[request].FromString,
+                response_serializer=lambda each: each.SerializeToString(),
+            )
+
+        return grpc.method_handlers_generic_handler(
+            f"{_PACKAGE}.DevicePlugin",
+            {
+                "GetDevicePluginOptions": unary(options, "Empty"),
+                "Allocate": unary(allocate, "AllocateRequest"),
+                "ListAndWatch": grpc.unary_stream_rpc_method_handler(
+                    watch,
+                    request_deserializer=kinds["Empty"].FromString,
+                    response_serializer=lambda each: each.SerializeToString(),
+                ),
+            },
+        )
+
+    def _response(self, addresses: list[str], resource: str) -> Any:
+        name = resource.replace("/", "_").replace(".", "_").upper()
+        names = ["vfio", *(str(self._groups[each]) for each in addresses)]
+        return {
+            "envs": [
+                {
+                    "key": f"PCIDEVICE_{name}",
+                    "value": ",".join(addresses),
+                }
+            ],
+            "devices": [
+                {
+                    "container_path": f"/dev/vfio/{each}",
+                    "host_path": str(self._nodes / each),
+                    "permissions": "mrw",
+                }
+                for each in names
+            ],
+        }
+
+
+def _register(resource: str, endpoint: str) -> None:
+    kinds = _kinds()
+    with grpc.insecure_channel(
+        f"unix:{DIRECTORY / 'kubelet.sock'}"
+    ) as channel:
+        call = channel.unary_unary(
+            f"/{_PACKAGE}.Registration/Register",
+            request_serializer=lambda each: each.SerializeToString(),
+            response_deserializer=kinds["Empty"].FromString,
+        )
+        call(
+            kinds["RegisterRequest"](
+                version=_PACKAGE, endpoint=endpoint, resource_name=resource
+            ),
+            timeout=_SECONDS,
+            wait_for_ready=True,
+        )

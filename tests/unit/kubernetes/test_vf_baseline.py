@@ -1,0 +1,272 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A pod gets a clean VF and leaves a clean one, whoever dies between."""
+
+import dataclasses
+import errno
+import pathlib
+import tempfile
+import unittest
+
+from sriov_rt.kubernetes import attachments
+from sriov_rt.kubernetes import cni
+from sriov_rt.kubernetes import vf_baseline
+from sriov_rt.nic.use import Use
+from tests.unit.nic import fakes
+
+ADDRESS = "0000:01:10.1"
+
+
+class BaselineTest(unittest.TestCase):
+    def setUp(self):
+        super().setUp()
+        place = tempfile.TemporaryDirectory()
+        self.addCleanup(place.cleanup)
+        self.place = pathlib.Path(place.name) / "rt"
+        self.store = attachments.Store(self.place / "pods", lambda _: None)
+        self.kernel = fakes.FakeKernel("ixgbe")
+        self.users = {}
+        self.baseline = self.over(self.kernel)
+
+    def over(self, kernel):
+        return vf_baseline.Baseline(
+            self.store,
+            lambda: fakes.vfs(kernel, lambda states: self.users),
+        )
+
+    def request(self, command="ADD", **fields):
+        given = {
+            "network": "fast",
+            "attachment": cni.AttachmentId("c1", "net1"),
+            "namespace": "/nonexistent/netns",
+            "device": ADDRESS,
+            "pod": "team/web-0",
+        }
+        return cni.Request(command, "1.1.0", **{**given, **fields})
+
+    def add(self, **fields):
+        self.baseline.add(self.request(**fields))
+
+    def delete(self, **fields):
+        self.baseline.delete(self.request("DEL", **fields))
+
+    def collect(self, valid=()):
+        self.baseline.collect(self.request("GC", valid=frozenset(valid)))
+
+    def refused(self, code, call, *args, **fields):
+        with self.assertRaises(cni.CniError) as caught:
+            call(*args, **fields)
+        self.assertEqual(code, caught.exception.code, caught.exception)
+        return str(caught.exception)
+
+    def settings(self):
+        return self.kernel.settings[1]
+
+    def test_a_pod_gets_a_clean_vf_and_leaves_a_clean_one(self):
+        self.kernel.change(1, vlan=7, trust=True)
+        self.add()
+        self.assertEqual(0, self.settings().vlan)
+        self.assertFalse(self.settings().trust)
+        (found,) = self.store.all()
+        self.assertEqual("team/web-0", found.pod)
+        self.assertFalse(found.is_quarantined)
+        self.kernel.change(1, vlan=9, max_tx_rate=100)
+        self.delete()
+        self.assertEqual((), self.store.all())
+        self.assertEqual(0, self.settings().vlan)
+        self.assertEqual(0, self.settings().max_tx_rate)
+
+    def test_what_a_nic_keeps_of_a_trusted_pod_keeps_the_vf_out(self):
+        # An igb's PF keeps MAC filters until the VF is made again.
+        kernel = self.kernel = fakes.FakeKernel("igb")
+        self.baseline = self.over(kernel)
+        self.add()
+        kernel.change(1, vlan=100, spoofchk=False, max_tx_rate=200)
+        self.delete()
+        self.assertEqual((), self.store.all())
+        self.assertEqual(
+            (0, True), (self.settings().vlan, self.settings().spoofchk)
+        )
+        self.add()
+        kernel.change(1, trust=True)
+        with self.assertLogs("sriov_rt", "ERROR"):
+            self.delete()
+        (found,) = self.store.all()
+        self.assertIn("keeps MAC filters", found.reason)
+
+    def test_every_command_can_be_said_twice(self):
+        self.delete()
+        for _ in range(2):
+            self.add()
+        for _ in range(2):
+            self.delete()
+        self.collect()
+        self.assertEqual((), self.store.all())
+
+    def test_what_a_failed_sandbox_left_on_vfio_gets_its_driver_back(self):
+        before = self.kernel.devices[1].driver
+        self.add()
+        self.kernel.bind(fakes.vf_id(1), "vfio-pci")
+        self.assertEqual("vfio-pci", self.kernel.devices[1].driver)
+        self.delete()
+        self.assertEqual(before, self.kernel.devices[1].driver)
+
+    def test_the_next_pod_gets_it_back_if_del_never_came(self):
+        before = self.kernel.devices[1].driver
+        self.add()
+        self.kernel.bind(fakes.vf_id(1), "vfio-pci")
+        self.add(attachment=cni.AttachmentId("c2", "net1"))
+        self.assertEqual(before, self.kernel.devices[1].driver)
+        # That of the first pod comes late, and is of no attachment now.
+        self.kernel.change(1, vlan=5)
+        self.delete()
+        self.assertEqual(5, self.settings().vlan)
+
+    def test_a_vf_of_a_pod_that_is_not_gone_is_not_given_to_another(self):
+        self.add(namespace=str(self.place.parent))
+        said = self.refused(
+            cni.TRY_AGAIN, self.add, attachment=cni.AttachmentId("c2", "net1")
+        )
+        self.assertIn("team/web-0", said)
+
+    def test_a_vf_in_use_is_neither_touched_nor_given(self):
+        self.users = {ADDRESS: Use(ports=("port p1 of web",))}
+        self.kernel.change(1, vlan=7)
+        said = self.refused(cni.IN_USE, self.add)
+        self.assertIn("port p1 of web", said)
+        self.assertEqual(7, self.settings().vlan)
+        self.assertEqual((), self.store.all())
+
+    def test_a_vf_that_does_not_come_clean_is_quarantined(self):
+        self.add()
+        self.kernel.change(1, vlan=7)
+        self.kernel.fail["vlan"] = [errno.EIO] * 9
+        # The pod's end does not wait for it.
+        with self.assertLogs("sriov_rt", "ERROR") as logged:
+            self.delete()
+        self.assertIn("vf=0000:01:10.1 pod=team/web-0", logged.output[0])
+        (found,) = self.store.all()
+        self.assertTrue(found.is_quarantined)
+        other = cni.AttachmentId("c2", "net1")
+        with self.assertLogs("sriov_rt", "ERROR"):
+            said = self.refused(cni.QUARANTINED, self.add, attachment=other)
+        self.assertIn("kept out of use", said)
+        # The NIC has recovered.
+        self.kernel.fail.clear()
+        self.add(attachment=other)
+        self.assertEqual(0, self.settings().vlan)
+        self.assertFalse(self.store.all()[0].is_quarantined)
+
+    def test_a_reset_that_was_interrupted_is_done_again(self):
+        class Killed(BaseException):
+            """Stands for SIGKILL: no handler of ours runs."""
+
+        def killed(pf, changes):
+            raise Killed
+
+        self.kernel.change(1, vlan=7)
+        write = self.kernel.write
+        self.kernel.write = killed
+        with self.assertRaises(Killed):
+            self.add()
+        self.kernel.write = write
+        (found,) = self.store.all()
+        self.assertTrue(found.is_quarantined)
+        self.collect(valid={cni.AttachmentId("c1", "net1")})
+        self.assertEqual((), self.store.all())
+        self.assertEqual(0, self.settings().vlan)
+
+    def test_gc_takes_what_is_left_over_of_its_network_alone(self):
+        self.add()
+        self.add(
+            device="0000:01:10.0",
+            attachment=cni.AttachmentId("c2", "net1"),
+            network="other",
+        )
+        self.collect(valid={cni.AttachmentId("c1", "net1")})
+        self.assertEqual(2, len(self.store.all()))
+        self.collect()
+        (found,) = self.store.all()
+        self.assertEqual("other", found.network)
+
+    def test_gc_tries_all_before_it_fails(self):
+        self.add()
+        self.add(
+            device="0000:01:10.0", attachment=cni.AttachmentId("c2", "net1")
+        )
+        self.users = {"0000:01:10.0": Use(guest="qemu web", driver="vfio-pci")}
+        with self.assertLogs("sriov_rt", "ERROR"):
+            said = self.refused(cni.QUARANTINED, self.collect)
+        self.assertIn("qemu web", said)
+        self.assertEqual(
+            ["0000:01:10.0"], [each.address for each in self.store.all()]
+        )
+
+    def test_check(self):
+        check = self.request("CHECK")
+        said = self.refused(cni.NOT_ATTACHED, self.baseline.check, check)
+        self.assertIn("nobody", said)
+        self.add()
+        self.baseline.check(check)
+        other = self.request(
+            "CHECK", attachment=cni.AttachmentId("c2", "net1")
+        )
+        said = self.refused(cni.NOT_ATTACHED, self.baseline.check, other)
+        self.assertIn("team/web-0", said)
+        (found,) = self.store.all()
+        self.store.put(dataclasses.replace(found, reason="dirty"))
+        self.refused(cni.QUARANTINED, self.baseline.check, check)
+
+    def test_vfs_that_were_removed_leave_nothing_to_clean(self):
+        self.add()
+        self.kernel.provision("enp1s0", 0, probe=True)
+        other = cni.AttachmentId("c2", "net1")
+        self.refused(cni.INVALID_CONFIGURATION, self.add, attachment=other)
+        self.delete()
+        self.assertEqual((), self.store.all())
+
+    def test_a_network_without_a_device(self):
+        said = self.refused(cni.INVALID_CONFIGURATION, self.add, device=None)
+        self.assertIn("k8s.v1.cni.cncf.io/resourceName", said)
+
+    def test_what_is_no_vf(self):
+        said = self.refused(
+            cni.INVALID_CONFIGURATION, self.add, device="0000:00:01.0"
+        )
+        self.assertIn("0000:00:01.0", said)
+        self.assertEqual((), self.store.all())
+
+    def test_it_has_to_be_the_first_of_its_list(self):
+        said = self.refused(
+            cni.INVALID_CONFIGURATION, self.add, is_first=False
+        )
+        self.assertIn("list it first", said)
+
+    def test_a_damaged_record_keeps_its_vf_out_until_it_is_clean(self):
+        self.add()
+        path = self.place / "pods" / ADDRESS
+        for data in (b"", b"{}", b"x" * 20000, b"[" * 9999):
+            with self.subTest(data[:4]):
+                path.write_bytes(data)
+                (found,) = self.store.all()
+                self.assertTrue(found.is_quarantined)
+        self.kernel.change(1, vlan=7)
+        self.add()
+        self.assertEqual(0, self.settings().vlan)
+
+    def test_a_directory_that_others_may_write_in(self):
+        self.add()
+        (self.place / "pods").chmod(0o777)
+        self.refused(cni.NOT_AVAILABLE, self.baseline.status)
+        with self.assertRaises(attachments.StoreUnusable):
+            self.add()
