@@ -1,0 +1,230 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Add-ons of a cluster: manifests for its API server, as data.
+
+A directory holds one folder for each add-on, and ``index.yaml`` with the
+version of each, the nodes that need it, and the checksum of each file.
+"""
+
+import dataclasses
+import hashlib
+import pathlib
+import sysconfig
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+
+from sriov_rt.magnum import errors
+from sriov_rt.parse import selector
+
+INDEX = "index.yaml"
+
+#: Schema that :func:`load` reads.
+SCHEMA = 1
+
+#: Largest file in bytes; a Secret holds 1 MiB in all.
+MAX_FILE = 256 * 1024
+
+#: The chart truncates RELEASE-NAME at 63, and a release has up to 43.
+MAX_NAME = 19
+
+
+class AddonsUnusable(errors.MagnumError):
+    """A file of the add-ons' directory differs from the index.
+
+    :param directory: its path.
+    :param problem: a clause.
+    """
+
+    def __init__(self, directory: pathlib.Path, problem: str) -> None:
+        self.directory = directory
+        self.problem = problem
+        super().__init__(
+            f"add-ons in {directory}: {problem}; install sriov-rt again on "
+            "magnum-conductor's hosts, or set [sriov_rt_magnum] "
+            "addons_directory"
+        )
+
+
+class AddonUnknown(errors.MagnumError):
+    """An option names add-ons or images that do not exist.
+
+    :param option: its name.
+    :param names: the unknown names.
+    :param known: all known names.
+    """
+
+    def __init__(
+        self, option: str, names: Iterable[str], known: Iterable[str]
+    ) -> None:
+        self.names = tuple(sorted(names))
+        super().__init__(
+            f"[sriov_rt_magnum] {option} in magnum.conf names "
+            f"{', '.join(map(repr, self.names))}; correct it to some of "
+            f"{', '.join(sorted(known)) or 'none'}"
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Addon:
+    """Manifests that a cluster gets if one of its nodegroups needs them.
+
+    :param namespace: of objects that do not state one.
+    :param nodes: labels of the nodes that need it.
+    :param images: name to the reference that the manifests hold.
+    :param manifests: name of a file to its text.
+    """
+
+    name: str
+    version: int
+    namespace: str
+    nodes: selector.Selector
+    images: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    manifests: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def rendered(self, images: Mapping[str, str]) -> dict[str, str]:
+        """Return the manifests by file, with images replaced.
+
+        :param images: name to a reference; the others stay.
+        """
+        found = {}
+        for file, text in self.manifests.items():
+            for name, published in self.images.items():
+                text = text.replace(published, images.get(name, published))
+            head = f"# sriov-rt: add-on {self.name}, version {self.version}\n"
+            found[file] = head + text
+        return found
+
+
+def default_directory() -> str:
+    """Return where the package's data files are installed."""
+    return str(
+        pathlib.Path(
+            sysconfig.get_path("data"), "share/sriov-rt/kubernetes/addons"
+        )
+    )
+
+
+def load(directory: pathlib.Path) -> tuple[Addon, ...]:
+    """Return the add-ons of a directory, in the order of its index.
+
+    :raises AddonsUnusable: if a file is missing, or has another checksum
+        than in the index.
+    """
+    try:
+        index = yaml.safe_load((directory / INDEX).read_text())
+        if index["schema"] != SCHEMA:
+            raise AddonsUnusable(
+                directory, f"{INDEX} has another schema than {SCHEMA}"
+            )
+        return tuple(
+            _addon(directory, name, found)
+            for name, found in index["addons"].items()
+        )
+    except OSError as error:
+        raise AddonsUnusable(directory, str(error)) from error
+    except (
+        AttributeError,
+        LookupError,
+        TypeError,
+        ValueError,
+        yaml.YAMLError,
+    ) as error:
+        raise AddonsUnusable(
+            directory, f"{INDEX} cannot be read ({type(error).__name__})"
+        ) from error
+
+
+def _addon(directory: pathlib.Path, name: str, found: Any) -> Addon:
+    return Addon(
+        name=name,
+        version=int(found["version"]),
+        namespace=str(found["namespace"]),
+        nodes=selector.parse_selector(found["nodes"]),
+        images=dict(found.get("images") or {}),
+        manifests={
+            file: _text(directory, f"{name}/{file}", checksum)
+            for file, checksum in found["files"].items()
+        },
+    )
+
+
+def _text(directory: pathlib.Path, path: str, checksum: str) -> str:
+    with (directory / path).open("rb") as stream:
+        data = stream.read(MAX_FILE + 1)
+    actual = hashlib.sha256(data).hexdigest()
+    if actual != checksum:
+        raise AddonsUnusable(
+            directory, f"{path} has SHA-256 {actual} and not {checksum}"
+        )
+    return data.decode()
+
+
+def select(
+    addons: Sequence[Addon], names: Sequence[str] | None
+) -> tuple[Addon, ...]:
+    """Return the add-ons that the operator has enabled.
+
+    :param names: of add-ons; None for all.
+    :raises AddonUnknown: if there is no add-on of a name.
+    """
+    if names is None:
+        return tuple(addons)
+    known = {each.name for each in addons}
+    if unknown := set(names) - known:
+        raise AddonUnknown("addons", unknown, known)
+    return tuple(each for each in addons if each.name in names)
+
+
+def check_images(addons: Sequence[Addon], images: Mapping[str, str]) -> None:
+    """Check that each image belongs to an add-on.
+
+    :raises AddonUnknown: if one does not.
+    """
+    known = {name for each in addons for name in each.images}
+    if unknown := set(images) - known:
+        raise AddonUnknown("addon_images", unknown, known)
+
+
+def needed(
+    addons: Iterable[Addon], nodes: Sequence[Mapping[str, str]]
+) -> tuple[Addon, ...]:
+    """Return the add-ons that a cluster's nodes need.
+
+    :param nodes: the labels of each kind of node.
+    """
+    return tuple(
+        each
+        for each in addons
+        if any(each.nodes.matches(labels) for labels in nodes)
+    )
+
+
+def custom(
+    addons: Iterable[Addon], images: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return the add-ons as values of the chart's addons.custom."""
+    found = {
+        each.name: {
+            "kind": "Manifests",
+            "spec": {
+                "namespace": each.namespace,
+                "manifests": each.rendered(images),
+            },
+        }
+        for each in addons
+    }
+    return {"addons": {"custom": found}} if found else {}

@@ -1,0 +1,100 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Add-ons by Cluster API's ClusterResourceSet, in the management cluster."""
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+
+import requests
+from magnum_capi_helm import kubernetes
+
+from sriov_rt.magnum.addons import Addon
+
+#: The type of a Secret that Cluster API applies (exp/addons/api/v1beta1).
+SECRET_TYPE = "addons.cluster.x-k8s.io/resource-set"  # noqa: S105
+
+#: Label of the chart's Cluster (openstack-cluster.selectorLabels).
+CLUSTER_LABEL = "capi.stackhpc.com/cluster"
+
+#: The label that magnum-capi-helm finds its objects by.
+UUID_LABEL = "magnum.openstack.org/cluster-uuid"
+
+#: Answers of a management cluster that does not serve the kind, and of one
+#: that does not let Magnum use it: no set was ever made there.
+NEVER_MADE = (403, 404)
+
+
+class ClusterResourceSet(kubernetes.Resource):  # type: ignore[misc]
+    """Client of Cluster API's kind ClusterResourceSet."""
+
+    api_version = "addons.cluster.x-k8s.io/v1beta1"
+
+
+def apply(
+    client: kubernetes.Client,
+    release: str,
+    namespace: str,
+    labels: Mapping[str, str],
+    addons: Iterable[Addon],
+    images: Mapping[str, str],
+) -> None:
+    """Have Cluster API apply add-ons to the cluster of a release.
+
+    :param client: of the management cluster.
+    :param labels: of the objects, including :data:`UUID_LABEL`.
+    """
+    names = []
+    for each in addons:
+        names.append(f"{release}-{each.name}-addon")
+        client.apply_secret(
+            names[-1],
+            {
+                "metadata": {"labels": dict(labels)},
+                "type": SECRET_TYPE,
+                "stringData": each.rendered(images),
+            },
+            namespace,
+        )
+    if not names:
+        delete(client, labels[UUID_LABEL], namespace)
+        return
+    ClusterResourceSet(client).apply(
+        f"{release}-addons",
+        {
+            "metadata": {"labels": dict(labels)},
+            "spec": {
+                "clusterSelector": {"matchLabels": {CLUSTER_LABEL: release}},
+                "strategy": "Reconcile",
+                "resources": [
+                    {"kind": "Secret", "name": name} for name in names
+                ],
+            },
+        },
+        namespace,
+    )
+
+
+def delete(client: kubernetes.Client, uuid: str, namespace: str) -> None:
+    """Delete the set of a cluster, if there is one.
+
+    Its Secrets go with the others of the cluster, when that is deleted.
+
+    :param uuid: the cluster's.
+    """
+    try:
+        ClusterResourceSet(client).delete_all_by_label(
+            UUID_LABEL, uuid, namespace
+        )
+    except requests.HTTPError as error:
+        if getattr(error.response, "status_code", None) not in NEVER_MADE:
+            raise
