@@ -1,0 +1,119 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""One-time-use devices in Placement: their providers, read and un-reserved."""
+
+import dataclasses
+from typing import Any
+
+from sriov_rt.agent import placement
+from sriov_rt.agent.placement import GenerationConflict
+from sriov_rt.agent.placement import PlacementRefused
+from sriov_rt.agent.placement import PlacementUnreachable
+from sriov_rt.agent.placement import field
+from sriov_rt.devices.one_time_use import TRAIT
+from sriov_rt.devices.one_time_use import Holding
+from sriov_rt.devices.one_time_use import Inventory
+
+#: The first microversion that lists the providers of a tree (1.14) that have
+#: a trait (1.18).
+TREE_MICROVERSION = "1.18"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DeviceProvider:
+    """The resource provider of a device.
+
+    :param parent: UUID of its parent; None for a root.
+    """
+
+    uuid: str
+    name: str
+    parent: str | None
+
+
+class DeviceProviders(placement.Placement):
+    """Read one-time-use devices, and un-reserve them.
+
+    Every method raises PlacementUnreachable and PlacementRefused.
+    """
+
+    def one_time_use(self, root: str) -> tuple[DeviceProvider, ...]:
+        """Return the providers of a tree that have the trait.
+
+        :param root: UUID of the node's provider.
+        """
+        answer = self._request(
+            "GET",
+            "/resource_providers",
+            TREE_MICROVERSION,
+            params={"in_tree": root, "required": TRAIT},
+        )
+        listed = field(self._json(answer), "resource_providers", list)
+        return tuple(
+            DeviceProvider(
+                field(each, "uuid", str),
+                field(each, "name", str),
+                each.get("parent_provider_uuid"),
+            )
+            for each in listed
+        )
+
+    def holding(self, uuid: str) -> Holding:
+        """Return the inventories and the allocations of a provider."""
+        path = f"/resource_providers/{uuid}"
+        found = self._json(self._request("GET", f"{path}/inventories"))
+        inventories = {
+            name: _inventory(each)
+            for name, each in field(found, "inventories", dict).items()
+        }
+        # After it: an allocation that comes between raises the generation.
+        used = self._json(self._request("GET", f"{path}/allocations"))
+        return Holding(
+            inventories,
+            field(found, "resource_provider_generation", int),
+            bool(field(used, "allocations", dict)),
+            field(used, "resource_provider_generation", int),
+        )
+
+    def unreserve(self, uuid: str, holding: Holding) -> None:
+        """Set reserved to 0; the rest of the inventory stays.
+
+        :param holding: of the provider; its generation has to be the one that
+            Placement has still.
+        :raises GenerationConflict: if it is another one by now.
+        """
+        name = holding.resource_class
+        body = {
+            **dataclasses.asdict(holding.inventories[name]),
+            "reserved": 0,
+            "resource_provider_generation": holding.generation,
+        }
+        path = f"/resource_providers/{uuid}/inventories/{name}"
+        try:
+            self._request("PUT", path, json=body)
+        except PlacementRefused as error:
+            if error.status == 409:
+                raise GenerationConflict(uuid) from error
+            raise
+
+
+def _inventory(found: Any) -> Inventory:
+    numbers = {
+        each.name: field(found, each.name, int)
+        for each in dataclasses.fields(Inventory)
+        if each.name != "allocation_ratio"
+    }
+    ratio = found.get("allocation_ratio")
+    if isinstance(ratio, bool) or not isinstance(ratio, int | float):
+        raise PlacementUnreachable("'allocation_ratio' is no number")
+    return Inventory(**numbers, allocation_ratio=ratio)

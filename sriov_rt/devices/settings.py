@@ -1,0 +1,100 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Configuration of ``sriov-rt device clean``: that of the agent."""
+
+import dataclasses
+from collections.abc import Sequence
+
+from keystoneauth1 import exceptions as ks_exceptions
+from oslo_config import cfg
+
+from sriov_rt import config
+from sriov_rt import exceptions
+from sriov_rt.agent import options as agent_options
+from sriov_rt.agent import placement
+from sriov_rt.devices import options
+from sriov_rt.devices.placement import DeviceProviders
+
+#: The unit that cleans devices.
+SERVICE = "sriov-rt-devices"
+
+
+class PlacementUnusable(exceptions.SriovRtError):
+    """``[placement]`` names no way to reach Placement.
+
+    :param why: a clause.
+    """
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+        super().__init__(
+            f"[placement] is not complete ({why}); copy the section from "
+            "nova.conf to sriov-rt.conf"
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Settings:
+    """Settings of the cleaning.
+
+    :param node: the name of the node's resource provider.
+    :param clean: patterns of addresses.
+    :param conf: with ``[placement]``.
+    """
+
+    node: str
+    clean: Sequence[str]
+    conf: cfg.ConfigOpts
+
+    def placement(self) -> DeviceProviders:
+        """Return a client of Placement; it has sent no request yet.
+
+        :raises PlacementUnusable: see there.
+        """
+        try:
+            client = placement.adapter(self.conf)
+        except (ks_exceptions.ClientException, TypeError) as error:
+            # keystoneauth raises TypeError for interfaces that there are not.
+            raise PlacementUnusable(str(error)) from error
+        if client is None:
+            raise PlacementUnusable("auth_type is not set")
+        return DeviceProviders(client)
+
+
+def configured(files: Sequence[str] | None) -> Settings:
+    """Return what a configuration says.
+
+    :param files: None for those of sriov-rt.
+    :raises ConfigurationUnreadable: if one cannot be read.
+    :raises OptionRejected: for an option with a bad value.
+    """
+    with config.reading():
+        conf = config.load(files)
+    agent_options.register(conf)
+    return check(conf, SERVICE)
+
+
+def check(conf: cfg.ConfigOpts, service: str) -> Settings:
+    """Register and read every option of ``[devices]``; return the settings.
+
+    :param conf: with the options of the agent.
+    :raises OptionRejected: naming the first option with a bad value.
+    """
+    conf.register_opts(options.DEVICE_OPTS, group=options.GROUP)
+    groups = (
+        (config.DEFAULT, agent_options.HOST_OPTS),
+        (agent_options.GROUP, agent_options.AGENT_OPTS),
+        (options.GROUP, options.DEVICE_OPTS),
+    )
+    config.check(conf, groups, service)
+    return Settings(agent_options.node_name(conf), options.chosen(conf), conf)
