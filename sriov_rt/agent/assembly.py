@@ -21,23 +21,28 @@ from oslo_config import cfg
 
 from sriov_rt import exceptions
 from sriov_rt import messaging
+from sriov_rt.agent import audit
 from sriov_rt.agent import options
 from sriov_rt.agent import placement
 from sriov_rt.agent import withdrawal
+from sriov_rt.agent.audit import Audit
 from sriov_rt.agent.backoff import Backoff
 from sriov_rt.agent.listener import Endpoint
 from sriov_rt.agent.listener import Listener
+from sriov_rt.agent.metrics import Metrics
 from sriov_rt.agent.placement import Provider
 from sriov_rt.agent.publisher import Bus
 from sriov_rt.agent.publisher import Publisher
 from sriov_rt.agent.reconciler import Reconciler
 from sriov_rt.agent.service import Agent
+from sriov_rt.agent.service import Background
 from sriov_rt.agent.service import Parts
 from sriov_rt.agent.service import Timing
 from sriov_rt.agent.uevents import Uevents
+from sriov_rt.agent.withdrawal import Notification
 from sriov_rt.agent.withdrawal import Notifying
-from sriov_rt.agent.withdrawal import Withdrawal
 from sriov_rt.agent.withdrawal import Withdrawals
+from sriov_rt.facts import HostFacts
 from sriov_rt.host.observer import Observer
 from sriov_rt.host.observer import load_sources
 from sriov_rt.host.root import Root
@@ -76,6 +81,7 @@ def assemble(conf: cfg.ConfigOpts, crashed: Callable[[], None]) -> Agent:
     :param crashed: called if a thread meets an error it should not.
     :raises PlacementMisconfigured: see there.
     :raises LabelSourceMissing: see there.
+    :raises MetricsUnavailable: see there.
     :raises oslo_messaging.MessagingException: for a transport URL that
         cannot be.
     """
@@ -86,9 +92,21 @@ def assemble(conf: cfg.ConfigOpts, crashed: Callable[[], None]) -> Agent:
     endpoint = Endpoint(conf.host, lambda: agent.report_requested())
     listener = Listener(conf, conf.host, endpoint)
     notifying = _notifying(conf, crashed)
+    notify = _to_nobody if notifying is None else notifying.put
+    auditing = Audit(
+        functools.partial(
+            audit.observe,
+            Root(conf.agent.root),
+            kubelet_directory=conf.agent.kubelet_directory,
+        ),
+        conf.agent.audit_interval,
+        notify,
+        lambda: agent.relabel(0.0),
+        crashed,
+    )
     agent = Agent(
         Parts(
-            observe=_observer(conf).observe,
+            observe=_observing(conf),
             labels=labels,
             publisher=publisher,
             publishing=Reconciler(
@@ -106,8 +124,9 @@ def assemble(conf: cfg.ConfigOpts, crashed: Callable[[], None]) -> Agent:
             ),
             withdrawals=Withdrawals(
                 functools.partial(withdrawal.affected, Root(conf.agent.root)),
-                _to_nobody if notifying is None else notifying.put,
+                notify,
             ),
+            audit=auditing,
         ),
         Timing(
             observe_interval=conf.agent.observe_interval,
@@ -116,19 +135,34 @@ def assemble(conf: cfg.ConfigOpts, crashed: Callable[[], None]) -> Agent:
         ),
         crashed,
     )
-    beside = () if notifying is None else (notifying,)
-    agent.run_beside(Uevents(agent.changed), labels, *beside)
+    beside: list[Background] = [] if notifying is None else [notifying]
+    if conf.metrics.enabled:
+        beside.append(
+            Metrics(
+                conf.metrics.address,
+                conf.metrics.port,
+                agent.reported,
+                Root(conf.agent.root),
+            )
+        )
+    agent.run_beside(Uevents(agent.changed), labels, auditing, *beside)
     return agent
 
 
-def _observer(conf: cfg.ConfigOpts) -> Observer:
-    return Observer(
+def _observing(conf: cfg.ConfigOpts) -> Callable[[], HostFacts]:
+    """Return what observes the host.
+
+    What withdraws the certificate is on disk before it is reported.
+    """
+    observer = Observer(
         Root(conf.agent.root),
         conf.host,
         options.node_name(conf),
         load_sources(),
         nova_files=conf.agent.nova_config_files,
+        keep=withdrawal.Keeper().keep,
     )
+    return observer.observe
 
 
 def _publisher(conf: cfg.ConfigOpts) -> Publisher:
@@ -177,5 +211,5 @@ def _notifying(
     return None if notifier is None else Notifying(notifier, crashed)
 
 
-def _to_nobody(_: Withdrawal) -> None:
+def _to_nobody(_: Notification) -> None:
     """Send no notification: it is in the log alone."""

@@ -19,6 +19,7 @@ from typing import Any
 import oslo_messaging
 from oslo_config import cfg
 
+from sriov_rt import exceptions
 from sriov_rt import messaging
 from sriov_rt.agent import reconciler
 
@@ -93,11 +94,13 @@ class Listener:
                 server.start(override_pool_size=1)
             except Exception as error:
                 # As in bus.Bus.cast, there is no common base.
-                raise ListenFailed(str(error)) from error
+                raise ListenFailed(exceptions.plain(error)) from error
             self._server = server
             LOG.info("listening for report_now: host=%s", self._target.server)
         elif not listening and self._server is not None:
             server, self._server = self._server, None
-            server.stop()
-            server.wait()
+            client = oslo_messaging.get_rpc_client(
+                self._transport, self._target, retry=0
+            )
+            messaging.stop(server, client, "report_now", hosts=[])
             self._transport.cleanup()

@@ -17,8 +17,11 @@ import socket
 from keystoneauth1 import loading
 from oslo_config import cfg
 
+from sriov_rt import config
 from sriov_rt import messaging
+from sriov_rt.agent import metrics
 from sriov_rt.host import compute
+from sriov_rt.host import kubelet
 from sriov_rt.labels import options as label_options
 
 GROUP = "agent"
@@ -93,8 +96,9 @@ in clouds of thousands of hosts, where a host's facts are some 10 kB, and keep
 it below the schedulers' ``[sriov_rt] warmup_timeout``.
 """,
     ),
-    cfg.StrOpt(
+    cfg.Opt(
         "root",
+        type=config.Checked(config.absolute_path),
         default="/",
         help="""
 The directory below which /proc, /sys, /dev and /etc of the host are read.
@@ -105,6 +109,7 @@ mounted elsewhere, such as /host. Every fact is read below it.
     ),
     cfg.ListOpt(
         "nova_config_files",
+        item_type=config.Checked(config.absolute_path),
         default=[f"/{each}" for each in compute.FILES],
         help="""
 The configuration files of this host's nova-compute, in its order.
@@ -141,6 +146,34 @@ Seconds after which the traits in Placement are looked at again.
 Changes of the host are written at once; this finds what others changed, such
 as a provider that was deleted and created again. The default is Nova's own
 (``[compute] resource_provider_association_refresh``).
+""",
+    ),
+    cfg.FloatOpt(
+        "audit_interval",
+        default=60.0,
+        min=1.0,
+        max=86400.0,
+        help="""
+Seconds from one audit of the running guests to the next.
+
+An audit compares the threads, the memory and the devices of each guest with
+its domain. It changes nothing: what is not as promised is logged, sent as the
+notification ``sriov_rt.guest.drift`` and shown by ``sriov-rt agent show``. A
+hundred guests take less than a second; raise it on hosts with thousands of
+threads.
+""",
+    ),
+    cfg.Opt(
+        "kubelet_directory",
+        type=config.Checked(config.absolute_path),
+        default=kubelet.DIRECTORY,
+        help="""
+The directory of the kubelet of this host (its ``--root-dir``).
+
+The audit reads in its file cpu_manager_state which CPUs the kubelet gave to
+pods alone, and compares them with the isolated CPUs and with those of guests.
+Change it for distributions that have it elsewhere, such as
+/var/lib/k0s/kubelet. On a host without a kubelet it has no effect.
 """,
     ),
     cfg.FloatOpt(
@@ -181,9 +214,28 @@ def register(conf: cfg.ConfigOpts) -> None:
     """Register every option that the agent itself reads."""
     conf.register_opts(HOST_OPTS)
     conf.register_opts(AGENT_OPTS, group=GROUP)
+    conf.register_opts(metrics.METRICS_OPTS, group=metrics.GROUP)
     conf.register_opts(label_options.LABEL_OPTS, group=label_options.GROUP)
     conf.register_opts(messaging.TRANSPORT_OPTS, group="sriov_rt")
     conf.register_opts(placement_opts(), group=PLACEMENT_GROUP)
+
+
+def check(conf: cfg.ConfigOpts) -> None:
+    """Read every option of ours, before the agent needs any.
+
+    :raises OptionRejected: naming the first option with a bad value.
+    """
+    config.check(
+        conf,
+        (
+            (config.DEFAULT, HOST_OPTS),
+            (GROUP, AGENT_OPTS),
+            (metrics.GROUP, metrics.METRICS_OPTS),
+            (label_options.GROUP, label_options.LABEL_OPTS),
+            ("sriov_rt", messaging.TRANSPORT_OPTS),
+        ),
+        "sriov-rt-agent",
+    )
 
 
 def node_name(conf: cfg.ConfigOpts) -> str:

@@ -128,10 +128,10 @@ class Placement:
         found = self._json(
             self._request("GET", "/resource_providers", params={"name": name})
         )
-        providers = _field(found, "resource_providers", list)
+        providers = field(found, "resource_providers", list)
         if not providers:
             raise ProviderMissing(name)
-        uuid: str = _field(providers[0], "uuid", str)
+        uuid: str = field(providers[0], "uuid", str)
         return uuid
 
     def traits(self, uuid: str) -> ProviderTraits:
@@ -140,8 +140,8 @@ class Placement:
             self._request("GET", f"/resource_providers/{uuid}/traits")
         )
         return ProviderTraits(
-            frozenset(_field(found, "traits", list)),
-            _field(found, "resource_provider_generation", int),
+            frozenset(field(found, "traits", list)),
+            field(found, "resource_provider_generation", int),
         )
 
     def create_trait(self, name: str) -> None:
@@ -166,12 +166,18 @@ class Placement:
                 raise GenerationConflict(uuid) from error
             raise
 
-    def _request(self, method: str, path: str, **arguments: Any) -> Any:
+    def _request(
+        self,
+        method: str,
+        path: str,
+        microversion: str = MICROVERSION,
+        **arguments: Any,
+    ) -> Any:
         try:
             answer = self._client.request(
                 path,
                 method,
-                microversion=MICROVERSION,
+                microversion=microversion,
                 raise_exc=False,
                 **arguments,
             )
@@ -194,7 +200,11 @@ class Placement:
             raise PlacementUnreachable(f"no JSON: {error}") from error
 
 
-def _field(found: Any, name: str, kind: type) -> Any:
+def field(found: Any, name: str, kind: type) -> Any:
+    """Return a member of an answer.
+
+    :raises PlacementUnreachable: if it has none, or one of another kind.
+    """
     value = found.get(name) if isinstance(found, dict) else None
     if not isinstance(value, kind):
         raise PlacementUnreachable(f"'{name}' is missing in its answer")
@@ -207,7 +217,7 @@ ATTEMPTS = 4
 
 
 class Traits(Protocol):
-    """What reads and sets the traits of providers."""
+    """Client that reads and sets the traits of resource providers."""
 
     def find(self, name: str) -> str:
         """Return the uuid of the provider of this name."""
@@ -235,23 +245,23 @@ class Provider:
         self._host = host
         self._node = node
 
-    def set_traits(self, wanted: frozenset[str]) -> None:
+    def set_traits(self, desired: frozenset[str]) -> None:
         """Give the provider those of our traits, and no other of ours.
 
-        :param wanted: names that begin with one of
+        :param desired: names that begin with one of
             :data:`traits.PREFIXES`.
         :raises NotYet: whatever stands in the way; trying again may help.
         """
         try:
             uuid = self._client.find(self._node)
         except ProviderMissing:
-            if wanted:
+            if desired:
                 raise
             # No provider has none of our traits: that was to be reached.
             return
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                self._set_traits(uuid, wanted)
+                self._set_traits(uuid, desired)
             except GenerationConflict:
                 if attempt == ATTEMPTS:
                     raise
@@ -259,9 +269,9 @@ class Provider:
             else:
                 return
 
-    def _set_traits(self, uuid: str, wanted: frozenset[str]) -> None:
+    def _set_traits(self, uuid: str, desired: frozenset[str]) -> None:
         there = self._client.traits(uuid)
-        merged = traits.merged(there.traits, wanted)
+        merged = traits.merged(there.traits, desired)
         if merged == there.traits:
             return
         added, removed = merged - there.traits, there.traits - merged

@@ -17,6 +17,7 @@ import logging
 import queue
 import signal
 import sys
+from collections.abc import Callable
 from collections.abc import Sequence
 from typing import Any
 
@@ -41,11 +42,23 @@ EXIT_CONFIGURATION = 2
 NAME = "sriov-rt-agent"
 
 
-def configure(arguments: Sequence[str] | None) -> cfg.ConfigOpts:
+#: Checks other options that a service reads.
+Check = Callable[[cfg.ConfigOpts, str], object]
+
+
+def _nothing(conf: cfg.ConfigOpts, service: str) -> None:
+    """Check no other options."""
+
+
+def configure(
+    arguments: Sequence[str] | None, check: Check = _nothing
+) -> cfg.ConfigOpts:
     """Return the configuration, logging set up by it.
 
     :param arguments: the command line without the program's name.
+    :param check: checks what the facts are read from.
     :raises oslo_config.cfg.Error: if it cannot be read.
+    :raises OptionRejected: for an option with a bad value.
     """
     # The process's one configuration: oslo.messaging registers options of
     # its own (oslo_messaging_tracing) there, whatever conf it is given.
@@ -63,6 +76,8 @@ def configure(arguments: Sequence[str] | None) -> cfg.ConfigOpts:
         ),
     )
     log.setup(conf, "sriov_rt")
+    options.check(conf)
+    check(conf, NAME)
     return conf
 
 
@@ -97,13 +112,16 @@ def _reload(conf: cfg.ConfigOpts, services: Any) -> None:
     services.restart()
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(
+    arguments: Sequence[str] | None = None, check: Check = _nothing
+) -> int:
     """Run the agent and return its exit code.
 
     :param arguments: without the program's name; ``sys.argv`` by default.
+    :param check: checks what the facts are read from.
     """
     try:
-        return serve(configure(arguments))
+        return serve(configure(arguments, check))
     except (
         cfg.Error,
         exceptions.SriovRtError,

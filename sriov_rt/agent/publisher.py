@@ -24,6 +24,7 @@ from typing import Protocol
 import oslo_messaging
 from oslo_config import cfg
 
+from sriov_rt import exceptions
 from sriov_rt import messaging
 from sriov_rt.agent import reconciler
 from sriov_rt.facts import HostFacts
@@ -92,7 +93,7 @@ class Bus:
             # (kombu's, amqp's and socket's errors): there is no common base.
             self.close()
             self._transport = messaging.transport(self._conf)
-            raise BusUnreachable(method, str(error)) from error
+            raise BusUnreachable(method, exceptions.plain(error)) from error
 
     def close(self) -> None:
         """Close the connection."""

@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class NotYet(exceptions.SriovRtError):
-    """What is outside cannot be changed now; trying again may help."""
+    """The outside cannot be changed now; trying again may help."""
 
 
 class Reconciler(Generic[T]):
@@ -63,9 +63,9 @@ class Reconciler(Generic[T]):
         self._backoff = backoff
         self._again_s = again_s
         self._lock = threading.Lock()
-        self._wanted: tuple[T] | None = None
+        self._desired: tuple[T] | None = None
         self._final = False
-        self._settled = threading.Event()
+        self._finished = threading.Event()
         self._last_failure = ""
         self.worker = Worker(name, self._step, crashed, monotonic)
 
@@ -81,7 +81,7 @@ class Reconciler(Generic[T]):
         with self._lock:
             if self._final:
                 return
-            self._wanted = (state,)
+            self._desired = (state,)
             failing = self._backoff.failures > 0
         if not failing:
             self.worker.wake()
@@ -89,22 +89,22 @@ class Reconciler(Generic[T]):
     def finish(self, state: T) -> None:
         """Name the final state, and try to bring it about at once."""
         with self._lock:
-            self._wanted = (state,)
+            self._desired = (state,)
             self._final = True
         self.worker.wake()
 
     def join(self, timeout_s: float) -> bool:
         """Wait for the final state and end the thread; return if it came."""
-        settled = self._settled.wait(max(0.0, timeout_s))
+        finished = self._finished.wait(max(0.0, timeout_s))
         self.worker.stop()
-        return settled
+        return finished
 
     def _step(self) -> float:
         with self._lock:
-            wanted, final = self._wanted, self._final
-        if wanted is None:
+            desired, final = self._desired, self._final
+        if desired is None:
             return math.inf
-        failure = self._attempt(wanted[0])
+        failure = self._attempt(desired[0])
         if failure is not None:
             delay_s = self._backoff.failed()
             self._log_failure(failure, delay_s)
@@ -118,10 +118,10 @@ class Reconciler(Generic[T]):
         self._backoff.succeeded()
         self._last_failure = ""
         if final:
-            self._settled.set()
+            self._finished.set()
             return math.inf
         with self._lock:
-            overtaken = self._wanted is not wanted
+            overtaken = self._desired is not desired
         return 0.0 if overtaken else self._again_s
 
     def _attempt(self, state: T) -> str | None:

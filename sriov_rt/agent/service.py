@@ -25,6 +25,7 @@ from typing import Protocol
 from oslo_service.backend import base
 
 from sriov_rt.agent import traits
+from sriov_rt.agent.audit import Audit
 from sriov_rt.agent.publisher import Publisher
 from sriov_rt.agent.reconciler import Reconciler
 from sriov_rt.agent.withdrawal import Withdrawals
@@ -37,7 +38,7 @@ LOG = logging.getLogger(__name__)
 
 #: Seconds from a device's first event to the observation: its driver sends
 #: a burst of them, and sets up what is to be observed meanwhile.
-SETTLE_S = 0.5
+DEBOUNCE_S = 0.5
 
 #: Seconds between two full reports that schedulers ask for. Below the
 #: schedulers' [sriov_rt] warmup_timeout.
@@ -72,7 +73,7 @@ class Labelling(Protocol):
     def traits(self, facts: HostFacts) -> frozenset[str]:
         """Return the traits of a host's labels."""
 
-    def settle(self, facts: HostFacts) -> None:
+    def store(self, facts: HostFacts) -> None:
         """Store what was reported, once it was reported."""
 
 
@@ -87,6 +88,7 @@ class Parts:
     :param tending: brings traits to Placement; None where that is off.
     :param listening: listens to the schedulers, or ceases to.
     :param withdrawals: notifies of a certificate that counts no more.
+    :param audit: audits the guests that run; None for a host without any.
     """
 
     observe: Callable[[], HostFacts]
@@ -96,6 +98,7 @@ class Parts:
     tending: Reconciler[frozenset[str]] | None
     listening: Reconciler[bool]
     withdrawals: Withdrawals
+    audit: Audit | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -143,7 +146,7 @@ class Agent(base.ServiceBase):  # type: ignore[misc]
         self.observing = Worker("observer", self._observe, crashed, monotonic)
         self.relabelling = Worker("labels", self._relabel, crashed, monotonic)
         # Apart, for a disk may hang.
-        self.settling = Worker("settler", self._settle, crashed, monotonic)
+        self.storing = Worker("label-store", self._store, crashed, monotonic)
         self.watching = Worker("watchdog", self._watch, crashed, monotonic)
 
     def run_beside(self, *threads: Background) -> None:
@@ -172,14 +175,14 @@ class Agent(base.ServiceBase):  # type: ignore[misc]
         parts.listening.start()
         self.observing.start()
         self.relabelling.start()
-        self.settling.start()
+        self.storing.start()
         self.watching.start()
         for each in self._beside:
             each.start()
 
     def stop(self) -> None:
         """Report that the agent stops, within ``[agent] stop_timeout``."""
-        workers = (self.observing, self.relabelling, self.settling)
+        workers = (self.observing, self.relabelling, self.storing)
         for each in (*self._beside, *workers, self.watching):
             each.stop()
         parts = self._parts
@@ -212,6 +215,10 @@ class Agent(base.ServiceBase):  # type: ignore[misc]
         self._parts.publisher.report_in_full()
         self.observing.wake()
 
+    def reported(self) -> HostFacts | None:
+        """Return the facts that were reported last; None before the first."""
+        return self._reported
+
     def report_requested(self) -> None:
         """Observe and report in full soon; requests until then are joined.
 
@@ -228,14 +235,14 @@ class Agent(base.ServiceBase):  # type: ignore[misc]
 
     def changed(self) -> None:
         """Observe soon: a device came or went."""
-        self.observing.wake(SETTLE_S)
+        self.observing.wake(DEBOUNCE_S)
 
-    def relabel(self, settle_s: float) -> None:
+    def relabel(self, delay_s: float) -> None:
         """Report labels that changed, without observing the kernel again.
 
-        :param settle_s: seconds to wait for more of them.
+        :param delay_s: seconds to wait for more of them.
         """
-        self.relabelling.wake(settle_s)
+        self.relabelling.wake(delay_s)
 
     def _observe(self) -> float:
         kernel = self._parts.observe()
@@ -256,27 +263,29 @@ class Agent(base.ServiceBase):  # type: ignore[misc]
     def _report(self, kernel: HostFacts) -> None:
         parts = self._parts
         facts = parts.labels.complete(kernel)
+        if parts.audit is not None:
+            facts = parts.audit.complete(facts)
         parts.publishing.set_desired(facts)
         found = traits.verdicts(facts, facts.observed_at)
-        held = traits.held(found) | parts.labels.traits(facts)
-        self._set_traits(held)
+        fulfilled = traits.fulfilled(found) | parts.labels.traits(facts)
+        self._set_traits(fulfilled)
         parts.withdrawals.observe(facts, found[traits.LATENCY_CERTIFIED])
         if self._digest != (digest := facts.digest()):
             self._digest = digest
-            _log_change(facts, digest, found, held)
+            _log_change(facts, digest, found, fulfilled)
         self._reported = facts
         # Who waits for the facts comes first.
-        self.settling.wake(SETTLE_S)
+        self.storing.wake(DEBOUNCE_S)
 
-    def _settle(self) -> float:
+    def _store(self) -> float:
         if self._reported is not None:
-            self._parts.labels.settle(self._reported)
+            self._parts.labels.store(self._reported)
         return math.inf
 
-    def _set_traits(self, held: frozenset[str]) -> None:
-        if held != self._traits and self._parts.tending is not None:
-            self._parts.tending.set_desired(held)
-        self._traits = held
+    def _set_traits(self, fulfilled: frozenset[str]) -> None:
+        if fulfilled != self._traits and self._parts.tending is not None:
+            self._parts.tending.set_desired(fulfilled)
+        self._traits = fulfilled
 
     def _watch(self) -> float:
         limit = max(STUCK_INTERVALS * self._timing.observe_interval, STUCK_S)
@@ -296,7 +305,7 @@ def _log_change(
     facts: HostFacts,
     digest: str,
     found: Mapping[str, tuple[Reason, ...]],
-    held: frozenset[str],
+    fulfilled: frozenset[str],
 ) -> None:
     """Log what the host is now, in one line."""
     reasons = found[traits.REALTIME]
@@ -306,6 +315,6 @@ def _log_change(
         facts.node,
         digest[:12],
         "no" if reasons else "yes",
-        ",".join(sorted(held)) or "none",
+        ",".join(sorted(fulfilled)) or "none",
         "".join(f" [{each.code}] {each.message}" for each in reasons),
     )

@@ -19,6 +19,7 @@ from collections.abc import Set
 from sriov_rt import decide
 from sriov_rt import request
 from sriov_rt.facts import HostFacts
+from sriov_rt.facts import decisive
 from sriov_rt.labels import traits as label_traits
 from sriov_rt.reason import Reason
 from sriov_rt.request import grammar
@@ -54,22 +55,22 @@ def verdicts(facts: HostFacts, now: float) -> Mapping[str, tuple[Reason, ...]]:
 
     :param now: Unix time, seconds.
     """
-    view = decide.View(now=now)
+    view, judged = decide.View(now=now), decisive(facts)
     return {
-        trait: decide.why_not(request.parse(extra_specs), facts, view)
+        trait: decide.why_not(request.parse(extra_specs), judged, view)
         for trait, extra_specs in TRAITS.items()
     }
 
 
-def held(found: Mapping[str, tuple[Reason, ...]]) -> frozenset[str]:
+def fulfilled(found: Mapping[str, tuple[Reason, ...]]) -> frozenset[str]:
     """Return the traits that no Reason stands against."""
     return frozenset(trait for trait, reasons in found.items() if not reasons)
 
 
-def merged(there: Set[str], wanted: Set[str]) -> frozenset[str]:
+def merged(there: Set[str], ours: Set[str]) -> frozenset[str]:
     """Return all traits of the provider, with ours as they are to be.
 
     :param there: those that the provider has now, of whomever.
     """
     others = {each for each in there if not each.startswith(PREFIXES)}
-    return frozenset(others | wanted)
+    return frozenset(others | ours)

@@ -22,6 +22,8 @@ import socket
 import threading
 from collections.abc import Callable
 
+from sriov_rt import exceptions
+
 LOG = logging.getLogger(__name__)
 
 #: NETLINK_KOBJECT_UEVENT and its one group of the kernel's own messages
@@ -111,7 +113,7 @@ class Uevents:
                 "the kernel's device events cannot be read (%s); changes "
                 "are seen at the next [agent] observe_interval. Allow "
                 "AF_NETLINK sockets to sriov-rt-agent",
-                error,
+                exceptions.plain(error),
             )
 
 

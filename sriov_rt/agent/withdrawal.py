@@ -20,17 +20,23 @@ import collections
 import dataclasses
 import logging
 import math
+import time
 from collections.abc import Callable
 from collections.abc import Sequence
 from typing import Any
 from typing import Protocol
 
+from sriov_rt import exceptions
+from sriov_rt import files
 from sriov_rt.agent.worker import Worker
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import HostFacts
+from sriov_rt.facts import LatencyCertificate
+from sriov_rt.facts import certificate
 from sriov_rt.guest import metadata
 from sriov_rt.guest import running
 from sriov_rt.guest.metadata import Promise
+from sriov_rt.host.latency import Status
 from sriov_rt.host.root import Root
 from sriov_rt.reason import Reason
 
@@ -54,7 +60,7 @@ class Affected:
     promise: Promise
 
     def __str__(self) -> str:
-        asked = [
+        promises = [
             *(["realtime"] if self.promise.realtime else []),
             *(
                 []
@@ -62,7 +68,7 @@ class Affected:
                 else [f"max_latency_us={self.promise.max_latency_us}"]
             ),
         ]
-        return f"{self.instance}({' '.join(asked)})"
+        return f"{self.instance}({' '.join(promises)})"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -77,6 +83,8 @@ class Withdrawal:
     node: str
     reasons: tuple[Reason, ...]
     instances: tuple[Affected, ...] | Unknown
+
+    event = EVENT
 
     @property
     def sentence(self) -> str:
@@ -123,23 +131,78 @@ class Withdrawal:
 def affected(root: Root) -> tuple[Affected, ...] | Unknown:
     """Return the running instances that ask for low latency, sorted."""
     found = []
-    for directory in (running.MACHINES, running.CONTAINERS):
-        guests = running.guests(root, directory)
-        if isinstance(guests, Unknown):
-            return guests
-        for each in guests:
-            promise = metadata.promised(each.domain)
-            if promise.realtime or promise.max_latency_us is not None:
-                found.append(Affected(each.instance, promise))
+    guests = running.every(root)
+    if isinstance(guests, Unknown):
+        return guests
+    for each in guests:
+        promise = metadata.promised(each.domain)
+        if promise.realtime or promise.max_latency_us is not None:
+            found.append(Affected(each.instance, promise))
     return tuple(sorted(found, key=lambda each: each.instance))
+
+
+class Keeper:
+    """Keeps on disk that a condition of the certificate has changed.
+
+    The certificate is root's, and the agent is not. Once is enough: it stays
+    withdrawn when the condition is as before; how often that went to and fro
+    is counted.
+    """
+
+    def __init__(self) -> None:
+        self._problem = ""
+
+    def keep(self, root: Root, status: Status) -> Status:
+        """Keep it, and return what is known of the certificate then.
+
+        That it cannot be written is logged, once.
+        """
+        after = _kept(status)
+        if after is None or after == status.kept:
+            self._problem = ""
+            return status
+        try:
+            path = root.path / certificate.WITHDRAWAL_PATH
+            path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            data = certificate.withdrawal_to_bytes(after)
+            files.replace(path, data, 0o644, durable=True)
+        except OSError as error:
+            if self._problem != str(error):
+                self._problem = str(error)
+                LOG.error(
+                    "the withdrawal of the latency certificate cannot be "
+                    "written (%s): it counts again when all is as before. "
+                    "Let the agent's user write the file's directory",
+                    exceptions.plain(error),
+                )
+            return status
+        self._problem = ""
+        return dataclasses.replace(status, kept=after)
+
+
+def _kept(status: Status) -> certificate.Withdrawal | None:
+    """Return what is to be on disk; None if that is nothing."""
+    found, before, changes = status.certificate, status.kept, status.changes
+    if found.withdrawn or isinstance(before, Unknown):
+        return None  # which withdraws it as well
+    if before is None:
+        if not changes:
+            return None
+        return certificate.Withdrawal(found.digest, changes, time.time())
+    if bool(changes) != before.is_restored:
+        return before
+    return dataclasses.replace(
+        before, times=before.times + bool(changes), is_restored=not changes
+    )
 
 
 class Withdrawals:
     """Watches whether the host's certificate counts.
 
-    Each withdrawal is notified of once; and again if an instance that asks
-    for a latency is found to run that was not named: one that was started
-    again with the host, say.
+    Each withdrawal is notified of once, also if the certificate counts again
+    that was withdrawn; and again if an instance that asks for a latency is
+    found to run that was not named: one that was started again with the host,
+    say.
 
     :param find: returns the instances that are affected.
     :param notify: takes each withdrawal.
@@ -153,6 +216,8 @@ class Withdrawals:
         self._find = find
         self._notify = notify
         self._counted = False
+        # When the one expires that was withdrawn: each has another time.
+        self._withdrawn = math.nan
         self._named: frozenset[str] = frozenset()
 
     def observe(self, facts: HostFacts, reasons: Sequence[Reason]) -> None:
@@ -161,25 +226,34 @@ class Withdrawals:
         :param reasons: why the host has no certificate that counts; empty if
             it has one.
         """
+        found = facts.latency.certificate
+        expires_at = math.nan
+        if isinstance(found, LatencyCertificate):
+            expires_at = found.expires_at
         if not reasons:
-            self._counted, self._named = True, frozenset()
+            if expires_at != self._withdrawn:
+                self._counted, self._named = True, frozenset()
             return
         ceased, self._counted = self._counted, False
+        if ceased:
+            self._withdrawn = expires_at
         if facts.latency.certificate is None and not ceased:
             # Most hosts never have one.
             return
-        found = self._find()
-        asking: frozenset[str] = frozenset()
-        if not isinstance(found, Unknown):
-            asking = frozenset(
+        affected = self._find()
+        promised: frozenset[str] = frozenset()
+        if not isinstance(affected, Unknown):
+            promised = frozenset(
                 each.instance
-                for each in found
+                for each in affected
                 if each.promise.max_latency_us is not None
             )
-        if not ceased and asking <= self._named:
+        if not ceased and promised <= self._named:
             return
-        self._named |= asking
-        withdrawal = Withdrawal(facts.host, facts.node, tuple(reasons), found)
+        self._named |= promised
+        withdrawal = Withdrawal(
+            facts.host, facts.node, tuple(reasons), affected
+        )
         withdrawal.log()
         self._notify(withdrawal)
 
@@ -193,6 +267,20 @@ class Notifier(Protocol):
         """Send one notification; returns when it is sent, or given up."""
 
 
+class Notification(Protocol):
+    """Notification of an event on this host.
+
+    :cvar event: the type of the notification.
+    """
+
+    @property
+    def event(self) -> str:
+        """Return the type of the notification."""
+
+    def payload(self) -> dict[str, Any]:
+        """Return its payload."""
+
+
 class Notifying:
     """Sends notifications in a thread of its own, which alone waits.
 
@@ -204,7 +292,7 @@ class Notifying:
         self, notifier: Notifier, crashed: Callable[[], None]
     ) -> None:
         self._notifier = notifier
-        self._waiting: collections.deque[Withdrawal] = collections.deque(
+        self._waiting: collections.deque[Notification] = collections.deque(
             maxlen=MOST_WAITING
         )
         self.worker = Worker("notifier", self._step, crashed)
@@ -217,12 +305,13 @@ class Notifying:
         """Let the thread end after what it is sending."""
         self.worker.stop()
 
-    def put(self, withdrawal: Withdrawal) -> None:
+    def put(self, notification: Notification) -> None:
         """Have one sent."""
-        self._waiting.append(withdrawal)
+        self._waiting.append(notification)
         self.worker.wake()
 
     def _step(self) -> float:
         while self._waiting:
-            self._notifier.warn({}, EVENT, self._waiting.popleft().payload())
+            each = self._waiting.popleft()
+            self._notifier.warn({}, each.event, each.payload())
         return math.inf

@@ -46,6 +46,7 @@ class Worker:
         self._due = -math.inf
         self._woken = threading.Event()
         self._stopping = threading.Event()
+        self._ended = threading.Event()
         # A daemon: what hangs in it must not keep the process from ending.
         self._thread = threading.Thread(
             target=self._run, name=name, daemon=True
@@ -80,9 +81,14 @@ class Worker:
 
     def join(self, timeout_s: float) -> bool:
         """Wait for the thread; return whether it has ended."""
-        if self._thread.ident is not None:
-            self._thread.join(max(0.0, timeout_s))
-        return not self._thread.is_alive()
+        if self._thread.ident is None:
+            return True
+        # From Python 3.13 on join() of eventlet's threads raises eventlet's
+        # Timeout, no Exception, where that of others returns.
+        if not self._ended.wait(max(0.0, timeout_s)):
+            return False
+        self._thread.join()
+        return True
 
     def _run(self) -> None:
         try:
@@ -96,3 +102,5 @@ class Worker:
             LOG.critical("%s: unexpected error", self._name, exc_info=True)
             self._crashed()
             raise
+        finally:
+            self._ended.set()

@@ -10,9 +10,16 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+import threading
 import unittest
 
+from oslo_config import cfg
+
+from sriov_rt import messaging
 from sriov_rt.agent.listener import Endpoint
+from sriov_rt.agent.listener import Listener
+from sriov_rt.scheduler import listener as scheduler
+from tests.unit.agent import idle
 
 
 class EndpointTest(unittest.TestCase):
@@ -37,3 +44,45 @@ class EndpointTest(unittest.TestCase):
             with self.subTest(hosts):
                 self.endpoint.report_now({}, hosts=hosts)
                 self.assertEqual(0, self.asked)
+
+
+class StopTest(unittest.TestCase):
+    def setUp(self):
+        # oslo.messaging's clients read options of the process's own.
+        self.conf = cfg.CONF
+        self.conf.register_opts(messaging.TRANSPORT_OPTS, group="sriov_rt")
+        self.conf([], default_config_files=[])
+        self.addCleanup(self.conf.reset)
+        self.conf.set_override("transport_url", idle.URL, group="sriov_rt")
+        self.addCleanup(
+            self.conf.clear_override, "transport_url", group="sriov_rt"
+        )
+        self.idle = idle.Idle()
+        patch = self.idle.patch()
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def _stops(self, stop):
+        # A daemon: one that hangs must not keep the tests from ending.
+        stopping = threading.Thread(target=stop, daemon=True)
+        stopping.start()
+        stopping.join(60)
+        self.assertFalse(stopping.is_alive(), "it waits for a message")
+
+    def test_an_idle_agent_stops_at_once(self):
+        requested = []
+        endpoint = Endpoint("rt-1", lambda: requested.append(1))
+        listener = Listener(self.conf, "rt-1", endpoint)
+        listener.set_listening(True)
+        self.idle.wait(1)
+        self._stops(lambda: listener.set_listening(False))
+        self.assertEqual([], requested)
+
+    def test_an_idle_scheduler_stops_at_once(self):
+        sink = threading.Event()  # whatever is put there is an AttributeError
+        listener = scheduler.Listener(self.conf, "a", sink)
+        running = threading.Thread(target=listener.run, daemon=True)
+        running.start()
+        self.idle.wait(1)
+        listener.stop()
+        self._stops(running.join)

@@ -10,10 +10,13 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+import pathlib
+import tempfile
 import unittest
 
 from oslo_config import cfg
 
+from sriov_rt import config
 from sriov_rt import opts
 from sriov_rt.agent import options
 
@@ -72,3 +75,24 @@ class ListOptsTest(unittest.TestCase):
                 ):
                     continue
                 self.assertIn((group, name), listed)
+
+
+class CheckTest(unittest.TestCase):
+    """Options as sriov-rt-agent checks them when it starts."""
+
+    def check(self, text):
+        with tempfile.TemporaryDirectory() as directory:
+            path = pathlib.Path(directory, "sriov-rt.conf")
+            path.write_text(text)
+            conf = config.load([path])
+            options.register(conf)
+            options.check(conf)
+
+    def test_options_of_no_group_are_checked_too(self):
+        self.check("")
+        self.check("[DEFAULT]\nhost = rt-1\n")
+
+    def test_a_bad_value_names_its_option(self):
+        named = r"\[agent\] observe_interval .* sriov-rt-agent"
+        with self.assertRaisesRegex(config.OptionRejected, named):
+            self.check("[agent]\nobserve_interval = often\n")

@@ -92,7 +92,7 @@ class AgentTestCase(unittest.TestCase):
     def traits(self, facts):
         return self.labelled
 
-    def settle(self, facts):
+    def store(self, facts):
         self.settled.append(facts)
 
     def complete(self, facts):
@@ -298,9 +298,9 @@ class WakeTest(AgentTestCase):
         self.publishing.set_desired = observed.append
         for _ in range(100):
             self.agent.changed()
-        self.assertEqual(service.SETTLE_S, self._due())
-        self._tick(service.SETTLE_S)
-        self._tick(service.SETTLE_S)
+        self.assertEqual(service.DEBOUNCE_S, self._due())
+        self._tick(service.DEBOUNCE_S)
+        self._tick(service.DEBOUNCE_S)
         self.assertEqual(1, len(observed))
 
 
@@ -318,8 +318,8 @@ class RelabelTest(AgentTestCase):
         self._relabel({"a": "1"}, 0.1)
         self.assertEqual(["facts", "facts"], self.caster.methods)
         self.assertIn(REALTIME, self.placement.provider)
-        self.clock.now += service.SETTLE_S
-        self.agent.settling.tick()
+        self.clock.now += service.DEBOUNCE_S
+        self.agent.storing.tick()
         self.assertEqual({"a": "1"}, self.settled[-1].labels.values)
 
     def test_a_burst_of_changes_is_told_once(self):

@@ -18,37 +18,37 @@ from sriov_rt.parse.cpulist import parse_cpu_list as cpus
 from tests.unit import builders
 
 
-def held(host):
-    return traits.held(traits.verdicts(host, host.observed_at))
+def fulfilled(host):
+    return traits.fulfilled(traits.verdicts(host, host.observed_at))
 
 
 class VerdictsTest(unittest.TestCase):
     def test_a_realtime_host_has_the_traits_of_one(self):
         self.assertEqual(
             {"CUSTOM_SRIOV_RT_REALTIME", "CUSTOM_SRIOV_RT_PREEMPT_RT"},
-            held(builders.realtime_host()),
+            fulfilled(builders.realtime_host()),
         )
 
     def test_a_host_with_onload_has_its_trait(self):
         host = builders.onload_host()
-        self.assertIn("CUSTOM_SRIOV_RT_ONLOAD", held(host))
+        self.assertIn("CUSTOM_SRIOV_RT_ONLOAD", fulfilled(host))
 
     def test_onload_without_a_nic_that_it_can_use_is_no_trait(self):
         for nics in ({}, Unknown("no right to read")):
             with self.subTest(nics=nics):
                 host = builders.onload_host(onload={"nics": nics})
-                self.assertNotIn("CUSTOM_SRIOV_RT_ONLOAD", held(host))
+                self.assertNotIn("CUSTOM_SRIOV_RT_ONLOAD", fulfilled(host))
 
     def test_a_degraded_host_loses_the_trait_and_keeps_the_others(self):
         host = builders.realtime_host(cpus={"isolated": cpus("2")})
-        self.assertEqual({"CUSTOM_SRIOV_RT_PREEMPT_RT"}, held(host))
+        self.assertEqual({"CUSTOM_SRIOV_RT_PREEMPT_RT"}, fulfilled(host))
 
     def test_what_is_unknown_is_no_trait(self):
         host = builders.realtime_host(
             kernel={"preempt_rt": Unknown("unreadable")},
             cpus={"isolated": Unknown("unreadable")},
         )
-        self.assertEqual(frozenset(), held(host))
+        self.assertEqual(frozenset(), fulfilled(host))
 
     def test_every_trait_is_ours(self):
         for name in traits.TRAITS:

@@ -12,6 +12,7 @@
 
 """Who is notified that a host's certificate counts no more, and of whom."""
 
+import dataclasses
 import unittest
 
 import oslo_messaging
@@ -25,11 +26,15 @@ from sriov_rt.agent import withdrawal
 from sriov_rt.agent.withdrawal import Affected
 from sriov_rt.agent.withdrawal import Withdrawal
 from sriov_rt.codec import Unknown
+from sriov_rt.facts import certificate
 from sriov_rt.guest.metadata import Promise
+from sriov_rt.host import latency
 from sriov_rt.reason import reason
+from sriov_rt.verify import certificate as verify_certificate
 from tests.unit import builders
 from tests.unit.agent import fakes
 from tests.unit.guest import test_running
+from tests.unit.host import trees
 
 LOGGER = "sriov_rt.agent.withdrawal"
 A, B = test_running.A, test_running.B
@@ -112,10 +117,16 @@ class WithdrawalsTest(unittest.TestCase):
             self.observe(COUNTS)
             self.assertEqual(1, len(self.observe(after)))
 
-    def test_each_withdrawal_anew(self):
-        for _ in range(3):
-            self.observe(COUNTS)
-            self.assertEqual(1, len(self.observe(GONE)))
+    def test_each_certificate_once(self):
+        """A condition that comes and goes is one notification."""
+        for expires_at in (2e9, 2e9 + 1, 2e9 + 2):
+            counts = host(withdrawn="", expires_at=expires_at)
+            gone = host(withdrawn="SMT changed", expires_at=expires_at)
+            found = []
+            for _ in range(100):
+                found += self.observe(counts)
+                found += self.observe(gone)
+            self.assertEqual(1, len(found))
 
     def test_nobody_runs(self):
         self.running = ()
@@ -294,3 +305,74 @@ class NotifyingTest(unittest.TestCase):
         self.notifications(driver=["noop"], transport_url="pigeon://post")
         with self.assertRaises(oslo_messaging.MessagingException):
             self.notifier()
+
+
+class KeepTest(trees.TreeTest):
+    """Withdrawn is withdrawn, until the host is measured again."""
+
+    RUNTIME = "proc/sys/kernel/sched_rt_runtime_us"
+
+    def setUp(self):
+        super().setUp()
+        self.keeper = withdrawal.Keeper()
+
+    def observe(self):
+        return latency.observe(self.root, keep=self.keeper.keep).certificate
+
+    def look(self):
+        return self.observe().withdrawn
+
+    def test_a_condition_that_is_put_back_counts_no_more(self):
+        self.assertEqual("", self.look())
+        self.assertFalse(
+            (self.tree.path / certificate.WITHDRAWAL_PATH).exists()
+        )
+        self.tree.write(self.RUNTIME, "950000\n")
+        why = "sched_rt_runtime_us changed from '-1' to '950000'"
+        self.assertEqual(why, self.look())
+        self.tree.write(self.RUNTIME, "-1\n")
+        for _ in range(3):
+            self.assertEqual(why, self.look())
+        # Nor for another reader, and after the next start of the agent.
+        self.assertEqual(
+            why, latency.observe(self.tree.root).certificate.withdrawn
+        )
+
+    def test_a_condition_that_flaps_is_counted(self):
+        for _ in range(100):
+            self.tree.write(self.RUNTIME, "950000\n")
+            self.look()
+            self.tree.write(self.RUNTIME, "-1\n")
+            said = self.look()
+        self.assertEqual(
+            "sched_rt_runtime_us changed from '-1' to '950000' (100×)", said
+        )
+
+    def test_a_new_measurement_ends_it(self):
+        self.tree.write(self.RUNTIME, "950000\n")
+        self.look()
+        self.tree.write(self.RUNTIME, "-1\n")
+        self.assertGreater(latency.withdrawn_at(self.root), 0)
+        made = dataclasses.replace(trees.CERTIFICATE, issued_at=1788000001.0)
+        verify_certificate.write(made, self.tree.path)
+        self.assertEqual("", self.look())
+        self.assertEqual(0.0, latency.withdrawn_at(self.root))
+
+    def test_what_cannot_be_written_is_said_once(self):
+        self.tree.write(self.RUNTIME, "950000\n")
+        self.tree.write("var/lib/sriov-rt")
+        with self.assertLogs("sriov_rt.agent.withdrawal", "ERROR") as logs:
+            said = [self.look() for _ in range(3)]
+        why = "sched_rt_runtime_us changed from '-1' to '950000'"
+        self.assertEqual([why] * 3, said)
+        self.assertEqual(1, len(logs.output))
+        self.assertIn("cannot be written", logs.output[0])
+
+    def test_nothing_to_keep(self):
+        self.tree.remove(certificate.PATH)
+        self.assertIsNone(self.observe())
+        self.tree.write(certificate.PATH, "{")
+        self.assertIsInstance(self.observe(), Unknown)
+        self.assertFalse(
+            (self.tree.path / certificate.WITHDRAWAL_PATH).exists()
+        )

@@ -1,0 +1,327 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Audit of the guests that run on this host, once a minute.
+
+Nothing is changed on a guest here. What is found is a fact of the host, a
+line in the log and a notification.
+"""
+
+import dataclasses
+import logging
+import threading
+import time
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from typing import Any
+
+from sriov_rt.agent.worker import Worker
+from sriov_rt.codec import Unknown
+from sriov_rt.decide import audit
+from sriov_rt.facts import CpuSet
+from sriov_rt.facts import DecisiveFacts
+from sriov_rt.facts import HostFacts
+from sriov_rt.facts import decisive
+from sriov_rt.facts.guests import AuditFacts
+from sriov_rt.facts.guests import Drift
+from sriov_rt.facts.guests import GuestOnload
+from sriov_rt.facts.guests import GuestThread
+from sriov_rt.facts.guests import KubeletCpus
+from sriov_rt.facts.guests import RunningGuest
+from sriov_rt.guest import running
+from sriov_rt.guest import state
+from sriov_rt.guest.running import Guest
+from sriov_rt.guest.xml import DomainRejected
+from sriov_rt.host import kubelet
+from sriov_rt.host import reserved_devices
+from sriov_rt.host.root import Root
+from sriov_rt.reason import Reason
+from sriov_rt.reason import reason
+
+LOG = logging.getLogger(__name__)
+
+#: Raised when a reader of the old payload would misread the new one.
+VERSION = "1.0"
+
+EVENT = "sriov_rt.guest.drift"
+
+#: Drifts that are reported; the log has all of them.
+MAX_DRIFTS = 256
+
+#: The instance of a drift that belongs to none, in the log.
+_NOBODY = "none"
+
+_UNKNOWN = Unknown("no audit has finished yet")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Drifted:
+    """Changes between two audits of a host.
+
+    :param found: drifts that are new.
+    :param mended: drifts that are there no more.
+    """
+
+    host: str
+    node: str
+    found: tuple[Drift, ...]
+    mended: tuple[Drift, ...]
+
+    event = EVENT
+
+    def payload(self) -> dict[str, Any]:
+        """Return the payload of the notification."""
+        return {
+            "version": VERSION,
+            "host": self.host,
+            "node": self.node,
+            "found": [dataclasses.asdict(each) for each in self.found],
+            "mended": [dataclasses.asdict(each) for each in self.mended],
+        }
+
+    def log(self) -> None:
+        """Log each drift in one line, by instance and host."""
+        for each in self.found:
+            LOG.warning(
+                "guest drifted: instance=%s host=%s [%s] %s",
+                each.instance or _NOBODY,
+                self.host,
+                each.code,
+                each.message,
+            )
+        for each in self.mended:
+            LOG.info(
+                "guest is as promised again: instance=%s host=%s [%s]",
+                each.instance or _NOBODY,
+                self.host,
+                each.code,
+            )
+
+
+def observe(
+    root: Root, facts: HostFacts, kubelet_directory: str = kubelet.DIRECTORY
+) -> list[Drift] | Unknown:
+    """Return what running guests are no longer; ``since`` is 0 in each.
+
+    :param kubelet_directory: where the kubelet keeps its state.
+    """
+    guests = running.every(root)
+    if isinstance(guests, Unknown):
+        return guests
+    host = decisive(facts)
+    owners = _owners(root, guests)
+    observed = tuple(_observe(root, guests, owners))
+    cpus = CpuSet().union(*(each.realtime_cpus for each in observed))
+    others = tuple(state.on_cpus(root, owners, cpus))
+    workloads = facts.onload.workloads
+    known = () if isinstance(workloads, Unknown) else workloads
+    accelerations = {
+        each.instance: GuestOnload(each.state, each.why) for each in known
+    }
+    return [
+        *(
+            _drift(each.instance, why)
+            for each in observed
+            for why in audit.why_not(
+                each, host, others, accelerations.get(each.instance)
+            )
+        ),
+        *pods(kubelet.observe(root, kubelet_directory), host, cpus),
+        *quarantined(facts),
+        *reserved(root, time.time()),
+    ]
+
+
+def pods(
+    found: KubeletCpus | Unknown, host: DecisiveFacts, cpus: CpuSet
+) -> Iterator[Drift]:
+    """Yield the drifts of pods; a pod's UID stands for an instance.
+
+    :param cpus: pCPUs of realtime guests.
+    """
+    if isinstance(found, Unknown):
+        yield _drift("", reason("pod_cpus_unknown", why=found.reason))
+        return
+    for pod, why in audit.pods(found, host, cpus):
+        yield _drift(pod, why)
+
+
+def quarantined(facts: HostFacts) -> Iterator[Drift]:
+    """Yield a drift for each quarantined port, whose instance may be gone."""
+    ports = facts.vifs.quarantined
+    for each in () if isinstance(ports, Unknown) else ports:
+        why = audit.quarantined(each)
+        yield _drift(each.instance, why)
+
+
+def reserved(root: Root, now: float) -> Iterator[Drift]:
+    """Yield a drift for each one-time-use device that stays reserved.
+
+    :param now: Unix time, seconds.
+    """
+    found = reserved_devices.observe(root, now)
+    if isinstance(found, Unknown):
+        yield _drift("", reason("devices_unknown", why=found.reason))
+        return
+    for each in found:
+        yield Drift(
+            "", each.code, each.address, each.message, each.remedy, 0.0
+        )
+
+
+def _owners(root: Root, guests: Iterable[Guest]) -> dict[int, str]:
+    """Return each process of a guest, to its instance."""
+    found = {each.process: each.instance for each in guests}
+    keepers = {
+        each.process: each.instance
+        for each in guests
+        if each.domain.is_container
+    }
+    return {**found, **running.below(root, keepers)}
+
+
+def _observe(
+    root: Root, guests: Iterable[Guest], owners: Mapping[int, str]
+) -> Iterator[RunningGuest]:
+    """Yield the guests as the kernel shows them, without those that start."""
+    by_process = {each.process: each for each in guests}
+    inside: dict[str, list[int]] = {}
+    for process, instance in owners.items():
+        if process not in by_process:
+            inside.setdefault(instance, []).append(process)
+    workers: dict[str, list[GuestThread]] = {}
+    for guest, thread in state.vhost_workers(root, by_process):
+        workers.setdefault(guest.instance, []).append(thread)
+    for guest in by_process.values():
+        if guest.is_starting:
+            continue
+        instance = guest.instance
+        try:
+            found = state.observe(root, guest, inside.get(instance, ()))
+        except DomainRejected as error:
+            LOG.warning("instance=%s is not audited: %s", instance, error)
+            continue
+        more = workers.get(instance, ())
+        yield dataclasses.replace(found, threads=(*found.threads, *more))
+
+
+def _drift(instance: str, why: Reason) -> Drift:
+    return Drift(
+        instance, why.code, _subject(why), why.message, why.remedy, 0.0
+    )
+
+
+def _subject(why: Reason) -> str:
+    fields = why.fields
+    names = (
+        fields.get(key)
+        for key in ("role", "address", "device", "name", "port", "container")
+    )
+    return next((str(each) for each in names if each), "")
+
+
+class Audit:
+    """Audits guests in a thread of its own.
+
+    :param find: returns the drifts of a host.
+    :param interval_s: seconds from one audit to the next.
+    :param notify: takes what changed.
+    :param changed: called when the facts changed by it.
+    :param crashed: called if the thread meets an error it should not.
+    :param clock: gives Unix time, seconds.
+    """
+
+    def __init__(
+        self,
+        find: Callable[[HostFacts], list[Drift] | Unknown],
+        interval_s: float,
+        notify: Callable[[Drifted], None],
+        changed: Callable[[], None],
+        crashed: Callable[[], None],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._find = find
+        self._interval_s = interval_s
+        self._notify = notify
+        self._changed = changed
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._facts: HostFacts | None = None
+        self._found: AuditFacts = AuditFacts(_UNKNOWN)
+        self._known: dict[tuple[str, str, str], Drift] = {}
+        self.worker = Worker("audit", self._step, crashed)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self.worker.start()
+
+    def stop(self) -> None:
+        """Let the thread end after the audit that it is in."""
+        self.worker.stop()
+
+    def complete(self, facts: HostFacts) -> HostFacts:
+        """Return facts with what the last audit found."""
+        with self._lock:
+            is_first = self._facts is None
+            self._facts = facts
+            found = self._found
+        if is_first:
+            self.worker.wake()
+        return dataclasses.replace(facts, audit=found)
+
+    def _step(self) -> float:
+        with self._lock:
+            facts = self._facts
+        if facts is not None:
+            self.audit(facts)
+        return self._interval_s
+
+    def audit(self, facts: HostFacts) -> None:
+        """Audit the guests once."""
+        found = self._find(facts)
+        if isinstance(found, Unknown):
+            after = AuditFacts(found)
+        else:
+            after = AuditFacts(self._dated(facts, found))
+        with self._lock:
+            is_new, self._found = after != self._found, after
+        if is_new:
+            self._changed()
+
+    def _dated(
+        self, facts: HostFacts, found: Iterable[Drift]
+    ) -> tuple[Drift, ...]:
+        now = self._clock()
+        before = self._known
+        self._known = {}
+        for each in found:
+            # One for each kind of thread: QEMU's workers come and go.
+            key = (each.instance, each.code, each.subject)
+            if key not in self._known:
+                since = before[key].since if key in before else now
+                self._known[key] = dataclasses.replace(each, since=since)
+        drifted = Drifted(
+            facts.host,
+            facts.node,
+            tuple(
+                each for key, each in self._known.items() if key not in before
+            ),
+            tuple(
+                each for key, each in before.items() if key not in self._known
+            ),
+        )
+        if drifted.found or drifted.mended:
+            drifted.log()
+            self._notify(drifted)
+        return tuple(self._known.values())[:MAX_DRIFTS]

@@ -1,0 +1,266 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Metrics of this host for Prometheus: a view of the last facts.
+
+Nothing is counted on the way: each scrape reads what the agent knows, and
+what those that plug ports have counted. The names follow Prometheus' own
+conventions (base units, no unit twice).
+"""
+
+import itertools
+import logging
+from collections import Counter
+from collections.abc import Callable
+from collections.abc import Iterator
+from typing import Any
+
+from oslo_config import cfg
+
+from sriov_rt import exceptions
+from sriov_rt.codec import Unknown
+from sriov_rt.facts import HostFacts
+from sriov_rt.facts import LatencyCertificate
+from sriov_rt.facts import decisive
+from sriov_rt.host import port_counts
+from sriov_rt.host import readiness
+from sriov_rt.host.root import Root
+
+LOG = logging.getLogger(__name__)
+
+GROUP = "metrics"
+
+METRICS_OPTS = [
+    cfg.BoolOpt(
+        "enabled",
+        default=False,
+        help="""
+Whether the agent serves metrics of this host to Prometheus.
+
+It takes prometheus_client (``pip install sriov-rt[metrics]``). The endpoint
+has neither a password nor encryption: put a proxy before it where it is to be
+reached from other hosts.
+""",
+    ),
+    cfg.IPOpt(
+        "address",
+        default="127.0.0.1",
+        help="""
+The address that the endpoint listens on.
+
+The default can be reached from this host alone. Set it to the address of the
+management network where the Prometheus server of the cloud scrapes it, and let
+a firewall keep everybody else away.
+""",
+    ),
+    cfg.PortOpt(
+        "port",
+        default=9836,
+        min=1,
+        help="""
+The TCP port that the endpoint listens on.
+
+Change it if another exporter of this host has it; the scrape configuration of
+Prometheus has to name the same.
+""",
+    ),
+]
+
+#: Name to its help: every metric that there is.
+HELP = {
+    "sriov_rt_host_ready": "Whether the host can serve realtime guests.",
+    "sriov_rt_host_reason": "A Reason why it cannot, by its code.",
+    "sriov_rt_facts_observed_timestamp_seconds": (
+        "Unix time of the last observation of the host."
+    ),
+    "sriov_rt_certificate_bound_seconds": (
+        "Worst latency that the certificate of the host names."
+    ),
+    "sriov_rt_certificate_expiry_timestamp_seconds": (
+        "Unix time at which the certificate expires."
+    ),
+    "sriov_rt_certificate_withdrawn": "Whether the certificate is withdrawn.",
+    "sriov_rt_vfs": "VFs by their PF and state (free or used).",
+    "sriov_rt_quarantined_ports": (
+        "Quarantined ports by the PF, or the parent without VFs, of each."
+    ),
+    "sriov_rt_guest_drifts": "Drifts of running guests, by code.",
+    "sriov_rt_audit_known": "Whether the last audit could read the guests.",
+    "sriov_rt_port_operations_total": (
+        "Plugs, unplugs and recoveries of ports since the boot, by result."
+    ),
+}
+
+#: How the name of a counter ends; all others are gauges.
+_COUNTER = "_total"
+
+
+class MetricsUnavailable(exceptions.SriovRtError):
+    """[metrics] is enabled and its library is not installed."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "[metrics] enabled needs prometheus_client; run 'pip install "
+            "sriov-rt[metrics]', or set [metrics] enabled = false"
+        )
+
+
+#: A name, its labels, and a value.
+Sample = tuple[str, dict[str, str], float]
+
+
+def samples(facts: HostFacts) -> Iterator[Sample]:
+    """Yield what is known of a host; what is unknown is left out."""
+    found = readiness.judge(decisive(facts), placed_by_nova=True)
+    yield "sriov_rt_host_ready", {}, float(found.is_ready)
+    for code in sorted({each.code for each in found.must}):
+        yield "sriov_rt_host_reason", {"code": code}, 1.0
+    yield (
+        "sriov_rt_facts_observed_timestamp_seconds",
+        {},
+        facts.observed_at,
+    )
+    yield from _certificate(facts)
+    yield from _vfs(facts)
+    yield from _quarantined(facts)
+    drifts = facts.audit.drifts
+    yield "sriov_rt_audit_known", {}, float(not isinstance(drifts, Unknown))
+    if not isinstance(drifts, Unknown):
+        for code, count in sorted(Counter(x.code for x in drifts).items()):
+            yield "sriov_rt_guest_drifts", {"code": code}, float(count)
+
+
+def _certificate(facts: HostFacts) -> Iterator[Sample]:
+    found = facts.latency.certificate
+    if isinstance(found, LatencyCertificate):
+        bound = found.max_latency_us / 1e6
+        yield "sriov_rt_certificate_bound_seconds", {}, bound
+        yield (
+            "sriov_rt_certificate_expiry_timestamp_seconds",
+            {},
+            found.expires_at,
+        )
+        withdrawn = float(bool(found.withdrawn))
+        yield "sriov_rt_certificate_withdrawn", {}, withdrawn
+
+
+def _vfs(facts: HostFacts) -> Iterator[Sample]:
+    nics = facts.nics.nics
+    for nic in () if isinstance(nics, Unknown) else nics:
+        if isinstance(nic.vfs, Unknown) or not nic.vfs:
+            continue
+        used = sum(
+            each.owner is not None
+            for each in nic.vfs
+            if not isinstance(each.owner, Unknown)
+        )
+        known = sum(not isinstance(each.owner, Unknown) for each in nic.vfs)
+        for state, count in (("used", used), ("free", known - used)):
+            labels = {"parent": nic.name, "state": state}
+            yield "sriov_rt_vfs", labels, float(count)
+
+
+def _quarantined(facts: HostFacts) -> Iterator[Sample]:
+    ports = facts.vifs.quarantined
+    if isinstance(ports, Unknown):
+        return
+    counts = Counter(each.nic for each in ports)
+    # A parent without one has a zero, so that a rule sees the last one go.
+    pools = facts.vifs.pools
+    if not isinstance(pools, Unknown):
+        counts.update(dict.fromkeys(sum(pools.values(), ()), 0))
+    for nic, count in sorted(counts.items()):
+        yield "sriov_rt_quarantined_ports", {"parent": nic}, float(count)
+
+
+def operations(root: Root) -> Iterator[Sample]:
+    """Yield how operations on ports ended; nothing if that is unknown."""
+    found = port_counts.observe(root)
+    if isinstance(found, Unknown):
+        return
+    for (operation, result), count in sorted(found.items()):
+        labels = {"operation": operation, "result": result}
+        yield "sriov_rt_port_operations_total", labels, float(count)
+
+
+class Metrics:
+    """The endpoint, in threads of its own.
+
+    :param latest: returns the last facts; None before the first.
+    :param root: where the counts of ports are.
+    :raises MetricsUnavailable: without prometheus_client.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        port: int,
+        latest: Callable[[], HostFacts | None],
+        root: Root,
+    ) -> None:
+        try:
+            # Here, for it is an extra.
+            import prometheus_client
+        except ImportError:
+            raise MetricsUnavailable from None
+        self._library = prometheus_client
+        self._address, self._port = address, port
+        self._latest = latest
+        self._root = root
+        self._server: Any = None
+
+    def start(self) -> None:
+        """Start to serve; an address that is taken is logged."""
+        registry = self._library.CollectorRegistry()
+        registry.register(self)
+        try:
+            self._server, _ = self._library.start_http_server(
+                self._port, self._address, registry
+            )
+        except OSError as error:
+            LOG.error(
+                "no metrics are served on %s:%d (%s); change [metrics] "
+                "address or port, and restart the agent",
+                self._address,
+                self._port,
+                exceptions.plain(error),
+            )
+
+    def stop(self) -> None:
+        """Cease to serve."""
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+
+    def describe(self) -> list[Any]:
+        """Return nothing: prometheus_client would scrape for it."""
+        return []
+
+    def collect(self) -> Iterator[Any]:
+        """Yield the metrics of one scrape."""
+        facts = self._latest()
+        core = self._library.metrics_core
+        families: dict[str, Any] = {}
+        for name, labels, value in itertools.chain(
+            operations(self._root), () if facts is None else samples(facts)
+        ):
+            if name not in families:
+                kind = (
+                    core.CounterMetricFamily
+                    if name.endswith(_COUNTER)
+                    else core.GaugeMetricFamily
+                )
+                families[name] = kind(name, HELP[name], labels=sorted(labels))
+            families[name].add_metric(
+                [labels[each] for each in sorted(labels)], value
+            )
+        yield from families.values()

@@ -1,0 +1,55 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""RabbitMQ's driver over an in-memory queue, idle for as long as a test runs.
+
+An idle listener waits longer and longer, up to 5 s, before it sees that it is
+to stop. Here its first wait takes an hour: who stops it has to end that wait,
+or the test sees that it did not stop.
+"""
+
+import threading
+from typing import Any
+from unittest import mock
+
+from oslo_messaging._drivers import impl_rabbit
+
+URL = "kombu+memory:///"
+
+#: Longer than any test waits, seconds.
+_HOUR = 3600.0
+
+
+class Idle:
+    """Have the first wait of each connection last."""
+
+    def __init__(self) -> None:
+        self._waits = threading.Semaphore(0)
+        self._began: set[int] = set()
+        self._consume = impl_rabbit.Connection.consume
+
+    def patch(self) -> Any:
+        """Return the patch of the driver, to be started."""
+
+        def consume(connection: Any, timeout: float | None = None) -> None:
+            if id(connection) not in self._began:
+                self._began.add(id(connection))
+                connection._poll_timeout = timeout = _HOUR
+                self._waits.release()
+            self._consume(connection, timeout)
+
+        return mock.patch.object(impl_rabbit.Connection, "consume", consume)
+
+    def wait(self, listeners: int) -> None:
+        """Return once so many listeners are in their wait."""
+        for _ in range(listeners):
+            assert self._waits.acquire(timeout=60)

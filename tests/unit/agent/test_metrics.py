@@ -1,0 +1,137 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import dataclasses
+import json
+import pathlib
+import re
+import socket
+import tempfile
+import unittest
+import urllib.request
+
+import yaml
+
+from sriov_rt.agent import metrics
+from sriov_rt.codec import Unknown
+from sriov_rt.facts import LatencyCertificate
+from sriov_rt.facts import QuarantinedPort
+from sriov_rt.facts import VifFacts
+from sriov_rt.facts.guests import AuditFacts
+from sriov_rt.facts.guests import Drift
+from sriov_rt.host import port_counts
+from sriov_rt.host.root import Root
+from sriov_rt.scheduler import metrics as scheduler
+from tests.unit import builders
+
+ROOT = pathlib.Path(__file__).parents[3]
+DRIFT = Drift("a", "guest_thread_moved", "vcpu 0", "x; y", "y", 1.0)
+CERTIFICATE = LatencyCertificate(25, "6.1", 2000.0)
+_NAME = re.compile(r"\bsriov_rt_[a-z_]+")
+EVERY = metrics.HELP.keys() | scheduler.HELP.keys()
+
+
+def host(**parts):
+    facts = builders.realtime_host(latency={"certificate": CERTIFICATE})
+    return dataclasses.replace(
+        facts, audit=AuditFacts((DRIFT, DRIFT)), **parts
+    )
+
+
+class SamplesTest(unittest.TestCase):
+    def test_a_host(self):
+        found = {
+            (name, *labels.values()): value
+            for name, labels, value in metrics.samples(host())
+        }
+        self.assertEqual(
+            2.0, found["sriov_rt_guest_drifts", "guest_thread_moved"]
+        )
+        self.assertEqual(25e-6, found["sriov_rt_certificate_bound_seconds",])
+        self.assertEqual(1.0, found["sriov_rt_audit_known",])
+
+    def test_what_is_unknown_is_left_out(self):
+        facts = dataclasses.replace(host(), audit=AuditFacts(Unknown("why")))
+        names = [name for name, _, _ in metrics.samples(facts)]
+        self.assertNotIn("sriov_rt_guest_drifts", names)
+
+    def test_quarantined_ports_by_parent_and_zero_for_the_others(self):
+        port = QuarantinedPort("p1", "a", "enp1s0", None, "it is away")
+        pools = {"physnet1": ("enp1s0", "enp2s0")}
+        for ports, expected in (
+            ((port, port), {"enp1s0": 2.0, "enp2s0": 0.0}),
+            (Unknown("why"), {}),
+        ):
+            vifs = VifFacts(pools, (), ports)
+            found = {
+                labels["parent"]: value
+                for name, labels, value in metrics.samples(host(vifs=vifs))
+                if name == "sriov_rt_quarantined_ports"
+            }
+            self.assertEqual(expected, found)
+
+    def test_the_files_name_metrics_that_there_are(self):
+        rules = yaml.safe_load(
+            (ROOT / "etc/prometheus/sriov-rt.rules.yml").read_text()
+        )
+        board = json.loads((ROOT / "etc/grafana/sriov-rt.json").read_text())
+        text = json.dumps([rules, board]).replace(
+            "_seconds_bucket", "_seconds"
+        )
+        self.assertEqual(set(_NAME.findall(text)), EVERY)
+
+    def test_each_is_in_the_documentation(self):
+        page = (ROOT / "doc/source/admin/metrics.rst").read_text()
+        self.assertEqual(set(_NAME.findall(page)), EVERY)
+        plain = " ".join(page.split())
+        for each in (*metrics.HELP.values(), *scheduler.HELP.values()):
+            self.assertIn(each, plain)
+
+
+class EndpointTest(unittest.TestCase):
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.root = Root(directory.name)
+        counts = self.root.path / port_counts.DIRECTORY
+        counts.mkdir(parents=True)
+        (counts / "plug.NoParent").write_text("..")
+
+    def test_it_is_served(self):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        served = metrics.Metrics("127.0.0.1", port, host, self.root)
+        served.start()
+        self.addCleanup(served.stop)
+        url = f"http://127.0.0.1:{port}/metrics"
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            text = answer.read().decode()
+        self.assertIn("# TYPE sriov_rt_host_ready gauge", text)
+        self.assertIn("# TYPE sriov_rt_port_operations_total counter", text)
+        self.assertIn(
+            'sriov_rt_port_operations_total{operation="plug",'
+            'result="NoParent"} 2.0',
+            text,
+        )
+        self.assertIn(
+            'sriov_rt_guest_drifts{code="guest_thread_moved"} 2.0', text
+        )
+
+    def test_a_port_that_is_taken_is_logged(self):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            served = metrics.Metrics("127.0.0.1", port, host, self.root)
+            with self.assertLogs(metrics.LOG) as logged:
+                served.start()
+            served.stop()
+        self.assertIn("change [metrics]", logged.output[0])
