@@ -15,7 +15,7 @@
 import sys
 from collections.abc import Sequence
 
-from oslo_service import backend
+from sriov_rt import threads
 
 #: Exit code where neutron is not installed, as for a configuration that the
 #: agent cannot work with: systemd does not start it again.
@@ -39,9 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    # Before the import: whoever imports oslo.service first settles what its
-    # threads are.
-    backend.init_backend(backend.BackendType.THREADING)
+    threads.choose()
     try:
         from sriov_rt.neutron import process
     except ModuleNotFoundError as error:

@@ -17,14 +17,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from sriov_rt.nic.model import VfSettings
-from sriov_rt.nic.model import VlanProtocol
+from sriov_rt.kernel.vf import VfSettings
+from sriov_rt.kernel.vf import VlanProtocol
 from sriov_rt.parse import errors
+from sriov_rt.parse import link
 from sriov_rt.parse import numbers
 from sriov_rt.parse import pci
-
-#: 802.1Q: 0 and 4095 are no VLANs.
-MAX_VLAN = 4094
 
 #: What oslo.utils' bool_from_string takes for true, as Nova reads it
 #: (nova/virt/libvirt/vif.py: set_vf_trusted's caller).
@@ -38,7 +36,7 @@ class Claim:
     """A VF that a port has.
 
     :param slot: PCI address of the VF.
-    :param wanted: how the VF has to be while the port has it. What Nova,
+    :param desired: how the VF has to be while the port has it. What Nova,
         libvirt and the stock agent set on their own is None: they have just
         done so. That is the MAC (the agent knows the VF by it), spoofchk,
         the link's state, and the rates of a port with a QoS policy.
@@ -46,7 +44,7 @@ class Claim:
 
     port: str
     slot: str
-    wanted: VfSettings
+    desired: VfSettings
 
 
 def read(details: Mapping[str, Any]) -> Claim | None:
@@ -61,11 +59,11 @@ def read(details: Mapping[str, Any]) -> Claim | None:
     return Claim(
         port=_port(details.get("port_id")),
         slot=slot,
-        wanted=_wanted(details),
+        desired=_settings(details),
     )
 
 
-def read_departure(details: Mapping[str, Any]) -> Claim | None:
+def read_unbound(details: Mapping[str, Any]) -> Claim | None:
     """Return what a port claimed that has left; None if it had no VF.
 
     :param details: what the agent tells of it: port_id and profile.
@@ -77,7 +75,7 @@ def read_departure(details: Mapping[str, Any]) -> Claim | None:
     return Claim(
         port=_port(details.get("port_id")),
         slot=slot,
-        wanted=VfSettings(),
+        desired=VfSettings(),
     )
 
 
@@ -91,7 +89,7 @@ SETTABLE = frozenset(
 )
 
 
-def _wanted(details: Mapping[str, Any]) -> VfSettings:
+def _settings(details: Mapping[str, Any]) -> VfSettings:
     limited = bool(
         details.get("qos_policy_id") or details.get("network_qos_policy_id")
     )
@@ -126,7 +124,7 @@ def _vlan(details: Mapping[str, Any]) -> int:
     if details.get("network_type") != "vlan":
         return 0
     segment = details.get("segmentation_id")
-    return numbers.parse_int(str(segment)[:80], "VLAN", 1, MAX_VLAN)
+    return numbers.parse_int(str(segment)[:80], "VLAN", 1, link.MAX_VLAN)
 
 
 def _trusted(details: Mapping[str, Any]) -> bool:

@@ -39,7 +39,7 @@ _NAME = re.compile(rf"[^\s,:]{{1,{MAX_NAME}}}")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Offer:
-    """What a host can make ports of.
+    """Parents and kinds of port that a host offers.
 
     :param parents: physical network to how many interfaces of its pool are
         there to carry ports.

@@ -70,7 +70,7 @@ class SriovRtMechanismDriver(
 
     @property
     def connectivity(self) -> str:
-        """What the ports connect to."""
+        """Connectivity of the ports: layer 2."""
         layer: str = portbindings.CONNECTIVITY_L2
         return layer
 

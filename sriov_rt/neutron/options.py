@@ -17,6 +17,7 @@ from typing import Any
 from oslo_config import cfg
 from oslo_config import types
 
+from sriov_rt import config
 from sriov_rt.host.root import CONFIG
 from sriov_rt.neutron import host_offer
 from sriov_rt.parse import errors
@@ -124,8 +125,9 @@ they are bound again.
 ]
 
 AGENT_OPTS = [
-    cfg.StrOpt(
+    cfg.Opt(
         "config_file",
+        type=config.Checked(config.absolute_path),
         default=f"/{CONFIG}",
         help="""
 The file with this host's ``[vif]`` section: parents, journal, limits.
@@ -165,8 +167,9 @@ this time in case that message was lost.
 ]
 
 EXTENSION_OPTS = [
-    cfg.StrOpt(
+    cfg.Opt(
         "state_file",
+        type=config.Checked(config.absolute_path),
         default="$state_path/sriov-rt-slots.json",
         help="""
 Where the extension keeps which VF it has seen in use by which port.
@@ -192,8 +195,12 @@ and nobody uses it; libvirt gives it back a moment after the guest has ended.
 
 
 def register_ml2(conf: cfg.ConfigOpts) -> None:
-    """Register what the mechanism driver reads."""
+    """Register and read what the mechanism driver needs.
+
+    :raises OptionRejected: for an option with a bad value.
+    """
     conf.register_opts(ML2_OPTS, group=ML2_GROUP)
+    config.check(conf, ((ML2_GROUP, ML2_OPTS),), "neutron-server")
 
 
 def register_agent(conf: cfg.ConfigOpts) -> None:
@@ -201,9 +208,23 @@ def register_agent(conf: cfg.ConfigOpts) -> None:
     conf.register_opts(AGENT_OPTS, group=AGENT_GROUP)
 
 
+def check_agent(conf: cfg.ConfigOpts) -> None:
+    """Read every option of the agent, once the configuration is read.
+
+    :raises OptionRejected: for an option with a bad value.
+    """
+    config.check(conf, ((AGENT_GROUP, AGENT_OPTS),), "sriov-rt-neutron-agent")
+
+
 def register_extension(conf: cfg.ConfigOpts) -> None:
-    """Register what the L2 extension reads."""
+    """Register and read what the L2 extension needs.
+
+    :raises OptionRejected: for an option with a bad value.
+    """
     conf.register_opts(EXTENSION_OPTS, group=EXTENSION_GROUP)
+    config.check(
+        conf, ((EXTENSION_GROUP, EXTENSION_OPTS),), "neutron-sriov-nic-agent"
+    )
 
 
 def networks(conf: cfg.ConfigOpts) -> dict[str, Vif]:

@@ -23,7 +23,7 @@ from sriov_rt.vif.model import Plugged
 
 
 class PortState(enum.Enum):
-    """What a port is to be."""
+    """Desired state of a port."""
 
     UP = enum.auto()
     #: Its administrative state is down.
@@ -46,18 +46,18 @@ def port_state(details: Mapping[str, Any]) -> PortState:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Work:
-    """What to request of neutron-server, and what to report to it.
+    """Ports to request from neutron-server, and ports to report to it.
 
-    :param ask: ports that are here and may have become so since.
+    :param requests: ports that are here and may have become so since.
     :param gone: ports that it was told of and that are here no more.
     """
 
-    ask: tuple[str, ...] = ()
+    requests: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
 
 
 class Ports:
-    """What was reported, beside what is there; pure but for its lock.
+    """Reported ports, compared with existing ones; pure but for its lock.
 
     One thread looks and tells, others (of the message queue) touch.
 
@@ -104,7 +104,7 @@ class Ports:
             # It came back before its going was told; that is what counts.
             del self._gone[port]
         return Work(
-            ask=tuple(
+            requests=tuple(
                 port
                 for port, plugged in present.items()
                 if port in touched or self._is_due(port, plugged, now)
@@ -145,4 +145,4 @@ class Ports:
     def lost(self, work: Work) -> None:
         """Note that neutron-server was not reached: it is all to do again."""
         with self._lock:
-            self._touched |= set(work.ask)
+            self._touched |= set(work.requests)

@@ -36,10 +36,10 @@ from oslo_privsep import priv_context
 
 from sriov_rt import codec
 from sriov_rt import exceptions
+from sriov_rt.kernel.vf import VfSettings
 from sriov_rt.neutron import claims
 from sriov_rt.neutron import vf_cleaning
 from sriov_rt.nic import errors
-from sriov_rt.nic.model import VfSettings
 
 #: Sets the VF of a port, which a guest has or is about to.
 vf_set = priv_context.PrivContext(
@@ -112,7 +112,7 @@ class PrivilegedVfs:
         _answered(_ready_to_set)
         _answered(_ready_to_clean)
 
-    def settle(self, slot: str, wanted: VfSettings) -> Sequence[str]:
+    def set_right(self, slot: str, desired: VfSettings) -> Sequence[str]:
         """Set what is known to differ; return what was changed.
 
         :param slot: PCI address of a VF.
@@ -120,8 +120,8 @@ class PrivilegedVfs:
         :raises DaemonMissing: see there.
         """
         # As JSON has it: a word of ours is no more than a text there.
-        plain = json.loads(json.dumps(codec.to_plain(wanted)))
-        return _answered(lambda: _settle(slot, plain))[1]
+        plain = json.loads(json.dumps(codec.to_plain(desired)))
+        return _answered(lambda: _set_right(slot, plain))[1]
 
     def clean(
         self, slot: str, before: str | None
@@ -138,7 +138,7 @@ class PrivilegedVfs:
         return _answered(lambda: _clean(slot, before))
 
 
-def differing(found: VfSettings, wanted: VfSettings) -> VfSettings:
+def differing(found: VfSettings, desired: VfSettings) -> VfSettings:
     """Return the requested settings that differ from the kernel's.
 
     What the kernel does not tell cannot have been read back either: it is
@@ -146,17 +146,17 @@ def differing(found: VfSettings, wanted: VfSettings) -> VfSettings:
     """
     changes: dict[str, Any] = {}
     for field in dataclasses.fields(VfSettings):
-        value = getattr(wanted, field.name)
+        value = getattr(desired, field.name)
         now = getattr(found, field.name)
         if value is not None and now is not None and now != value:
             changes[field.name] = value
     return VfSettings(**changes)
 
 
-def settle(
-    vfs: Any, slot: str, wanted: VfSettings, ports: Collection[str]
+def set_right(
+    vfs: Any, slot: str, desired: VfSettings, ports: Collection[str]
 ) -> Answer:
-    """Set a VF right; see PrivilegedVfs.settle.
+    """Set a VF right; see PrivilegedVfs.set_right.
 
     :param vfs: the verbs, :class:`sriov_rt.nic.vfs.Vfs`.
     :param ports: PCI addresses of the VFs that ports of sriov-rt are on.
@@ -164,12 +164,12 @@ def settle(
     """
     vf = vfs.locate(slot)
     for field in dataclasses.fields(VfSettings):
-        value = getattr(wanted, field.name)
+        value = getattr(desired, field.name)
         if value is not None and field.name not in claims.SETTABLE:
             raise NotAllowed(vf.address, f"{field.name} is not a port's")
     if vf.address in ports:
         raise NotAllowed(vf.address, "a port of sriov-rt is on it")
-    changes = differing(vfs.observe(vf).settings, wanted)
+    changes = differing(vfs.observe(vf).settings, desired)
     plan = vfs.plan(vf, changes)
     if plan.is_empty:
         return None, None, [], None
@@ -198,10 +198,10 @@ def clean(vfs: Any, slot: str, before: str | None) -> Answer:
 
 
 def _answered(
-    ask: Callable[[], Answer],
+    call: Callable[[], Answer],
 ) -> tuple[str | None, Sequence[str], str | None]:
     try:
-        error, why_not, changed, remains = ask()
+        error, why_not, changed, remains = call()
     except (
         daemon.FailedToDropPrivileges,
         comm.PrivsepTimeout,
@@ -227,15 +227,24 @@ def _idle_vfs() -> Any:
     from sriov_rt.nic.vfs import Vfs
     from sriov_rt.vif import tenants
 
-    return Vfs.of_host(tenants.users)
+    return Vfs.of_host(tenants.uses)
 
 
 def _ports() -> Collection[str]:
-    """Return the VFs that ports of sriov-rt are on, by root's records."""
+    """Return the VFs that ports of sriov-rt are on, by root's records.
+
+    What a guest of Neutron's has on its VF forbids nothing here.
+    """
+    from sriov_rt.nic import use
     from sriov_rt.vif import host
     from sriov_rt.vif import tenants
 
-    return tenants.of(host.records().all())
+    found = tenants.recorded(host.records().all())
+    return [
+        address
+        for address, each in found.items()
+        if use.why_not(each, use.Act.SET)
+    ]
 
 
 def _answer(act: Callable[[], Answer]) -> Answer:
@@ -260,10 +269,10 @@ def _ready_to_clean() -> Answer:
 
 
 @vf_set.entrypoint
-def _settle(slot: str, wanted: Mapping[str, Any]) -> Answer:
+def _set_right(slot: str, desired: Mapping[str, Any]) -> Answer:
     return _answer(
-        lambda: settle(
-            _vfs(), slot, codec.from_plain(VfSettings, wanted), _ports()
+        lambda: set_right(
+            _vfs(), slot, codec.from_plain(VfSettings, desired), _ports()
         )
     )
 

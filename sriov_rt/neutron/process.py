@@ -60,6 +60,7 @@ def configure(arguments: Sequence[str]) -> cfg.ConfigOpts:
     guru_meditation.register_options(conf)
     neutron_config.init(list(arguments))
     neutron_config.setup_logging()
+    options.check_agent(conf)
     return conf
 
 

@@ -186,13 +186,13 @@ class Callbacks:
     def binding_deactivate(self, _context: Any, **_given: Any) -> None:
         """Take note that a port has left a host; its unplugging reports it."""
 
-    def listen(self) -> Any:
-        """Return a connection that hears, to be closed in the end.
+    def listen(self) -> None:
+        """Hear the messages from now on, until the process ends.
 
         :raises ServerOutOfReach: if the message queue cannot be reached.
         """
         with _reached():
-            return agent_rpc.create_consumers(
+            agent_rpc.create_consumers(
                 [self], topics.AGENT, [list(each) for each in self.CONSUMERS]
             )
 
@@ -209,7 +209,6 @@ class Listening:
         self, callbacks: Callbacks, crashed: Callable[[], None]
     ) -> None:
         self._callbacks = callbacks
-        self._connection: Any = None
         self._worker = Worker("listener", self._listen, crashed)
 
     def start(self) -> None:
@@ -217,14 +216,15 @@ class Listening:
         self._worker.start()
 
     def stop(self) -> None:
-        """Hear no more; a connection on its way is not waited for."""
+        """Connect no more; the process's end closes the connection.
+
+        To close it waits for the queue: for ever while that is away.
+        """
         self._worker.stop()
-        if self._connection is not None:
-            self._connection.close()
 
     def _listen(self) -> float:
         try:
-            self._connection = self._callbacks.listen()
+            self._callbacks.listen()
         except ServerOutOfReach as error:
             LOG.warning("%s", error)
             return RETRY_S

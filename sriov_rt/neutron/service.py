@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The agent's two threads: ports, and state reports."""
+"""The agent's threads: ports, state reports and quarantined ports."""
 
 import logging
 import time
@@ -33,18 +33,21 @@ LOG = logging.getLogger(__name__)
 
 #: Seconds from a device's event to the look: its alias and its neighbours'
 #: events come within a burst.
-SETTLE_S = 0.1
+DEBOUNCE_S = 0.1
 
 #: Delays after a failure, seconds: the first and the longest. An instance
 #: waits for its port 300 s (Nova's [DEFAULT] vif_plugging_timeout).
 FIRST_DELAY_S = 1.0
 DELAY_LIMIT_S = 10.0
 
+#: Seconds from one look at quarantined ports to the next.
+QUARANTINE_S = 10.0
+
 UNBOUND = "not bound to this host"
 
 
 class LocalPorts(Protocol):
-    """What the agent needs of the host."""
+    """Calls to the host that the agent needs."""
 
     def ports(self) -> Sequence[Plugged]:
         """Return the ports that are plugged."""
@@ -52,9 +55,12 @@ class LocalPorts(Protocol):
     def offer(self) -> Offer:
         """Return what ports can be made of."""
 
+    def recheck(self) -> None:
+        """Look again at quarantined ports."""
+
 
 class Server(Protocol):
-    """What the agent needs of neutron-server."""
+    """Calls to neutron-server that the agent needs."""
 
     def port_states(self, ports: Sequence[str]) -> Mapping[str, PortState]:
         """Return what ports are to be."""
@@ -104,20 +110,26 @@ class Agent:
         self._state_backoff = Backoff(FIRST_DELAY_S, DELAY_LIMIT_S)
         self._looking = Worker("ports", self.look, crashed, monotonic)
         self._living = Worker("reports", self.report, crashed, monotonic)
+        # Apart, for it may have to wait for a plug on the same parent.
+        self.quarantine = Worker(
+            "quarantine", self._recheck, crashed, monotonic
+        )
 
     def start(self) -> None:
-        """Start both threads."""
+        """Start all threads."""
         self._living.start()
         self._looking.start()
+        self.quarantine.start()
 
     def stop(self) -> None:
-        """Let both threads end; what they wait for is not waited for."""
+        """Let the threads end; what they wait for is not waited for."""
+        self.quarantine.stop()
         self._looking.stop()
         self._living.stop()
 
     def changed(self) -> None:
         """Look soon: an interface came or went."""
-        self._looking.wake(SETTLE_S)
+        self._looking.wake(DEBOUNCE_S)
 
     def touched(self, port: str) -> None:
         """Look now: neutron-server says that a port has changed."""
@@ -153,6 +165,10 @@ class Agent:
         self._state_backoff.succeeded()
         return self._report_s
 
+    def _recheck(self) -> float:
+        self._local.recheck()
+        return QUARANTINE_S
+
     def look(self) -> float:
         """Report what came and went; return the seconds until due again."""
         try:
@@ -175,16 +191,18 @@ class Agent:
         return self._polling_s
 
     def _report_ports(self, work: Work, found: Mapping[str, Plugged]) -> None:
-        asked = self._server.port_states(work.ask) if work.ask else {}
+        requested = (
+            self._server.port_states(work.requests) if work.requests else {}
+        )
         by: dict[PortState, list[str]] = {each: [] for each in PortState}
-        for port in work.ask:
-            by[asked.get(port, PortState.ELSEWHERE)].append(port)
+        for port in work.requests:
+            by[requested.get(port, PortState.ELSEWHERE)].append(port)
         up, down = by[PortState.UP], by[PortState.DOWN]
         refused = self._server.set_status(up, [*down, *work.gone])
         now = self._monotonic()
-        for port in work.ask:
-            settled = port in up or port in down
-            if settled and port not in refused:
+        for port in work.requests:
+            bound = port in up or port in down
+            if bound and port not in refused:
                 self._ports.reported(port, found[port])
             else:
                 self._ports.wait(port, found[port], now)
@@ -208,8 +226,8 @@ class Agent:
         for port in ports:
             if port in refused:
                 LOG.warning(
-                    "port=%s host=%s neutron-server could not take it as %s; "
-                    "see its log, it is sent again",
+                    "port=%s host=%s neutron-server rejected its status %s; "
+                    "retrying. See neutron-server's log",
                     port,
                     self._host,
                     word,

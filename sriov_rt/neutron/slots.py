@@ -13,13 +13,13 @@
 """Store of the VFs that ports have, and of those to be cleaned."""
 
 import dataclasses
-import json
 import logging
 import pathlib
 from collections.abc import Mapping
 
 from sriov_rt import codec
 from sriov_rt import documents
+from sriov_rt import exceptions
 from sriov_rt import files
 from sriov_rt.parse import errors
 from sriov_rt.parse import pci
@@ -47,7 +47,7 @@ class Slot:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Slots:
-    """What is kept: PCI address to its slot."""
+    """Stored slots, by PCI address."""
 
     slots: Mapping[str, Slot]
 
@@ -58,9 +58,7 @@ def load(path: pathlib.Path) -> dict[str, Slot]:
     A VF that nobody knows of any more is cleaned when its next port comes.
     """
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_FILE + 1)
-        return dict(parse(data).slots)
+        return dict(parse(files.read(path, MAX_FILE)).slots)
     except FileNotFoundError:
         return {}
     except (OSError, codec.SchemaError, errors.ParseError) as error:
@@ -68,7 +66,7 @@ def load(path: pathlib.Path) -> dict[str, Slot]:
             "cannot use %s (%s); VFs that were released while the agent was "
             "down are cleaned when they get another port",
             path,
-            error,
+            exceptions.plain(error),
         )
         return {}
 
@@ -90,8 +88,7 @@ def save(path: pathlib.Path, slots: Mapping[str, Slot]) -> bool:
 
     No fsync: VFs are made anew when the host boots.
     """
-    plain = {"schema": SCHEMA_VERSION, **codec.to_plain(Slots(slots))}
-    data = json.dumps(plain, separators=(",", ":")).encode()
+    data = documents.dump(Slots(slots), SCHEMA_VERSION)
     try:
         files.replace(path, data)
     except OSError as error:
@@ -100,7 +97,7 @@ def save(path: pathlib.Path, slots: Mapping[str, Slot]) -> bool:
             "down will be cleaned only when it gets another port. Let the "
             "agent's user write the file, or set state_file",
             path,
-            error,
+            exceptions.plain(error),
         )
         return False
     return True

@@ -20,12 +20,14 @@ from oslo_config import cfg
 
 from sriov_rt import config
 from sriov_rt import exceptions
+from sriov_rt.host import container
+from sriov_rt.kernel.links import Links
 from sriov_rt.neutron.host_offer import Offer
 from sriov_rt.nic.vfs import Vfs
 from sriov_rt.request.words import VifKind
 from sriov_rt.vif import host
+from sriov_rt.vif import log
 from sriov_rt.vif import options
-from sriov_rt.vif.links import NetlinkLinks
 from sriov_rt.vif.model import Plugged
 from sriov_rt.vif.model import State
 from sriov_rt.vif.settings import Pools
@@ -44,22 +46,32 @@ class ThisHost:
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self._plugger = host.plugger(conf)
         self._pools = Pools.parse(conf[options.GROUP].parents)
+        # What was logged: port to reason, and why none could be looked at.
+        self._quarantined: dict[str, str] = {}
+        self._problem = ""
 
     def recover(self) -> None:
         """Undo or finish what was interrupted; what can't be is logged."""
+        if not container.sees_host_processes():
+            LOG.warning(
+                "the agent does not see the host's processes: a port in a "
+                "container's network namespace is not reported, and once "
+                "unplugged it is quarantined. Give the agent's container the "
+                "host's process ids (--pid=host, hostPID: true)"
+            )
         try:
             found = self._plugger.recover()
         except exceptions.SriovRtError as error:
             LOG.error(
-                "ports that were interrupted stay as they are: %s; mend it "
-                "and start the agent again",
+                "interrupted plugs and unplugs were not recovered: %s; repair "
+                "that and restart the agent",
                 error,
             )
             return
         for port, why in found.failed:
             LOG.error(
-                "port=%s something of it is left (%s); mend it and start the "
-                "agent again",
+                "port=%s its interrupted plug or unplug was not recovered "
+                "(%s); repair that and restart the agent",
                 port,
                 why,
             )
@@ -69,14 +81,33 @@ class ThisHost:
         ):
             for port in names:
                 LOG.info("port=%s its interrupted %s", port, word)
-        for port in found.quarantined:
-            LOG.error(
-                "port=%s is quarantined: its interface was not seen to come "
-                "back; see 'sriov-rt vif show'",
-                port,
-            )
         for name in found.cleaned:
-            LOG.info("vf=%s of the pools was not clean, and is now", name)
+            LOG.info(
+                "vf=%s of the pools was idle and dirty; it is clean now", name
+            )
+
+    def recheck(self) -> None:
+        """Look again at quarantined ports; log each, once for a reason.
+
+        A VF or parent serves again once the container has ended that hid an
+        interface.
+        """
+        try:
+            found = self._plugger.recheck()
+        except exceptions.SriovRtError as error:
+            if self._problem != str(error):
+                self._problem = str(error)
+                LOG.error("quarantined ports were not checked: %s", error)
+            return
+        self._problem = ""
+        for each in found:
+            if self._quarantined.get(each.port) != each.reason:
+                LOG.warning(
+                    "%s: quarantined (%s)",
+                    log.about(each.port, each.vf),
+                    each.reason,
+                )
+        self._quarantined = {each.port: each.reason for each in found}
 
     def ports(self) -> Sequence[Plugged]:
         """Return the ports that are plugged, where they were plugged."""
@@ -85,7 +116,7 @@ class ThisHost:
 
     def offer(self) -> Offer:
         """Return what ports can be made of."""
-        view = View(NetlinkLinks(), Vfs.of_host())
+        view = View(Links(), Vfs.of_host())
         found = parents(view, self._pools)
         return Offer(found, frozenset(VifKind))
 
@@ -95,9 +126,10 @@ def settings(path: str) -> cfg.ConfigOpts:
 
     :param path: of sriov-rt.conf.
     :raises oslo_config.cfg.Error: if it cannot be read.
+    :raises OptionRejected: for an option with a bad value.
     """
     conf = config.load([path])
-    options.register(conf)
+    host.check(conf, "sriov-rt-neutron-agent")
     return conf
 
 

@@ -12,6 +12,7 @@
 
 """Cleaning of VFs that Nova passes through itself, before use and after."""
 
+import dataclasses
 import logging
 import math
 import pathlib
@@ -22,15 +23,14 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from sriov_rt import exceptions
+from sriov_rt.kernel.vf import VfSettings
 from sriov_rt.neutron import slots
 from sriov_rt.neutron.claims import Claim
 from sriov_rt.neutron.slots import Slot
-from sriov_rt.nic.model import NO_MAC
-from sriov_rt.nic.model import VfSettings
+from sriov_rt.nic import use
 from sriov_rt.nic.model import VfState
-
-#: The driver that gives a VF to a guest as a whole.
-VFIO = "vfio-pci"
+from sriov_rt.nic.use import Act
+from sriov_rt.nic.use import Use
 
 
 def why_not(vf: VfState, before: str | None) -> str | None:
@@ -48,28 +48,21 @@ def why_not(vf: VfState, before: str | None) -> str | None:
 
     :param before: what was returned of it some seconds ago, if it was.
     """
-    if vf.driver == VFIO:
-        return "a guest has it, or it is kept on vfio-pci"
-    if vf.device.elsewhere:
-        return "its interface is in another network namespace"
-    if vf.driver is not None and vf.netdev is None:
-        return f"its driver {vf.driver} has no interface for it yet"
-    if vf.device.uppers:
-        return f"{', '.join(vf.device.uppers)} is on top of it"
-    mac = vf.settings.mac
-    if mac in (None, NO_MAC):
-        return None
-    named = f"it has the MAC {mac} still"
-    return None if before == named else named
+    seen = use.of(vf)
+    if use.why_not(Use(mac=seen.mac), Act.CLEAN) == (before,):
+        # It has had it for long without a guest: a leftover.
+        seen = dataclasses.replace(seen, mac=None)
+    found = use.why_not(seen, Act.CLEAN)
+    return found[0] if found else None
 
 
 LOG = logging.getLogger(__name__)
 
 
 class Vfs(Protocol):
-    """What is done to VFs, with the privileges that it takes."""
+    """Operations on VFs that need privileges."""
 
-    def settle(self, slot: str, wanted: VfSettings) -> Sequence[str]:
+    def set_right(self, slot: str, desired: VfSettings) -> Sequence[str]:
         """Set what is known to differ; return what was changed."""
 
     def clean(
@@ -84,14 +77,14 @@ class Vfs(Protocol):
 
 
 class Bindings(Protocol):
-    """What Neutron knows of ports."""
+    """Bindings of ports, as Neutron knows them."""
 
     def slot(self, port: str) -> str | None:
         """Return the VF that a port is bound to on this host, if any."""
 
 
 class VfCleaner:
-    """Who has which VF; and what is cleaned when.
+    """Owners of VFs, and the cleaning of VFs that were released.
 
     A VF with a new owner is never cleaned, whatever order the agent tells it
     in: it hears of the new port of a VF before it hears that the old one has
@@ -130,7 +123,7 @@ class VfCleaner:
         self._unsure = {
             address for address, slot in self._slots.items() if not slot.left
         }
-        self._unsettled: dict[str, Claim] = {}
+        self._not_set: dict[str, Claim] = {}
         self._said: dict[str, str] = {}
         self._not_before: dict[str, float] = {}
 
@@ -141,7 +134,7 @@ class VfCleaner:
         """
         with self._turn(claim.slot):
             self._put(claim.slot, Slot(claim.port, left=False))
-            return not self._settle(claim)
+            return not self._set_right(claim)
 
     def leave(self, claim: Claim) -> bool:
         """Note that a port has left a VF; clean it if it is idle.
@@ -170,10 +163,10 @@ class VfCleaner:
         again = False
         for address in unsure:
             with self._turn(address):
-                again = not self._ask(address) or again
+                again = not self._check(address) or again
         with self._lock:
             left = [each for each, slot in self._slots.items() if slot.left]
-            unsettled = dict(self._unsettled)
+            not_set = dict(self._not_set)
         for address in left:
             if self._not_before.get(address, now) > now:
                 # Another's turn; two looks have to be so far apart.
@@ -181,14 +174,14 @@ class VfCleaner:
                 continue
             with self._turn(address):
                 again = not self._clean(address) or again
-        for address, claim in unsettled.items():
+        for address, claim in not_set.items():
             with self._turn(address):
                 # Another port may have claimed it since.
-                if self._unsettled.get(address) == claim:
-                    again = not self._settle(claim) or again
+                if self._not_set.get(address) == claim:
+                    again = not self._set_right(claim) or again
         return self._retry_s if again else math.inf
 
-    def _ask(self, address: str) -> bool:
+    def _check(self, address: str) -> bool:
         """Return whether it is known if the port of a VF left. In its turn."""
         slot = self._get(address)
         with self._lock:
@@ -206,20 +199,20 @@ class VfCleaner:
         # one no guest has it, and the agent will tell of none.
         return self._clean_now(address, slot, None)
 
-    def _settle(self, claim: Claim) -> bool:
+    def _set_right(self, claim: Claim) -> bool:
         """Return whether a VF is as its port has to have it. In its turn."""
         try:
-            changed = self._vfs.settle(claim.slot, claim.wanted)
+            changed = self._vfs.set_right(claim.slot, claim.desired)
         except exceptions.SriovRtError as error:
-            self._unsettled[claim.slot] = claim
+            self._not_set[claim.slot] = claim
             self._say(
                 logging.ERROR,
                 claim.slot,
                 claim.port,
-                f"in use, and not as its port has to have it: {error}",
+                f"in use with settings that differ from its port's: {error}",
             )
             return False
-        self._unsettled.pop(claim.slot, None)
+        self._not_set.pop(claim.slot, None)
         if changed:
             self._say(
                 logging.WARNING,
@@ -298,4 +291,4 @@ class VfCleaner:
         self._unsure.discard(address)
         self._said.pop(address, None)
         self._not_before.pop(address, None)
-        self._unsettled.pop(address, None)
+        self._not_set.pop(address, None)

@@ -30,8 +30,11 @@ from sriov_rt import request as requests
 from sriov_rt.guest import engine
 from sriov_rt.guest import plugins
 from sriov_rt.guest.hook import Hook
+from sriov_rt.host import compute_driver_socket
+from sriov_rt.host import observer
 from sriov_rt.host.root import Root
 from sriov_rt.nova import containers
+from sriov_rt.nova import devices
 from sriov_rt.nova import local_host
 from sriov_rt.nova import moves
 from sriov_rt.nova import onload
@@ -47,9 +50,14 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
     """Nova's libvirt driver, with the guest hooks for ``sriov_rt`` flavors."""
 
     def __init__(self, virtapi: Any, read_only: bool = False) -> None:
+        """Make the driver, as nova-compute does when it starts.
+
+        :raises OptionRejected: for an option with a bad value.
+        """
+        options.check(nova.conf.CONF)
+        options.check_onload()
         super().__init__(virtapi, read_only)
         self._sriov_rt_host = local_host.LocalHost(Root("/"))
-        options.register(nova.conf.CONF)
         self.vif_driver = vif.RealtimeVifDriver(self._host)
 
     def init_host(self, host: str) -> None:
@@ -58,37 +66,59 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
         Nova plugs the ports of its instances after this.
         """
         super().init_host(host)
-        moves.guard_claims(self.virtapi._compute.rt, self._sriov_rt_judge_move)
+        self._sriov_rt_bind_socket(host)
+        moves.guard_claims(
+            self.virtapi._compute.rt,
+            self._sriov_rt_judge,
+            self._sriov_rt_check_claim,
+        )
+        moves.guard_rescue(self.virtapi._compute, self._sriov_rt_check_rescue)
         recovery.run(host, self.vif_driver, self._host)
+
+    def _sriov_rt_bind_socket(self, host: str) -> None:
+        try:
+            # It is closed with this driver, with the process at the latest.
+            self._sriov_rt_socket = compute_driver_socket.bind(
+                host, observer.installed_version()
+            )
+        except OSError as error:
+            LOG.warning(
+                "sriov-rt-agent will not see which driver runs here: %s", error
+            )
 
     def spawn(
         self, context: Any, instance: Any, *args: Any, **kwargs: Any
     ) -> None:
         """Make a guest, for a build, an unshelve, an evacuation or a rebuild.
 
-        :raises HostRefused: if this host does not satisfy the flavor, which
-            a forced host may not.
+        Whether the host satisfies the flavor was judged when it was claimed.
+
+        :raises HostRefused: if the guest can't be on this host.
         :raises GuestRefused: if the guest can't be what its flavor asks for.
         """
-        with refusals.recorded(context, instance):
-            if not _is_rebuild_in_place(instance):
-                self._sriov_rt_judge(instance, instance.flavor)
+        if instance.task_state != task_states.REBUILD_SPAWNING:
+            with refusals.recorded(context, instance):
                 super().spawn(context, instance, *args, **kwargs)
-                return
+            return
         try:
             super().spawn(context, instance, *args, **kwargs)
         except refusals.HostRefused as error:
-            # Nova would take the guest, which is gone, for untouched.
+            # Nova would take the guest for untouched, which is gone by now,
+            # or whose network and volumes have been moved here.
             raise refusals.GuestRefused(
                 instance_uuid=instance.uuid, reason=error.format_message()
             ) from error
 
     def _sriov_rt_judge(self, instance: Any, flavor: Any) -> None:
-        """Refuse an instance whose flavor this host does not satisfy.
+        """Refuse an instance whose flavor or ports this host can't serve.
 
         :raises HostRefused: if another host may.
         :raises GuestRefused: if none does.
         """
+        self._sriov_rt_judge_flavor(instance, flavor)
+        self.vif_driver.check_ports(instance, flavor)
+
+    def _sriov_rt_judge_flavor(self, instance: Any, flavor: Any) -> None:
         specs = flavor.extra_specs or {}
         if not requests.asks(specs):
             return
@@ -106,16 +136,25 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
             return
         raise refusals.unfit(instance, found)
 
-    def _sriov_rt_judge_move(self, instance: Any, flavor: Any) -> None:
-        """Refuse a cold migration or resize to this host.
+    def _sriov_rt_check_claim(self, instance: Any, flavor: Any) -> None:
+        """Refuse a move whose guest this host would not render afterwards.
 
-        :raises InstanceFaultRollback: by which Nova tries the next host, and
-            leaves the instance as it is.
+        :raises HostRefused: if another host may.
+        :raises GuestRefused: if none does.
         """
+        specs = flavor.extra_specs or {}
+        if not requests.asks(specs):
+            return
+        topology = instance.migration_context.new_numa_topology
         try:
-            self._sriov_rt_judge(instance, flavor)
-        except exception.NovaException as error:
-            raise exception.InstanceFaultRollback(error) from error
+            names = ", ".join(self._sriov_rt_hooks)
+            LOG.debug("Guest hooks: %s", names, instance=instance)
+            if topology is not None and not containers.is_lxc():
+                self._get_live_migrate_numa_info(
+                    topology, flavor, instance.image_meta
+                )
+        except exceptions.SriovRtError as error:
+            raise refusals.refused(instance, error) from error
 
     def migrate_disk_and_power_off(
         self,
@@ -145,9 +184,24 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
             xml = self._host.get_guest(instance).get_xml_desc()
         except exception.InstanceNotFound:
             return
-        if found := moves.kept_on_virtio(xml, specs):
+        if found := devices.on_virtio(xml, specs):
             error = refusals.refused(instance, engine.Refused(found))
             raise exception.InstanceFaultRollback(error)
+
+    def _sriov_rt_check_rescue(self, instance: Any, image: Any) -> None:
+        """Refuse a rescue image whose disk or NICs the server can't have.
+
+        :raises GuestRefused: if it can't; the server still runs.
+        """
+        specs = instance.flavor.extra_specs or {}
+        if not requests.asks(specs) or containers.is_lxc():
+            return
+        try:
+            found = devices.of_rescue(instance, image, specs)
+        except exceptions.SriovRtError as error:
+            raise refusals.refused(instance, error) from error
+        if found:
+            raise refusals.refused(instance, engine.Refused(found))
 
     def check_can_live_migrate_destination(
         self, context: Any, instance: Any, *args: Any, **kwargs: Any
@@ -265,15 +319,3 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
             xml = onload.started(xml, instance, accelerated)
             onload.notice(instance, accelerated)
         return super()._create_guest(context, xml, instance, *args, **kwargs)
-
-
-def _is_rebuild_in_place(instance: Any) -> bool:
-    """Return whether an instance has been on this host all along.
-
-    To refuse it would not make the host any better; an evacuation has
-    another host in the instance until it is over.
-    """
-    return bool(
-        instance.task_state == task_states.REBUILD_SPAWNING
-        and instance.host == nova.conf.CONF.host
-    )

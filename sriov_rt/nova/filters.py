@@ -14,6 +14,7 @@
 
 import logging
 from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import nova.conf
@@ -21,6 +22,7 @@ from nova import exception
 from nova.scheduler import filters
 from nova.scheduler import utils
 
+from sriov_rt import messaging
 from sriov_rt import request as requests
 from sriov_rt.nova import request_spec
 from sriov_rt.reason import reason
@@ -31,6 +33,11 @@ from sriov_rt.scheduler.verdicts import lines
 from sriov_rt.scheduler.verdicts import summary
 
 LOG = logging.getLogger(__name__)
+
+_INVALID = "request_invalid"
+
+#: Nova's filters that come after ours: they fit NUMA cells and PCI devices.
+COSTLY = ("NUMATopologyFilter", "PciPassthroughFilter")
 
 
 def log(
@@ -66,7 +73,7 @@ def log(
 
 
 def end(
-    verdicts: Verdicts, request: requests.Request, hosts: list[Any], spec: Any
+    own: worker.Worker, request: requests.Request, hosts: list[Any], spec: Any
 ) -> None:
     """End a request that no host satisfies with a fault that says why.
 
@@ -80,10 +87,11 @@ def end(
     :raises nova.exception.NoValidHost: with the Reasons' codes, and who
         says more.
     """
+    found = own.verdicts.refusals(request, hosts, spec.instance_uuid)
+    codes = dict.fromkeys(r.code for each in found for r in each.reasons)
+    own.metrics.refused(codes)
     if not is_single(spec):
         return
-    found = verdicts.refusals(request, hosts, spec.instance_uuid)
-    codes = dict.fromkeys(r.code for each in found for r in each.reasons)
     raise no_valid_host(", ".join(codes), spec)
 
 
@@ -135,6 +143,15 @@ class RealtimeSriovFilter(filters.BaseHostFilter):  # type: ignore[misc]
         :raises OptionRejected: for an option with a bad value.
         """
         options.check(nova.conf.CONF)
+        _check_order(nova.conf.CONF.filter_scheduler.enabled_filters)
+        if problem := messaging.unusable(nova.conf.CONF):
+            LOG.error(
+                "No sriov_rt flavor can be placed: [sriov_rt] transport_url "
+                "in the configuration of nova-scheduler can't be used, %s; "
+                "correct it and start nova-scheduler again. Other flavors "
+                "are placed as usual",
+                problem,
+            )
 
     def filter_all(
         self, filter_obj_list: Iterable[Any], spec_obj: Any
@@ -150,25 +167,58 @@ class RealtimeSriovFilter(filters.BaseHostFilter):  # type: ignore[misc]
             return filter_obj_list
         if utils.request_is_rebuild(spec_obj):
             return filter_obj_list
-        here = worker.of_this_process()
+        own = worker.of_this_process()
         hosts = list(filter_obj_list)
         try:
-            request = request_spec.request(spec_obj, here.verdicts)
+            request = request_spec.request(spec_obj, own.verdicts)
         except requests.RequestError as error:
+            own.metrics.refused((_INVALID,))
             _refuse_all(hosts, spec_obj, error)
             return []
-        here.warm_up(lambda: here.verdicts.known(hosts))
-        passing = here.verdicts.passing(request, hosts, spec_obj.instance_uuid)
-        log(here.verdicts, request, hosts, passing, spec_obj)
+        own.warm_up(lambda: own.verdicts.known(hosts))
+        with own.metrics.filtering():
+            passing = own.verdicts.passing(
+                request, hosts, spec_obj.instance_uuid
+            )
+        log(own.verdicts, request, hosts, passing, spec_obj)
         if hosts and not passing:
-            end(here.verdicts, request, hosts, spec_obj)
+            end(own, request, hosts, spec_obj)
         return passing
+
+
+def _check_order(enabled: Sequence[str]) -> None:
+    """Warn if a costly filter of Nova's comes before ours.
+
+    A host that fails there is not judged here, and if none is left the fault
+    does not say why. What such a filter costs for a host is a multiple of
+    what ours does.
+
+    :param enabled: [filter_scheduler] enabled_filters.
+    """
+    ours = RealtimeSriovFilter.__name__
+    if ours not in enabled:
+        return
+    before = enabled[: enabled.index(ours)]
+    if late := [each for each in COSTLY if each in before]:
+        LOG.warning(
+            "%s comes after %s in [filter_scheduler] enabled_filters: where "
+            "no host is left, a server's fault does not say why; put it "
+            "before",
+            ours,
+            " and ".join(late),
+        )
 
 
 def _refuse_all(
     hosts: list[Any], spec: Any, error: requests.RequestError
 ) -> None:
-    why = reason("request_invalid", problems=str(error))
+    """End a request for extra specs that can't be.
+
+    It ends for all of its servers: none has claimed a host before.
+
+    :raises nova.exception.NoValidHost: with the sentence.
+    """
+    why = reason(_INVALID, problems=str(error))
     LOG.info(
         "No host satisfies flavor %s of instance %s: %s × %d: %s",
         spec.flavor.name,
@@ -177,5 +227,5 @@ def _refuse_all(
         len(hosts),
         why.message,
     )
-    if hosts and is_single(spec):
-        raise no_valid_host(f"{why.code}: {why.message}", spec)
+    if hosts:
+        raise exception.NoValidHost(reason=why.message)

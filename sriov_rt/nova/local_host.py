@@ -25,10 +25,12 @@ from nova.virt import hardware
 from sriov_rt import decide
 from sriov_rt import request as requests
 from sriov_rt.codec import Unknown
-from sriov_rt.facts import NOT_TOLD
+from sriov_rt.facts import NOT_REPORTED
 from sriov_rt.facts import ComputeFacts
 from sriov_rt.facts import CpuSet
 from sriov_rt.facts import HostFacts
+from sriov_rt.facts import PowerManagement
+from sriov_rt.facts import decisive
 from sriov_rt.host.observer import Observer
 from sriov_rt.host.observer import load_sources
 from sriov_rt.host.root import Root
@@ -100,7 +102,8 @@ class LocalHost:
         facts = self.facts()
         if request.node_selector is not None:
             request, facts = self._with_labels(request, facts)
-        return decide.why_not(request, facts, decide.View(time.time()))
+        view = decide.View(time.time())
+        return decide.why_not(request, decisive(facts), view)
 
     def _with_labels(
         self, request: Request, facts: HostFacts
@@ -147,7 +150,7 @@ def _readable(facts: HostFacts) -> HostFacts:
     """
     if not isinstance(facts.cpus.idle_states, Unknown):
         return facts
-    cpus = dataclasses.replace(facts.cpus, idle_states=NOT_TOLD)
+    cpus = dataclasses.replace(facts.cpus, idle_states=NOT_REPORTED)
     return dataclasses.replace(facts, cpus=cpus)
 
 
@@ -158,4 +161,16 @@ def _compute(root: Root) -> ComputeFacts:
     return ComputeFacts(
         dedicated=None if dedicated is None else CpuSet(dedicated),
         shared=None if shared is None else CpuSet(shared),
+        power_management=_power_management(),
+    )
+
+
+def _power_management() -> PowerManagement | None:
+    libvirt = nova.conf.CONF.libvirt
+    if not libvirt.cpu_power_management:
+        return None
+    return PowerManagement(
+        libvirt.cpu_power_management_strategy,
+        libvirt.cpu_power_governor_low,
+        libvirt.cpu_power_governor_high,
     )

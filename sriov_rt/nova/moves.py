@@ -30,64 +30,102 @@ from oslo_log import log as logging
 from sriov_rt import request as requests
 from sriov_rt.facts import HostFacts
 from sriov_rt.guest import engine
+from sriov_rt.nova import refusals
 from sriov_rt.parse import cpulist
-from sriov_rt.reason import Reason
-from sriov_rt.request.words import Guest
-from sriov_rt.request.words import Request
 
 LOG = logging.getLogger(__name__)
 
 #: The hooks that write what a live migration changes.
 _HOOKS = ("pin", "schedule")
 
-#: Codes of what a server keeps whatever its new flavor says of it.
-_KEPT = frozenset({"disk_on_virtio", "nic_on_virtio"})
 
+def guard_claims(
+    tracker: Any,
+    judge: Callable[[Any, Any], None],
+    check: Callable[[Any, Any], None],
+) -> None:
+    """Have this host judged when an instance claims it.
 
-def guard_claims(tracker: Any, judge: Callable[[Any, Any], None]) -> None:
-    """Have this host judged when it is claimed for a cold migration.
-
-    Nothing that a compute driver may override is called with the instance
-    there. Nova's own late check, of server groups, is in the same place, and
-    by the same exception Nova tries the next host, with the instance
-    untouched where it runs.
+    Nova claims a host before it moves the instance's network and volumes
+    there, and nothing that a compute driver may override is called before
+    that. A refusal at the claim leaves the instance as it is where it is:
+    Nova builds it elsewhere (instance_claim, by which it is unshelved too),
+    tries the next host for a cold migration or resize (resize_claim), and
+    ends an evacuation (rebuild_claim). Nova's own late check, of server
+    groups, is in the same place.
 
     :param tracker: Nova's ResourceTracker.
-    :param judge: takes instance and new flavor; raises
-        InstanceFaultRollback.
+    :param judge: takes instance and flavor; raises HostRefused or
+        GuestRefused if the host does not satisfy the flavor.
+    :param check: takes the same, of a move that is claimed; raises the same
+        if the claimed pCPUs won't do.
     """
-    claim = tracker.resize_claim
+    build, move, evacuate = (
+        tracker.instance_claim,
+        tracker.resize_claim,
+        tracker.rebuild_claim,
+    )
 
-    @functools.wraps(claim)
+    @functools.wraps(build)
+    def instance_claim(
+        context: Any, instance: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        with refusals.recorded(context, instance):
+            judge(instance, instance.flavor)
+        return build(context, instance, *args, **kwargs)
+
+    def claimed(claim: Any, instance: Any, flavor: Any) -> Any:
+        try:
+            check(instance, flavor)
+        except refusals.REFUSED:
+            # Nova drops it for failures that come later.
+            claim.abort()
+            raise
+        return claim
+
+    @functools.wraps(move)
     def resize_claim(
         context: Any, instance: Any, flavor: Any, *args: Any, **kwargs: Any
     ) -> Any:
-        judge(instance, flavor)
-        return claim(context, instance, flavor, *args, **kwargs)
+        with refusals.rolled_back():
+            judge(instance, flavor)
+            claim = move(context, instance, flavor, *args, **kwargs)
+            return claimed(claim, instance, flavor)
 
+    @functools.wraps(evacuate)
+    def rebuild_claim(
+        context: Any, instance: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        with refusals.rolled_back():
+            judge(instance, instance.flavor)
+            claim = evacuate(context, instance, *args, **kwargs)
+            return claimed(claim, instance, instance.flavor)
+
+    tracker.instance_claim = instance_claim
     tracker.resize_claim = resize_claim
+    tracker.rebuild_claim = rebuild_claim
 
 
-def kept_on_virtio(xml: str, specs: Mapping[str, str]) -> tuple[Reason, ...]:
-    """Return what of a running domain no bare guest can have.
+def guard_rescue(manager: Any, check: Callable[[Any, Any], None]) -> None:
+    """Have the image of a rescue checked before the server is stopped.
 
-    A resize to such a flavor would fail on the destination: the models of
-    disks and NICs are those that Nova recorded for the server.
+    Nova looks the image up, stops the server and only then calls the driver.
 
-    :param xml: the domain as it is.
-    :param specs: extra specs of the new flavor.
+    :param manager: Nova's ComputeManager.
+    :param check: takes instance and rescue image; raises GuestRefused if
+        the server can't be rescued with it.
     """
-    if not requests.asks(specs):
-        return ()
-    request = requests.parse(specs)
-    if request.guest is not Guest.BARE:
-        return ()
-    hooks = {"strip": engine.OWN_HOOKS["strip"]}
-    try:
-        engine.render(xml, Request(guest=Guest.BARE), hooks=hooks)
-    except engine.Refused as error:
-        return tuple(each for each in error.reasons if each.code in _KEPT)
-    return ()
+    find = manager._get_rescue_image
+
+    @functools.wraps(find)
+    def _get_rescue_image(
+        context: Any, instance: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        image = find(context, instance, *args, **kwargs)
+        check(instance, image)
+        return image
+
+    manager._get_rescue_image = _get_rescue_image
 
 
 def place(info: Any, specs: Mapping[str, str], facts: HostFacts) -> None:

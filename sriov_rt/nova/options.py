@@ -14,6 +14,11 @@
 
 from oslo_config import cfg
 
+from sriov_rt import config
+from sriov_rt.onload import settings
+from sriov_rt.onload.errors import ConfigurationUnreadable
+from sriov_rt.vif import privsep
+
 GROUP = "sriov_rt"
 
 REFUSE, WARN = "refuse", "warn"
@@ -39,6 +44,36 @@ what a realtime guest needs in its domain is refused all the same.
 ]
 
 
+#: Whose configuration it is, for the operator.
+SERVICE = "nova-compute"
+
+
 def register(conf: cfg.ConfigOpts) -> None:
     """Register every option that the compute driver reads."""
     conf.register_opts(COMPUTE_OPTS, group=GROUP)
+    conf.register_opts(privsep.OPTS, group=privsep.GROUP)
+
+
+def check(conf: cfg.ConfigOpts) -> None:
+    """Read every option, so that a bad value is found before it is needed.
+
+    :raises OptionRejected: naming the first option with a bad value.
+    """
+    register(conf)
+    config.check(
+        conf,
+        ((GROUP, COMPUTE_OPTS), (privsep.GROUP, privsep.OPTS)),
+        SERVICE,
+    )
+
+
+def check_onload() -> None:
+    """Read ``[onload]`` of this host's sriov-rt.conf, if nova may read it.
+
+    :raises OptionRejected: naming the first option with a bad value.
+    """
+    try:
+        conf = settings.configuration()
+    except ConfigurationUnreadable:
+        return  # an accelerated container says so
+    settings.check(conf, SERVICE)

@@ -42,6 +42,7 @@ def run(host: str, vif_driver: Any, guests: Any) -> None:
     :param host: as Nova names it.
     :param vif_driver: unplugs ports.
     :param guests: Nova's libvirt.host.Host.
+    :raises HostRefused: for an option of sriov-rt.conf with a bad value.
     """
     if not privsep.is_configured():
         return
@@ -49,6 +50,8 @@ def run(host: str, vif_driver: Any, guests: Any) -> None:
         for each in _lines(privsep.recover()):
             LOG.warning("%s", each)
     except (exceptions.SriovRtError, daemon.FailedToDropPrivileges) as error:
+        if isinstance(error, privsep.HostRefused) and error.is_configuration:
+            raise
         LOG.error(
             "ports of sriov-rt were not recovered (%s); repair that, then "
             "start nova-compute again",
@@ -104,3 +107,5 @@ def _lines(recovered: Mapping[str, Any]) -> Iterator[str]:
         yield f"VF {name} was in no use and not clean, and is at the baseline"
     for name in recovered["set_aside"]:
         yield f"{name} is not an entry of the journal; moved to set-aside"
+    for name in recovered.get("damaged", ()):
+        yield f"{name} was the record of a port, which is quarantined"

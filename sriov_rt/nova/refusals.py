@@ -26,6 +26,7 @@ from typing import Any
 
 import nova.conf
 from nova import exception
+from nova.compute import task_states
 from nova.compute import utils as compute_utils
 from oslo_log import log as logging
 
@@ -37,6 +38,7 @@ from sriov_rt.onload import errors as onload_errors
 from sriov_rt.reason import Fault
 from sriov_rt.reason import Reason
 from sriov_rt.reason import reason
+from sriov_rt.vif import privsep
 
 LOG = logging.getLogger(__name__)
 
@@ -60,6 +62,9 @@ class HostRefused(
     """This host can't run the instance; Nova tries another one."""
 
     msg_fmt = "%(reason)s"
+
+
+REFUSED = (GuestRefused, HostRefused)
 
 
 def refused(
@@ -115,6 +120,21 @@ def recorded(context: Any, instance: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def rolled_back() -> Iterator[None]:
+    """Turn a refusal into one by which Nova leaves the instance as it is.
+
+    _error_out_instance_on_exception of nova/compute/manager.py keeps the
+    instance's state, and its fault is the sentence.
+
+    :raises InstanceFaultRollback: with the refusal.
+    """
+    try:
+        yield
+    except REFUSED as error:
+        raise exception.InstanceFaultRollback(error) from error
+
+
+@contextlib.contextmanager
 def before_migration() -> Iterator[None]:
     """Turn a refusal into the one by which Nova tries another destination.
 
@@ -122,7 +142,7 @@ def before_migration() -> Iterator[None]:
     """
     try:
         yield
-    except (GuestRefused, HostRefused) as error:
+    except REFUSED as error:
         raise exception.MigrationPreCheckError(
             reason=error.format_message()
         ) from error
@@ -144,7 +164,10 @@ def _fault(error: exceptions.SriovRtError) -> Fault:
     if isinstance(error, engine.Refused):
         faults = {each.fault for each in error.reasons}
         return Fault.REQUEST if Fault.REQUEST in faults else Fault.HOST
-    if isinstance(error, plugins.HookUnusable | onload_errors.OnloadError):
+    if isinstance(
+        error,
+        plugins.HookUnusable | onload_errors.OnloadError | privsep.HostRefused,
+    ):
         return Fault.HOST
     return Fault.REQUEST
 
@@ -152,12 +175,20 @@ def _fault(error: exceptions.SriovRtError) -> Fault:
 def _of_a_server(found: Reason, instance: Any) -> Reason:
     """Return a Reason with the remedy that serves an existing server.
 
+    In a rescue it is the rescue image that decides.
+
     The image is not looked at again: Nova goes by the properties that it
     recorded when it first started the server, its own defaults included, and
     by the bus that it wrote into the block device mapping then.
     """
     what, _, _ = found.message.partition(";")
-    if found.code == "nic_on_virtio":
+    if instance.task_state == task_states.RESCUING:
+        if found.code not in ("nic_on_virtio", "disk_on_virtio"):
+            return found
+        prop = found.fields.get("prop", "hw_vif_model=e1000e")
+        what = f"with the rescue image, {what}"
+        remedy = f"rescue the server with an image that has {prop}"
+    elif found.code == "nic_on_virtio":
         remedy = (
             "stop the server and run 'nova-manage image_property set "
             f"{instance.uuid} --property hw_vif_model=e1000e'"

@@ -31,11 +31,13 @@ from oslo_privsep import daemon
 
 from sriov_rt import exceptions
 from sriov_rt import request as requests
+from sriov_rt.guest import bare
 from sriov_rt.guest import engine
-from sriov_rt.guest import sentences
+from sriov_rt.nova import devices
 from sriov_rt.nova import ports
 from sriov_rt.nova.refusals import refused
 from sriov_rt.request.words import Guest
+from sriov_rt.vif import os_vif_plugin
 
 LOG = logging.getLogger(__name__)
 
@@ -143,7 +145,11 @@ class RealtimeVifDriver(
                 instance, vif, image_meta, flavor, virt_type
             )
         specs = flavor.extra_specs or {}
-        if _takes_no_virtio(specs, image_meta, getattr(made, "model", None)):
+        if getattr(
+            made, "net_type", None
+        ) not in bare.VIRTIO_NICS and _takes_no_virtio(
+            specs, image_meta, getattr(made, "model", None)
+        ):
             _set_model(made, BARE_MODEL)
         return made
 
@@ -157,11 +163,11 @@ class RealtimeVifDriver(
     ) -> Any:
         """Return what the domain has for a port of ours."""
         try:
-            wanted = ports.to_plug(vif, flavor.extra_specs or {}, virt_type)
+            osvif_vif = ports.to_plug(vif, flavor.extra_specs or {}, virt_type)
         except exceptions.SriovRtError as error:
             raise refused(instance, error) from error
         if virt_type == "lxc":
-            return HostInterface(wanted.vif_name)
+            return HostInterface(osvif_vif.vif_name)
         made = self.get_base_config(
             instance,
             vif["address"],
@@ -171,7 +177,7 @@ class RealtimeVifDriver(
             vif["vnic_type"],
         )
         made.net_type = "ethernet"
-        made.target_dev = wanted.vif_name
+        made.target_dev = osvif_vif.vif_name
         made.managed = "no"
         made.mtu = ports.mtu_of(vif)
         return made
@@ -185,13 +191,39 @@ class RealtimeVifDriver(
             would be.
         """
         flavor = instance.flavor
-        if not _is_bare(flavor.extra_specs or {}):
+        specs = flavor.extra_specs or {}
+        virt_type = nova.conf.CONF.libvirt.virt_type
+        if virt_type == "lxc" or not _is_bare(specs):
+            return
+        made = self.get_config(instance, vif, image_meta, flavor, virt_type)
+        domain = devices.domain(made.to_xml())
+        if found := devices.on_virtio(domain, specs):
+            raise refused(instance, engine.Refused(found))
+
+    def check_ports(self, instance: Any, flavor: Any) -> None:
+        """Check the ports that an instance brings along, as a spawn would.
+
+        Nova builds an instance before it has any.
+
+        :param flavor: that it is to have here.
+        :raises GuestRefused: if such a guest can't have one of them.
+        :raises HostRefused: if this host has no place for one.
+        """
+        if "info_cache" not in instance:
             return
         virt_type = nova.conf.CONF.libvirt.virt_type
-        made = self.get_config(instance, vif, image_meta, flavor, virt_type)
-        if getattr(made, "model", None) == model.VIF_MODEL_VIRTIO:
-            why = sentences.reason("nic_on_virtio", mac=vif["address"])
-            raise refused(instance, engine.Refused((why,)))
+        for vif in instance.get_network_info():
+            if not ports.is_ours(vif):
+                continue
+            try:
+                osvif_vif = ports.to_plug(
+                    vif, flavor.extra_specs or {}, virt_type
+                )
+                os_vif_plugin.check(
+                    osvif_vif, os_vif_util.nova_to_osvif_instance(instance)
+                )
+            except exceptions.SriovRtError as error:
+                raise refused(instance, error) from error
 
     def plug(self, instance: Any, vif: Mapping[str, Any]) -> None:
         """Plug a port; one that is plugged stays as it is.
@@ -213,15 +245,17 @@ class RealtimeVifDriver(
             )
             return
         try:
-            wanted = ports.to_plug(
+            osvif_vif = ports.to_plug(
                 vif,
                 instance.flavor.extra_specs or {},
                 virt_type,
                 _numa_node(instance),
             )
-            asked = wanted.port_profile.onload
-            os_vif.plug(wanted, os_vif_util.nova_to_osvif_instance(instance))
-            plain = asked and not wanted.port_profile.onload
+            accelerated = osvif_vif.port_profile.onload
+            os_vif.plug(
+                osvif_vif, os_vif_util.nova_to_osvif_instance(instance)
+            )
+            plain = accelerated and not osvif_vif.port_profile.onload
             self._note(instance.uuid, vif["id"], plain)
         except (
             exceptions.SriovRtError,
@@ -303,7 +337,7 @@ def _is_bare(specs: Mapping[str, str]) -> bool:
 
 def _set_model(made: Any, name: str) -> None:
     made.model = name
-    # The rest is virtio's.
+    # All others are virtio's.
     made.driver_name = None
     made.driver_packed = False
     made.vhost_queues = None

@@ -102,9 +102,10 @@ class RealtimeHostWeigher(weights.BaseHostWeigher):  # type: ignore[misc]
 def _weights(hosts: Sequence[Any], spec: Any) -> list[float]:
     if _is_realtime(spec):
         return [0.0] * len(hosts)
-    here = worker.of_this_process()
-    here.start()
-    realtime = {id(h) for h in here.verdicts.passing(_REALTIME, hosts)}
+    own = worker.of_this_process()
+    own.start()
+    with own.metrics.weighing():
+        realtime = {id(h) for h in own.verdicts.passing(_REALTIME, hosts)}
     return [0.0 if id(host) in realtime else 1.0 for host in hosts]
 
 

@@ -83,7 +83,7 @@ class Elf:
 
     @property
     def architecture(self) -> str:
-        """What two files must have in common to be in one process."""
+        """Properties that two files must share to be in one process."""
         return f"{self.machine} {self.bits}-bit {self.order}-endian"
 
     @property
@@ -139,7 +139,7 @@ _DT_VERNEED, _DT_VERNEEDNUM = 0x6FFFFFFE, 0x6FFFFFFF
 
 
 def parse(data: bytes) -> Elf:
-    """Return what an ELF file says, given its bytes.
+    """Return the properties of an ELF file, given its bytes.
 
     :raises NotElf: if it is no ELF file, or a broken one.
     """
@@ -147,7 +147,7 @@ def parse(data: bytes) -> Elf:
 
 
 def read(read_at: Read) -> Elf:
-    """Return what an ELF file says, read piece by piece.
+    """Return the properties of an ELF file, read piece by piece.
 
     :raises NotElf: if it is no ELF file, or a broken one.
     """
@@ -180,7 +180,7 @@ class _File:
         self._strings = self._find_strings()
 
     def facts(self) -> Elf:
-        """Return what the file says."""
+        """Return the properties of the file."""
         return Elf(
             bits=64 if self._wide else 32,
             order="little" if self._end == "<" else "big",

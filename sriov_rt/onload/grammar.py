@@ -36,21 +36,21 @@ MAX_LINE = 1024
 _NAME = r"[A-Za-z0-9](?:\.?[A-Za-z0-9_-]){0,63}"
 NAME = re.compile(_NAME, re.ASCII)
 
-_SPACE = "[ \t]"
-_COMMENT = re.compile(rf"{_SPACE}*(?:#.*)?")
+_BLANK = "[ \t]"
+_COMMENT = re.compile(rf"{_BLANK}*(?:#.*)?")
 # What neither means anything to a shell nor is split by one.
 _PLAIN = r"[A-Za-z0-9_.:=,+*/@%-]{1,256}"
 _VALUE = rf"(?:{_PLAIN}|\"{_PLAIN}\"|'{_PLAIN}')"
-_END = rf"{_SPACE}*(?:{_SPACE}#.*)?"
+_END = rf"{_BLANK}*(?:{_BLANK}#.*)?"
 _SET = re.compile(
-    rf"{_SPACE}*onload_set{_SPACE}+"
+    rf"{_BLANK}*onload_set{_BLANK}+"
     rf"(?P<name>[A-Za-z_][A-Za-z0-9_]{{0,63}})"
-    rf"(?:{_SPACE}+(?P<spaced>{_VALUE})|=(?P<joined>[A-Za-z0-9_.:,+*-]{{1,256}}))"
+    rf"(?:{_BLANK}+(?P<spaced>{_VALUE})|=(?P<joined>[A-Za-z0-9_.:,+*-]{{1,256}}))"
     rf"{_END}",
     re.ASCII,
 )
 _IMPORT = re.compile(
-    rf"{_SPACE}*onload_import{_SPACE}+(?P<name>{_NAME}){_END}", re.ASCII
+    rf"{_BLANK}*onload_import{_BLANK}+(?P<name>{_NAME}){_END}", re.ASCII
 )
 
 #: What a refused line is told to be, by what is found in it first.

@@ -22,6 +22,7 @@ from collections.abc import Mapping
 
 from sriov_rt.codec import Unknown
 from sriov_rt.guest import engine
+from sriov_rt.guest import metadata
 from sriov_rt.guest.domain import Domain
 from sriov_rt.guest.engine import Rendered
 from sriov_rt.guest.hook import Context
@@ -113,10 +114,10 @@ class Onload:
 
 
 def _environment(
-    domain: Domain, wanted: Mapping[str, str], report: Recorder
+    domain: Domain, variables: Mapping[str, str], report: Recorder
 ) -> None:
     system = domain.ensure("os")
-    left = dict(wanted)
+    left = dict(variables)
     gone: list[Element] = []
     for each in system.findall("initenv"):
         name = each.get("name", "")
@@ -155,8 +156,8 @@ def _mounts(domain: Domain, injection: Injection, report: Recorder) -> None:
         append(added, "source", {"dir": mount.source})
         append(added, "target", {"dir": mount.target})
         append(added, "readonly", {})
-        told = {"source": mount.source, "target": mount.target}
-        report.changed("added", "filesystem", told, _WHY)
+        fields = {"source": mount.source, "target": mount.target}
+        report.changed("added", "filesystem", fields, _WHY)
 
 
 def _mounted(domain: Domain, target: str) -> Element | None:
@@ -195,7 +196,7 @@ INIT = "/sbin/init"
 def _image_reasons(
     domain: Domain, host: Root, library: str
 ) -> tuple[Reason, ...] | Unknown:
-    """Return what keeps a library of the host from a container's programs.
+    """Return why a library of the host cannot be preloaded, a Reason each.
 
     Nova mounts an image after it has made the domain's document, so that a
     hook can't tell: who has mounted it can ask again.
@@ -236,7 +237,6 @@ def _image_directory(domain: Domain) -> str | None:
 
 
 #: What the domain's metadata has where the injection was taken out.
-MARK = "onload"
 UNACCELERATED = "unaccelerated"
 
 _WHY_WITHDRAWN = (
@@ -272,7 +272,7 @@ class Starting(Onload):
             return
         if not self._accelerated:
             _withdraw(domain, injection, report)
-            report.mark(MARK, UNACCELERATED)
+            report.mark(metadata.ONLOAD_MARK, UNACCELERATED)
             return
         found = _image_reasons(domain, self._host, injection.library)
         if isinstance(found, Unknown):

@@ -19,7 +19,6 @@ one.
 """
 
 import dataclasses
-import re
 from collections.abc import Iterable
 from collections.abc import Mapping
 
@@ -31,15 +30,12 @@ from sriov_rt.guest.domain import Domain
 from sriov_rt.guest.running import Guest
 from sriov_rt.guest.xml import text_of
 from sriov_rt.host.root import Root
-from sriov_rt.onload import hook
 from sriov_rt.onload import plan
 from sriov_rt.onload import status
 from sriov_rt.onload.status import Effect
 from sriov_rt.onload.status import Processes
 from sriov_rt.onload.status import State
 from sriov_rt.onload.status import driver
-
-_PARENT = re.compile(r"^PPid:\t([0-9]{1,7})$", re.MULTILINE)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,13 +44,13 @@ class Container:
 
     :param instance: its UUID, which is the instance's of Nova.
     :param keeper: the process that keeps it.
-    :param asks: whether it was to have Onload.
+    :param requested: whether it was to have Onload.
     :param is_plain: whether that was taken out again before it started.
     """
 
     instance: str
     keeper: int
-    asks: bool
+    requested: bool
     is_plain: bool
 
 
@@ -68,7 +64,7 @@ def containers(root: Root) -> tuple[Container, ...] | Unknown:
 
 def _container(guest: Guest) -> Container:
     domain = guest.domain
-    is_plain = metadata.marked(domain, hook.MARK) is not None
+    is_plain = metadata.marked(domain, metadata.ONLOAD_MARK) is not None
     return Container(
         guest.instance,
         guest.process,
@@ -91,37 +87,7 @@ def processes(root: Root, owners: tuple[Container, ...]) -> Mapping[int, str]:
     :param owners: without any, nothing is read.
     :returns: process to instance; the keepers are left out.
     """
-    names = root.list_dir("proc") if owners else ()
-    if isinstance(names, Unknown):
-        return {}
-    parents: dict[int, int] = {}
-    for name in names:
-        if name.isascii() and name.isdigit():
-            text = root.read_text(f"proc/{name}/status")
-            parent = isinstance(text, str) and _PARENT.search(text)
-            if parent:
-                parents[int(name)] = int(parent[1])
-    keepers = {each.keeper: each.instance for each in owners}
-    found = {}
-    for pid in parents:
-        instance = _instance(pid, parents, keepers)
-        if instance is not None:
-            found[pid] = instance
-    return found
-
-
-def _instance(
-    pid: int, parents: Mapping[int, int], keepers: Mapping[int, str]
-) -> str | None:
-    # Read one after the other, the parents of processes that come and go
-    # may make a ring.
-    for _ in range(len(parents)):
-        pid = parents.get(pid, 0)
-        if pid in keepers:
-            return keepers[pid]
-        if pid == 0:
-            return None
-    return None
+    return running.below(root, {each.keeper: each.instance for each in owners})
 
 
 #: An instance is as far as the furthest of its processes.
@@ -140,10 +106,10 @@ def observe(root: Root) -> tuple[Workload, ...] | Unknown:
     found = containers(root)
     if isinstance(found, Unknown):
         return found
-    asking = tuple(each for each in found if each.asks)
-    if not asking:
+    requesting = tuple(each for each in found if each.requested)
+    if not requesting:
         return ()
-    whose = processes(root, asking)
+    whose = processes(root, requesting)
     every = Processes(root)
     effects = tuple(status.all_of(every.of(whose), driver(root)))
     return tuple(
@@ -152,14 +118,14 @@ def observe(root: Root) -> tuple[Workload, ...] | Unknown:
             (e for e in effects if whose[e.process.pid] == each.instance),
             hidden=every.unreadable > 0,
         )
-        for each in asking
+        for each in requesting
     )
 
 
 def judge(
     container: Container, effects: Iterable[Effect], *, hidden: bool = False
 ) -> Workload:
-    """Return what became of an instance. Pure.
+    """Return the state of Onload in an instance. Pure.
 
     :param container: one that asks for Onload.
     :param effects: of its processes.
@@ -172,7 +138,7 @@ def judge(
         why = _HIDDEN if hidden else _NOBODY
         if container.is_plain:
             why = _PLAIN
-        return Workload(container.instance, State.ASKED.value, why)
+        return Workload(container.instance, State.REQUESTED.value, why)
     why = "" if best.state is State.ACCELERATED else best.why
-    told = f"{why}{best.note}".strip()
-    return Workload(container.instance, best.state.value, told)
+    sentence = f"{why}{best.note}".strip()
+    return Workload(container.instance, best.state.value, sentence)

@@ -78,7 +78,7 @@ def _how(root: Root, name: str) -> str | None | Unknown:
 
 
 def _enabled(root: Root, name: str) -> bool | None | Unknown:
-    """Return what sfc_resource says of an interface; None if nothing."""
+    """Return the state of an interface in sfc_resource; None without one."""
     for path in _files(root, name):
         there = root.exists(path)
         if isinstance(there, Unknown):

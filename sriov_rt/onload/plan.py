@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""Plan of what is injected into a workload. Pure."""
+"""Plan of an injection into a workload. Pure."""
 
 import dataclasses
 import types
@@ -37,7 +37,7 @@ class Mount:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Injection:
-    """What a workload gets so that it starts with Onload.
+    """Files, devices and variables that start a workload with Onload.
 
     :param library: the path on the host of what is preloaded.
     :param environment: name to value: LD_PRELOAD and the profile's.
@@ -66,7 +66,7 @@ class Injection:
 
 
 def container(settings: Settings, profile: Profile | None) -> Injection:
-    """Return what a container on this host gets.
+    """Return the plan for a container on this host.
 
     :param profile: None to leave Onload to its own defaults.
     :raises NotConfigured: if the operator names no library.

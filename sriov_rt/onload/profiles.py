@@ -77,7 +77,7 @@ class File:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Profile:
-    """What a profile sets.
+    """Settings of a profile.
 
     :param variables: name to value, by name.
     :param files: those it was made of, in the order in which they were read.
@@ -89,7 +89,7 @@ class Profile:
 
     @property
     def sha256(self) -> str:
-        """A name for what it sets: 64 hex digits of its lines' SHA-256."""
+        """Digest of its settings: 64 hex digits of its lines' SHA-256."""
         lines = (f"{name}={text}\n" for name, text in self.variables.items())
         return hashlib.sha256("".join(lines).encode()).hexdigest()
 
@@ -168,23 +168,23 @@ class _Walk:
         self.values.setdefault(setting.name, setting.value)
 
     def _import(
-        self, wanted: grammar.Import, path: str, inside: tuple[str, ...]
+        self, imported: grammar.Import, path: str, inside: tuple[str, ...]
     ) -> None:
         problem = None
-        if wanted.name in inside:
-            circle = " > ".join((*inside, wanted.name))
+        if imported.name in inside:
+            circle = " > ".join((*inside, imported.name))
             problem = f"imports go round: {circle}"
         elif len(inside) >= MAX_DEPTH:
             problem = f"imports more than {MAX_DEPTH} deep"
         elif self._left < 1:
             problem = f"more than {MAX_FILES} imports"
         if problem is not None:
-            raise ProfileRejected(path, wanted.line, problem)
-        found = self._library.read(wanted.name, fragment=True)
+            raise ProfileRejected(path, imported.line, problem)
+        found = self._library.read(imported.name, fragment=True)
         if found is None:
-            problem = f"imports {wanted.name}, which is in no directory"
-            raise ProfileRejected(path, wanted.line, problem)
-        self.enter(wanted.name, found, inside)
+            problem = f"imports {imported.name}, which is in no directory"
+            raise ProfileRejected(path, imported.line, problem)
+        self.enter(imported.name, found, inside)
 
 
 SUFFIX = ".opf"

@@ -126,7 +126,7 @@ class Unreadable:
 
 
 def read_elf(root: Root, path: str) -> Elf | Unreadable:
-    """Return what an ELF file says of itself.
+    """Return the properties of an ELF file.
 
     :param path: as the root has it; links stay inside.
     """
@@ -189,20 +189,20 @@ def libc(root: Root, like: Elf) -> Elf | None:
 def why_not(
     image: Root, init: str, host: Root, library: str
 ) -> tuple[Reason, ...]:
-    """Return what keeps a library of the host from an image's programs.
+    """Return why a library of the host cannot be preloaded in an image.
 
     :param image: the image's file system.
     :param init: the path in it of what is started.
     :param host: the host's file system.
     :param library: the path in it of what is to be preloaded.
     """
-    wanted = read_elf(host, library)
-    if isinstance(wanted, Unreadable):
+    found = read_elf(host, library)
+    if isinstance(found, Unreadable):
         return (
             reason(
                 "onload_library_unreadable",
                 library=library,
-                problem=wanted.problem,
+                problem=found.problem,
             ),
         )
     started = program(image, init)
@@ -214,7 +214,7 @@ def why_not(
         )
     return why_not_preload(
         started,
-        wanted,
+        found,
         libc(image, started),
         init_path=init,
         library_path=library,

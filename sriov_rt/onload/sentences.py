@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""Sentences for what keeps Onload from a workload, code by code."""
+"""Sentences of Onload's Reasons, code by code."""
 
 import types
 from collections.abc import Mapping

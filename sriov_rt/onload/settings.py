@@ -44,7 +44,7 @@ MAX_ITEMS = 64
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Settings:
-    """What the operator configured; see :mod:`sriov_rt.onload.options`."""
+    """Configured settings; see :mod:`sriov_rt.onload.options`."""
 
     profile_directories: tuple[str, ...] = (options.PROFILE_DIRECTORY,)
     profiles: frozenset[str] = frozenset()
@@ -63,11 +63,13 @@ class Settings:
         :returns: None if the flavor names none and there is no default.
         :raises OnloadError: as :func:`sriov_rt.onload.profiles.resolve`.
         """
-        wanted = self.default_profile if name is None else name
-        if wanted is None:
+        profile = self.default_profile if name is None else name
+        if profile is None:
             return None
         places = Directories(root, self.profile_directories)
-        return profiles.resolve(wanted, places, self.profiles, self.also_allow)
+        return profiles.resolve(
+            profile, places, self.profiles, self.also_allow
+        )
 
     def needed_library(self) -> str:
         """Return the library's path.
@@ -90,7 +92,7 @@ def load(files: Sequence[str] | None = None) -> Settings:
 
 
 def configuration(files: Sequence[str] | None = None) -> cfg.ConfigOpts:
-    """Return what a host's configuration files say.
+    """Return the settings in a host's configuration files.
 
     :param files: instead of sriov-rt.conf where oslo.config finds it.
     :raises ConfigurationUnreadable: if they can't be read.
@@ -132,6 +134,26 @@ def of(conf: cfg.ConfigOpts) -> Settings:
         resource=_resource(given.resource),
         guest_library=_guest_library(given.guest_library),
     )
+
+
+def check(conf: cfg.ConfigOpts, service: str) -> None:
+    """Register and read every option of ``[onload]``, before any is needed.
+
+    :raises config.OptionRejected: naming the first option with a bad value.
+    """
+    options.register(conf)
+    config.check(conf, ((options.GROUP, options.ONLOAD_OPTS),), service)
+    try:
+        of(conf)
+    except OptionRejected as error:
+        raise config.rejected(
+            conf,
+            options.GROUP,
+            error.option,
+            error.value,
+            error.problem,
+            service,
+        ) from None
 
 
 def _path(option: str, value: str) -> str:

@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""Fact source of Onload: what is installed, and what the operator allows.
+"""Fact source of Onload: the installation and the allowed profiles.
 
 The configuration is read below the root, as nova-compute's is: what flavors
 can have is what this host's hook would give them.
@@ -32,7 +32,7 @@ from sriov_rt.onload.settings import Settings
 
 
 def observe(root: Root) -> OnloadFacts:
-    """Return what of Onload is on the host, and what became of instances.
+    """Return the facts of Onload on the host and in instances.
 
     Where ``[onload]`` allows profiles, those that can be used; else the names
     of those that are installed. The library is ``[onload] library``, if set.
@@ -172,17 +172,17 @@ def _fits(root: Root, library: str | None | Unknown) -> bool | None | Unknown:
     return _contains(root, str(library), str(interface).encode())
 
 
-def _contains(root: Root, path: str, wanted: bytes) -> bool | Unknown:
+def _contains(root: Root, path: str, needle: bytes) -> bool | Unknown:
     file = root.open_file(path.lstrip("/"))
     if isinstance(file, Unknown):
         return file
-    left, rest = MAX_LIBRARY, b""
+    left, tail = MAX_LIBRARY, b""
     with file:
         try:
             while left > 0 and (piece := file.read(_PIECE)):
                 left -= len(piece)
-                rest = rest[-len(wanted) :] + piece
-                if wanted in rest:
+                tail = tail[-len(needle) :] + piece
+                if needle in tail:
                     return True
         except OSError as error:
             return Unknown(f"{path}: {error.strerror}")

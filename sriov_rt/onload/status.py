@@ -51,14 +51,14 @@ STAND_IN = "stand-in"
 class State(enum.StrEnum):
     """How far Onload is with a process."""
 
-    ASKED = "asked"
+    REQUESTED = "asked"
     INJECTED = "injected"
     ACCELERATED = "accelerated"
 
 
 _WORDS: Mapping[State, str] = types.MappingProxyType(
     {
-        State.ASKED: "requested, not injected",
+        State.REQUESTED: "requested, not injected",
         State.INJECTED: "injected, not accelerated",
         State.ACCELERATED: "accelerated",
     }
@@ -104,7 +104,7 @@ class Process:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Effect:
-    """What there is to say of a process.
+    """State of Onload in one process.
 
     :param why: the state's reason, a clause.
     :param is_stand_in: the library only stands in for Onload's.
@@ -122,7 +122,7 @@ class Effect:
 
     @property
     def note(self) -> str:
-        """What has to be said wherever the state is; may be empty."""
+        """Note that goes with every state; may be empty."""
         return _STANDS_IN if self.is_stand_in else ""
 
 
@@ -174,13 +174,13 @@ def stacks(text: str) -> Mapping[int, int]:
 
 
 def judge(process: Process, driver: Driver) -> Effect | None:
-    """Return what there is to say; None of a process without Onload."""
+    """Return the state of a process; None without Onload."""
     if process.library is None and not process.is_requested:
         return None
     stand_in = STAND_IN in (process.soname or "")
     if process.library is None:
         why = process.why_not or "its library is not mapped"
-        return Effect(process, State.ASKED, why, stand_in)
+        return Effect(process, State.REQUESTED, why, stand_in)
     state, why = _injected(process.pid, driver)
     return Effect(process, state, why, stand_in)
 
@@ -201,7 +201,7 @@ def _injected(pid: int, driver: Driver) -> tuple[State, str]:
 
 
 def all_of(processes: Iterable[Process], driver: Driver) -> Iterator[Effect]:
-    """Yield what there is to say of processes, those without Onload left."""
+    """Yield the state of each process that has Onload."""
     for each in processes:
         effect = judge(each, driver)
         if effect is not None:
@@ -248,7 +248,7 @@ class Processes:
         self.unreadable = 0
 
     def __iter__(self) -> Iterator[Process]:
-        """Yield those that are there, by number."""
+        """Yield the running processes, by number."""
         names = self._root.list_dir("proc")
         if isinstance(names, Unknown):
             return
@@ -257,7 +257,7 @@ class Processes:
         )
 
     def of(self, numbers: Iterable[int]) -> Iterator[Process]:
-        """Yield those of these that are there, by number."""
+        """Yield the processes that still run, by number."""
         for pid in sorted(numbers):
             try:
                 found = self._process(pid)
@@ -312,7 +312,7 @@ class Processes:
         return None
 
     def _bytes(self, path: str, limit: int) -> bytes | None:
-        """Return what a file has, None if its process is gone.
+        """Return the bytes of a file, None if its process is gone.
 
         :raises _Unreadable: if it may not be read.
         """

@@ -147,8 +147,8 @@ class CloudTest(base.ServersTestBase):
             enabled_filters=[
                 "ComputeFilter",
                 "ComputeCapabilitiesFilter",
-                "NUMATopologyFilter",
                 "RealtimeSriovFilter",
+                "NUMATopologyFilter",
             ],
             weight_classes=[
                 "nova.scheduler.weights.all_weighers",

@@ -28,10 +28,13 @@ from nova import weights as nova_weights
 from nova.api.validation.extra_specs import base as validation
 from nova.api.validation.extra_specs import validators as nova_validators
 from nova.cmd import compute as cmd_compute
+from nova.compute import claims
 from nova.compute import manager
 from nova.compute import resource_tracker
+from nova.compute import task_states
 from nova.conductor.tasks import live_migrate
 from nova.network import neutron
+from nova.objects import migration_context
 from nova.scheduler import filters as nova_filters
 from nova.scheduler import host_manager
 from nova.scheduler import manager as scheduler_manager
@@ -40,6 +43,7 @@ from nova.scheduler import weights as nova_host_weights
 from nova.virt import driver as nova_driver
 from nova.virt import hardware
 from nova.virt import sriov_rt as shim
+from nova.virt.libvirt import blockinfo
 from nova.virt.libvirt import config
 from nova.virt.libvirt import driver as libvirt_driver
 from nova.virt.libvirt import migration
@@ -375,6 +379,64 @@ class ComputeSeams(unittest.TestCase):
             parameters(
                 libvirt_driver.LibvirtDriver.migrate_disk_and_power_off
             )[:5],
+        )
+
+    def test_a_host_is_claimed_before_network_and_volumes_move(self):
+        tracker = resource_tracker.ResourceTracker
+        for name in ("instance_claim", "rebuild_claim"):
+            self.assertEqual(
+                ["self", "context", "instance", "nodename", "allocations"],
+                parameters(getattr(tracker, name))[:5],
+            )
+        theirs = manager.ComputeManager
+        source = inspect.getsource(theirs._do_rebuild_instance_with_claim)
+        self.assertLess(
+            source.index("rebuild_claim("),
+            source.index("self._do_rebuild_instance("),
+        )
+        # Some of its decorators hide the source of rebuild_instance itself.
+        _, _, source = inspect.getsource(theirs).partition(
+            "rebuild_claim = self.rt.rebuild_claim"
+        )
+        self.assertLess(
+            source.index("self._error_out_instance_on_exception("),
+            source.index("self._do_rebuild_instance_with_claim("),
+        )
+        for name in ("_unshelve_instance", "_build_and_run_instance"):
+            source = inspect.getsource(getattr(theirs, name))
+            claimed = source.index("self.rt.instance_claim(")
+            self.assertLess(claimed, source.index("self.driver.spawn("))
+        source = inspect.getsource(theirs._unshelve_instance)
+        self.assertLess(
+            source.index("self.rt.instance_claim("),
+            source.index("setup_instance_network_on_host("),
+        )
+
+    def test_a_rescue_image_is_found_before_the_server_is_stopped(self):
+        theirs = manager.ComputeManager
+        self.assertEqual(
+            ["self", "context", "instance"],
+            parameters(theirs._get_rescue_image)[:3],
+        )
+        source = inspect.getsource(theirs.rescue_instance)
+        found = source.index("self._get_rescue_image(")
+        self.assertLess(found, source.index("        try:"))
+        self.assertLess(found, source.index("self._power_off_instance("))
+        self.assertEqual(
+            ["instance", "virt_type", "image_meta", "device_type"],
+            parameters(blockinfo.get_disk_bus_for_device_type)[:4],
+        )
+        self.assertEqual(
+            ["image_meta"], parameters(hardware.check_hw_rescue_props)
+        )
+
+    def test_a_move_that_is_claimed_can_be_given_back(self):
+        self.assertEqual(["self"], parameters(claims.MoveClaim.abort))
+        self.assertIn(
+            "new_numa_topology", migration_context.MigrationContext.fields
+        )
+        self.assertIs(
+            task_states.REBUILD_SPAWNING, manager.task_states.REBUILD_SPAWNING
         )
 
     def test_a_build_without_resources_is_tried_elsewhere(self):

@@ -27,6 +27,8 @@ _CLOUD = (
     "test_scheduling.OrdinaryFlavorTest.test_it_keeps_off_the_realtime_host",
     "test_guest.LifeTest.test_hard_reboot",
     "test_guest.LifeTest.test_rescue_and_unrescue",
+    "test_guest.RefusalTest.test_a_rescue_image_that_will_not_do_leaves_the_"
+    "guest_running",
     "test_guest.ResizeTest.test_resize_to_a_lean_flavor_and_back",
     "test_guest.RefusalTest.test_the_sentence_is_the_fault_and_nothing_is_"
     "left",
@@ -57,6 +59,9 @@ _CLOUD = (
     "test_moves.LiveMigrationTest.test_a_scheduler_that_nova_would_write_anew",
     "test_moves.LiveMigrationTest.test_pins_that_will_not_do_are_given_back",
     "test_moves.ColdMigrationTest.test_an_instance_is_not_stranded",
+    "test_moves.LeftHostTest.test_a_refused_evacuation_changes_nothing",
+    "test_moves.LeftHostTest.test_nor_does_one_whose_pins_will_not_do",
+    "test_moves.LeftHostTest.test_an_unshelve_that_is_refused_binds_nothing",
     "test_moves.RecordedTest.test_a_resize_to_bare_names_a_remedy_that_works",
     "test_validation.ValidationTest.test_values_out_of_the_grammar_are_"
     "refused_with_a_sentence",

@@ -17,7 +17,8 @@ from nova import test
 from nova.virt import hardware
 
 from sriov_rt.codec import Unknown
-from sriov_rt.facts import NOT_TOLD
+from sriov_rt.facts import NOT_REPORTED
+from sriov_rt.facts import PowerManagement
 from sriov_rt.host.root import Root
 from sriov_rt.nova import local_host
 from tests.unit.scheduler.fakes import Clock
@@ -56,6 +57,20 @@ class LocalHostTest(test.NoDBTestCase):
         self.assertIsNone(found.dedicated)
         self.assertIsNone(found.shared)
 
+    def test_power_management_is_that_of_nova(self):
+        self.assertIsNone(self.host.facts().compute.power_management)
+        self.clock.now += 60
+        self.flags(
+            cpu_power_management=True,
+            cpu_power_management_strategy="governor",
+            cpu_power_governor_high="schedutil",
+            group="libvirt",
+        )
+        self.assertEqual(
+            PowerManagement("governor", "powersave", "schedutil"),
+            self.host.facts().compute.power_management,
+        )
+
     def test_a_cpu_set_that_nova_cannot_read_is_unknown(self):
         self.flags(cpu_dedicated_set="2-", group="compute")
         found = self.host.facts().compute
@@ -67,7 +82,7 @@ class LocalHostTest(test.NoDBTestCase):
         self.assertIsInstance(found.cpus.online, Unknown)
 
     def test_what_novas_user_may_not_read_is_left_to_the_agent(self):
-        self.assertEqual(NOT_TOLD, self.host.facts().cpus.idle_states)
+        self.assertEqual(NOT_REPORTED, self.host.facts().cpus.idle_states)
 
     def test_instances_that_come_together_share_an_observation(self):
         first = self.host.facts()

@@ -16,11 +16,13 @@ from unittest import mock
 
 import fixtures
 from lxml import etree
+from nova import objects
 from nova.virt.libvirt import utils
 from oslo_utils.fixture import uuidsentinel as uuids
 
 from sriov_rt.guest import metadata
 from sriov_rt.guest import plugins
+from sriov_rt.nova import devices
 from sriov_rt.parse.cpulist import CpuSet
 from tests.functional.nova import base
 
@@ -236,6 +238,81 @@ class RefusalTest(GuestTest):
         self.api.post_server_action(server["id"], {"rescue": {}})
         server = self._wait_for_state_change(server, "ERROR")
         self.assertIn("are not isolated", self.fault(server))
+
+    def test_a_rescue_image_that_will_not_do_leaves_the_guest_running(self):
+        self.glance.create(None, self._image(hw_disk_bus="sata"))
+        server = self._create_server(
+            flavor_id=self.flavor(base.BARE),
+            image_uuid=uuids.sata,
+            networks="none",
+        )
+        off = self.useFixture(
+            fixtures.MockPatch(
+                "nova.virt.libvirt.driver.LibvirtDriver.power_off"
+            )
+        ).mock
+        image = "155d900f-4e14-4e4c-a73d-069cbf4541e6"
+        body = {"rescue": {"rescue_image_ref": image}}
+        self.api.post_server_action(server["id"], body)
+        sentence = (
+            "with the rescue image, disk vda is on virtio and "
+            "sriov_rt:guest=bare allows no virtio; rescue the server with an "
+            "image that has hw_disk_bus=sata"
+        )
+        self._wait_for_assert(
+            lambda: self.assertIn(sentence, self.logged()), max_retries=80
+        )
+        server = self._wait_for_server_parameter(
+            server, {"status": "ACTIVE", "OS-EXT-STS:task_state": None}
+        )
+        off.assert_not_called()
+        self.assertEqual(1, len(self.domains))
+
+    def test_what_a_rescue_image_decides(self):
+        def reasons(**properties):
+            image = objects.ImageMeta.from_dict({"properties": properties})
+            instance = mock.Mock(image_meta=image)
+            instance.get_network_info.return_value = [
+                {"vnic_type": kind, "address": "02:00:00:00:00:01"}
+                for kind in ("normal", "direct")
+            ]
+            found = devices.of_rescue(instance, image, base.BARE)
+            self.assertEqual((), devices.of_rescue(instance, image, base.LEAN))
+            return [(each.code, each.fields.get("prop")) for each in found]
+
+        sata = {"hw_disk_bus": "sata"}
+        self.assertEqual([], reasons(**sata))
+        self.assertEqual([("disk_on_virtio", "hw_disk_bus=sata")], reasons())
+        self.assertEqual(
+            [
+                (
+                    "disk_on_virtio",
+                    "hw_scsi_model=lsisas1078 or hw_disk_bus=sata",
+                )
+            ],
+            reasons(hw_disk_bus="scsi", hw_scsi_model="virtio-scsi"),
+        )
+        self.assertEqual(
+            [("nic_on_virtio", None)], reasons(**sata, hw_vif_model="virtio")
+        )
+        self.assertEqual([], reasons(**sata, hw_vif_model="e1000e"))
+        self.assertEqual(
+            [("disk_on_virtio", "hw_rescue_bus=sata")],
+            reasons(**sata, hw_rescue_bus="virtio", hw_rescue_device="disk"),
+        )
+        self.assertEqual([], reasons(hw_rescue_bus="usb"))
+
+    def test_a_rescue_image_that_will_do(self):
+        self.glance.create(None, self._image(hw_disk_bus="sata"))
+        server = self._create_server(
+            flavor_id=self.flavor(base.BARE),
+            image_uuid=uuids.sata,
+            networks="none",
+        )
+        body = {"rescue": {"rescue_image_ref": uuids.sata}}
+        self.api.post_server_action(server["id"], body)
+        self._wait_for_state_change(server, "RESCUE")
+        self.assertEqual([], self._virtio())
 
     def test_a_hook_that_cannot_be_loaded_refuses_its_guests_alone(self):
         problem = plugins.HookUnusable("theirs", "no such module")

@@ -10,13 +10,22 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+import pathlib
+import socket
 from unittest import mock
 
+import fixtures
 from nova import context
 from nova import objects
 from nova.scheduler import host_manager
+from oslo_config import cfg
 
+from sriov_rt import config
+from sriov_rt.host import compute_driver_socket
+from sriov_rt.host.root import Root
+from sriov_rt.nova import driver
 from sriov_rt.nova import filters
+from sriov_rt.nova import options as compute_options
 from sriov_rt.nova import weights
 from sriov_rt.scheduler import options
 from sriov_rt.scheduler import worker
@@ -48,6 +57,42 @@ class SchedulingTest(base.CloudTest):
         for code in ("cpus_not_isolated × 1", "kernel_not_rt × 1"):
             self.assertIn(code, told[0])
         self.assertIn("sriov-rt explain --flavor", told[0])
+
+    def test_the_sentence_comes_before_novas_own_verdict(self):
+        # NUMATopologyFilter turns the host away as well: it has no such page.
+        self.start_host(base.ordinary_host())
+        specs = {**base.REALTIME, "hw:mem_page_size": "1GB"}
+        self.assertIn(
+            "cpus_not_isolated", self.fault(self.boot(specs, "ERROR"))
+        )
+
+    def test_a_flavor_that_an_older_microversion_has_spoilt(self):
+        self.start_host(base.realtime_host())
+        spoilt = {**base.REALTIME, "sriov_rt:realtime": "maybe"}
+        with (
+            mock.patch.object(self.api, "microversion", "2.85"),
+            mock.patch.object(self.admin_api, "microversion", "2.85"),
+        ):
+            flavor = self.flavor(spoilt)
+        server = self._create_server(
+            flavor_id=flavor, networks="none", expected_state="ERROR"
+        )
+        fault = self.fault(server)
+        self.assertIn("sriov_rt:realtime", fault)
+        self.assertIn("'maybe'", fault)
+        self.assertIn("openstack flavor set", fault)
+
+    def test_a_host_with_novas_own_driver_serves_no_realtime(self):
+        self.start_host(base.realtime_host())
+        root = Root("/")
+        self.assertIsNotNone(compute_driver_socket.observe(root, "rt-1"))
+        self.assertIsNone(
+            compute_driver_socket.observe(root, "rt-1-of-novas-own")
+        )
+        self.report(base.realtime_host(compute={"driver": None}))
+        fault = self.fault(self.boot(base.LEAN, state="ERROR"))
+        self.assertIn("compute_driver_missing", fault)
+        self.boot({"sriov_rt:kernel": "preempt_rt"})
 
     def test_a_host_whose_facts_are_stale_serves_no_realtime(self):
         self.start_host(base.realtime_host())
@@ -161,15 +206,58 @@ class OrdinaryFlavorTest(base.CloudTest):
 
 
 class StartTest(base.CloudTest):
+    def test_a_queue_that_cannot_be_used_is_named_and_no_more(self):
+        closed = socket.socket()
+        self.addCleanup(closed.close)
+        closed.bind(("127.0.0.1", 0))
+        place = f"127.0.0.1:{closed.getsockname()[1]}"
+        for url, named in (
+            (f"rabbit://u:secret@{place}/", place),
+            ("rubbish://u:secret@h/", "malformed"),
+        ):
+            self.flags(transport_url=url, group="sriov_rt")
+            with self.assertLogs("sriov_rt.nova.filters", "ERROR") as logged:
+                host_manager.HostManager()
+            (line,) = logged.output
+            self.assertIn(named, line)
+            self.assertNotIn("secret", line)
+
+    def test_a_costly_filter_before_ours_is_named(self):
+        self.flags(
+            enabled_filters=["NUMATopologyFilter", "RealtimeSriovFilter"],
+            group="filter_scheduler",
+        )
+        with self.assertLogs("sriov_rt.nova.filters", "WARNING") as logged:
+            host_manager.HostManager()
+        self.assertIn("comes after NUMATopologyFilter", logged.output[0])
+
+    def test_nova_compute_does_not_start_with_a_bad_option(self):
+        path = self.useFixture(fixtures.TempDir()).join("nova.conf")
+        pathlib.Path(path).write_text("[sriov_rt]\nunfit_host = ignore\n")
+        conf = cfg.ConfigOpts()
+        conf([], default_config_files=[path])
+        error = self.assertRaises(
+            config.OptionRejected, compute_options.check, conf
+        )
+        self.assertIn("[sriov_rt] unfit_host", str(error))
+        self.assertIn("start nova-compute again", str(error))
+        with mock.patch.object(compute_options, "check", side_effect=error):
+            self.assertRaises(
+                config.OptionRejected, driver.RealtimeLibvirtDriver, None
+            )
+
     def test_nova_scheduler_does_not_start_with_a_bad_option(self):
-        problem = options.OptionRejected(
-            "sriov_rt", "warmup_timeout", ValueError("60 is too much")
+        problem = config.OptionRejected(
+            "sriov_rt",
+            "warmup_timeout",
+            ValueError("60 is too much"),
+            "nova-scheduler",
         )
         with mock.patch.object(options, "check", side_effect=problem):
             error = self.assertRaises(
-                options.OptionRejected, host_manager.HostManager
+                config.OptionRejected, host_manager.HostManager
             )
             self.assertRaises(
-                options.OptionRejected, weights.RealtimeHostWeigher
+                config.OptionRejected, weights.RealtimeHostWeigher
             )
         self.assertIn("correct it and start nova-scheduler", str(error))

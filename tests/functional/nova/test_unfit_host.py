@@ -18,8 +18,10 @@ from typing import Any
 from unittest import mock
 
 import fixtures
+from nova import context
+from nova import objects
 
-from sriov_rt.labels import service
+from sriov_rt.host.root import BOOT_ID
 from sriov_rt.labels import store
 from sriov_rt.nova import refusals
 from sriov_rt.nova import weights
@@ -29,6 +31,15 @@ from tests.functional.nova import test_guest
 
 _PREFIX = "feature.node.kubernetes.io/"
 _CERTIFIED = {**base.REALTIME, "sriov_rt:max_latency_us": "20"}
+
+
+def pinned(host: str) -> set[int]:
+    """Return the pCPUs of a host that Nova has claimed."""
+    node = objects.ComputeNode.get_by_nodename(
+        context.get_admin_context(), host
+    )
+    topology = objects.NUMATopology.obj_from_db_obj(node.numa_topology)
+    return set().union(*(each.pinned_cpus for each in topology.cells))
 
 
 class UnfitTest(test_guest.GuestTest):
@@ -149,7 +160,7 @@ class ForcedTest(UnfitTest):
     def _store(self, at: float, **labels: str) -> None:
         """Let the agent of rt-1 have stored what Kubernetes says."""
         root = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
-        boot_id = root / service.BOOT_ID
+        boot_id = root / BOOT_ID
         boot_id.parent.mkdir(parents=True)
         boot_id.write_text("boot-1\n")
         path = root / store.PATH.lstrip("/")

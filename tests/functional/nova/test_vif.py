@@ -21,12 +21,16 @@ from nova import context
 from nova import objects
 from nova.tests.functional.api import client
 from nova.tests.functional.libvirt import base as libvirt_base
+from nova.virt.libvirt import config
 from nova.virt.libvirt import vif as libvirt_vif
 
+from sriov_rt import config as config_file
+from sriov_rt.config import OptionRejected
+from sriov_rt.kernel.tc import Limits
 from sriov_rt.nova import ports
+from sriov_rt.onload import settings as onload_settings
 from sriov_rt.vif import privsep
 from sriov_rt.vif.model import Kind
-from sriov_rt.vif.model import Limits
 from tests.functional.nova import base
 from tests.unit.vif import fake_plugger
 
@@ -325,6 +329,59 @@ class VirtualMachineTest(VifTest):
             f"{server['id']} --property hw_vif_model=e1000e", self.logged()
         )
 
+    def _vhost_user(self) -> None:
+        """Let Neutron bind the port as Open vSwitch on DPDK has it."""
+        port = self.neutron._ports[self.port]
+        port["binding:vif_type"] = "vhostuser"
+        port["binding:vif_details"] = {
+            "vhostuser_socket": "/run/vhu",
+            "vhostuser_mode": "server",
+        }
+
+    def test_a_bare_guest_has_no_vhost_user_port(self):
+        self._vhost_user()
+        server = self.serve(base.BARE, state="ERROR", image=self.sata())
+        self.assertIn("is vhostuser, for which QEMU", self.fault(server))
+
+    def test_a_lean_guests_vhost_user_port_stays_virtio(self):
+        self._vhost_user()
+        self.serve(base.LEAN, image=self.sata())
+        found = self.interface()
+        self.assertEqual("vhostuser", found.get("type"))
+        self.assertEqual("virtio", found.find("model").get("type"))
+
+    def _not_attached(self) -> str:
+        """Have a port refused to a running bare guest; return the log."""
+        server = self._create_server(
+            flavor_id=self.flavor(base.BARE),
+            image_uuid=self.sata(),
+            networks="none",
+        )
+        self.assertRaises(
+            client.OpenStackApiException,
+            self._attach_interface,
+            server,
+            self.port,
+        )
+        return self.logged()
+
+    def test_a_vhost_user_port_is_not_attached_to_a_bare_guest(self):
+        self._vhost_user()
+        self.assertIn("is vhostuser, for which QEMU", self._not_attached())
+
+    def test_a_vdpa_port_is_not_attached_to_a_bare_guest(self):
+        made = config.LibvirtConfigGuestInterface()
+        made.net_type, made.mac_addr = "vdpa", "02:00:00:00:00:01"
+        made.source_dev = "/dev/vhost-vdpa-0"
+        port = self.neutron._ports[self.port]
+        port["binding:vif_type"] = "ovs"
+        with mock.patch.object(
+            libvirt_vif.LibvirtGenericVIFDriver,
+            "get_config",
+            return_value=made,
+        ):
+            self.assertIn("is vdpa, for which QEMU", self._not_attached())
+
     def test_a_port_that_such_a_guest_cannot_have_is_not_attached(self):
         server = self.boot({"sriov_rt:vif": "vf"})
         error = self.assertRaises(
@@ -412,6 +469,28 @@ class RestartTest(VifTest):
         with mock.patch.object(privsep, "is_configured", lambda: True):
             self.restart_compute_service("rt-1")
         self.assertIn("were not recovered", self.logged())
+
+    def test_an_option_that_cannot_be_stops_it(self):
+        self.pluggers.fail = OptionRejected(
+            "vif", "journal", "an absolute path expected", "nova-compute"
+        )
+        with mock.patch.object(privsep, "is_configured", lambda: True):
+            error = self.assertRaises(
+                privsep.HostRefused, self.restart_compute_service, "rt-1"
+            )
+        self.assertIn("[vif] journal", str(error))
+
+    def test_an_onload_option_that_cannot_be_stops_it(self):
+        conf = config_file.load([])
+        onload_settings.options.register(conf)
+        conf.set_override("inside", "opt/onload", group="onload")
+        with mock.patch.object(
+            onload_settings.config, "load", return_value=conf
+        ):
+            error = self.assertRaises(
+                OptionRejected, self.restart_compute_service, "rt-1"
+            )
+        self.assertIn("[onload] inside = opt/onload", str(error))
 
     def test_a_host_without_configuration_asks_for_no_privileges(self):
         nowhere = self.useFixture(fixtures.TempDir()).join("none.conf")

@@ -23,14 +23,18 @@ import unittest
 import uuid
 
 from sriov_rt import request as requests
+from sriov_rt.agent import audit
 from sriov_rt.guest import engine
 from sriov_rt.guest import running
+from sriov_rt.guest import thread_plan
 from sriov_rt.host.root import Root
 from sriov_rt.onload import hook
 from sriov_rt.onload import instances
 from sriov_rt.onload import settings as onload_settings
 from sriov_rt.onload.hook import Onload
+from sriov_rt.parse.cpulist import parse_cpu_list
 from tests.functional.onload import containers
+from tests.unit import builders
 from tests.unit.onload import elves
 
 #: A libvirtd of the test's own: no other's sockets, files or domains.
@@ -168,7 +172,8 @@ class LibvirtTest(containers.ContainerTest):
     def test_whose_a_process_is(self):
         self.assert_no_module()
         shutil.copy(self.dynamic, self.image / "init")
-        self.start(self.render().xml)
+        xml = self.render().xml
+        self.start(xml.replace("<vcpu>", "<vcpu cpuset='0'>"))
         pid = self.init_pid()
         root = f"/proc/{self.daemon.pid}/root"
         done = containers.run("status", "--root", root, "--json")
@@ -187,8 +192,44 @@ class LibvirtTest(containers.ContainerTest):
         # As the agent of that host publishes it.
         (told,) = instances.observe(Root(root))
         self.assertEqual(("injected", why), (told.state, told.why))
+        self.check_audit(Root(root), pid, told)
         self.virsh("destroy", self.name)
         self.assertEqual((), instances.observe(Root(root)))
+
+    def check_audit(self, root, pid, workload):
+        """Audit the container, while it is as promised and when it is not.
+
+        The host of the facts has no onload module, as this one.
+        """
+        facts = builders.realtime_host(
+            cpus={"isolated": parse_cpu_list("0")},
+            onload={"workloads": (workload,), "modules": ()},
+        )
+
+        def codes():
+            return {
+                each.code
+                for each in audit.observe(root, facts)
+                if each.instance == self.uuid
+            }
+
+        self.assertEqual({"guest_onload_idle"}, codes())
+        guest = thread_plan.find(root, self.uuid)
+        self.assertEqual(
+            {pid},
+            {each.thread for each in thread_plan.observe(root, guest)},
+        )
+        # Out of its cgroup, as a manager of cgroups beside libvirt does it.
+        for each in ("cpuset/cgroup.procs", "cgroup.procs"):
+            file = pathlib.Path("/sys/fs/cgroup") / each
+            if file.exists():
+                file.write_text(str(pid))
+                break
+        os.sched_setaffinity(pid, {0, 1})
+        self.assertEqual({"guest_onload_idle", "guest_thread_moved"}, codes())
+        steps = thread_plan.plan(thread_plan.observe(root, guest))
+        thread_plan.apply(root, guest, steps)
+        self.assertEqual({"guest_onload_idle"}, codes())
 
     def test_a_process_that_calls_itself_another_is_not(self):
         """A tenant names its init as the keeper of containers is named."""

@@ -74,6 +74,9 @@ class LocalPorts:
             raise Broken("no netlink")
         return Offer(self.parents, frozenset(VifKind))
 
+    def recheck(self) -> None:
+        """None is quarantined."""
+
 
 class Server:
     """A neutron-server that writes down what it hears.

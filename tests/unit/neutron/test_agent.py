@@ -16,8 +16,7 @@ import sys
 import unittest
 from unittest import mock
 
-from oslo_service import backend
-
+from sriov_rt import threads
 from sriov_rt.neutron import agent
 
 
@@ -36,7 +35,7 @@ class CommandTest(unittest.TestCase):
 
         with (
             mock.patch.dict(sys.modules, gone),
-            mock.patch.object(backend, "init_backend"),
+            mock.patch.object(threads, "choose"),
             mock.patch("builtins.__import__", fail),
             contextlib.redirect_stderr(said),
         ):
@@ -57,7 +56,7 @@ class CommandTest(unittest.TestCase):
             mock.patch.dict(
                 sys.modules, {"sriov_rt.neutron.process": process}
             ),
-            mock.patch.object(backend, "init_backend"),
+            mock.patch.object(threads, "choose"),
             contextlib.redirect_stderr(said),
         ):
             self.assertEqual(130, agent.main([]))

@@ -15,8 +15,8 @@ import unittest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sriov_rt.kernel.vf import VlanProtocol
 from sriov_rt.neutron import claims
-from sriov_rt.nic.model import VlanProtocol
 from sriov_rt.parse.errors import ParseError
 from tests.unit.neutron.test_host_offer import PLAIN
 
@@ -44,7 +44,7 @@ class ReadTest(unittest.TestCase):
     def test_a_port_claims_its_vf_with_its_vlan(self):
         claim = claims.read(details())
         self.assertEqual((PORT, "0000:01:10.2"), (claim.port, claim.slot))
-        wanted = claim.wanted
+        wanted = claim.desired
         self.assertEqual(
             (117, 0, VlanProtocol.Q),
             (wanted.vlan, wanted.qos, wanted.vlan_protocol),
@@ -54,19 +54,19 @@ class ReadTest(unittest.TestCase):
         self.assertEqual((0, 0), (wanted.min_tx_rate, wanted.max_tx_rate))
 
     def test_what_others_have_just_set_is_left_alone(self):
-        wanted = claims.read(details()).wanted
+        wanted = claims.read(details()).desired
         for name in ("mac", "spoofchk", "link_state", "mtu", "driver"):
             with self.subTest(name):
                 self.assertIsNone(getattr(wanted, name))
 
     def test_a_flat_network_is_untagged(self):
         claim = claims.read(details(network_type="flat", segmentation_id=None))
-        self.assertEqual(0, claim.wanted.vlan)
+        self.assertEqual(0, claim.desired.vlan)
 
     def test_rates_are_the_qos_policys_if_there_is_one(self):
         for name in ("qos_policy_id", "network_qos_policy_id"):
             with self.subTest(name):
-                wanted = claims.read(details(**{name: PORT})).wanted
+                wanted = claims.read(details(**{name: PORT})).desired
                 self.assertIsNone(wanted.max_tx_rate)
                 self.assertIsNone(wanted.min_tx_rate)
 
@@ -85,14 +85,14 @@ class ReadTest(unittest.TestCase):
             with self.subTest(text=text):
                 profile = {"pci_slot": "0000:01:10.2", "trusted": text}
                 claim = claims.read(details(profile=profile))
-                self.assertIs(trusted, claim.wanted.trust)
+                self.assertIs(trusted, claim.desired.trust)
 
     def test_a_port_without_a_vf_claims_nothing(self):
         for profile in ({}, None, {"pci_slot": None}):
             with self.subTest(profile=profile):
                 self.assertIsNone(claims.read(details(profile=profile)))
                 self.assertIsNone(
-                    claims.read_departure(details(profile=profile))
+                    claims.read_unbound(details(profile=profile))
                 )
 
     def test_what_is_out_of_the_form_is_refused_in_words(self):
@@ -114,7 +114,7 @@ class ReadTest(unittest.TestCase):
         st.dictionaries(st.sampled_from(sorted(details())), PLAIN, max_size=6),
     )
     def test_any_details_are_a_claim_none_or_refused(self, given_details):
-        for read in (claims.read, claims.read_departure):
+        for read in (claims.read, claims.read_unbound):
             try:
                 claim = read({**details(), **given_details})
             except ParseError:
@@ -124,7 +124,7 @@ class ReadTest(unittest.TestCase):
 
 class DepartureTest(unittest.TestCase):
     def test_what_the_agent_tells_of_a_port_that_left_is_enough(self):
-        claim = claims.read_departure(
+        claim = claims.read_unbound(
             {
                 "port_id": PORT,
                 "device": "fa:16:3e:00:00:01",

@@ -19,12 +19,13 @@ import unittest.mock
 from oslo_privsep import capabilities
 from oslo_privsep import comm
 
+from sriov_rt.kernel.vf import VfSettings
+from sriov_rt.kernel.vf import VlanProtocol
 from sriov_rt.neutron import privileged
 from sriov_rt.nic.model import ADDRESS_SET
 from sriov_rt.nic.model import NO_MAC
 from sriov_rt.nic.model import VfDevice
-from sriov_rt.nic.model import VfSettings
-from sriov_rt.nic.model import VlanProtocol
+from sriov_rt.nic.use import Use
 from tests.unit.nic import fakes
 
 SLOT = "0000:01:10.1"
@@ -68,28 +69,28 @@ class VfCase(unittest.TestCase):
 
 
 class SettleTest(VfCase):
-    def settle(self, wanted=WANTED):
+    def set_right(self, wanted=WANTED):
         """Set the VF right; return what was changed."""
-        answer = privileged.settle(self.vfs, SLOT, wanted, ())
+        answer = privileged.set_right(self.vfs, SLOT, wanted, ())
         error, why_not, changed, remains = answer
         self.assertEqual([None] * 3, [error, why_not, remains])
         return changed
 
     def test_a_vf_as_it_should_be_is_not_written_to(self):
         self.kernel.change(1, mac=PORT_MAC, vlan=117, spoofchk=False)
-        self.assertEqual([], self.settle())
+        self.assertEqual([], self.set_right())
         self.assertEqual([], self.kernel.writes)
 
     def test_only_what_differs_is_set(self):
         self.kernel.change(1, mac=PORT_MAC, vlan=117, trust=True)
-        self.assertEqual(["trust on -> off"], self.settle())
+        self.assertEqual(["trust on -> off"], self.set_right())
         self.assertEqual([{1: VfSettings(trust=False)}], self.kernel.writes)
 
     def test_what_the_last_tenant_left_is_gone(self):
         self.kernel.change(
             1, mac=PORT_MAC, vlan=300, qos=5, trust=True, max_tx_rate=40
         )
-        self.settle()
+        self.set_right()
         found = self.kernel.settings[1]
         self.assertEqual((117, 0), (found.vlan, found.qos))
         self.assertIs(False, found.trust)
@@ -98,7 +99,7 @@ class SettleTest(VfCase):
 
     def test_both_rates_are_written_together(self):
         self.kernel.change(1, vlan=117, max_tx_rate=40)
-        self.settle()
+        self.set_right()
         (written,) = self.kernel.writes
         self.assertEqual(
             (0, 0), (written[1].min_tx_rate, written[1].max_tx_rate)
@@ -107,7 +108,7 @@ class SettleTest(VfCase):
     def test_a_vf_in_a_guest_keeps_its_driver(self):
         self.kernel.devices[1] = VfDevice("vfio-pci", iommu_group=40)
         self.kernel.change(1, mac=PORT_MAC, vlan=300)
-        self.settle()
+        self.set_right()
         self.assertEqual([], self.kernel.binds)
         self.assertEqual(117, self.kernel.settings[1].vlan)
 
@@ -117,7 +118,7 @@ class SettleTest(VfCase):
         self.kernel.change(
             1, trust=None, min_tx_rate=None, max_tx_rate=None, vlan=300
         )
-        self.settle()
+        self.set_right()
         self.assertEqual(117, self.kernel.settings[1].vlan)
 
 
@@ -168,6 +169,20 @@ class CleanTest(VfCase):
         self.kernel.devices[1] = VfDevice("vfio-pci", iommu_group=40)
         self._left_alone("a guest has it")
 
+    def test_only_a_mac_becomes_a_leftover(self):
+        self.kernel.change(1, vlan=117)
+        for device in (
+            VfDevice("vfio-pci", iommu_group=40),
+            VfDevice("igbvf", elsewhere=True),
+            VfDevice("igbvf"),
+        ):
+            self.kernel.devices[1] = device
+            before, _ = self.clean()
+            again, changed = self.clean(before)
+            self.assertEqual((before, []), (again, changed))
+            self.assertIsNotNone(again)
+        self.assertEqual([], self.kernel.writes)
+
     def test_a_vf_that_a_container_has_is_left_alone(self):
         self.kernel.devices[1] = VfDevice("igbvf", elsewhere=True)
         self._left_alone("another network namespace")
@@ -178,14 +193,14 @@ class CleanTest(VfCase):
 
     def test_a_vf_under_a_macvtap_is_left_alone(self):
         self.kernel.change_device(1, uppers=("macvtap0",))
-        self._left_alone("macvtap0 is on top")
+        self._left_alone("macvtap0 on enp1s0v1")
 
     def test_a_vf_that_others_use_elsewhere_is_left_alone(self):
-        self.users = {SLOT: ["macvlan mv0 in red"]}
+        self.users = {SLOT: Use(on=("macvlan mv0 in red",))}
         self._left_alone("in use: macvlan mv0 in red")
         self.users = {}
         self.kernel.carrying = {"enp1s0v1"}
-        self._left_alone("cannot be found is on enp1s0v1")
+        self._left_alone("something that cannot be seen")
 
     def test_a_trusted_vf_of_an_82576_is_trusted_no_more(self):
         # Its PF keeps filters; Nova hands it on all the same, and that is
@@ -198,7 +213,7 @@ class CleanTest(VfCase):
         self.assertFalse(self.kernel.settings[1].trust)
 
     def test_a_vf_that_is_a_port_of_our_own_is_left_alone(self):
-        self.users = {SLOT: ["port p1 of web"]}
+        self.users = {SLOT: Use(ports=("port p1 of web",))}
         self._left_alone("in use: port p1 of web")
 
     def test_an_alias_keeps_no_vf_dirty(self):
@@ -248,7 +263,7 @@ class DaemonTest(VfCase):
         self.addCleanup(patched.stop)
 
     def test_settle_and_clean_come_through(self):
-        changed = self.privileged.settle(SLOT, WANTED)
+        changed = self.privileged.set_right(SLOT, WANTED)
         self.assertEqual(["vlan 0 -> 117"], list(changed))
         why_not, changed, remains = self.privileged.clean(SLOT, None)
         self.assertEqual((None, None), (why_not, remains))
@@ -264,18 +279,18 @@ class DaemonTest(VfCase):
                 self.subTest(wanted),
                 self.assertRaises(privileged.VfNotDone) as raised,
             ):
-                self.privileged.settle(SLOT, wanted)
+                self.privileged.set_right(SLOT, wanted)
             self.assertIn("is not a port's", str(raised.exception))
         self.ports = {SLOT}
         with self.assertRaises(privileged.VfNotDone) as raised:
-            self.privileged.settle(SLOT, WANTED)
+            self.privileged.set_right(SLOT, WANTED)
         self.assertIn("a port of sriov-rt is on it", str(raised.exception))
         self.assertEqual([], self.kernel.writes)
         self.assertEqual([], self.kernel.binds)
 
     def test_an_error_comes_with_its_sentence(self):
         with self.assertRaises(privileged.VfNotDone) as raised:
-            self.privileged.settle("0000:09:10.1", WANTED)
+            self.privileged.set_right("0000:09:10.1", WANTED)
         self.assertIn("no VF", str(raised.exception))
 
     def test_it_can_be_started_before_it_is_needed(self):

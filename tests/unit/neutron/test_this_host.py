@@ -18,13 +18,13 @@ import unittest.mock
 
 from oslo_config import cfg
 
+from sriov_rt.config import OptionRejected
+from sriov_rt.kernel.link import Link
 from sriov_rt.neutron import this_host
 from sriov_rt.neutron.this_host import ThisHost
 from sriov_rt.neutron.this_host import parents
-from sriov_rt.parse.errors import ParseError
 from sriov_rt.request.words import VifKind
 from sriov_rt.vif.errors import Busy
-from sriov_rt.vif.link import Link
 from sriov_rt.vif.model import State
 from sriov_rt.vif.recovery import Recovered
 from sriov_rt.vif.settings import Pools
@@ -116,7 +116,7 @@ class ThisHostTest(unittest.TestCase):
         self.plugger = unittest.mock.Mock()
         for where, name, value in (
             (this_host.host, "plugger", lambda _conf: self.plugger),
-            (this_host, "NetlinkLinks", unittest.mock.Mock),
+            (this_host, "Links", unittest.mock.Mock),
             (this_host.Vfs, "of_host", unittest.mock.Mock),
         ):
             patched = unittest.mock.patch.object(where, name, value)
@@ -151,6 +151,17 @@ class ThisHostTest(unittest.TestCase):
             self.start().recover()
         self.assertIn("enp1s0v0", logged.output[0])
 
+    def test_processes_that_are_not_seen_are_warned_of(self):
+        self.plugger.recover.return_value = Recovered()
+        with (
+            unittest.mock.patch.object(
+                this_host.container, "sees_host_processes", return_value=False
+            ),
+            self.assertLogs(this_host.__name__, "WARNING") as logged,
+        ):
+            self.start().recover()
+        self.assertIn("--pid=host", logged.output[0])
+
     def test_what_was_recovered_is_logged(self):
         self.plugger.recover.return_value = Recovered(
             undone=("p1",),
@@ -164,14 +175,16 @@ class ThisHostTest(unittest.TestCase):
         for expected in (
             "INFO:sriov_rt.neutron.this_host:port=p1 its interrupted plug",
             "port=p2 its interrupted unplug was finished",
-            "ERROR:sriov_rt.neutron.this_host:port=p3 something of it is left "
-            "(the VF is busy)",
+            "ERROR:sriov_rt.neutron.this_host:port=p3 its interrupted plug or "
+            "unplug was not recovered (the VF is busy)",
             "vf=enp1s0v3",
         ):
             self.assertIn(expected, text)
 
     def test_parents_that_cannot_be_are_refused(self):
-        with self.assertRaises(ParseError):
+        with self.assertRaisesRegex(
+            OptionRejected, rf"\[vif\] parents = nonsense in {self.path} is"
+        ):
             self.start("nonsense")
 
     def test_a_file_that_is_not_there_is_refused(self):

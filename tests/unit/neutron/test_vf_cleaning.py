@@ -20,12 +20,12 @@ import threading
 import unittest
 
 from sriov_rt import exceptions
+from sriov_rt.kernel.vf import VfSettings
 from sriov_rt.neutron import slots
 from sriov_rt.neutron import vf_cleaning as keeping
 from sriov_rt.neutron.claims import Claim
 from sriov_rt.neutron.slots import Slot
 from sriov_rt.neutron.vf_cleaning import VfCleaner
-from sriov_rt.nic.model import VfSettings
 
 SLOT, OTHER = "0000:01:10.0", "0000:01:10.2"
 
@@ -53,7 +53,7 @@ class FakeVfs:
         self.vlans = {}
         self.remains = None
 
-    def settle(self, slot, wanted):
+    def set_right(self, slot, wanted):
         if self.broken:
             raise Refused("EAGAIN")
         self.done.append(("settle", slot))
@@ -335,7 +335,7 @@ class Guests:
         self.lock = threading.Lock()
         self.cleaned = 0
 
-    def settle(self, slot, wanted):
+    def set_right(self, slot, wanted):
         return []
 
     def clean(self, slot, before):

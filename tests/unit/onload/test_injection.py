@@ -23,9 +23,9 @@ from sriov_rt import request as requests
 from sriov_rt.guest import engine
 from sriov_rt.guest.domain import parse_domain
 from sriov_rt.host.root import Root
+from sriov_rt.nova import vendordata
 from sriov_rt.onload import lxc
 from sriov_rt.onload import plan
-from sriov_rt.onload import vendordata
 from sriov_rt.onload.errors import NotConfigured
 from sriov_rt.onload.errors import OptionRejected
 from sriov_rt.onload.hook import Onload

@@ -98,8 +98,8 @@ class InstancesTest(HostTest):
     def test_containers_are_those_that_libvirt_knows(self):
         self.assertEqual(
             (
-                Container(A, 100, asks=True, is_plain=False),
-                Container(B, 200, asks=False, is_plain=False),
+                Container(A, 100, requested=True, is_plain=False),
+                Container(B, 200, requested=False, is_plain=False),
             ),
             instances.containers(self.root),
         )
@@ -125,7 +125,7 @@ class InstancesTest(HostTest):
     def test_one_whose_injection_was_taken_out_asks_still(self):
         self.container("b", B, 200, metadata=PLAIN)
         found = instances.containers(self.root)[1]
-        self.assertEqual((True, True), (found.asks, found.is_plain))
+        self.assertEqual((True, True), (found.requested, found.is_plain))
 
     def test_what_is_not_onloads_is_no_asking(self):
         for more in (
@@ -134,7 +134,7 @@ class InstancesTest(HostTest):
             "<initenv/>",
         ):
             self.container("a", A, 100, more=more)
-            self.assertFalse(instances.containers(self.root)[0].asks)
+            self.assertFalse(instances.containers(self.root)[0].requested)
 
     def test_a_host_without_containers(self):
         self.tree.remove("run/libvirt/lxc")
@@ -224,17 +224,17 @@ class WorkloadsTest(HostTest):
 
 class JudgeTest(unittest.TestCase):
     def test_a_stand_in_is_called_so_in_each_state(self):
-        asking = Container(A, 100, asks=True, is_plain=False)
+        requesting = Container(A, 100, requested=True, is_plain=False)
         process = Process(1, "x", {}, "/libonload.so")
         for state in State:
             found = instances.judge(
-                asking, [Effect(process, state, "why", is_stand_in=True)]
+                requesting, [Effect(process, state, "why", is_stand_in=True)]
             )
             self.assertEqual(state.value, found.state)
             self.assertIn("stand-in", found.why)
 
     def test_the_furthest_process_counts(self):
-        asking = Container(A, 100, asks=True, is_plain=False)
+        requesting = Container(A, 100, requested=True, is_plain=False)
         driver = status.Driver(is_loaded=True, stacks={2: 1})
         library = "/libonload.so"
         every = [
@@ -242,7 +242,7 @@ class JudgeTest(unittest.TestCase):
             Process(2, "x", {}, library),
             Process(3, "x", {}, library),
         ]
-        found = instances.judge(asking, status.all_of(every, driver))
+        found = instances.judge(requesting, status.all_of(every, driver))
         self.assertEqual(Workload(A, "accelerated", ""), found)
-        found = instances.judge(asking, status.all_of(every[::2], driver))
+        found = instances.judge(requesting, status.all_of(every[::2], driver))
         self.assertEqual("injected", found.state)

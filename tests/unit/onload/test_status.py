@@ -98,7 +98,7 @@ class JudgeTest(unittest.TestCase):
 
     def test_asked(self):
         found = status.judge(process(library=None), NO_DRIVER)
-        self.assertEqual(State.ASKED, found.state)
+        self.assertEqual(State.REQUESTED, found.state)
         self.assertEqual(
             "requested, not injected: its library is not mapped",
             found.sentence,

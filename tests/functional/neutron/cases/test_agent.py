@@ -206,19 +206,23 @@ class TalkTest(in_process.PluginCase):
 
 
 class ListeningTest(base.BaseTestCase):
-    def test_a_queue_that_is_away_is_tried_again_and_closed_in_the_end(self):
-        connection = mock.Mock()
+    def test_a_queue_that_is_away_is_tried_again_and_no_stop_waits_for_it(
+        self,
+    ):
         callbacks = mock.Mock()
         callbacks.listen.side_effect = [
             ServerOutOfReach(oslo_messaging.MessagingTimeout("no answer")),
-            connection,
+            None,
         ]
         listening = Listening(callbacks, lambda: self.fail("crashed"))
         self.assertEqual(RETRY_S, listening._listen())
-        listening.stop()
         self.assertEqual(math.inf, listening._listen())
+        callbacks.reset_mock()
         listening.stop()
-        connection.close.assert_called_once_with()
+        self.assertEqual([], callbacks.mock_calls)
+
+    def test_a_port_that_has_left_a_host_is_of_no_matter(self):
+        Callbacks("rt-1", self.fail).binding_deactivate({})
 
     def test_what_neutron_server_cannot_do_is_out_of_reach(self):
         agent_config.register_agent_state_opts_helper(cfg.CONF)

@@ -195,6 +195,17 @@ class LifeTest(ExtensionCase):
         self.agent()
         self.assertIsInstance(self.extension, l2_extension.SriovRtExtension)
 
+    def test_a_file_that_ends_with_its_container_is_warned_of(self):
+        with (
+            mock.patch.object(
+                l2_extension.container, "ends_with_container"
+            ) as ends,
+            self.assertLogs(l2_extension.__name__, "WARNING") as logged,
+        ):
+            self.agent()
+        ends.assert_called_once_with(self.place)
+        self.assertIn(f"Mount a volume at {self.place}", logged.output[0])
+
     def test_a_clean_vf_is_used_and_clean_again(self):
         agent = self.agent()
         self.give(OLD, 117)
@@ -271,7 +282,8 @@ class LifeTest(ExtensionCase):
         self.take()
         self.assertEqual(117, self.kernel.settings[1].vlan)
         self.agent()
-        for _ in range(200):
+        # A minute, on a machine that does much else.
+        for _ in range(1200):
             if self.kernel.settings[1].vlan == 0:
                 break
             self.extension._retries.join(0.05)

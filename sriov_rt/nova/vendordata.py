@@ -131,7 +131,7 @@ class Application:
         return [body]
 
     def _answer(self, instance: str) -> Any:
-        """Return what Nova hands on, empty if there is nothing to say."""
+        """Return the vendordata of an instance, empty without any."""
         extra_specs = self._flavors(instance)
         if extra_specs is None:
             raise _Refused("404 Not Found", f"no instance {instance}")
@@ -176,10 +176,10 @@ def _instance(environ: Mapping[str, Any]) -> str:
         given = json.loads(environ["wsgi.input"].read(int(length)))
     except (ValueError, RecursionError):
         raise _Refused("400 Bad Request", "JSON expected") from None
-    wanted = given.get("instance-id") if type(given) is dict else None
+    instance = given.get("instance-id") if type(given) is dict else None
     try:
         # In one form: it becomes a part of the path of Nova's API.
-        return str(uuid.UUID(wanted))
+        return str(uuid.UUID(instance))
     except (TypeError, ValueError, AttributeError):
         raise _Refused(
             "400 Bad Request", "instance-id: a UUID expected"

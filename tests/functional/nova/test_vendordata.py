@@ -28,8 +28,8 @@ from nova.api.metadata import vendordata_dynamic
 
 from sriov_rt.cmd import vendordata
 from sriov_rt.host.root import Root
+from sriov_rt.nova.vendordata import Application
 from sriov_rt.onload import settings as onload_settings
-from sriov_rt.onload.vendordata import Application
 
 ASKS = {"sriov_rt:onload": "required", "sriov_rt:onload_profile": "mine"}
 

@@ -21,7 +21,7 @@ import unittest
 import uuid
 
 from sriov_rt.host.root import Root
-from sriov_rt.onload import vendordata
+from sriov_rt.nova import vendordata
 from sriov_rt.onload.settings import Settings
 
 INSTANCE = str(uuid.uuid4())
@@ -119,7 +119,7 @@ class ApplicationTest(unittest.TestCase):
 
     def test_a_profile_that_is_not_allowed(self):
         self.specs[INSTANCE] = {**ASKS, "sriov_rt:onload_profile": "other"}
-        with self.assertLogs("sriov_rt.onload", "ERROR"):
+        with self.assertLogs("sriov_rt.nova", "ERROR"):
             status, answer = self.post()
         self.assertEqual(500, status)
         self.assertIn("is not allowed", answer["error"])
