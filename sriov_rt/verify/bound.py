@@ -60,7 +60,7 @@ class Estimate:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Bound:
-    """The measured maximum of one CPU, and what it says.
+    """Measured maximum of one CPU, and its bounds.
 
     :param max_us: the worst sample, µs.
     :param samples: how many there were.

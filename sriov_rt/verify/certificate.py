@@ -12,10 +12,12 @@
 
 """Issuing and withdrawing the latency certificate of this host."""
 
+import contextlib
 import dataclasses
 import logging
 import pathlib
 import tempfile
+import time
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -25,21 +27,18 @@ from sriov_rt.facts import certificate
 from sriov_rt.facts.certificate import Certificate
 from sriov_rt.facts.certificate import CertifiedCpu
 from sriov_rt.facts.certificate import CertifiedTool
+from sriov_rt.host import conditions
 from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.verify import bound
 from sriov_rt.verify.errors import CertificateRefused
 from sriov_rt.verify.load import Load
 from sriov_rt.verify.measurement import Measurement
-from sriov_rt.verify.measurement import Tool
+from sriov_rt.verify.tools import CERTIFYING
 
 LOG = logging.getLogger(__name__)
 
-#: The tools that a certificate can't do without: one that wakes up, and one
-#: that never sleeps.
-REQUIRED = (Tool.CYCLICTEST, Tool.OSLAT)
-
 #: The shortest run of each of these that earns one, in seconds: as long as
-#: the profile seed-003 measures.
+#: the profile ovirt measures.
 MIN_DURATION_S = 15 * 60
 
 #: How long one counts by default: 30 days.
@@ -48,7 +47,7 @@ VALIDITY_S = 30 * 24 * 3600
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Subject:
-    """What a certificate is of.
+    """Host that a certificate is issued for.
 
     :param host: its name, for people.
     :param kernel: its kernel's release.
@@ -80,6 +79,9 @@ def issue(
     :raises CertificateRefused: if they earn none, with each reason.
     """
     reasons = list(_refused(subject, measurements, load, min_duration_s))
+    if validity_s > certificate.MAX_VALIDITY_S:
+        days = certificate.MAX_VALIDITY_S // (24 * 3600)
+        reasons.append(f"a certificate counts for at most {days} days")
     if reasons:
         raise CertificateRefused(reasons)
     return Certificate(
@@ -128,6 +130,9 @@ def write(found: Certificate, root: pathlib.Path) -> pathlib.Path:
     path = root / certificate.PATH
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     files.replace(path, certificate.to_bytes(found), 0o644, durable=True)
+    # What the agent kept is of the one before; here it may be read-only.
+    with contextlib.suppress(OSError):
+        (root / certificate.WITHDRAWAL_PATH).unlink()
     return path
 
 
@@ -141,7 +146,12 @@ def withdraw(found: Certificate, why: str, root: pathlib.Path) -> None:
     :raises OSError: if it can't be removed either.
     """
     try:
-        write(dataclasses.replace(found, withdrawn=why), root)
+        write(
+            dataclasses.replace(
+                found, withdrawn=why, withdrawn_at=time.time()
+            ),
+            root,
+        )
     except OSError as error:
         (root / certificate.PATH).unlink()
         LOG.warning(
@@ -163,24 +173,30 @@ def _refused(
             "nothing of a busy one"
         )
     there = {each.tool for each in measurements}
-    for tool in REQUIRED:
+    for tool in CERTIFYING:
         if tool not in there:
             yield f"{tool} was not run"
     for each in measurements:
         for problem in each.problems:
             yield f"{each.tool}: {problem}"
-        if each.tool in REQUIRED and each.duration_s < 0.99 * min_duration_s:
+        if each.tool in CERTIFYING and each.duration_s < 0.99 * min_duration_s:
             yield (
                 f"{each.tool} ran for {each.duration_s:.0f} s, at least "
                 f"{min_duration_s:.0f} s are needed"
             )
+    if not conditions.is_identified(subject.after):
+        yield (
+            "this machine has no identity: its machine-id is missing or "
+            "'uninitialized', and its firmware has no UUID; run "
+            "systemd-machine-id-setup"
+        )
     for name, then in subject.before.items():
         if subject.after.get(name) != then:
             yield f"{name} changed while it was measured"
 
 
 def _cpu(cpu: int, measurements: Sequence[Measurement]) -> CertifiedCpu:
-    """Return the worst that any tool found on a CPU, and what it says."""
+    """Return the worst latency of a CPU by any tool, and its bounds."""
     found = [
         (each.max_us, run.duration_s, each)
         for run in measurements

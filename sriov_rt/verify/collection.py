@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What was measured, read from the directories of several measurements."""
+"""Results of several measurements, read from their directories."""
 
 import dataclasses
 import pathlib
@@ -23,20 +23,20 @@ from sriov_rt.verify import network
 from sriov_rt.verify import results
 from sriov_rt.verify.errors import NothingMeasured
 from sriov_rt.verify.measurement import CpuLatency
-from sriov_rt.verify.measurement import Tool
 from sriov_rt.verify.results import Result
+from sriov_rt.verify.tools import TOOLS
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Collection:
-    """What one directory has.
+    """Results of one directory.
 
     :param label: for people: its name, or more of its path where two are
         called the same.
     """
 
     label: str
-    latency: Mapping[Tool, Result]
+    latency: Mapping[str, Result]
     disk: tuple[disk.Measured, ...]
     network: tuple[network.Measured, ...]
 
@@ -51,7 +51,7 @@ class Collection:
 
 
 def read(directories: Iterable[pathlib.Path]) -> list[Collection]:
-    """Return what directories have, in their order.
+    """Return the results of directories, in their order.
 
     Files that are not ours are passed over.
 
@@ -74,8 +74,8 @@ def read(directories: Iterable[pathlib.Path]) -> list[Collection]:
     return found
 
 
-def _latency(directory: pathlib.Path) -> Iterator[tuple[Tool, Result]]:
-    for tool in Tool:
+def _latency(directory: pathlib.Path) -> Iterator[tuple[str, Result]]:
+    for tool in TOOLS:
         found = results.read(directory / f"{tool}.json")
         if found is not None and found.step.tool == tool:
             yield tool, found

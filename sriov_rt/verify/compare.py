@@ -62,7 +62,7 @@ class Difference:
 
 
 def differences(before: Collection, after: Collection) -> Iterator[Difference]:
-    """Yield what both have measured, and how it differs."""
+    """Yield the difference of each figure that both have."""
     for tool, first in before.latency.items():
         if tool not in after.latency:
             continue
@@ -91,7 +91,7 @@ def differences(before: Collection, after: Collection) -> Iterator[Difference]:
         figures = jobs.get(run.cell)
         if run.figures and figures:
             yield _figure(
-                run.cell.name.removesuffix(".json"),
+                run.cell.file.removesuffix(".json"),
                 (run.figures.bandwidth / 1e6, run.figures.error / 1e6),
                 (figures.bandwidth / 1e6, figures.error / 1e6),
                 "MB/s",

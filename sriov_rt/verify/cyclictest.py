@@ -20,45 +20,16 @@ second is kept: a histogram has lost the time.
 from collections.abc import Iterable
 
 from sriov_rt.parse import cpulist
-from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.verify import rt_tests
+from sriov_rt.verify.latency_tool import Parsed
+from sriov_rt.verify.latency_tool import ProgramTool
 from sriov_rt.verify.measurement import CpuLatency
-from sriov_rt.verify.profiles import Step
-
-TOOL = "cyclictest"
-
-
-def command(
-    step: Step,
-    cpus: CpuSet,
-    housekeeping: CpuSet,
-    output: str,
-) -> tuple[str, ...]:
-    """Return the command line.
-
-    :param cpus: those to measure; one thread each.
-    :param housekeeping: those for its main thread.
-    :param output: path of the JSON file.
-    """
-    return (
-        TOOL,
-        "--mlockall",
-        "--verbose",
-        "--policy=fifo",
-        f"--priority={step.priority}",
-        f"--interval={step.interval_us}",
-        "--distance=0",
-        f"--histogram={step.buckets}",
-        f"--duration={step.duration_s}",
-        f"--threads={len(cpus)}",
-        f"--affinity={cpulist.format_cpu_list(cpus)}",
-        f"--mainaffinity={cpulist.format_cpu_list(housekeeping)}",
-        f"--json={output}",
-    )
+from sriov_rt.verify.measurement import Cpus
+from sriov_rt.verify.measurement import Step
 
 
 class Maxima:
-    """The worst sample of each second and thread, from what -v prints.
+    """Worst sample of each second and thread, from the output of -v.
 
     Total: a line that is no sample is passed over.
 
@@ -94,23 +65,63 @@ class Maxima:
         return tuple(self._found.get(thread, ())[:-1])
 
 
-def parse(document: bytes, maxima: Maxima) -> tuple[str, list[CpuLatency]]:
-    """Return the version and what each CPU had.
+class Cyclictest(ProgramTool):
+    """One run of cyclictest."""
 
-    :param document: the JSON file.
-    :raises OutputInvalid: if it is not in its form.
-    """
-    found = rt_tests.load(TOOL, document)
-    cpus = []
-    for number, thread in found.threads():
-        cycles = thread.integer("cycles")
-        cpus.append(
-            CpuLatency(
-                cpu=thread.integer("cpu"),
-                samples=cycles,
-                max_us=thread.integer("max") if cycles else 0,
-                histogram=thread.histogram(cycles),
-                maxima_us=maxima.of(number),
-            )
+    name = "cyclictest"
+    measures = "the wake-up of a thread by a timer"
+    program = "cyclictest"
+    package = "rt-tests"
+    certifies = True
+    in_guests = True
+    has_threads = True
+    interval_us = 200
+
+    def __init__(self, step: Step) -> None:
+        super().__init__(step)
+        self._maxima = Maxima(step.interval_us or 1)
+
+    def command(self, cpus: Cpus, output: str) -> tuple[str, ...]:
+        """Return the command line, with a thread on each measured CPU.
+
+        Its main thread is on the housekeeping CPUs.
+        """
+        step = self.step
+        measured = cpulist.format_cpu_list(cpus.measured)
+        housekeeping = cpulist.format_cpu_list(cpus.housekeeping)
+        return (
+            self.program,
+            "--mlockall",
+            "--verbose",
+            "--policy=fifo",
+            f"--priority={step.priority}",
+            f"--interval={step.interval_us}",
+            "--distance=0",
+            f"--histogram={step.buckets}",
+            f"--duration={step.duration_s}",
+            f"--threads={len(cpus.measured)}",
+            f"--affinity={measured}",
+            f"--mainaffinity={housekeeping}",
+            f"--json={output}",
         )
-    return found.version, cpus
+
+    def feed(self, lines: list[bytes]) -> None:
+        """Take in the samples that -v prints."""
+        self._maxima.feed(lines)
+
+    def parse(self, document: bytes) -> Parsed:
+        """Return the version and the latencies of each CPU."""
+        found = rt_tests.load(self.name, document)
+        cpus = []
+        for number, thread in found.threads():
+            cycles = thread.integer("cycles")
+            cpus.append(
+                CpuLatency(
+                    cpu=thread.integer("cpu"),
+                    samples=cycles,
+                    max_us=thread.integer("max") if cycles else 0,
+                    histogram=thread.histogram(cycles),
+                    maxima_us=self._maxima.of(number),
+                )
+            )
+        return Parsed(found.version, cpus)

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Disk measurements: the scenarios of seed 002, the block sizes of seed 000.
+"""Disk measurements: clients and patterns of StackHPC, block sizes of CERN.
 
 Each cell of the matrix is one run of fio and one file of results, so that a
 run can be resumed. All files are in the directory that was given: results
@@ -26,6 +26,7 @@ import shutil
 import stat
 import time
 from collections.abc import Callable
+from collections.abc import Hashable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -36,8 +37,10 @@ from sriov_rt.host import conditions
 from sriov_rt.host.root import Root
 from sriov_rt.parse import duration
 from sriov_rt.verify import fio
+from sriov_rt.verify import machine as machines
+from sriov_rt.verify import matrix
 from sriov_rt.verify import process
-from sriov_rt.verify import results
+from sriov_rt.verify import published
 from sriov_rt.verify.errors import OutputInvalid
 from sriov_rt.verify.errors import RunFailed
 from sriov_rt.verify.errors import TargetUnusable
@@ -48,7 +51,7 @@ PREFIX = "disk-"
 #: Where fio's files are, below the directory.
 DATA = "data"
 
-#: Clients of seed 002, and workers of each.
+#: Clients that StackHPC measured with, and workers of each.
 CLIENTS = (1, 8, 64)
 WORKERS = 4
 
@@ -82,10 +85,7 @@ _CONTAINER = (
 _SLACK_S = 120.0
 _LAYOUT = 50e6
 
-#: The longest file of a cell, in bytes.
-_MAX_FILE = 64 * 1024
-
-#: Room that has to stay free.
+#: Bytes that have to stay free.
 _SPARE = 64 * 1024 * 1024
 
 
@@ -96,7 +96,7 @@ class Cell:
     :param suite: one of SUITES.
     :param place: where it runs: what its file system is attached by, or
         CONTAINER.
-    :param clients: of seed 002; 1 in the sweep.
+    :param clients: of WORKERS each; 1 in the sweep.
     """
 
     suite: str
@@ -105,7 +105,12 @@ class Cell:
     job: fio.Job
 
     @property
-    def name(self) -> str:
+    def duration_s(self) -> int:
+        """How long it measures, in seconds."""
+        return self.job.runtime_s
+
+    @property
+    def file(self) -> str:
         """The name of its file."""
         size = f"{self.job.block // 1024}k"
         return (
@@ -116,7 +121,7 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Measured:
-    """A cell and what came of it.
+    """Result of one measurement.
 
     :param file_system: type, source and options of the directory's.
     :param started_at: Unix time in seconds.
@@ -134,6 +139,12 @@ class Measured:
     emulated: bool
     figures: fio.Figures | None
     problem: str = ""
+    machine: machines.Machine = machines.UNKNOWN
+
+    @property
+    def has_figures(self) -> bool:
+        """Whether the measurement has figures."""
+        return self.figures is not None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -165,21 +176,21 @@ class FileSystem:
 
 
 def file_system(directory: pathlib.Path) -> FileSystem:
-    """Return what a directory is on, by /proc/self/mountinfo.
+    """Return the file system of a directory, by /proc/self/mountinfo.
 
     :raises TargetUnusable: if that does not say.
     """
     device = directory.stat().st_dev
-    wanted = f"{os.major(device)}:{os.minor(device)}"
+    number = f"{os.major(device)}:{os.minor(device)}"
     text = pathlib.Path("/proc/self/mountinfo").read_text(errors="replace")
     found = None
     for line in text.splitlines():
         left, _, right = line.partition(" - ")
-        fields, rest = left.split(), right.split()
-        if len(fields) < 6 or len(rest) < 3 or fields[2] != wanted:
+        fields, tail = left.split(), right.split()
+        if len(fields) < 6 or len(tail) < 3 or fields[2] != number:
             continue
-        options = (*fields[5].split(","), *rest[2].split(","))
-        found = FileSystem(rest[0], rest[1], tuple(dict.fromkeys(options)))
+        options = (*fields[5].split(","), *tail[2].split(","))
+        found = FileSystem(tail[0], tail[1], tuple(dict.fromkeys(options)))
     if found is None:
         raise TargetUnusable(
             str(directory), "its file system is not in /proc/self/mountinfo"
@@ -196,40 +207,36 @@ def place_of(directory: pathlib.Path, root: Root) -> str:
     return file_system(existing).place(conditions.emulated(root))
 
 
-def space(wanted: Iterable[Cell]) -> int:
+def data_size(some: Iterable[Cell]) -> int:
     """Return the bytes that the data of all cells takes at most.
 
     The files of one suite are those of the next cell as well.
     """
     suites: dict[str, int] = {}
-    for cell in wanted:
-        suites[cell.suite] = max(suites.get(cell.suite, 0), cell.job.space)
+    for cell in some:
+        size = max(suites.get(cell.suite, 0), cell.job.data_size)
+        suites[cell.suite] = size
     return sum(suites.values())
 
 
-def missing(wanted: Iterable[Cell]) -> Iterator[tuple[str, str]]:
-    """Yield each program that is not there, and its package."""
+def missing(some: Iterable[Cell]) -> Iterator[tuple[str, str]]:
+    """Yield each program that has to be installed, and its package."""
     programs = {fio.TOOL: fio.PACKAGE}
-    if any(cell.place == CONTAINER for cell in wanted):
+    if any(cell.place == CONTAINER for cell in some):
         programs[_CONTAINER[0]] = "util-linux"
     for name, package in programs.items():
         if shutil.which(name) is None:
             yield name, package
 
 
-def planned(wanted: Sequence[Cell]) -> Iterator[str]:
-    """Yield what would run, a line each."""
-    whole = sum(each.job.runtime_s for each in wanted)
-    yield (
-        f"{len(wanted)} runs, {duration.format_duration(whole)} and the time "
-        f"to write {_gib(space(wanted))} of data"
+def planned(some: Sequence[Cell]) -> Iterator[str]:
+    """Yield the runs that would be made, a line each."""
+    whole = sum(each.duration_s for each in some)
+    heading = (
+        f"{len(some)} runs, {duration.format_duration(whole)} and the time "
+        f"to write {_gib(data_size(some))} of data"
     )
-    for cell in wanted:
-        yield f"  {cell.name.removeprefix(PREFIX).removesuffix('.json')}"
-
-
-def silent(cell: Cell, left: int) -> None:
-    """Show no progress."""
+    yield from matrix.planned(heading, some, PREFIX)
 
 
 def cells(
@@ -262,7 +269,7 @@ def cells(
                 )
                 yield Cell(suite, place, count, job)
             continue
-        # Seed 000: many readers, and one writer; one request in flight.
+        # As CERN: many readers, and one writer; one request in flight.
         for (pattern, workers), block, place in itertools.product(
             (("randread", 512), ("write", 1)), BLOCKS, places
         ):
@@ -278,20 +285,20 @@ def cells(
             yield Cell(suite, place, 1, job)
 
 
-class Target:
-    """The directory of a measurement, and nothing outside of it.
+class Target(matrix.Results[Measured]):
+    """Directory of a measurement: its results, and fio's files for a time.
 
     :param directory: made if it is missing.
     """
 
     def __init__(self, directory: pathlib.Path) -> None:
-        self.directory = directory
+        super().__init__(directory, Measured, PREFIX)
         self._data = directory / DATA
 
-    def prepare(self, space: int, *, resume: bool) -> None:
+    def prepare(self, size: int, *, resume: bool) -> None:
         """Check it, before anything is written.
 
-        :param space: bytes that the data takes at most.
+        :param size: bytes that the data takes at most.
         :param resume: whether results may be there.
         :raises TargetUnusable: if it is no empty directory, or has no room.
         """
@@ -317,7 +324,7 @@ class Target:
             )
         if DATA in present:
             self._check_data()
-        self._check_space(space)
+        self._check_free(size)
         self.directory.mkdir(parents=True, exist_ok=True)
 
     def _check_data(self) -> None:
@@ -330,37 +337,17 @@ class Target:
                     f"'{DATA}/{each.name}' in it is none of ours"
                 )
 
-    def _check_space(self, space: int) -> None:
+    def _check_free(self, size: int) -> None:
         there = 0
         if self._data.exists():
             there = sum(each.stat().st_blocks for each in self._data.iterdir())
         found = os.statvfs(_existing(self.directory))
         free = found.f_bavail * found.f_frsize + 512 * there
-        if free < space + _SPARE:
+        if free < size + _SPARE:
             raise self._unusable(
-                f"{_gib(space + _SPARE)} are needed, {_gib(free)} are free; "
+                f"{_gib(size + _SPARE)} are needed, {_gib(free)} are free; "
                 "give a smaller --size or fewer --clients"
             )
-
-    def get(self, cell: Cell) -> Measured | None:
-        """Return what a cell had before; None if it has to be measured."""
-        found = results.load(Measured, self.directory / cell.name, _MAX_FILE)
-        if found is None or found.figures is None:
-            return None
-        return found if found.cell == cell else None
-
-    def all(self) -> list[Measured]:
-        """Return all that is kept there."""
-        return results.load_all(
-            Measured, self.directory, f"{PREFIX}*.json", _MAX_FILE
-        )
-
-    def put(self, measured: Measured) -> None:
-        """Keep what came of a cell; as a whole or not at all.
-
-        :raises OSError: if it can't be written.
-        """
-        results.keep(self.directory / measured.cell.name, measured)
 
     def data(self) -> pathlib.Path:
         """Return where fio's files are; it is made."""
@@ -378,53 +365,41 @@ class Target:
 
 def run(
     target: Target,
-    wanted: Sequence[Cell],
+    some: Sequence[Cell],
     root: Root,
     *,
     resume: bool,
-    progress: Callable[[Cell, int], object] = silent,
+    progress: Callable[[Cell, int], object] = matrix.silent,
 ) -> tuple[list[Measured], bool]:
-    """Measure the cells that are not there yet.
-
-    A cell that can't be measured is kept with its problem, and the next has
-    its turn.
-
-    :param progress: is called before each, with how many are left.
-    :returns: what was measured, and whether Ctrl-C ended it.
-    :raises OSError: if results can't be written.
-    """
+    """Measure the cells that have no result yet; see matrix.run."""
     kind = str(file_system(target.directory))
+    machine = machines.observe(root)
     release = root.read_text("proc/sys/kernel/osrelease")
-    host: Mapping[str, object] = {
-        "kernel": "" if isinstance(release, Unknown) else release.strip(),
-        "emulated": conditions.emulated(root),
-    }
-    found = []
+    kernel = "" if isinstance(release, Unknown) else release.strip()
+    emulated = conditions.emulated(root)
+
+    def measure(cell: Cell) -> Measured:
+        started = time.time()
+        outcome = _measure(cell, target.data())
+        return Measured(
+            cell=cell,
+            file_system=kind,
+            kernel=kernel,
+            version=outcome.version,
+            command=outcome.command,
+            started_at=started,
+            emulated=emulated,
+            figures=outcome.figures,
+            problem=outcome.problem,
+            machine=machine,
+        )
+
     try:
-        for number, cell in enumerate(wanted):
-            kept = target.get(cell) if resume else None
-            if kept is None:
-                progress(cell, len(wanted) - number)
-                started = time.time()
-                outcome = _measure(cell, target.data())
-                kept = Measured(
-                    cell=cell,
-                    file_system=kind,
-                    kernel=str(host["kernel"]),
-                    version=outcome.version,
-                    command=outcome.command,
-                    started_at=started,
-                    emulated=bool(host["emulated"]),
-                    figures=outcome.figures,
-                    problem=outcome.problem,
-                )
-                target.put(kept)
-            found.append(kept)
-    except KeyboardInterrupt:
-        return found, True
+        return matrix.run(
+            some, target, measure, resume=resume, progress=progress
+        )
     finally:
         target.clean()
-    return found, False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -440,12 +415,12 @@ def _measure(cell: Cell, data: pathlib.Path) -> _Outcome:
 
     :raises KeyboardInterrupt: after Ctrl-C, when it has ended.
     """
-    command = fio.command(cell.job, str(data))
+    command = fio.command(cell.job)
     if cell.place == CONTAINER:
         command = (*_CONTAINER, *command)
     lines = process.Lines(fio.MAX_OUTPUT)
     text = " ".join(command)
-    limit = cell.job.runtime_s + _SLACK_S + cell.job.space / _LAYOUT
+    limit = cell.job.runtime_s + _SLACK_S + cell.job.data_size / _LAYOUT
     try:
         ended = process.run(command, limit, lines.feed, directory=data)
         if ended.interrupted:
@@ -470,82 +445,116 @@ def _gib(size: int) -> str:
     return f"{size / 2**30:.1f} GiB"
 
 
-#: What a table of measurements has.
-COLUMNS = (
-    "Suite",
-    "Place",
-    "Pattern",
-    "Clients",
-    "Block",
-    "MB/s",
-    "IOPS",
-    "Mean µs",
-    "p99 µs",
-    "Of bare",
-    "Seed",
-    "Same way",
-)
+def _index(known: Sequence[str], name: str) -> int:
+    return known.index(name) if name in known else len(known)
 
 
-def rows(found: Sequence[Measured]) -> Iterator[tuple[str, ...]]:
-    """Yield a row of each cell that was measured, as COLUMNS has it."""
-    bare = {_key(each): each.figures for each in found if _is_base(each)}
-    for each in found:
-        cell, figures = each.cell, each.figures
-        if figures is None:
-            continue
-        base = bare.get(_key(each)) if cell.place == CONTAINER else None
-        parity = f"{100 * figures.iops / base.iops:.1f} %" if base else "-"
-        yield (
-            cell.suite,
-            cell.place,
-            cell.job.pattern,
-            str(cell.clients),
-            f"{cell.job.block // 1024}k",
-            f"{figures.bandwidth / 1e6:.1f}",
-            f"{figures.iops:.0f}",
-            f"{figures.mean_us:.0f}",
-            f"{figures.p99_us:.0f}",
-            parity,
-            seed(cell),
-            "yes" if _same_way(cell) else "no",
-        )
+def _order(measured: Measured) -> tuple[object, ...]:
+    """Return a sort key: a container follows the place that it is on."""
+    cell = measured.cell
+    return (
+        _index(SUITES, cell.suite),
+        _index(fio.PATTERNS, cell.job.pattern),
+        cell.clients,
+        cell.job.block,
+        cell.place == CONTAINER,
+        cell.place,
+    )
 
 
-def seed(cell: Cell) -> str:
-    """Return what the seeds measured there, against bare metal, in IOPS."""
+def _key(measured: Measured, *, contained: bool | None = None) -> Hashable:
+    cell = measured.cell
+    if contained is None:
+        contained = cell.place == CONTAINER
+    return contained, cell.suite, cell.clients, cell.job
+
+
+def _parity(measured: Measured, known: Mapping[Hashable, Measured]) -> str:
+    """Return the IOPS of a container beside those of the place it is on."""
+    base = known.get(_key(measured, contained=False))
+    if measured.cell.place != CONTAINER or base is None or not base.figures:
+        return "-"
+    return f"{100 * _figures(measured).iops / base.figures.iops:.1f} %"
+
+
+def _figures(measured: Measured) -> fio.Figures:
+    assert measured.figures is not None
+    return measured.figures
+
+
+def _source(measured: Measured) -> str:
+    """Return the publication that a cell is compared with."""
+    if measured.cell.suite == MATRIX:
+        return published.STACKHPC
+    return published.CERN
+
+
+def _published(measured: Measured) -> str:
+    """Return the published figure, IOPS against bare metal; "-" for none."""
+    cell = measured.cell
     if cell.place != CONTAINER:
         return "-"
     if cell.suite == MATRIX:
-        # Seed 002 has plots, and one sentence on them.
+        # StackHPC has plots, and one sentence on them.
         return "about 100 %"
     key = (cell.job.pattern, cell.job.block)
-    return _SEED_000.get(key, "99 to 101 %")
+    return _CERN.get(key, "99 to 101 %")
 
 
-#: Seed 000's tables of what was not within 1 %: IOPS of a container.
-_SEED_000 = {
+#: CERN's tables of what was not within 1 %: IOPS of a container.
+_CERN = {
     ("randread", 32768): "52.1 %",
     ("write", 32768): "80.3 %",
 }
 
 
-def _same_way(cell: Cell) -> bool:
-    """Tell whether a cell has the seed's parameters, sizes and place."""
+def same_way(cell: Cell) -> str:
+    """Return "yes" if a cell is as published; else the differences."""
     if cell.suite == SWEEP:
-        # Its device was an NVMe's, raw, and its container LXC's.
-        return False
+        return "no: a file system, not a raw NVMe drive; namespaces, not LXC"
     job = cell.job
-    return (
-        cell.place != CONTAINER
-        and (job.size_mib, job.runtime_s) == (32 * 1024, 30)
-        and cell.clients in CLIENTS
-    )
+    ways = []
+    if cell.place == CONTAINER:
+        ways.append("namespaces, no container runtime")
+    if job.size_mib != _SIZE_MIB:
+        ways.append(f"files of {job.size_mib} MiB, not {_SIZE_MIB} MiB")
+    if job.runtime_s != _RUNTIME_S:
+        ways.append(f"{job.runtime_s} s, not {_RUNTIME_S} s")
+    if cell.clients not in CLIENTS:
+        ways.append(f"{cell.clients} clients")
+    return f"no: {', '.join(ways)}" if ways else "yes"
 
 
-def _key(each: Measured) -> tuple[object, ...]:
-    return each.cell.suite, each.cell.clients, each.cell.job
+#: StackHPC's files, and how long each of its runs took.
+_SIZE_MIB = 32 * 1024
+_RUNTIME_S = 30
 
 
-def _is_base(each: Measured) -> bool:
-    return each.cell.place != CONTAINER
+_NEVER = (False, False)
+_ALONE = (True, False)
+
+TABLE: matrix.Table[Measured] = matrix.Table(
+    columns=(
+        matrix.Column("Suite", lambda x, _: x.cell.suite, _NEVER),
+        matrix.Column("Place", lambda x, _: x.cell.place),
+        matrix.Column("Pattern", lambda x, _: x.cell.job.pattern),
+        matrix.Column("Clients", lambda x, _: str(x.cell.clients)),
+        matrix.Column("Block", lambda x, _: f"{x.cell.job.block // 1024}k"),
+        matrix.Column(
+            "MB/s", lambda x, _: f"{_figures(x).bandwidth / 1e6:.1f}", _ALONE
+        ),
+        matrix.Column("IOPS", lambda x, _: f"{_figures(x).iops:.0f}"),
+        matrix.Column(
+            "Mean µs", lambda x, _: f"{_figures(x).mean_us:.0f}", _ALONE
+        ),
+        matrix.Column(
+            "p99 µs", lambda x, _: f"{_figures(x).p99_us:.0f}", _NEVER
+        ),
+        matrix.Column("Of bare", _parity),
+    ),
+    order=_order,
+    key=_key,
+    source=_source,
+    published=_published,
+    same_way=lambda measured: same_way(measured.cell),
+)

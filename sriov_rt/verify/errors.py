@@ -80,6 +80,22 @@ class NotIsolated(exceptions.SriovRtError):
         super().__init__(problem)
 
 
+class CpusOffline(exceptions.SriovRtError):
+    """Dedicated pCPUs are offline, and cannot be measured.
+
+    :param cpus: a CPU list.
+    """
+
+    def __init__(self, cpus: str) -> None:
+        self.cpus = cpus
+        super().__init__(
+            f"dedicated pCPUs {cpus} are offline (Nova's "
+            "cpu_power_management) and can't be measured; write 1 to "
+            "/sys/devices/system/cpu/cpuN/online of each, measure, and "
+            "restart nova-compute"
+        )
+
+
 class TargetUnusable(exceptions.SriovRtError):
     """A directory that can't be measured in.
 

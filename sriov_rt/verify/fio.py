@@ -14,12 +14,14 @@
 
 import dataclasses
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from sriov_rt import codec
 from sriov_rt import documents
 from sriov_rt.verify.errors import OutputInvalid
+from sriov_rt.verify.errors import RunFailed
 from sriov_rt.verify.tool_json import number
 from sriov_rt.verify.tool_json import table
 
@@ -38,10 +40,15 @@ _MIN_RUNTIME = 0.99
 
 _PERCENTILE = "99.000000"
 
+_VERSION = re.compile(r"fio-(\d{1,4})\.(\d{1,4})")
+
+#: The first that reports job_runtime (stat.c).
+_FIRST = (3, 8)
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Job:
-    """What one run of fio does.
+    """Job of one run of fio.
 
     :param pattern: one of PATTERNS.
     :param block: bytes of each request.
@@ -61,7 +68,7 @@ class Job:
     runtime_s: int
 
     @property
-    def space(self) -> int:
+    def data_size(self) -> int:
         """Bytes that its files take."""
         files = 1 if self.shared else self.workers
         return files * self.size_mib * 1024 * 1024
@@ -69,7 +76,7 @@ class Job:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Figures:
-    """What one run of fio measured.
+    """Figures of one run of fio.
 
     :param bandwidth: bytes a second.
     :param iops: requests a second.
@@ -88,15 +95,16 @@ class Figures:
     error: float = 0.0
 
 
-def command(job: Job, directory: str) -> tuple[str, ...]:
-    """Return the command line; but for sizes it is seed 002's job file.
+def command(job: Job) -> tuple[str, ...]:
+    """Return the command line, to be run in the directory of its files.
 
-    :param directory: of its files.
+    fio splits a directory's name at colons and expands what is in it, so
+    none is given. But for sizes it is the job file that StackHPC published.
     """
     return (
         TOOL,
         "--name=disk",
-        f"--directory={directory}",
+        "--directory=.",
         "--filename_format=" + ("shared.dat" if job.shared else "$jobnum.dat"),
         # 9p can't, and says so in the middle of the JSON.
         "--fallocate=none",
@@ -118,11 +126,12 @@ def command(job: Job, directory: str) -> tuple[str, ...]:
 
 
 def parse(output: bytes, job: Job) -> tuple[str, Figures]:
-    """Return the version and what was measured.
+    """Return the version and the figures.
 
     :param output: what it prints; lines before the JSON are passed over.
     :raises OutputInvalid: if it is not in the form of fio 3, or workers are
         missing in it.
+    :raises RunFailed: if fio is too old to report them.
     """
     if len(output) > MAX_OUTPUT:
         raise OutputInvalid(TOOL, f"longer than {MAX_OUTPUT} bytes")
@@ -130,6 +139,13 @@ def parse(output: bytes, job: Job) -> tuple[str, Figures]:
     version = found.get("fio version")
     if type(version) is not str or len(version) > 64:
         raise OutputInvalid(TOOL, "no version in it")
+    named = _VERSION.match(version)
+    if named and (int(named[1]), int(named[2])) < _FIRST:
+        raise RunFailed(
+            TOOL,
+            f"{version} does not report how long its workers ran; install "
+            "fio 3.8 or later",
+        )
     jobs = found.get("jobs")
     if type(jobs) is not list or len(jobs) != 1:
         raise OutputInvalid(TOOL, "one group of jobs expected")

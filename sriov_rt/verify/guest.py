@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 
 from sriov_rt import codec
+from sriov_rt import files
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import certificate
 from sriov_rt.facts.certificate import Certificate
@@ -26,13 +27,8 @@ from sriov_rt.host.root import Root
 from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.verify.errors import CertificateUnusable
 from sriov_rt.verify.errors import NotIsolated
-from sriov_rt.verify.latency import Cpus
+from sriov_rt.verify.measurement import Cpus
 from sriov_rt.verify.measurement import Measurement
-from sriov_rt.verify.measurement import Tool
-
-#: The tools that need no more than SCHED_FIFO; the others are tracers of the
-#: kernel, which a pod shares with its host.
-TOOLS = (Tool.CYCLICTEST, Tool.OSLAT)
 
 
 def cpus_of(root: Root) -> Cpus:
@@ -64,9 +60,7 @@ def host_certificate(path: pathlib.Path) -> Certificate:
     :raises CertificateUnusable: if the file is not one.
     """
     try:
-        with path.open("rb") as source:
-            data = source.read(certificate.MAX_FILE + 1)
-        return certificate.from_bytes(data)
+        return certificate.from_bytes(files.read(path, certificate.MAX_FILE))
     except OSError as error:
         raise CertificateUnusable(f"{path}: {error.strerror}") from None
     except codec.SchemaError as error:
@@ -74,7 +68,7 @@ def host_certificate(path: pathlib.Path) -> Certificate:
 
 
 def note(host: Certificate | None) -> str:
-    """Return what the figures of a guest hold for, a sentence.
+    """Return the validity of a guest's figures, a sentence.
 
     A guest's own flag "hypervisor" says nothing of its speed.
 

@@ -91,7 +91,7 @@ class Hotplug:
 
 
 def plan(domain: str) -> Hotplug:
-    """Return what is to be done to a guest; nothing is done yet.
+    """Return the plan for a guest; nothing is changed yet.
 
     :raises HotplugRefused: if it does not run, or has room for one vCPU only.
     :raises OutputInvalid: if virsh prints no number.
@@ -206,7 +206,7 @@ def _count(domain: str, which: str) -> int:
 
 
 def _virsh(*arguments: str) -> bytes:
-    """Return what virsh prints.
+    """Return the output of virsh.
 
     :raises RunFailed: with libvirt's sentence.
     :raises KeyboardInterrupt: after Ctrl-C.

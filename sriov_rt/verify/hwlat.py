@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The kernel's hwlat tracer: what the hardware takes from every CPU.
+"""The kernel's hwlat tracer: time that the hardware takes from every CPU.
 
 Firmware (SMI) and hypervisors stop a CPU without the kernel's knowledge. The
 tracer spins with interrupts off for a width of each window and reports every
@@ -26,16 +26,23 @@ import time
 from collections.abc import Callable
 from collections.abc import Iterator
 
+from sriov_rt.host.root import Root
 from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.verify.errors import OutputInvalid
 from sriov_rt.verify.errors import RunFailed
+from sriov_rt.verify.latency_tool import LatencyTool
+from sriov_rt.verify.latency_tool import Run
 from sriov_rt.verify.measurement import MAX_LATENCY_US
 from sriov_rt.verify.measurement import CpuLatency
-from sriov_rt.verify.profiles import Step
+from sriov_rt.verify.measurement import Cpus
+from sriov_rt.verify.measurement import Step
 
 TOOL = "hwlat"
 
 INSTANCE = "sriov_rt_hwlat"
+
+#: Where tracefs is, below the root.
+TRACING = "sys/kernel/tracing"
 
 #: µs of each window in which the tracer spins, of one second: the kernel's
 #: own values (DEFAULT_SAMPLE_WIDTH and _WINDOW in trace_hwlat.c).
@@ -51,7 +58,34 @@ _LINE = re.compile(
 )
 
 
-def run(
+class Hwlat(LatencyTool):
+    """One run of the hwlat tracer."""
+
+    name = TOOL
+    measures = "the time that firmware (SMI) and hypervisors take from a CPU"
+    threshold_us = 10
+
+    def run(
+        self, cpus: Cpus, root: Root, tick: Callable[[float], object]
+    ) -> Run:
+        """Measure once; its version is the kernel's."""
+        step = self.step
+        began = time.monotonic()
+        found, interrupted = measure(
+            step, cpus.measured, root.path / TRACING, tick
+        )
+        release = root.read_text("proc/sys/kernel/osrelease")
+        return Run(
+            version=release.strip() if isinstance(release, str) else "",
+            command=f"tracing_thresh={step.threshold_us} "
+            f"width={WIDTH_US} window={WINDOW_US}",
+            duration_s=time.monotonic() - began,
+            cpus=found,
+            interrupted=interrupted,
+        )
+
+
+def measure(
     step: Step,
     cpus: CpuSet,
     tracing: pathlib.Path,
@@ -79,7 +113,7 @@ def run(
 
 
 def parse(trace: bytes) -> list[CpuLatency]:
-    """Return the CPUs with gaps, by what the trace says.
+    """Return the CPUs with gaps in a trace.
 
     :raises OutputInvalid: if it is no trace, or too long.
     """
@@ -144,8 +178,8 @@ def mask(cpus: CpuSet) -> str:
     while whole := whole >> 32:
         words.append(f"{whole & 0xFFFFFFFF:08x}")
     head = words[-1].lstrip("0") or "0"
-    rest = [each.zfill(8) for each in words[:-1]]
-    return ",".join([head, *reversed(rest)])
+    tail = [each.zfill(8) for each in words[:-1]]
+    return ",".join([head, *reversed(tail)])
 
 
 def _check(tracing: pathlib.Path, detector: pathlib.Path) -> None:

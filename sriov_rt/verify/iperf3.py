@@ -27,7 +27,7 @@ from sriov_rt.verify.tool_json import table
 TOOL = "iperf3"
 PACKAGE = "iperf3"
 
-#: Seed 000's: seconds that are left out at first, and seconds measured.
+#: CERN's: seconds that are left out at first, and seconds measured.
 OMIT_S = 3
 DURATION_S = 20
 

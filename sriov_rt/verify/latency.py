@@ -15,83 +15,56 @@
 import contextlib
 import dataclasses
 import math
-import pathlib
 import shutil
 import tempfile
-import time
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 
 from sriov_rt.codec import Unknown
+from sriov_rt.decide import power
+from sriov_rt.facts import GuestCgroup
+from sriov_rt.host import cgroup
+from sriov_rt.host import compute
 from sriov_rt.host import conditions
 from sriov_rt.host import values
 from sriov_rt.host.root import Root
 from sriov_rt.parse import cpulist
 from sriov_rt.parse.cpulist import CpuSet
-from sriov_rt.verify import cyclictest
+from sriov_rt.parse.partition import ISOLATED
 from sriov_rt.verify import hotplug
-from sriov_rt.verify import hwlat
 from sriov_rt.verify import load as loads
-from sriov_rt.verify import oslat
+from sriov_rt.verify import machine
 from sriov_rt.verify import process
-from sriov_rt.verify import timerlat
 from sriov_rt.verify import validity
+from sriov_rt.verify.errors import CpusOffline
 from sriov_rt.verify.errors import NotIsolated
-from sriov_rt.verify.errors import RunFailed
+from sriov_rt.verify.latency_tool import SLACK_S
 from sriov_rt.verify.load import Load
-from sriov_rt.verify.measurement import CpuLatency
+from sriov_rt.verify.measurement import Cpus
 from sriov_rt.verify.measurement import Measurement
-from sriov_rt.verify.measurement import Tool
+from sriov_rt.verify.measurement import Step
 from sriov_rt.verify.profiles import Profile
-from sriov_rt.verify.profiles import Step
 from sriov_rt.verify.results import Result
 from sriov_rt.verify.results import Results
-
-#: Program and package of each tool; hwlat is the kernel's own.
-PROGRAMS: Mapping[Tool, tuple[str, str]] = {
-    Tool.CYCLICTEST: (cyclictest.TOOL, "rt-tests"),
-    Tool.OSLAT: (oslat.TOOL, "rt-tests"),
-    Tool.TIMERLAT: (timerlat.PROGRAM, "rtla"),
-}
-
-#: Where tracefs is, below the root.
-TRACING = "sys/kernel/tracing"
-
-#: Seconds that a tool may take on top of its duration.
-_SLACK_S = 60.0
-
-#: Seconds after the start at which the threads of a tool are looked at.
-_SETTLED_S = 2.0
+from sriov_rt.verify.tools import TOOLS
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run is.
+    """Progress of a run.
 
-    :param tool: what runs.
-    :param elapsed_s: for how long.
-    :param duration_s: how long it will.
+    :param tool: that runs now.
+    :param elapsed_s: since its start.
+    :param duration_s: of its step.
     :param left_s: until the end of the whole run.
     """
 
-    tool: Tool
+    tool: str
     elapsed_s: float
     duration_s: int
     left_s: float
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Cpus:
-    """The CPUs of a measurement.
-
-    :param measured: the isolated ones that are online.
-    :param housekeeping: those from which it is measured.
-    """
-
-    measured: CpuSet
-    housekeeping: CpuSet
 
 
 def cpus_of(root: Root) -> Cpus:
@@ -110,6 +83,17 @@ def cpus_of(root: Root) -> Cpus:
             "see 'sriov-rt host check --fix-plan'"
         )
     measured = isolated & online
+    hidden = cgroup.observe(root, CpuSet())
+    if (
+        not measured
+        and isinstance(hidden, GuestCgroup)
+        and hidden.partition == ISOLATED
+    ):
+        raise NotIsolated(
+            f"CPUs {cpulist.format_cpu_list(hidden.cpus)} are isolated by "
+            f"the partition {hidden.path}, and no program outside it can "
+            "measure them; boot with isolcpus to measure"
+        )
     if not measured:
         raise NotIsolated(
             "no CPU is isolated; boot with isolcpus, see 'sriov-rt host "
@@ -122,20 +106,38 @@ def cpus_of(root: Root) -> Cpus:
     return Cpus(measured, online - isolated)
 
 
+def check_online(
+    root: Root, cpus: Cpus, nova_files: Sequence[str] = compute.FILES
+) -> None:
+    """Refuse to certify a host while Nova keeps pCPUs of guests offline.
+
+    A guest would get pCPUs that nobody has measured.
+
+    :param nova_files: Nova's configuration files below the root.
+    :raises CpusOffline: if there is one.
+    """
+    nova = compute.observe(root, nova_files)
+    managed = power.managed(nova, power.CPU_STATE)
+    if left := managed - cpus.measured - cpus.housekeeping:
+        raise CpusOffline(cpulist.format_cpu_list(left))
+
+
 def missing(profile: Profile, load: Load) -> Iterator[tuple[str, str]]:
-    """Yield each program that is wanted and not there, and its package."""
-    wanted = [
-        PROGRAMS[each.tool] for each in profile.steps if each.tool in PROGRAMS
-    ]
-    for name, package in dict.fromkeys([*wanted, *loads.programs(load)]):
+    """Yield each program that has to be installed, and its package."""
+    tools = [TOOLS[each.tool] for each in profile.steps]
+    needed = [(each.program, each.package) for each in tools if each.program]
+    for name, package in dict.fromkeys([*needed, *loads.programs(load)]):
         if shutil.which(name) is None:
             yield name, package
 
 
 class LatencyRun:
-    """Runs the steps of a profile, and keeps what each measured.
+    """Run of a profile; the result of each step is kept.
 
     :param progress: is called about twice a second.
+    :param since: when the last certificate was withdrawn, Unix time: what was
+        measured before is measured again.
+    :param nova_files: as of :func:`check_online`.
     """
 
     def __init__(
@@ -145,12 +147,16 @@ class LatencyRun:
         load: Load,
         results: Results,
         progress: Callable[[Progress], object] | None = None,
+        since: float = 0.0,
+        nova_files: Sequence[str] = compute.FILES,
     ) -> None:
         self._root = root
+        self._nova = compute.observe(root, nova_files)
         self._cpus = cpus
         self._load = load
         self._results = results
         self._progress = progress
+        self._since = since
 
     def run(self, profile: Profile, *, resume: bool) -> list[Result]:
         """Return a result of each step that was measured.
@@ -162,14 +168,14 @@ class LatencyRun:
         """
         found: list[Result] = []
         todo: list[Step] = []
-        now = conditions.observe(self._root, boot=True)
+        now = conditions.observe(self._root, self._nova, boot=True)
         for step in profile.steps:
             kept = self._results.get(step) if resume else None
             if kept is not None and self._counts(kept, step, now):
                 found.append(kept)
             else:
                 todo.append(step)
-        whole = sum(each.duration_s + _SLACK_S for each in todo)
+        whole = sum(each.duration_s + SLACK_S for each in todo)
         with self._loaded(whole) as ended:
             for number, step in enumerate(todo):
                 left = sum(each.duration_s for each in todo[number + 1 :])
@@ -189,25 +195,23 @@ class LatencyRun:
             and kept.load == self._load.name
             and kept.conditions == now
             and not kept.measurement.problems
+            and kept.measurement.started_at > self._since
         )
 
     def _step(
         self, step: Step, left_s: float, ended: Callable[[], list[str]]
     ) -> Result:
-        hangs_on = conditions.observe(self._root, boot=True)
+        hangs_on = conditions.observe(self._root, self._nova, boot=True)
         before = validity.now(self._root)
 
         def tick(elapsed: float) -> None:
-            rest = max(step.duration_s - elapsed, 0.0) + left_s
+            left = max(step.duration_s - elapsed, 0.0) + left_s
             if self._progress is not None:
                 self._progress(
-                    Progress(step.tool, elapsed, step.duration_s, rest)
+                    Progress(step.tool, elapsed, step.duration_s, left)
                 )
 
-        if step.tool is Tool.HWLAT:
-            ran = self._hwlat(step, tick)
-        else:
-            ran = self._program(step, tick)
+        ran = TOOLS[step.tool](step).run(self._cpus, self._root, tick)
         after = validity.now(self._root)
         measured = self._cpus.measured
         problems = [
@@ -222,6 +226,7 @@ class LatencyRun:
             self._load.name,
             hangs_on,
             emulated=conditions.emulated(self._root),
+            machine=machine.observe(self._root),
             measurement=Measurement(
                 tool=step.tool,
                 version=ran.version,
@@ -230,76 +235,6 @@ class LatencyRun:
                 duration_s=ran.duration_s,
                 cpus=tuple(ran.cpus),
                 problems=tuple(problems),
-            ),
-        )
-
-    def _hwlat(self, step: Step, tick: Callable[[float], None]) -> "_Ran":
-        began = time.monotonic()
-        cpus, interrupted = hwlat.run(
-            step, self._cpus.measured, self._root.path / TRACING, tick
-        )
-        release = self._root.read_text("proc/sys/kernel/osrelease")
-        return _Ran(
-            version=release.strip() if isinstance(release, str) else "",
-            command=f"tracing_thresh={step.threshold_us} "
-            f"width={hwlat.WIDTH_US} window={hwlat.WINDOW_US}",
-            duration_s=time.monotonic() - began,
-            cpus=cpus,
-            interrupted=interrupted,
-        )
-
-    def _program(self, step: Step, tick: Callable[[float], None]) -> "_Ran":
-        measured, housekeeping = self._cpus.measured, self._cpus.housekeeping
-        maxima = cyclictest.Maxima(step.interval_us or 1)
-        lines: list[bytes] = []
-        refused: tuple[str, ...] = ()
-        settled = step.tool not in _THREADS
-
-        def ticked(pid: int, elapsed: float) -> None:
-            nonlocal refused, settled
-            # A busy host takes a while to start them.
-            if not settled and elapsed > _SETTLED_S:
-                refused = validity.threads(pid, measured, step.priority)
-                settled = not refused
-            tick(elapsed)
-
-        with tempfile.TemporaryDirectory(prefix="sriov-rt-verify-") as place:
-            output = pathlib.Path(place) / "output.json"
-            command = _COMMANDS[step.tool](
-                step, measured, housekeeping, str(output)
-            )
-            sink = {
-                Tool.CYCLICTEST: maxima.feed,
-                Tool.TIMERLAT: lines.extend,
-            }.get(step.tool, _ignore)
-            began = time.monotonic()
-            ended = process.run(
-                command,
-                step.duration_s + _SLACK_S,
-                sink,
-                ticked,
-                name=step.tool,
-            )
-            elapsed = time.monotonic() - began
-            if ended.code != 0 and not ended.interrupted:
-                raise RunFailed(step.tool, ended.last_line())
-            document = b"\n".join(lines)
-            if step.tool is not Tool.TIMERLAT:
-                document = _document(output, ended)
-        version, cpus, duration_s = _PARSERS[step.tool](document, maxima)
-        duration_s = min(elapsed, duration_s or elapsed, step.duration_s)
-        expected = 0
-        if step.interval_us and not ended.interrupted:
-            expected = math.floor(step.duration_s * 1e6 / step.interval_us)
-        return _Ran(
-            version=version,
-            command=" ".join(command),
-            duration_s=duration_s,
-            cpus=cpus,
-            interrupted=ended.interrupted,
-            problems=(
-                *refused,
-                *validity.samples(cpus, measured, expected),
             ),
         )
 
@@ -340,54 +275,9 @@ class LatencyRun:
                 yield lambda: "" if runs() else _UNLOADED
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Ran:
-    """What came of one tool."""
-
-    version: str
-    command: str
-    duration_s: float
-    cpus: Sequence[CpuLatency]
-    interrupted: bool
-    problems: tuple[str, ...] = ()
-
-
 _INTERRUPTED = "it was interrupted before its end"
 
 _UNLOADED = "the load (stress-ng) ended before it did"
-
-#: Tools whose threads are looked at while they run.
-_THREADS = (Tool.CYCLICTEST, Tool.OSLAT)
-
-_COMMANDS = {
-    Tool.CYCLICTEST: cyclictest.command,
-    Tool.OSLAT: oslat.command,
-    Tool.TIMERLAT: timerlat.command,
-}
-
-Parsed = tuple[str, list[CpuLatency], float]
-
-
-def _cyclictest(document: bytes, maxima: cyclictest.Maxima) -> Parsed:
-    return (*cyclictest.parse(document, maxima), 0.0)
-
-
-_PARSERS: Mapping[Tool, Callable[[bytes, cyclictest.Maxima], Parsed]] = {
-    Tool.CYCLICTEST: _cyclictest,
-    Tool.OSLAT: lambda document, _: oslat.parse(document),
-    Tool.TIMERLAT: lambda document, _: timerlat.parse(document),
-}
-
-
-def _ignore(lines: list[bytes]) -> None:
-    """Pass over what a tool prints."""
-
-
-def _document(path: pathlib.Path, ended: process.Ended) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        raise RunFailed(path.name, ended.last_line()) from None
 
 
 def describe(cpus: Cpus) -> str:

@@ -10,10 +10,11 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Measurement of a latency tool, in one form for all of them."""
+"""Steps and measurements of latency tools, in one form for all of them."""
 
 import dataclasses
-import enum
+
+from sriov_rt.parse.cpulist import CpuSet
 
 #: The most buckets that a histogram may have; ``cyclictest -h`` takes as many.
 MAX_BUCKETS = 100_000
@@ -25,18 +26,44 @@ MAX_LATENCY_US = 3_600_000_000
 MAX_SAMPLES = 2**45
 
 
-class Tool(enum.StrEnum):
-    """A program or kernel tracer that measures latency."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class Step:
+    """One tool and its parameters.
 
-    HWLAT = "hwlat"
-    CYCLICTEST = "cyclictest"
-    OSLAT = "oslat"
-    TIMERLAT = "timerlat"
+    :param tool: its name, a key of ``tools.TOOLS``.
+    :param duration_s: how long it measures.
+    :param interval_us: between two wake-ups; 0 for a tool that has none.
+    :param priority: of SCHED_FIFO, 1 to 99.
+    :param buckets: of the histogram, 1 µs each.
+    :param threshold_us: a tracer counts what is longer.
+    :param workload: what oslat does meanwhile (``-w``), and with how much
+        memory (``-m``); empty for none.
+    """
+
+    tool: str
+    duration_s: int
+    interval_us: int = 0
+    priority: int = 95
+    buckets: int = 400
+    threshold_us: int = 0
+    workload: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cpus:
+    """The CPUs of a measurement.
+
+    :param measured: the isolated ones that are online.
+    :param housekeeping: those from which it is measured.
+    """
+
+    measured: CpuSet
+    housekeeping: CpuSet
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CpuLatency:
-    """The latencies that one CPU had.
+    """Latencies of one CPU.
 
     :param cpu: its number.
     :param samples: how many were taken, those above the histogram included.
@@ -50,7 +77,7 @@ class CpuLatency:
     cpu: int
     samples: int
     max_us: int
-    histogram: tuple[tuple[int, ...], ...] = ()
+    histogram: tuple[tuple[int, int], ...] = ()
     maxima_us: tuple[int, ...] = ()
 
     @property
@@ -63,8 +90,8 @@ class CpuLatency:
 class Measurement:
     """One run of a tool.
 
-    :param tool: which one.
-    :param version: what it says of itself.
+    :param tool: its name.
+    :param version: as the tool prints it.
     :param command: its command line, or the tracer's settings.
     :param started_at: Unix time in seconds.
     :param duration_s: how long it measured, by CLOCK_MONOTONIC.
@@ -72,7 +99,7 @@ class Measurement:
         measurement that does.
     """
 
-    tool: Tool
+    tool: str
     version: str
     command: str
     started_at: float

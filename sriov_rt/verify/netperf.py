@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""netperf: requests and responses over TCP, as seed 004 has them.
+"""netperf: requests and responses over TCP, the published way.
 
 Debian has it in non-free alone: where it is not installed at both ends,
 sockperf measures.

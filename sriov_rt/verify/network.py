@@ -12,10 +12,9 @@
 
 """Network measurements: parity, requests and responses, packets.
 
-Throughput both ways as seed 000 measured it, requests and responses with up
-to 36 streams as seed 004 did, packets of 64 bytes as seed 001. The other end
-is another host's ``sriov-rt verify network serve``, or another network
-namespace of this one.
+Throughput both ways, requests and responses with up to 36 streams, packets of
+64 bytes, each as others have published it. The other end is another host's
+``sriov-rt verify network serve``, or another network namespace of this one.
 """
 
 import contextlib
@@ -28,19 +27,26 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
+from collections.abc import Hashable
 from collections.abc import Iterable
 from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
+from typing import Any
 
+from sriov_rt import exceptions
 from sriov_rt.codec import Unknown
 from sriov_rt.host import conditions
 from sriov_rt.host.root import Root
+from sriov_rt.kernel import namespaces
 from sriov_rt.parse import duration
 from sriov_rt.verify import iperf3
+from sriov_rt.verify import machine as machines
+from sriov_rt.verify import matrix
 from sriov_rt.verify import netperf
 from sriov_rt.verify import pktgen
 from sriov_rt.verify import process
-from sriov_rt.verify import results
+from sriov_rt.verify import published
 from sriov_rt.verify import sockperf
 from sriov_rt.verify.errors import OutputInvalid
 from sriov_rt.verify.errors import RunFailed
@@ -52,7 +58,7 @@ PREFIX = "network-"
 #: after those, and then netserver's come.
 PORT = 5201
 
-#: Streams of seed 004, from one to all of its CPUs.
+#: Streams that Solarflare measured, from one to all of its CPUs.
 STREAMS = (1, 2, 4, 9, 18, 36)
 MAX_STREAMS = 64
 
@@ -70,20 +76,17 @@ TWO_HOSTS = "two hosts"
 ONE_HOST = "one host"
 NAMESPACES = "namespaces of one host"
 
-#: Before the process id of a namespace without a name: a container's.
-PID = "pid:"
-
 #: The name of what others are compared with.
 BASE = "host"
 
-#: What runs a program over Onload, with the profile of seed 004.
+#: What runs a program over Onload, with the profile for latency.
 ONLOAD = ("onload", "--profile=latency")
 
 _SLACK_S = 60.0
 
 #: Seconds in which netperf has to have found its server.
 _KNOCK_S = 10.0
-_MAX_FILE = 64 * 1024
+_MAX_OUTPUT = 64 * 1024
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -111,9 +114,9 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Measured:
-    """A cell and what came of it.
+    """Result of one measurement.
 
-    :param way: between what it was measured: TWO_HOSTS, ONE_HOST or
+    :param way: the two ends: TWO_HOSTS, ONE_HOST or
         NAMESPACES.
     :param started_at: Unix time in seconds.
     :param emulated: the host is a virtual machine itself: the figures say
@@ -140,6 +143,12 @@ class Measured:
     received: float | None = None
     problem: str = ""
     tool: str = ""
+    machine: machines.Machine = machines.UNKNOWN
+
+    @property
+    def has_figures(self) -> bool:
+        """Whether the measurement has figures."""
+        return self.figure is not None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -177,18 +186,19 @@ class Ends:
 
 
 def _inside(namespace: str, command: Sequence[str]) -> tuple[str, ...]:
+    """Return a command line that runs in a namespace.
+
+    By nsenter(1), for all that runs there is a program: its command line is
+    kept in the results, and a person can run it again.
+    """
     if not namespace:
         return tuple(command)
-    number = namespace.removeprefix(PID)
-    if number != namespace:
-        path = f"/proc/{number}/ns/net"
-    else:
-        path = f"/run/netns/{namespace}"
+    path = namespaces.path(namespace)
     return ("nsenter", f"--net={path}", "--", *command)
 
 
 def way(ends: Ends) -> str:
-    """Return between what it is measured.
+    """Return the kind of the two ends.
 
     An address of the client's namespace, or of this one, is this host's. One
     that only another namespace has can't be told from another host's.
@@ -204,15 +214,56 @@ def way(ends: Ends) -> str:
 
 def _is_local(namespace: str, address: str) -> bool:
     """Return whether an address is one of a namespace's own."""
-    command = _inside(namespace, ("ip", "-json", "route", "get", address))
-    lines = process.Lines(_MAX_FILE)
+    # No route, or no such namespace: what is measured says so.
+    return _route(namespace, address).get("type") == "local"
+
+
+def _route(namespace: str, address: str) -> dict[str, Any]:
+    return _ip(namespace, ("route", "get", address))
+
+
+def _ip(namespace: str, words: Sequence[str]) -> dict[str, Any]:
+    """Return the one thing that ``ip`` shows; empty if there is not one."""
+    lines = process.Lines(_MAX_OUTPUT)
+    command = _inside(namespace, ("ip", "-json", *words))
     try:
         process.run(command, _SLACK_S, lines.feed)
         (found,) = json.loads(lines.whole())
-        return bool(found["type"] == "local")
-    except (RunFailed, ValueError, TypeError, KeyError):
-        # No route, or no such namespace: what is measured says so.
-        return False
+    except (RunFailed, ValueError, TypeError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _nic(root: Root, ends: Ends) -> str:
+    """Return the interface to the other end, and its device."""
+    name = str(_route(ends.namespace, ends.address).get("dev", ""))
+    if not name:
+        return ""
+    link = _ip(ends.namespace, ("-details", "link", "show", name))
+    info = link.get("linkinfo")
+    kind = info.get("info_kind") if isinstance(info, dict) else None
+    place = link.get("parentdev")
+    parts = [str(kind)] if kind else []
+    if place:
+        parts.append(f"{place} {_device(root, str(place))}".strip())
+    if not ends.namespace:
+        speed = root.read_text(f"sys/class/net/{name}/speed")
+        if not isinstance(speed, Unknown) and speed.strip().isdigit():
+            parts.append(f"{speed.strip()} Mb/s")
+    parts.append(f"MTU {link.get('mtu', 'unknown')}")
+    return f"{name}: {', '.join(parts)}"
+
+
+def _device(root: Root, place: str) -> str:
+    """Return vendor and device id of a PCI device, and its driver."""
+    folder = f"sys/bus/pci/devices/{place}"
+    ids = [
+        text.strip().removeprefix("0x")
+        for name in ("vendor", "device")
+        if isinstance(text := root.read_text(f"{folder}/{name}"), str)
+    ]
+    driver = (root.path / folder / "driver").resolve().name
+    return " ".join([f"[{':'.join(ids)}]"] * bool(ids) + [driver])
 
 
 def cells(
@@ -270,7 +321,7 @@ def serving(
     try:
         for command in commands:
             children.append(process.spawn(_inside(namespace, command)))
-        time.sleep(_SETTLE_S)
+        time.sleep(_LISTEN_S)
         check(children)
         yield children
     finally:
@@ -286,7 +337,7 @@ def serving(
 
 #: Seconds until a server that can't have its port has ended, and until one
 #: that is to end has.
-_SETTLE_S = 1.0
+_LISTEN_S = 1.0
 _END_S = 5.0
 
 
@@ -322,42 +373,18 @@ def missing(
             yield name, package
 
 
-class Results:
-    """The files of a measurement.
+class Results(matrix.Results[Measured]):
+    """Files of network measurements.
 
     :param directory: made if it is missing.
     """
 
     def __init__(self, directory: pathlib.Path) -> None:
-        self.directory = directory
-
-    def get(self, cell: Cell) -> Measured | None:
-        """Return what a cell had before; None if it has to be measured."""
-        found = results.load(Measured, self.directory / cell.file, _MAX_FILE)
-        if found is None or found.figure is None:
-            return None
-        return found if found.cell == cell else None
-
-    def put(self, measured: Measured) -> None:
-        """Keep what came of a cell; as a whole or not at all.
-
-        :raises OSError: if it can't be written.
-        """
-        results.keep(self.directory / measured.cell.file, measured)
-
-    def all(self) -> list[Measured]:
-        """Return all that is kept there, whatever its name is."""
-        return results.load_all(
-            Measured, self.directory, f"{PREFIX}*.json", _MAX_FILE
-        )
-
-
-def silent(cell: Cell, left: int) -> None:
-    """Show no progress."""
+        super().__init__(directory, Measured, PREFIX)
 
 
 class NetworkRun:
-    """Measures cells, and keeps what came of each.
+    """Run of network measurements; the result of each cell is kept.
 
     :param packets: interfaces of PACKETS.
     """
@@ -376,44 +403,45 @@ class NetworkRun:
         release = root.read_text("proc/sys/kernel/osrelease")
         self._kernel = "" if isinstance(release, Unknown) else release.strip()
         self._emulated = conditions.emulated(root)
+        self._machine = machines.observe(root, _nic(root, ends))
         self._netperf = False
 
     def run(
         self,
-        wanted: Sequence[Cell],
+        some: Sequence[Cell],
         *,
         resume: bool,
-        progress: Callable[[Cell, int], object] = silent,
+        progress: Callable[[Cell, int], object] = matrix.silent,
     ) -> tuple[list[Measured], bool]:
-        """Measure the cells that are not there yet.
+        """Measure the cells that have no result yet; see matrix.run.
 
-        A cell that can't be measured is kept with its problem, and the next
-        has its turn.
-
-        :param progress: is called before each, with how many are left.
-        :returns: what was measured, and whether Ctrl-C ended it.
         :raises RunFailed: if a server can't run.
-        :raises OSError: if results can't be written.
         """
-        found: list[Measured] = []
         try:
-            with self._servers(wanted) as children:
-                self._netperf = self._has_netperf(wanted)
-                for number, cell in enumerate(wanted):
-                    kept = self._results.get(cell) if resume else None
-                    if kept is None or kept.tool != self._tool(cell):
-                        progress(cell, len(wanted) - number)
-                        kept = self._measure(cell)
-                        self._results.put(kept)
-                    found.append(kept)
+            with self._servers(some) as children:
+                self._netperf = self._has_netperf(some)
+
+                def measure(cell: Cell) -> Measured:
                     check(children)
+                    return self._measure(cell)
+
+                found = matrix.run(
+                    some,
+                    self._results,
+                    measure,
+                    resume=resume,
+                    progress=progress,
+                    is_usable=lambda kept: kept.tool == self._tool(kept.cell),
+                )
+                if not found[1]:
+                    check(children)
+                return found
         except KeyboardInterrupt:
-            return found, True
-        return found, False
+            return [], True
 
     @contextlib.contextmanager
     def _servers(
-        self, wanted: Sequence[Cell]
+        self, some: Sequence[Cell]
     ) -> Iterator[list[subprocess.Popen[bytes]]]:
         if not self._ends.server:
             yield []
@@ -421,15 +449,15 @@ class NetworkRun:
         commands = servers(
             self._ends.address,
             self._ends.port,
-            max(each.streams for each in wanted),
-            onload=any(each.onload for each in wanted),
+            max(each.streams for each in some),
+            onload=any(each.onload for each in some),
         )
         with serving(commands, self._ends.server) as children:
             yield children
 
-    def _has_netperf(self, wanted: Sequence[Cell]) -> bool:
+    def _has_netperf(self, some: Sequence[Cell]) -> bool:
         """Return whether netperf is at both ends: it measures for a second."""
-        requests = [each for each in wanted if each.test == REQUESTS]
+        requests = [each for each in some if each.test == REQUESTS]
         if not requests or not netperf.measures():
             return False
         command = netperf.command(
@@ -459,6 +487,7 @@ class NetworkRun:
             emulated=self._emulated,
             figure=None,
             tool=self._tool(cell),
+            machine=self._machine,
         )
         measure = {
             REQUESTS: self._requests,
@@ -605,68 +634,55 @@ def resolve(address: str) -> str:
     try:
         (first, *_) = socket.getaddrinfo(address, None, socket.AF_INET)
     except (OSError, UnicodeError) as error:
-        raise RunFailed("network", f"'{address}': {error}") from None
+        problem = f"'{address}': {exceptions.plain(error)}"
+        raise RunFailed("network", problem) from None
     return str(first[4][0])
 
 
-def planned(wanted: Sequence[Cell], ends: Ends) -> Iterator[str]:
-    """Yield what would run, a line each."""
-    whole = sum(each.duration_s for each in wanted)
-    yield (
-        f"{len(wanted)} runs between {way(ends)}, "
+def planned(some: Sequence[Cell], ends: Ends) -> Iterator[str]:
+    """Yield the runs that would be made, a line each."""
+    whole = sum(each.duration_s for each in some)
+    heading = (
+        f"{len(some)} runs between {way(ends)}, "
         f"{duration.format_duration(whole)}"
     )
-    for cell in wanted:
-        yield f"  {cell.file.removeprefix(PREFIX).removesuffix('.json')}"
+    yield from matrix.planned(heading, some, PREFIX)
 
 
-#: What a table of measurements has.
-COLUMNS = (
-    "Name",
-    "Test",
-    "Streams",
-    "Figure",
-    "p99 µs",
-    "Against",
-    "Seed",
-    "Same way",
-)
+_TESTS = (SEND, RECEIVE, REQUESTS, PACKETS)
 
 
-def rows(found: Sequence[Measured]) -> Iterator[tuple[str, ...]]:
-    """Yield a row of each cell that was measured, as COLUMNS has it."""
-    figures = {
-        (each.cell, each.tool): each.figure for each in found if each.figure
-    }
-    for each in found:
-        cell, figure = each.cell, each.figure
-        if figure is None:
-            continue
-        yield (
-            cell.name,
-            cell.test + (", Onload" if cell.onload else ""),
-            str(cell.streams),
-            _shown(each),
-            "-" if each.p99_us is None else f"{each.p99_us:.0f}",
-            _against(each, figure, figures),
-            seed(cell),
-            same_way(each),
-        )
+def _order(measured: Measured) -> tuple[object, ...]:
+    """Return a sort key: a result follows the one it is compared with."""
+    cell = measured.cell
+    return (
+        _TESTS.index(cell.test) if cell.test in _TESTS else len(_TESTS),
+        cell.name != BASE,
+        cell.name,
+        cell.streams,
+        cell.onload,
+    )
 
 
-def _shown(each: Measured) -> str:
-    figure = each.figure or 0.0
-    if each.cell.test in (SEND, RECEIVE):
+def _key(measured: Measured) -> Hashable:
+    return measured.cell, measured.tool
+
+
+def _figure(measured: Measured) -> str:
+    figure = measured.figure or 0.0
+    if measured.cell.test in (SEND, RECEIVE):
         return f"{figure / 1e9:.2f} Gb/s"
-    if each.cell.test == REQUESTS:
+    if measured.cell.test == REQUESTS:
         return f"{figure:.0f}/s"
-    return f"{figure / 1e6:.2f} Mpps, {(each.received or 0) / 1e6:.2f} in"
+    return f"{figure / 1e6:.2f} Mpps, {(measured.received or 0) / 1e6:.2f} in"
 
 
-def _against(
-    measured: Measured, figure: float, figures: dict[tuple[Cell, str], float]
-) -> str:
-    """Return the ratio to what it is compared with, by the same program."""
+def _p99(measured: Measured) -> str:
+    return "-" if measured.p99_us is None else f"{measured.p99_us:.0f}"
+
+
+def _against(measured: Measured, known: Mapping[Hashable, Measured]) -> str:
+    """Return the ratio to the base of its comparison, by the same program."""
     cell = measured.cell
     if cell.onload:
         other = dataclasses.replace(cell, onload=False)
@@ -674,35 +690,62 @@ def _against(
     else:
         other = dataclasses.replace(cell, name=BASE)
         label = BASE
-    base = figures.get((other, measured.tool))
-    if other == cell or base is None:
+    base = known.get((other, measured.tool))
+    if other == cell or base is None or not base.figure:
         return "-"
-    return f"{figure / base:.2f} × {label}"
+    return f"{(measured.figure or 0.0) / base.figure:.2f} × {label}"
 
 
-def seed(cell: Cell) -> str:
-    """Return what the seeds measured there."""
+def _source(measured: Measured) -> str:
+    """Return the publication that a cell is compared with."""
+    if measured.cell.test in (SEND, RECEIVE):
+        return published.CERN
+    if measured.cell.test == PACKETS:
+        return published.VF_PASSTHROUGH
+    return published.SOLARFLARE
+
+
+def _published(measured: Measured) -> str:
+    """Return the published figure; "-" for none."""
+    cell = measured.cell
     if cell.test in (SEND, RECEIVE):
-        # Seed 000, 10 Gb Ethernet at MTU 1500, in a container and not.
         return "9.41 Gb/s, 1.00 × host"
     if cell.test == PACKETS:
-        # Seed 001, a VF of 10 Gb Ethernet.
         return "3.5 Mpps, 1.9 in"
     known = {1: "8 × kernel", 36: "15 × kernel"}
-    # Seed 004, two 100 Gb cards back to back.
     return known.get(cell.streams, "-") if cell.onload else "-"
 
 
-def same_way(each: Measured) -> str:
-    """Return whether it was measured as the seed did; why not."""
-    cell = each.cell
-    if cell.test == REQUESTS and each.tool != netperf.TOOL:
+def same_way(measured: Measured) -> str:
+    """Return "yes" if it was measured as published; else the differences."""
+    cell = measured.cell
+    if cell.test == REQUESTS and measured.tool != netperf.TOOL:
         return "no: sockperf for netperf"
-    if each.way != TWO_HOSTS:
-        return f"no: {each.way}"
+    if measured.way != TWO_HOSTS:
+        return f"no: {measured.way}"
     if cell.test == REQUESTS:
-        # Seed 004 does not say for how long.
+        # It was not published for how long.
         return "yes"
     if cell.duration_s != iperf3.DURATION_S:
-        return f"no: {cell.duration_s} s"
+        return f"no: {cell.duration_s} s, not {iperf3.DURATION_S} s"
     return "yes"
+
+
+TABLE: matrix.Table[Measured] = matrix.Table(
+    columns=(
+        matrix.Column("Name", lambda x, _: x.cell.name),
+        matrix.Column(
+            "Test",
+            lambda x, _: x.cell.test + (", Onload" if x.cell.onload else ""),
+        ),
+        matrix.Column("Streams", lambda x, _: str(x.cell.streams)),
+        matrix.Column("Figure", lambda x, _: _figure(x)),
+        matrix.Column("p99 µs", lambda x, _: _p99(x)),
+        matrix.Column("Against", _against),
+    ),
+    order=_order,
+    key=_key,
+    source=_source,
+    published=_published,
+    same_way=same_way,
+)

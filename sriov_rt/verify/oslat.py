@@ -15,53 +15,59 @@
 import math
 
 from sriov_rt.parse import cpulist
-from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.verify import rt_tests
+from sriov_rt.verify.latency_tool import Parsed
+from sriov_rt.verify.latency_tool import ProgramTool
 from sriov_rt.verify.measurement import CpuLatency
-from sriov_rt.verify.profiles import Step
-
-TOOL = "oslat"
+from sriov_rt.verify.measurement import Cpus
 
 
-def command(
-    step: Step,
-    cpus: CpuSet,
-    housekeeping: CpuSet,
-    output: str,
-) -> tuple[str, ...]:
-    """Return the command line; see cyclictest.command."""
-    load: tuple[str, ...] = ()
-    if step.workload:
-        name, memory = step.workload
-        load = (f"--workload={name}", f"--workload-mem={memory}")
-    return (
-        TOOL,
-        f"--cpu-list={cpulist.format_cpu_list(cpus)}",
-        f"--cpu-main-thread={min(housekeeping)}",
-        f"--rtprio={step.priority}",
-        f"--duration={step.duration_s}",
-        *load,
-        f"--json={output}",
-    )
+class Oslat(ProgramTool):
+    """One run of oslat."""
 
+    name = "oslat"
+    measures = "the time that the system takes from a busy CPU"
+    program = "oslat"
+    package = "rt-tests"
+    certifies = True
+    in_guests = True
+    has_threads = True
+    priority = 1
 
-def parse(document: bytes) -> tuple[str, list[CpuLatency], float]:
-    """Return the version, what each CPU had, and the shortest duration, s.
+    def command(self, cpus: Cpus, output: str) -> tuple[str, ...]:
+        """Return the command line, with a busy thread on each measured CPU."""
+        step = self.step
+        load: tuple[str, ...] = ()
+        if step.workload:
+            workload, memory = step.workload
+            load = (f"--workload={workload}", f"--workload-mem={memory}")
+        return (
+            self.program,
+            f"--cpu-list={cpulist.format_cpu_list(cpus.measured)}",
+            f"--cpu-main-thread={min(cpus.housekeeping)}",
+            f"--rtprio={step.priority}",
+            f"--duration={step.duration_s}",
+            *load,
+            f"--json={output}",
+        )
 
-    The last bucket of its histogram holds all that is above, too: it is left
-    out, and ``max`` is what counts.
+    def parse(self, document: bytes) -> Parsed:
+        """Return the version, the latencies of each CPU, and the duration.
 
-    :raises OutputInvalid: if it is not in its form.
-    """
-    found = rt_tests.load(TOOL, document)
-    cpus = []
-    durations = []
-    for _, thread in found.threads():
-        buckets = thread.histogram()
-        samples = sum(count for _, count in buckets)
-        worst = math.ceil(thread.real("max"))
-        if buckets and buckets[-1][0] < worst:
-            buckets = buckets[:-1]
-        cpus.append(CpuLatency(thread.integer("cpu"), samples, worst, buckets))
-        durations.append(thread.real("duration"))
-    return found.version, cpus, min(durations)
+        The last bucket of its histogram has all longer ones too: it is left
+        out, and ``max`` is what counts. The duration is the shortest of a
+        thread's.
+        """
+        found = rt_tests.load(self.name, document)
+        cpus = []
+        durations = []
+        for _, thread in found.threads():
+            buckets = thread.histogram()
+            samples = sum(count for _, count in buckets)
+            worst = math.ceil(thread.real("max"))
+            if buckets and buckets[-1][0] < worst:
+                buckets = buckets[:-1]
+            cpu = thread.integer("cpu")
+            cpus.append(CpuLatency(cpu, samples, worst, buckets))
+            durations.append(thread.real("duration"))
+        return Parsed(found.version, cpus, min(durations))

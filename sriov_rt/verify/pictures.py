@@ -14,6 +14,7 @@
 
 import dataclasses
 import io
+import logging
 import math
 from collections.abc import Callable
 from collections.abc import Iterator
@@ -27,7 +28,7 @@ from sriov_rt.verify import sockperf
 from sriov_rt.verify.collection import Collection
 from sriov_rt.verify.errors import PicturesUnavailable
 from sriov_rt.verify.measurement import MAX_BUCKETS
-from sriov_rt.verify.measurement import Tool
+from sriov_rt.verify.tools import TOOLS
 
 #: What an emulated host's pictures have across them.
 EMULATED = "emulated host: these figures mean nothing"
@@ -38,7 +39,27 @@ FORMATS = ("svg", "png")
 #: The most CPUs with a name in a legend.
 _NAMED = 16
 
-_SIZE = (9.0, 4.8)
+_SIZE = (6.4, 4.0)
+
+#: The colour of text and axes, and that on a dark page.
+_INK = "#1f2328"
+_LIGHT = "#e3e6ea"
+
+#: The colours of published figures and of ours.
+_PUBLISHED = "#8a9099"
+_OURS = "#1f77b4"
+
+#: Of the SVG alone: a PNG stays white.
+_DARK = f"""
+@media screen and (prefers-color-scheme: dark) {{
+  [style*="fill: {_INK}"] {{ fill: {_LIGHT} !important }}
+  [style*="stroke: {_INK}"] {{ stroke: {_LIGHT} !important }}
+  #patch_1 path, [style*="fill: #ffffff"] {{ fill: #16191d !important }}
+}}
+"""
+
+#: The limit of a latency axis above which it is logarithmic, µs.
+_LINEAR_US = 1000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,34 +69,83 @@ class Picture:
     :param name: of its files, without an ending.
     :param title: what it shows.
     :param images: its bytes by format.
+    :param wide: whether it is a grid, as wide as a page.
+    :param alone: whether it has no neighbour: those that follow are pairs,
+        such as before and after.
     """
 
     name: str
     title: str
     images: dict[str, bytes]
+    wide: bool = False
+    alone: bool = False
 
 
-def draw(collections: Sequence[Collection]) -> Iterator[Picture]:
+def draw(
+    collections: Sequence[Collection], *, published: bool = False
+) -> Iterator[Picture]:
     """Yield the pictures that the measurements have.
 
+    :param published: whether to draw the figures that others published.
     :raises PicturesUnavailable: without matplotlib.
     """
     _library()
-    for number, each in enumerate(collections):
-        for tool in each.latency:
-            yield from _histogram(each, tool, number)
-            yield from _maxima(each, tool, number)
-    for tool in Tool:
-        yield from _overlay(collections, tool)
-    yield from _throughput(collections)
+    axes = _latency_axes(collections)
+    for tool in TOOLS:
+        yield from _overlay(collections, tool, axes)
+        for number, each in enumerate(collections):
+            if tool in each.latency:
+                yield from _histogram(each, tool, number, axes)
+        for number, each in enumerate(collections):
+            if tool in each.latency:
+                yield from _maxima(each, tool, number, axes)
+    yield from _throughput(collections, published)
     yield from _requests(collections)
-    yield from _onload(collections)
-    yield from _packets(collections)
+    yield from _onload(collections, published)
+    yield from _packets(collections, published)
     yield from _disk(collections, "bandwidth")
     yield from _disk(collections, "mean_us")
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Limits:
+    """Ends of the axes that all pictures of latencies share.
+
+    :param us: of a histogram's latencies.
+    :param samples: of a histogram's numbers of samples.
+    :param maximum_us: of the maxima.
+    :param seconds: of their time.
+    """
+
+    us: int = 1
+    samples: int = 1
+    maximum_us: int = 1
+    seconds: int = 1
+
+
+def _latency_axes(collections: Sequence[Collection]) -> _Limits:
+    cpus = [
+        cpu
+        for each in collections
+        for result in each.latency.values()
+        for cpu in result.measurement.cpus
+    ]
+    buckets = [each for cpu in cpus for each in cpu.histogram]
+    maxima = [each for cpu in cpus for each in cpu.maxima_us]
+    return _Limits(
+        max([each[0] for each in buckets], default=1),
+        # One line of an overlay has all CPUs in it.
+        max([each[1] for each in buckets], default=1) * max(len(cpus), 1),
+        max(maxima, default=1),
+        max([len(cpu.maxima_us) for cpu in cpus], default=1),
+    )
+
+
 def _library() -> Any:
+    log = logging.getLogger("matplotlib")
+    if not log.isEnabledFor(logging.INFO):
+        # It warns who has no home directory that its cache is elsewhere.
+        log.setLevel(logging.ERROR)
     try:
         from matplotlib import figure
     except ImportError:
@@ -96,8 +166,10 @@ def _picture(
     size: tuple[float, float] = _SIZE,
 ) -> Picture:
     figure = _library().Figure(figsize=size, layout="constrained")
-    figure.suptitle(_plain(title), fontsize=11)
+    figure.suptitle(_plain(title), fontsize=11, color=_INK, wrap=True)
     paint(figure)
+    for axes in figure.axes:
+        _ink(axes)
     if emulated:
         figure.text(
             0.5,
@@ -117,10 +189,28 @@ def _picture(
         metadata = {"Date": None} if each == "svg" else None
         figure.savefig(sink, format=each, dpi=110, metadata=metadata)
         images[each] = sink.getvalue()
-    return Picture(name, title, images)
+    images["svg"] = images["svg"].replace(
+        b"</style>", _DARK.encode() + b"</style>", 1
+    )
+    return Picture(name, title, images, wide=size != _SIZE)
 
 
-def _histogram(each: Collection, tool: Tool, n: int) -> Iterator[Picture]:
+def _ink(axes: Any) -> None:
+    """Give all text and lines of axes the one colour that a page changes."""
+    axes.tick_params(which="both", colors=_INK)
+    axes.xaxis.label.set_color(_INK)
+    axes.yaxis.label.set_color(_INK)
+    axes.title.set_color(_INK)
+    for each in axes.spines.values():
+        each.set_edgecolor(_INK)
+    if axes.get_legend():
+        for text in axes.get_legend().get_texts():
+            text.set_color(_INK)
+
+
+def _histogram(
+    each: Collection, tool: str, n: int, limits: _Limits
+) -> Iterator[Picture]:
     """OSADL's plot: a step line a CPU, samples on a logarithmic axis."""
     result = each.latency[tool]
     cpus = [cpu for cpu in result.measurement.cpus if cpu.histogram]
@@ -133,8 +223,7 @@ def _histogram(each: Collection, tool: Tool, n: int) -> Iterator[Picture]:
         for cpu in cpus:
             name = f"CPU {cpu.cpu}: max {cpu.max_us} µs"
             _steps(axes, cpu.histogram, name)
-        limit = max(cpu.histogram[-1][0] for cpu in cpus)
-        _log_axes(axes, "Latency (µs)", "Number of samples", limit)
+        _log_axes(axes, limits.us, limits.samples)
         if len(cpus) <= _NAMED:
             axes.legend(fontsize=8)
 
@@ -160,16 +249,23 @@ def _steps(
     )
 
 
-def _log_axes(axes: Any, x: str, y: str, limit: int) -> None:
+def _log_axes(axes: Any, limit_us: int, samples: int) -> None:
     axes.set_yscale("log")
-    axes.set_ylim(bottom=0.8)
-    axes.set_xlim(0, min(limit, MAX_BUCKETS) + 1)
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
+    axes.set_ylim(0.8, 2 * samples)
+    limit = min(limit_us, MAX_BUCKETS) + 1
+    if limit_us > _LINEAR_US:
+        axes.set_xscale("log")
+        axes.set_xlim(0.8, limit)
+    else:
+        axes.set_xlim(0, limit)
+    axes.set_xlabel("Latency (µs)")
+    axes.set_ylabel("Number of samples")
     axes.grid(visible=True, alpha=0.3)
 
 
-def _maxima(each: Collection, tool: Tool, n: int) -> Iterator[Picture]:
+def _maxima(
+    each: Collection, tool: str, n: int, limits: _Limits
+) -> Iterator[Picture]:
     """The worst of each second, in order."""
     result = each.latency[tool]
     cpus = [cpu for cpu in result.measurement.cpus if cpu.maxima_us]
@@ -190,7 +286,8 @@ def _maxima(each: Collection, tool: Tool, n: int) -> Iterator[Picture]:
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.set_xlabel("Time (s)")
         axes.set_ylabel("Maximum of each second (µs)")
-        axes.set_ylim(bottom=0)
+        axes.set_xlim(0, max(limits.seconds - 1, 1))
+        axes.set_ylim(0, 1.05 * limits.maximum_us)
         axes.grid(visible=True, alpha=0.3)
         if len(cpus) <= _NAMED:
             axes.legend(fontsize=8)
@@ -200,7 +297,7 @@ def _maxima(each: Collection, tool: Tool, n: int) -> Iterator[Picture]:
 
 
 def _overlay(
-    collections: Sequence[Collection], tool: Tool
+    collections: Sequence[Collection], tool: str, limits: _Limits
 ) -> Iterator[Picture]:
     """All CPUs of each measurement as one line: before and after."""
     found = [
@@ -214,17 +311,15 @@ def _overlay(
 
     def paint(figure: Any) -> None:
         axes = figure.subplots()
-        limit = 0
         for each in found:
             run = each.latency[tool].measurement
             total: dict[int, int] = {}
             for cpu in run.cpus:
                 for latency, count in cpu.histogram:
                     total[latency] = total.get(latency, 0) + count
-            limit = max(limit, *total)
             label = _plain(f"{each.label}: max {run.max_us} µs")
             _steps(axes, sorted(total.items()), label)
-        _log_axes(axes, "Latency (µs)", "Number of samples", limit)
+        _log_axes(axes, limits.us, limits.samples)
         axes.legend(fontsize=8)
 
     worst = ", ".join(
@@ -233,7 +328,8 @@ def _overlay(
     )
     title = f"{tool}, all CPUs: maximum {worst}"
     emulated = any(each.latency[tool].emulated for each in found)
-    yield _picture(f"overlay-{tool}", title, emulated, paint)
+    drawn = _picture(f"overlay-{tool}", title, emulated, paint)
+    yield dataclasses.replace(drawn, alone=True)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -241,16 +337,16 @@ class _Bar:
     label: str
     value: float
     error: float = 0.0
-    seed: bool = False
+    published: bool = False
 
 
 def _bars(axes: Any, bars: Sequence[_Bar], unit: str) -> None:
-    """Draw bars; the seeds' have another colour."""
+    """Draw bars; published figures have another colour."""
     axes.bar(
         range(len(bars)),
         [each.value for each in bars],
         yerr=[each.error or math.nan for each in bars],
-        color=["0.6" if each.seed else "tab:blue" for each in bars],
+        color=[_PUBLISHED if each.published else _OURS for each in bars],
         capsize=3,
     )
     labels = [_plain(each.label) for each in bars]
@@ -263,7 +359,7 @@ def _bars(axes: Any, bars: Sequence[_Bar], unit: str) -> None:
 def _named(
     collections: Sequence[Collection], *tests: str
 ) -> list[tuple[str, network.Measured]]:
-    """Return what was measured of tests, with a label that is its own."""
+    """Return the results of tests, each with a unique label."""
     return [
         (
             each.cell.name
@@ -272,20 +368,24 @@ def _named(
             each,
         )
         for collection in collections
-        for each in collection.network
+        for each in network.TABLE.ordered(collection.network)
         if each.cell.test in tests and each.figure is not None
     ]
 
 
-def _throughput(collections: Sequence[Collection]) -> Iterator[Picture]:
+def _throughput(
+    collections: Sequence[Collection], published: bool
+) -> Iterator[Picture]:
     found = _named(collections, network.SEND, network.RECEIVE)
     if not found:
         return
-    bars = [
+    bars = []
+    if published:
+        bars.append(_Bar("CERN\n10 Gb VF", 9.41, published=True))
+    bars += [
         _Bar(f"{label}\n{x.cell.test}", (x.figure or 0) / 1e9, x.error / 1e9)
         for label, x in found
     ]
-    bars.append(_Bar("seed 000\n10 Gb VF", 9.41, seed=True))
     yield _picture(
         "throughput",
         "TCP throughput (iperf3)",
@@ -329,7 +429,9 @@ def _requests(collections: Sequence[Collection]) -> Iterator[Picture]:
     yield _picture("requests", title, emulated, paint)
 
 
-def _onload(collections: Sequence[Collection]) -> Iterator[Picture]:
+def _onload(
+    collections: Sequence[Collection], published: bool
+) -> Iterator[Picture]:
     """How many times as many requests Onload makes as the kernel."""
     found = _named(collections, network.REQUESTS)
     kernel = {
@@ -347,10 +449,12 @@ def _onload(collections: Sequence[Collection]) -> Iterator[Picture]:
             bars.append(_Bar(name, (each.figure or 0) / base))
     if not bars:
         return
-    bars += [
-        _Bar("seed 004\n1 stream", 8, seed=True),
-        _Bar("seed 004\n36 streams", 15, seed=True),
-    ]
+    if published:
+        bars = [
+            _Bar("Solarflare\n1 stream", 8, published=True),
+            _Bar("Solarflare\n36 streams", 15, published=True),
+            *bars,
+        ]
     yield _picture(
         "onload",
         "Requests over Onload, as a multiple of the kernel's",
@@ -359,20 +463,23 @@ def _onload(collections: Sequence[Collection]) -> Iterator[Picture]:
     )
 
 
-def _packets(collections: Sequence[Collection]) -> Iterator[Picture]:
+def _packets(
+    collections: Sequence[Collection], published: bool
+) -> Iterator[Picture]:
     found = _named(collections, network.PACKETS)
     if not found:
         return
     bars = []
+    if published:
+        bars = [
+            _Bar("SLTechnology\nX520 VF, sent", 3.5, published=True),
+            _Bar("SLTechnology\nX520 VF, received", 1.9, published=True),
+        ]
     for label, each in found:
         bars += [
             _Bar(f"{label}\nsent", (each.figure or 0) / 1e6),
             _Bar(f"{label}\nreceived", (each.received or 0) / 1e6),
         ]
-    bars += [
-        _Bar("seed 001\nsent", 3.5, seed=True),
-        _Bar("seed 001\nreceived", 1.9, seed=True),
-    ]
     yield _picture(
         "packets",
         "Packets of 64 bytes (pktgen)",
@@ -382,7 +489,7 @@ def _packets(collections: Sequence[Collection]) -> Iterator[Picture]:
 
 
 def _disk(collections: Sequence[Collection], what: str) -> Iterator[Picture]:
-    """Seed 002's grid: a row a pattern, a column for each of the clients."""
+    """A grid: a row a pattern, a column for each of the clients."""
     found = [
         (
             each.cell.place
@@ -391,7 +498,7 @@ def _disk(collections: Sequence[Collection], what: str) -> Iterator[Picture]:
             each,
         )
         for collection in collections
-        for each in collection.disk
+        for each in disk.TABLE.ordered(collection.disk)
         if each.cell.suite == disk.MATRIX and each.figures is not None
     ]
     if not found:
@@ -406,7 +513,9 @@ def _disk(collections: Sequence[Collection], what: str) -> Iterator[Picture]:
     scale, unit = (1e6, "MB/s") if what == "bandwidth" else (1e3, "ms")
 
     def paint(figure: Any) -> None:
-        grid = figure.subplots(len(patterns), len(clients), squeeze=False)
+        grid = figure.subplots(
+            len(patterns), len(clients), squeeze=False, sharey=True
+        )
         for row, pattern in zip(grid, patterns, strict=True):
             for axes, count in zip(row, clients, strict=True):
                 cells = {
@@ -427,13 +536,16 @@ def _disk(collections: Sequence[Collection], what: str) -> Iterator[Picture]:
                 axes.set_title(f"{pattern}, clients: {count}", fontsize=9)
                 if bars:
                     _bars(axes, bars, unit)
+                    if what != "bandwidth":
+                        # It grows with the clients, by orders of magnitude.
+                        axes.set_yscale("log")
                 else:
                     axes.text(0.5, 0.5, "not measured", ha="center")
                     axes.set_axis_off()
 
     title = {
-        "bandwidth": "Disk bandwidth (fio, seed 002's scenarios)",
-        "mean_us": "Disk completion latency (fio, seed 002's scenarios)",
+        "bandwidth": "Disk bandwidth (fio)",
+        "mean_us": "Disk completion latency, mean (fio)",
     }[what]
     emulated = any(each.emulated for _, each in found)
     size = (3.2 * len(clients) + 1, 2.2 * len(patterns) + 1)

@@ -104,8 +104,8 @@ def received(counters: bytes, interface: str) -> int:
     :raises OutputInvalid: if it is not in there.
     """
     for line in counters.decode(errors="replace").splitlines():
-        name, _, rest = line.strip().partition(":")
-        fields = rest.split()
+        name, _, values = line.strip().partition(":")
+        fields = values.split()
         if name == interface and len(fields) >= 2 and fields[1].isdigit():
             return int(fields[1][:18])
     raise OutputInvalid("/proc/net/dev", f"no interface '{interface}'")

@@ -167,7 +167,7 @@ class _Reader:
         self._name = name
         self._lines = lines
         self._tick = tick
-        self._rest = b""
+        self._tail = b""
         self._error = b""
         self._interrupted = False
 
@@ -202,15 +202,15 @@ class _Reader:
         )
 
     def _read(self, descriptor: int) -> bool:
-        """Take in what is there; False at the end."""
+        """Read the available output; return False at the end."""
         data = os.read(descriptor, 1 << 16)
         assert self._child.stdout is not None
         if descriptor != self._child.stdout.fileno():
             self._error = (self._error + data)[-_MAX_ERROR:]
             return bool(data)
         # The last line need not end.
-        *whole, rest = (self._rest + (data or b"\n")).split(b"\n")
-        self._rest = rest[-_MAX_LINE:]
+        *whole, tail = (self._tail + (data or b"\n")).split(b"\n")
+        self._tail = tail[-_MAX_LINE:]
         if whole:
             self._lines(whole)
         return bool(data)

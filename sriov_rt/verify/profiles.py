@@ -10,34 +10,18 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Measurements as others publish them: which tools, with what parameters."""
+"""Profiles of measurements as published: tools and their parameters."""
 
 import dataclasses
+from collections.abc import Collection
 from collections.abc import Mapping
 
-from sriov_rt.verify.measurement import Tool
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Step:
-    """One tool and its parameters.
-
-    :param duration_s: how long it measures.
-    :param interval_us: between two wake-ups; cyclictest and timerlat alone.
-    :param priority: of SCHED_FIFO, 1 to 99.
-    :param buckets: of the histogram, 1 µs each.
-    :param threshold_us: hwlat counts what is longer.
-    :param workload: what oslat does meanwhile (``-w``), and with how much
-        memory (``-m``); empty for none.
-    """
-
-    tool: Tool
-    duration_s: int
-    interval_us: int = 0
-    priority: int = 95
-    buckets: int = 400
-    threshold_us: int = 0
-    workload: tuple[str, ...] = ()
+from sriov_rt.verify import tools
+from sriov_rt.verify.cyclictest import Cyclictest
+from sriov_rt.verify.hwlat import Hwlat
+from sriov_rt.verify.measurement import Step
+from sriov_rt.verify.oslat import Oslat
+from sriov_rt.verify.timerlat import Timerlat
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -46,7 +30,6 @@ class Profile:
 
     :param name: for the command line and the certificate.
     :param source: where its parameters were published.
-    :param steps: first of all what the hardware does by itself.
     """
 
     name: str
@@ -54,43 +37,40 @@ class Profile:
     steps: tuple[Step, ...]
 
     def lasting(self, duration_s: int) -> "Profile":
-        """Return it with another duration, which each step has."""
+        """Return it with another duration of each step."""
         steps = tuple(
             dataclasses.replace(each, duration_s=duration_s)
             for each in self.steps
         )
         return dataclasses.replace(self, steps=steps)
 
-    def without(self, tools: tuple[Tool, ...]) -> "Profile":
-        """Return it without some of its tools."""
-        steps = tuple(each for each in self.steps if each.tool not in tools)
+    def without(self, names: Collection[str]) -> "Profile":
+        """Return it without some of its tools.
+
+        :param names: of these.
+        """
+        steps = tuple(each for each in self.steps if each.tool not in names)
         return dataclasses.replace(self, steps=steps)
 
 
-def _four(duration_s: int) -> tuple[Step, ...]:
-    return (
-        Step(Tool.HWLAT, duration_s, threshold_us=10),
-        Step(Tool.CYCLICTEST, duration_s, interval_us=200),
-        Step(Tool.OSLAT, duration_s, priority=1),
-        Step(Tool.TIMERLAT, duration_s, interval_us=1000),
-    )
-
-
 _PROFILES = (
-    Profile("quick", "sriov-rt: does it all work?", _four(5)),
+    Profile("quick", "sriov-rt: a check of every tool", tools.every_step(5)),
     # The node tuning operator's LATENCY_TEST_RUNTIME for acceptance.
     Profile(
         "acceptance",
         "OpenShift node tuning operator, latency tests, 12 hours each",
-        _four(12 * 3600),
+        tuple(
+            each.default_step(12 * 3600)
+            for each in (Hwlat, Cyclictest, Oslat, Timerlat)
+        ),
     ),
     Profile(
         "rhel",
         "RHEL for Real Time 10, tuning for virtualization",
         (
-            Step(Tool.CYCLICTEST, 12 * 3600, interval_us=200, buckets=60),
+            Step(Cyclictest.name, 12 * 3600, interval_us=200, buckets=60),
             Step(
-                Tool.OSLAT,
+                Oslat.name,
                 12 * 3600,
                 priority=1,
                 workload=("memmove", "4K"),
@@ -100,17 +80,19 @@ _PROFILES = (
     Profile(
         "osadl",
         "OSADL latency plots: 100 million loops of 200 µs",
-        (Step(Tool.CYCLICTEST, 20_000, interval_us=200, priority=90),),
+        (Step(Cyclictest.name, 20_000, interval_us=200, priority=90),),
     ),
     Profile(
-        "seed-003",
+        "ovirt",
         "a realtime host in oVirt: hwlatdetect and cyclictest",
         (
-            Step(Tool.HWLAT, 60, threshold_us=10),
-            Step(Tool.CYCLICTEST, 15 * 60, interval_us=200, buckets=60),
+            Step(Hwlat.name, 60, threshold_us=10),
+            Step(Cyclictest.name, 15 * 60, interval_us=200, buckets=60),
         ),
     ),
-    Profile("standard", "sriov-rt: 15 minutes a tool", _four(15 * 60)),
+    Profile(
+        "standard", "sriov-rt: 15 minutes a tool", tools.every_step(15 * 60)
+    ),
 )
 
 #: Profiles by name.

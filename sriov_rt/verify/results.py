@@ -14,9 +14,9 @@
 
 import dataclasses
 import fcntl
-import json
 import os
 import pathlib
+import tempfile
 from collections.abc import Iterator
 from collections.abc import Mapping
 from contextlib import contextmanager
@@ -26,8 +26,10 @@ from sriov_rt import codec
 from sriov_rt import documents
 from sriov_rt import files
 from sriov_rt.verify.errors import Busy
+from sriov_rt.verify.machine import UNKNOWN
+from sriov_rt.verify.machine import Machine
 from sriov_rt.verify.measurement import Measurement
-from sriov_rt.verify.profiles import Step
+from sriov_rt.verify.measurement import Step
 
 T = TypeVar("T")
 
@@ -37,8 +39,21 @@ SCHEMA_VERSION = 1
 #: The longest file, in bytes: 1,024 CPUs with their histograms and maxima.
 MAX_FILE = 256 * 1024 * 1024
 
+
+def lock_of(user: int) -> pathlib.Path:
+    """Return the file that a user holds while anything is measured.
+
+    Root's is where nobody else can hold it: who does keeps ``verify watch``
+    from withdrawing a certificate.
+    """
+    if user == 0:
+        return pathlib.Path("/run/sriov-rt-verify.lock")
+    place = pathlib.Path(tempfile.gettempdir())
+    return place / f"sriov-rt-verify-{user}.lock"
+
+
 #: Held while anything on this host is measured.
-LOCK = pathlib.Path("/run/lock/sriov-rt-verify")
+LOCK = lock_of(os.geteuid())
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -56,6 +71,7 @@ class Result:
     conditions: Mapping[str, str]
     measurement: Measurement
     emulated: bool = False
+    machine: Machine = UNKNOWN
 
 
 class Results:
@@ -68,7 +84,7 @@ class Results:
         self.directory = directory
 
     def get(self, step: Step) -> Result | None:
-        """Return what was measured of a step; None if nothing whole was.
+        """Return the result of a step; None without a whole one.
 
         A file that is not one of ours is taken for none, and measured again.
         """
@@ -98,8 +114,7 @@ def load(cls: type[T], path: pathlib.Path, limit: int) -> T | None:
     :param limit: the longest file, in bytes.
     """
     try:
-        with path.open("rb") as source:
-            data = source.read(limit + 1)
+        data = files.read(path, limit)
         return documents.load(cls, data, limit, SCHEMA_VERSION)
     except (OSError, codec.SchemaError):
         return None
@@ -124,9 +139,8 @@ def keep(path: pathlib.Path, result: object) -> None:
     :raises OSError: if it can't be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    found = codec.to_plain(result)
-    found["schema"] = SCHEMA_VERSION
-    files.replace(path, json.dumps(found).encode(), 0o644, durable=True)
+    data = documents.dump(result, SCHEMA_VERSION)
+    files.replace(path, data, 0o644, durable=True)
 
 
 @contextmanager
@@ -135,7 +149,8 @@ def exclusive(lock: pathlib.Path = LOCK) -> Iterator[None]:
 
     :raises Busy: if there is one.
     """
-    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    descriptor = os.open(lock, flags, 0o600)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -33,7 +33,7 @@ _VERSIONS = ("rt_test_version:", "rt_test_version")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Thread:
-    """What a file says of one thread.
+    """Values of one thread in a file.
 
     :param tool: for errors.
     :param number: of the thread.
@@ -62,7 +62,7 @@ class Thread:
 
     def histogram(
         self, samples: int | None = None
-    ) -> tuple[tuple[int, ...], ...]:
+    ) -> tuple[tuple[int, int], ...]:
         """Return pairs of a latency and its samples, ascending.
 
         :param samples: how many there are in all: at least those in buckets.
@@ -111,7 +111,7 @@ class Document:
 
 
 def load(tool: str, document: bytes) -> Document:
-    """Return what a file says.
+    """Return the values of a file.
 
     :param tool: the program that wrote it.
     :raises OutputInvalid: if it is not in the form of rt-tests 2.x.

@@ -12,9 +12,9 @@
 
 """sockperf: requests and responses over TCP, a process a stream.
 
-It measures where netperf, which seed 004 has, is not installed. Its ping-pong
-does what netperf's TCP_RR does, with messages of 14 bytes instead of 1, and
-says the latency of half a round trip.
+It measures where netperf is not installed. Its ping-pong does what netperf's
+TCP_RR does, with messages of 14 bytes instead of 1, and says the latency of
+half a round trip.
 """
 
 import math
@@ -22,6 +22,7 @@ import re
 from collections.abc import Sequence
 
 from sriov_rt.verify.errors import OutputInvalid
+from sriov_rt.verify.errors import RunFailed
 
 TOOL = "sockperf"
 PACKAGE = "sockperf"
@@ -37,8 +38,11 @@ _VALID = re.compile(
     r"SentMessages=(\d{1,15}); ReceivedMessages=(\d{1,15})\b"
 )
 _MEAN = re.compile(
-    r"avg-latency=(\d{1,12}\.\d{1,9}) \(std-dev=(\d{1,12}\.\d{1,9})\)"
+    r"avg-latency=(\d{1,12}\.\d{1,9}) "
+    # From 3.8 on, other measures of the spread follow.
+    r"\(std-dev=(\d{1,12}\.\d{1,9})[,)]"
 )
+_ERROR = re.compile(r"^sockperf: ERROR: (.{1,200})", re.MULTILINE)
 _P99 = re.compile(r"percentile 99\.000 =\s*(\d{1,12}\.\d{1,9})")
 
 
@@ -72,6 +76,7 @@ def parse(
     :param outputs: of each stream; at least one.
     :raises OutputInvalid: if one is not in the form of sockperf 3, or is of
         a run that ended early.
+    :raises RunFailed: if it says why it has none; its exit code is 0 then.
     """
     version, rate, variance, worst = "", 0.0, 0.0, 0.0
     for output in outputs:
@@ -80,6 +85,8 @@ def parse(
         text = output.decode(errors="replace")
         named, valid = _VERSION.search(text), _VALID.search(text)
         late, mean = _P99.search(text), _MEAN.search(text)
+        if said := _ERROR.search(text):
+            raise RunFailed(TOOL, said[1].strip())
         if not (named and valid and late and mean):
             raise OutputInvalid(TOOL, "no statistics in it")
         seconds, received = float(valid[1]), int(valid[3])

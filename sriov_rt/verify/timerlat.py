@@ -22,16 +22,17 @@ a third column: the return to user space, which is what a program sees.
 import re
 
 from sriov_rt.parse import cpulist
-from sriov_rt.parse.cpulist import CpuSet
+from sriov_rt.verify import process
 from sriov_rt.verify.errors import OutputInvalid
+from sriov_rt.verify.latency_tool import Parsed
+from sriov_rt.verify.latency_tool import ProgramTool
 from sriov_rt.verify.measurement import MAX_BUCKETS
 from sriov_rt.verify.measurement import MAX_LATENCY_US
 from sriov_rt.verify.measurement import MAX_SAMPLES
 from sriov_rt.verify.measurement import CpuLatency
-from sriov_rt.verify.profiles import Step
+from sriov_rt.verify.measurement import Cpus
 
 TOOL = "timerlat"
-PROGRAM = "rtla"
 
 _COLUMN = re.compile(r"(IRQ|Thr|Usr)-(\d{1,5})")
 
@@ -41,42 +42,87 @@ _KINDS = (("IRQ", "Thr", "Usr"), ("IRQ", "Thr"))
 #: The rest is not needed; later versions have decimals in "avg:".
 _TOTALS = ("count:", "max:")
 
+_ACTION = "--on-threshold"
+
+#: The longest help that is read, in bytes, and the seconds that it may take.
+_MAX_HELP = 64 * 1024
+_HELP_S = 10.0
+
 #: The most lines that are read: buckets and a few more.
 _MAX_LINES = MAX_BUCKETS + 100
 
 
-def command(
-    step: Step,
-    cpus: CpuSet,
-    housekeeping: CpuSet,
-    output: str,
-) -> tuple[str, ...]:
-    """Return the command line.
+class Timerlat(ProgramTool):
+    """One run of rtla's timerlat."""
 
-    :param cpus: those to measure.
-    :param housekeeping: rtla has no option for them; taskset does it.
-    :param output: not used: it prints to standard output.
-    """
-    return (
-        "taskset",
-        "--cpu-list",
-        cpulist.format_cpu_list(housekeeping),
-        PROGRAM,
-        TOOL,
-        "hist",
-        f"--cpus={cpulist.format_cpu_list(cpus)}",
-        f"--period={step.interval_us}",
-        f"--priority=f:{step.priority}",
-        f"--duration={step.duration_s}s",
-        "--bucket-size=1",
-        f"--entries={step.buckets}",
-    )
+    name = TOOL
+    measures = "the interrupt of a timer and the wake-up of its thread"
+    program = "rtla"
+    package = "rtla"
+    writes_file = False
+    interval_us = 1000
+
+    def command(self, cpus: Cpus, output: str = "") -> tuple[str, ...]:
+        """Return the command line.
+
+        rtla has no option for the housekeeping CPUs; taskset does it.
+
+        :param output: not used: rtla prints to standard output.
+        """
+        step = self.step
+        return (
+            "taskset",
+            "--cpu-list",
+            cpulist.format_cpu_list(cpus.housekeeping),
+            self.program,
+            TOOL,
+            "hist",
+            f"--cpus={cpulist.format_cpu_list(cpus.measured)}",
+            f"--period={step.interval_us}",
+            f"--priority=f:{step.priority}",
+            f"--duration={step.duration_s}s",
+            "--bucket-size=1",
+            f"--entries={step.buckets}",
+        )
+
+    def has_actions(self) -> bool:
+        """Return whether this rtla runs a command at a threshold.
+
+        It does from Linux 6.17 on (``--on-threshold``).
+
+        :raises RunFailed: if there is no rtla.
+        """
+        lines = process.Lines(_MAX_HELP)
+        ended = process.run(
+            (self.program, TOOL, "hist", "--help"),
+            _HELP_S,
+            lines.feed,
+            name=self.name,
+        )
+        return _ACTION in ended.error or _ACTION.encode() in lines.whole()
+
+    def at_threshold(self, latency_us: int, mark: str) -> tuple[str, ...]:
+        """Return the options to print a line at the first sample above.
+
+        rtla's trace is stopped by then; it ends after it, and prints its
+        table.
+
+        :param mark: the line, of letters and hyphens.
+        """
+        return (
+            f"--thread={latency_us}",
+            f"{_ACTION}=shell,command=echo {mark}",
+        )
+
+    def parse(self, document: bytes) -> Parsed:
+        """Return the latencies of each CPU; rtla prints no version."""
+        return Parsed("", _parse(document))
 
 
-def parse(output: bytes) -> tuple[str, list[CpuLatency], float]:
-    """Return no version, what each CPU's thread had, and no duration.
+def _parse(output: bytes) -> list[CpuLatency]:
+    """Return the latencies of each CPU's thread.
 
-    With threads of user space it is when they were there again.
+    With threads of user space it is the return to them that counts.
 
     :raises OutputInvalid: if it is not the table of rtla 6.1 or later.
     """
@@ -113,7 +159,7 @@ def parse(output: bytes) -> tuple[str, list[CpuLatency], float]:
         # Of a trace that was stopped, the last sample may lack its return.
         worst = _bounded(max(totals["max:"][first + 1 : column + 1]))
         found.append(CpuLatency(cpu, samples, worst, histogram))
-    return "", found, 0.0
+    return found
 
 
 def _columns(lines: list[str]) -> tuple[list[int], int]:
@@ -122,8 +168,8 @@ def _columns(lines: list[str]) -> tuple[list[int], int]:
     names = _COLUMN.findall(head)
     cpus = [int(cpu) for kind, cpu in names if kind == "IRQ"]
     for kinds in _KINDS:
-        wanted = [(kind, cpu) for cpu in cpus for kind in kinds]
-        if cpus and [(kind, int(cpu)) for kind, cpu in names] == wanted:
+        expected = [(kind, cpu) for cpu in cpus for kind in kinds]
+        if cpus and [(kind, int(cpu)) for kind, cpu in names] == expected:
             return cpus, len(kinds)
     raise OutputInvalid(TOOL, "no columns of CPUs")
 

@@ -63,7 +63,7 @@ def now(root: Root) -> Moment:
 
 
 def clocks(before: Moment, after: Moment, cpus: CpuSet) -> Iterator[str]:
-    """Yield what happened to the host meanwhile, a sentence each.
+    """Yield each event that invalidates a measurement, a sentence each.
 
     :param cpus: those that were measured.
     """

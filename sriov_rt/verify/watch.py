@@ -22,23 +22,26 @@ import dataclasses
 import logging
 import pathlib
 import time
+from collections.abc import Callable
 from collections.abc import Mapping
+from collections.abc import Sequence
 
 from sriov_rt.codec import Unknown
+from sriov_rt.facts import ComputeFacts
 from sriov_rt.facts.certificate import Certificate
+from sriov_rt.host import compute
 from sriov_rt.host import latency as host_latency
 from sriov_rt.host.root import Root
 from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.verify import certificate
 from sriov_rt.verify import process
 from sriov_rt.verify import results
-from sriov_rt.verify import timerlat
 from sriov_rt.verify.errors import Busy
 from sriov_rt.verify.errors import RunFailed
-from sriov_rt.verify.latency import Cpus
 from sriov_rt.verify.latency import cpus_of
-from sriov_rt.verify.measurement import Tool
-from sriov_rt.verify.profiles import Step
+from sriov_rt.verify.measurement import Cpus
+from sriov_rt.verify.measurement import Step
+from sriov_rt.verify.timerlat import Timerlat
 
 LOG = logging.getLogger(__name__)
 
@@ -51,13 +54,16 @@ _LOOK_S = 1.0
 #: Seconds that a probe may take on top of its duration.
 _SLACK_S = 60.0
 
+#: The line that rtla's action prints.
+_MARK = "sriov-rt-breach"
+
 #: Fields of a cpuN line of /proc/stat, man 5 proc: idle and iowait.
 _IDLE_FIELDS = (4, 5)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Probe:
-    """What came of one look.
+    """Result of one probe.
 
     :param cpu: that was probed; None where none was.
     :param max_us: the worst sample; None where there is none.
@@ -76,6 +82,7 @@ def probe(
     duration_s: int,
     lock: pathlib.Path,
     housekeeping_us: int | None = None,
+    nova_files: Sequence[str] = compute.FILES,
 ) -> Probe:
     """Probe one idle isolated CPU, and withdraw what it contradicts.
 
@@ -83,6 +90,7 @@ def probe(
     :param lock: held by measurements; then nothing is probed.
     :param housekeeping_us: probe the most idle housekeeping CPU in its place,
         however busy it is; a latency above this withdraws, µs.
+    :param nova_files: Nova's configuration files below the root.
     :raises NotIsolated: if there is no CPU to probe.
     :raises RunFailed: if timerlat can't run.
     :raises OutputInvalid: if it is not understood.
@@ -91,7 +99,12 @@ def probe(
     found = host_latency.read(root)
     if isinstance(found, Unknown):
         return Probe(None, None, found.reason)
-    if found is None or not _counts(found, root):
+    nova = compute.observe(root, nova_files)
+    if found is not None and not found.withdrawn:
+        why = host_latency.status(found, root, nova).withdrawal
+        if why:
+            return _withdrawn(found, why, root, lock)
+    if found is None or not _counts(found, root, nova):
         return Probe(None, None, "no certificate counts; nothing to watch")
     cpus = cpus_of(root)
     cpu: int | None
@@ -111,9 +124,25 @@ def probe(
         return Probe(None, None, "a measurement is running; none was probed")
 
 
+def _withdrawn(
+    found: Certificate, why: str, root: Root, lock: pathlib.Path
+) -> Probe:
+    """Record a change at once: the next look may not show it."""
+    try:
+        with results.exclusive(lock):
+            again = host_latency.read(root)
+            if isinstance(again, Certificate) and again.digest == found.digest:
+                certificate.withdraw(again, why, root.path)
+                said = f"certificate withdrawn: {why}"
+                return Probe(None, None, said, withdrawn=True)
+    except Busy:
+        pass
+    return Probe(None, None, f"{why}; a measurement is running")
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Limit:
-    """What no sample may be above, µs, and the words for it."""
+    """Limit of every sample, µs, and the words for it."""
 
     max_us: int
     whose: str
@@ -128,18 +157,38 @@ def _judge(
     found: Certificate,
     limit: _Limit,
 ) -> Probe:
-    worst = _worst(cpu, cpus, duration_s, limit.max_us)
+    at_once: list[str] = []
+
+    def breached() -> None:
+        why = (
+            f"{limit.whose} {cpu} had a latency above {limit.name} "
+            f"{limit.max_us} µs"
+        )
+        if _withdraw(root, found, why):
+            at_once.append(why)
+
+    worst = _worst(cpu, cpus, duration_s, limit.max_us, breached)
+    if at_once:
+        said = f"certificate withdrawn: {at_once[0]} ({worst} µs)"
+        return Probe(cpu, worst, said, withdrawn=True)
     if worst <= limit.max_us:
         return Probe(cpu, worst, f"{limit.whose} {cpu}: at most {worst} µs")
     why = (
         f"{limit.whose} {cpu} had a latency of {worst} µs, above "
         f"{limit.name} {limit.max_us} µs"
     )
+    if not _withdraw(root, found, why):
+        return Probe(cpu, worst, f"{why}; there is another certificate now")
+    return Probe(cpu, worst, f"certificate withdrawn: {why}", withdrawn=True)
+
+
+def _withdraw(root: Root, found: Certificate, why: str) -> bool:
+    """Withdraw a certificate; False if there is another one by now."""
     again = host_latency.read(root)
     if not isinstance(again, Certificate) or again.digest != found.digest:
-        return Probe(cpu, worst, f"{why}; there is another certificate now")
+        return False
     certificate.withdraw(again, why, root.path)
-    return Probe(cpu, worst, f"certificate withdrawn: {why}", withdrawn=True)
+    return True
 
 
 def watch(
@@ -148,16 +197,18 @@ def watch(
     interval_s: int,
     lock: pathlib.Path,
     housekeeping_us: int | None = None,
+    nova_files: Sequence[str] = compute.FILES,
 ) -> None:
-    """Probe for ever, and log what changes.
+    """Probe until Ctrl-C, and log each change.
 
     :param interval_s: from the end of a probe to the next.
     :param housekeeping_us: as of :func:`probe`.
+    :param nova_files: likewise.
     :raises: as :func:`probe`.
     """
     said = ""
     while True:
-        found = probe(root, duration_s, lock, housekeeping_us)
+        found = probe(root, duration_s, lock, housekeeping_us, nova_files)
         if found.withdrawn:
             LOG.warning("%s", found.said)
         elif found.cpu is None and found.said != said:
@@ -201,29 +252,54 @@ def _idle_shares(root: Root, cpus: CpuSet) -> Mapping[int, float]:
     return shares
 
 
-def _worst(cpu: int, cpus: Cpus, duration_s: int, bound_us: int) -> int:
-    """Return the worst latency of a CPU; it stops at the first above."""
-    step = Step(
-        Tool.TIMERLAT, duration_s, interval_us=1000, priority=95, buckets=256
+def _worst(
+    cpu: int,
+    cpus: Cpus,
+    duration_s: int,
+    bound_us: int,
+    breached: Callable[[], None],
+) -> int:
+    """Return the worst latency of a CPU; it stops at the first above.
+
+    :param breached: called at that one, before rtla ends, where rtla says so
+        by then.
+    """
+    tool = Timerlat(
+        Step(
+            Timerlat.name,
+            duration_s,
+            interval_us=1000,
+            priority=95,
+            buckets=256,
+        )
     )
-    command = timerlat.command(step, CpuSet((cpu,)), cpus.housekeeping, "")
-    command = (*command, f"--thread={bound_us}")
+    command = tool.command(Cpus(CpuSet((cpu,)), cpus.housekeeping))
+    if tool.has_actions():
+        command = (*command, *tool.at_threshold(bound_us, _MARK))
+    else:
+        command = (*command, f"--thread={bound_us}")
     lines = process.Lines(1024 * 1024)
-    ended = process.run(
-        command, duration_s + _SLACK_S, lines.feed, name=timerlat.TOOL
-    )
+    marked = False
+
+    def read(found: list[bytes]) -> None:
+        nonlocal marked
+        if not marked and _MARK.encode() in found:
+            marked = True
+            breached()
+        lines.feed([each for each in found if each != _MARK.encode()])
+
+    ended = process.run(command, duration_s + _SLACK_S, read, name=tool.name)
     if ended.interrupted:
         raise KeyboardInterrupt
     # Newer versions exit with another code after a stop.
     if ended.code < 0 or not lines.whole().strip():
-        raise RunFailed(timerlat.TOOL, ended.last_line())
-    _, found, _ = timerlat.parse(lines.whole())
-    return max(each.max_us for each in found)
+        raise RunFailed(tool.name, ended.last_line())
+    return max(each.max_us for each in tool.parse(lines.whole()).cpus)
 
 
-def _counts(found: Certificate, root: Root) -> bool:
+def _counts(found: Certificate, root: Root, nova: ComputeFacts) -> bool:
     expired = found.expires_at <= time.time()
-    return not expired and not host_latency.withdrawn(found, root)
+    return not expired and not host_latency.status(found, root, nova).withdrawn
 
 
 def _times(root: Root) -> Mapping[int, tuple[int, int]]:

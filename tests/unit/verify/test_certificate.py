@@ -24,16 +24,17 @@ from sriov_rt.verify.errors import CertificateRefused
 from sriov_rt.verify.load import LOADS
 from sriov_rt.verify.measurement import CpuLatency
 from sriov_rt.verify.measurement import Measurement
-from sriov_rt.verify.measurement import Tool
+from tests.unit.host import trees
 from tests.unit.verify import test_bound
 
 NOW = 1_790_000_000.0
+CONDITIONS = {**trees.CONDITIONS, "isolated CPUs": "2-3", "SMT": "0"}
 SUBJECT = certificate.Subject(
     host="rt-1",
     kernel="6.1.0-44-rt-amd64",
     cpus=CpuSet((2, 3)),
-    before={"SMT": "0"},
-    after={"SMT": "0"},
+    before=CONDITIONS,
+    after=CONDITIONS,
     emulated=False,
 )
 
@@ -46,9 +47,9 @@ def measured(tool, *worst, duration_s=900.0, problems=()):
 
 
 GOOD = (
-    measured(Tool.HWLAT),
-    measured(Tool.CYCLICTEST, 18, 16),
-    measured(Tool.OSLAT, 7, 19),
+    measured("hwlat"),
+    measured("cyclictest", 18, 16),
+    measured("oslat", 7, 19),
 )
 
 
@@ -80,8 +81,8 @@ class IssueTest(unittest.TestCase):
             CpuLatency(2, 4_500_000, 18, maxima_us=rising),
             CpuLatency(3, 4_500_000, 16, maxima_us=test_bound.normal(900)),
         )
-        cyclictest = dataclasses.replace(measured(Tool.CYCLICTEST), cpus=cpus)
-        oslat = measured(Tool.OSLAT, 7, 9)
+        cyclictest = dataclasses.replace(measured("cyclictest"), cpus=cpus)
+        oslat = measured("oslat", 7, 9)
         first, second = self.issue((cyclictest, oslat)).cpus
         self.assertEqual(
             (None, "the maxima rise with time"),
@@ -98,24 +99,50 @@ class IssueTest(unittest.TestCase):
         self.assertEqual(("oslat was not run",), self.refused(GOOD[:2]))
 
     def test_a_run_that_does_not_count(self):
-        bad = measured(Tool.OSLAT, 7, 19, problems=("steal time",))
+        bad = measured("oslat", 7, 19, problems=("steal time",))
         self.assertEqual(
             ("oslat: steal time",), self.refused((*GOOD[:2], bad))
         )
 
     def test_too_short(self):
-        short = measured(Tool.OSLAT, 7, 19, duration_s=60.0)
+        short = measured("oslat", 7, 19, duration_s=60.0)
         (reason,) = self.refused((*GOOD[:2], short))
         self.assertEqual(
             "oslat ran for 60 s, at least 900 s are needed", reason
         )
 
     def test_a_condition_that_changed_meanwhile(self):
-        subject = dataclasses.replace(SUBJECT, after={"SMT": "1"})
+        subject = dataclasses.replace(
+            SUBJECT, after={**CONDITIONS, "SMT": "1"}
+        )
         self.assertEqual(
             ("SMT changed while it was measured",),
             self.refused(subject=subject),
         )
+
+    def test_a_machine_that_cannot_be_told_from_another(self):
+        for machine in ("-", "uninitialized", "?"):
+            now = {**CONDITIONS, "machine": machine}
+            subject = dataclasses.replace(SUBJECT, before=now, after=now)
+            (reason,) = self.refused(subject=subject)
+            self.assertIn("systemd-machine-id-setup", reason)
+            now = {**now, "product UUID": "3f5a7c019be2d846"}
+            subject = dataclasses.replace(SUBJECT, before=now, after=now)
+            self.issue(subject=subject)
+
+    def test_a_hundred_years(self):
+        with self.assertRaises(CertificateRefused) as caught:
+            certificate.issue(
+                SUBJECT, GOOD, "standard", LOADS["compute"], NOW,
+                validity_s=100 * 365 * 24 * 3600,
+            )  # fmt: skip
+        self.assertEqual(
+            ("a certificate counts for at most 366 days",),
+            caught.exception.reasons,
+        )
+
+    def test_what_is_issued_has_no_contradiction(self):
+        self.assertEqual([], list(document.contradictions(self.issue())))
 
 
 class FileTest(unittest.TestCase):

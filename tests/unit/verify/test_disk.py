@@ -10,6 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -24,6 +25,7 @@ from hypothesis import strategies as st
 from sriov_rt.verify import disk
 from sriov_rt.verify import fio
 from sriov_rt.verify.errors import OutputInvalid
+from sriov_rt.verify.errors import RunFailed
 from sriov_rt.verify.errors import TargetUnusable
 from tests.unit.verify import recorded
 from tests.unit.verify.programs import ProgramTest
@@ -70,6 +72,19 @@ class FioTest(unittest.TestCase):
         self.assertEqual(7991, math.floor(found.iops))
         self.assertAlmostEqual(found.bandwidth, found.iops * 65536, -5)
         self.assertLessEqual(found.p99_us, found.max_us)
+
+    def test_a_version_that_does_not_report_its_workers(self):
+        for version in ("fio-2.7", "fio-3.7", "fio-3.1-4-gabc"):
+            found = json.loads(FIO) | {"fio version": version}
+            del found["jobs"][0]["job_runtime"]
+            with self.assertRaisesRegex(
+                RunFailed, f"{version} does not.*install fio 3.8 or later"
+            ):
+                fio.parse(json.dumps(found).encode(), JOB)
+        for version in ("fio-3.8", "fio-3.15", "fio-4.0"):
+            found = json.loads(FIO) | {"fio version": version}
+            parsed, _ = fio.parse(json.dumps(found).encode(), JOB)
+            self.assertEqual(version, parsed)
 
     def test_a_note_before_the_json(self):
         self.assertEqual(
@@ -210,6 +225,23 @@ class RunTest(ProgramTest):
             self.files(),
         )
 
+    def test_a_relative_path_and_one_that_fio_would_split(self):
+        # As fio does: its directory has to be there.
+        self.program(
+            "fio",
+            "for each; do case $each in --directory=*:*)\n"
+            " exit 1;; --directory=*) cd ${each#*=} || exit 1"
+            ";; esac; done\n"
+            "pwd > 0.dat\n" + PROGRAM,
+        )
+        self.enterContext(contextlib.chdir(self.place))
+        for name in ("relative", "a:b"):
+            self.target = disk.Target(pathlib.Path(name))
+            self.target.prepare(0, resume=False)
+            found, _ = self.run_it()
+            self.assertEqual(["", ""], [each.problem for each in found])
+            self.assertEqual(2, len(self.files()))
+
     def test_a_cell_that_fails_is_measured_again(self):
         self.program("fio", "echo 'fio: Invalid argument' >&2\nexit 1")
         found, _ = self.run_it()
@@ -217,7 +249,7 @@ class RunTest(ProgramTest):
             ["fio failed: fio: Invalid argument"] * 2,
             [each.problem for each in found],
         )
-        self.assertEqual([], list(disk.rows(found)))
+        self.assertEqual([], list(disk.TABLE.rows(found)))
         self.program("fio", PROGRAM)
         found, _ = self.run_it(resume=True)
         self.assertEqual(["", ""], [each.problem for each in found])
@@ -240,7 +272,7 @@ class RunTest(ProgramTest):
     def test_garbled_results_are_measured_again(self):
         self.run_it()
         for text in ("", "{", "[]", '{"schema": 1}', "x" * 10**6):
-            (self.target.directory / self.cells[0].name).write_text(text)
+            (self.target.directory / self.cells[0].file).write_text(text)
             self.assertIsNone(self.target.get(self.cells[0]))
 
 
@@ -251,32 +283,33 @@ class TableTest(unittest.TestCase):
             cell, "ext4", "6.1", "fio-3.33", "fio", 0.0, True, figures
         )
 
-    def test_parity_beside_the_seed(self):
+    def test_parity_beside_what_was_published(self):
         job = fio.Job("randread", 32768, 1, 512, 4, True, 30)
         cells = [
             disk.Cell(disk.SWEEP, place, 1, job)
             for place in ("bare", disk.CONTAINER)
         ]
-        first, second = disk.rows(
+        first, second = disk.TABLE.rows(
             [
                 self.measured(each, iops)
                 for each, iops in zip(cells, (1000, 521), strict=True)
             ]
         )
-        self.assertEqual(("-", "-", "no"), first[-3:])
-        self.assertEqual(("52.1 %", "52.1 %", "no"), second[-3:])
+        way = "no: a file system, not a raw NVMe drive; namespaces, not LXC"
+        self.assertEqual(("-", "-", way), first[-3:])
+        self.assertEqual(("52.1 %", "52.1 %", way), second[-3:])
 
-    def test_the_matrix_is_seed_002(self):
+    def test_the_matrix_is_stackhpc_s(self):
         found = list(
             disk.cells(
                 [disk.MATRIX], ["9p"], disk.CLIENTS, fio.PATTERNS, 32768, 30
             )
         )
         self.assertEqual(12, len(found))
-        self.assertTrue(all(disk._same_way(each) for each in found))
+        self.assertTrue(all(disk.same_way(each) == "yes" for each in found))
         self.assertEqual({4, 32, 256}, {each.job.workers for each in found})
 
     def test_space_is_that_of_the_greatest(self):
         found = disk.cells(disk.SUITES, ["bare"], [1, 8], fio.PATTERNS, 1, 30)
         # 32 files of the matrix, and the one of the sweep.
-        self.assertEqual(33 * 2**20, disk.space(found))
+        self.assertEqual(33 * 2**20, disk.data_size(found))

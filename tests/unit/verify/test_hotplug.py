@@ -23,9 +23,9 @@ from sriov_rt.verify import hotplug
 from sriov_rt.verify import latency
 from sriov_rt.verify import results
 from sriov_rt.verify.load import LOADS
-from sriov_rt.verify.measurement import Tool
+from sriov_rt.verify.measurement import Cpus
+from sriov_rt.verify.measurement import Step
 from sriov_rt.verify.profiles import Profile
-from sriov_rt.verify.profiles import Step
 from tests.unit.verify.programs import ProgramTest
 from tests.unit.verify.test_latency import CYCLICTEST
 
@@ -284,13 +284,11 @@ class LatencyTest(GuestTest):
     def measure(self, load=None, *, resume=False):
         run = latency.LatencyRun(
             self.root,
-            latency.Cpus(
-                CpuSet((1,)), CpuSet((min(os.sched_getaffinity(0)),))
-            ),
+            Cpus(CpuSet((1,)), CpuSet((min(os.sched_getaffinity(0)),))),
             load or self.load,
             results.Results(self.place / "results"),
         )
-        step = Step(Tool.CYCLICTEST, 3, interval_us=200)
+        step = Step("cyclictest", 3, interval_us=200)
         (found,) = run.run(Profile("p", "", (step,)), resume=resume)
         return found
 

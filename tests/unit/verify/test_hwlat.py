@@ -18,11 +18,10 @@ from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.verify import hwlat
 from sriov_rt.verify.errors import OutputInvalid
 from sriov_rt.verify.errors import RunFailed
-from sriov_rt.verify.measurement import Tool
-from sriov_rt.verify.profiles import Step
+from sriov_rt.verify.measurement import Step
 from tests.unit.verify import recorded
 
-STEP = Step(Tool.HWLAT, 0, threshold_us=10)
+STEP = Step("hwlat", 0, threshold_us=10)
 
 
 class ParseTest(unittest.TestCase):
@@ -73,13 +72,13 @@ class TracefsTest(unittest.TestCase):
             (self.tracing / name).write_text(text)
 
     def run_it(self):
-        return hwlat.run(
+        return hwlat.measure(
             STEP, CpuSet((2, 3)), self.tracing, lambda elapsed: None
         )
 
     def test_no_tracefs(self):
         with self.assertRaisesRegex(RunFailed, "mount tracefs there"):
-            hwlat.run(
+            hwlat.measure(
                 STEP,
                 CpuSet((2,)),
                 self.tracing / "no",

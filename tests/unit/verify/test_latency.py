@@ -23,10 +23,10 @@ from sriov_rt.verify import errors
 from sriov_rt.verify import latency
 from sriov_rt.verify import results
 from sriov_rt.verify.load import LOADS
-from sriov_rt.verify.measurement import Tool
+from sriov_rt.verify.measurement import Cpus
+from sriov_rt.verify.measurement import Step
 from sriov_rt.verify.profiles import PROFILES
 from sriov_rt.verify.profiles import Profile
-from sriov_rt.verify.profiles import Step
 from tests.unit.host import trees
 from tests.unit.verify.programs import ProgramTest
 
@@ -47,7 +47,7 @@ COPYING = {
     "oslat": CYCLICTEST.replace("cyclictest", "oslat"),
 }
 
-STEP = Step(Tool.CYCLICTEST, 3, interval_us=200)
+STEP = Step("cyclictest", 3, interval_us=200)
 
 
 class CpusTest(unittest.TestCase):
@@ -62,6 +62,31 @@ class CpusTest(unittest.TestCase):
         found = self.cpus("0-5\n", "2-7\n")
         self.assertEqual(CpuSet((2, 3, 4, 5)), found.measured)
         self.assertEqual(CpuSet((0, 1)), found.housekeeping)
+
+    def test_those_of_a_partition_cannot_be_reached(self):
+        with tempfile.TemporaryDirectory() as place:
+            tree = trees.realtime_host(place)
+            tree.write("sys/devices/system/cpu/isolated", "\n")
+            tree.guest_cgroup("1-3", "1-3", "isolated")
+            with self.assertRaisesRegex(
+                errors.NotIsolated, "CPUs 1-3 are isolated by the partition"
+            ):
+                latency.cpus_of(tree.root)
+
+    def test_pcpus_that_nova_took_offline_earn_no_certificate(self):
+        with tempfile.TemporaryDirectory() as place:
+            tree = trees.realtime_host(place)
+            tree.take_offline("2-3")
+            found = latency.cpus_of(tree.root)
+            latency.check_online(tree.root, found)
+            tree.write(
+                "etc/nova/nova.conf.d/power.conf",
+                "[libvirt]\ncpu_power_management = true\n",
+            )
+            with self.assertRaisesRegex(
+                errors.CpusOffline, "pCPUs 2-3 are offline .* restart nova"
+            ):
+                latency.check_online(tree.root, found)
 
     def test_none(self):
         for online, isolated, problem in (
@@ -86,7 +111,7 @@ class RunTest(ProgramTest):
     def run_it(self, resume=False, cpus=(1,), step=STEP, load="none"):
         run = latency.LatencyRun(
             self.root,
-            latency.Cpus(CpuSet(cpus), CpuSet((0,))),
+            Cpus(CpuSet(cpus), CpuSet((0,))),
             LOADS[load],
             self.results,
         )
@@ -104,10 +129,10 @@ class RunTest(ProgramTest):
         seen = []
         for name in ("cyclictest", "oslat"):
             self.program(name, "sleep 0.2\n" + COPYING[name])
-        steps = (STEP, Step(Tool.OSLAT, 5, priority=1))
+        steps = (STEP, Step("oslat", 5, priority=1))
         latency.LatencyRun(
             self.root,
-            latency.Cpus(CpuSet((1,)), CpuSet((0,))),
+            Cpus(CpuSet((1,)), CpuSet((0,))),
             LOADS["none"],
             self.results,
             seen.append,
@@ -118,7 +143,7 @@ class RunTest(ProgramTest):
         self.assertTrue(5 < left[0] <= 8, left)
         self.assertTrue(0 < left[-1] < 5, left)
         self.assertEqual(
-            [(Tool.CYCLICTEST, 3), (Tool.OSLAT, 5)],
+            [("cyclictest", 3), ("oslat", 5)],
             list(dict.fromkeys((e.tool, e.duration_s) for e in seen)),
         )
 
@@ -186,6 +211,32 @@ class RunTest(ProgramTest):
             with self.assertRaises(errors.RunFailed):
                 self.run_it(resume, step=step)
 
+    def test_an_interrupted_run_does_not_count(self):
+        """Neither as a good figure, nor to be resumed from."""
+        # As it does on SIGINT: it writes what it has.
+        waiting = "trap ended=1 INT\nuntil [ $ended ]; do sleep 0.01; done\n"
+        self.program("cyclictest", waiting + CYCLICTEST)
+        self.program("oslat", COPYING["oslat"])
+        profile = Profile("p", "", (STEP, Step("oslat", 5, priority=1)))
+        run = latency.LatencyRun(
+            self.root,
+            Cpus(CpuSet((1,)), CpuSet((0,))),
+            LOADS["none"],
+            self.results,
+            mock.Mock(side_effect=[None, KeyboardInterrupt, *[None] * 99]),
+        )
+        (found,) = run.run(profile, resume=False)
+        self.assertEqual("cyclictest", found.measurement.tool)
+        self.assertEqual(
+            ("it was interrupted before its end",),
+            found.measurement.problems,
+        )
+        # It is kept, for a person to look at, and measured again.
+        self.assertEqual(found, self.results.get(STEP))
+        self.program("cyclictest", "exit 9\n")
+        with self.assertRaises(errors.RunFailed):
+            self.run_it(resume=True)
+
     def test_what_does_not_count_is_measured_again(self):
         step = dataclasses.replace(STEP, interval_us=100)
         self.run_it(step=step)
@@ -246,6 +297,18 @@ class ExclusiveTest(unittest.TestCase):
                 self.assertRaises(errors.Busy, second.__enter__)
             with results.exclusive(lock):
                 pass
+
+    def test_nobody_else_can_hold_roots(self):
+        place = results.lock_of(0).parent.stat()
+        self.assertEqual((0, 0), (place.st_uid, place.st_mode & 0o022))
+        self.assertNotEqual(results.lock_of(0), results.lock_of(65534))
+
+    def test_a_link_of_somebody_else_is_not_followed(self):
+        with tempfile.TemporaryDirectory() as place:
+            lock = pathlib.Path(place) / "lock"
+            lock.symlink_to(pathlib.Path(place) / "victim")
+            self.assertRaises(OSError, results.exclusive(lock).__enter__)
+            self.assertFalse((pathlib.Path(place) / "victim").exists())
 
 
 class ResultsTest(unittest.TestCase):

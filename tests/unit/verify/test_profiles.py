@@ -19,10 +19,10 @@ import unittest
 
 from sriov_rt.parse import duration
 from sriov_rt.parse.cpulist import CpuSet
-from sriov_rt.verify import certificate
-from sriov_rt.verify import cyclictest
-from sriov_rt.verify import oslat
-from sriov_rt.verify.measurement import Tool
+from sriov_rt.verify import tools
+from sriov_rt.verify.cyclictest import Cyclictest
+from sriov_rt.verify.measurement import Cpus
+from sriov_rt.verify.oslat import Oslat
 from sriov_rt.verify.profiles import PROFILES
 
 PAGE = (
@@ -31,6 +31,8 @@ PAGE = (
 )
 
 HOURS = 3600
+
+CPUS = Cpus(CpuSet((2,)), CpuSet((0,)))
 
 #: cyclictest's options that have a value, and their long names.
 _LONG = {
@@ -57,7 +59,7 @@ def published(line):
 
 class ProfilesTest(unittest.TestCase):
     def step(self, name, tool):
-        (step,) = (x for x in PROFILES[name].steps if x.tool is tool)
+        (step,) = (x for x in PROFILES[name].steps if x.tool == tool)
         return step
 
     def tools(self, name):
@@ -65,9 +67,7 @@ class ProfilesTest(unittest.TestCase):
 
     def assert_published(self, name, line):
         """cyclictest has the options of a line, and their values."""
-        words = cyclictest.command(
-            self.step(name, Tool.CYCLICTEST), CpuSet((2,)), CpuSet((0,)), "x"
-        )
+        words = Cyclictest(self.step(name, "cyclictest")).command(CPUS, "x")
         options = dict(each.partition("=")[::2] for each in words[1:])
         self.assertLessEqual(published(line).items(), options.items())
         self.assertIn("--mlockall", options)
@@ -78,9 +78,7 @@ class ProfilesTest(unittest.TestCase):
         self.assert_published(
             "rhel", "-m -q -p95 --policy=fifo -D 12h -h60 -i 200"
         )
-        words = oslat.command(
-            self.step("rhel", Tool.OSLAT), CpuSet((2,)), CpuSet((0,)), "x"
-        )
+        words = Oslat(self.step("rhel", "oslat")).command(CPUS, "x")
         # --rtprio 1 -D 12h -w memmove -m 4K
         self.assertLessEqual(
             {
@@ -96,10 +94,10 @@ class ProfilesTest(unittest.TestCase):
         self.assertEqual(["cyclictest"], self.tools("osadl"))
         self.assert_published("osadl", "-l100000000 -m -Sp90 -i200 -h400 -q")
 
-    def test_seed_003(self):
-        self.assertEqual(["hwlat", "cyclictest"], self.tools("seed-003"))
-        self.assert_published("seed-003", "-m -n -v -p 95 -h 60 -i 200 -D 15m")
-        hwlat = self.step("seed-003", Tool.HWLAT)
+    def test_ovirt(self):
+        self.assertEqual(["hwlat", "cyclictest"], self.tools("ovirt"))
+        self.assert_published("ovirt", "-m -n -v -p 95 -h 60 -i 200 -D 15m")
+        hwlat = self.step("ovirt", "hwlat")
         self.assertEqual((60, 10), (hwlat.duration_s, hwlat.threshold_us))
 
     def test_acceptance(self):
@@ -117,7 +115,7 @@ class ProfilesTest(unittest.TestCase):
         without = {
             name
             for name in PROFILES
-            if not {*map(str, certificate.REQUIRED)} <= {*self.tools(name)}
+            if not {*tools.CERTIFYING} <= {*self.tools(name)}
         }
         text = " ".join(PAGE.read_text().split())
         (sentence,) = re.findall(r"[^.]*earn no certificate[^.]*\.", text)

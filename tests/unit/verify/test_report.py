@@ -13,9 +13,12 @@
 import contextlib
 import io
 import json
+import os
 import pathlib
 import random
 import re
+import subprocess
+import sys
 import tempfile
 import unittest
 from collections import Counter
@@ -33,13 +36,15 @@ from sriov_rt.verify import report
 from sriov_rt.verify import results
 from sriov_rt.verify.measurement import CpuLatency
 from sriov_rt.verify.measurement import Measurement
-from sriov_rt.verify.measurement import Tool
-from sriov_rt.verify.profiles import Step
+from sriov_rt.verify.measurement import Step
 
 try:
     import matplotlib
 except ImportError:
     matplotlib = None
+
+
+MAXIMA = [("0-cyclictest-maxima", "1-cyclictest-maxima")]
 
 
 def cpu(number, scale, seed=0, seconds=120, buckets=400):
@@ -60,7 +65,7 @@ def cpu(number, scale, seed=0, seconds=120, buckets=400):
     )
 
 
-def latency(directory, scale, tool=Tool.CYCLICTEST, problems=(), seed=0):
+def latency(directory, scale, tool="cyclictest", problems=(), seed=0):
     """Write a result of a latency measurement."""
     cpus = tuple(cpu(number, scale, seed) for number in (2, 3))
     measured = Measurement(
@@ -159,6 +164,38 @@ class TextTest(ReportTest):
         self.assertIn("14.00 ×", out)
         self.assertIn("these figures say nothing of any hardware", out)
 
+    def test_published_figures_only_on_request(self):
+        self.whole()
+        _, out, _ = self.run_it("report", self.before)
+        self.assertNotIn("Published", out)
+        self.assertNotIn("9.41", out)
+        _, out, _ = self.run_it("report", self.before, "--published")
+        self.assertIn("9.41", out)
+        self.assertIn("CERN openlab and Intel 2016: ", out)
+        self.assertIn("measured otherwise: sockperf for netperf", out)
+
+    def test_when_and_on_what(self):
+        latency(self.before, 20)
+        traffic(self.before, 9.4e9)
+        _, out, _ = self.run_it("report", self.before)
+        self.assertIn("Measured:        2026-09-21 14:13 UTC\n", out)
+        self.assertIn("Tools:           cyclictest 2.40; iperf 3.12\n", out)
+
+    def test_a_baseline_comes_first(self):
+        for name in ("container", "host", "vf"):
+            traffic(self.before, 9.4e9, name=name)
+        (found,) = collection.read([self.before])
+        names = [row[0] for row in network.TABLE.rows(found.network)]
+        self.assertEqual(["host", "container", "vf"], names)
+
+    def test_results_of_an_earlier_version_load(self):
+        path = latency(self.before, 20)
+        document = json.loads(path.read_text())
+        del document["machine"]
+        path.write_text(json.dumps(document))
+        (found,) = collection.read([self.before])
+        self.assertNotIn("Host", dict(report.facts(found)))
+
     def test_overflows_are_shown(self):
         found = CpuLatency(2, 120, 900, ((3, 100), (4, 10)))
         *_, last = collection.histogram(found)
@@ -192,11 +229,11 @@ class TextTest(ReportTest):
             (self.before / "disk-x.json").write_bytes(bad)
             (self.before / "network-x.json").write_bytes(bad)
             (found,) = collection.read([self.before])
-            self.assertEqual([Tool.CYCLICTEST], list(found.latency))
+            self.assertEqual(["cyclictest"], list(found.latency))
         # Another tool's result under a wrong name is none.
         (self.before / "oslat.json").write_bytes(text)
         (found,) = collection.read([self.before])
-        self.assertEqual([Tool.CYCLICTEST], list(found.latency))
+        self.assertEqual(["cyclictest"], list(found.latency))
 
 
 @unittest.skipUnless(matplotlib, "needs the extra 'report'")
@@ -209,8 +246,42 @@ class PageTest(ReportTest):
             *("-o", page, "--pictures", place),
         )
         self.assertEqual((0, ""), (code, err))
-        self.assert_needs_nothing_else(page.read_text())
+        text = page.read_text()
+        self.assert_needs_nothing_else(text)
         self.assert_pictures(place)
+        self.assert_before_and_after_are_neighbours(text)
+        self.assert_a_narrow_page_names_the_column_of_each_value(text)
+
+    def test_a_user_without_a_home_reads_nothing_of_matplotlib(self):
+        done = subprocess.run(
+            (
+                *(sys.executable, "-c"),
+                "from sriov_rt.verify import pictures; pictures._library()",
+            ),
+            capture_output=True,
+            check=False,
+            env={**os.environ, "HOME": "/proc/none", "MPLCONFIGDIR": ""},
+        )
+        self.assertEqual((0, b""), (done.returncode, done.stderr))
+
+    def assert_before_and_after_are_neighbours(self, page):
+        kinds = re.findall(r'<figure id="([^"]+)"(?: class="(\w+)")?', page)
+        paired = [name for name, kind in kinds if not kind]
+        # Two columns, and what is not a pair has a row to itself.
+        self.assertEqual(
+            [("0-cyclictest", "1-cyclictest"), *MAXIMA],
+            list(zip(paired[::2], paired[1::2], strict=False))[:2],
+        )
+        self.assertEqual({"alone", "wide", ""}, {kind for _, kind in kinds})
+
+    def assert_a_narrow_page_names_the_column_of_each_value(self, page):
+        tables = re.findall(r"<table.*?</table>", page, re.DOTALL)
+        self.assertTrue(tables)
+        for table in tables:
+            columns = re.findall("<th>(.*?)</th>", table)
+            names = re.findall('data-name="(.*?)"', table)
+            self.assertEqual(columns, names[: len(columns)])
+            self.assertEqual(len(columns) > 3, 'class="records"' in table)
 
     def assert_needs_nothing_else(self, page):
         sources = re.findall(r'(?:src|href)="([^"]{0,20})', page)
@@ -251,15 +322,15 @@ class PageTest(ReportTest):
         latency(self.before, 20)
         (found,) = collection.read([self.before])
         drawn = list(pictures.draw([found]))
-        worst = found.latency[Tool.CYCLICTEST].measurement.max_us
+        worst = found.latency["cyclictest"].measurement.max_us
         self.assertEqual(
             f"before: cyclictest, maximum {worst} µs", drawn[0].title
         )
-        self.assertIn(f"maximum {worst} µs", report.page([found], drawn))
+        self.assertIn(f"maximum {worst} µs", report.page([found], drawn, ""))
 
     def test_a_bucket_of_an_hour_draws_no_hour(self):
         run = Measurement(
-            Tool.OSLAT,
+            "oslat",
             "",
             "$\\frac{",
             -1.0,
@@ -267,11 +338,11 @@ class PageTest(ReportTest):
             (CpuLatency(2, 2, 3_600_000_000, ((3_600_000_000, 2),)),),
         )
         result = results.Result(
-            Step(Tool.OSLAT, 1), "none", {"$\\frac{": "$x"}, run
+            Step("oslat", 1), "none", {"$\\frac{": "$x"}, run
         )
-        found = collection.Collection("$\\frac{", {Tool.OSLAT: result}, (), ())
+        found = collection.Collection("$\\frac{", {"oslat": result}, (), ())
         drawn = list(pictures.draw([found]))
-        self.assertIn("</html>", report.page([found], drawn))
+        self.assertIn("</html>", report.page([found], drawn, ""))
 
 
 class CompareTest(ReportTest):

@@ -17,11 +17,12 @@ import hypothesis
 from hypothesis import strategies as st
 
 from sriov_rt.parse.cpulist import CpuSet
-from sriov_rt.verify import cyclictest
-from sriov_rt.verify import oslat
+from sriov_rt.verify.cyclictest import Cyclictest
+from sriov_rt.verify.cyclictest import Maxima
 from sriov_rt.verify.errors import OutputInvalid
-from sriov_rt.verify.measurement import Tool
-from sriov_rt.verify.profiles import Step
+from sriov_rt.verify.measurement import Cpus
+from sriov_rt.verify.measurement import Step
+from sriov_rt.verify.oslat import Oslat
 from tests.unit.verify import recorded
 
 CYCLICTEST = recorded.read("cyclictest-2.40.json")
@@ -29,7 +30,12 @@ OSLAT = recorded.read("oslat-2.40.json")
 
 
 def parse_cyclictest(document):
-    return cyclictest.parse(document, cyclictest.Maxima(200))
+    found = Cyclictest(Cyclictest.default_step(900)).parse(document)
+    return found.version, found.cpus
+
+
+def parse_oslat(document):
+    return Oslat(Oslat.default_step(900)).parse(document)
 
 
 class CyclictestTest(unittest.TestCase):
@@ -52,7 +58,7 @@ class CyclictestTest(unittest.TestCase):
         self.assertEqual("2.40", parse_cyclictest(document)[0])
 
     def test_maxima_of_seconds(self):
-        maxima = cyclictest.Maxima(200_000)
+        maxima = Maxima(200_000)
         maxima.feed(
             f"{thread:8}:{cycle:8}:{thread * 100 + cycle:8}".encode()
             for cycle in range(12)
@@ -64,14 +70,14 @@ class CyclictestTest(unittest.TestCase):
         self.assertEqual((), maxima.of(2))
 
     def test_lines_that_are_no_samples(self):
-        maxima = cyclictest.Maxima(1_000_000)
+        maxima = Maxima(1_000_000)
         maxima.feed(
             [b"", b"Using 2 cpus.", b"a:b:c", b"0:-1:5", b"0:0:-5", b"1:2"]
         )
         self.assertEqual((), maxima.of(0))
 
     def test_command(self):
-        step = Step(Tool.CYCLICTEST, 900, interval_us=200, buckets=60)
+        step = Step("cyclictest", 900, interval_us=200, buckets=60)
         self.assertEqual(
             (
                 "cyclictest",
@@ -88,13 +94,15 @@ class CyclictestTest(unittest.TestCase):
                 "--mainaffinity=0-1",
                 "--json=/x",
             ),
-            cyclictest.command(step, CpuSet((2, 3)), CpuSet((0, 1)), "/x"),
+            Cyclictest(step).command(
+                Cpus(CpuSet((2, 3)), CpuSet((0, 1))), "/x"
+            ),
         )
 
 
 class OslatTest(unittest.TestCase):
     def test_recorded(self):
-        version, (cpu,), duration_s = oslat.parse(OSLAT)
+        version, (cpu,), duration_s = parse_oslat(OSLAT)
         self.assertEqual("2.40", version)
         self.assertEqual((1, 50757), (cpu.cpu, cpu.max_us))
         self.assertEqual(1.998, duration_s)
@@ -104,7 +112,7 @@ class OslatTest(unittest.TestCase):
 
     def test_a_later_version(self):
         later = recorded.read("oslat-2.60.json")
-        version, (cpu,), duration_s = oslat.parse(later)
+        version, (cpu,), duration_s = parse_oslat(later)
         self.assertEqual(("2.60", 1.029), (version, duration_s))
         self.assertEqual((1, 13368), (cpu.cpu, cpu.max_us))
         self.assertEqual(36470414, cpu.samples)
@@ -112,7 +120,7 @@ class OslatTest(unittest.TestCase):
 
 class GarbledTest(unittest.TestCase):
     def both(self, document):
-        for parse in (parse_cyclictest, oslat.parse):
+        for parse in (parse_cyclictest, parse_oslat):
             with self.assertRaises(OutputInvalid) as caught:
                 parse(document)
             self.assertIn("output not understood", str(caught.exception))
@@ -125,7 +133,7 @@ class GarbledTest(unittest.TestCase):
     def test_wrong_values(self):
         for recorded_, parse in (
             (CYCLICTEST, parse_cyclictest),
-            (OSLAT, oslat.parse),
+            (OSLAT, parse_oslat),
         ):
             good = json.loads(recorded_)
             for change in (

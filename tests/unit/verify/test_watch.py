@@ -19,6 +19,8 @@ from unittest import mock
 
 from sriov_rt.cmd import main
 from sriov_rt.facts import certificate
+from sriov_rt.host import compute
+from sriov_rt.host import conditions
 from sriov_rt.host import latency as host_latency
 from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.verify import errors
@@ -55,7 +57,26 @@ class WatchTest(ProgramTest):
     def rtla(self, name):
         self.program("rtla", f"cat {RECORDED}/{name}")
 
+    def test_what_nova_took_offline_withdraws_nothing(self):
+        """Its settings are where [agent] nova_config_files has them."""
+        self.tree.write(
+            "srv/n.conf",
+            "[compute]\ncpu_dedicated_set = 2-3\n"
+            "[libvirt]\ncpu_power_management = true\n",
+        )
+        self.tree.take_offline("3")
+        self.tree.write("sys/devices/system/cpu/online", "0-2\n")
+        place = self.place / "lock"
+        with mock.patch.object(watch, "idle", lambda *_: None):
+            found = watch.probe(self.root, 1, place, None, ["/srv/n.conf"])
+            self.assertFalse(found.withdrawn, found.said)
+            self.assertTrue(watch.probe(self.root, 1, place).withdrawn)
+
     def certify(self, **changes):
+        changes.setdefault(
+            "conditions",
+            conditions.observe(self.root, compute.observe(self.root)),
+        )
         made = dataclasses.replace(trees.CERTIFICATE, **changes)
         self.tree.write(host_latency.CERTIFICATE, certificate.to_bytes(made))
 
@@ -74,6 +95,35 @@ class WatchTest(ProgramTest):
         # The facts say why, and the next probe has nothing to watch.
         self.assertEqual(why, self.seen().withdrawn)
         self.assertIn("no certificate counts", self.probe().said)
+
+    def test_a_condition_that_changed_is_written_down(self):
+        """As before again, it counts no more: what was measured is unsure."""
+        for path, value in (
+            ("sys/devices/system/cpu/online", "0-2\n"),
+            ("etc/tuned/active_profile", "balanced\n"),
+            ("proc/sys/kernel/osrelease", "6.1.0-43-rt-amd64\n"),
+        ):
+            with self.subTest(path):
+                self.certify()
+                file = self.tree.path / path
+                before = file.read_text() if file.exists() else None
+                self.tree.write(path, value)
+                found = self.probe()
+                self.assertTrue(found.withdrawn)
+                self.assertIn("certificate withdrawn: ", found.said)
+                self.tree.remove(path)
+                if before is not None:
+                    self.tree.write(path, before)
+                self.assertIn(" changed from ", self.seen().withdrawn)
+                self.assertIn("no certificate counts", self.probe().said)
+                self.assertGreater(host_latency.withdrawn_at(self.root), 0)
+
+    def test_not_while_something_is_measured(self):
+        self.tree.write("sys/devices/system/cpu/online", "0-2\n")
+        with results.exclusive(self.place / "lock"):
+            found = self.probe()
+        self.assertFalse(found.withdrawn)
+        self.assertIn("a measurement is running", found.said)
 
     def test_a_sample_within_does_not(self):
         self.certify(max_latency_us=70625)
@@ -135,6 +185,7 @@ class WatchTest(ProgramTest):
         said = self.place / "said"
         self.program(
             "rtla",
+            "case $* in *--help) exit 1;; esac; "
             f'echo "$@" >{said}; cat {RECORDED}/timerlat-6.1-overflow.txt',
         )
         for limit, words in (
@@ -146,6 +197,46 @@ class WatchTest(ProgramTest):
             with self.subTest(limit):
                 watch.probe(self.root, 1, self.place / "lock", limit)
                 self.assertLessEqual(set(words), set(said.read_text().split()))
+
+    def test_a_breach_withdraws_before_rtla_ends(self):
+        """rtla 7.2 runs the command, and prints its table after that."""
+        arguments, go_on = self.place / "said", self.place / "go-on"
+        self.program(
+            "rtla",
+            'case $* in *--help) echo "    --on-threshold <action>"; exit;; '
+            "esac\n"
+            f'for each; do echo "$each"; done >{arguments}\n'
+            "for each; do case $each in --on-threshold=shell,command=*) "
+            'sh -c "${each#*command=}";; esac; done\n'
+            f"while [ ! -e {go_on} ]; do sleep 0.01; done\n"
+            f"cat {RECORDED}/timerlat-6.1-overflow.txt",
+        )
+        withdraw = watch.certificate.withdraw
+
+        def withdrawn(*args):
+            withdraw(*args)
+            # It waits for the certificate to be withdrawn.
+            go_on.touch()
+
+        with mock.patch.object(watch.certificate, "withdraw", withdrawn):
+            found = self.probe()
+        why = "CPU 2 had a latency above the certified 18 µs"
+        self.assertEqual(why, self.seen().withdrawn)
+        self.assertEqual(
+            (70625, True, f"certificate withdrawn: {why} (70625 µs)"),
+            (found.max_us, found.withdrawn, found.said),
+        )
+        self.assertIn("--thread=18", arguments.read_text().splitlines())
+
+    def test_no_breach_withdraws_nothing_with_that_rtla_either(self):
+        self.certify(max_latency_us=70625)
+        self.program(
+            "rtla",
+            'case $* in *--help) echo "--on-threshold" >&2; exit 1;; esac\n'
+            f"cat {RECORDED}/timerlat-6.1-overflow.txt",
+        )
+        self.assertFalse(self.probe().withdrawn)
+        self.assertEqual("", self.seen().withdrawn)
 
     def test_times(self):
         self.tree.write(

@@ -1,0 +1,208 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A latency tool: its properties, its command line and its parser.
+
+Each tool is one class in a module of its own and one row of ``tools.TOOLS``.
+An object of the class is one run of the tool.
+"""
+
+import abc
+import dataclasses
+import math
+import pathlib
+import tempfile
+import time
+from collections.abc import Callable
+from collections.abc import Sequence
+from typing import ClassVar
+from typing import NamedTuple
+
+from sriov_rt.host.root import Root
+from sriov_rt.verify import process
+from sriov_rt.verify import validity
+from sriov_rt.verify.errors import RunFailed
+from sriov_rt.verify.measurement import CpuLatency
+from sriov_rt.verify.measurement import Cpus
+from sriov_rt.verify.measurement import Step
+
+#: Seconds that a tool may take on top of its duration.
+SLACK_S = 60.0
+
+#: Seconds after its start at which the threads of a tool are checked first.
+_STARTED_S = 2.0
+
+
+class Parsed(NamedTuple):
+    """Output of a tool.
+
+    :param version: as the tool prints it; empty where it does not.
+    :param duration_s: how long it measured; 0 where the output does not say.
+    """
+
+    version: str
+    cpus: Sequence[CpuLatency]
+    duration_s: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Run:
+    """One run of a tool.
+
+    :param command: its command line, or the tracer's settings.
+    :param interrupted: whether Ctrl-C ended it.
+    :param problems: why it does not count, a sentence each.
+    """
+
+    version: str
+    command: str
+    duration_s: float
+    cpus: Sequence[CpuLatency]
+    interrupted: bool
+    problems: tuple[str, ...] = ()
+
+
+class LatencyTool(abc.ABC):
+    """A program or kernel tracer that measures latency."""
+
+    #: Its name in profiles, results and certificates.
+    name: ClassVar[str]
+
+    #: What it measures, for the documentation; a clause.
+    measures: ClassVar[str]
+
+    #: The program and its package; empty for a tracer of the kernel.
+    program: ClassVar[str] = ""
+    package: ClassVar[str] = ""
+
+    #: Whether a certificate needs it.
+    certifies: ClassVar[bool] = False
+
+    #: Whether guests and pods can run it: SCHED_FIFO is all that it needs.
+    in_guests: ClassVar[bool] = False
+
+    #: Pacing of its step in profiles that run every tool; as of Step.
+    interval_us: ClassVar[int] = 0
+    priority: ClassVar[int] = 95
+    threshold_us: ClassVar[int] = 0
+
+    def __init__(self, step: Step) -> None:
+        self.step = step
+
+    @classmethod
+    def default_step(cls, duration_s: int) -> Step:
+        """Return its step in profiles that run every tool."""
+        return Step(
+            cls.name,
+            duration_s,
+            interval_us=cls.interval_us,
+            priority=cls.priority,
+            threshold_us=cls.threshold_us,
+        )
+
+    @abc.abstractmethod
+    def run(
+        self, cpus: Cpus, root: Root, tick: Callable[[float], object]
+    ) -> Run:
+        """Measure once.
+
+        :param tick: is called with the seconds that passed.
+        :raises RunFailed: if it can't be run.
+        :raises OutputInvalid: if its output is not understood.
+        """
+
+
+class ProgramTool(LatencyTool):
+    """A latency tool that is a program."""
+
+    #: Whether it writes a JSON file; otherwise its standard output is read.
+    writes_file: ClassVar[bool] = True
+
+    #: Whether each measured CPU has to have a thread under SCHED_FIFO.
+    has_threads: ClassVar[bool] = False
+
+    @abc.abstractmethod
+    def command(self, cpus: Cpus, output: str) -> tuple[str, ...]:
+        """Return the command line.
+
+        :param output: path of the JSON file.
+        """
+
+    @abc.abstractmethod
+    def parse(self, document: bytes) -> Parsed:
+        """Return the latencies in its output.
+
+        :param document: the JSON file, or the standard output.
+        :raises OutputInvalid: if it is not in the tool's form.
+        """
+
+    def feed(self, lines: list[bytes]) -> None:
+        """Take in lines of the standard output of a tool with a file."""
+
+    def run(
+        self, cpus: Cpus, root: Root, tick: Callable[[float], object]
+    ) -> Run:
+        """Measure once; see LatencyTool."""
+        step = self.step
+        refused: tuple[str, ...] = ()
+        checked = not self.has_threads
+        lines: list[bytes] = []
+
+        def ticked(pid: int, elapsed: float) -> None:
+            nonlocal refused, checked
+            # A busy host takes a while to start them.
+            if not checked and elapsed > _STARTED_S:
+                refused = validity.threads(pid, cpus.measured, step.priority)
+                checked = not refused
+            tick(elapsed)
+
+        with tempfile.TemporaryDirectory(prefix="sriov-rt-verify-") as place:
+            output = pathlib.Path(place) / "output.json"
+            command = self.command(cpus, str(output))
+            began = time.monotonic()
+            ended = process.run(
+                command,
+                step.duration_s + SLACK_S,
+                self.feed if self.writes_file else lines.extend,
+                ticked,
+                name=self.name,
+            )
+            elapsed = time.monotonic() - began
+            if ended.code != 0 and not ended.interrupted:
+                raise RunFailed(self.name, ended.last_line())
+            document = b"\n".join(lines)
+            if self.writes_file:
+                document = _read(output, ended)
+        found = self.parse(document)
+        expected = 0
+        if step.interval_us and not ended.interrupted:
+            expected = math.floor(step.duration_s * 1e6 / step.interval_us)
+        return Run(
+            version=found.version,
+            command=" ".join(command),
+            duration_s=min(
+                elapsed, found.duration_s or elapsed, step.duration_s
+            ),
+            cpus=found.cpus,
+            interrupted=ended.interrupted,
+            problems=(
+                *refused,
+                *validity.samples(found.cpus, cpus.measured, expected),
+            ),
+        )
+
+
+def _read(path: pathlib.Path, ended: process.Ended) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        raise RunFailed(path.name, ended.last_line()) from None

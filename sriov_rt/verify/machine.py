@@ -1,0 +1,75 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The machine that was measured, for the reader of a report."""
+
+import dataclasses
+
+from sriov_rt.codec import Unknown
+from sriov_rt.host.root import Root
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Machine:
+    """Machine of a measurement; a field that is not known is empty.
+
+    :param host: its name.
+    :param product: vendor and model, by its firmware.
+    :param cpu: model of the first CPU.
+    :param cpus: those that are online, as a CPU list.
+    :param system: its operating system.
+    :param nic: what the traffic passes first; empty without traffic.
+    """
+
+    host: str = ""
+    product: str = ""
+    cpu: str = ""
+    cpus: str = ""
+    system: str = ""
+    nic: str = ""
+
+
+#: What a result of an earlier version has.
+UNKNOWN = Machine()
+
+
+def observe(root: Root, nic: str = "") -> Machine:
+    """Return the machine of a root directory."""
+    product = (
+        _line(root, f"sys/class/dmi/id/{name}")
+        for name in ("sys_vendor", "product_name")
+    )
+    return Machine(
+        host=_line(root, "proc/sys/kernel/hostname"),
+        product=" ".join(filter(None, product)),
+        cpu=_field(root, "proc/cpuinfo", "model name", ":"),
+        cpus=_line(root, "sys/devices/system/cpu/online"),
+        system=_field(root, "etc/os-release", "PRETTY_NAME", "="),
+        nic=nic,
+    )
+
+
+def _line(root: Root, path: str) -> str:
+    found = root.read_text(path)
+    return "" if isinstance(found, Unknown) else found.strip()
+
+
+def _field(root: Root, path: str, name: str, separator: str) -> str:
+    """Return the value of a file's first line of a name."""
+    found = root.read_text(path, limit=16 * 1024 * 1024)
+    if isinstance(found, Unknown):
+        return ""
+    for line in found.splitlines():
+        key, _, value = line.partition(separator)
+        if key.strip() == name:
+            return value.strip().strip('"')
+    return ""

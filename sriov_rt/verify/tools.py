@@ -1,0 +1,47 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The latency tools, one row each."""
+
+import types
+from collections.abc import Iterable
+from collections.abc import Mapping
+
+from sriov_rt.verify.cyclictest import Cyclictest
+from sriov_rt.verify.hwlat import Hwlat
+from sriov_rt.verify.latency_tool import LatencyTool
+from sriov_rt.verify.measurement import Step
+from sriov_rt.verify.oslat import Oslat
+from sriov_rt.verify.timerlat import Timerlat
+
+#: In the order in which they run: first what the hardware does by itself.
+_ROWS: Iterable[type[LatencyTool]] = (Hwlat, Cyclictest, Oslat, Timerlat)
+
+#: Latency tools by name.
+TOOLS: Mapping[str, type[LatencyTool]] = types.MappingProxyType(
+    {each.name: each for each in _ROWS}
+)
+
+#: Tools that a certificate needs: one that wakes up, one that never sleeps.
+CERTIFYING = tuple(each.name for each in _ROWS if each.certifies)
+
+#: Tools that guests and pods can run. The others are tracers of the kernel,
+#: which a pod shares with its host.
+IN_GUESTS = tuple(each.name for each in _ROWS if each.in_guests)
+
+
+def every_step(duration_s: int) -> tuple[Step, ...]:
+    """Return a step of every tool.
+
+    :param duration_s: of each.
+    """
+    return tuple(each.default_step(duration_s) for each in _ROWS)
