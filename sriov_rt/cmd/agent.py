@@ -15,9 +15,13 @@
 import sys
 from collections.abc import Sequence
 
-from oslo_service import backend
+from oslo_config import cfg
 
+from sriov_rt import config
+from sriov_rt import threads
 from sriov_rt.cmd import faults
+from sriov_rt.host.root import CONFIG
+from sriov_rt.host.root import Root
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -34,12 +38,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
-    # Before the import: oslo.messaging imports oslo.service, which settles
-    # for eventlet unless a backend is chosen by then.
-    backend.init_backend(backend.BackendType.THREADING)
+    threads.choose()
     from sriov_rt.agent import process
 
-    return process.main(arguments)
+    return process.main(arguments, check_observed)
+
+
+def check_observed(conf: cfg.ConfigOpts, service: str) -> None:
+    """Check the file of ``[vif]`` and ``[onload]``, which are facts.
+
+    They are read below the root, whatever ``--config-file`` names.
+
+    :param conf: of the agent.
+    :raises oslo_config.cfg.Error: if the file cannot be parsed.
+    :raises OptionRejected: for an option with a bad value.
+    """
+    from sriov_rt.onload import settings as onload
+    from sriov_rt.vif import settings as vif
+
+    path = Root(conf.agent.root).path / CONFIG
+    try:
+        observed = config.load([path] if path.exists() else [])
+    except (PermissionError, cfg.ConfigFilesPermissionDeniedError):
+        return  # the facts say so
+    vif.check(observed, service)
+    onload.check(observed, service)
 
 
 if __name__ == "__main__":

@@ -14,16 +14,23 @@
 
 import argparse
 import dataclasses
+import datetime
+import time
+from collections.abc import Mapping
 from typing import Any
 
 from sriov_rt import exceptions
+from sriov_rt.agent import traits
+from sriov_rt.cmd import arguments
 from sriov_rt.cmd import cloud
 from sriov_rt.cmd import collect
 from sriov_rt.cmd import command
 from sriov_rt.cmd import faults
-from sriov_rt.cmd.command import Found
+from sriov_rt.cmd.command import Result
 from sriov_rt.cmd.verdict import Candidate
-from sriov_rt.facts import HostFacts
+from sriov_rt.codec import Unknown
+from sriov_rt.facts import DecisiveFacts
+from sriov_rt.facts.guests import AuditFacts
 from sriov_rt.host import readiness
 from sriov_rt.host import table
 from sriov_rt.reason import Reason
@@ -36,6 +43,20 @@ READY = "ready"
 NOT_READY = "not ready"
 STALE = "stale"
 MISSING = "no facts"
+
+#: What a table says of :data:`MISSING`, as Nova's list of services does.
+DOWN = "down"
+
+_NO_QUEUE = (
+    "no configuration names the message queue: each verdict is a trait that "
+    "the host's agent has published in Placement; facts, their age and the "
+    "problems of a host need --config-file or --transport-url"
+)
+
+_NO_CREDENTIALS = (
+    "hosts whose agent is silent are not listed: only Nova names them, and "
+    "no credentials are set (OS_CLOUD, or the OS_* variables)"
+)
 
 
 class HostSilent(exceptions.SriovRtError):
@@ -54,6 +75,19 @@ class HostSilent(exceptions.SriovRtError):
         )
 
 
+class HostUnknown(exceptions.SriovRtError):
+    """Nova has no compute host of a name.
+
+    :param host: as it was given.
+    """
+
+    def __init__(self, host: str) -> None:
+        self.host = host
+        super().__init__(
+            f"no compute host {host!r}; 'openstack hypervisor list' names them"
+        )
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Agent:
     """A host's agent, and what its facts amount to.
@@ -61,6 +95,10 @@ class Agent:
     :param verdict: :data:`READY`, :data:`NOT_READY`, :data:`STALE` or
         :data:`MISSING`.
     :param reasons: what keeps the host from realtime instances.
+    :param traits: those that its agent has published in Placement; None where
+        its facts are known.
+    :param compute: its nova-compute; None without credentials, or if Nova has
+        no such host.
     """
 
     host: str
@@ -68,6 +106,8 @@ class Agent:
     facts_age_s: float | None
     verdict: str
     reasons: tuple[Reason, ...]
+    compute: cloud.ComputeService | None = None
+    traits: tuple[str, ...] | None = None
 
     def to_plain(self) -> dict[str, Any]:
         """Return the agent as a JSON object."""
@@ -77,7 +117,30 @@ class Agent:
             "facts_age_s": self.facts_age_s,
             "verdict": self.verdict,
             "reasons": [each.to_plain() for each in self.reasons],
+            "nova_compute": (
+                None
+                if self.compute is None
+                else dataclasses.asdict(self.compute)
+            ),
+            "traits": None if self.traits is None else list(self.traits),
         }
+
+    def row(self, wait_s: float, now: float) -> tuple[str, ...]:
+        """Return the agent as a row of the list.
+
+        :param wait_s: seconds that it had to report.
+        :param now: Unix time, seconds.
+        """
+        age, verdict = _age(self.facts_age_s), self.verdict
+        if verdict == MISSING:
+            age, verdict = f"none in {wait_s:g} s", DOWN
+        codes = ", ".join(why.code for why in self.reasons)
+        compute = "" if self.compute is None else self.compute.state
+        if self.compute is not None and compute != "up":
+            unseen_s = self.compute.unseen_s(now)
+            compute += "" if unseen_s is None else f" for {_length(unseen_s)}"
+        traits = " ".join(self.traits or ())
+        return self.host, self.version, age, verdict, compute, codes, traits
 
 
 def judge(candidate: Candidate) -> Agent:
@@ -99,41 +162,105 @@ def judge(candidate: Candidate) -> Agent:
     else:
         reasons = _reasons(facts)
         verdict = NOT_READY if reasons else READY
-    return Agent(candidate.host, facts.version, age_s, verdict, reasons)
+    return Agent(candidate.host, candidate.version, age_s, verdict, reasons)
 
 
-def _reasons(facts: HostFacts) -> tuple[Reason, ...]:
+def _reasons(facts: DecisiveFacts) -> tuple[Reason, ...]:
     # As of a nova-compute: an agent stands beside one.
     return readiness.judge(facts, placed_by_nova=True).must
+
+
+def published(connection: Any) -> list[Agent]:
+    """Return the hosts, as far as Nova and Placement know them.
+
+    :param connection: to the cloud; None for one by the environment.
+    :raises CloudUnreachable: if an API can't be reached, or refuses.
+    """
+    computes = cloud.hosts(faults.say, connection) or {}
+    found = cloud.traits(traits.TRAITS, connection)
+    return [
+        Agent(
+            host,
+            "",
+            None,
+            READY if traits.REALTIME in found[host] else NOT_READY,
+            (),
+            computes.get(host),
+            tuple(sorted(found[host])),
+        )
+        for host in sorted(found)
+    ]
+
+
+_COMPUTE = "nova-compute"
+_TRAITS = "Traits"
+
+COLUMNS = (
+    *("Host", "Version", "Facts age", "Verdict", _COMPUTE, "Problems"),
+    _TRAITS,
+)
 
 
 class List(command.Lister):
     """List the hosts of a cloud, as their agents report them."""
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """Add the message queue."""
+        """Add the message queue and the filters."""
+        arguments.add_host_filters(parser, "--not-ready", "are not ready")
         collect.configure(parser)
 
-    def find(self, args: argparse.Namespace) -> Found:
+    def run(self, args: argparse.Namespace) -> Result:
         """Return a row for each host."""
-        connection, expected = cloud.connection(self.app), None
-        if connection is not None:
-            expected = cloud.hosts(faults.say, connection)
-        found = [judge(each) for each in collect.from_args(args, expected)]
-        return Found(
-            columns=("Host", "Version", "Facts age", "Verdict", "Problems"),
-            rows=[
-                (
-                    each.host,
-                    each.version,
-                    _age(each.facts_age_s),
-                    each.verdict,
-                    ", ".join(why.code for why in each.reasons),
-                )
-                for each in found
-            ],
+        connection = cloud.connection(self.caller)
+        is_known = connection is not None or cloud.has_credentials()
+        try:
+            found = self._reported(args, connection, is_known=is_known)
+        except collect.QueueUnnamed:
+            if not is_known:
+                raise
+            found = published(connection)
+            faults.say(_NO_QUEUE)
+        found = [each for each in found if _is_chosen(each, args)]
+        hidden = {_COMPUTE} if not is_known else set()
+        if all(each.traits is None for each in found):
+            hidden.add(_TRAITS)
+        now = time.time()
+        return Result(
+            columns=COLUMNS,
+            shown=[name for name in COLUMNS if name not in hidden],
+            rows=[each.row(args.wait, now) for each in found],
             document=[each.to_plain() for each in found],
         )
+
+    def _reported(
+        self, args: argparse.Namespace, connection: Any, *, is_known: bool
+    ) -> list[Agent]:
+        """Return the hosts whose agents report, and those that Nova names."""
+        computes: Mapping[str, cloud.ComputeService] | None = None
+        if is_known:
+            computes = cloud.hosts(faults.say, connection)
+        expected = args.host
+        if expected is None and computes is not None:
+            expected = list(computes)
+        candidates = collect.from_args(self.caller, args, expected)
+        if not is_known:
+            report = faults.progress(is_quiet=self.caller.is_quiet)
+            report(_NO_CREDENTIALS)
+        return [
+            dataclasses.replace(
+                judge(each), compute=(computes or {}).get(each.host)
+            )
+            for each in candidates
+        ]
+
+
+def _is_chosen(found: Agent, args: argparse.Namespace) -> bool:
+    """Return whether the filters of the list let a host through."""
+    if args.host is not None and found.host not in args.host:
+        return False
+    if args.not_ready and found.verdict == READY:
+        return False
+    return arguments.has_reason(found.reasons, args)
 
 
 class Show(command.ShowOne):
@@ -146,24 +273,30 @@ class Show(command.ShowOne):
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """Add the host and the message queue."""
-        parser.add_argument("host", metavar="HOST", help="as Nova names it")
+        parser.add_argument(
+            "host", metavar="HOST", help="the host, as Nova names it"
+        )
         collect.configure(parser)
 
-    def find(self, args: argparse.Namespace) -> Found:
+    def run(self, args: argparse.Namespace) -> Result:
         """Return the host's facts."""
-        (candidate,) = (
-            each
-            for each in collect.from_args(
-                args, [args.host], lambda facts: facts
+        connection = cloud.connection(self.caller)
+        try:
+            candidates = collect.from_args(
+                self.caller, args, [args.host], whole=True
             )
-            if each.host == args.host
-        )
-        if candidate.facts is None:
+        except collect.QueueUnnamed:
+            if connection is None and not cloud.has_credentials():
+                raise
+            return _published_host(args.host, connection)
+        (candidate,) = (x for x in candidates if x.host == args.host)
+        if candidate.reported is None:
             raise HostSilent(args.host, args.wait)
         found = judge(candidate)
         problems = [
             (f"problem.{why.code}", why.message) for why in found.reasons
         ]
+        problems += _drifts(candidate.reported.audit)
         return command.one(
             (
                 ("host", found.host),
@@ -173,13 +306,63 @@ class Show(command.ShowOne):
                 *problems,
                 *(
                     row
-                    for row in table.rows(candidate.facts)
+                    for row in table.rows(candidate.reported)
                     if row[0] not in ("host", "version")
+                    and not row[0].startswith("audit.drifts.")
                 ),
             ),
-            {**found.to_plain(), "facts": candidate.facts.to_plain()},
+            {**found.to_plain(), "facts": candidate.reported.to_plain()},
             code=0 if found.verdict == READY else EXIT_NOT_READY,
         )
+
+
+def _published_host(host: str, connection: Any) -> Result:
+    """Return a host, as far as Nova and Placement know it.
+
+    :raises HostUnknown: if Nova has none of this name.
+    """
+    named = {each.host: each for each in published(connection)}
+    if host not in named:
+        raise HostUnknown(host)
+    faults.say(_NO_QUEUE)
+    found = named[host]
+    return command.one(
+        (
+            ("host", found.host),
+            ("verdict", found.verdict),
+            ("nova-compute", found.compute and found.compute.state),
+            ("traits", "\n".join(found.traits or ())),
+        ),
+        {**found.to_plain(), "facts": None},
+        code=0 if found.verdict == READY else EXIT_NOT_READY,
+    )
+
+
+def _drifts(audit: AuditFacts) -> list[tuple[str, str]]:
+    """Return a field for each guest that is not as promised."""
+    if isinstance(audit.drifts, Unknown):
+        return []
+    return [
+        (
+            f"drift.{number}",
+            f"{each.instance or 'host'}: {each.message} ({each.code} since "
+            f"{_time(each.since)})",
+        )
+        for number, each in enumerate(audit.drifts)
+    ]
+
+
+def _time(at: float) -> str:
+    """Return a Unix time for people, in UTC."""
+    return f"{datetime.datetime.fromtimestamp(at, datetime.UTC):%F %T} UTC"
+
+
+def _length(seconds: float) -> str:
+    """Return a time in the largest unit that fits."""
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 def _age(seconds: float | None) -> str:

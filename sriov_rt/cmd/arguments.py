@@ -14,11 +14,15 @@
 
 import argparse
 import contextlib
+import difflib
 from collections.abc import Callable
+from collections.abc import Iterable
 from typing import TypeVar
 
 from sriov_rt import exceptions
 from sriov_rt.parse import numbers
+from sriov_rt.reason import SENTENCES
+from sriov_rt.reason import Reason
 
 T = TypeVar("T")
 
@@ -61,3 +65,51 @@ def seconds(most: int) -> Callable[[str], float]:
         raise argparse.ArgumentTypeError(f"0 to {most} seconds expected")
 
     return read
+
+
+def add_host_filters(
+    parser: argparse.ArgumentParser, refused: str, are: str
+) -> None:
+    """Add the filters of a list of hosts; see :func:`has_reason`.
+
+    :param refused: the option for the hosts that have any Reason.
+    :param are: what these are, a clause such as ``are not ready``.
+    """
+    parser.add_argument(
+        "--host",
+        action="append",
+        metavar="HOST",
+        help="list this host, as Nova names it; may be repeated (default: "
+        "all)",
+    )
+    parser.add_argument(
+        refused,
+        action="store_true",
+        help=f"list the hosts that {are}, whatever the reason",
+    )
+    parser.add_argument(
+        "--reason",
+        action="append",
+        type=_reason_code,
+        metavar="CODE",
+        help="list the hosts with this problem, such as ksm_running; may be "
+        "repeated",
+    )
+
+
+def has_reason(reasons: Iterable[Reason], args: argparse.Namespace) -> bool:
+    """Return whether ``--reason`` lets a host with these through."""
+    codes = {each.code for each in reasons}
+    return args.reason is None or not codes.isdisjoint(args.reason)
+
+
+def _reason_code(text: str) -> str:
+    """Return the code of a Reason.
+
+    :raises argparse.ArgumentTypeError: if there is none.
+    """
+    if text not in SENTENCES:
+        near = difflib.get_close_matches(text, SENTENCES)
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        raise argparse.ArgumentTypeError(f"no reason {text!r}{hint}")
+    return text

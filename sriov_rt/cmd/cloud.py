@@ -12,12 +12,22 @@
 
 """Nova's API: a flavor's extra specs, and the compute hosts."""
 
+import dataclasses
+import datetime
 import os
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Mapping
 from typing import Any
 
 from sriov_rt import exceptions
+from sriov_rt.cmd.command import Caller
+
+#: Of Placement's API: providers that have a trait.
+_PLACEMENT = "1.18"
+
+#: Placement's answer about a trait that does not exist.
+_UNKNOWN_TRAIT = 400
 
 
 class ClientMissing(exceptions.SriovRtError):
@@ -58,49 +68,90 @@ class FlavorMissing(exceptions.SriovRtError):
         )
 
 
-def connection(app: Any) -> Any:
-    """Return openstackclient's connection to the cloud, None without it.
+@dataclasses.dataclass(frozen=True, slots=True)
+class ComputeService:
+    """A host's nova-compute, as Nova's services API has it.
 
-    :param app: what runs the command.
+    :param state: ``up`` or ``down``.
+    :param updated_at: when it was last seen, UTC, ISO 8601; None for never.
     """
-    manager = getattr(app, "client_manager", None)
-    return None if manager is None else manager.sdk_connection
+
+    state: str
+    updated_at: str | None
+
+    def unseen_s(self, now: float) -> float | None:
+        """Return for how long it was not seen, seconds; None if unknown.
+
+        :param now: Unix time, seconds.
+        """
+        try:
+            seen = datetime.datetime.fromisoformat(self.updated_at or "")
+        except ValueError:
+            return None
+        if seen.tzinfo is None:
+            seen = seen.replace(tzinfo=datetime.UTC)
+        return max(0.0, now - seen.timestamp())
 
 
-def extra_specs(name: str, known: Any = None) -> Mapping[str, str]:
-    """Return the extra specs of a flavor.
+@dataclasses.dataclass(frozen=True, slots=True)
+class Flavor:
+    """A flavor, as far as it is judged.
+
+    :param memory_mib: its memory, MiB.
+    """
+
+    extra_specs: Mapping[str, str]
+    vcpus: int
+    memory_mib: int
+
+
+def has_credentials() -> bool:
+    """Return whether the environment names a cloud, as clients read it."""
+    return any(os.environ.get(name) for name in ("OS_CLOUD", "OS_AUTH_URL"))
+
+
+def connection(caller: Caller) -> Any:
+    """Return openstackclient's connection to the cloud, None without it."""
+    clients = caller.clients
+    return None if clients is None else clients.sdk_connection
+
+
+def flavor(name: str, known: Any = None) -> Flavor:
+    """Return a flavor.
 
     :param name: its name or id.
     :param known: a connection to the cloud; one is made without it.
-    :raises CloudUnreachable: if the API can't be asked.
+    :raises CloudUnreachable: if the API can't be reached.
     :raises FlavorMissing: if there is none.
     """
-    flavor = _request(
-        lambda compute: compute.find_flavor(
+    found = _request(
+        lambda cloud: cloud.compute.find_flavor(
             name, ignore_missing=True, get_extra_specs=True
         ),
         known,
     )
-    if flavor is None:
+    if found is None:
         raise FlavorMissing(name)
-    return dict(flavor.extra_specs or {})
+    return Flavor(dict(found.extra_specs or {}), found.vcpus, found.ram)
 
 
-def hosts(warn: Callable[[str], None], known: Any = None) -> list[str] | None:
-    """Return the compute hosts, as Nova names them.
+def hosts(
+    warn: Callable[[str], None], known: Any = None
+) -> Mapping[str, ComputeService] | None:
+    """Return the compute hosts, as Nova names them, with their services.
 
     :param warn: prints why they are not known, in which case there is None.
     :param known: a connection to the cloud; one is made without it.
-    :raises CloudUnreachable: if the API can't be asked.
+    :raises CloudUnreachable: if the API can't be reached.
     """
     from openstack import exceptions as sdk
 
     try:
         found = _request(
-            lambda compute: [
-                each.service_details["host"]
-                for each in compute.hypervisors(details=True)
-            ],
+            lambda cloud: {
+                each.host: ComputeService(each.state, each.updated_at)
+                for each in cloud.compute.services(binary="nova-compute")
+            },
             known,
         )
     except CloudUnreachable as error:
@@ -111,7 +162,50 @@ def hosts(warn: Callable[[str], None], known: Any = None) -> list[str] | None:
             "an agent will not be shown"
         )
         return None
-    return sorted(found)
+    return dict(sorted(found.items()))
+
+
+def traits(
+    names: Iterable[str], known: Any = None
+) -> Mapping[str, frozenset[str]]:
+    """Return which traits the provider of each compute host has in Placement.
+
+    :param names: of the traits.
+    :param known: a connection to the cloud; one is made without it.
+    :returns: host, as Nova names it, to its traits.
+    :raises CloudUnreachable: if an API can't be reached, or refuses.
+    """
+    requested = list(names)
+    found: Mapping[str, frozenset[str]] = _request(
+        lambda cloud: _traits(cloud, requested), known
+    )
+    return found
+
+
+def _traits(
+    connection: Any, names: Iterable[str]
+) -> Mapping[str, frozenset[str]]:
+    from openstack import exceptions as sdk
+
+    # Nova names a host's provider after its hypervisor.
+    hosts = {
+        each.name: each.service_details["host"]
+        for each in connection.compute.hypervisors(details=True)
+    }
+    found: dict[str, set[str]] = {host: set() for host in hosts.values()}
+    for name in names:
+        answer = connection.placement.get(
+            "/resource_providers",
+            params={"required": name},
+            microversion=_PLACEMENT,
+        )
+        if answer.status_code == _UNKNOWN_TRAIT:
+            continue  # no agent has published it
+        sdk.raise_from_response(answer)
+        for provider in answer.json()["resource_providers"]:
+            if provider["name"] in hosts:
+                found[hosts[provider["name"]]].add(name)
+    return {host: frozenset(has) for host, has in found.items()}
 
 
 def _request(question: Callable[[Any], Any], connection: Any) -> Any:
@@ -125,6 +219,6 @@ def _request(question: Callable[[Any], Any], connection: Any) -> Any:
     try:
         if connection is None:
             connection = openstack.connect(cloud=os.environ.get("OS_CLOUD"))
-        return question(connection.compute)
+        return question(connection)
     except known as error:
         raise CloudUnreachable(str(error)) from error

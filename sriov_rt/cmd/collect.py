@@ -15,26 +15,33 @@
 import argparse
 import logging
 import math
+import os
 import pathlib
+import re
 import socket
 import threading
 import time
-import warnings
 from collections.abc import Callable
+from collections.abc import Mapping
 from collections.abc import Sequence
 
 from oslo_config import cfg
 
+from sriov_rt import config
 from sriov_rt import exceptions
-from sriov_rt import facts as host_facts
+from sriov_rt import threads
 from sriov_rt.cmd import arguments
 from sriov_rt.cmd import faults
+from sriov_rt.cmd.command import Caller
 from sriov_rt.cmd.verdict import Candidate
 from sriov_rt.facts import HostFacts
 from sriov_rt.host.root import CONFIG
+from sriov_rt.scheduler.facts_table import FactsTable
 
 LOG = logging.getLogger(__name__)
 
+#: oslo.config reads ``[sriov_rt] transport_url`` from it, before the files.
+TRANSPORT_VARIABLE = "OS_SRIOV_RT__TRANSPORT_URL"
 #: Configuration files that are tried if none is named: a scheduler's host
 #: has the one, a compute host the other.
 CONFIG_FILES = ("/etc/nova/nova.conf", f"/{CONFIG}")
@@ -44,6 +51,16 @@ WAIT_S = 6.0
 
 #: Where oslo.messaging's drivers log why they cannot connect.
 _DRIVERS = "oslo.messaging"
+
+_RETRYING = re.compile(r" \(retrying in [0-9.]+ seconds\)")
+
+#: Where the library of the AMQP protocol warns of each channel that the
+#: broker closes in the same moment: "Received method (60, 30) during closing".
+_PROTOCOL = "amqp"
+
+#: What a broker answers to a user, password or virtual host that is wrong:
+#: access-refused and not-allowed (AMQP 0-9-1, 1.1).
+_REFUSALS = frozenset({403, 530})
 
 #: Seconds between two looks at what was reported.
 _POLL_S = 0.1
@@ -67,6 +84,22 @@ class QueueUnusable(exceptions.SriovRtError):
         )
 
 
+class QueueUnnamed(exceptions.SriovRtError):
+    """No configuration names the message queue.
+
+    :param problems: the files that were tried, and why each is of no use.
+    """
+
+    def __init__(self, problems: Mapping[str, str]) -> None:
+        self.problems = dict(problems)
+        tried = ", ".join(f"{path} ({why})" for path, why in problems.items())
+        super().__init__(
+            f"no configuration names the message queue: {tried}; run as a "
+            "user who may read one of them, or name the queue with "
+            "--config-file or --transport-url"
+        )
+
+
 class BrokerUnreachable(QueueUnusable):
     """The message queue does not answer.
 
@@ -82,6 +115,33 @@ class BrokerUnreachable(QueueUnusable):
         )
 
 
+class BrokerRefuses(exceptions.SriovRtError):
+    """The message queue answers, and lets nobody in with these credentials.
+
+    :param broker: host and port of each.
+    :param user: of the transport URL.
+    :param virtual_host: likewise.
+    :param cause: what it said.
+    """
+
+    def __init__(
+        self, broker: str, user: str, virtual_host: str, cause: str
+    ) -> None:
+        self.broker = broker
+        self.user = user
+        self.virtual_host = virtual_host
+        self.cause = cause
+        self.problem = (
+            f"the message queue {broker} refuses user {user!r} on virtual "
+            f"host {virtual_host!r} ({cause})"
+        )
+        super().__init__(
+            f"{self.problem}; correct them and the password "
+            "in --transport-url, or in transport_url of [sriov_rt] or "
+            "[DEFAULT] of the configuration file"
+        )
+
+
 class _Causes(logging.Handler):
     """Keeps the last error that a driver of oslo.messaging logged."""
 
@@ -91,7 +151,9 @@ class _Causes(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep its first line."""
-        self.last = record.getMessage().partition("\n")[0]
+        first = record.getMessage().partition("\n")[0]
+        # There is no next attempt.
+        self.last = _RETRYING.sub("", first)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -118,95 +180,116 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def from_args(
+    caller: Caller,
     args: argparse.Namespace,
     expected: Sequence[str] | None,
-    keep: Callable[[HostFacts], HostFacts] = host_facts.decisive,
+    *,
+    whole: bool = False,
 ) -> list[Candidate]:
     """Return the hosts as the options of :func:`configure` have it.
 
     See :func:`collect` for the parameters, and what is raised.
+
+    :param caller: what runs the command.
     """
     return collect(
         expected,
         config_files=args.config_file,
         transport_url=args.transport_url,
         wait_s=args.wait,
-        report=faults.say,
-        keep=keep,
+        report=faults.progress(is_quiet=caller.is_quiet),
+        whole=whole,
     )
 
 
-class Collector:
-    """Facts of hosts, as they are reported.
+class Collector(FactsTable):
+    """Facts of hosts, as they are reported, beside what people see of them.
 
+    :param max_hosts: as of the table of a scheduler.
+    :param whole: keep all facts, and not only what decisions read.
     :ivar heard: when the last report came.
+    :ivar refused: what is wrong with facts that were refused, by host.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, max_hosts: int, *, whole: bool = False) -> None:
+        super().__init__(max_hosts, math.inf)
         self.heard = math.inf
-        self._found: dict[str, tuple[HostFacts, str, float]] = {}
+        self.refused: dict[str, str] = {}
+        self._whole = whole
+        self._shown: dict[str, tuple[str, HostFacts | None]] = {}
 
     def put(self, host: str, digest: str, facts: HostFacts) -> bool:
-        """Take in a host's facts."""
+        """Keep a host's facts; False if the table is full."""
         self.heard = time.monotonic()
-        self._found[host] = facts, digest, self.heard
-        return True
+        self._shown[host] = facts.version, facts if self._whole else None
+        self.refused.pop(host, None)
+        return super().put(host, digest, facts)
+
+    def refuse(self, host: str, problem: str) -> None:
+        """Drop a host whose facts cannot be read, and keep why."""
+        self.heard = time.monotonic()
+        # Hosts are senders' own words: as many as a table would take.
+        if len(self.refused) < self._max_hosts:
+            self.refused[host] = problem
+        super().refuse(host, problem)
 
     def confirm(self, host: str, digest: str) -> bool:
         """Note that facts hold; False if these are not the host's."""
         self.heard = time.monotonic()
-        found = self._found.get(host)
-        if found is None or found[1] != digest:
-            return False
-        self._found[host] = *found[:2], self.heard
-        return True
-
-    def forget(self, host: str) -> None:
-        """Drop a host."""
-        self._found.pop(host, None)
+        return super().confirm(host, digest)
 
     def names(self) -> set[str]:
-        """Return the hosts that were heard of."""
-        return set(self._found)
+        """Return the hosts that have reported."""
+        return set(self.entries)
 
     def candidates(
         self, expected: Sequence[str], max_age_s: float
     ) -> list[Candidate]:
-        """Return every host that was expected or heard of, by name."""
-        now, found = time.monotonic(), dict(self._found)
-        candidates = []
-        for name in sorted({*expected, *found}):
-            facts, age_s = None, None
-            if name in found:
-                facts, _, confirmed = found[name]
-                age_s = now - confirmed
-            candidates.append(Candidate(name, facts, age_s, max_age_s))
-        return candidates
+        """Return every host that was expected or has reported, by name."""
+        now, entries = time.monotonic(), dict(self.entries)
+        found = []
+        for name in sorted({*expected, *entries}):
+            entry = entries.get(name)
+            if entry is None:
+                found.append(Candidate(name, None, max_age_s=max_age_s))
+                continue
+            version, reported = self._shown[name]
+            found.append(
+                Candidate(
+                    name,
+                    entry.facts,
+                    age_s=now - entry.confirmed,
+                    max_age_s=max_age_s,
+                    version=version,
+                    reported=reported,
+                )
+            )
+        return found
 
 
 class Hearing:
     """Hears the agents in a thread, from when it is made until stopped.
 
     :param conf: names the message queue.
-    :param keep: takes what is not needed out of facts.
+    :param whole: as with :class:`Collector`.
     :raises QueueUnusable: for a queue that can't be used as it is named.
     """
 
     def __init__(
         self,
         conf: cfg.ConfigOpts,
-        keep: Callable[[HostFacts], HostFacts] = host_facts.decisive,
+        *,
+        whole: bool = False,
     ) -> None:
         from sriov_rt.scheduler import listener
 
-        self.collector = Collector()
+        self.collector = Collector(conf.sriov_rt.facts_max_hosts, whole=whole)
         self._failure: Exception | None = None
         try:
             self._listener = listener.Listener(
                 conf,
                 f"sriov-rt-explain.{socket.gethostname()}",
                 self.collector,
-                keep,
             )
         except Exception as error:
             # As in scheduler.listener: there is no common base.
@@ -232,8 +315,7 @@ class Hearing:
             names = self.collector.names()
             if len(names) != reported:
                 reported = len(names)
-                of = "" if expected is None else f" of {len(expected)}"
-                report(f"{reported}{of} hosts have reported")
+                report(_progress(names, expected))
             if expected is None:
                 if time.monotonic() - self.collector.heard > _QUIET_S:
                     return
@@ -261,7 +343,7 @@ def collect(
     transport_url: str | None,
     wait_s: float,
     report: Callable[[str], None],
-    keep: Callable[[HostFacts], HostFacts] = host_facts.decisive,
+    whole: bool = False,
 ) -> list[Candidate]:
     """Return the hosts, and the facts of those that reported in time.
 
@@ -271,30 +353,93 @@ def collect(
     :param transport_url: names it in their place.
     :param wait_s: seconds that the agents have to report.
     :param report: prints how far it is.
-    :param keep: takes what is not needed out of facts.
+    :param whole: keep all facts of each.
     :raises BrokerUnreachable: if the queue does not answer.
+    :raises ConfigurationUnreadable: for a file that can't be read.
     :raises QueueUnusable: if it can't be listened to, or nobody is known.
     """
-    _choose_threads()
+    threads.choose()
     conf = _configure(config_files, transport_url)
+    collector = _heard(conf, expected, wait_s, report, whole=whole)
+    found = collector.candidates(expected or (), conf.sriov_rt.facts_max_age)
+    if not found:
+        raise QueueUnusable(f"no agent reported within {wait_s:g} s")
+    return found
+
+
+def hear(
+    config_files: Sequence[str],
+    wait_s: float,
+    report: Callable[[str], None],
+) -> Collector:
+    """Return what agents reported in time, and what was refused of it.
+
+    See :func:`collect` for the parameters, and what is raised; that no agent
+    has reported is no error here.
+    """
+    threads.choose()
+    conf = _configure(config_files, None)
+    return _heard(conf, None, wait_s, report, whole=False)
+
+
+def _heard(
+    conf: cfg.ConfigOpts,
+    expected: Sequence[str] | None,
+    wait_s: float,
+    report: Callable[[str], None],
+    *,
+    whole: bool,
+) -> Collector:
     causes, drivers = _Causes(), logging.getLogger(_DRIVERS)
     drivers.addHandler(causes)
+    protocol = logging.getLogger(_PROTOCOL)
+    if not protocol.isEnabledFor(logging.INFO):
+        protocol.setLevel(logging.ERROR)
     try:
-        hearing = Hearing(conf, keep)
+        hearing = Hearing(conf, whole=whole)
         try:
             hearing.wait(expected, wait_s, report)
         finally:
             hearing.stop()
+    except QueueUnusable as error:
+        if (refused := _refusal(conf, error)) is not None:
+            raise refused from error
+        raise
     finally:
         drivers.removeHandler(causes)
     if causes.last and not hearing.collector.names():
         raise BrokerUnreachable(_broker(conf), causes.last)
-    found = hearing.collector.candidates(
-        expected or (), conf.sriov_rt.facts_max_age
+    return hearing.collector
+
+
+def _progress(names: set[str], expected: Sequence[str] | None) -> str:
+    if expected is None:
+        hosts = "host has" if len(names) == 1 else "hosts have"
+        return f"{len(names)} {hosts} reported"
+    reported = len(names.intersection(expected))
+    hosts = "host has" if len(expected) == 1 else "hosts have"
+    others = len(names) - reported
+    them = "it" if len(expected) == 1 else "them"
+    beside = f", and {others} beside {them}" if others else ""
+    return f"{reported} of {len(expected)} {hosts} reported{beside}"
+
+
+def _refusal(
+    conf: cfg.ConfigOpts, error: QueueUnusable
+) -> BrokerRefuses | None:
+    """Return what a broker refused; None if that is not what happened."""
+    from sriov_rt import messaging
+
+    # The errors of amqp, which need not be the driver's library.
+    cause = error.__cause__
+    if getattr(cause, "reply_code", None) not in _REFUSALS:
+        return None
+    url = messaging.transport(conf)._driver._url
+    users = sorted({each.username or "" for each in url.hosts})
+    text = str(getattr(cause, "reply_text", cause)).partition(". ")[0]
+    return BrokerRefuses(
+        _broker(conf), ", ".join(users), url.virtual_host or "/", text
     )
-    if not found:
-        raise QueueUnusable(f"no agent reported within {wait_s:g} s")
-    return found
 
 
 def _broker(conf: cfg.ConfigOpts) -> str:
@@ -305,19 +450,6 @@ def _broker(conf: cfg.ConfigOpts) -> str:
     return ", ".join(f"{each.hostname}:{each.port}" for each in hosts)
 
 
-def _choose_threads() -> None:
-    # Before oslo.messaging is imported: it imports oslo.service, which
-    # settles for eventlet unless a backend is chosen by then.
-    with warnings.catch_warnings():
-        # futurist warns of eventlet where that is installed, in use or not.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        from oslo_service import backend
-
-        if backend.get_backend_type() is None:
-            backend.init_backend(backend.BackendType.THREADING)
-        import oslo_messaging  # noqa: F401
-
-
 def _configure(
     files: Sequence[str] | None, transport_url: str | None
 ) -> cfg.ConfigOpts:
@@ -326,23 +458,26 @@ def _configure(
     conf = cfg.CONF
     options.register(conf)
     if files is None:
-        files = [each for each in CONFIG_FILES if _readable(each)]
-        if not files and transport_url is None:
-            raise QueueUnusable(
-                f"none of {', '.join(CONFIG_FILES)} can be read"
-            )
-    try:
+        problems = {each: _unreadable(each) for each in CONFIG_FILES}
+        files = [each for each, problem in problems.items() if not problem]
+        named = transport_url is not None or TRANSPORT_VARIABLE in os.environ
+        if not files and not named:
+            raise QueueUnnamed(problems)
+    with config.reading():
+        config.check_files(files)
         conf([], project="sriov_rt", default_config_files=list(files))
-    except cfg.Error as error:
-        raise QueueUnusable(str(error)) from error
+        # What candidates are judged by: read here, so that a bad value is
+        # found before anything is waited for.
+        conf.sriov_rt.facts_max_age  # noqa: B018
     if transport_url is not None:
         conf.set_override("transport_url", transport_url, group="sriov_rt")
     return conf
 
 
-def _readable(path: str) -> bool:
+def _unreadable(path: str) -> str:
+    """Return why a file can't be read; empty if it can."""
     try:
         with pathlib.Path(path).open("rb"):
-            return True
-    except OSError:
-        return False
+            return ""
+    except OSError as error:
+        return error.strerror or str(error)

@@ -18,20 +18,20 @@ import pathlib
 import time
 import uuid
 from collections.abc import Iterable
-from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
 
-from sriov_rt import codec
 from sriov_rt import decide
 from sriov_rt import exceptions
 from sriov_rt import facts as host_facts
 from sriov_rt import request as requests
+from sriov_rt.cmd import arguments
 from sriov_rt.cmd import cloud
 from sriov_rt.cmd import collect
 from sriov_rt.cmd import command
 from sriov_rt.cmd import faults
-from sriov_rt.cmd.command import Found
+from sriov_rt.cmd import paths
+from sriov_rt.cmd.command import Result
 from sriov_rt.cmd.verdict import Candidate
 from sriov_rt.cmd.verdict import Verdict
 
@@ -39,26 +39,12 @@ from sriov_rt.cmd.verdict import Verdict
 EXIT_NO_HOST = 1
 
 EPILOG = (
-    "Exit codes: 0 a host passes, 1 none does, 2 the extra specs are "
-    "invalid, or there is nothing to go by. The cloud is found as the "
-    "openstack command finds it (clouds.yaml, OS_* variables); the message "
-    "queue as nova-scheduler finds it (--config-file /etc/nova/nova.conf)."
+    "Exit codes: 0 a host passes, listed or not, 1 none does, 2 the extra "
+    "specs are invalid, or there is nothing to go by. The cloud is found as "
+    "the openstack command finds it (clouds.yaml, OS_* variables); the "
+    "message queue as nova-scheduler finds it (--config-file "
+    "/etc/nova/nova.conf)."
 )
-
-
-class FactsUnusable(exceptions.SriovRtError):
-    """A file or directory of facts can't be used.
-
-    :param path: as it was given.
-    :param problem: a clause.
-    """
-
-    def __init__(self, path: pathlib.Path, problem: str) -> None:
-        self.path = path
-        self.problem = problem
-        super().__init__(
-            f"{path}: {problem}; give what 'sriov-rt host show --json' prints"
-        )
 
 
 class ExtraSpecMalformed(exceptions.SriovRtError):
@@ -83,6 +69,26 @@ class NetworkMalformed(exceptions.SriovRtError):
         )
 
 
+class FlavorInvalid(exceptions.SriovRtError):
+    """A flavor of the cloud has extra specs that ask for what cannot be.
+
+    :param name: the flavor's, as it was given.
+    :param error: what is wrong.
+    """
+
+    def __init__(self, name: str, error: requests.RequestError) -> None:
+        self.name = name
+        self.problems = error.problems
+        keys = " ".join(f"--property {key}" for key in error.problems)
+        super().__init__(
+            f"flavor {name!r} has extra specs that cannot be, so that no host "
+            f"takes its servers: {error}; correct them with 'openstack "
+            "--os-compute-api-version 2.86 flavor set', which refuses a bad "
+            f"value, or remove them with 'openstack flavor unset {keys} "
+            f"{name}'"
+        )
+
+
 class Explain(command.Lister):
     """Print which hosts satisfy a flavor, and why the others do not."""
 
@@ -90,13 +96,13 @@ class Explain(command.Lister):
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """Add the request and the hosts."""
-        asked = parser.add_mutually_exclusive_group(required=True)
-        asked.add_argument(
+        source = parser.add_mutually_exclusive_group(required=True)
+        source.add_argument(
             "--flavor",
             metavar="NAME",
             help="the name or id of a flavor of the cloud",
         )
-        asked.add_argument(
+        source.add_argument(
             "--extra-spec",
             metavar="KEY=VALUE",
             action="append",
@@ -121,38 +127,64 @@ class Explain(command.Lister):
             "directory of *.json files; may be repeated. By default the "
             "agents report theirs",
         )
+        arguments.add_host_filters(parser, "--not-passing", "do not pass")
         collect.configure(parser)
 
-    def find(self, args: argparse.Namespace) -> Found:
+    def run(self, args: argparse.Namespace) -> Result:
         """Return the hosts with their Reasons."""
-        connection, specs = None, _extra_specs(args.extra_spec or ())
+        connection, flavor = None, None
+        specs = _extra_specs(args.extra_spec or ())
         if args.flavor is not None:
-            connection = cloud.connection(self.app)
-            specs = cloud.extra_specs(args.flavor, connection)
+            connection = cloud.connection(self.caller)
+            flavor = cloud.flavor(args.flavor, connection)
+            specs = flavor.extra_specs
+        try:
+            request = requests.parse(specs)
+        except requests.RequestError as error:
+            if flavor is None:
+                raise
+            raise FlavorInvalid(args.flavor, error) from error
         request = dataclasses.replace(
-            requests.parse(specs),
+            request,
             attachments=tuple(_attachment(each) for each in args.network),
         )
         verdicts = [
-            _judge(request, each) for each in _candidates(args, connection)
+            _judge(request, flavor, each)
+            for each in _candidates(self.caller, args, connection)
         ]
         passes = any(each.passes for each in verdicts)
-        return Found(
+        shown = [each for each in verdicts if _is_chosen(each, args)]
+        return Result(
             columns=("Host", "Passes", "Code", "Problem", "Remedy"),
             shown=("Host", "Passes", "Problem", "Remedy"),
-            rows=[row for each in verdicts for row in each.rows()],
-            document=[each.to_plain() for each in verdicts],
+            rows=[row for each in shown for row in each.rows()],
+            document=[each.to_plain() for each in shown],
             code=0 if passes else EXIT_NO_HOST,
         )
 
 
-def _judge(request: requests.Request, candidate: Candidate) -> Verdict:
+def _is_chosen(found: Verdict, args: argparse.Namespace) -> bool:
+    """Return whether the filters of the list let a host through."""
+    if args.not_passing and found.passes:
+        return False
+    return arguments.has_reason(found.reasons, args)
+
+
+def _judge(
+    request: requests.Request,
+    flavor: cloud.Flavor | None,
+    candidate: Candidate,
+) -> Verdict:
     view = decide.View(
         now=time.time(),
         facts_age_s=candidate.age_s,
         max_age_s=candidate.max_age_s,
     )
     reasons = decide.why_not(request, candidate.facts, view)
+    if flavor is not None:
+        reasons += decide.why_never(
+            request, flavor.vcpus, flavor.memory_mib, candidate.facts
+        )
     return Verdict(candidate.host, reasons)
 
 
@@ -177,30 +209,22 @@ def _extra_specs(given: Iterable[str]) -> Mapping[str, str]:
     return specs
 
 
-def _candidates(args: argparse.Namespace, connection: Any) -> list[Candidate]:
+def _candidates(
+    caller: command.Caller, args: argparse.Namespace, connection: Any
+) -> list[Candidate]:
+    """Return the hosts that are judged: those of ``--host``, or else all."""
     if args.facts:
-        return [
-            Candidate(facts.host, facts)
+        found = [
+            Candidate(facts.host, host_facts.decisive(facts))
             for path in args.facts
-            for facts in _read(path)
+            for facts in paths.facts_in(path)
         ]
-    expected = None
-    if args.flavor is not None:
-        expected = cloud.hosts(faults.say, connection)
-    return collect.from_args(args, expected)
-
-
-def _read(path: pathlib.Path) -> Iterator[host_facts.HostFacts]:
-    files = sorted(path.glob("*.json")) if path.is_dir() else [path]
-    if not files:
-        raise FactsUnusable(path, "no *.json file in this directory")
-    for file in files:
-        try:
-            with file.open("rb") as source:
-                # One byte more than is taken in shows that it is too much.
-                text = source.read(host_facts.MAX_DOCUMENT + 1)
-            yield host_facts.from_json(text)
-        except OSError as error:
-            raise FactsUnusable(file, f"{error.strerror}") from None
-        except codec.SchemaError as error:
-            raise FactsUnusable(file, str(error)) from None
+    else:
+        names = args.host
+        if names is None and args.flavor is not None:
+            expected = cloud.hosts(faults.say, connection)
+            names = None if expected is None else list(expected)
+        found = collect.from_args(caller, args, names)
+    return [
+        each for each in found if args.host is None or each.host in args.host
+    ]

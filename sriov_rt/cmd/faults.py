@@ -18,6 +18,7 @@ import io
 import logging
 import os
 import sys
+from collections.abc import Callable
 
 from sriov_rt import exceptions
 
@@ -26,6 +27,9 @@ EXIT_ERROR = 2
 
 #: Exit code after Ctrl-C: 128 and the number of SIGINT, as a shell has it.
 EXIT_INTERRUPTED = 130
+
+#: Exit code where the reader of a pipe has gone: likewise, of SIGPIPE.
+EXIT_UNREAD = 141
 
 #: What a write to a full or broken disk, or to no file at all, says.
 _UNWRITABLE = frozenset(
@@ -39,7 +43,40 @@ _ERRORS = "sriov_rt_plain"
 
 def say(text: str) -> None:
     """Print a line where it does not mix with the result."""
-    print(f"sriov-rt: {text}", file=sys.stderr, flush=True)
+    print(f"sriov-rt: {exceptions.plain(text)}", file=sys.stderr, flush=True)
+
+
+def read_input(what: str, limit: int) -> bytes:
+    """Return what standard input has, one byte more than a limit at most.
+
+    :param what: for who sits at a terminal and would wait for something.
+    :raises ValueError: if standard input is closed.
+    """
+    if sys.stdin is None:
+        raise ValueError(f"standard input is closed; give {what} there")
+    if sys.stdin.isatty():
+        say(f"reading {what} from the terminal, until Ctrl-D")
+    return sys.stdin.buffer.read(limit + 1)
+
+
+def progress(*, is_quiet: bool) -> Callable[[str], None]:
+    """Return what prints how far a command is.
+
+    :param is_quiet: with ``-q``, and without a terminal, nothing is printed.
+    """
+    return say if is_watched(is_quiet=is_quiet) else _print_nothing
+
+
+def is_watched(*, is_quiet: bool) -> bool:
+    """Return whether somebody at a terminal sees progress.
+
+    :param is_quiet: with ``-q`` nobody does.
+    """
+    return not is_quiet and sys.stderr.isatty()
+
+
+def _print_nothing(_text: str) -> None:
+    """Print nothing."""
 
 
 def warn_unless_root(root: str = "/") -> None:
@@ -59,7 +96,8 @@ def report(error: BaseException) -> int:
     if isinstance(error, BrokenPipeError):
         # The reader of a pipe has seen enough; that is no fault of ours.
         drop_output()
-    elif isinstance(error, RecursionError):
+        return EXIT_UNREAD
+    if isinstance(error, RecursionError):
         say("error: the input is nested too deep")
     elif isinstance(error, (exceptions.SriovRtError, ValueError)):
         say(f"error: {error}")
@@ -72,8 +110,17 @@ def report(error: BaseException) -> int:
         say(f"error: the output cannot be written: {error.strerror}")
         drop_output()
     else:
-        say(f"error: {error}")
+        say(f"error: {_os_error(error)}")
     return EXIT_ERROR
+
+
+def _os_error(error: OSError) -> str:
+    if error.filename is None or error.strerror is None:
+        return str(error)
+    text = f"{error.filename}: {error.strerror}"
+    if isinstance(error, PermissionError) and os.geteuid():
+        text += "; run as root, or as a user who may"
+    return text
 
 
 def drop_output() -> None:

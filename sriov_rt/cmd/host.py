@@ -13,7 +13,6 @@
 """``sriov-rt host``: what this host is, and what it lacks."""
 
 import argparse
-import json
 import logging
 import pathlib
 import time
@@ -25,10 +24,11 @@ from sriov_rt import codec
 from sriov_rt import exceptions
 from sriov_rt.cmd import arguments
 from sriov_rt.cmd import command
-from sriov_rt.cmd.command import Found
+from sriov_rt.cmd.command import Result
 from sriov_rt.cmd.command import one
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import HostFacts
+from sriov_rt.facts import decisive
 from sriov_rt.host import compute
 from sriov_rt.host import fix_plan
 from sriov_rt.host import readiness
@@ -47,7 +47,7 @@ from sriov_rt.request import words
 
 HOSTNAME = "proc/sys/kernel/hostname"
 
-#: The mode of which more is told than whether the host is ready.
+#: The mode that also lists NICs.
 ONLOAD = "onload"
 
 #: Exit code of a check that found something.
@@ -83,7 +83,7 @@ class NovaConfigMissing(exceptions.SriovRtError):
         )
 
 
-class _Host(command.Base):
+class _Host(command.Command):
     """A command that reads a host."""
 
     of_root = True
@@ -106,9 +106,9 @@ class _Host(command.Base):
 
 
 class Show(_Host, command.ShowOne):
-    """Print what this host is: every fact, or why it is unknown."""
+    """Show the facts of this host, or why they are unknown."""
 
-    def find(self, args: argparse.Namespace) -> Found:
+    def run(self, args: argparse.Namespace) -> Result:
         """Return the facts."""
         found, _ = _observe(args)
         return one(
@@ -117,7 +117,7 @@ class Show(_Host, command.ShowOne):
 
 
 class Check(_Host, command.Lister):
-    """Print what keeps this host from being realtime."""
+    """List the problems that keep this host from being realtime."""
 
     epilog = (
         "Exit codes: 0 the host is ready, 1 it is not, 2 it could not be read."
@@ -128,7 +128,7 @@ class Check(_Host, command.Lister):
         parser.add_argument(
             "--mode",
             choices=tuple(readiness.MODES),
-            help="check also what it takes to give guests NICs in this way",
+            help="also check what this way to give guests NICs requires",
         )
         parser.add_argument(
             "--kernel",
@@ -146,16 +146,18 @@ class Check(_Host, command.Lister):
         )
         super().configure(parser)
 
-    def find(self, args: argparse.Namespace) -> Found:
+    def run(self, args: argparse.Namespace) -> Result:
         """Return what is in the way."""
         observed, placed_by_nova = _observe(args)
         facts = observed.facts
+        further = list(observed.reasons)
+        if args.mode is not None:
+            further += readiness.reasons(args.mode, facts)
         found = readiness.judge(
-            facts,
+            decisive(facts),
             placed_by_nova=placed_by_nova,
             any_kernel=args.kernel == words.Kernel.ANY,
-            mode=args.mode,
-            further=observed.reasons,
+            further=further,
         )
         verdict = _verdict(facts, args.mode, found)
         after: list[str] = []
@@ -172,7 +174,7 @@ class Check(_Host, command.Lister):
             resource = onload_resource(Root(args.root))
             verdict[ONLOAD] = onload_plain(facts, resource)
             after += onload_lines(facts, resource)
-        return Found(
+        return Result(
             columns=("Severity", "Code", "Problem", "Remedy"),
             shown=("Severity", "Problem", "Remedy"),
             rows=[
@@ -190,7 +192,7 @@ class Check(_Host, command.Lister):
         )
 
 
-class Features(_Host, command.Text):
+class Features(_Host, command.Lister):
     """Print the feature file that the agent writes for NFD.
 
     It does so if [labels] feature_file is set. Nothing is changed here.
@@ -203,21 +205,21 @@ class Features(_Host, command.Text):
             type=arguments.seconds(duration.MAX_S),
             default=300.0,
             metavar="SECONDS",
-            help="how long NFD is to believe it (default: %(default)s)",
+            help="how long the labels in it count (default: %(default)s)",
         )
-        parser.add_argument("--json", action="store_true", help="print JSON")
         super().configure(parser)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> int:
-        """Print it."""
-        found, _ = _observe(parsed_args)
+    def run(self, args: argparse.Namespace) -> Result:
+        """Return the features, and the file as text."""
+        found, _ = _observe(args)
         now = time.time()
         named = own.of(found.facts, now)
-        if parsed_args.json:
-            print(json.dumps(named, indent=2))
-        else:
-            print(own.text(named, now + parsed_args.expiry), end="")
-        return 0
+        return Result(
+            columns=("Feature", "Value"),
+            rows=list(named.items()),
+            document=dict(named),
+            text=own.text(named, now + args.expiry).splitlines(),
+        )
 
 
 def _observe(args: argparse.Namespace) -> tuple[Recorded, bool]:
@@ -297,8 +299,10 @@ def onload_lines(facts: HostFacts, resource: str) -> Iterator[str]:
         why = table.printable(nics.reason)
         yield f"NICs that Onload can use: unknown ({why})"
     else:
-        told = (f"{table.printable(nic)} ({how})" for nic, how in nics.items())
-        yield f"NICs that Onload can use: {', '.join(told) or 'none'}"
+        usable = (
+            f"{table.printable(nic)} ({how})" for nic, how in nics.items()
+        )
+        yield f"NICs that Onload can use: {', '.join(usable) or 'none'}"
         found = {} if isinstance(pools, Unknown) else pools
         for physical, pool in found.items():
             able = ", ".join(

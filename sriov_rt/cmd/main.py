@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 
 from sriov_rt.cmd import faults
-from sriov_rt.cmd import hook
+from sriov_rt.cmd import runner
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     faults.print_anything()
     try:
-        code = hook.main(arguments)
+        code = runner.main(arguments)
         if code is None:
             # Here, for cliff takes longer to import than a hook to start.
             from sriov_rt.cmd import shell

@@ -14,30 +14,19 @@
 
 import argparse
 import dataclasses
-import json
 import os
-import pathlib
-import stat
-import sys
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
 from sriov_rt.cmd import command
-from sriov_rt.cmd import faults
-from sriov_rt.cmd import onload_hook
-from sriov_rt.cmd.command import Found
+from sriov_rt.cmd.command import Result
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import Workload
 from sriov_rt.host.root import Root
 from sriov_rt.host.table import printable
 from sriov_rt.onload import instances
-from sriov_rt.onload import lxc
-from sriov_rt.onload import plan
-from sriov_rt.onload import pod
-from sriov_rt.onload import rootfs
-from sriov_rt.onload import runtime_class
 from sriov_rt.onload import settings as onload_settings
 from sriov_rt.onload import status
 from sriov_rt.onload.errors import OnloadError
@@ -48,30 +37,6 @@ from sriov_rt.onload.status import Effect
 #: Exit code of a list with a profile that can't be used.
 EXIT_REJECTED = 1
 
-#: Where LXC keeps containers (lxc.lxcpath).
-CONTAINERS = "/var/lib/lxc"
-
-#: Where the device plugin of Onload's operator puts the library in pods
-#: (hostPathPrefix and baseMountPath of its README).
-POD_LIBRARY = "/opt/onload/usr/lib64/libonload.so"
-
-_CGROUP2 = pathlib.Path("/sys/fs/cgroup/cgroup.controllers")
-
-
-class NoDevice(OnloadError):
-    """A device node of Onload is not there.
-
-    :param path: of the node.
-    """
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        super().__init__(
-            f"{path} is not a character device of this host; load Onload's "
-            "modules ('onload_tool reload'), or take it out of [onload] "
-            "devices"
-        )
-
 
 def _add_root(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
@@ -79,15 +44,6 @@ def _add_root(parser: argparse.ArgumentParser) -> None:
         default="/",
         metavar="DIR",
         help="read the host whose / is DIR (default: this one)",
-    )
-
-
-def _add_profile(parser: argparse.ArgumentParser) -> None:
-    onload_hook.add_config(parser)
-    parser.add_argument(
-        "--profile",
-        metavar="NAME",
-        help="an allowed profile (default: [onload] default_profile)",
     )
 
 
@@ -100,9 +56,9 @@ class ProfileList(command.Lister):
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """Add where profiles and configuration are."""
         _add_root(parser)
-        onload_hook.add_config(parser)
+        command.add_config(parser, "onload")
 
-    def find(self, args: argparse.Namespace) -> Found:
+    def run(self, args: argparse.Namespace) -> Result:
         """Return the profiles."""
         settings = onload_settings.load(args.config_file)
         found = [
@@ -110,7 +66,7 @@ class ProfileList(command.Lister):
         ]
         rejected = any("problem" in each for each in found)
         none = "no profile is allowed; name some in [onload] profiles"
-        return Found(
+        return Result(
             columns=("Name", "State", "Default", "SHA256", "Problem"),
             shown=("Name", "State", "Problem"),
             rows=[
@@ -150,12 +106,12 @@ class ProfileShow(command.ShowOne):
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """Add the profile, and where profiles and configuration are."""
         parser.add_argument(
-            "name", metavar="NAME", help="of an allowed profile"
+            "name", metavar="NAME", help="the name of an allowed profile"
         )
         _add_root(parser)
-        onload_hook.add_config(parser)
+        command.add_config(parser, "onload")
 
-    def find(self, args: argparse.Namespace) -> Found:
+    def run(self, args: argparse.Namespace) -> Result:
         """Return the profile."""
         settings = onload_settings.load(args.config_file)
         found = settings.profile(args.name, Root(args.root))
@@ -180,7 +136,7 @@ class Status(command.Lister):
         """Add the host to read."""
         _add_root(parser)
 
-    def find(self, args: argparse.Namespace) -> Found:
+    def run(self, args: argparse.Namespace) -> Result:
         """Return the processes."""
         root = Root(args.root)
         driver = status.driver(root)
@@ -189,16 +145,16 @@ class Status(command.Lister):
         containers = instances.containers(root)
         known = () if isinstance(containers, Unknown) else containers
         whose = instances.processes(root, known)
-        asked = instances.observe(root)
+        workloads = instances.observe(root)
         document = {
             "driver": _driver(driver),
             "processes": [_process(each, whose) for each in effects],
             "instances": None
-            if isinstance(asked, Unknown)
-            else [dataclasses.asdict(each) for each in asked],
+            if isinstance(workloads, Unknown)
+            else [dataclasses.asdict(each) for each in workloads],
             "unreadable": every.unreadable,
         }
-        return Found(
+        return Result(
             columns=("PID", "Instance", "Name", "State", "Library"),
             shown=("PID", "Instance", "State"),
             rows=[
@@ -213,24 +169,26 @@ class Status(command.Lister):
             ],
             document=document,
             before=[_driver_line(driver)],
-            after=list(_summary(effects, asked, every.unreadable)),
+            after=list(_summary(effects, workloads, every.unreadable)),
         )
 
 
 def _summary(
     effects: Sequence[Effect],
-    asked: Sequence[Workload] | Unknown,
+    workloads: Sequence[Workload] | Unknown,
     unreadable: int,
 ) -> Iterator[str]:
     if not effects:
         yield "no process has loaded or requested Onload"
-    if isinstance(asked, Unknown):
-        yield f"instances: unknown ({printable(asked.reason)})"
+    if isinstance(workloads, Unknown):
+        yield f"instances: unknown ({printable(workloads.reason)})"
     else:
-        yield from map(_state, asked)
+        yield from map(_state, workloads)
     if unreadable:
         noun = "process" if unreadable == 1 else "processes"
-        yield f"{unreadable} {noun} could not be inspected; run as root"
+        # Root needs CAP_SYS_PTRACE as well, which a container's has not.
+        who = "run as root" if os.geteuid() else "give it CAP_SYS_PTRACE"
+        yield f"{unreadable} {noun} could not be inspected; {who}"
 
 
 def _driver_line(driver: Driver) -> str:
@@ -267,153 +225,3 @@ def _process(found: Effect, whose: Mapping[int, str]) -> dict[str, Any]:
         "stand_in": found.is_stand_in,
         "variables": dict(process.variables),
     }
-
-
-class LxcConfig(command.Text):
-    """Print the lines for a container's configuration."""
-
-    def configure(self, parser: argparse.ArgumentParser) -> None:
-        """Add the container and its profile."""
-        parser.add_argument("name", metavar="NAME", help="of the container")
-        _add_profile(parser)
-        parser.add_argument(
-            "--rootfs",
-            metavar="DIR",
-            help="its root file system, to be checked (default: "
-            f"{CONTAINERS}/NAME/rootfs)",
-        )
-        onload_hook.add_init(parser)
-
-    def take_action(self, parsed_args: argparse.Namespace) -> int:
-        """Print the lines."""
-        name = lxc.check_name(parsed_args.name)
-        settings = onload_settings.load(parsed_args.config_file)
-        profile = settings.profile(parsed_args.profile, Root())
-        injection = plan.container(settings, profile)
-        image = parsed_args.rootfs or f"{CONTAINERS}/{name}/rootfs"
-        if not pathlib.Path(image).is_dir():
-            faults.say(
-                f"{image} is not there, the image was not checked; the hook "
-                "does so when the container starts"
-            )
-        elif refused := rootfs.why_not(
-            Root(image), parsed_args.init, Root(), injection.library
-        ):
-            return onload_hook.refuse(refused)
-        nodes = tuple(map(_node, injection.devices))
-        cgroup = 2 if _CGROUP2.exists() else 1
-        print("\n".join(lxc.lines(injection, nodes, cgroup)))
-        return 0
-
-
-def _node(path: str) -> lxc.Node:
-    try:
-        found = pathlib.Path(path).stat()
-    except OSError:
-        raise NoDevice(path) from None
-    if not stat.S_ISCHR(found.st_mode):
-        raise NoDevice(path)
-    return lxc.Node(path, os.major(found.st_rdev), os.minor(found.st_rdev))
-
-
-class LxcHook(command.Text):
-    """Refuse to start a container into which nothing would be preloaded.
-
-    For lxc.hook.pre-start.
-    """
-
-    def configure(self, parser: argparse.ArgumentParser) -> None:
-        """Add what LXC gives."""
-        onload_hook.configure_lxc_hook(parser)
-
-    def take_action(self, parsed_args: argparse.Namespace) -> int:
-        """Check the container's image."""
-        return onload_hook.lxc_hook(parsed_args)
-
-
-class PodPatch(command.Text):
-    """Read a pod (JSON) and write the JSON patch that gives it Onload."""
-
-    def configure(self, parser: argparse.ArgumentParser) -> None:
-        """Add the profile and the network."""
-        _add_profile(parser)
-        parser.add_argument(
-            "--network",
-            required=True,
-            metavar="NAME",
-            help="the NetworkAttachmentDefinition of its accelerated traffic, "
-            "which Multus is to attach: two pods of one network do not share "
-            "a node",
-        )
-        parser.add_argument(
-            "--container",
-            metavar="NAME",
-            help="which, if there is more than one",
-        )
-        parser.add_argument(
-            "--mount",
-            action="store_true",
-            help="mount the library's directory from the node, where no "
-            "device plugin brings it",
-        )
-        parser.add_argument(
-            "--runtime-class",
-            type=pathlib.Path,
-            metavar="FILE",
-            help="the pod's RuntimeClass (JSON): a pod is refused if its "
-            "handler is Kata's or gVisor's",
-        )
-        parser.add_argument(
-            "--dry-run",
-            action="store_true",
-            help="print the pod as it would be, rather than the patch",
-        )
-
-    def take_action(self, parsed_args: argparse.Namespace) -> int:
-        """Print the patch."""
-        settings = onload_settings.load(parsed_args.config_file)
-        given = pod.parse(sys.stdin.buffer.read(pod.MAX_DOCUMENT + 1))
-        profile = settings.profile(parsed_args.profile, Root())
-        library, mount = _pod_library(settings, mounted=parsed_args.mount)
-        operations = pod.patch(
-            given,
-            plan.environment(library, profile),
-            resource=settings.resource,
-            network=parsed_args.network,
-            container=parsed_args.container,
-            mount=mount,
-            runtime=_runtime_class(parsed_args.runtime_class),
-        )
-        if others := pod.other_networks(given, parsed_args.network):
-            faults.say(
-                f"the pod is also attached to {', '.join(others)}; only pods "
-                f"of network {parsed_args.network} are kept off each other's "
-                "nodes"
-            )
-        wanted = (
-            pod.apply(given, operations) if parsed_args.dry_run else operations
-        )
-        print(json.dumps(wanted, indent=2))
-        return 0
-
-
-def _runtime_class(path: pathlib.Path | None) -> dict[str, Any] | None:
-    if path is None:
-        return None
-    with path.open("rb") as file:
-        text = file.read(pod.MAX_DOCUMENT + 1)
-    try:
-        return pod.parse(text)
-    except pod.PodRejected as error:
-        raise pod.PodRejected(
-            f"its {runtime_class.KIND}: {error.problem}"
-        ) from None
-
-
-def _pod_library(
-    settings: Settings, *, mounted: bool
-) -> tuple[str, plan.Mount | None]:
-    if not mounted:
-        return POD_LIBRARY, None
-    directory, _, name = settings.needed_library().rpartition("/")
-    return f"{settings.inside}/{name}", plan.Mount(directory, settings.inside)

@@ -12,11 +12,10 @@
 
 """The plugin of openstackclient: ``openstack realtime ...``.
 
-Its commands are those of :mod:`sriov_rt.cmd.agents` and
-:mod:`sriov_rt.cmd.explain`, named in the entry points of
-``openstack.realtime.v1``. They speak with the message queue and with Nova, so
-there is no service and no client of its own. openstackclient imports this
-module with each of its commands.
+Its commands are those of :mod:`sriov_rt.cmd.realtime`, named in the entry
+points of ``openstack.realtime.v1``. They speak with the message queue and with
+Nova, so there is no service and no client of its own. openstackclient imports
+this module with each of its commands.
 """
 
 import argparse

@@ -13,44 +13,71 @@
 """The operator's commands under cliff."""
 
 import argparse
+import difflib
 import importlib.metadata
+import itertools
 import logging
+import pathlib
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
 from cliff import app
+from cliff import command as cliff_command
 from cliff import commandmanager
+from cliff import complete
 from cliff import help as cliff_help
 
+from sriov_rt import exceptions
+from sriov_rt.cmd import display
 from sriov_rt.cmd import faults
+from sriov_rt.cmd import paths
+from sriov_rt.cmd import runner
+from sriov_rt.cmd import zsh
+
+_ZSH = "zsh"
+
+#: How like a command's name a suggestion has to be, of 1.
+_CLOSE = 0.8
+
+#: How many suggestions there are at most.
+_NEAR = 3
 
 #: Command to its class, which is imported only when it runs.
 COMMANDS: Mapping[str, str] = {
     "agent list": "agents:List",
     "agent show": "agents:Show",
+    "device clean": "device:Clean",
     "explain": "explain:Explain",
     "guest check": "guest:Check",
     "guest render": "guest:Render",
+    "guest repin": "guest:Repin",
     "host check": "host:Check",
     "host features": "host:Features",
     "host show": "host:Show",
-    "onload lxc-config": "onload:LxcConfig",
-    "onload lxc-hook": "onload:LxcHook",
-    "onload pod-patch": "onload:PodPatch",
+    "kubevirt domain-hook": "kubevirt:DomainHook",
+    "kubevirt node-hook": "kubevirt:NodeHook",
+    "kubevirt on-define-domain": "kubevirt:OnDefineDomain",
+    "onload lxc-config": "onload_lxc:LxcConfig",
+    "onload lxc-hook": "onload_lxc:LxcHook",
+    "onload pod-patch": "onload_pod:PodPatch",
+    "onload pod-profiles": "onload_pod:PodProfiles",
     "onload profile list": "onload:ProfileList",
     "onload profile show": "onload:ProfileShow",
     "onload status": "onload:Status",
-    "verify certificate": "verify:ShowCertificate",
-    "verify compare": "verify:Compare",
-    "verify disk": "verify:Disk",
-    "verify guest": "verify:Guest",
-    "verify latency": "verify:Latency",
-    "verify network": "verify:Network",
-    "verify network serve": "verify:NetworkServe",
-    "verify report": "verify:Report",
-    "verify watch": "verify:Watch",
+    "pod explain": "pod:Explain",
+    "pod vfs": "pod:Vfs",
+    "verify certificate": "verify_certificate:ShowCertificate",
+    "verify compare": "verify_report:Compare",
+    "verify disk": "verify_disk:Disk",
+    "verify guest": "verify_latency:Guest",
+    "verify latency": "verify_latency:Latency",
+    "verify network": "verify_network:Network",
+    "verify network serve": "verify_network:NetworkServe",
+    "verify report": "verify_report:Report",
+    "verify watch": "verify_certificate:Watch",
     "vf list": "vf:List",
     "vf map": "vf:Map",
     "vf plan": "vf:Plan",
@@ -68,15 +95,67 @@ COMMANDS: Mapping[str, str] = {
 }
 
 
+class UnknownCommand(exceptions.SriovRtError):
+    """A command line begins with no command.
+
+    :param argv: without the program's name.
+    :param known: names of commands.
+    :ivar near: the names that come near.
+    """
+
+    def __init__(self, argv: Sequence[str], known: Iterable[str]) -> None:
+        words = [*itertools.takewhile(_is_word, argv)]
+        self.near = _near(words, sorted(known))
+        hint = "'sriov-rt help' lists all"
+        if self.near:
+            near = " or ".join(map(repr, self.near))
+            hint = f"did you mean {near}? {hint}"
+        super().__init__(
+            f"{' '.join(words)!r} is not a sriov-rt command; {hint}"
+        )
+
+
+def _near(words: Sequence[str], known: Sequence[str]) -> list[str]:
+    """Return the commands whose words are like those that were given."""
+    ratios = {
+        name: difflib.SequenceMatcher(
+            None, name, " ".join(words[: len(name.split())])
+        ).ratio()
+        for name in known
+    }
+    near = [name for name in known if ratios[name] >= _CLOSE]
+    if near:
+        near.sort(key=ratios.__getitem__, reverse=True)
+        return near[:_NEAR]
+    group = difflib.get_close_matches(
+        words[0] if words else "", {name.split()[0] for name in known}, 1
+    )
+    return [name for name in known if name.split()[:1] == group]
+
+
+class _Entry:
+    """A command, as cliff finds those that are installed.
+
+    :param name: of the command.
+    :param value: module and class.
+    """
+
+    def __init__(self, name: str, value: str) -> None:
+        self.name = name
+        self.value = value
+
+    def load(self) -> type[cliff_command.Command]:
+        """Return the class that cliff runs."""
+        return display.adapted(runner.load(self.value))
+
+
 class Commands(commandmanager.CommandManager):
     """The commands, found without looking through what is installed."""
 
     def load_commands(self, namespace: str) -> None:
         """Take the commands of :data:`COMMANDS`."""
         for name, place in COMMANDS.items():
-            self.commands[name] = importlib.metadata.EntryPoint(
-                name, f"sriov_rt.cmd.{place}", namespace
-            )
+            self.commands[name] = _Entry(name, place)  # type: ignore
 
 
 class Help(cliff_help.HelpCommand):
@@ -96,6 +175,43 @@ class Help(cliff_help.HelpCommand):
         return 0
 
 
+class Complete(complete.CompleteCommand):
+    """Print completion for a shell."""
+
+    app: "Shell"
+
+    def get_epilog(self) -> str:
+        """Return nothing, as :class:`Help`."""
+        return ""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return cliff's parser, which knows bash, with zsh."""
+        parser = super().get_parser(prog_name)
+        for action in parser._actions:
+            if action.dest == "shell":
+                action.choices = [*(action.choices or ()), _ZSH]
+                action.help = "bash, zsh, or none for data (default: bash)"
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        """Print it."""
+        if parsed_args.shell != _ZSH:
+            return super().take_action(parsed_args)
+        classes = {
+            name: entry.load() for name, entry in self.app.command_manager
+        }
+        self.app.stdout.write(
+            zsh.script(
+                {name: _summary(cls) for name, cls in classes.items()},
+                {
+                    name: cls(self.app, None).get_parser(f"sriov-rt {name}")
+                    for name, cls in classes.items()
+                },
+            )
+        )
+        return 0
+
+
 class Shell(app.App):
     """The program ``sriov-rt``."""
 
@@ -105,11 +221,12 @@ class Shell(app.App):
     def __init__(self) -> None:
         super().__init__(
             description="Realtime and low-latency networking for OpenStack.",
-            version=_version(),
+            version=version(),
             command_manager=Commands("sriov_rt"),
             deferred_help=True,
         )
         self.command_manager.add_command("help", Help)
+        self.command_manager.add_command("complete", Complete)
         self.error: BaseException | None = None
 
     def build_option_parser(
@@ -142,7 +259,7 @@ class Shell(app.App):
             quiet = logging.ERROR if options.verbose_level == 0 else None
             faults.log_warnings(ours, quiet or logging.WARNING)
         if options.log_file:
-            handler = logging.FileHandler(options.log_file)
+            handler = _log_file(options.log_file)
             handler.setFormatter(
                 logging.Formatter(self.LOG_FILE_MESSAGE_FORMAT)
             )
@@ -168,12 +285,19 @@ class Shell(app.App):
         named = sorted(self.command_manager)
         width = max(len(name) for name, _ in named)
         for name, entry in named:
-            summary = (entry.load().__doc__ or "").split("\n")[0].rstrip(".")
-            yield f"{name:{width}}  {summary}"
+            yield f"{name:{width}}  {_summary(entry.load())}"
 
     def run_subcommand(self, argv: list[str]) -> int:
         """Run a command and return its exit code."""
+        if argv[:1] == ["help"]:
+            # cliff makes "help vif plug --port U" of "vif plug --port U -h".
+            argv = [*itertools.takewhile(_is_word, argv)]
         self.error = None
+        try:
+            self.command_manager.find_command(argv)
+        except ValueError:
+            # cliff's own suggestions go by the first word, to standard output.
+            return faults.report(UnknownCommand(argv, COMMANDS))
         code = super().run_subcommand(argv)
         return code if self.error is None else faults.report(self.error)
 
@@ -184,7 +308,27 @@ class Shell(app.App):
         self.error = err
 
 
-def _version() -> str:
+def _log_file(name: str) -> logging.Handler:
+    """Return what logs into a file; without it the program ends.
+
+    cliff prints nothing of an error that is raised before the command is.
+    """
+    try:
+        return paths.log_file(pathlib.Path(name))
+    except paths.OutputUnusable as error:
+        raise SystemExit(faults.report(error)) from None
+
+
+def _summary(cls: type[cliff_command.Command]) -> str:
+    """Return the summary of a command: its first line."""
+    return (cls.__doc__ or "").split("\n")[0].rstrip(".")
+
+
+def _is_word(argument: str) -> bool:
+    return not argument.startswith("-")
+
+
+def version() -> str:
     try:
         return importlib.metadata.version("sriov-rt")
     except importlib.metadata.PackageNotFoundError:

@@ -26,8 +26,8 @@ from typing import Any
 
 from sriov_rt import exceptions
 from sriov_rt.host.root import Root
+from sriov_rt.nova.vendordata import Application
 from sriov_rt.onload import settings as onload_settings
-from sriov_rt.onload.vendordata import Application
 
 LOG = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ MICROVERSION = "2.47"
 
 
 class ServiceIncomplete(exceptions.SriovRtError):
-    """What the service needs beside sriov-rt is not installed."""
+    """A package that the service needs beside sriov-rt is not installed."""
 
     def __init__(self) -> None:
         super().__init__(

@@ -15,6 +15,7 @@
 import dataclasses
 from typing import Any
 
+from sriov_rt.facts import DecisiveFacts
 from sriov_rt.facts import HostFacts
 from sriov_rt.reason import Reason
 
@@ -26,12 +27,16 @@ class Candidate:
     :param facts: None if it was not heard of.
     :param age_s: seconds since they were confirmed; None for a file's.
     :param max_age_s: seconds from which they are stale.
+    :param version: of the agent that reported them.
+    :param reported: all facts, where they are to be shown.
     """
 
     host: str
-    facts: HostFacts | None
+    facts: DecisiveFacts | None
     age_s: float | None = None
     max_age_s: float = 0.0
+    version: str = ""
+    reported: HostFacts | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

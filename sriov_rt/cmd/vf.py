@@ -14,7 +14,7 @@
 
 import argparse
 import dataclasses
-import json
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -22,15 +22,15 @@ from collections.abc import Sequence
 from sriov_rt.cmd import arguments
 from sriov_rt.cmd import command
 from sriov_rt.cmd import faults
-from sriov_rt.cmd.command import Found
-from sriov_rt.codec import Unknown
+from sriov_rt.cmd.command import Result
 from sriov_rt.host.root import Root
 from sriov_rt.host.vfs import MAX_VFS
-from sriov_rt.host.vfs import VFIO
 from sriov_rt.nic import mapping
+from sriov_rt.nic import plan
 from sriov_rt.nic import settings_text
 from sriov_rt.nic import table
 from sriov_rt.nic.model import VfState
+from sriov_rt.nic.use import Use
 from sriov_rt.nic.vfs import Vfs
 from sriov_rt.parse.errors import ParseError
 
@@ -46,21 +46,25 @@ _MAP = (
 
 class _OfPf(command.Lister):
     of_root = True
+    nothing = (
+        "there is no VF; 'sriov-rt host show -c nics' names its NICs, and "
+        "'sriov-rt vf provision' makes what [nic] vfs says"
+    )
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """Add the PF."""
         parser.add_argument(
-            "pf", nargs="?", metavar="PF", help="of this PF only"
+            "pf", nargs="?", metavar="PF", help="list the VFs of this PF only"
         )
 
 
 class List(_OfPf):
     """List the VFs of this host."""
 
-    def find(self, args: argparse.Namespace) -> Found:
+    def run(self, args: argparse.Namespace) -> Result:
         """Return the VFs."""
         states = Vfs.of_host().list(args.pf)
-        return Found(
+        return Result(
             columns=_HEADERS,
             shown=_HEADERS[:-1],
             rows=[table.row(each) for each in states],
@@ -69,9 +73,9 @@ class List(_OfPf):
 
 
 class Map(_OfPf):
-    """Print whose each VF is: instance and port."""
+    """List VFs with their owners: instance and port."""
 
-    def find(self, args: argparse.Namespace) -> Found:
+    def run(self, args: argparse.Namespace) -> Result:
         """Return the VFs with their owners."""
         # Here, for what reads links takes long to import.
         from sriov_rt.vif import tenants
@@ -80,7 +84,7 @@ class Map(_OfPf):
         ports = tenants.of_host(states, faults.say)
         owners = mapping.Owners(Root())
         found = tuple(mapping.of(states, owners, ports))
-        return Found(
+        return Result(
             columns=_MAP,
             shown=("VF", "Interface", "Driver", "Instance"),
             rows=[mapping.row(each) for each in found],
@@ -89,7 +93,7 @@ class Map(_OfPf):
 
 
 class Show(command.ShowOne):
-    """Show all of one VF."""
+    """Show a VF."""
 
     of_root = True
 
@@ -97,42 +101,14 @@ class Show(command.ShowOne):
         """Add the VF."""
         parser.add_argument("vf", metavar="VF", help=_VF)
 
-    def find(self, args: argparse.Namespace) -> Found:
+    def run(self, args: argparse.Namespace) -> Result:
         """Return the VF."""
         vfs = Vfs.of_host()
         state = vfs.observe(vfs.locate(args.vf))
         return command.one(table.fields(state), table.to_plain(state))
 
 
-class _Act(command.Text):
-    """A command that prints a plan, and carries it out."""
-
-    of_root = True
-
-    def configure(self, parser: argparse.ArgumentParser) -> None:
-        """Add ``--dry-run`` and ``--json``."""
-        parser.add_argument(
-            "--dry-run",
-            action="store_true",
-            help="print what would be done, and do nothing",
-        )
-        parser.add_argument("--json", action="store_true", help="print JSON")
-
-
-class Set(_Act):
-    """Set attributes of a VF."""
-
-    def configure(self, parser: argparse.ArgumentParser) -> None:
-        """Add the VF and its attributes."""
-        _add_settings(parser)
-        super().configure(parser)
-
-    def take_action(self, parsed_args: argparse.Namespace) -> int:
-        """Print the plan, and carry it out."""
-        return _set(parsed_args)
-
-
-class Plan(command.Text):
+class Plan(command.Lister):
     """Print what 'vf set' would do; changes nothing."""
 
     of_root = True
@@ -140,12 +116,31 @@ class Plan(command.Text):
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """Add the VF and its attributes."""
         _add_settings(parser)
-        parser.add_argument("--json", action="store_true", help="print JSON")
-        parser.set_defaults(dry_run=True)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> int:
-        """Print the plan."""
-        return _set(parsed_args)
+    def run(self, args: argparse.Namespace) -> Result:
+        """Return the plan."""
+        _, made = _planned(args)
+        return _plan(made.lines(), table.plan_to_plain(made))
+
+
+class Set(command.Lister):
+    """Set attributes of a VF."""
+
+    of_root = True
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add the VF and its attributes."""
+        _add_settings(parser)
+        command.add_dry_run(parser, "the plan")
+
+    def run(self, args: argparse.Namespace) -> Result:
+        """Return the plan, and how to carry it out."""
+        vfs, made = _planned(args)
+        return _plan(
+            made.lines(),
+            table.plan_to_plain(made),
+            None if args.dry_run else lambda: vfs.apply(made),
+        )
 
 
 def _add_settings(parser: argparse.ArgumentParser) -> None:
@@ -154,7 +149,8 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
         "settings",
         nargs="+",
         metavar="ATTRIBUTE=VALUE",
-        help="such as mac=52:54:00:12:34:56 vlan=7 max_tx_rate=1000",
+        help="attributes, such as mac=52:54:00:12:34:56 vlan=7 "
+        "max_tx_rate=1000",
     )
     parser.add_argument(
         "--wait",
@@ -165,21 +161,26 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _set(args: argparse.Namespace) -> int:
-    wanted = settings_text.parse(args.settings)
-    # A guest goes on with a VF that is set through its PF, and without one
-    # that is taken from vfio-pci.
-    takes = wanted.driver is not None
-    vfs = Vfs.of_host(_users_and_guests if takes else _users)
-    made = vfs.plan(vfs.locate(args.vf), wanted, wait_s=args.wait)
-    _print(args, table.plan_to_plain(made), made.lines())
-    if not args.dry_run:
-        vfs.apply(made)
-    return 0
+def _planned(args: argparse.Namespace) -> tuple[Vfs, plan.Plan]:
+    """Return the VFs of this host, and the plan for one of them."""
+    requested = settings_text.parse(args.settings)
+    vfs = Vfs.of_host(_uses)
+    return vfs, vfs.plan(vfs.locate(args.vf), requested, wait_s=args.wait)
 
 
-class Reset(_Act):
+def _plan(
+    lines: Iterable[str],
+    document: object,
+    apply: Callable[[], object] | None = None,
+) -> Result:
+    """Return a plan, and how to carry it out."""
+    return command.lines(lines, document, column="Step", apply=apply)
+
+
+class Reset(command.Lister):
     """Make VFs clean: as they are before each use."""
+
+    of_root = True
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """Add the VFs."""
@@ -188,89 +189,68 @@ class Reset(_Act):
             "--flr", action="store_true", help="reset the PCI function first"
         )
         parser.add_argument(
-            "--driver", help="bind this one (default: the one that it has)"
+            "--driver", help="bind this driver (default: the one that it has)"
         )
-        super().configure(parser)
+        command.add_dry_run(parser, "the plans")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> int:
-        """Print the plans, and carry them out."""
-        args = parsed_args
-        vfs = Vfs.of_host(_users_and_guests)
-        asked = [vfs.locate(each) for each in args.vf]
+    def run(self, args: argparse.Namespace) -> Result:
+        """Return the plans, and how to carry them out."""
+        vfs = Vfs.of_host(_uses)
+        chosen = [vfs.locate(each) for each in args.vf]
         words = [] if args.driver is None else [f"driver={args.driver}"]
         driver = settings_text.parse(words).driver
-        plans = vfs.plan_resets(asked, driver, fresh=True)
+        plans = vfs.plan_resets(chosen, driver, fresh=True)
         if args.flr and not args.dry_run:
-            for each in asked:
-                faults.say(f"resetting the function of {each}")
-                vfs.flr(each)
-            plans = vfs.plan_resets(asked, driver, fresh=True)
-        plain = [table.plan_to_plain(each) for each in plans]
-        _print(args, plain, (line for each in plans for line in each.lines()))
-        if not args.dry_run:
-            vfs.apply_all(plans)
-        return 0
+            for each in plans:
+                faults.say(f"resetting the function of {each.vf}")
+                if not each.flr:
+                    vfs.flr(each.vf)
+            plans = vfs.plan_resets(chosen, driver, fresh=True)
+        return _plan(
+            (line for each in plans for line in each.lines()),
+            [table.plan_to_plain(each) for each in plans],
+            None if args.dry_run else lambda: vfs.apply_all(plans),
+        )
 
 
-def _users(states: Sequence[VfState]) -> Mapping[str, Sequence[str]]:
-    """Return who uses VFs, in any network namespace, by address."""
+def _uses(states: Sequence[VfState]) -> Mapping[str, Use]:
+    """Return the use of VFs, in any network namespace, by address."""
     # Here, for what reads links takes long to import.
     from sriov_rt.vif import tenants
 
-    return tenants.users(states)
+    return tenants.uses(states, guests=True)
 
 
-def _users_and_guests(
-    states: Sequence[VfState],
-) -> Mapping[str, Sequence[str]]:
-    """Return who uses VFs, and the guests that hold them as a whole."""
-    found = dict(_users(states))
-    owners = mapping.Owners(Root())
-    for state in states:
-        if state.driver != VFIO:
-            continue
-        owner = owners.of(state.id, state.device)
-        if isinstance(owner, Unknown):
-            owner = f"a guest perhaps ({owner.reason})"
-        if owner is not None:
-            found[state.id.address] = [owner]
-    return found
-
-
-class Provision(_Act):
+class Provision(command.Lister):
     """Make the VFs that [nic] vfs names; those in use stay."""
+
+    of_root = True
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """Add the configuration."""
-        parser.add_argument(
-            "--config-file",
-            action="append",
-            metavar="FILE",
-            help="may be repeated (default: /etc/sriov_rt/sriov-rt.conf)",
-        )
-        super().configure(parser)
+        command.add_config(parser, "nic")
+        command.add_dry_run(parser, "the plans")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> int:
-        """Print the plans, and carry them out."""
+    def run(self, args: argparse.Namespace) -> Result:
+        """Return the plans, and how to carry them out."""
         # Here, for oslo.config takes long to import.
         from sriov_rt.nic import provision
 
-        args = parsed_args
         amounts, timeout = provision.configured(args.config_file)
         owners = mapping.Owners(Root())
         work = provision.Provisioning(
-            Vfs.of_host(), owners.of, _users, faults.say
+            Vfs.of_host(), owners.of, _uses, faults.say
         )
         plans = work.plan(amounts, 0.0 if args.dry_run else timeout)
-        plain = [each.to_plain() for each in plans]
         lines = [line for each in plans for line in each.lines()]
-        _print(args, plain, lines or ("[nic] vfs names no PF: nothing to do",))
-        if not args.dry_run:
-            work.apply(plans)
-        return 0
+        return _plan(
+            lines or ("[nic] vfs names no PF: nothing to do",),
+            [each.to_plain() for each in plans],
+            None if args.dry_run else lambda: work.apply(plans),
+        )
 
 
-class Xml(command.Text):
+class Xml(command.ShowOne):
     """Print libvirt's XML that attaches a VF."""
 
     of_root = True
@@ -287,27 +267,27 @@ class Xml(command.Text):
             dest="way",
             choices=("interface", "hostdev", "network", "pooled"),
             default="interface",
-            help="which of libvirt's ways: a domain's interface or hostdev, "
+            help="the form: a domain's interface or hostdev, "
             "a network of VFs for 'virsh net-define', or a domain's interface "
             "with a VF of that network (default: %(default)s)",
         )
         parser.add_argument(
-            "--mac", help="(default: the VF's own, if it has one)"
+            "--mac", help="the MAC (default: the VF's own, if it has one)"
         )
-        parser.add_argument("--vlan", help="0 to 4094 (default: the VF's own)")
+        parser.add_argument(
+            "--vlan", help="the VLAN, 0 to 4094 (default: the VF's own)"
+        )
         parser.add_argument(
             "--pool",
             type=arguments.whole(1, MAX_VFS),
             metavar="NUMBER",
-            help="how many VFs of the PF the network has (default: all)",
+            help="the number of VFs in the network (default: all)",
         )
-        parser.add_argument("--json", action="store_true", help="print JSON")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> int:
-        """Print it."""
-        text = _xml(parsed_args)
-        _print(parsed_args, {"xml": text}, (text,))
-        return 0
+    def run(self, args: argparse.Namespace) -> Result:
+        """Return the XML."""
+        text = _xml(args)
+        return command.one([("xml", text)], {"xml": text}, text=[text])
 
 
 def _xml(args: argparse.Namespace) -> str:
@@ -319,18 +299,20 @@ def _xml(args: argparse.Namespace) -> str:
         for name in ("mac", "vlan")
         if (value := getattr(args, name)) is not None
     ]
-    asked = settings_text.parse(words)
+    requested = settings_text.parse(words)
     vfs = Vfs.of_host()
     _check_way(args)
     if args.way == libvirt_xml.Way.NETWORK:
-        text = libvirt_xml.network(vfs.pf(args.device), args.pool, asked.vlan)
+        text = libvirt_xml.network(
+            vfs.pf(args.device), args.pool, requested.vlan
+        )
     elif args.way == libvirt_xml.Way.POOLED:
-        text = libvirt_xml.pooled(vfs.pf(args.device), asked.mac)
+        text = libvirt_xml.pooled(vfs.pf(args.device), requested.mac)
     else:
         vf = vfs.locate(args.device)
         has = vfs.observe(vf).settings
-        mac = has.mac if asked.mac is None else asked.mac
-        vlan = has.vlan if asked.vlan is None else asked.vlan
+        mac = has.mac if requested.mac is None else requested.mac
+        vlan = has.vlan if requested.vlan is None else requested.vlan
         render = (
             libvirt_xml.interface
             if args.way == "interface"
@@ -349,12 +331,3 @@ def _check_way(args: argparse.Namespace) -> None:
         raise ParseError("--mac", args.mac, "it is for --as pooled")
     if args.way == "pooled" and args.vlan is not None:
         raise ParseError("--vlan", args.vlan, "it is for --as network")
-
-
-def _print(
-    args: argparse.Namespace, plain: object, lines: Iterable[str]
-) -> None:
-    if args.json:
-        print(json.dumps(plain, indent=2))
-    else:
-        print("\n".join(lines))

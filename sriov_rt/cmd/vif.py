@@ -10,101 +10,128 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""``sriov-rt vif``: ports of this host, plugged and unplugged."""
+"""``sriov-rt vif``: ports of this host."""
 
 import argparse
 import dataclasses
-import json
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
+from sriov_rt.cmd import arguments
 from sriov_rt.cmd import command
 from sriov_rt.cmd import faults
-from sriov_rt.cmd import port as ports
-from sriov_rt.cmd.command import Found
+from sriov_rt.cmd.command import Result
+from sriov_rt.exceptions import SriovRtError
+from sriov_rt.kernel.tc import Limits
+from sriov_rt.parse.errors import ParseError
 from sriov_rt.vif import lxc
+from sriov_rt.vif import model
 from sriov_rt.vif import validation
+from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Plugged
 from sriov_rt.vif.model import State
+
+if TYPE_CHECKING:
+    from sriov_rt.vif.plugger import Plugger
 
 #: Exit code of a recovery that left something.
 EXIT_LEFT = 1
 
-#: Exit code of what was not done, as of any error.
-EXIT_REFUSED = 2
-
 #: What a recovery did, where it is called otherwise in JSON.
-_WORDS = {"set_aside": "moved to set-aside", "standing": "existing"}
+_WORDS = {
+    "set_aside": "moved to set-aside",
+    "standing": "existing",
+    "damaged": "damaged record",
+}
+
+#: The numbers that a port can have are checked with the port.
+_number = arguments.whole(0, 999_999_999)
+
+
+class ForceMissing(SriovRtError):
+    """A quarantined port is not forgotten without ``--force``.
+
+    :param port: its UUID.
+    """
+
+    def __init__(self, port: str) -> None:
+        self.port = port
+        super().__init__(
+            f"{port} is not forgotten: if an interface of the port is left, "
+            "the next port on its VF or parent shares a network with it; add "
+            "--force if it is sure to be gone"
+        )
 
 
 class Plug(command.ShowOne):
-    """Make a port, or print it if it is there."""
+    """Plug a port; show it if it is plugged already."""
 
     of_root = True
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """Add the port."""
-        ports.configure_plug(parser)
+        command.add_config(parser, "vif")
+        _add_port(parser)
+        command.add_dry_run(parser, "the plan")
 
-    def run(self, parsed_args: argparse.Namespace) -> int:
-        """Plug the port, or print the plan."""
-        if parsed_args.dry_run:
-            faults.warn_unless_root()
-            parsed_args.json = parsed_args.formatter == "json"
-            return ports.plug(parsed_args)
-        return super().run(parsed_args)
-
-    def find(self, args: argparse.Namespace) -> Found:
-        """Return the port as it was plugged."""
-        document = dataclasses.asdict(
-            ports.plugged(args, ports.requested(args))
-        )
+    def run(self, args: argparse.Namespace) -> Result:
+        """Return the port as it was plugged, or the plan."""
+        port = _requested(args)
+        plugger = _plugger(args)
+        if args.dry_run:
+            plan = list(plugger.plan(port).lines())
+            return command.one([("plan", "\n".join(plan))], plan, text=plan)
+        _recover_first(plugger)
+        document = dataclasses.asdict(plugger.plug(port))
         return command.one(document.items(), document)
 
 
-class Unplug(command.Text):
+class Unplug(command.Lister):
     """Remove a port; it is no error if it is gone."""
 
     of_root = True
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """Add the port."""
-        ports.configure_unplug(parser)
+        command.add_config(parser, "vif")
+        parser.add_argument(
+            "port", metavar="PORT", help="the UUID of the port"
+        )
+        command.add_dry_run(parser, "what would be removed")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> int:
-        """Unplug it."""
-        return ports.unplug(parsed_args)
+    def run(self, args: argparse.Namespace) -> Result:
+        """Unplug the port, or return which it is."""
+        port = validation.port(args.port)
+        plugger = _plugger(args)
+        if args.dry_run:
+            found = [each for each in plugger.show() if each.port == port]
+            return _plan(found, f"{port} is not plugged: nothing to do")
+        _recover_first(plugger)
+        return _done(port, "unplugged", plugger.unplug(port))
 
 
 class Show(command.Lister):
-    """Print the ports of this host, and which are quarantined."""
+    """List the ports of this host, and which are quarantined."""
 
     of_root = True
+    nothing = "no port is plugged on this host"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """Add the configuration."""
-        ports.add_config(parser)
+        command.add_config(parser, "vif")
 
-    def find(self, args: argparse.Namespace) -> Found:
+    def run(self, args: argparse.Namespace) -> Result:
         """Return the ports."""
-        found = ports.plugger(args).show()
-        fields = [each.name for each in dataclasses.fields(Plugged)]
-        return Found(
-            columns=[_header(each) for each in fields],
-            shown=("Port", "Interface", "Parent", "State"),
-            rows=[[getattr(e, name) for name in fields] for e in found],
-            document=[dataclasses.asdict(each) for each in found],
+        found = _plugger(args).show()
+        return _ports(
+            found,
             after=[
                 f"{each.port}: {each.reason}" for each in found if each.reason
             ],
         )
 
 
-def _header(name: str) -> str:
-    if name in ("mac", "mtu", "vf", "vlan"):
-        return name.upper()
-    return name.capitalize()
-
-
-class Forget(command.Text):
+class Forget(command.Lister):
     """Free what a quarantined port keeps.
 
     For who knows that its interface is gone.
@@ -114,46 +141,35 @@ class Forget(command.Text):
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """Add the port."""
-        ports.add_config(parser)
-        ports.add_json(parser)
-        parser.add_argument("port", metavar="PORT", help="its UUID")
+        command.add_config(parser, "vif")
+        parser.add_argument(
+            "port", metavar="PORT", help="the UUID of the port"
+        )
         parser.add_argument(
             "--force",
             action="store_true",
             help="forget it; without, nothing is changed and the exit code "
             "is 2",
         )
-        parser.add_argument(
-            "--dry-run",
-            action="store_true",
-            help="print what would be forgotten; change nothing",
-        )
+        command.add_dry_run(parser, "what would be forgotten")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> int:
-        """Forget it."""
-        port = validation.port(parsed_args.port)
-        plugger = ports.plugger(parsed_args)
-        if parsed_args.dry_run:
+    def run(self, args: argparse.Namespace) -> Result:
+        """Forget the port, or return which it is."""
+        port = validation.port(args.port)
+        plugger = _plugger(args)
+        if args.dry_run:
             found = [
                 each
                 for each in plugger.show()
                 if each.port == port and each.state == State.QUARANTINED
             ]
-            ports.print_ports(parsed_args, found)
-            return 0
-        if not parsed_args.force:
-            faults.say(
-                "if an interface of the port is left, the next port on its VF "
-                "or parent shares a network with it; add --force if it is "
-                "sure to be gone"
-            )
-            return EXIT_REFUSED
-        done = plugger.forget(port)
-        ports.print_done(parsed_args, port, "forgotten", done)
-        return 0
+            return _plan(found, f"{port} is not quarantined: nothing to do")
+        if not args.force:
+            raise ForceMissing(port)
+        return _done(port, "forgotten", plugger.forget(port))
 
 
-class Recover(command.Text):
+class Recover(command.Lister):
     """Finish or undo what a crash interrupted.
 
     The exit code is 1 if anything is left.
@@ -163,24 +179,31 @@ class Recover(command.Text):
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """Add the configuration."""
-        ports.add_config(parser)
-        ports.add_json(parser)
+        command.add_config(parser, "vif")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> int:
-        """Recover, and print what was done."""
-        done = ports.plugger(parsed_args).recover()
-        if parsed_args.json:
-            print(json.dumps(dataclasses.asdict(done), indent=2))
-        else:
-            for name in (each.name for each in dataclasses.fields(done)):
-                word = _WORDS.get(name, name).replace("_", " ")
-                for each in getattr(done, name):
-                    what = each if isinstance(each, str) else ": ".join(each)
-                    print(f"{word}: {what}")
-        return EXIT_LEFT if done.failed else 0
+    def run(self, args: argparse.Namespace) -> Result:
+        """Recover, and return what was done."""
+        done = _plugger(args).recover()
+        document = dataclasses.asdict(done)
+        rows = [
+            (
+                _WORDS.get(name, name).replace("_", " "),
+                *((each, "") if isinstance(each, str) else each),
+            )
+            for name, ports in document.items()
+            for each in ports
+        ]
+        none = "nothing to do: no port was interrupted"
+        return Result(
+            columns=("Action", "Port", "Reason"),
+            rows=rows,
+            document=document,
+            text=[": ".join(filter(None, row)) for row in rows] or [none],
+            code=EXIT_LEFT if done.failed else 0,
+        )
 
 
-class LxcHook(command.Text):
+class LxcHook(command.Lister):
     """Print the lines of a container's LXC configuration for a port.
 
     They plug it when the container starts and unplug it when it stops.
@@ -190,14 +213,180 @@ class LxcHook(command.Text):
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """Add the port."""
-        ports.add_config(parser)
-        ports.add_json(parser)
-        ports.add(parser, namespace=False)
+        command.add_config(parser, "vif")
+        _add_port(parser, namespace=False)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> int:
-        """Print the lines."""
-        lines = lxc.lines(
-            ports.requested(parsed_args), parsed_args.config_file or ()
+    def run(self, args: argparse.Namespace) -> Result:
+        """Return the lines."""
+        return command.lines(
+            lxc.lines(_requested(args), args.config_file or ())
         )
-        ports.print_lines(parsed_args, lines)
-        return 0
+
+
+def _plugger(args: argparse.Namespace) -> "Plugger":
+    """Return what plugs ports, as this host's configuration has it."""
+    # Here, for the kernel's interfaces take long to import.
+    from sriov_rt.vif import host
+
+    return host.configured(args.config_file)
+
+
+def _recover_first(plugger: "Plugger") -> None:
+    """Clear up what an earlier command left; that is no part of this one."""
+    try:
+        plugger.recover_pending()
+    except SriovRtError as error:
+        faults.say(f"not recovered: {error}")
+
+
+def _ports(found: Iterable[Plugged], **others: object) -> Result:
+    """Return ports as rows and as a document."""
+    ports = list(found)
+    names = [each.name for each in dataclasses.fields(Plugged)]
+    return Result(
+        columns=[_header(each) for each in names],
+        shown=("Port", "Interface", "Parent", "State"),
+        rows=[[getattr(each, name) for name in names] for each in ports],
+        document=[dataclasses.asdict(each) for each in ports],
+        **others,  # type: ignore[arg-type]
+    )
+
+
+def _header(name: str) -> str:
+    if name in ("mac", "mtu", "vf", "vlan"):
+        return name.upper()
+    return name.capitalize()
+
+
+def _plan(found: Iterable[Plugged], none: str) -> Result:
+    """Return what a dry run would remove.
+
+    :param none: what is printed if that is nothing.
+    """
+    ports = list(found)
+    text = []
+    for each in ports:
+        place = f" in {each.namespace}" if each.namespace else ""
+        text.append(
+            f"{each.port} {each.state}: {each.kind} {each.interface}{place}"
+        )
+    return _ports(ports, text=text or [none])
+
+
+def _done(port: str, what: str, done: bool) -> Result:
+    """Return whether something was done to a port."""
+    return Result(
+        columns=("Port", what.capitalize()),
+        rows=[(port, done)],
+        document={"port": port, what: done},
+        text=[f"{port} {what if done else 'was not plugged'}"],
+    )
+
+
+def _add_port(
+    parser: argparse.ArgumentParser, *, namespace: bool = True
+) -> None:
+    """Add the arguments that describe a port.
+
+    :param namespace: False where it is known.
+    """
+    arg = parser.add_argument
+    arg("--port", required=True, metavar="UUID", help="the UUID of the port")
+    arg("--owner", required=True, help="the owner: a guest's name or UUID")
+    arg(
+        "--kind",
+        required=True,
+        choices=[str(each) for each in Kind],
+        help="how its interface is made",
+    )
+    arg(
+        "--mode",
+        help="the mode of the kind (default: bridge of macvlan, l2 of ipvlan)",
+    )
+    arg(
+        "--network",
+        help="the physical network, of whose pool a parent is chosen",
+    )
+    arg(
+        "--parent",
+        metavar="IF",
+        help="the parent, or the interface of a whole VF",
+    )
+    if namespace:
+        arg(
+            "--namespace",
+            metavar="NAME|pid:N",
+            help="a name of 'ip netns' or a process (default: this one)",
+        )
+    arg(
+        "--name",
+        metavar="IF",
+        help="the name of the interface (default: srt…)",
+    )
+    arg(
+        "--mac", help="the MAC (default: the kernel's choice; none for ipvlan)"
+    )
+    arg(
+        "--vlan",
+        type=_number,
+        default=0,
+        help="the VLAN, 1 to 4094; 0 is untagged",
+    )
+    arg("--mtu", type=_number, help="the MTU, bytes (default: the parent's)")
+    arg(
+        "--address",
+        action="append",
+        default=[],
+        metavar="IP/PREFIX",
+        help="an address with its prefix; may be repeated",
+    )
+    arg(
+        "--route",
+        action="append",
+        default=[],
+        metavar="DEST=GW",
+        help="a route, such as default=192.0.2.254; may be repeated",
+    )
+    arg("--out-kbps", type=_number, help="limit of egress traffic, kbit/s")
+    arg("--in-kbps", type=_number, help="limit of ingress traffic, kbit/s")
+    arg("--numa-node", type=_number, help="the NUMA node of its parent")
+    arg(
+        "--onload",
+        metavar="UUID",
+        help="accelerate with Onload; UUID of the Neutron network (one owner "
+        "for each NIC and network)",
+    )
+
+
+def _requested(args: argparse.Namespace) -> model.Plug:
+    """Return the requested port.
+
+    :raises ParseError: for a value that no port can have.
+    """
+    routes = []
+    for each in args.route:
+        destination, equals, gateway = each.partition("=")
+        if not equals:
+            raise ParseError("route", each, "DEST=GW expected")
+        routes.append((destination, gateway))
+    return validation.checked(
+        model.Plug(
+            port=args.port,
+            owner=args.owner,
+            kind=Kind(args.kind),
+            mode=args.mode,
+            physical_network=args.network,
+            parent=args.parent,
+            namespace=getattr(args, "namespace", lxc.NAMESPACE),
+            name=args.name,
+            mac=args.mac,
+            vlan=args.vlan,
+            mtu=args.mtu,
+            addresses=tuple(args.address),
+            routes=tuple(routes),
+            limits=Limits(args.out_kbps, args.in_kbps),
+            numa_node=args.numa_node,
+            network=args.onload,
+            onload=args.onload is not None,
+        )
+    )

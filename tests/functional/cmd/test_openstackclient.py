@@ -63,16 +63,25 @@ class OpenstackClientTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as place:
             facts = pathlib.Path(place, "rt-1.json")
             facts.write_text(json.dumps(builders.realtime_host().to_plain()))
-            done = self.openstack(
-                *_NOBODY, "realtime", "explain", "-f", "json",
-                "--extra-spec", "sriov_rt:kernel=preempt_rt",
-                "--facts", str(facts),
-            )  # fmt: skip
-        self.assertEqual(0, done.returncode, done.stderr)
-        self.assertEqual(
-            [{"host": "rt-1", "passes": True, "reasons": []}],
-            json.loads(done.stdout),
-        )
+            for option, expected in (
+                ("--json", {"host": "rt-1", "passes": True, "reasons": []}),
+                (
+                    "--format=json",
+                    {
+                        "Host": "rt-1",
+                        "Passes": True,
+                        "Problem": "",
+                        "Remedy": "",
+                    },
+                ),
+            ):
+                done = self.openstack(
+                    *_NOBODY, "realtime", "explain", option,
+                    "--extra-spec", "sriov_rt:kernel=preempt_rt",
+                    "--facts", str(facts),
+                )  # fmt: skip
+                self.assertEqual(0, done.returncode, done.stderr)
+                self.assertEqual([expected], json.loads(done.stdout))
 
     def test_its_connection_is_the_one_that_is_used(self):
         done = self.openstack(

@@ -16,8 +16,7 @@ import io
 import unittest
 from unittest import mock
 
-from oslo_service import backend
-
+from sriov_rt import threads
 from sriov_rt.cmd import agent
 
 
@@ -32,7 +31,7 @@ class CommandTest(unittest.TestCase):
             return real(module, *args, **kwargs)
 
         with (
-            mock.patch.object(backend, "init_backend"),
+            mock.patch.object(threads, "choose"),
             mock.patch("builtins.__import__", interrupt),
             contextlib.redirect_stderr(said),
         ):

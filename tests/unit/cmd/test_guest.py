@@ -104,7 +104,7 @@ class GuestTest(unittest.TestCase):
             "render", *LEAN, "--report", str(path), xml=documents.domain()
         )
         self.assertEqual((2, ""), (code, self.out))
-        self.assertIn("No such file", self.err)
+        self.assertIn(f"mkdir -p {path.parent}'", self.err)
 
     def test_a_dry_run_writes_no_domain(self):
         code = self.run_command(
@@ -161,7 +161,7 @@ class GuestTest(unittest.TestCase):
         large.write_text("<domain>" + " " * MAX_DOCUMENT)
         for path, told in (
             (self.place / "none.xml", "No such file"),
-            (self.place, "Is a directory"),
+            (self.place, "not a regular file"),
             (large, "longer than"),
         ):
             for action in ("render", "check"):

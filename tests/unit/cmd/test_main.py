@@ -21,8 +21,12 @@ import sys
 import unittest
 from unittest import mock
 
+from sriov_rt.cmd import command
+from sriov_rt.cmd import faults
 from sriov_rt.cmd import host
 from sriov_rt.cmd import main
+
+NOTHING = command.lines(())
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 
@@ -33,7 +37,7 @@ class MainTest(unittest.TestCase):
         with (
             contextlib.redirect_stderr(said),
             contextlib.redirect_stdout(io.StringIO()),
-            mock.patch.object(host.Features, "take_action", **patched),
+            mock.patch.object(host.Features, "run", **patched),
         ):
             code = main.main(["host", "features", *words])
         return code, said.getvalue()
@@ -54,7 +58,52 @@ class MainTest(unittest.TestCase):
         error = ConnectionRefusedError(111, "Connection refused")
         code, said = self.run_main(side_effect=error)
         self.assertEqual(2, code)
-        self.assertIn("error: [Errno 111] Connection refused\n", said)
+        self.assertIn("error: Connection refused\n", said)
+
+    def test_nobody_reads_the_number_of_an_error(self):
+        denied = PermissionError(13, "Permission denied", "/x")
+        for error, expected in (
+            (denied, "/x: Permission denied; run as root, or as a user who "),
+            (FileNotFoundError(2, "No such file", "/x"), "/x: No such file\n"),
+            (ValueError(f"it says: {denied}"), "it says: Permission denied"),
+        ):
+            with mock.patch.object(os, "geteuid", return_value=65534):
+                _, said = self.run_main("--root", "/tmp", side_effect=error)
+            self.assertIn(f"sriov-rt: error: {expected}", said)
+        with mock.patch.object(os, "geteuid", return_value=0):
+            _, said = self.run_main(side_effect=denied)
+        self.assertNotIn("run as root", said)
+
+    def test_nothing_that_is_said_has_a_number(self):
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said):
+            faults.say(f"not recovered: {FileNotFoundError(2, 'None', '/x')}")
+        self.assertEqual(
+            "sriov-rt: not recovered: None: '/x'\n", said.getvalue()
+        )
+
+    def test_who_sits_at_a_terminal_is_told_what_is_read(self):
+        for is_terminal, expected in (
+            (
+                True,
+                "sriov-rt: reading a Pod from the terminal, until Ctrl-D\n",
+            ),
+            (False, ""),
+        ):
+            stdin = mock.Mock(buffer=io.BytesIO(b"12345"))
+            stdin.isatty.return_value = is_terminal
+            said = io.StringIO()
+            with (
+                mock.patch("sys.stdin", stdin),
+                contextlib.redirect_stderr(said),
+            ):
+                self.assertEqual(b"1234", faults.read_input("a Pod", 3))
+            self.assertEqual(expected, said.getvalue())
+        with (
+            mock.patch("sys.stdin", None),
+            self.assertRaisesRegex(ValueError, "input is closed; give a Pod"),
+        ):
+            faults.read_input("a Pod", 3)
 
     def test_input_that_is_nested_too_deep(self):
         code, said = self.run_main(side_effect=RecursionError)
@@ -63,16 +112,16 @@ class MainTest(unittest.TestCase):
 
     def test_another_user_than_root(self):
         with mock.patch.object(os, "geteuid", return_value=1000):
-            code, said = self.run_main(return_value=0)
+            code, said = self.run_main(return_value=NOTHING)
             self.assertEqual(0, code)
             self.assertTrue(said.startswith("sriov-rt: run as root: "), said)
             self.assertEqual(1, said.count("\n"))
             # A copy of a host belongs to who made it.
             self.assertEqual(
-                (0, ""), self.run_main("--root", "/tmp", return_value=0)
+                (0, ""), self.run_main("--root", "/tmp", return_value=NOTHING)
             )
         with mock.patch.object(os, "geteuid", return_value=0):
-            self.assertEqual((0, ""), self.run_main(return_value=0))
+            self.assertEqual((0, ""), self.run_main(return_value=NOTHING))
 
 
 class ProcessTest(unittest.TestCase):
@@ -82,9 +131,10 @@ class ProcessTest(unittest.TestCase):
         code = (
             "import sys\n"
             "from unittest import mock\n"
-            "from sriov_rt.cmd import host, main\n"
-            f"def show(self, args):\n    {script}\n    return 0\n"
-            "with mock.patch.object(host.Features, 'take_action', show):\n"
+            "from sriov_rt.cmd import command, host, main\n"
+            f"def show(self, args):\n    {script}\n"
+            "    return command.lines(())\n"
+            "with mock.patch.object(host.Features, 'run', show):\n"
             "    sys.exit(main.main(['host', 'features']))\n"
         )
         return subprocess.run(
@@ -119,7 +169,7 @@ class ProcessTest(unittest.TestCase):
             done = self.run_process("print('x' * 100_000)", write)
         finally:
             os.close(write)
-        self.assertEqual((2, b""), (done.returncode, done.stderr))
+        self.assertEqual((141, b""), (done.returncode, done.stderr))
 
     def test_a_locale_of_ascii_alone(self):
         done = self.run_process(

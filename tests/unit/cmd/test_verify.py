@@ -25,14 +25,16 @@ import time
 import unittest
 from unittest import mock
 
+from sriov_rt.cmd import faults
 from sriov_rt.cmd import main
-from sriov_rt.cmd import verify
+from sriov_rt.cmd import verify_certificate
+from sriov_rt.cmd import verify_latency
 from sriov_rt.facts import certificate
+from sriov_rt.host import compute
 from sriov_rt.host import conditions
 from sriov_rt.verify import errors
 from sriov_rt.verify import results
 from sriov_rt.verify import watch
-from sriov_rt.verify.latency import Progress
 from tests.unit.host import trees
 from tests.unit.verify import test_watch
 
@@ -189,7 +191,8 @@ class LatencyTest(test_watch.ProgramTest):
         lock = self.place / "lock"
         self.exclusive = results.exclusive
         for module, name, value in (
-            (verify, "Root", lambda _: self.root),
+            (verify_latency, "Root", lambda _: self.root),
+            (verify_certificate, "Root", lambda _: self.root),
             (results, "exclusive", lambda: self.exclusive(lock)),
         ):
             self.enterContext(mock.patch.object(module, name, value))
@@ -239,17 +242,12 @@ class LatencyTest(test_watch.ProgramTest):
 
     def test_time_left_on_a_terminal_alone(self):
         self.lasting()
-        shown = []
-        with mock.patch.object(verify, "_progress", shown.append):
-            self.measure()
-            self.assertEqual([], shown)
-            # Its standard error is a terminal to whoever asks.
-            with mock.patch.object(verify, "sys"):
-                self.measure()
-        self.assertGreater(len(shown), 1)
-        with contextlib.redirect_stderr(io.StringIO()) as err:
-            verify._progress(Progress("oslat", 5.0, 900, 2700.4))
-        self.assertEqual("\roslat: 45m left   ", err.getvalue())
+        self.assertEqual("", self.measure()[2])
+        with mock.patch.object(faults, "is_watched", return_value=True):
+            _, _, shown = self.measure()
+        self.assertRegex(shown, "\roslat: [0-9ms ]+ left\033\\[K")
+        # The table that follows begins at the line's start.
+        self.assertTrue(shown.endswith("\r\033[K"), shown)
 
     def test_two_runs_at_once(self):
         with self.exclusive(self.place / "lock"):
@@ -372,7 +370,9 @@ class CertificateTest(trees.TreeTest):
     """Of a bad certificate the command says one sentence."""
 
     def show(self):
-        with mock.patch.object(verify, "Root", lambda _: self.root):
+        with mock.patch.object(
+            verify_certificate, "Root", lambda _: self.root
+        ):
             return run_it("certificate")
 
     def test_one_that_is_none(self):
@@ -408,15 +408,26 @@ class CertificateTest(trees.TreeTest):
                 self.assertIn("measure with 'sriov-rt verify latency'", line)
 
     def test_one_that_does_not_count(self):
-        self.tree.write("etc/machine-id", "5f0c3a9e71d2b846\n")
+        self.tree.write("etc/machine-id", f"{trees.MACHINE}\n")
         for changes, problem in (
-            ({"conditions": {"machine": "x"}}, "machine changed from 'x'"),
+            (
+                {"conditions": {**trees.CONDITIONS, "machine": "x"}},
+                "machine changed from 'x'",
+            ),
             ({"issued_at": time.time() + 3600}, "ahead of the host's clock"),
             ({"issued_at": 0.0, "expires_at": 1.0}, "it has expired"),
             ({"withdrawn": "88 µs"}, "88 µs"),
         ):
             made = dataclasses.replace(
-                trees.CERTIFICATE, **{"expires_at": 1e12, **changes}
+                trees.CERTIFICATE,
+                **{
+                    "issued_at": time.time(),
+                    "expires_at": time.time() + 9999,
+                    "conditions": conditions.observe(
+                        self.root, compute.observe(self.root)
+                    ),
+                    **changes,
+                },
             )
             self.tree.write(certificate.PATH, certificate.to_bytes(made))
             with self.subTest(problem):

@@ -30,6 +30,7 @@ from sriov_rt.verify import certificate
 from sriov_rt.verify import latency
 from sriov_rt.verify import results
 from sriov_rt.verify.load import LOADS
+from sriov_rt.verify.measurement import Cpus
 from tests.unit.cmd import tables
 from tests.unit.verify.test_certificate import GOOD
 from tests.unit.verify.test_certificate import SUBJECT
@@ -45,9 +46,13 @@ def issued(**changes):
 class VerifyTest(unittest.TestCase):
     def setUp(self):
         for place, name, value in (
-            (latency, "cpus_of", lambda root: latency.Cpus(*CPUS)),
+            (latency, "cpus_of", lambda root: Cpus(*CPUS)),
             (latency, "missing", lambda *_: ()),
-            (host_latency, "withdrawn", lambda *_: ""),
+            (
+                host_latency,
+                "status",
+                lambda *_: mock.Mock(withdrawn="", withdrawal=""),
+            ),
         ):
             patch = mock.patch.object(place, name, value)
             patch.start()

@@ -23,6 +23,7 @@ from unittest import mock
 from sriov_rt.cmd import main
 from sriov_rt.codec import Unknown
 from sriov_rt.nic import mapping
+from sriov_rt.nic import use
 from sriov_rt.nic import vfs
 from sriov_rt.nic.model import VfDevice
 from sriov_rt.vif import tenants
@@ -40,7 +41,7 @@ class VfCommandTest(unittest.TestCase):
                 "of_host",
                 lambda users=None: fakes.vfs(self.kernel, users),
             ),
-            (tenants, "users", lambda states: self.users),
+            (tenants, "uses_among", self.uses_among),
             (tenants, "of_host", lambda states, tell: {}),
         ):
             patch = mock.patch.object(place, name, value)
@@ -49,6 +50,14 @@ class VfCommandTest(unittest.TestCase):
         place = tempfile.TemporaryDirectory()
         self.addCleanup(place.cleanup)
         self.place = pathlib.Path(place.name)
+
+    def uses_among(self, states, records, links):
+        return {
+            each.id.address: use.of(
+                each, ports=self.users.get(each.id.address, ())
+            )
+            for each in states
+        }
 
     def run_command(self, *words, code=0):
         printed, self.told = io.StringIO(), io.StringIO()
@@ -251,6 +260,15 @@ class VfCommandTest(unittest.TestCase):
             {"VF": "enp1s0/1", "Group": "41"}, tables.rows(printed)[1]
         )
         self.assertEqual(41, self.run_json("map")[1]["iommu_group"])
+
+    def test_a_host_without_vfs_says_so(self):
+        for words in (("list",), ("map",)):
+            with mock.patch.object(vfs.Vfs, "list", return_value=()):
+                self.assertEqual("", self.run_command(*words))
+                said = self.told.getvalue()
+                self.assertEqual([], self.run_json(*words))
+            self.assertIn("there is no VF; ", said)
+            self.assertNotIn("there is no VF", self.told.getvalue())
 
     def test_xml(self):
         self.kernel.change(0, mac=fakes.ADMIN_MAC, vlan=7)

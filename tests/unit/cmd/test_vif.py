@@ -21,6 +21,7 @@ import tempfile
 import unittest
 from unittest import mock
 
+from sriov_rt import config
 from sriov_rt.cmd import main
 from sriov_rt.vif import errors
 from sriov_rt.vif import host
@@ -56,6 +57,13 @@ class VifCommandTest(unittest.TestCase):
         ):
             self.assertEqual(code, main.main(["vif", *words]), told)
         return printed.getvalue() + told.getvalue()
+
+    def test_a_host_without_ports_says_so(self):
+        self.assertEqual(
+            "sriov-rt: no port is plugged on this host\n",
+            self.run_command("show"),
+        )
+        self.assertEqual("[]\n", self.run_command("show", "--json"))
 
     def test_an_accelerated_port_shows_its_network(self):
         words = (*PLUG, "--onload", NETWORK)
@@ -131,6 +139,15 @@ class VifCommandTest(unittest.TestCase):
         lines = json.loads(self.run_command(*PLUG, "--dry-run", "--json"))
         self.assertEqual(planned.splitlines(), lines)
         self.assertEqual((), self.plugger.show())
+        for verb, state in (("unplug", "plugged"), ("forget", "quarantined")):
+            words = (verb, PORT, "--dry-run")
+            self.assertEqual(
+                f"{PORT} is not {state}: nothing to do\n",
+                self.run_command(*words),
+            )
+            self.assertEqual(
+                [], json.loads(self.run_command(*words, "--json"))
+            )
         self.plugger.plug(fakes.asked())
         self.assertIn(PORT, self.run_command("unplug", PORT, "--dry-run"))
         self.assertEqual(1, len(self.plugger.show()))
@@ -186,7 +203,12 @@ class VifCommandTest(unittest.TestCase):
         self.assertIn(PORT, said)
 
     def test_recover(self):
-        self.assertEqual("", self.run_command("recover"))
+        self.assertEqual(
+            "nothing to do: no port was interrupted\n",
+            self.run_command("recover"),
+        )
+        found = json.loads(self.run_command("recover", "--json"))
+        self.assertEqual({()}, {tuple(each) for each in found.values()})
         done = Recovered(
             undone=(PORT,),
             failed=((fakes.OTHER, "eth1: not permitted"),),
@@ -241,8 +263,8 @@ class ConfiguredTest(unittest.TestCase):
     def test_what_cannot_be_read(self):
         for text in ("no section", "[vif]\nlock_timeout = x\n"):
             self.file.write_text(text)
-            with self.assertRaises(host.ConfigInvalid) as caught:
+            with self.assertRaises(config.ConfigurationUnreadable) as caught:
                 host.configured([str(self.file)])
             self.assertIn("--config-file", str(caught.exception))
-        with self.assertRaises(host.ConfigInvalid):
+        with self.assertRaises(config.ConfigurationUnreadable):
             host.configured(["/nowhere"])

@@ -1,0 +1,111 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``sriov-rt-vf``: the CNI plug-in that keeps VFs of pods at their baseline.
+
+A pod waits for it while it starts: what acts on VFs is imported when there is
+one to act on.
+"""
+
+import functools
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+from typing import Any
+
+from sriov_rt import exceptions
+from sriov_rt.cmd import faults
+from sriov_rt.kubernetes import attachments
+from sriov_rt.kubernetes import cni
+from sriov_rt.kubernetes.vf_baseline import Baseline
+
+if TYPE_CHECKING:
+    from sriov_rt.nic.vfs import Vfs
+
+LOG = logging.getLogger("sriov_rt")
+
+
+def main() -> int:
+    """Run as a runtime calls a plug-in, and return the exit code."""
+    faults.print_anything()
+    # The runtime logs what is on standard error.
+    faults.log_warnings(LOG, logging.INFO)
+    LOG.setLevel(logging.INFO)
+    try:
+        given = sys.stdin.buffer.read(cni.MAX_CONFIGURATION + 1)
+    except (AttributeError, OSError):
+        given = b""
+    baseline = Baseline(attachments.Store(), _vfs)
+    code, answer = run(baseline, os.environ, given)
+    if answer is not None:
+        print(json.dumps(answer), flush=True)
+    return code
+
+
+def _vfs() -> "Vfs":
+    # Here, for they take long to import, and most calls find nothing to do.
+    from sriov_rt.nic.vfs import Vfs
+    from sriov_rt.vif import tenants
+
+    return Vfs.of_host(functools.partial(tenants.uses, guests=True))
+
+
+def run(
+    baseline: Baseline, environment: Mapping[str, str], given: bytes
+) -> tuple[int, dict[str, Any] | None]:
+    """Return exit code and answer of one call.
+
+    :param environment: of the process.
+    :param given: its standard input.
+    """
+    version = cni.VERSIONS[-1]
+    try:
+        request = cni.parse(environment, given)
+        version = request.version
+        return 0, _done(baseline, request)
+    except cni.CniError as error:
+        problem = error
+    except attachments.Locked as error:
+        problem = cni.CniError(cni.TRY_AGAIN, str(error))
+    except (exceptions.SriovRtError, OSError) as error:
+        problem = cni.CniError(cni.IO_FAILURE, exceptions.plain(error))
+    except Exception as error:
+        # A runtime takes output that is not JSON for a plug-in that crashed.
+        LOG.debug("", exc_info=True)
+        text = f"{type(error).__name__}: {error}; report this as a bug"
+        problem = cni.CniError(cni.IO_FAILURE, text)
+    return 1, cni.failure(version, problem)
+
+
+def _done(baseline: Baseline, request: cni.Request) -> dict[str, Any] | None:
+    """Do what is requested; return the answer, if there is one."""
+    if request.command == "VERSION":
+        return cni.versions(request)
+    if request.command == "ADD":
+        baseline.add(request)
+        return cni.result(request)
+    verbs: Mapping[str, Callable[[], None]] = {
+        "DEL": lambda: baseline.delete(request),
+        "CHECK": lambda: baseline.check(request),
+        "GC": lambda: baseline.collect(request),
+        "STATUS": baseline.status,
+    }
+    verbs[request.command]()
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

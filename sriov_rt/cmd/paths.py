@@ -1,0 +1,175 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Files that a command line names: read within bounds, written as a whole."""
+
+import logging
+import os
+import pathlib
+
+from sriov_rt import codec
+from sriov_rt import exceptions
+from sriov_rt import facts as host_facts
+from sriov_rt import files
+
+_FACTS = "what 'sriov-rt host show --json' prints"
+
+
+class InputUnusable(exceptions.SriovRtError):
+    """A file or directory can't be read, or is not what is needed.
+
+    :param path: as it was given.
+    :param problem: a clause.
+    :param needed: what to give in its place.
+    """
+
+    def __init__(self, path: pathlib.Path, problem: str, needed: str) -> None:
+        self.path = path
+        self.problem = problem
+        self.needed = needed
+        super().__init__(f"{path}: {problem}; give {needed}")
+
+
+class OutputUnusable(exceptions.SriovRtError):
+    """A file can't be written.
+
+    :param path: as it was given.
+    :param problem: a clause, and what to do.
+    """
+
+    def __init__(self, path: pathlib.Path, problem: str) -> None:
+        self.path = path
+        self.problem = problem
+        super().__init__(f"{path} cannot be written: {problem}")
+
+
+def read(path: pathlib.Path, limit: int, needed: str) -> bytes:
+    """Return what is in a regular file, a byte more than the limit at most.
+
+    That byte shows whoever parses it that there is too much.
+
+    :param needed: what the file is to be, for who named another.
+    :raises InputUnusable: if it can't be read, or is no regular file: a FIFO
+        would be waited for, and a device has no end.
+    """
+    try:
+        return files.read(path, limit)
+    except OSError as error:
+        problem = error.strerror or str(error)
+        raise InputUnusable(path, problem, needed) from None
+
+
+def facts(path: pathlib.Path) -> host_facts.HostFacts:
+    """Return the facts of a host that are in a file.
+
+    :raises InputUnusable: if it can't be read, or has none.
+    """
+    text = read(path, host_facts.MAX_DOCUMENT, _FACTS)
+    try:
+        return host_facts.from_json(text)
+    except codec.SchemaError as error:
+        raise InputUnusable(path, str(error), _FACTS) from None
+
+
+def facts_in(path: pathlib.Path) -> list[host_facts.HostFacts]:
+    """Return the facts that are in a file, or in a directory's ``*.json``.
+
+    :raises InputUnusable: if one can't be read, or there is none.
+    """
+    found = sorted(path.glob("*.json")) if path.is_dir() else [path]
+    if not found:
+        problem = "no *.json file in this directory"
+        raise InputUnusable(path, problem, _FACTS)
+    return [facts(each) for each in found]
+
+
+def check_writable(path: pathlib.Path) -> None:
+    """Check that a file can be written, before there is anything to write.
+
+    :raises OutputUnusable: if its directory is missing, or it is one itself.
+    """
+    parent = path.parent
+    if path.is_dir():
+        raise OutputUnusable(path, "it is a directory; name a file in it")
+    if not parent.exists():
+        raise OutputUnusable(
+            path,
+            f"directory {parent} does not exist; make it with 'mkdir -p "
+            f"{parent}', or name another",
+        )
+    if not parent.is_dir():
+        raise OutputUnusable(
+            path, f"{parent} is not a directory; name a file in one"
+        )
+
+
+def write(path: pathlib.Path, data: bytes) -> None:
+    """Write a file as a whole, readable by all.
+
+    A device or a FIFO, such as ``/dev/stdout``, is written to: it must not
+    be replaced by a file.
+
+    :raises OutputUnusable: if that fails.
+    """
+    check_writable(path)
+    try:
+        if path.exists() and not path.is_file():
+            path.write_bytes(data)
+        else:
+            # Where a link leads: the link itself must stay.
+            files.replace(path.resolve(), data, 0o644)
+    except PermissionError as error:
+        problem = f"{error.strerror}; name a place where you may write"
+        if os.geteuid():
+            problem += ", or run as root"
+        raise OutputUnusable(path, problem) from None
+    except OSError as error:
+        raise OutputUnusable(path, error.strerror or str(error)) from None
+
+
+def log_file(path: pathlib.Path) -> logging.Handler:
+    """Return what logs into a file, which is added to.
+
+    :raises OutputUnusable: if it can't be opened; a FIFO would be waited for.
+    """
+    check_writable(path)
+    if path.is_fifo():
+        raise OutputUnusable(path, "it is a FIFO; name a file")
+    try:
+        return logging.FileHandler(path)
+    except OSError as error:
+        raise OutputUnusable(path, error.strerror or str(error)) from None
+
+
+def make_directory(path: pathlib.Path) -> None:
+    """Make a directory with its parents, and check that it takes files.
+
+    :raises OutputUnusable: if it can't be made, or no file can be in it.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise OutputUnusable(
+            path, "it is not a directory; name a directory"
+        ) from None
+    except NotADirectoryError:
+        raise OutputUnusable(
+            path, "a part of it is not a directory; name another"
+        ) from None
+    except OSError as error:
+        raise OutputUnusable(
+            path, f"{error.strerror}; name another directory"
+        ) from None
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise OutputUnusable(
+            path, "Permission denied; name a directory where you may write"
+        )

@@ -1,0 +1,253 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``sriov-rt pod``: which nodes take a pod, and VFs of the host's pods."""
+
+import argparse
+import os
+import pathlib
+import re
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from sriov_rt import exceptions
+from sriov_rt.cmd import command
+from sriov_rt.cmd import faults
+from sriov_rt.cmd import paths
+from sriov_rt.cmd.command import Result
+from sriov_rt.kubernetes import attachments
+from sriov_rt.kubernetes import cluster
+from sriov_rt.kubernetes import placement
+from sriov_rt.kubernetes import pod
+from sriov_rt.kubernetes import pod_request
+
+#: Exit code if no node takes the pod.
+EXIT_NO_NODE = 1
+
+#: Exit code if a VF of a pod is quarantined.
+EXIT_QUARANTINED = 1
+
+#: The longest file of a cluster that is taken, in bytes.
+MAX_CLUSTER = 256 * 1024 * 1024
+
+_NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
+
+
+class PodMalformed(exceptions.SriovRtError):
+    """The argument of a command names neither a file nor a pod.
+
+    :param text: as it was given.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(
+            f"{text[:80]!r} is neither a file nor a pod's name; give a file "
+            "with a manifest, '-' for standard input, or NAME or "
+            "NAMESPACE/NAME of a pod of the cluster"
+        )
+
+
+class PodUnknown(exceptions.SriovRtError):
+    """The cluster has no such pod.
+
+    :param name: NAMESPACE/NAME.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"the cluster has no pod {name}; see 'kubectl get pods -A', or "
+            "give a file with its manifest"
+        )
+
+
+class Explain(command.Lister):
+    """Print which nodes take a pod, and why the others do not.
+
+    A pod that runs is judged as if it were to be scheduled again.
+    """
+
+    epilog = (
+        "Exit codes: 0 a node takes the pod, 1 none does, 2 the pod or the "
+        "cluster cannot be read."
+    )
+    nothing = "the cluster has no nodes"
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add the pod and the cluster."""
+        parser.add_argument(
+            "pod",
+            metavar="POD|FILE",
+            help="[NAMESPACE/]NAME of a pod, or a file with the JSON of a Pod "
+            "or of something with a pod template ('kubectl create "
+            "--dry-run=client -o json'); '-' reads standard input",
+        )
+        source = parser.add_mutually_exclusive_group()
+        source.add_argument(
+            "--cluster",
+            metavar="FILE",
+            type=pathlib.Path,
+            help="judge by a file instead: the output of 'kubectl get "
+            "nodes,pods,runtimeclasses,network-attachment-definitions,"
+            "noderesourcetopologies -A -o json'",
+        )
+        source.add_argument(
+            "--kubeconfig",
+            metavar="FILE",
+            help="the kubeconfig file (default: KUBECONFIG, or "
+            "~/.kube/config)",
+        )
+        parser.add_argument(
+            "--context",
+            metavar="NAME",
+            help="a context of the kubeconfig file",
+        )
+
+    def run(self, args: argparse.Namespace) -> Result:
+        """Return the nodes with their Reasons."""
+        given = _manifest(args.pod)
+        get = None if args.cluster else cluster.connect(*_access(args))
+        if given is None:
+            given = _running(args, get)
+        if get is None:
+            text = paths.read(args.cluster, MAX_CLUSTER, "a cluster in JSON")
+            found = cluster.of_objects([pod.decode(text, MAX_CLUSTER)])
+        else:
+            found = cluster.read(get)
+        request = pod_request.read(given, placement.find_class(given, found))
+        placements = placement.judge(request, found, time.time())
+        passes = any(each.passes for each in placements)
+        return Result(
+            columns=(
+                "Node",
+                "Passes",
+                "Label Age",
+                "Code",
+                "Problem",
+                "Remedy",
+            ),
+            shown=("Node", "Passes", "Label Age", "Problem", "Remedy"),
+            rows=[row for each in placements for row in _rows(each)],
+            document=[each.to_plain() for each in placements],
+            code=0 if passes else EXIT_NO_NODE,
+        )
+
+
+def _rows(found: placement.Placement) -> list[tuple[object, ...]]:
+    age = "" if found.label_age_s is None else f"{found.label_age_s} s"
+    # What a pod would start in spite of is of no use where it does not start.
+    every = found.reasons or found.notes
+    if not every:
+        return [(found.node, True, age, "", "", "")]
+    return [
+        (found.node, found.passes, age, each.code, each.problem, each.remedy)
+        for each in every
+    ]
+
+
+def _access(args: argparse.Namespace) -> tuple[str | None, str | None]:
+    """Return the kubeconfig file, and the context."""
+    given = args.kubeconfig or os.environ.get("KUBECONFIG")
+    if not given:
+        default = pathlib.Path.home() / ".kube" / "config"
+        given = str(default) if default.exists() else None
+    # The client would wait for a FIFO, and a KUBECONFIG may name several.
+    if given and os.pathsep not in given:
+        paths.read(pathlib.Path(given), pod.MAX_DOCUMENT, "a kubeconfig")
+    return given, args.context
+
+
+def _manifest(text: str) -> Mapping[str, Any] | None:
+    """Return the pod that a file holds; None if it names one.
+
+    :raises PodMalformed: if it is neither.
+    """
+    if text == "-":
+        return pod.parse(faults.read_input("a Pod", pod.MAX_DOCUMENT))
+    path = pathlib.Path(text)
+    if path.exists():
+        return pod.parse(paths.read(path, pod.MAX_DOCUMENT, "a Pod"))
+    if not all(map(_NAME.fullmatch, text.split("/"))) or text.count("/") > 1:
+        raise PodMalformed(text)
+    return None
+
+
+def _running(
+    args: argparse.Namespace, get: cluster.Get | None
+) -> Mapping[str, Any]:
+    *prefix, name = args.pod.split("/")
+    namespace = prefix[0] if prefix else "default"
+    if get is None:
+        raise PodMalformed(args.pod)
+    found = cluster.find_pod(get, namespace, name)
+    if found is None:
+        raise PodUnknown(f"{namespace}/{name}")
+    # Where it runs is what the scheduler made of it, not what it needs.
+    spec = {
+        key: value
+        for key, value in found.get("spec", {}).items()
+        if key != "nodeName"
+    }
+    return {**found, "spec": spec}
+
+
+class Vfs(command.Lister):
+    """List the VFs of this host's pods, and those that are quarantined.
+
+    The exit code is 1 if one is.
+    """
+
+    of_root = True
+    nothing = "no pod has a VF through sriov-rt-vf"
+
+    def run(self, args: argparse.Namespace) -> Result:
+        """Return the VFs."""
+        every = attachments.Store().all()
+        return Result(
+            columns=(
+                "VF",
+                "Pod",
+                "Network",
+                "Interface",
+                "State",
+                "Container",
+                "Problem",
+            ),
+            shown=("VF", "Pod", "Network", "Interface", "State", "Problem"),
+            rows=[
+                (
+                    each.address,
+                    each.pod,
+                    each.network,
+                    each.interface,
+                    "quarantined" if each.is_quarantined else "in use",
+                    each.container,
+                    each.reason,
+                )
+                for each in every
+            ],
+            document=[
+                {
+                    "vf": each.address,
+                    "pod": each.pod,
+                    "network": each.network,
+                    "interface": each.interface,
+                    "container": each.container,
+                    "quarantined": each.is_quarantined,
+                    "problem": each.reason,
+                }
+                for each in every
+            ],
+            code=EXIT_QUARANTINED
+            if any(each.is_quarantined for each in every)
+            else 0,
+        )

@@ -1,0 +1,113 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The ``sriov-rt-status`` command: checks before an upgrade."""
+
+import importlib.metadata
+import sys
+import typing
+from collections.abc import Sequence
+
+from oslo_config import cfg
+from oslo_upgradecheck import upgradecheck
+
+from sriov_rt import config
+from sriov_rt import threads
+from sriov_rt.cmd import upgrade_checks as checks
+
+if typing.TYPE_CHECKING:
+    from sriov_rt.cmd import upgrade_state
+
+PACKAGE = "sriov-rt"
+
+#: Exit code for a configuration that the services would refuse too.
+EXIT_CONFIGURATION = 2
+
+
+class Checks(upgradecheck.UpgradeCommands):
+    """The checks, in the order of their table.
+
+    :param conf: of the command line.
+    """
+
+    display_title = "sriov-rt Upgrade Check Results"
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        super().__init__()
+        self._conf = conf
+        self._version = importlib.metadata.version(PACKAGE)
+
+    def _host(self) -> "upgrade_state.Host":
+        from sriov_rt.cmd import upgrade_state
+
+        return upgrade_state.Host(self._conf.config_file or None)
+
+    def _configuration(self) -> upgradecheck.Result:
+        return checks.configuration(tuple(self._host().problems()))
+
+    def _filters(self) -> upgradecheck.Result:
+        return checks.filters(self._host().filters())
+
+    def _agents(self) -> upgradecheck.Result:
+        return checks.agents(self._host().agents(), self._version)
+
+    def _records(self) -> upgradecheck.Result:
+        return checks.records(self._host().stored_ports())
+
+    def _shim(self) -> upgradecheck.Result:
+        host = self._host()
+        return checks.shim(host.shim(), host.configured_driver())
+
+    def _units(self) -> upgradecheck.Result:
+        return checks.units(self._host().units())
+
+    def _compute_driver(self) -> upgradecheck.Result:
+        return checks.compute_driver(self._host().compute(), self._version)
+
+    _upgrade_checks = (
+        ("Configuration", _configuration),
+        ("Scheduler filters", _filters),
+        ("Agents", _agents),
+        ("Records of ports", _records),
+        ("Module in nova.virt", _shim),
+        ("Capabilities of units", _units),
+        ("Compute driver", _compute_driver),
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code.
+
+    :param arguments: without the program's name; ``sys.argv`` by default.
+    :returns: 0 for success, 1 for a warning, 2 for a failure, 255 if a check
+        could not be made.
+    """
+    # Before oslo.messaging is imported, with what reads the host.
+    threads.choose()
+    conf = cfg.ConfigOpts()
+    try:
+        code: int = upgradecheck.main(
+            conf,
+            project=config.PROJECT,
+            upgrade_command=Checks(conf),
+            argv=list(sys.argv[1:] if arguments is None else arguments),
+            # Checked below and not parsed here, where an error would end it.
+            default_config_files=[],
+        )
+    except cfg.Error as error:
+        print(f"sriov-rt-status: error: {error}", file=sys.stderr)
+        return EXIT_CONFIGURATION
+    return int(code)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,411 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Verdicts of ``sriov-rt-status upgrade check`` over what was read."""
+
+import dataclasses
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+
+from oslo_upgradecheck import upgradecheck
+from oslo_upgradecheck.upgradecheck import Code
+
+from sriov_rt.codec import Unknown
+from sriov_rt.reason import first_of
+
+#: The filter of nova-scheduler, and Nova's own that belong behind it: they
+#: fit NUMA cells and PCI devices (see sriov_rt.nova.filters.COSTLY).
+FILTER = "RealtimeSriovFilter"
+COSTLY = ("NUMATopologyFilter", "PciPassthroughFilter")
+
+#: What makes the filter known to nova-scheduler.
+AVAILABLE = "sriov_rt.nova.filters.all_filters"
+
+#: In [DEFAULT] compute_driver.
+DRIVER = "sriov_rt.RealtimeLibvirtDriver"
+
+#: Options of a unit that grant capabilities.
+CAPABILITY_OPTIONS = ("CapabilityBoundingSet", "AmbientCapabilities")
+
+#: Names that one sentence lists; of more it says how many there are.
+_LISTED = 5
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ConfigurationProblem:
+    """A configuration that a service would not start with.
+
+    :param text: a sentence that names the file or the option.
+    :param is_unreadable: whether the file could not be opened, which says
+        nothing about the service.
+    """
+
+    text: str
+    is_unreadable: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Filters:
+    """``[filter_scheduler]`` of nova.conf.
+
+    :param enabled: enabled_filters; None where it is not set.
+    :param available: available_filters.
+    """
+
+    enabled: tuple[str, ...] | None
+    available: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Agents:
+    """The agents of the cloud, as far as they report.
+
+    :param versions: release of each, by host.
+    :param refused: what is wrong with the facts of others, by host.
+    """
+
+    versions: Mapping[str, str]
+    refused: Mapping[str, str]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StoredPorts:
+    """Files of the records of ports, and of the journal before them.
+
+    :param old: ports whose record has the schema of the release before.
+    :param damaged: what is wrong with a record, by port.
+    :param kept: names of damaged files that were kept.
+    :param in_progress: ports that are being plugged or unplugged.
+    :param journal: ports with an entry in the old journal.
+    :param damaged_entries: what is wrong with such an entry, by port.
+    """
+
+    old: tuple[str, ...] = ()
+    damaged: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    kept: tuple[str, ...] = ()
+    in_progress: tuple[str, ...] = ()
+    journal: tuple[str, ...] = ()
+    damaged_entries: Mapping[str, str] = dataclasses.field(
+        default_factory=dict
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Shim:
+    """The module in ``nova.virt`` that makes Nova find the compute driver.
+
+    :param path: where Nova looks for it; None if Nova is not installed.
+    :param installed: digest of the file there; None if there is none.
+    :param packaged: digest of the file in this release of sriov-rt.
+    """
+
+    path: str | None
+    installed: str | None | Unknown
+    packaged: str | Unknown
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Unit:
+    """A systemd unit of sriov-rt.
+
+    :param shipped: its text in this release.
+    :param installed: the texts of the host's unit and of its drop-ins, in
+        systemd's order; empty if it is not installed.
+    """
+
+    name: str
+    shipped: str
+    installed: tuple[str, ...] | Unknown
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Compute:
+    """nova-compute on this host.
+
+    :param configured: ``[DEFAULT] compute_driver``; None where no nova.conf
+        sets it.
+    :param is_running: whether there is such a process.
+    :param driver: release of sriov-rt whose driver a running one has; None
+        if none has it.
+    """
+
+    configured: str | None | Unknown
+    is_running: bool | Unknown
+    driver: str | None | Unknown
+
+
+def configuration(
+    problems: Sequence[ConfigurationProblem],
+) -> upgradecheck.Result:
+    """Judge what the services would read when they start."""
+    return _result(
+        [each.text for each in problems if not each.is_unreadable],
+        [each.text for each in problems if each.is_unreadable],
+    )
+
+
+def filters(found: Filters | Unknown) -> upgradecheck.Result:
+    """Judge where the filter stands in nova-scheduler's order."""
+    if isinstance(found, Unknown):
+        return _unknown("nova-scheduler's filters", found)
+    known = AVAILABLE in found.available
+    enabled = found.enabled
+    if enabled is None or FILTER not in enabled:
+        if known:
+            return _failure(
+                f"{FILTER} is not in [filter_scheduler] enabled_filters: "
+                "flavors are placed without regard to their sriov_rt: extra "
+                "specs; add it before NUMATopologyFilter and "
+                "PciPassthroughFilter"
+            )
+        return _success(
+            "nova.conf of this host does not name sriov-rt's filters"
+        )
+    if not known:
+        return _failure(
+            f"[filter_scheduler] available_filters lacks {AVAILABLE}: "
+            f"nova-scheduler does not start with {FILTER}; add the line"
+        )
+    place = enabled.index(FILTER)
+    early = [each for each in enabled[:place] if each in COSTLY]
+    if early:
+        return _warning(
+            f"{FILTER} stands behind {' and '.join(early)}, which then fit "
+            "hosts that it refuses; move it before them in "
+            "[filter_scheduler] enabled_filters"
+        )
+    return _success()
+
+
+def agents(found: Agents | Unknown, version: str) -> upgradecheck.Result:
+    """Judge the agents of the cloud.
+
+    :param version: of this sriov-rt.
+    """
+    if isinstance(found, Unknown):
+        return _unknown("the agents of the cloud", found)
+    failures, warnings = [], []
+    if found.refused:
+        host, problem = min(found.refused.items())
+        failures.append(
+            f"facts of {_listed(found.refused)} are refused ({host}: "
+            f"{problem}): install this release there and restart "
+            "sriov-rt-agent"
+        )
+    others = {
+        f"{host} ({theirs})"
+        for host, theirs in found.versions.items()
+        if theirs != version
+    }
+    if others:
+        warnings.append(
+            f"agents of another release than {version}: {_listed(others)}; "
+            "upgrade compute hosts before nova-scheduler"
+        )
+    if not found.versions and not found.refused:
+        warnings.append(
+            "no agent has reported; see that sriov-rt-agent runs on the "
+            "compute hosts"
+        )
+    return _result(failures, warnings)
+
+
+def records(found: StoredPorts | Unknown) -> upgradecheck.Result:
+    """Judge the records of the ports of this host."""
+    if isinstance(found, Unknown):
+        return _unknown("the records of ports", found)
+    failures, warnings = [], []
+    for name, damaged, before in (
+        ("records", found.damaged, ""),
+        (
+            "entries in the old journal",
+            found.damaged_entries,
+            "run 'sriov-rt vif recover'; then ",
+        ),
+    ):
+        if damaged:
+            port, problem = min(damaged.items())
+            failures.append(
+                f"damaged {name}: {_listed(damaged)} ({port}: {problem}); "
+                f"{before}see that no interface of the ports is left and run "
+                "'sriov-rt vif forget PORT --force', or move the instances "
+                "away and reboot the host"
+            )
+    if found.in_progress:
+        warnings.append(
+            f"ports in progress: {_listed(found.in_progress)}; run 'sriov-rt "
+            "vif recover'"
+        )
+    if found.journal:
+        warnings.append(
+            f"ports in the journal of an earlier release: "
+            f"{_listed(found.journal)}; run 'sriov-rt vif recover'"
+        )
+    if found.old:
+        warnings.append(
+            f"records of the schema before: {_listed(found.old)}; this "
+            "release reads them, the next one may not: plug the ports again, "
+            "or reboot the host, before the upgrade after this one"
+        )
+    if found.kept:
+        warnings.append(
+            f"damaged files that were kept: {_listed(found.kept)}; see that "
+            "no interface of their ports is left and run 'sriov-rt vif "
+            "forget PORT --force'"
+        )
+    return _result(failures, warnings)
+
+
+def shim(found: Shim, configured: str | None | Unknown) -> upgradecheck.Result:
+    """Judge the module that Nova imports the compute driver from.
+
+    :param configured: ``[DEFAULT] compute_driver`` of nova.conf.
+    """
+    if found.path is None:
+        return _success("Nova is not installed in this Python environment")
+    if isinstance(found.installed, Unknown):
+        return _unknown("nova/virt/sriov_rt.py", found.installed)
+    if isinstance(found.packaged, Unknown):
+        return _unknown("nova/virt/sriov_rt.py", found.packaged)
+    if found.installed is None:
+        if configured == DRIVER:
+            return _failure(
+                f"{found.path} is missing: nova-compute does not start with "
+                f"compute_driver = {DRIVER}; copy shim/nova/virt/sriov_rt.py "
+                "there"
+            )
+        return _warning(
+            f"{found.path} is missing: nova-compute cannot have sriov-rt's "
+            "driver; copy shim/nova/virt/sriov_rt.py there"
+        )
+    if found.installed != found.packaged:
+        return _warning(
+            f"{found.path} is not that of this release; copy "
+            "shim/nova/virt/sriov_rt.py there again"
+        )
+    return _success()
+
+
+def units(found: Iterable[Unit]) -> upgradecheck.Result:
+    """Judge the capabilities of the installed units of systemd."""
+    warnings = []
+    for each in found:
+        if isinstance(each.installed, Unknown):
+            warnings.append(f"{each.name}: {each.installed.reason}")
+            continue
+        for option in CAPABILITY_OPTIONS if each.installed else ():
+            lacking = _lacking(option, each.shipped, each.installed)
+            if lacking:
+                warnings.append(
+                    f"{each.name} lacks {' '.join(sorted(lacking))} in "
+                    f"{option}; compare it with the unit of this release "
+                    "and run 'systemctl daemon-reload'"
+                )
+    return _result([], warnings)
+
+
+def compute_driver(found: Compute, version: str) -> upgradecheck.Result:
+    """Judge the driver of the nova-compute that runs.
+
+    :param version: of this sriov-rt.
+    """
+    for each in (found.is_running, found.driver, found.configured):
+        if isinstance(each, Unknown):
+            return _unknown("the driver of nova-compute", each)
+    if found.driver == version:
+        return _success()
+    if found.driver is not None:
+        return _warning(
+            f"nova-compute runs with the driver of sriov-rt {found.driver}, "
+            f"and {version} is installed; restart nova-compute"
+        )
+    if not found.is_running:
+        return _success("no nova-compute runs on this host")
+    if found.configured == DRIVER:
+        return _failure(
+            f"nova.conf says compute_driver = {DRIVER}, and nova-compute runs "
+            "with another; restart it, and see its log if that does not help"
+        )
+    return _warning(
+        "nova-compute runs with another driver than sriov-rt's: flavors that "
+        "need it keep off this host; set [DEFAULT] compute_driver = "
+        f"{DRIVER} if it is for realtime guests"
+    )
+
+
+def _lacking(option: str, shipped: str, installed: Sequence[str]) -> set[str]:
+    """Return the capabilities that a shipped unit has beyond another."""
+    needed = capabilities(option, (shipped,)) or set()
+    granted = capabilities(option, installed)
+    if granted is None:
+        # systemd bounds nothing then, and grants no ambient ones.
+        granted = needed if option == CAPABILITY_OPTIONS[0] else set()
+    return needed - granted
+
+
+def capabilities(option: str, texts: Sequence[str]) -> set[str] | None:
+    """Return the capabilities that a unit and its drop-ins list.
+
+    As systemd.exec(5) has it: lines add up, an empty one starts again. A line
+    that begins with ``~`` takes away.
+
+    :returns: None if no line sets the option, or all but some are granted.
+    """
+    found: set[str] | None = None
+    for value in _values(option, texts):
+        if not value:
+            found = set()
+        elif value.startswith("~"):
+            if found is not None:
+                found -= set(value[1:].split())
+        else:
+            found = (found or set()) | set(value.split())
+    return found
+
+
+def _values(option: str, texts: Sequence[str]) -> Iterable[str]:
+    for text in texts:
+        for line in text.replace("\\\n", " ").splitlines():
+            name, equals, value = line.partition("=")
+            if equals and name.strip() == option:
+                yield value.strip()
+
+
+def _listed(names: Iterable[str]) -> str:
+    return first_of(sorted(names), _LISTED)
+
+
+def _result(
+    failures: Sequence[str], warnings: Sequence[str]
+) -> upgradecheck.Result:
+    details = ". ".join((*failures, *warnings)) or None
+    if failures:
+        return upgradecheck.Result(Code.FAILURE, details)
+    code = Code.WARNING if warnings else Code.SUCCESS
+    return upgradecheck.Result(code, details)
+
+
+def _success(details: str | None = None) -> upgradecheck.Result:
+    return upgradecheck.Result(Code.SUCCESS, details)
+
+
+def _warning(details: str) -> upgradecheck.Result:
+    return upgradecheck.Result(Code.WARNING, details)
+
+
+def _failure(details: str) -> upgradecheck.Result:
+    return upgradecheck.Result(Code.FAILURE, details)
+
+
+def _unknown(name: str, why: Unknown) -> upgradecheck.Result:
+    return _warning(f"{name} cannot be judged: {why.reason}")

@@ -1,0 +1,528 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""State of a host that ``sriov-rt-status`` reads before an upgrade."""
+
+import base64
+import contextlib
+import hashlib
+import importlib.metadata
+import importlib.util
+import pathlib
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Sequence
+from typing import TypeVar
+
+from oslo_config import cfg
+
+from sriov_rt import config
+from sriov_rt import exceptions
+from sriov_rt import files as bounded
+from sriov_rt import messaging
+from sriov_rt.agent import options as agent_options
+from sriov_rt.cmd import collect
+from sriov_rt.cmd import faults
+from sriov_rt.cmd import upgrade_checks as checks
+from sriov_rt.codec import Unknown
+from sriov_rt.devices import settings as devices
+from sriov_rt.host import compute_driver_socket
+from sriov_rt.host.root import Root
+from sriov_rt.kubernetes import options as kubernetes_options
+from sriov_rt.magnum import options as magnum_options
+from sriov_rt.neutron import options as neutron_options
+from sriov_rt.nic import provision
+from sriov_rt.nova import options as nova_options
+from sriov_rt.onload import settings as onload_settings
+from sriov_rt.parse.errors import ParseError
+from sriov_rt.scheduler import options as scheduler_options
+from sriov_rt.vif import lock
+from sriov_rt.vif import old_journal
+from sriov_rt.vif import options as vif_options
+from sriov_rt.vif import records
+from sriov_rt.vif import settings as vif_settings
+from sriov_rt.vif import validation
+
+T = TypeVar("T")
+
+PACKAGE = "sriov-rt"
+
+#: Where Neutron's services and magnum-conductor find their configuration,
+#: below the root.
+NEUTRON_FILES = (
+    "etc/neutron/neutron.conf",
+    "etc/neutron/plugins/ml2/ml2_conf.ini",
+    "etc/neutron/plugins/ml2/sriov_agent.ini",
+)
+MAGNUM_FILES = ("etc/magnum/magnum.conf",)
+
+#: Where an administrator puts units, below the root.
+UNITS = "etc/systemd/system"
+
+#: Where the package has its units, in the names of its files.
+_SHIPPED_UNITS = "share/sriov-rt/systemd/"
+
+#: Where a distribution's package has them, below the root.
+_DISTRIBUTED_UNITS = "usr/lib/systemd/system"
+
+#: Where the package has the module for Nova, in the names of its files.
+_SHIM = "nova/virt/sriov_rt.py"
+
+#: The longest such module that is read, in bytes; it has one import.
+_MAX_SHIM = 64 * 1024
+
+#: The longest command line of a process that is read, in bytes.
+_MAX_CMDLINE = 4096
+
+#: Beside the entries of the old journal.
+_NO_PORTS = (lock.FILE, old_journal.ASIDE, records.DIRECTORY)
+
+#: Options of nova-scheduler's own (nova/conf/scheduler.py).
+_FILTER_GROUP = "filter_scheduler"
+_FILTER_OPTS = [
+    cfg.ListOpt("enabled_filters"),
+    cfg.MultiStrOpt("available_filters", default=[]),
+]
+
+
+def _check_agent(conf: cfg.ConfigOpts, service: str) -> None:
+    agent_options.register(conf)
+    agent_options.check(conf)
+
+
+def _check_vfs(conf: cfg.ConfigOpts, service: str) -> None:
+    provision.check(conf, service)
+
+
+def _check_devices(conf: cfg.ConfigOpts, service: str) -> None:
+    agent_options.register(conf)
+    devices.check(conf, service)
+
+
+def _check_nova(conf: cfg.ConfigOpts, service: str) -> None:
+    nova_options.check(conf)
+
+
+def _check_scheduler(conf: cfg.ConfigOpts, service: str) -> None:
+    scheduler_options.check(conf)
+
+
+def _check_ml2(conf: cfg.ConfigOpts, service: str) -> None:
+    neutron_options.register_ml2(conf)
+
+
+def _check_neutron_agent(conf: cfg.ConfigOpts, service: str) -> None:
+    neutron_options.register_agent(conf)
+    neutron_options.check_agent(conf)
+
+
+def _check_extension(conf: cfg.ConfigOpts, service: str) -> None:
+    # Neutron's own, which the default of state_file names.
+    conf.register_opt(cfg.StrOpt("state_path", default="/var/lib/neutron"))
+    neutron_options.register_extension(conf)
+
+
+def _check_magnum(conf: cfg.ConfigOpts, service: str) -> None:
+    magnum_options.register(conf)
+    groups = ((magnum_options.GROUP, magnum_options.MAGNUM_OPTS),)
+    config.check(conf, groups, service)
+
+
+#: Registers and reads the options of a service, as it does when it starts.
+Check = Callable[[cfg.ConfigOpts, str], None]
+
+#: Who reads sriov-rt.conf, and checks which part of it.
+_OWN: tuple[tuple[str, Check], ...] = (
+    ("sriov-rt-agent", _check_agent),
+    ("sriov-rt-agent", kubernetes_options.check),
+    ("sriov-rt-agent", vif_settings.check),
+    ("sriov-rt-agent", onload_settings.check),
+    ("sriov-rt-vfs", _check_vfs),
+    (devices.SERVICE, _check_devices),
+)
+_NOVA: tuple[tuple[str, Check], ...] = (
+    ("nova-compute", _check_nova),
+    ("nova-scheduler", _check_scheduler),
+)
+_NEUTRON: tuple[tuple[str, Check], ...] = (
+    ("neutron-server", _check_ml2),
+    ("sriov-rt-neutron-agent", _check_neutron_agent),
+    ("neutron-sriov-nic-agent", _check_extension),
+)
+_MAGNUM: tuple[tuple[str, Check], ...] = (("magnum-conductor", _check_magnum),)
+
+
+class Host:
+    """State of the host that upgrade checks read.
+
+    :param own: sriov-rt.conf, as files that were named; None for those that
+        the services find.
+    """
+
+    def __init__(self, own: Sequence[str] | None) -> None:
+        found = config.default_files() if own is None else own
+        self._own = tuple(pathlib.Path(each) for each in found)
+        agent = self._agent()
+        self.root = Root(agent.agent.root)
+        self.name: str = agent.host
+        self._nova = tuple(self._expanded(agent.agent.nova_config_files))
+
+    def problems(self) -> Iterator[checks.ConfigurationProblem]:
+        """Yield what services would not start with."""
+        yield from _problems(self._own, _OWN)
+        yield from _problems(self._nova, _NOVA)
+        yield from _problems(self._expanded(NEUTRON_FILES), _NEUTRON)
+        yield from _problems(self._expanded(MAGNUM_FILES), _MAGNUM)
+
+    def filters(self) -> checks.Filters | Unknown:
+        """Return nova-scheduler's filters."""
+        conf = _loaded(self._nova)
+        if isinstance(conf, Unknown):
+            return conf
+        conf.register_opts(_FILTER_OPTS, group=_FILTER_GROUP)
+        section = conf[_FILTER_GROUP]
+        enabled = section.enabled_filters
+        return checks.Filters(
+            None if enabled is None else tuple(enabled),
+            tuple(section.available_filters),
+        )
+
+    def agents(self) -> checks.Agents | Unknown:
+        """Return the agents that report on the message queue."""
+        files = [*self._nova, *self._own]
+        conf = _loaded(files)
+        if isinstance(conf, Unknown):
+            return conf
+        conf.register_opts(messaging.TRANSPORT_OPTS, group="sriov_rt")
+        conf.register_opts(messaging.TRANSPORT_OPTS)
+        if not (conf.sriov_rt.transport_url or conf.transport_url):
+            return Unknown("no transport_url names the message queue here")
+        try:
+            found = collect.hear(
+                [str(each) for each in files],
+                collect.WAIT_S,
+                faults.progress(is_quiet=False),
+            )
+        except (collect.QueueUnusable, collect.BrokerRefuses) as error:
+            # Their own advice names options that this program lacks.
+            return Unknown(
+                f"{error.problem}; see that transport_url of [sriov_rt], or "
+                "else of [DEFAULT], is that of the agents, and that they run"
+            )
+        except exceptions.SriovRtError as error:
+            return Unknown(str(error))
+        versions = {
+            each.host: each.version for each in found.candidates((), 0)
+        }
+        return checks.Agents(versions, dict(found.refused))
+
+    def stored_ports(self) -> checks.StoredPorts | Unknown:
+        """Return what the files of the records are."""
+        conf = _loaded(self._own)
+        if isinstance(conf, Unknown):
+            return conf
+        vif_options.register(conf)
+        try:
+            journal = pathlib.Path(conf[vif_options.GROUP].journal)
+        except cfg.Error as error:
+            return Unknown(str(error))
+        path = self.root.path / journal.absolute().relative_to("/")
+        try:
+            return stored_ports(path)
+        except OSError as error:
+            return Unknown(f"{error.filename}: {error.strerror}")
+
+    def shim(self) -> checks.Shim:
+        """Return the module that Nova imports the compute driver from."""
+        # Of a name without a dot no package is imported.
+        spec = importlib.util.find_spec("nova")
+        packaged = _packaged_shim()
+        if spec is None or spec.origin is None:
+            return checks.Shim(None, None, packaged)
+        path = pathlib.Path(spec.origin).parent / "virt" / "sriov_rt.py"
+        return checks.Shim(str(path), _digest_of(path), packaged)
+
+    def units(self) -> Iterator[checks.Unit]:
+        """Yield the units of the package, and what is installed of each."""
+        for path in self._shipped_units():
+            name = path.name
+            try:
+                shipped = path.read_text("utf-8")
+            except (OSError, ValueError) as error:
+                yield checks.Unit(name, "", Unknown(str(error)))
+                continue
+            yield checks.Unit(name, shipped, self._installed(name))
+
+    def _shipped_units(self) -> Iterator[pathlib.Path]:
+        for each in _package_files():
+            if _SHIPPED_UNITS in str(each) and each.suffix == ".service":
+                yield pathlib.Path(str(each.locate()))
+        if _distributed() is not None:
+            directory = self.root.path / _DISTRIBUTED_UNITS
+            yield from sorted(directory.glob("sriov-rt*.service"))
+
+    def compute(self) -> checks.Compute:
+        """Return the nova-compute of the host."""
+        return checks.Compute(
+            configured=self.configured_driver(),
+            is_running=self._has_process("nova-compute"),
+            driver=compute_driver_socket.observe(self.root, self.name),
+        )
+
+    def configured_driver(self) -> str | None | Unknown:
+        """Return ``[DEFAULT] compute_driver`` of nova.conf."""
+        conf = _loaded(self._nova)
+        if isinstance(conf, Unknown):
+            return conf
+        conf.register_opts([cfg.StrOpt("compute_driver")])
+        found: str | None = conf.compute_driver
+        return found
+
+    def _agent(self) -> cfg.ConfigOpts:
+        """Return the agent's options, their defaults if one is rejected."""
+        found = _loaded(self._own)
+        if not isinstance(found, Unknown):
+            agent_options.register(found)
+            # One that is rejected is one of the problems.
+            with contextlib.suppress(exceptions.SriovRtError):
+                agent_options.check(found)
+                return found
+        conf = config.load([])
+        agent_options.register(conf)
+        return conf
+
+    def _expanded(self, names: Sequence[str]) -> Iterator[pathlib.Path]:
+        """Yield the files below the root; of a ``.d`` those in it.
+
+        What may not be looked for is yielded, too: reading it says so.
+        """
+        for name in names:
+            path = self.root.path / name.lstrip("/")
+            try:
+                if name.endswith(".d"):
+                    yield from sorted(
+                        each
+                        for each in path.iterdir()
+                        if each.suffix == ".conf"
+                    )
+                else:
+                    path.lstat()
+                    yield path
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except PermissionError:
+                yield path
+
+    def _installed(self, name: str) -> tuple[str, ...] | Unknown:
+        unit = f"{UNITS}/{name}"
+        if self.root.exists(unit) is False:
+            return ()
+        names = self.root.list_dir(f"{unit}.d")
+        drop_ins = () if isinstance(names, Unknown) else names
+        texts = []
+        for each in (
+            unit,
+            *(f"{unit}.d/{x}" for x in drop_ins if x.endswith(".conf")),
+        ):
+            text = self.root.read_text(each, may_be_empty=True)
+            if isinstance(text, Unknown):
+                return text
+            texts.append(text)
+        return tuple(texts)
+
+    def _has_process(self, program: str) -> bool | Unknown:
+        """Return whether a process runs a program, by its command line."""
+        names = self.root.list_dir("proc")
+        if isinstance(names, Unknown):
+            return names
+        for pid in filter(str.isdecimal, names):
+            text = self.root.read_text(f"proc/{pid}/cmdline", _MAX_CMDLINE)
+            # Its interpreter comes before it, perhaps with an option.
+            if not isinstance(text, Unknown) and any(
+                pathlib.PurePath(word).name == program
+                for word in text.split("\0")[:3]
+            ):
+                return True
+        return False
+
+
+def stored_ports(journal: pathlib.Path) -> checks.StoredPorts:
+    """Return what the files of a journal and of its records are.
+
+    Nothing is changed, and no lock is taken.
+
+    :raises OSError: if a directory or a file cannot be read.
+    """
+    directory = journal / records.DIRECTORY
+    names = _names(directory)
+    found, damaged = _parsed(directory, names, records.MAX_FILE, _record)
+    current = {
+        port: record
+        for port, (record, _) in found.items()
+        if record.boot == records.boot_id()
+    }
+    entries, damaged_entries = _parsed(
+        journal, _names(journal), old_journal.MAX_FILE, old_journal.parse
+    )
+    return checks.StoredPorts(
+        old=tuple(port for port in current if found[port][1]),
+        damaged={
+            **damaged,
+            **{
+                port: each.reason
+                for port, each in current.items()
+                if each.damaged
+            },
+        },
+        kept=tuple(name for name in names if records.DAMAGED in name),
+        in_progress=tuple(
+            port for port, each in current.items() if each.is_in_progress
+        ),
+        journal=tuple(entries),
+        damaged_entries=damaged_entries,
+    )
+
+
+def _record(data: bytes) -> tuple[records.Record, bool]:
+    """Return a record, and whether it has the schema of the release before."""
+    return records.parse(data), records.is_of_old_schema(data)
+
+
+def _parsed(
+    directory: pathlib.Path,
+    names: Sequence[str],
+    limit: int,
+    parse: Callable[[bytes], T],
+) -> tuple[dict[str, T], dict[str, str]]:
+    """Return what the files of ports are, and what is wrong with others.
+
+    :param limit: of each, in bytes.
+    """
+    found: dict[str, T] = {}
+    damaged: dict[str, str] = {}
+    for name in names:
+        if name in _NO_PORTS or not _is_port(name):
+            continue
+        try:
+            data = bounded.read(directory / name, limit, private=True)
+            found[name] = parse(data)
+        except FileNotFoundError:
+            continue  # unplugged meanwhile
+        except (bounded.Unusable, exceptions.SriovRtError) as error:
+            damaged[name] = _problem(error)
+    return found, damaged
+
+
+def _problem(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return str(error)
+
+
+def _names(directory: pathlib.Path) -> list[str]:
+    try:
+        return sorted(each.name for each in directory.iterdir())
+    except FileNotFoundError:
+        return []
+
+
+def _is_port(name: str) -> bool:
+    try:
+        validation.port(name)
+    except ParseError:
+        return False
+    return True
+
+
+def _loaded(files: Sequence[pathlib.Path]) -> cfg.ConfigOpts | Unknown:
+    try:
+        return config.load(files)
+    except cfg.Error as error:
+        return Unknown(str(error))
+
+
+def _problems(
+    files: Iterable[pathlib.Path],
+    readers: Sequence[tuple[str, Check]],
+) -> Iterator[checks.ConfigurationProblem]:
+    found = tuple(files)
+    if not found:
+        return
+    for service, check in readers:
+        try:
+            check(config.load(found), service)
+        except exceptions.SriovRtError as error:
+            yield checks.ConfigurationProblem(str(error))
+        except (
+            cfg.ConfigFilesPermissionDeniedError,
+            PermissionError,
+        ) as error:
+            yield checks.ConfigurationProblem(
+                f"{error}; run it as a user who may read the file",
+                is_unreadable=True,
+            )
+            return
+        except cfg.Error as error:
+            yield checks.ConfigurationProblem(
+                f"{error}; correct it and start {service} again"
+            )
+            return
+
+
+def _package_files() -> Sequence[importlib.metadata.PackagePath]:
+    """Return the files of the package as it was installed.
+
+    What a build leaves in a checkout is metadata, too, and lists its sources.
+    """
+    for each in importlib.metadata.distributions(name=PACKAGE):
+        if each.read_text("RECORD"):
+            return each.files or ()
+    return ()
+
+
+def _distributed() -> importlib.metadata.Distribution | None:
+    """Return what a distribution's package has installed, if that is so.
+
+    It has no list of files for Python: dpkg has that.
+    """
+    for each in importlib.metadata.distributions(name=PACKAGE):
+        if each.read_text("INSTALLER") and not each.read_text("RECORD"):
+            return each
+    return None
+
+
+def _packaged_shim() -> str | Unknown:
+    for each in _package_files():
+        if str(each) == _SHIM:
+            if each.hash is not None and each.hash.mode == "sha256":
+                return each.hash.value
+            return _digest_of(pathlib.Path(str(each.locate()))) or Unknown(
+                f"{each.locate()} is missing; install sriov-rt again"
+            )
+    if (own := _distributed()) is not None:
+        digest = _digest_of(pathlib.Path(str(own.locate_file(_SHIM))))
+        if digest is not None:
+            return digest
+    return Unknown(f"the installed sriov-rt has no {_SHIM}")
+
+
+def _digest_of(path: pathlib.Path) -> str | None | Unknown:
+    """Return the digest of a file, as a wheel's list of files has it."""
+    try:
+        data = bounded.read(path, _MAX_SHIM)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return Unknown(f"{path}: {error.strerror}")
+    digest = hashlib.sha256(data).digest()
+    return base64.urlsafe_b64encode(digest).decode().rstrip("=")

@@ -1,0 +1,219 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``sriov-rt verify certificate`` and ``watch``: the certificate in use."""
+
+import argparse
+import logging
+import shutil
+import time
+from collections.abc import Iterator
+from collections.abc import Sequence
+
+from sriov_rt import codec
+from sriov_rt import config
+from sriov_rt.cmd import arguments
+from sriov_rt.cmd import command
+from sriov_rt.cmd import verify
+from sriov_rt.cmd.command import Result
+from sriov_rt.codec import Unknown
+from sriov_rt.facts.certificate import PATH
+from sriov_rt.facts.certificate import Certificate
+from sriov_rt.host import compute
+from sriov_rt.host import conditions
+from sriov_rt.host import latency as host_latency
+from sriov_rt.host.root import Root
+from sriov_rt.parse import cpulist
+from sriov_rt.parse import duration
+from sriov_rt.parse.cpulist import CpuSet
+from sriov_rt.verify import errors
+from sriov_rt.verify import results
+from sriov_rt.verify import watch
+from sriov_rt.verify.timerlat import Timerlat
+
+LOG = logging.getLogger(__name__)
+
+EPILOG = (
+    "Exit codes: 0 the host has earned (or has) a certificate, 1 it has not, "
+    "2 it could not be measured."
+)
+
+#: Of a certificate: a latency above the greatest that was seen comes less
+#: than once in so long, at 95 %; the estimate is for a run as long.
+_CPU_COLUMNS = ("CPU", "Max µs", "Samples", "Worse once in", "Estimate µs")
+
+
+class ShowCertificate(command.Lister):
+    """Print the certificate of this host, and whether it counts."""
+
+    epilog = EPILOG
+
+    def run(self, args: argparse.Namespace) -> Result:
+        """Return the certificate, a row for each CPU."""
+        root = Root("/")
+        found = host_latency.read(root)
+        if isinstance(found, Unknown):
+            raise errors.CertificateUnusable(found.reason)
+        why = ""
+        if found is not None:
+            nova = compute.observe(root, nova_files())
+            why = host_latency.status(found, root, nova).withdrawn
+        if found and not why and found.expires_at <= time.time():
+            why = "it has expired"
+        counts = found is not None and not why
+        lines = ["no certificate; measure with 'sriov-rt verify latency'"]
+        return Result(
+            columns=_CPU_COLUMNS,
+            rows=_cpu_rows(found),
+            document={
+                "certificate": codec.to_plain(found) if found else None,
+                "counts": counts,
+                "why_not": why,
+            },
+            before=lines if found is None else list(certified(found, why)),
+            after=list(_remarks(found)) if found else (),
+            code=0 if counts else verify.EXIT_NO_CERTIFICATE,
+        )
+
+
+class Watch(command.Lister):
+    """Probe an idle isolated or a housekeeping CPU, again and again.
+
+    A latency above its bound withdraws the certificate.
+    """
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add how often, and for how long."""
+        verify.add_duration(parser, "each probe (default: 10s)", 10)
+        parser.add_argument(
+            "--interval",
+            type=verify.duration_s,
+            default=20,
+            metavar="TIME",
+            help="the time from the end of a probe to the next (default: 20s)",
+        )
+        parser.add_argument(
+            "--housekeeping",
+            type=arguments.whole(1, 99_999_999),
+            metavar="US",
+            help="probe a housekeeping CPU in place of an isolated one; a "
+            "latency above US µs withdraws the certificate",
+        )
+        parser.add_argument(
+            "--once",
+            action="store_true",
+            help="probe once; exit 1 if the certificate was withdrawn",
+        )
+
+    def run(self, args: argparse.Namespace) -> Result:
+        """Return the result of one probe, or watch."""
+        root = Root("/")
+        emulated = conditions.emulated(root)
+        if shutil.which(Timerlat.program) is None:
+            raise errors.ToolsMissing([(Timerlat.program, Timerlat.package)])
+        if args.once:
+            found = watch.probe(
+                root,
+                args.duration,
+                results.LOCK,
+                args.housekeeping,
+                nova_files(),
+            )
+            document = {
+                "cpu": found.cpu,
+                "max_us": found.max_us,
+                "message": found.said,
+                "withdrawn": found.withdrawn,
+                "emulated": emulated,
+            }
+            note = [f"note: {verify.EMULATED}"] if emulated else []
+            return command.one(
+                document.items(),
+                document,
+                text=[found.said, *note],
+                code=verify.EXIT_NO_CERTIFICATE if found.withdrawn else 0,
+            )
+        _log_what_happens()
+        if emulated:
+            LOG.warning("%s", verify.EMULATED)
+        files = nova_files()
+        return command.lines(
+            (),
+            apply=lambda: watch.watch(
+                root,
+                args.duration,
+                args.interval,
+                results.LOCK,
+                args.housekeeping,
+                files,
+            ),
+        )
+
+
+def _log_what_happens() -> None:
+    """Log more than warnings, unless -q, -v or --debug say what to log."""
+    ours = logging.getLogger("sriov_rt")
+    for each in ours.handlers:
+        if each.level == logging.WARNING:
+            each.setLevel(logging.INFO)
+            ours.setLevel(logging.INFO)
+
+
+def nova_files() -> Sequence[str]:
+    """Return where the agent reads Nova's settings, as sriov-rt.conf says.
+
+    :raises ConfigurationUnreadable: if that cannot be read.
+    :raises OptionRejected: if the option has a value that it can't have.
+    """
+    from sriov_rt.agent import options
+
+    with config.reading():
+        conf = config.load()
+    conf.register_opts(options.AGENT_OPTS, group=options.GROUP)
+    config.check(
+        conf, ((options.GROUP, options.AGENT_OPTS),), "sriov-rt-agent"
+    )
+    found: Sequence[str] = conf.agent.nova_config_files
+    return found
+
+
+def certified(found: Certificate, why: str) -> Iterator[str]:
+    until = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(found.expires_at))
+    yield f"certificate: {found.max_latency_us} µs, until {until} (/{PATH})"
+    if why:
+        yield f"it counts no more: {why}"
+
+
+def _remarks(found: Certificate) -> Iterator[str]:
+    """Yield what the table of a certificate does not show."""
+    without: dict[str, list[int]] = {}
+    for each in found.cpus:
+        if each.estimate_refused:
+            without.setdefault(each.estimate_refused, []).append(each.cpu)
+    for why, cpus in without.items():
+        listed = cpulist.format_cpu_list(CpuSet(cpus))
+        yield f"no estimate for CPU {listed}: {why}"
+    if found.emulated:
+        yield f"note: {verify.EMULATED}"
+
+
+def _cpu_rows(found: Certificate | None) -> list[tuple[object, ...]]:
+    return [
+        (
+            each.cpu,
+            each.max_us,
+            each.samples,
+            duration.format_duration(int(each.once_in_s)),
+            each.estimate_us,
+        )
+        for each in (found.cpus if found else ())
+    ]

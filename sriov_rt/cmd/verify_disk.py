@@ -1,0 +1,144 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``sriov-rt verify disk``: throughput of a file system."""
+
+import argparse
+import pathlib
+from collections.abc import Iterable
+
+from sriov_rt import codec
+from sriov_rt.cmd import arguments
+from sriov_rt.cmd import progress
+from sriov_rt.cmd import verify
+from sriov_rt.cmd.command import Result
+from sriov_rt.host.root import Root
+from sriov_rt.verify import disk
+from sriov_rt.verify import errors
+from sriov_rt.verify import fio
+from sriov_rt.verify import results
+
+
+class Disk(verify.Measure):
+    """Measure a file system with fio, here and in a container."""
+
+    epilog = (
+        "Exit codes: 0 all was measured, 1 something was not, 2 nothing could "
+        "be."
+    )
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add what to measure, and how."""
+        parser.add_argument(
+            "directory",
+            type=pathlib.Path,
+            metavar="DIR",
+            help="empty or missing; data and results go there, nowhere else",
+        )
+        parser.add_argument(
+            "--suite",
+            action="append",
+            choices=disk.SUITES,
+            help="'matrix' of clients and patterns, 'sweep' of block sizes; "
+            "may be repeated (default: both)",
+        )
+        parser.add_argument(
+            "--place",
+            action="append",
+            choices=("here", disk.CONTAINER),
+            help="'here', on this host or in this guest, or in a 'container' "
+            "on it; may be repeated (default: both)",
+        )
+        parser.add_argument(
+            "--clients",
+            type=arguments.whole(1, 9999),
+            action="append",
+            metavar="N",
+            help="clients of the matrix, four workers each; may be repeated "
+            "(default: "
+            "1, 8 and 64)",
+        )
+        parser.add_argument(
+            "--pattern",
+            action="append",
+            choices=fio.PATTERNS,
+            help="a pattern of the matrix; may be repeated (default: all)",
+        )
+        parser.add_argument(
+            "--size",
+            type=_mebibytes,
+            default=1024,
+            metavar="SIZE",
+            help="the size of each worker's file, such as 256m or 32g "
+            "(default: 1g)",
+        )
+        verify.add_duration(parser, "each run (default: 30s)", 30)
+        verify.add_published(parser)
+        super().configure(parser)
+
+    def plan(self, args: argparse.Namespace) -> Iterable[str]:
+        """Return what would run, and for how long."""
+        return disk.planned(_disk_cells(args))
+
+    def measure(self, args: argparse.Namespace) -> Result:
+        """Measure, and return what was found."""
+        root, target = Root("/"), disk.Target(args.directory)
+        chosen = _disk_cells(args)
+        if missing := list(disk.missing(chosen)):
+            raise errors.ToolsMissing(missing)
+        with (
+            results.exclusive(),
+            progress.Cells(is_quiet=self.caller.is_quiet) as cells,
+        ):
+            target.prepare(disk.data_size(chosen), resume=args.resume)
+            found, interrupted = disk.run(
+                target,
+                chosen,
+                root,
+                resume=args.resume,
+                progress=lambda cell, left: cells.begin(
+                    cell.file, cell.duration_s, left
+                ),
+            )
+        return Result(
+            columns=disk.TABLE.names,
+            shown=disk.TABLE.shown(published=args.published),
+            rows=list(disk.TABLE.rows(found)),
+            document=codec.to_plain(tuple(found)),
+            after=[
+                *(disk.TABLE.remarks(found) if args.published else ()),
+                *verify.notes(found),
+            ],
+            code=verify.cells_code(found, len(chosen), interrupted),
+        )
+
+
+def _disk_cells(args: argparse.Namespace) -> list[disk.Cell]:
+    own = disk.place_of(args.directory, Root("/"))
+    places = args.place or ["here", disk.CONTAINER]
+    return list(
+        disk.cells(
+            args.suite or disk.SUITES,
+            [own if each == "here" else each for each in places],
+            args.clients or disk.CLIENTS,
+            args.pattern or fio.PATTERNS,
+            args.size,
+            args.duration,
+        )
+    )
+
+
+def _mebibytes(text: str) -> int:
+    scale = {"m": 1, "g": 1024, "t": 1024 * 1024}.get(text[-1:].lower())
+    if scale is None:
+        raise argparse.ArgumentTypeError("a size such as 256m or 32g expected")
+    return scale * arguments.whole(1, 2**30 // scale)(text[:-1])

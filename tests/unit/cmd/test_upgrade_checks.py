@@ -1,0 +1,205 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Each check of an upgrade comes to success, warning and failure."""
+
+import unittest
+
+from oslo_upgradecheck.upgradecheck import Code
+
+from sriov_rt.cmd import upgrade_checks as checks
+from sriov_rt.codec import Unknown
+
+OURS = checks.FILTER
+OPTION = "CapabilityBoundingSet"
+UNIT = f"[Service]\n{OPTION}=CAP_SYS_PTRACE CAP_DAC_READ_SEARCH\n"
+AMBIENT = UNIT + "AmbientCapabilities=CAP_SYS_PTRACE\n"
+
+
+class CheckTest(unittest.TestCase):
+    def succeeds(self, result, details=""):
+        self.assertEqual(Code.SUCCESS, result.code, result.details)
+        self.assertIn(details, result.details or "")
+
+    def warns(self, result, details):
+        self.assertEqual(Code.WARNING, result.code, result.details)
+        self.assertIn(details, result.details)
+
+    def fails(self, result, details):
+        self.assertEqual(Code.FAILURE, result.code, result.details)
+        self.assertIn(details, result.details)
+
+
+class ConfigurationTest(CheckTest):
+    REJECTED = checks.ConfigurationProblem("[vif] parents is rejected")
+    UNREADABLE = checks.ConfigurationProblem("nova.conf: denied", True)
+
+    def test_services_would_start(self):
+        self.succeeds(checks.configuration(()))
+
+    def test_a_file_that_cannot_be_opened_is_a_warning(self):
+        self.warns(checks.configuration((self.UNREADABLE,)), "nova.conf")
+
+    def test_one_that_a_service_rejects_is_a_failure_beside_a_warning(self):
+        found = checks.configuration((self.UNREADABLE, self.REJECTED))
+        self.fails(found, "[vif] parents")
+        self.assertIn("nova.conf", found.details)
+
+
+class FiltersTest(CheckTest):
+    def judged(self, *enabled, available=(checks.AVAILABLE,)):
+        return checks.filters(checks.Filters(enabled or None, available))
+
+    def test_it_stands_before_the_costly_ones(self):
+        self.succeeds(self.judged("ComputeFilter", OURS, checks.COSTLY[0]))
+
+    def test_a_host_without_nova_scheduler_has_none(self):
+        self.succeeds(self.judged(available=()), "does not name")
+
+    def test_behind_a_costly_one_it_is_a_warning(self):
+        for costly in checks.COSTLY:
+            with self.subTest(costly):
+                self.warns(self.judged(costly, OURS), costly)
+
+    def test_what_cannot_be_read_is_a_warning(self):
+        self.warns(checks.filters(Unknown("nova.conf: denied")), "denied")
+
+    def test_a_filter_that_is_available_and_not_enabled_is_a_failure(self):
+        self.fails(self.judged(), OURS)
+        self.fails(self.judged("ComputeFilter"), OURS)
+
+    def test_a_filter_that_nova_does_not_find_is_a_failure(self):
+        self.fails(self.judged(OURS, available=()), checks.AVAILABLE)
+
+
+class AgentsTest(CheckTest):
+    def judged(self, versions, refused=()):
+        return checks.agents(checks.Agents(versions, dict(refused)), "1.1")
+
+    def test_all_have_this_release(self):
+        self.succeeds(self.judged({"rt-1": "1.1", "rt-2": "1.1"}))
+
+    def test_another_release_is_a_warning_that_names_host_and_release(self):
+        self.warns(self.judged({"rt-1": "1.1", "rt-2": "1.0"}), "rt-2 (1.0)")
+
+    def test_without_a_queue_or_a_report_it_is_a_warning(self):
+        self.warns(checks.agents(Unknown("no transport_url"), "1"), "no tran")
+        self.warns(self.judged({}), "no agent")
+
+    def test_facts_of_another_schema_are_a_failure(self):
+        refused = {"rt-2": "schema: 1 expected"}
+        self.fails(self.judged({"rt-1": "1.1"}, refused), "schema: 1")
+
+    def test_of_many_hosts_a_few_are_named(self):
+        versions = {f"rt-{each}": "1.0" for each in range(9)}
+        self.warns(self.judged(versions), "and 4 more")
+
+
+class RecordsTest(CheckTest):
+    def judged(self, **fields):
+        return checks.records(checks.StoredPorts(**fields))
+
+    def test_there_are_none_or_only_good_ones(self):
+        self.succeeds(self.judged())
+
+    def test_what_an_upgrade_would_find_is_a_warning(self):
+        for field in ("old", "kept", "in_progress", "journal"):
+            with self.subTest(field):
+                self.warns(self.judged(**{field: ("p1",)}), "p1")
+
+    def test_what_cannot_be_read_is_a_warning(self):
+        self.warns(checks.records(Unknown("denied")), "denied")
+
+    def test_damaged_ones_are_a_failure(self):
+        for field in ("damaged", "damaged_entries"):
+            with self.subTest(field):
+                found = self.judged(**{field: {"p1": "not JSON"}})
+                self.fails(found, "p1")
+                # What it names ends it: see test_records of tests.unit.vif.
+                self.fails(found, "sriov-rt vif forget PORT --force")
+
+
+class ShimTest(CheckTest):
+    def judged(self, installed, packaged="a", configured=None):
+        found = checks.Shim("/nova/virt/sriov_rt.py", installed, packaged)
+        return checks.shim(found, configured)
+
+    def test_it_is_that_of_the_package_or_there_is_no_nova(self):
+        self.succeeds(self.judged("a"))
+        self.succeeds(checks.shim(checks.Shim(None, None, "a"), None))
+
+    def test_another_one_is_a_warning(self):
+        self.warns(self.judged("b"), "copy")
+
+    def test_what_cannot_be_read_is_a_warning(self):
+        self.warns(self.judged(Unknown("denied")), "denied")
+        self.warns(self.judged("a", Unknown("not packaged")), "not packaged")
+
+    def test_a_missing_one_fails_where_nova_compute_is_to_load_it(self):
+        self.warns(self.judged(None), "missing")
+        self.fails(self.judged(None, configured=checks.DRIVER), "missing")
+
+
+class UnitsTest(CheckTest):
+    def judged(self, *installed, shipped=UNIT):
+        return checks.units([checks.Unit("a.service", shipped, installed)])
+
+    def test_the_installed_one_may_have_more_or_not_be_there(self):
+        self.succeeds(self.judged())
+        self.succeeds(self.judged(UNIT))
+        self.succeeds(self.judged(UNIT, f"{OPTION}=CAP_NET_ADMIN\n"))
+
+    def test_one_without_a_bound_has_all(self):
+        self.succeeds(self.judged("[Service]\n"))
+
+    def test_one_without_ambient_capabilities_has_none(self):
+        found = self.judged(UNIT, shipped=AMBIENT)
+        self.warns(found, "CAP_SYS_PTRACE in AmbientCapabilities")
+
+    def test_one_that_lacks_a_capability_is_a_warning(self):
+        found = self.judged(f"{OPTION} = CAP_SYS_PTRACE\n")
+        self.warns(found, "lacks CAP_DAC_READ_SEARCH in Cap")
+
+    def test_an_empty_line_of_a_drop_in_starts_again(self):
+        found = self.judged(UNIT, f"{OPTION}=\n{OPTION}=CAP_SYS_PTRACE\n")
+        self.warns(found, "CAP_DAC_READ_SEARCH")
+
+    def test_a_line_may_take_away_and_may_be_continued(self):
+        self.warns(self.judged(UNIT, f"{OPTION}=~CAP_SYS_PTRACE\n"), "PTRACE")
+        continued = UNIT.replace("PTRACE ", "PTRACE \\\n")
+        self.succeeds(self.judged(continued))
+
+    def test_one_that_cannot_be_read_is_a_warning(self):
+        unit = checks.Unit("a.service", UNIT, Unknown("denied"))
+        self.warns(checks.units([unit]), "a.service: denied")
+
+
+class ComputeDriverTest(CheckTest):
+    def judged(self, driver, running=True, configured=None):
+        found = checks.Compute(configured, running, driver)
+        return checks.compute_driver(found, "1.1")
+
+    def test_it_has_the_driver_of_this_release_or_does_not_run(self):
+        self.succeeds(self.judged("1.1"))
+        self.succeeds(self.judged(None, running=False), "no nova-compute")
+
+    def test_the_driver_of_another_release_is_a_warning(self):
+        self.warns(self.judged("1.0"), "restart nova-compute")
+
+    def test_another_driver_is_a_warning(self):
+        self.warns(self.judged(None), "keep off")
+
+    def test_what_cannot_be_read_is_a_warning(self):
+        self.warns(self.judged(Unknown("denied")), "denied")
+
+    def test_another_driver_than_nova_conf_says_is_a_failure(self):
+        self.fails(self.judged(None, configured=checks.DRIVER), "restart it")
