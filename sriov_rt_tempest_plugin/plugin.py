@@ -22,7 +22,7 @@ from sriov_rt_tempest_plugin import config as options
 
 
 class SriovRtTempestPlugin(plugins.TempestPlugin):  # type: ignore[misc]
-    """What Tempest asks of a plugin."""
+    """Tempest plugin of sriov-rt."""
 
     def load_tests(self) -> tuple[str, str]:
         """Return the directory of the tests, and the one above the package."""

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What all tests of the plugin have in common."""
+"""Base classes and helpers of all tests of the plugin."""
 
 import contextlib
 import json
@@ -82,12 +82,12 @@ class SriovRtTest(base.BaseV2ComputeAdminTest):
         :param size: what differs from [compute] flavor_ref, as in ram=256.
         """
         like = self.admin_flavors_client.show_flavor(CONF.compute.flavor_ref)
-        wanted = {
+        fields = {
             "ram": CONF.sriov_rt.server_ram or like["flavor"]["ram"],
             "vcpus": 1,
             "disk": like["flavor"]["disk"],
         }
-        made: dict[str, Any] = self.create_flavor(**{**wanted, **size})
+        made: dict[str, Any] = self.create_flavor(**{**fields, **size})
         if specs:
             self.admin_flavors_client.set_flavor_extra_spec(
                 made["id"], **specs
@@ -185,9 +185,9 @@ class ServerTest(SriovRtTest):
         }
         server = client.create_server(**request)["server"]["id"]
         self.addCleanup(self.delete, server)
-        return self.settled(server)
+        return self.wait_for_server(server)
 
-    def settled(self, server: str) -> dict[str, Any]:
+    def wait_for_server(self, server: str) -> dict[str, Any]:
         """Return a server when it is ACTIVE or in ERROR, with no task.
 
         :param server: its id.

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What a running domain's XML says of its guest."""
+"""XML of a running domain, read for facts about its guest."""
 
 import re
 import xml.etree.ElementTree as ET
@@ -65,7 +65,7 @@ class Domain:
 
     @property
     def guest(self) -> Mapping[str, str]:
-        """What its metadata say of the guest; empty without any of ours."""
+        """Attributes of the guest in its metadata; empty without ours."""
         found = self._root.find(f"metadata/{_GUEST}")
         return {} if found is None else dict(found.attrib)
 

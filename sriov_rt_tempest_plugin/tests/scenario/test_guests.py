@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What is left in the domain of a lean or bare guest."""
+"""Devices that are left in the domain of a lean or bare guest."""
 
 from tempest import config
 from tempest.lib import decorators

@@ -21,14 +21,14 @@ CONF = config.CONF
 
 
 class TraitsTest(base.RealtimeTest):
-    """What the agents keep in Placement."""
+    """Traits that the agents keep in Placement."""
 
     @decorators.idempotent_id("32a2fa4f-21f2-4a98-955c-b4dad35819df")
     def test_realtime_hosts_have_their_trait(self) -> None:
-        wanted = set(CONF.sriov_rt.realtime_hosts)
-        if not wanted:
+        expected = set(CONF.sriov_rt.realtime_hosts)
+        if not expected:
             self.skipTest("[sriov_rt] realtime_hosts names no host")
-        self.assertEqual(wanted, self.realtime_hosts_or_none())
+        self.assertEqual(expected, self.realtime_hosts_or_none())
 
 
 class DegradedHostTest(base.RealtimeTest):
