@@ -42,7 +42,7 @@ BUILDS = 4
 
 NETWORK = "3cb9bc59-5699-4588-a4b1-b87f96708bc6"
 
-ASKED = {
+REQUESTED = {
     "sriov_rt:realtime": "required",
     "sriov_rt:kernel": "preempt_rt",
     "sriov_rt:nic": "intel",
@@ -78,7 +78,7 @@ class Bench:
                 facts = _spoilt(facts)
             self.worker.table.put(name, "00" * 32, facts)
             self.states.append(host_manager.HostState(name, name, "cell"))
-        self.spec = topology.request(ASKED)
+        self.spec = topology.request(REQUESTED)
 
     def run(self, filter_: Any) -> Callable[[], list[Any]]:
         """Return what takes all hosts through a filter."""

@@ -51,6 +51,8 @@ def _intake() -> list[dict[str, Any]]:
 
     def take_in() -> None:
         for host, node, digest, document in reports:
+            # Facts that are known already would not be decoded.
+            table.forget(host)
             endpoint.facts({}, host, node, digest, document)
 
     def confirm() -> None:

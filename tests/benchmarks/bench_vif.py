@@ -30,9 +30,9 @@ from collections.abc import Sequence
 from concurrent import futures
 from typing import Any
 
-from sriov_rt.vif.link import Link
-from sriov_rt.vif.link import Subinterface
-from sriov_rt.vif.links import NetlinkLinks
+from sriov_rt.kernel.link import Link
+from sriov_rt.kernel.link import Subinterface
+from sriov_rt.kernel.links import Links
 from tests.benchmarks import vif_peers
 from tests.benchmarks.crew import Crew
 from tests.benchmarks.measure import children_s
@@ -49,6 +49,11 @@ from tests.testbed.paths import Paths
 #: How many at once, and how often; the best counts, of everybody. With ten
 #: it is the threads' turns that differ, by a third from one try to the next.
 AT_ONCE = {1: 60, 10: 60, PORTS: 5}
+
+#: How many ports there are when one more is plugged, and how often that is
+#: done; the best counts, and CNI's in between.
+EXISTING = (1, 100, 500)
+TRIES = 10
 
 #: Who else does it.
 PEERS: Mapping[str, str] = {
@@ -85,7 +90,7 @@ class _Killed(BaseException):
     """Stands for SIGKILL: nobody catches it."""
 
 
-class _Mortal(NetlinkLinks):
+class _Mortal(Links):
     """Links that kill who has just made one."""
 
     def create(self, what: Subinterface) -> Link:
@@ -114,6 +119,7 @@ def _run(directory: pathlib.Path) -> list[dict[str, Any]]:
     rows = []
     for count in AT_ONCE:
         rows += _beside(host, count)
+    rows += _among(host)
     rows += _process(host)
     rows.append(_recovery(host))
     rows += _growth(host)
@@ -171,6 +177,40 @@ def _best(
             for which, verb in enumerate(verbs):
                 best[name][which] = min(best[name][which], seconds(verb))
     return best
+
+
+def _among(host: Host) -> list[dict[str, Any]]:
+    """Plug one more port where there are many, and CNI as well."""
+    rows = []
+    there = 0
+    for count in EXISTING:
+        for number in range(there, count):
+            host.plug(number)
+        there = count
+        subjects = {
+            "ours": (host.plug, host.unplug),
+            "cni": (_cni("ADD"), _cni("DEL")),
+        }
+        best = {name: [float("inf")] * 2 for name in subjects}
+        for _ in range(TRIES):
+            for name, verbs in subjects.items():
+                for which, verb in enumerate(verbs):
+                    began = time.perf_counter()
+                    verb(count)
+                    took = time.perf_counter() - began
+                    best[name][which] = min(best[name][which], took)
+        for which, what in enumerate(("plug", "unplug")):
+            rows.append(
+                row(
+                    f"{what} beside {count} ports / CNI's macvlan",
+                    best["ours"][which] * 1e3,
+                    "ms",
+                    peer=best["cni"][which] * 1e3,
+                )
+            )
+    for number in range(there):
+        host.unplug(number)
+    return rows
 
 
 def _ip_add(number: int) -> None:
@@ -253,7 +293,7 @@ def _recovery(host: Host) -> dict[str, Any]:
         except _Killed:
             continue
         raise AssertionError("it has not been interrupted")
-    again = host.make(NetlinkLinks())
+    again = host.make(Links())
     began = time.perf_counter()
     again.recover()
     took = time.perf_counter() - began

@@ -24,7 +24,13 @@ from tests.benchmarks import hosts
 def request(extra_specs: Mapping[str, str]) -> Any:
     """Return a RequestSpec for two dedicated CPUs."""
     flavor = objects.Flavor(
-        name="rt.small", vcpus=2, memory_mb=512, extra_specs=dict(extra_specs)
+        name="rt.small",
+        vcpus=2,
+        memory_mb=512,
+        root_gb=1,
+        ephemeral_gb=0,
+        swap=0,
+        extra_specs=dict(extra_specs),
     )
     cell = objects.InstanceNUMACell(
         id=0,
@@ -60,7 +66,11 @@ def host() -> Any:
                 siblings=[
                     {c, c + 1} for c in range(n * half, (n + 1) * half, 2)
                 ],
-                mempages=[],
+                mempages=[
+                    objects.NUMAPagesTopology(
+                        size_kb=4, total=65536 * 256, used=0
+                    )
+                ],
                 socket=n,
             )
             for n in (0, 1)

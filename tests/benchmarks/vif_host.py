@@ -15,16 +15,17 @@
 import pathlib
 import uuid
 
+from sriov_rt.kernel.link import Link
+from sriov_rt.kernel.links import Links
+from sriov_rt.kernel.namespaces import PID
 from sriov_rt.nic.vfs import Vfs
-from sriov_rt.vif.journal import Journal
-from sriov_rt.vif.link import Link
-from sriov_rt.vif.links import NetlinkLinks
+from sriov_rt.vif import view
 from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Plug
 from sriov_rt.vif.plugger import Plugger
+from sriov_rt.vif.records import Records
 from sriov_rt.vif.settings import Pools
-from sriov_rt.vif.validation import PID
 from tests.benchmarks import vif_peers
 from tests.testbed import isolation
 
@@ -46,17 +47,19 @@ class Host:
         for number in range(PORTS):
             isolation.sh("ip", "netns", "add", namespace(number))
         self.directory = directory
-        self.links = NetlinkLinks()
+        self.links = Links()
         self.plugger = self.make(self.links)
 
-    def make(self, links: NetlinkLinks) -> Plugger:
+    def make(self, links: Links) -> Plugger:
         """Return a plugger."""
         return Plugger(
-            links,
-            Vfs.of_host(),
-            Pools.parse([f"physnet1:{PARENT}"]),
-            Journal(self.directory),
-            Locks(self.directory, 60.0),
+            view.Host(
+                links,
+                Vfs.of_host(),
+                Pools.parse([f"physnet1:{PARENT}"]),
+                Records(self.directory),
+                Locks(self.directory, 60.0),
+            )
         )
 
     def plug(self, number: int) -> None:

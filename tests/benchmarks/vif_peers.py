@@ -22,8 +22,8 @@ from typing import Self
 
 from pyroute2 import IPRoute
 
-from sriov_rt import rtnetlink
-from sriov_rt.vif import namespaces
+from sriov_rt.kernel import namespaces
+from sriov_rt.kernel import rtnetlink
 
 #: Debian's, with the macvlan plugin in PLUGINS.
 PACKAGES = ("containernetworking-plugins", "iproute2")

@@ -29,11 +29,11 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
+from sriov_rt.kernel.vf import LinkState
+from sriov_rt.kernel.vf import VfSettings
 from sriov_rt.nic.errors import NicError
 from sriov_rt.nic.families import Families
-from sriov_rt.nic.model import LinkState
 from sriov_rt.nic.model import VfId
-from sriov_rt.nic.model import VfSettings
 from sriov_rt.nic.vfs import Vfs
 from tests.benchmarks.measure import row
 from tests.vm import netdevsim_verbs

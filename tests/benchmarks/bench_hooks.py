@@ -1,0 +1,101 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Hook programs that a domain waits for, beside Python alone."""
+
+import functools
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+from typing import Any
+
+from tests.benchmarks.measure import best
+from tests.benchmarks.measure import children_s
+from tests.benchmarks.measure import row
+from tests.unit.guest import documents
+
+ETC = pathlib.Path(__file__).parents[2] / "etc"
+
+#: Seconds that a domain may wait for its hook, for one of SIZE bytes.
+TARGET_S = 0.15
+SIZE = 20_000
+
+REQUEST = (
+    "<metadata><r:request xmlns:r='https://docs.openstack.org/sriov-rt/"
+    "request/1.0' realtime='required' guest='lean'/></metadata>"
+)
+
+
+def domain(request: str = REQUEST) -> str:
+    """Return a domain of SIZE bytes, with disks as many as it takes."""
+    disk = (
+        '<disk type="block"><source dev="/dev/vg/{0}"/>'
+        '<target dev="sd{0}" bus="sata"/></disk>'
+    )
+    devices = "<video/>"
+    while len(devices) < SIZE:
+        devices += disk.format("a" * (len(devices) % 6 + 1))
+    return documents.domain(devices, more=request)
+
+
+def run() -> list[dict[str, Any]]:
+    """Return the rows."""
+    with tempfile.TemporaryDirectory() as scratch:
+        place = pathlib.Path(scratch)
+        hook = place / "before_vm_start/50_sriov_rt"
+        hook.parent.mkdir()
+        hook.symlink_to(ETC / "vdsm/50_sriov_rt")
+        file = place / "domain.xml"
+        file.write_text(domain(""))
+        properties = {
+            **os.environ,
+            "_hook_domxml": str(file),
+            "sriov_rt": "realtime=required & guest=lean",
+        }
+        libvirt = (str(ETC / "libvirt/sriov-rt"), "d", "prepare", "begin", "-")
+        subjects = {
+            "libvirt's hook, 20 kB": functools.partial(
+                _start, *libvirt, given=domain()
+            ),
+            "libvirt's hook, nothing requested": functools.partial(
+                _start, *libvirt, given=domain("")
+            ),
+            "vdsm's hook, 20 kB": functools.partial(
+                _start, str(hook), env=properties
+            ),
+        }
+        rows = []
+        for name, subject in subjects.items():
+            # One that does not find its modules ends at once.
+            complaint = subject().stderr.decode()
+            assert "has no sriov-rt" not in complaint, complaint
+            ours, bare = best(subject, lambda: _start("-c", "pass"))
+            rows += [
+                row(name, ours, "s", target=TARGET_S),
+                row("  of which Python itself", bare, "s"),
+                row("  processor time", children_s(subject), "s"),
+            ]
+        return rows
+
+
+def _start(
+    *arguments: str, given: str = "", env: dict[str, str] | None = None
+) -> "subprocess.CompletedProcess[bytes]":
+    return subprocess.run(
+        (sys.executable, "-I", *arguments),
+        check=False,
+        input=given.encode(),
+        capture_output=True,
+        env=env,
+    )
