@@ -153,6 +153,7 @@ class CloudTestCase(unittest.TestCase):
             ("env", *command),
             stdin=subprocess.DEVNULL,
             capture_output=True,
+            start_new_session=True,
             text=True,
             timeout=timeout,
             check=False,

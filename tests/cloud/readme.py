@@ -18,14 +18,11 @@ import shlex
 from tests.testbed import paths
 
 
-def flavor_create() -> list[str]:
-    """Return the words of README.rst's `openstack flavor create`.
-
-    :raises ValueError: when it shows none, or more than one.
-    """
+def flavor_commands() -> list[list[str]]:
+    """Return the words of README.rst's `openstack ... flavor` commands."""
     text = (paths.CHECKOUT / "README.rst").read_text()
     joined = text.replace("\\\n", " ")
-    (command,) = re.findall(
-        r"^ +(openstack flavor create .*)$", joined, re.MULTILINE
+    found = re.findall(
+        r"^ +(openstack (?:--\S+ \S+ )?flavor .*)$", joined, re.MULTILINE
     )
-    return shlex.split(command)
+    return [shlex.split(command) for command in found]

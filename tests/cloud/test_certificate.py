@@ -22,14 +22,12 @@ for the probe to find a sample above it.
 
 import contextlib
 import json
-import pathlib
 import re
-import subprocess
-import tempfile
 import time
 from collections.abc import Iterator
 from typing import Any
 
+from tests.cloud import notifications
 from tests.cloud.base import RT_AGENT_LOG
 from tests.cloud.base import CloudTestCase
 from tests.cloud.base import say
@@ -39,7 +37,6 @@ from tests.testbed import errors
 from tests.testbed import latency
 from tests.testbed import packages
 from tests.testbed import programs
-from tests.testbed import settings
 from tests.testbed.rtvm import Result
 from tests.testbed.services import RT
 
@@ -59,6 +56,9 @@ TRAIT_SECONDS = 120.0
 #: it and to set the trait.
 VALIDITY = 60
 
+#: Seconds in which the agent has observed its host more than once.
+AGENT_SECONDS = 25
+
 _RESULTS = "/tmp/test-certificate"
 _MEASURE = ("verify", "latency", "--profile", "quick", "--json")
 
@@ -72,30 +72,6 @@ mount --bind /run/other-boot/isolated /sys/devices/system/cpu/isolated
 mount --bind /run/other-boot/cmdline /proc/cmdline
 """
 _BOOT_AS_BEFORE = "umount /proc/cmdline /sys/devices/system/cpu/isolated"
-
-#: Whoever listens to notifications, as Ceilometer does.
-_LISTENER = """
-import json, sys
-import oslo_messaging
-from oslo_config import cfg
-
-class Endpoint:
-    def warn(self, context, publisher_id, event_type, payload, metadata):
-        heard = {"publisher": publisher_id, "event": event_type, **payload}
-        print(json.dumps(heard), flush=True)
-
-conf = cfg.ConfigOpts()
-conf([], default_config_files=[])
-listener = oslo_messaging.get_notification_listener(
-    oslo_messaging.get_notification_transport(conf, sys.argv[1]),
-    [oslo_messaging.Target(topic="notifications")],
-    [Endpoint()],
-    executor="threading",
-)
-listener.start()
-print("listening", flush=True)
-listener.wait()
-"""
 
 
 @periodic
@@ -117,7 +93,7 @@ class TestCertificate(CloudTestCase):
         self.forget()
         self.wait_trait(there=False)
         self.host("sh", "-c", latency.MOUNT_TRACEFS)
-        self.heard = self.listen()
+        self.heard = notifications.listen(self)
 
     def test_its_life(self) -> None:
         """Each end of it: the trait goes, and so does the next boot."""
@@ -141,8 +117,12 @@ class TestCertificate(CloudTestCase):
             self.assert_withdrawn(flavor, "latency_withdrawn", why)
             self.assertIn("kernel command line changed", self.reason(flavor))
             self.assert_named(log, instance, "latency_withdrawn", why)
+        # As it was measured again; nobody has measured it since.
+        time.sleep(AGENT_SECONDS)
+        self.assertNotIn(TRAIT, self.cloud.traits(RT))
+        self.earn()
         self.wait_trait(there=True)
-        self.note("isolated as it was measured: it counts again")
+        self.note("measured again: it counts again")
 
         log = self.log(RT_AGENT_LOG)
         self.python(latency.LOWERED)
@@ -151,8 +131,8 @@ class TestCertificate(CloudTestCase):
         self.assert_named(log, instance, "latency_withdrawn", why)
 
         log = self.log(RT_AGENT_LOG)
-        # What was measured is kept; nothing is measured again.
-        self.earn(f"--validity={VALIDITY}s", attempts=1)
+        # What was measured before it was withdrawn does not count.
+        self.earn(f"--validity={VALIDITY}s")
         self.wait_trait(there=True)
         self.assert_withdrawn(flavor, "latency_expired", "expired")
         self.assert_named(log, instance, "latency_expired", "expired")
@@ -317,33 +297,6 @@ class TestCertificate(CloudTestCase):
             state = "there" if there else "gone"
             self.note(f"trait {state} after {seconds:.1f} s")
 
-    def listen(self) -> pathlib.Path:
-        """Start to listen; return the file with what was heard, as JSON."""
-        place, env = self.cloud.place, self.cloud.env
-        directory = self.enterContext(tempfile.TemporaryDirectory())
-        path = pathlib.Path(directory, "heard")
-        with path.open("wb") as file:
-            listener = subprocess.Popen(
-                (
-                    *(env.program("python"), "-c", _LISTENER),
-                    settings.TRANSPORT_URL,
-                ),
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                env=programs.environment(place, env),
-            )
-        self.addCleanup(listener.wait)
-        self.addCleanup(listener.kill)
-        self.wait_for(
-            "somebody listens to notifications",
-            lambda: "listening" in path.read_text(),
-            timeout=PATIENCE,
-        )
-        # What an earlier test has left in the queue is none of this one's.
-        time.sleep(1)
-        self.passed_over = len(path.read_text().splitlines())
-        return path
-
     def assert_named(
         self, log: Any, instance: str, code: str, why: str
     ) -> None:
@@ -360,11 +313,11 @@ class TestCertificate(CloudTestCase):
         self.assertIn(why, line)
         self.wait_for(
             "a notification is heard",
-            self.notifications,
+            self.heard.new,
             timeout=TRAIT_SECONDS,
         )
-        (heard,) = self.notifications()
-        self.passed_over += 1
+        (heard,) = self.heard.new()
+        self.heard.skip(1)
         self.assertEqual(
             (f"sriov-rt-agent:{RT}", "sriov_rt.latency.withdrawn", RT),
             (heard["publisher"], heard["event"], heard["host"]),
@@ -386,8 +339,3 @@ class TestCertificate(CloudTestCase):
             f"notification {heard['event']} from {heard['publisher']} names "
             f"{instance}"
         )
-
-    def notifications(self) -> list[dict[str, Any]]:
-        """Return the notifications that were not looked at yet."""
-        lines = self.heard.read_text().splitlines()[self.passed_over :]
-        return [json.loads(each) for each in lines]

@@ -17,7 +17,9 @@ from typing import ClassVar
 
 from tests.cloud import guests
 from tests.cloud import readme
+from tests.cloud.base import REALTIME
 from tests.cloud.base import CloudTestCase
+from tests.periodic import periodic
 from tests.testbed import guest_image
 from tests.testbed import guest_view
 from tests.testbed import realtime_host
@@ -26,6 +28,13 @@ from tests.testbed.realtime_host import DEDICATED_CPUS
 from tests.testbed.realtime_host import SHARED_CPUS
 from tests.testbed.servers import Server
 from tests.testbed.services import RT
+from tests.testbed.waiting import wait_for
+
+TRAIT = "CUSTOM_SRIOV_RT_REALTIME"
+
+#: Seconds that nova-compute in rt-1, whose CPUs are emulated, needs from its
+#: start until it has taken idle CPUs offline, beside another machine.
+START_SECONDS = 540.0
 
 
 class TestReadmeFlavor(CloudTestCase):
@@ -40,13 +49,15 @@ class TestReadmeFlavor(CloudTestCase):
     def setUpClass(cls) -> None:
         """Make the flavor and boot the server."""
         super().setUpClass()
-        words = readme.flavor_create()
-        # The cloud may have a flavor of README.rst's name.
-        words[3] = cls.flavor_name
-        cls.cloud.run(*words)
         compute, network = cls.cloud.api.compute, cls.cloud.api.network
-        flavor = compute.find_flavor(cls.flavor_name, ignore_missing=False)
-        cls.addClassCleanup(compute.delete_flavor, flavor)
+        for words in readme.flavor_commands():
+            # The cloud has a flavor of README.rst's name already.
+            name = words.index("rt.small")
+            words[name] = cls.flavor_name
+            cls.cloud.run(*words)
+            if "create" in words:
+                flavor = compute.find_flavor(cls.flavor_name)
+                cls.addClassCleanup(compute.delete_flavor, flavor)
         cls.port = cls.cloud.create_port(
             realtime_host.POOL_NETWORK, binding_vnic_type="normal"
         )
@@ -119,3 +130,68 @@ class TestReadmeFlavor(CloudTestCase):
     def domain(self) -> ET.Element:
         """Return the XML of the server's domain, as libvirt has it."""
         return guests.document(self.host, self.server.domain)
+
+
+#: The dedicated CPUs, as files of the kernel name them.
+_ONLINE = "cat /sys/devices/system/cpu/cpu{2,3}/online"
+
+
+@periodic
+class TestPowerManagement(CloudTestCase):
+    """A realtime server on CPUs that Nova takes off and online."""
+
+    def setUp(self) -> None:
+        """Have Nova manage the power of its dedicated CPUs."""
+        super().setUp()
+        self.addCleanup(
+            self.cloud.host(RT).run,
+            *("sh", "-c"),
+            "for cpu in 2 3; do "
+            "echo 1 > /sys/devices/system/cpu/cpu$cpu/online; done",
+        )
+        self.reconfigure(
+            self.cloud.place.etc / RT / "nova.conf",
+            lambda text: text.replace(
+                "[libvirt]\n", "[libvirt]\ncpu_power_management = true\n"
+            ),
+            self.restart_compute,
+        )
+
+    def test_a_server_boots_while_idle_cpus_are_offline(self) -> None:
+        self.wait_online("0 0")
+        # The agent and Nova have seen nova-compute go, and have to see it
+        # come.
+        wait_for(
+            f"{RT} has {TRAIT} and is up",
+            lambda: TRAIT in self.cloud.traits(RT) and self.is_up(),
+            timeout=START_SECONDS,
+        )
+        flavor = self.flavor(REALTIME, vcpus=1, ram=128)
+        server = self.boot_on(RT, flavor)
+        pins = guests.pins(guests.document(self.cloud.host(RT), server.domain))
+        self.assertEqual({0}, pins.keys())
+        used = "1 0" if pins[0] == {2} else "0 1"
+        self.assertEqual(used, self.online())
+        self.delete(server.id)
+        self.wait_online("0 0")
+
+    def restart_compute(self) -> None:
+        self.cloud.services.restart("nova-compute", RT)
+
+    def is_up(self) -> bool:
+        """Return whether Nova hears of nova-compute."""
+        found = self.cloud.api.compute.hypervisors(details=True)
+        return ("up", RT) in [(each.state, each.name) for each in found]
+
+    def online(self) -> str:
+        """Return what the kernel says of each dedicated CPU, 1 or 0."""
+        found = self.cloud.host(RT).run("bash", "-c", _ONLINE)
+        return " ".join(found.split())
+
+    def wait_online(self, wanted: str) -> None:
+        """Wait until Nova has taken CPUs off or online."""
+        wait_for(
+            f"dedicated CPUs of {RT} are '{wanted}'",
+            lambda: self.online() == wanted,
+            timeout=START_SECONDS,
+        )

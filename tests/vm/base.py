@@ -33,15 +33,16 @@ from tests.testbed.rtvm import Cable
 from tests.testbed.rtvm import Machine
 from tests.testbed.rtvm import Result
 from tests.testbed.rtvm import RtVm
-from tests.testbed.waiting import run
+from tests.testbed.waiting import run_logged
 from tests.testbed.waiting import wait_for
 
 #: Seconds that one command may take inside: far more than it needs, as the
 #: CPUs are emulated, and the machine may do other things as well.
-PATIENCE = 300.0
+PATIENCE = 900.0
 
 #: What the tests use, beside what a machine needs itself.
 PACKAGES = (
+    "containernetworking-plugins",
     "gcc",
     "iperf3",
     "libc6-dev",
@@ -119,13 +120,13 @@ def product() -> PythonEnv:
     key = hashlib.sha256(text.encode()).hexdigest()[:12]
     env = PythonEnv(directories.cache / f"venv-vm-{key}")
     if not (env.root / ".tools-installed").exists():
-        run(
+        run_logged(
             (sys.executable, "-m", "venv", "--clear", str(env.root)),
             timeout=PATIENCE,
             log=log,
         )
         pip = env.program("pip")
-        run((pip, "install", *tools), timeout=PATIENCE, log=log)
+        run_logged((pip, "install", *tools), timeout=PATIENCE, log=log)
         (env.root / ".tools-installed").touch()
     env.install_project(log)
     return env

@@ -34,16 +34,16 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+from sriov_rt.kernel.links import Links
+from sriov_rt.kernel.tc import Limits
 from sriov_rt.nic import sysfs
-from sriov_rt.nic.kernel import Machine
+from sriov_rt.nic.kernel import Kernel
 from sriov_rt.nic.vfs import Vfs
 from sriov_rt.vif import host
-from sriov_rt.vif.journal import Journal
-from sriov_rt.vif.links import NetlinkLinks
 from sriov_rt.vif.model import Kind
-from sriov_rt.vif.model import Limits
 from sriov_rt.vif.model import Plug
 from sriov_rt.vif.plugger import Plugger
+from sriov_rt.vif.records import Records as Journal
 
 #: The default of ``[vif] journal``.
 JOURNAL = "/run/sriov-rt/vif"
@@ -59,9 +59,9 @@ _LINKS = (
     *("create", "delete", "move", "configure", "address", "limit"),
     "announce",
 )
-_JOURNAL = ("begin", "step", "end")
+_JOURNAL = ("begin", "step", "put", "end")
 #: A VF's settings and its interface's.
-_MACHINE = ("write", "set_netdev", "rename")
+_KERNEL = ("write", "set_netdev", "rename")
 #: Its driver's steps: unbind, override, bind.
 _SYSFS = ("write",)
 
@@ -119,9 +119,9 @@ def child(work: Callable[[Plugger], object], calls: int) -> int:
         countdown = Countdown(calls)
         if calls >= 0:
             edges: dict[object, tuple[str, ...]] = {
-                NetlinkLinks: _LINKS,
+                Links: _LINKS,
                 Journal: _JOURNAL,
-                Machine: _MACHINE,
+                Kernel: _KERNEL,
                 sysfs: _SYSFS,
             }
             for owner, names in edges.items():
@@ -144,7 +144,7 @@ def wait(pid: int) -> int:
 def state(pf: str, namespace: str) -> dict[str, Any]:
     """Return what must be as before: links, VFs, and the journal."""
     plugger = host.configured()
-    links = NetlinkLinks().all(everywhere=True)
+    links = Links().all(everywhere=True)
     return {
         "ports": [dataclasses.asdict(each) for each in plugger.show()],
         "here": sorted(

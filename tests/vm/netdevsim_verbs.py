@@ -23,17 +23,15 @@ import json
 import pathlib
 import subprocess
 from typing import Any
-from typing import cast
 
-from sriov_rt.nic import kernel
+from sriov_rt.kernel.vf import LinkState
+from sriov_rt.kernel.vf import VfSettings
+from sriov_rt.kernel.vf import VlanProtocol
 from sriov_rt.nic.families import Families
-from sriov_rt.nic.kernel import Rtnetlink
-from sriov_rt.nic.model import LinkState
+from sriov_rt.nic.kernel import Kernel
 from sriov_rt.nic.model import Pf
 from sriov_rt.nic.model import VfDevice
 from sriov_rt.nic.model import VfId
-from sriov_rt.nic.model import VfSettings
-from sriov_rt.nic.model import VlanProtocol
 from sriov_rt.nic.vfs import Vfs
 
 VFS = 64
@@ -50,17 +48,8 @@ REFUSED_BY_IGB = (
 )
 
 
-class Kernel:
-    """Real netlink below told VFs.
-
-    :param name: the interface of the netdevsim.
-    """
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        netlink = Rtnetlink()
-        self.read = netlink.read
-        self.write = netlink.write
+class Netdevsim(Kernel):
+    """Real netlink below told VFs."""
 
     def pf(self, name: str) -> Pf:
         """Return the PF: a 10 Gb/s link, of no known family."""
@@ -128,7 +117,7 @@ def main() -> None:
     """Set, read back, reset."""
     name = make()
     try:
-        vfs = Vfs(cast("kernel.Kernel", Kernel(name)), Families())
+        vfs = Vfs(Netdevsim(), Families())
         vf = vfs.pf(name).vfs[3]
         after: list[dict[str, Any]] = []
         for wanted in REFUSED_BY_IGB:

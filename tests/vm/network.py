@@ -44,8 +44,8 @@ OWN_MAILBOX_CPU = 0
 
 #: Seconds that a neighbour may take to answer: an emulated link comes up
 #: two seconds after its driver has been asked to, and a VF that its PF did not
-#: answer asks again every ten.
-ANSWER = 60
+#: answer asks again every ten, at times in vain for more than a minute.
+ANSWER = 180
 
 #: An emulated CPU takes 0.1 s to start a program: there are few in these.
 _LOOK = r"""

@@ -109,6 +109,25 @@ class HiddenTest(PortTestCase):
         self.assertEqual([plugged["port"]], released)
         self.plug(*self.words("macvlan:bridge", *parent, "--vlan", "200"))
 
+    def test_a_vf_whose_function_is_not_reset_serves_nobody(self) -> None:
+        """Until that can be done; the file of sysfs is another one here."""
+        self.make_room()
+        parent = ("--parent", f"{network.PF}v1")
+        plugged = self.plug(*self.words("vf", *parent))
+        file = f"/sys/bus/pci/devices/{plugged['vf']}/reset"
+        self.sh(f"mount --bind /dev/full {file}")
+        self.addCleanup(self.sh, f"umount {file}", check=False)
+        sentence = self.refused("vif", "unplug", plugged["port"])
+        self.assertIn("its function was not reset", sentence)
+        (shown,) = self.done("vif", "show")
+        self.assertEqual("quarantined", shown["state"])
+        other = self.words("vf", *parent)
+        self.assertIn("quarantined", self.refused("vif", "plug", *other))
+        self.sh(f"umount {file}")
+        released = self.done("vif", "recover")["released"]
+        self.assertEqual([plugged["port"]], released)
+        self.plug(*self.words("vf", *parent))
+
     def test_a_whole_vf_that_is_not_found_is_not_reset(self) -> None:
         """It is home and clean when its namespace has ended."""
         # Others may have made macvlans on it.
@@ -133,3 +152,65 @@ class HiddenTest(PortTestCase):
         found = network.link(self.vm, f"{network.PF}v1") or {}
         self.assertEqual("", found.get("ifalias", ""))
         self.assertEqual(0, network.vf_settings(self.vm, 1).get("vlan", 0))
+
+    def _beside(self, kind: str) -> None:
+        """Hide a port beside another tenant's, and see who keeps the VF."""
+        parent = ("--parent", f"{network.PF}v1", "--vlan", "100")
+        second = "srt-second"
+        self.sh(f"ip netns add {second}")
+        self.addCleanup(self.sh, f"ip netns del {second}", check=False)
+        guilty = self.plug(*self.words(kind, *parent))
+        innocent = self.plug(
+            *self.words(
+                kind, *parent, address="192.0.2.9/24", namespace=second
+            )
+        )
+        self.assert_answers(PEER_100, namespace=second)
+        pid, _ = self.hide("socket")
+        self.sh(f"ip netns del {NAMESPACE}; ip netns add {NAMESPACE}")
+        sentence = self.refused("vif", "unplug", guilty["port"])
+        self.assertIn("quarantined", sentence)
+        self.assert_answers(PEER_100, namespace=second)
+        # The next tenant's port is on another VF, and none on this one.
+        again = self.words(kind, *parent)
+        self.assertIn("quarantined", self.refused("vif", "plug", *again))
+        self.assertTrue(self.unplug(innocent["port"]))
+        (shown,) = self.done("vif", "show")
+        self.assertEqual(guilty["port"], shown["port"])
+        # Nobody else is on it: who holds it has no way to the wire.
+        link = network.link(self.vm, f"{network.PF}v1") or {}
+        self.assertNotIn("UP", link["flags"])
+        self.sh(f"kill {pid}; sleep 2")
+        released = self.done("vif", "recover")["released"]
+        self.assertEqual([guilty["port"]], released)
+        # The PF keeps the macvlans' filters until its VFs are made again.
+        self.make_room()
+        self.plug(*again)
+        self.assert_answers(PEER_100)
+
+    def test_a_macvlan_beside_anothers_is_the_one_that_is_kept(self) -> None:
+        """Its sibling goes on, and goes."""
+        self.make_room()
+        self._beside("macvlan:bridge")
+
+    def test_an_ipvlan_beside_anothers_is_the_one_that_is_kept(self) -> None:
+        """Its sibling goes on, and goes."""
+        self._beside("ipvlan:l2")
+
+    def test_a_sibling_goes_where_nothing_is_hidden(self) -> None:
+        """The kernel counts as many interfaces as are seen."""
+        parent = ("--parent", f"{network.PF}v1", "--vlan", "100")
+        second = "srt-second"
+        self.sh(f"ip netns add {second}")
+        self.addCleanup(self.sh, f"ip netns del {second}", check=False)
+        for kind in ("macvlan:bridge", "ipvlan:l2"):
+            first = self.plug(*self.words(kind, *parent))
+            other = self.plug(
+                *self.words(
+                    kind, *parent, address="192.0.2.9/24", namespace=second
+                )
+            )
+            self.assertTrue(self.unplug(first["port"]))
+            (shown,) = self.done("vif", "show")
+            self.assertEqual(other["port"], shown["port"])
+            self.assertTrue(self.unplug(other["port"]))

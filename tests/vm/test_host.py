@@ -34,7 +34,7 @@ class HostTest(base.VmTestCase):
     def setUpClass(cls) -> None:
         """Look at the host once."""
         super().setUpClass()
-        shown = cls.sriov_rt("host", "show", "--json")
+        shown = cls.command("host", "show", "--json")
         if shown.status != 0:
             raise AssertionError(shown.complaint)
         cls.facts = json.loads(shown.text)

@@ -48,7 +48,7 @@ _DIE = """
 import os
 import sys
 from sriov_rt.cmd import main
-from sriov_rt.vif.journal import Journal
+from sriov_rt.vif.records import Records as Journal
 Journal.end = lambda *_, **__: os._exit(77)
 sys.exit(main.main())
 """

@@ -230,10 +230,26 @@ class VerifyTest(MeasuredTestCase, base.VmTestCase):
         self.assertEqual(
             (why, True), (certificate["withdrawn"], certificate["emulated"])
         )
-        self.bash(f"rm {TUNED}")
-        self.assertEqual(0, self.certificate()[0])
-        # No housekeeping CPU is as late as 100 s.
+        # Whoever watches writes it down: as before is not as measured.
         probe = "sriov-rt verify watch --once --duration 3s"
+        for change, back in (
+            ("true", f"rm {TUNED}"),
+            (
+                "echo 900000 > /proc/sys/kernel/sched_rt_runtime_us",
+                "echo -1 > /proc/sys/kernel/sched_rt_runtime_us",
+            ),
+        ):
+            self.bash(change)
+            probed = self.bash(probe)
+            self.assertEqual(1, probed.status, probed.text + probed.complaint)
+            self.bash(back)
+            status, shown = self.certificate()
+            self.assertEqual((1, False), (status, shown["counts"]))
+            self.assertIn(" changed from ", shown["why_not"])
+            self.assertIn("no certificate counts", self.bash(probe).text)
+            self.earn()
+            self.assertEqual(0, self.certificate()[0])
+        # No housekeeping CPU is as late as 100 s.
         probed = self.bash(f"{probe} --housekeeping 99999999")
         self.assertEqual(0, probed.status, probed.text + probed.complaint)
         self.assertRegex(probed.text, r"^housekeeping CPU [01]: at most \d+ ")

@@ -15,6 +15,7 @@
 
 from typing import Any
 
+from tests.periodic import periodic
 from tests.vm import base
 from tests.vm import network
 
@@ -77,7 +78,7 @@ class VfTestCase(network.WireTestCase):
         """Have the VF whatever it was."""
         # Nobody else ever has it.
         cls.vm.run(("rm", "-f", MARK))
-        cls.command("vf", "reset", VF)
+        cls.command("vf", "reset", VF, "--driver=igbvf")
         cls.vm.run(("bash", "-c", _RESTORE), timeout=base.PATIENCE)
 
     def kernel(self) -> dict[str, Any]:
@@ -104,6 +105,7 @@ class LookTest(VfTestCase):
         self.assertEqual(len([line for line in table if VF in line]), 1)
         self.assertEqual(len(table), 4 + 4)
 
+    @periodic
     def test_what_the_nic_has_not_is_refused_untouched(self) -> None:
         """Each with the attribute and the reason; nothing was written."""
         before = self.kernel()
@@ -119,6 +121,7 @@ class LookTest(VfTestCase):
                 self.assertIn(f"{VF}: {named}: ", sentence)
         self.assertEqual(self.kernel(), before)
 
+    @periodic
     def test_names_of_no_vf_are_refused(self) -> None:
         """Each with what to do instead."""
         for name, told in (
@@ -133,6 +136,7 @@ class LookTest(VfTestCase):
                 self.assertIn(told, self.refused("vf", "show", name))
         self.assertIn("can have no VFs", self.refused("vf", "list", "lo"))
 
+    @periodic
     def test_network_of_vfs_is_one_that_libvirt_takes(self) -> None:
         """And one with more VFs than the PF has is refused (seed 001)."""
         sentence = self.refused(
@@ -213,6 +217,7 @@ class VfTest(VfTestCase):
         self.assertIn("PROMISC", netdev["flags"])
         self.assertIn("ALLMULTI", netdev["flags"])
 
+    @periodic
     def test_vf_with_another_mac_than_it_was_given_is_bound_anew(
         self,
     ) -> None:

@@ -218,6 +218,7 @@ class PluggedTest(AttackerTestCase, test_vif_kinds.PortTestCase):
         self.plug(*self.words("vf", "--mac", MAC))
         self.attack("p0")
 
+    @periodic
     def test_names_and_aliases_of_a_tenant_stay_its_own(self) -> None:
         """They claim another port's VF; each VF comes back as itself."""
         mine, other = (
@@ -318,6 +319,7 @@ class UseTest(VfAttackTestCase):
             self.assertIn("in use", self.refused("vf", *words))
         self.assertEqual(self.kernel()["vlan_list"], [{"vlan": 100}])
 
+    @periodic
     def test_what_cannot_be_set_is_refused_before_it_is_unbound(self) -> None:
         """By plan as by set; the VF keeps driver and interface."""
         for words in (

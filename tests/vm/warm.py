@@ -33,10 +33,9 @@ MODULES = (
     "pyroute2",
     "cliff.formatters.json_format",
     "cliff.formatters.table",
-    "sriov_rt.cmd.domain",
+    "sriov_rt.cmd.display",
     "sriov_rt.cmd.guest",
     "sriov_rt.cmd.host",
-    "sriov_rt.cmd.port",
     "sriov_rt.cmd.shell",
     "sriov_rt.cmd.vf",
     "sriov_rt.cmd.vif",
@@ -50,7 +49,7 @@ MODULES = (
     "sriov_rt.nic.vfs",
     "sriov_rt.nic.libvirt_xml",
     "sriov_rt.vif.host",
-    "sriov_rt.vif.links",
+    "sriov_rt.kernel.links",
     "sriov_rt.vif.tenants",
 )
 

@@ -1,0 +1,63 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What tools/demo shows, at a terminal in a cloud that is up."""
+
+import shlex
+import sys
+
+from tests.cloud.base import CloudTestCase
+from tests.testbed import demo
+from tests.testbed import terminal
+from tests.testbed.services import RT
+from tests.testbed.steps import Step
+
+
+class TestDemo(CloudTestCase):
+    """virsh(1) and others behave differently where there is a terminal."""
+
+    def test_what_it_shows(self) -> None:
+        status, text = terminal.run(
+            (sys.executable, "-m", "tests.testbed.show")
+        )
+        self.assertEqual(0, status, text)
+        titles = [step.value.title for step in Step]
+        self.assertEqual(
+            titles[titles.index(Step.EXPLAIN.value.title) :],
+            [line for line in text.splitlines() if line in titles],
+        )
+        result = (self.cloud.place.log / demo.RESULT).read_text()
+        self.assertIn("FIFO", result)
+        for line in result.splitlines():
+            self.assertLessEqual(len(line), 80, line)
+        self.assert_nothing_left(RT)
+
+    def test_what_it_proposes_to_try(self) -> None:
+        commands = [each.replace("\\\n", "") for each in demo.TRY]
+        *others, create = map(shlex.split, commands)
+        for words in others:
+            with self.subTest(words):
+                # In the environment of what is run inside, which is ours;
+                # agents on a busy machine take longer than a person would.
+                status, text = terminal.run(
+                    (*words[words.index("--") + 1 :], "--wait", "60")
+                )
+                self.assertIn(RT, text)
+                self.assertEqual(0, status, text)
+        try:
+            status, text = terminal.run(create[create.index("--") + 1 :])
+            self.assertEqual(0, status, text)
+            self.assertRegex(text, rf"\bhost +\| {RT} ")
+        finally:
+            found = self.cloud.api.compute.find_server("mine")
+            if found is not None:
+                self.delete(found.id)

@@ -1,0 +1,182 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""libvirt's hook in the machine with SR-IOV NICs: VFs before and after."""
+
+import pathlib
+from typing import Any
+from typing import ClassVar
+
+from tests.periodic import periodic
+from tests.testbed.paths import CHECKOUT
+from tests.testbed.rtvm import Result
+from tests.testbed.waiting import wait_for
+from tests.vm import base
+from tests.vm import network
+
+NAME = "sriov-rt-vm-test"
+DOMAIN = pathlib.Path(__file__).with_name("domain.xml")
+HOOK = CHECKOUT / "etc/libvirt/sriov-rt"
+PLACE = "/etc/libvirt/hooks/qemu.d/sriov-rt"
+IMAGE = f"/var/lib/libvirt/images/{NAME}.raw"
+
+#: The VF of the domain.
+INDEX = 1
+ADDRESS = "0000:01:10.2"
+MAC = "52:54:00:20:00:01"
+
+_REQUEST = (
+    "<metadata><r:request xmlns:r='https://docs.openstack.org/sriov-rt/"
+    "request/1.0' realtime='required' guest='lean'/></metadata>"
+)
+
+#: What a guest's port leaves behind. No trust: an 82576 keeps filters of a VF
+#: that had it, and such a VF is refused (tests/vm/test_vf_attacks.py).
+_DIRTY = f"""
+set -e
+ip link set {network.PF} vf {INDEX} vlan 100 qos 3
+ip link set {network.PF} vf {INDEX} spoofchk off
+"""
+
+
+@periodic
+class HookTest(base.VmTestCase):
+    """A guest with a VF that its owner requests realtime for.
+
+    :cvar python: that sriov-rt is installed for, inside.
+    """
+
+    python: ClassVar[str]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        """Install the hook, and have a libvirtd that has seen it."""
+        super().setUpClass()
+        cls.python = str(base.product().program("python"))
+        _, _, script = HOOK.read_text().partition("\n")
+        cls.addClassCleanup(cls._take_away)
+        cls.vm.run(("mkdir", "-p", str(pathlib.PurePath(PLACE).parent)))
+        text = f"#!{cls.python} -I\n{script}"
+        cls.vm.push(text.encode(), PLACE)
+        cls.vm.run(("chmod", "755", PLACE))
+        cls._restart()
+        cls.vm.run(("mkdir", "-p", str(pathlib.PurePath(IMAGE).parent)))
+        cls.vm.run(("truncate", "-s", "1M", IMAGE))
+        # Other tests of this machine may have trusted the VF.
+        cls.vm.run(("rm", "-f", f"/run/sriov-rt/filters/{ADDRESS}"))
+
+    @classmethod
+    def _restart(cls) -> None:
+        pid = "/run/libvirt/libvirtd.pid"
+        script = (
+            f"old=$(cat {pid}); kill $old; "
+            # Nobody may wait for it, so that it stays as a zombie.
+            "for n in $(seq 300); do "
+            "grep -qs '^State:.[^Z]' /proc/$old/status || break; "
+            "sleep 0.1; done; "
+            f"libvirtd --daemon --pid-file {pid}"
+        )
+        cls.vm.run(("bash", "-c", script), timeout=base.PATIENCE)
+        wait_for(
+            "libvirtd",
+            lambda: cls._virsh("version").status == 0,
+            timeout=base.PATIENCE,
+        )
+
+    @classmethod
+    def _take_away(cls) -> None:
+        cls._virsh("destroy", NAME)
+        cls._virsh("undefine", NAME)
+        cls.vm.run(("rm", "-f", PLACE))
+        cls._restart()
+
+    @classmethod
+    def _virsh(cls, *arguments: str) -> Result:
+        return cls.vm.run(
+            ("virsh", "--quiet", *arguments),
+            timeout=base.PATIENCE,
+            check=False,
+        )
+
+    def _ok(self, *arguments: str) -> str:
+        done = self._virsh(*arguments)
+        self.assertEqual(done.status, 0, done.complaint)
+        return done.text
+
+    def _define(self, xml: str) -> None:
+        self.vm.push(xml.encode(), "/root/domain.xml")
+        self._ok("define", "/root/domain.xml")
+
+    def _kernel(self) -> dict[str, Any]:
+        """Return what the PF says of the VF."""
+        return network.vf_settings(self.vm, INDEX)
+
+    def _driver(self) -> str:
+        path = f"/sys/bus/pci/devices/{ADDRESS}/driver"
+        return self.sh(f"basename $(readlink {path})").text.strip()
+
+    def _assert_clean(self) -> None:
+        found = self._kernel()
+        self.assertEqual(
+            (found["vlan_list"], found["trust"], found["spoofchk"]),
+            ([{}], False, True),
+        )
+
+    def test_refused_started_clean_and_cleaned(self) -> None:
+        """A VF with another's VLAN is clean when its guest has it."""
+        self.sh(_DIRTY)
+        xml = DOMAIN.read_text().replace("<os>", f"{_REQUEST}<os>", 1)
+        self._define(xml)
+        refused = self._virsh("start", NAME)
+        self.assertIn(
+            f"guest={NAME} op=prepare refused: the domain is not what its "
+            "request makes of it",
+            refused.complaint,
+        )
+        # libvirt releases what it did not start, too.
+        self._assert_clean()
+        self.assertEqual(self._driver(), "igbvf")
+
+        facts = self.command("host", "show", "--json")
+        self.vm.push(facts.stdout, "/root/facts.json")
+        rendered = self.command(
+            *("guest", "render", "--facts", "/root/facts.json"),
+            stdin=self._ok("dumpxml", "--inactive", NAME),
+        )
+        self.assertEqual(rendered.status, 0, rendered.complaint)
+        self._define(rendered.text)
+        self.sh(_DIRTY)
+        self._ok("start", NAME)
+        self.assertEqual(self._driver(), "vfio-pci")
+        self.assertEqual(self._kernel()["address"], MAC)
+        self._assert_clean()
+
+        self.sh(f"ip link set {network.PF} vf {INDEX} vlan 200")
+        self._ok("destroy", NAME)
+        self._assert_clean()
+        self.assertEqual(self._driver(), "igbvf")
+
+    def test_one_that_is_left_on_vfio_comes_back(self) -> None:
+        """As after a libvirtd that was killed before it gave it back."""
+        done = self.command("vf", "set", f"{network.PF}/1", "driver=vfio-pci")
+        self.assertEqual(done.status, 0, done.complaint)
+        self.sh(_DIRTY)
+        xml = DOMAIN.read_text().replace("<os>", f"{_REQUEST}<os>", 1)
+        released = self.vm.run(
+            (PLACE, NAME, "release", "end", "-"),
+            stdin=xml.encode(),
+            timeout=base.PATIENCE,
+            check=False,
+        )
+        self.assertEqual(released.status, 0, released.complaint)
+        self.assertEqual(self._driver(), "igbvf")
+        self._assert_clean()
