@@ -33,6 +33,7 @@ import tomllib
 from tests.testbed import paths
 from tests.testbed import python_env
 from tests.testbed.waiting import run
+from tests.testbed.waiting import run_logged
 
 #: Seconds that an environment may take to install from an empty cache.
 _INSTALL_S = 1800
@@ -83,9 +84,9 @@ class Release:
                 log = places.log / f"pip-{self.name}.log"
                 # No links into the environment that runs this.
                 command = (sys.executable, "-m", "venv", "--clear", str(home))
-                run(command, timeout=300, log=log)
+                run_logged(command, timeout=300, log=log)
                 pip = (str(home / "bin/pip"), "install", "-c", str(self.pins))
-                run((*pip, *wanted), timeout=_INSTALL_S, log=log)
+                run_logged((*pip, *wanted), timeout=_INSTALL_S, log=log)
                 mark.touch()
             # What installing sriov-rt beside this release would put there.
             (virt,) = home.glob("lib/python3*/site-packages/nova/virt")

@@ -15,8 +15,10 @@
 ``tools/test`` starts this. Each runner's whole output is in its log; the
 last line is ``N passed, N failed, N skipped`` over all of them.
 
-Three lanes are under way at a time: the cloud, the virtual machine, each of
-which mostly emulates one CPU, and one after the other whatever else there is.
+Four lanes are under way at a time: the cloud, the virtual machine, each of
+which mostly emulates one CPU, and two of whatever else there is. What tox
+installs for them is installed ahead: pip waits for the network most of its
+time.
 Runners of one bed, as of the cloud, follow each other in what was brought up
 once. The benchmarks have the machine to themselves.
 With ``--periodic`` everything is run. Without it the benchmarks and the tests
@@ -128,18 +130,26 @@ class Lane:
 
 
 #: For real containers and programs that Onload's stand-in is loaded into.
-_FUNCTIONAL = (
+FUNCTIONAL = (
     "binutils",
     "busybox-static",
+    "etcd-server",
     "gcc",
     "iproute2",
     "iputils-ping",
     "libc6-dev",
     "libvirt-clients",
     "libvirt-daemon-driver-lxc",
+    "libvirt-daemon-driver-qemu",
     "libvirt-daemon-system",
     "lxc",
     "musl-tools",
+    "openssl",
+    "prometheus",
+    "qemu-system-x86",
+    "rabbitmq-server",
+    "virtinst",
+    "zsh",
 )
 
 #: The one cloud that is booted. Whatever runs in it is one more Runner here,
@@ -149,18 +159,21 @@ CLOUD = Lane(
     Bed(("-m", "tests.testbed", "down"), "-cloud"),
 )
 
-#: The two longest, and then the quickest first, so that what is wrong at a
-#: glance is told at once.
+#: The longest first, but for two that tell what is wrong at a glance.
 LANES = (
     CLOUD,
     Lane((Runner("vm", True, 4500),)),
     Lane((Runner("pep8", False, 900),)),
     Lane((Runner("mypy", False, 1800),)),
+    Lane((Runner("functional", True, 4200, packages=FUNCTIONAL),)),
     Lane((Runner("unit", True, 2700),)),
-    Lane((Runner("docs", False, 1800),)),
     # Builds Kubernetes and NFD in an empty cache: 5 to 20 minutes.
     Lane((Runner("kubernetes", True, 2700),)),
-    Lane((Runner("functional", True, 4200, packages=_FUNCTIONAL),)),
+    Lane((Runner("docs", False, 1800),)),
+    # Makes a Debian to build them in, in an empty cache.
+    Lane((Runner("packages", True, 2700),)),
+    # Unit and functional once more, with another Python.
+    Lane((Runner("debian13", True, 5400, periodic=True),)),
 )
 
 #: What is run after all of these, alone: it measures time.
@@ -168,9 +181,13 @@ ALONE = (
     Lane((Runner("benchmarks", False, 2400, _BENCHMARK, periodic=True),)),
 )
 
-#: Lanes that are under way at a time. The two test beds wait for their guests
-#: often enough to leave two cores some time for a third.
-_AT_ONCE = 3
+#: Lanes that are under way at a time. The test beds wait for their guests and
+#: for outages often enough to leave two cores some time for others.
+_AT_ONCE = 4
+#: Environments of tox that are installed at a time.
+_INSTALLED_AT_ONCE = 2
+#: Seconds after which an installation has failed.
+_INSTALL_S = 1800.0
 
 RUNNERS = tuple(runner for lane in (*LANES, *ALONE) for runner in lane.runners)
 
@@ -208,6 +225,50 @@ def _count(runner: Runner, code: int, output: str) -> tuple[int, int, int]:
     return passed, failed, skipped
 
 
+class Environments:
+    """The environments of tox, installed one after another beside the runners.
+
+    :param tox: the program.
+    :param logs: the directory of their outputs.
+    :param names: of those that are wanted, in the order of their runners.
+    """
+
+    def __init__(
+        self, tox: pathlib.Path, logs: pathlib.Path, names: Sequence[str]
+    ) -> None:
+        self._tox = tox
+        self._logs = logs
+        pool = futures.ThreadPoolExecutor(_INSTALLED_AT_ONCE)
+        self._installed = {
+            name: pool.submit(self._install, name) for name in names
+        }
+        pool.shutdown(wait=False)
+
+    def wait(self, name: str) -> bool:
+        """Wait for one, and return whether it is installed.
+
+        If it isn't, its runner tries again and tells why it can't be.
+        """
+        return self._installed[name].result()
+
+    def _install(self, name: str) -> bool:
+        with (
+            (self._logs / f"tox-{name}.log").open("wb") as sink,
+            contextlib.suppress(subprocess.TimeoutExpired),
+        ):
+            done = subprocess.run(
+                (self._tox, "run", "--notest", "-e", name),
+                check=False,
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                timeout=_INSTALL_S,
+            )
+            return done.returncode == 0
+        return False
+
+
 @dataclasses.dataclass(frozen=True)
 class Session:
     """What the runners of one run share.
@@ -216,12 +277,14 @@ class Session:
     :param logs: the directory of their outputs.
     :param progress: where to say what goes on.
     :param deadline: when what still runs is ended, in monotonic seconds.
+    :param environments: those of tox that are installed ahead.
     """
 
     tox: pathlib.Path
     logs: pathlib.Path
     progress: Progress
     deadline: float
+    environments: Environments
 
     def run(self, lane: Lane, names: Collection[str]) -> list[Outcome]:
         """Run a lane's runners of these names, and return what they found."""
@@ -243,11 +306,14 @@ class Session:
         log = self.logs / f"test-{runner.name}.log"
         began = time.monotonic()
         packages.install(runner.packages, self.logs / "apt.log")
+        command = [str(self.tox), "run", "-e", runner.name]
+        if self.environments.wait(runner.name):
+            command.append("--skip-pkg-install")
         with (
             self.progress.step(f"{runner.name} (log: {log})"),
             log.open("wb") as sink,
         ):
-            code = self._run(runner, sink, kept=kept)
+            code = self._run(runner, command, sink, kept=kept)
         output = log.read_text(errors="replace")
         passed, failed, skipped = _count(runner, code, output)
         if failed:
@@ -258,12 +324,19 @@ class Session:
         skips = results.skips(output)
         return Outcome(runner.name, passed, failed, skipped, seconds, skips)
 
-    def _run(self, runner: Runner, sink: BinaryIO, *, kept: bool) -> int:
+    def _run(
+        self,
+        runner: Runner,
+        command: Sequence[str],
+        sink: BinaryIO,
+        *,
+        kept: bool,
+    ) -> int:
         left = max(self.deadline - time.monotonic(), 1.0)
         limit = runner.limit * (_PATIENCE if periodic.wanted() else 1)
         limit = min(limit, left)
         child = subprocess.Popen(
-            (self.tox, "run", "-e", runner.name),
+            command,
             env={**os.environ, **({KEEP: "1"} if kept else {})},
             stdin=subprocess.DEVNULL,
             stdout=sink,
@@ -377,8 +450,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     progress = Progress()
     with progress.step("tox"):
         tox = _tox(places.cache)
-    session = Session(tox, places.log, progress, deadline)
-    outcomes = _run_all(args.runners or set(names) - later, session.run)
+    chosen = args.runners or set(names) - later
+    environments = Environments(
+        tox, places.log, [each for each in names if each in chosen]
+    )
+    session = Session(tox, places.log, progress, deadline, environments)
+    outcomes = _run_all(chosen, session.run)
     return _report(outcomes, time.monotonic() - began, sorted(later))
 
 

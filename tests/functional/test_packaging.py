@@ -13,12 +13,15 @@
 """The package beside each release of OpenStack, and what its wheel carries."""
 
 import json
+import os
 import pathlib
 import subprocess
 import sys
+import tarfile
 import tempfile
 import tomllib
 import unittest
+import zipfile
 
 from packaging import utils
 
@@ -28,7 +31,11 @@ from tests.testbed import paths
 ETC = paths.CHECKOUT / "etc"
 
 #: Of use in the checkout alone.
-_NOT_CARRIED = {"sriov_rt/config-generator.conf"}
+_NOT_CARRIED = {
+    "sriov_rt/config-generator.conf",
+    "sriov_rt/neutron-config-generator.conf",
+    "sriov_rt/nova-config-generator.conf",
+}
 
 #: Seconds that pip may take.
 _PIP_S = 1800
@@ -83,6 +90,75 @@ class ResolutionTest(unittest.TestCase):
         self._check(releases.SUPPORTED[2])
 
 
+class ReleaseTest(unittest.TestCase):
+    """What tools/release.py builds."""
+
+    def setUp(self):
+        self.scratch = pathlib.Path(
+            self.enterContext(tempfile.TemporaryDirectory())
+        )
+
+    def _build(self, name, umask, **environment):
+        """Build in circumstances of its own; return what each file is."""
+        target = self.scratch / name
+        program = str(paths.CHECKOUT / "tools/release.py")
+        script = (
+            "import os, pathlib, runpy; os.umask(int(os.environ['MASK'], 8)); "
+            f"build = runpy.run_path({program!r})['build']; "
+            f"build(pathlib.Path({str(paths.CHECKOUT)!r}), "
+            f"pathlib.Path({str(target)!r}))"
+        )
+        target.mkdir()
+        subprocess.run(
+            (sys.executable, "-c", script),
+            check=True,
+            timeout=_PIP_S,
+            env={**os.environ, **environment, "MASK": umask},
+        )
+        return {each.name: each.read_bytes() for each in target.iterdir()}
+
+    def test_it_is_the_same_whoever_builds_it(self):
+        first = self._build("a", "022", TZ="UTC", PYTHONHASHSEED="1")
+        second = self._build("b", "077", TZ="Asia/Tokyo", PYTHONHASHSEED="2")
+        self.assertEqual(set(first), set(second))
+        self.assertEqual(2, len(first))
+        for name in first:
+            self.assertEqual(first[name], second[name], name)
+        self._check_sdist(*(e for e in first if e.endswith(".tar.gz")))
+        self._check_wheel(*(e for e in first if e.endswith(".whl")))
+
+    def _check_sdist(self, name):
+        """It has what git has, but for what git itself reads."""
+        with tarfile.open(self.scratch / "a" / name) as archive:
+            found = {
+                each.name.partition("/")[2]
+                for each in archive.getmembers()
+                if each.isfile()
+            }
+        listed = subprocess.run(
+            ("git", "-C", str(paths.CHECKOUT), "ls-tree", "-r", "HEAD"),
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout.splitlines()
+        missing = {line.partition("\t")[2] for line in listed} - found
+        self.assertEqual({".gitignore"}, missing)
+
+    def _check_wheel(self, name):
+        """It requires what the checkout's requirements say."""
+        self.assertNotIn("-0.0.", name)
+        with zipfile.ZipFile(self.scratch / "a" / name) as archive:
+            (metadata,) = (
+                each
+                for each in archive.namelist()
+                if each.endswith(".dist-info/METADATA")
+            )
+            text = archive.read(metadata).decode()
+        wanted = (paths.CHECKOUT / "requirements.txt").read_text()
+        for line in wanted.splitlines():
+            self.assertIn(f"Requires-Dist: {line}\n", text)
+
+
 class WheelTest(unittest.TestCase):
     """What 'pip install sriov-rt' puts into an environment."""
 
@@ -126,5 +202,12 @@ class WheelTest(unittest.TestCase):
     def test_its_commands_are_there(self):
         found = {each.name for each in (self.home / "bin").glob("sriov-rt*")}
         self.assertEqual(
-            {"sriov-rt", "sriov-rt-agent", "sriov-rt-neutron-agent"}, found
+            {
+                "sriov-rt",
+                "sriov-rt-agent",
+                "sriov-rt-neutron-agent",
+                "sriov-rt-status",
+                "sriov-rt-vf",
+            },
+            found,
         )

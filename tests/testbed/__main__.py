@@ -36,16 +36,18 @@ from tests.testbed import python_env
 from tests.testbed import realtime_host
 from tests.testbed.progress import Progress
 from tests.testbed.services import Services
+from tests.testbed.steps import Step
 
 
 def _up(world: namespace.Namespace, options: argparse.Namespace) -> int:
     place = world.place
     mark = place.run / "up"
     if world.init is not None and mark.exists():
-        hosts = mark.read_text().split()
+        hosts = mark.read_text().splitlines()
         if set(_wanted(options)) <= set(hosts):
-            print(f"testbed: {' and '.join(hosts)} are up already")
+            print(f"testbed: {', '.join(hosts)} are up already")
             return 0
+    Step.PREPARE.begin()
     progress = Progress()
     world.destroy()
     _clear(place)
@@ -56,9 +58,11 @@ def _up(world: namespace.Namespace, options: argparse.Namespace) -> int:
         command.append("--no-rt")
     if options.containers:
         command.append("--lxc")
+    if not options.ports:
+        command.append("--no-ports")
     status = _inside(world, command)
     if status == 0:
-        mark.write_text(" ".join(_wanted(options)))
+        mark.write_text("\n".join(_wanted(options)))
         progress.say("the cloud is up")
     return status
 
@@ -69,6 +73,8 @@ def _wanted(options: argparse.Namespace) -> list[str]:
         hosts.append(network.REALTIME)
     if options.containers:
         hosts.append(network.CONTAINERS)
+    if options.realtime and options.ports:
+        hosts.append(f"ports on {network.REALTIME}")
     return hosts
 
 
@@ -77,8 +83,9 @@ def _clear(place: paths.Paths) -> None:
     for directory in (place.run, place.etc, place.data, place.state / "vm"):
         shutil.rmtree(directory, ignore_errors=True)
     for path in place.log.glob("*"):
-        # The test runner's own logs, which it may be writing to.
-        if path.name.startswith("test-"):
+        # The logs of the test runner and of the demonstration, which they
+        # are writing to.
+        if path.name.startswith(("test-", "demo")):
             continue
         if path.is_dir():
             shutil.rmtree(path)
@@ -161,6 +168,12 @@ def _parser() -> argparse.ArgumentParser:
         dest="containers",
         action="store_true",
         help="add the host lxc-1 for containers",
+    )
+    up.add_argument(
+        "--no-ports",
+        dest="ports",
+        action="store_false",
+        help="leave Neutron's agents on rt-1 out: its servers have no ports",
     )
     up.set_defaults(act=_up)
     down = verbs.add_parser("down", help="end it; logs stay")

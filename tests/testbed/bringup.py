@@ -38,6 +38,7 @@ from tests.testbed import realtime_host
 from tests.testbed import seed
 from tests.testbed.devstack import nodes
 from tests.testbed.progress import Progress
+from tests.testbed.steps import Step
 
 #: The services expect these to be there.
 _DATA_DIRECTORIES = ("nova/instances", "neutron/lock", "glance")
@@ -50,6 +51,7 @@ class BringUp:
     :param progress: where to say what goes on.
     :param realtime: whether rt-1 is wanted.
     :param containers: whether lxc-1 is wanted.
+    :param ports: whether servers on rt-1 have ports.
     """
 
     def __init__(
@@ -59,8 +61,10 @@ class BringUp:
         *,
         realtime: bool,
         containers: bool,
+        ports: bool,
     ) -> None:
         self._place = place
+        self._ports = ports
         self._realtime = realtime
         self._containers = containers
         self._progress = progress
@@ -75,16 +79,25 @@ class BringUp:
 
         :raises errors.TestbedError: when one fails.
         """
+        Step.START.begin()
         self._configure()
-        first = [self._controller]
-        second = [self._contents, self._ordinary_host]
-        if self._realtime:
-            first.append(lambda: self._host.boot(self._progress))
-            second.append(self._realtime_host)
-        if self._containers:
-            second.append(self._container_host)
-        self._together(*first)
-        self._together(*second)
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            controller = pool.submit(self._controller)
+
+            def after_it(step: Callable[[], None]) -> None:
+                controller.result()
+                step()
+
+            steps = [
+                pool.submit(after_it, self._contents),
+                pool.submit(after_it, self._ordinary_host),
+            ]
+            if self._realtime:
+                steps.append(pool.submit(self._realtime_host, controller))
+            if self._containers:
+                steps.append(pool.submit(after_it, self._container_host))
+            for step in (controller, *steps):
+                step.result()
 
     def _controller(self) -> None:
         self._infrastructure()
@@ -175,9 +188,14 @@ class BringUp:
                 lambda: all(self._catalog.status().values()),
             )
 
-    def _realtime_host(self) -> None:
+    def _realtime_host(
+        self, controller: concurrent.futures.Future[None]
+    ) -> None:
+        self._host.boot(self._progress)
+        controller.result()
+        Step.JOIN.begin()
         with self._progress.step(f"compute host {network.REALTIME}"):
-            joining.join_realtime(self._host, self._api)
+            joining.join_realtime(self._host, self._api, ports=self._ports)
 
     def _container_host(self) -> None:
         host = container_host.ContainerHost(self._place, self._env)
@@ -200,6 +218,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--no-rt", dest="realtime", action="store_false")
     parser.add_argument("--lxc", dest="containers", action="store_true")
+    parser.add_argument("--no-ports", dest="ports", action="store_false")
     options = parser.parse_args()
     try:
         BringUp(
@@ -207,6 +226,7 @@ def main() -> int:
             Progress(),
             realtime=options.realtime,
             containers=options.containers,
+            ports=options.ports,
         ).run()
     except (errors.TestbedError, *api.ERRORS) as error:
         print(f"testbed: {error}", file=sys.stderr)

@@ -13,6 +13,7 @@
 """All services of the controller std-1, by name."""
 
 import dataclasses
+import pathlib
 import signal
 
 from tests.testbed import errors
@@ -36,10 +37,14 @@ class Catalog:
     place: paths.Paths
     env: python_env.PythonEnv
 
-    @property
-    def services(self) -> dict[str, Service]:
-        """Every service by its name."""
-        environment = programs.environment(self.place, self.env)
+    def services(
+        self, earlier: pathlib.Path | None = None
+    ) -> dict[str, Service]:
+        """Return every service by its name.
+
+        :param earlier: directory with another sriov-rt that they run.
+        """
+        environment = programs.environment(self.place, self.env, earlier)
         found = (
             infrastructure.mariadb(self.place, environment),
             infrastructure.rabbitmq(self.place, environment),
@@ -51,13 +56,14 @@ class Catalog:
         )
         return {service.name: service for service in found}
 
-    def start(self, *names: str) -> None:
+    def start(self, *names: str, earlier: pathlib.Path | None = None) -> None:
         """Start services, and wait until they do their work.
 
         :param names: their names.
+        :param earlier: directory with another sriov-rt that they run.
         :raises errors.TestbedError: when one doesn't come up.
         """
-        chosen = [self._find(name) for name in names]
+        chosen = [self._find(name, earlier) for name in names]
         for service in chosen:
             service.start(self.place)
         for service in chosen:
@@ -74,10 +80,10 @@ class Catalog:
 
     def status(self) -> dict[str, bool]:
         """Return whether each service runs, by its name."""
-        return {name: running(name, self.place) for name in self.services}
+        return {name: running(name, self.place) for name in self.services()}
 
-    def _find(self, name: str) -> Service:
-        services = self.services
+    def _find(self, name: str, earlier: pathlib.Path | None = None) -> Service:
+        services = self.services(earlier)
         if name not in services:
             raise errors.TestbedError(
                 f"no service {name}; there are {', '.join(services)}"

@@ -28,6 +28,7 @@ from tests.testbed import seed
 from tests.testbed import settings
 from tests.testbed.progress import Progress
 from tests.testbed.waiting import run
+from tests.testbed.waiting import run_logged
 
 DATABASES = (
     "keystone",
@@ -133,7 +134,7 @@ def _run_lane(
 ) -> None:
     for command in lane:
         log = place.log / f"{pathlib.Path(command[0]).name}.log"
-        run(
+        run_logged(
             command,
             timeout=_SYNC_SECONDS,
             environment=environment,

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from tests.testbed import network
 from tests.testbed import paths
 from tests.testbed.service import Service
-from tests.testbed.waiting import run
+from tests.testbed.waiting import run_logged
 
 _QEMU_CONF = """\
 user = "root"
@@ -36,18 +36,27 @@ def configure(place: paths.Paths) -> None:
 
     :param place: the directories of the cloud.
     """
+    configure_rabbitmq(place)
+    configure_libvirt(
+        place.data / "libvirt" / "etc", place.log / "libvirtd.log"
+    )
+
+
+def configure_rabbitmq(place: paths.Paths, memory_mb: int = 512) -> None:
+    """Write the configuration of RabbitMQ.
+
+    :param place: the directories of the cloud.
+    :param memory_mb: what it may take before it blocks who publishes.
+    """
     rabbit = place.etc / "rabbitmq"
     rabbit.mkdir(parents=True, exist_ok=True)
     (rabbit / "rabbitmq.conf").write_text(
         f"listeners.tcp.1 = {network.CONTROLLER_ADDRESS}"
         f":{network.PORTS['rabbitmq']}\n"
         "loopback_users = none\n"
-        "vm_memory_high_watermark.absolute = 512MB\n"
+        f"vm_memory_high_watermark.absolute = {memory_mb}MB\n"
     )
     (rabbit / "enabled_plugins").write_text("[].\n")
-    configure_libvirt(
-        place.data / "libvirt" / "etc", place.log / "libvirtd.log"
-    )
 
 
 def configure_libvirt(directory: pathlib.Path, log: pathlib.Path) -> None:
@@ -101,7 +110,7 @@ def install_mariadb(place: paths.Paths) -> None:
     :param place: the directories of the cloud.
     :raises errors.CommandFailed: when it can't be made.
     """
-    run(
+    run_logged(
         (
             "mariadb-install-db",
             "--no-defaults",

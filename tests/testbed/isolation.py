@@ -24,7 +24,13 @@ CLONE_NEWNET = 0x40000000
 def sh(*command: str) -> str:
     """Run a command and return what it prints."""
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=60, check=False
+        command,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        start_new_session=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert done.returncode == 0, (command, done.stderr)
     return done.stdout

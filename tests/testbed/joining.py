@@ -89,23 +89,29 @@ def wait_agents(api: Connection, host: str, binaries: Collection[str]) -> None:
     )
 
 
-def join_realtime(host: RealtimeHost, api: Connection) -> None:
+def join_realtime(
+    host: RealtimeHost, api: Connection, *, ports: bool = True
+) -> None:
     """Start a host's services, and wait until servers can be booted on it.
 
     :param host: the host, whose machine has booted.
     :param api: the cloud that it becomes a part of.
+    :param ports: whether servers on it have ports; Neutron's agents are not
+        started otherwise.
     :raises errors.TestbedError: when it doesn't come up.
     """
     node = host.node
-    for name in node.services:
+    ports = ports and node.ports
+    services = [
+        name
+        for name in node.services
+        if ports or name not in realtime_host.PORT_AGENTS
+    ]
+    for name in services:
         host.start(name)
-    wait_compute(api, node.name, lambda: all(map(host.running, node.services)))
-    if node.ports:
-        wait_agents(
-            api,
-            node.name,
-            (realtime_host.NEUTRON_AGENT, realtime_host.SRIOV_AGENT),
-        )
+    wait_compute(api, node.name, lambda: all(map(host.running, services)))
+    if ports:
+        wait_agents(api, node.name, realtime_host.PORT_AGENTS)
 
 
 def leave_realtime(host: RealtimeHost, api: Connection) -> None:

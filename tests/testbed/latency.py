@@ -29,14 +29,15 @@ CERTIFICATE = "/var/lib/sriov-rt-verify/latency-certificate.json"
 #: ``sriov-rt`` with another profile ``quick``: five wake-ups a second. At
 #: 5,000 an emulated CPU has less than half of its samples.
 SRIOV_RT = """
-from sriov_rt.cmd import main, verify
-from sriov_rt.verify.measurement import Tool
-from sriov_rt.verify.profiles import Profile, Step
+from sriov_rt.cmd import main, verify_latency
+from sriov_rt.verify.measurement import Step
+from sriov_rt.verify.profiles import Profile
 import sys
-verify.PROFILES = {**verify.PROFILES, "quick": Profile("quick", "", (
-    Step(Tool.CYCLICTEST, 20, interval_us=200_000),
-    Step(Tool.OSLAT, 5, priority=1),
-))}
+quick = Profile("quick", "", (
+    Step("cyclictest", 20, interval_us=200_000),
+    Step("oslat", 5, priority=1),
+))
+verify_latency.PROFILES = {**verify_latency.PROFILES, "quick": quick}
 sys.exit(main.main(sys.argv[1:]))
 """
 
@@ -51,8 +52,17 @@ from sriov_rt.host import latency
 from sriov_rt.host.root import Root
 from sriov_rt.verify import certificate
 found = latency.read(Root("/"))
-certificate.write(dataclasses.replace(found, max_latency_us=1),
-                  pathlib.Path("/"))
+def lowered(each):
+    return dataclasses.replace(each, max_us=1)
+certificate.write(
+    dataclasses.replace(
+        found,
+        max_latency_us=1,
+        tools=tuple(map(lowered, found.tools)),
+        cpus=tuple(map(lowered, found.cpus)),
+    ),
+    pathlib.Path("/"),
+)
 """
 
 #: The tracers' file system.

@@ -173,7 +173,7 @@ class Namespace:
         if init is None:
             raise errors.TestbedError(
                 f"no cloud runs in {self.place.state}; bring one up with "
-                "`python3 -m tests.testbed up`"
+                "`tools/demo`"
             )
         groups = cgroups.load(self._file("cgroups.json"))
         cgroups.join(groups, os.getpid())
@@ -210,6 +210,8 @@ class Namespace:
         env = python_env.PythonEnv.in_cache(self.place.cache)
         found["PATH"] = f"{env.bin}:{found.get('PATH', os.defpath)}"
         found["PYTHONPATH"] = str(paths.CHECKOUT)
+        # Where sriov-rt's commands meet the agents (oslo.config).
+        found["OS_SRIOV_RT__TRANSPORT_URL"] = settings.TRANSPORT_URL
         found["SRIOV_RT_STATE"] = str(self.place.state)
         found["SRIOV_RT_CACHE"] = str(self.place.cache)
         found[INSIDE_VARIABLE] = str(self.place.state)

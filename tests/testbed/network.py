@@ -49,6 +49,7 @@ PORTS = {
     "placement": 8778,
     "nova-api": 8774,
     "neutron": 9696,
+    "magnum": 9511,
 }
 
 _SECONDS = 60.0

@@ -101,6 +101,9 @@ def compute(host: Host) -> dict[str, ini.Section]:
         "reserved_host_memory_mb": 512,
         # Disks are sparse, and rt-1 has a GiB for all of them.
         "disk_allocation_ratio": 8,
+        # At its first port the SR-IOV agent of an emulated host starts a
+        # privileged helper, which takes minutes beside another machine.
+        "vif_plugging_timeout": 600,
     }
     sections |= {
         "libvirt": {

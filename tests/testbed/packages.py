@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 
 from tests.testbed import errors
-from tests.testbed.waiting import run
+from tests.testbed.waiting import run_logged
 
 #: Build tools and daemons of the control plane, of std-1 and of lxc-1.
 CONTROL_PLANE = (
@@ -59,7 +59,9 @@ def missing(names: Sequence[str]) -> list[str]:
     """
     asked = subprocess.run(
         ("dpkg-query", "-W", "-f", "${db:Status-Status} ${Package}\n", *names),
+        stdin=subprocess.DEVNULL,
         capture_output=True,
+        start_new_session=True,
         text=True,
         check=False,
     )
@@ -96,7 +98,7 @@ def install(names: Sequence[str], log: pathlib.Path) -> list[str]:
 
 
 def _apt_get(verb: str, *arguments: str, log: pathlib.Path) -> None:
-    run(
+    run_logged(
         (
             "apt-get",
             "-q",
@@ -119,6 +121,8 @@ def _alone() -> Iterator[None]:
     apt's own lock would do, but for the policy: who ends first takes it
     away.
     """
+    # A container that was not booted has an empty /run.
+    _LOCK.parent.mkdir(exist_ok=True)
     with _LOCK.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -40,14 +40,16 @@ def prepare(place: paths.Paths, progress: Progress, *, realtime: bool) -> None:
     def machine() -> None:
         _install_packages(place, progress)
         _make_images(place, progress, realtime=realtime)
+        with progress.step("compiled Python packages"):
+            env.compile(log)
 
     def python() -> None:
         with progress.step("OpenStack from PyPI"):
             env.build_pure(log)
 
+    env.create(log)
     _together(python, machine)
-    with progress.step("compiled Python packages"):
-        env.build_compiled(log)
+    env.install_compiled(log)
     with progress.step("sriov-rt from the checkout"):
         env.install_project(log)
 

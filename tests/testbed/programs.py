@@ -36,18 +36,23 @@ def write_sudo(place: paths.Paths) -> None:
 
 
 def environment(
-    place: paths.Paths, env: python_env.PythonEnv
+    place: paths.Paths,
+    env: python_env.PythonEnv,
+    earlier: pathlib.Path | None = None,
 ) -> dict[str, str]:
     """Return the environment of every service; nothing of ours leaks in.
 
     :param place: the directories of the cloud.
     :param env: the environment with OpenStack.
+    :param earlier: directory with another sriov-rt, as of earlier.install;
+        None for that of the environment.
     """
+    modules = [_OWN_MODULES] if earlier is None else [earlier, _OWN_MODULES]
     found = {
         "PATH": f"{_own_programs(place)}:{env.bin}:{_SYSTEM_PATH}",
         "HOME": str(place.run),
         "LANG": "C.UTF-8",
-        "PYTHONPATH": str(_OWN_MODULES),
+        "PYTHONPATH": ":".join(map(str, modules)),
         "PYTHONWARNINGS": "ignore",
         "OS_NEUTRON_CONFIG_FILES": "neutron.conf;ml2_conf.ini",
     }

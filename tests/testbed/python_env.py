@@ -25,7 +25,7 @@ from typing import Any
 
 from tests.testbed import errors
 from tests.testbed import paths
-from tests.testbed.waiting import run
+from tests.testbed.waiting import run_logged
 
 #: The release of OpenStack under test.
 RELEASE = "2026.2"
@@ -45,6 +45,8 @@ OPENSTACK = (
 COMPILED = ("libvirt-python", "uwsgi")
 #: Of pyproject.toml; the label source `kubernetes` is one of the project's.
 EXTRA = "kubernetes"
+#: The version that sriov-rt has where there is no git history.
+VERSION = "1.0.0"
 #: What Nova imports as its compute driver.
 SHIM = paths.CHECKOUT / "shim" / "nova" / "virt" / "sriov_rt.py"
 #: Debian's own interpreter: python3-dev has the headers of that one.
@@ -85,13 +87,13 @@ def build_wheel(
     :param python: the interpreter whose pip builds it.
     :param isolated: whether pip fetches the build tools; they are installed
         otherwise.
-    :param log: file that takes pip's output.
+    :param log: file that takes pip's output; one in the directory if None.
     :raises errors.TestbedError: when it doesn't build.
     """
     with tempfile.TemporaryDirectory() as scratch:
         tree = pathlib.Path(scratch)
         _copy_project(tree)
-        run(
+        run_logged(
             (
                 *(python, "-m", "pip", "wheel", "--no-deps"),
                 *(() if isolated else ("--no-build-isolation",)),
@@ -99,8 +101,8 @@ def build_wheel(
             ),
             timeout=300,
             # The copy has no git history to take a version from.
-            environment={**os.environ, "PBR_VERSION": "0.0.1"},
-            log=log,
+            environment={**os.environ, "PBR_VERSION": VERSION},
+            log=log or directory / "pip.log",
         )
     (wheel,) = directory.glob("sriov_rt-*.whl")
     return wheel
@@ -111,21 +113,32 @@ class PythonEnv:
     """A virtual environment in the cache, named after what is in it.
 
     :param root: its directory.
+    :param packages: what pip installs into it beside sriov-rt.
+    :param extra: of sriov-rt.
     """
 
     root: pathlib.Path
+    packages: tuple[str, ...] = OPENSTACK
+    extra: str = EXTRA
 
     @classmethod
-    def in_cache(cls, cache: pathlib.Path) -> "PythonEnv":
+    def in_cache(
+        cls,
+        cache: pathlib.Path,
+        packages: tuple[str, ...] = OPENSTACK,
+        extra: str = EXTRA,
+    ) -> "PythonEnv":
         """Name the environment of this checkout's requirements.
 
         :param cache: the cache directory.
+        :param packages: what pip installs into it beside sriov-rt.
+        :param extra: of sriov-rt.
         """
         version = pathlib.Path(_PYTHON).resolve().name
-        wanted = (*_build_tools(), *OPENSTACK, *COMPILED)
+        wanted = (*_build_tools(), *packages, *COMPILED)
         text = "\n".join((version, *wanted, pins().read_text()))
         key = hashlib.sha256(text.encode()).hexdigest()[:12]
-        return cls(cache / f"venv-{key}")
+        return cls(cache / f"venv-{key}", packages, extra)
 
     @property
     def bin(self) -> pathlib.Path:
@@ -137,12 +150,29 @@ class PythonEnv:
         """Directory of the paste and policy files of the wheels."""
         return self.root / "etc"
 
+    @property
+    def complete(self) -> bool:
+        """Whether all is installed, in this or another version of ours."""
+        return self._done("project").exists()
+
     def program(self, name: str) -> str:
         """Return the path of a program of the environment.
 
         :param name: as in "nova-compute".
         """
         return str(self.bin / name)
+
+    def create(self, log: pathlib.Path) -> None:
+        """Make it, with nothing but pip; nothing when more is in it.
+
+        :param log: file that takes the output.
+        :raises errors.CommandFailed: when it can't be made.
+        """
+        if self._done("pure").exists():
+            return
+        shutil.rmtree(self.root, ignore_errors=True)
+        command = (_PYTHON, "-m", "venv", str(self.root))
+        run_logged(command, timeout=120, log=log)
 
     def build_pure(self, log: pathlib.Path) -> None:
         """Install what needs no compiler; nothing when that was done.
@@ -152,20 +182,40 @@ class PythonEnv:
         """
         if self._done("pure").exists():
             return
-        shutil.rmtree(self.root, ignore_errors=True)
-        run((_PYTHON, "-m", "venv", str(self.root)), timeout=120, log=log)
-        self._pip((*_build_tools(), *OPENSTACK), log)
+        self._pip((*_build_tools(), *self.packages), log)
         self._done("pure").touch()
 
-    def build_compiled(self, log: pathlib.Path) -> None:
-        """Install what needs the packages of apt; nothing when done.
+    def compile(self, log: pathlib.Path) -> None:
+        """Compile what needs the packages of apt; nothing when done.
+
+        Safe beside build_pure(), which leaves a processor idle.
 
         :param log: file that takes pip's output.
         :raises errors.CommandFailed: when pip can't.
         """
         if self._done("compiled").exists():
             return
-        self._pip(COMPILED, log)
+        run_logged(
+            (
+                *(self.program("pip"), "wheel", "--no-deps"),
+                *("-c", str(pins()), "--wheel-dir", str(self._wheels)),
+                *COMPILED,
+            ),
+            timeout=1800,
+            log=log,
+        )
+
+    def install_compiled(self, log: pathlib.Path) -> None:
+        """Install what compile() made; nothing when done.
+
+        :param log: file that takes pip's output.
+        :raises errors.CommandFailed: when pip can't.
+        """
+        if self._done("compiled").exists():
+            return
+        wheels = map(str, sorted(self._wheels.glob("*.whl")))
+        self._pip(("--no-deps", *wheels), log)
+        shutil.rmtree(self._wheels)
         self._done("compiled").touch()
 
     def install_project(self, log: pathlib.Path) -> bool:
@@ -176,8 +226,8 @@ class PythonEnv:
         :raises errors.TestbedError: when it doesn't build or install, or
             something runs from the environment.
         """
-        extra = _project()["project"]["optional-dependencies"][EXTRA]
-        digest = f"{_project_digest()} {EXTRA}"
+        extra = _project()["project"]["optional-dependencies"][self.extra]
+        digest = f"{_project_digest()} {self.extra}"
         mark = self._done("project")
         if mark.exists() and mark.read_text() == digest:
             return False
@@ -209,11 +259,15 @@ class PythonEnv:
                     f"{self.root}; take that one down, or set SRIOV_RT_CACHE"
                 )
 
+    @property
+    def _wheels(self) -> pathlib.Path:
+        return self.root / "wheels"
+
     def _done(self, part: str) -> pathlib.Path:
         return self.root / f".{part}-installed"
 
     def _pip(self, arguments: Sequence[str], log: pathlib.Path) -> None:
-        run(
+        run_logged(
             (self.program("pip"), "install", "-c", str(pins()), *arguments),
             timeout=1800,
             log=log,

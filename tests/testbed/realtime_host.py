@@ -71,6 +71,8 @@ _BOOT_SECONDS = 600.0
 AGENT = "sriov-rt-agent"
 NEUTRON_AGENT = "sriov-rt-neutron-agent"
 SRIOV_AGENT = "neutron-sriov-nic-agent"
+#: Instances without ports need none of these.
+PORT_AGENTS = (NEUTRON_AGENT, SRIOV_AGENT)
 COMPUTE = "nova-compute"
 
 
@@ -93,7 +95,7 @@ class Node:
     @property
     def services(self) -> tuple[str, ...]:
         """What runs in it, in the order in which it is started."""
-        agents = (NEUTRON_AGENT, SRIOV_AGENT) if self.ports else ()
+        agents = PORT_AGENTS if self.ports else ()
         return (AGENT, *agents, COMPUTE)
 
 
@@ -192,10 +194,11 @@ class RealtimeHost:
                 )
             )
 
-    def start(self, name: str) -> None:
+    def start(self, name: str, earlier: pathlib.Path | None = None) -> None:
         """Start a service, unless it runs.
 
         :param name: one of the node's services.
+        :param earlier: directory with another sriov-rt that it runs.
         :raises errors.TestbedError: when it can't be started.
         """
         if self.running(name):
@@ -203,7 +206,7 @@ class RealtimeHost:
         job = self.machine.spawn(
             (self.env.program(name), *self._arguments()[name]),
             log=self._log / f"{name}.out",
-            environment=programs.environment(self.place, self.env),
+            environment=programs.environment(self.place, self.env, earlier),
         )
         self._record(name).write_text(json.dumps(dataclasses.asdict(job)))
 

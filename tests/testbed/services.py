@@ -12,6 +12,7 @@
 
 """The processes of a cloud: watch, start, stop and kill them."""
 
+import pathlib
 import signal
 
 from tests.testbed import container_host
@@ -44,18 +45,25 @@ class Services:
         }
         self._containers = ContainerHost(place, env)
 
-    def start(self, name: str, host: str = STD) -> None:
+    def start(
+        self,
+        name: str,
+        host: str = STD,
+        earlier: pathlib.Path | None = None,
+    ) -> None:
         """Start a service; except on RT and RT2, wait until it does its work.
 
         :param name: as status() has it.
         :param host: STD, RT, RT2 or LXC.
+        :param earlier: directory with another sriov-rt that it runs; on LXC
+            it runs the installed one.
         """
         if host in self._realtime:
-            self._realtime[host].start(name)
+            self._realtime[host].start(name, earlier)
         elif host == LXC:
             self._containers.start(name)
         else:
-            self._catalog.start(name)
+            self._catalog.start(name, earlier=earlier)
 
     def stop(self, name: str, host: str = STD) -> None:
         """Ask a service to end, and wait until it has.

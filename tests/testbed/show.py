@@ -13,8 +13,11 @@
 """The part of the demonstration that happens inside the cloud."""
 
 import dataclasses
+import signal
 import sys
+import textwrap
 import time
+from collections.abc import Sequence
 
 from tests.testbed import api
 from tests.testbed import errors
@@ -22,13 +25,20 @@ from tests.testbed import guest_image
 from tests.testbed import guest_view
 from tests.testbed import seed
 from tests.testbed.cloud import Cloud
-from tests.testbed.progress import Progress
+from tests.testbed.demo import RESULT
+from tests.testbed.realtime_host import PORT_AGENTS
 from tests.testbed.servers import Server
 from tests.testbed.services import RT
 from tests.testbed.services import STD
+from tests.testbed.steps import Step
 
 _ISOLATED = "/sys/devices/system/cpu/isolated"
 _BEFORE = "End _get_guest_xml xml="
+#: The servers by their names, the realtime one first.
+_FLAVORS = {
+    "demo-rt": seed.REALTIME_FLAVOR,
+    "demo-std": seed.ORDINARY_FLAVOR,
+}
 
 
 class Surprise(errors.TestbedError):
@@ -51,50 +61,59 @@ class Show:
     """Goes through the main job of sriov-rt, and checks each claim.
 
     :param cloud: a cloud that is up.
-    :param progress: where to say what goes on.
     """
 
-    def __init__(self, cloud: Cloud, progress: Progress) -> None:
+    def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
-        self._progress = progress
+        self._text: list[str] = []
         self._shown: list[Shown] = []
 
-    def run(self) -> None:
-        """Show everything, and leave no server behind.
+    def run(self) -> str:
+        """Go through everything, and leave no server behind.
 
+        :returns: what was seen.
         :raises errors.TestbedError: when something isn't as it should be.
         """
+        Step.EXPLAIN.begin()
         self._explain()
-        realtime = self._boot("demo-rt", seed.REALTIME_FLAVOR, RT)
+        servers = self._cloud.servers
         try:
+            Step.BOOT.begin()
+            made = [servers.create(*each) for each in _FLAVORS.items()]
+            realtime = self._booted(made[0], RT)
             self._stripped(realtime)
             self._threads(realtime)
-            ordinary = self._boot("demo-std", seed.ORDINARY_FLAVOR, STD)
-            try:
-                self._console(ordinary)
-                self._console(realtime)
-            finally:
-                self._cloud.servers.delete(ordinary.id)
-        finally:
-            self._cloud.servers.delete(realtime.id)
+            Step.CONSOLE.begin()
+            ordinary = self._booted(made[1], STD)
+            for each in (realtime, ordinary):
+                self._console(each)
+        except BaseException:
+            # Nova goes on with it: nobody waits. By their names: Ctrl-C may
+            # come before an answer with an id.
+            compute = self._cloud.api.compute
+            for each in list(compute.servers()):
+                if each.name in _FLAVORS:
+                    compute.delete_server(each.id)
+            raise
+        Step.DELETE.begin()
+        for server in reversed(made):
+            servers.delete(server)
         self._clean(realtime, ordinary)
-        self._last_screen()
+        for name in PORT_AGENTS:
+            # They have no part in this, and take long to start.
+            self._cloud.realtime.start(name)
+        self._summary()
+        return "\n".join(self._text) + "\n"
 
     def _explain(self) -> None:
         flavor = seed.REALTIME_FLAVOR
-        _title(f"Which hosts may serve the flavor {flavor}, and why not?")
-        _print(f"$ sriov-rt explain --flavor {flavor}")
+        self._title(f"Which hosts may serve the flavor {flavor}, and why not?")
         configuration = self._cloud.place.etc / "nova" / "nova.conf"
-        text = self._cloud.run(
-            "sriov-rt",
-            "explain",
-            "--flavor",
-            flavor,
-            "--config-file",
-            str(configuration),
+        table = self._cloud.run(
+            *("sriov-rt", "explain", "--flavor", flavor),
+            *("--config-file", str(configuration)),
         )
-        table = text[text.index("+--") :]
-        _print(table)
+        self._say(f"$ sriov-rt explain --flavor {flavor}", table.rstrip())
         rows = [
             [cell.strip() for cell in line.split("|")[1:3]]
             for line in table.splitlines()
@@ -104,38 +123,44 @@ class Show:
         _expect([STD, "no"] in rows, f"{STD} doesn't pass")
         self._note("explain", f"{RT} passes, {STD} doesn't, with reasons")
 
-    def _boot(self, name: str, flavor: str, host: str) -> Server:
-        _title(f"A server of the flavor {flavor}")
+    def _booted(self, server: str, host: str) -> Server:
         begun = time.monotonic()
-        with self._progress.step(f"{name} boots"):
-            server = self._cloud.servers.boot(name, flavor)
-        seconds = time.monotonic() - begun
-        _print(f"{name} is {server.status} on {server.host} {server.fault}")
-        _expect(server.status == "ACTIVE", f"{name} is ACTIVE")
-        _expect(server.host == host, f"{name} is on {host}")
-        self._note(flavor, f"ACTIVE on {server.host} after {seconds:.0f} s")
-        return server
+        found = self._cloud.servers.wait(server)
+        _expect(
+            found.status == "ACTIVE",
+            f"{found.name} is ACTIVE: {found.status} {found.fault}",
+        )
+        _expect(found.host == host, f"{found.name} is on {host}")
+        print(
+            f"{found.name}: {time.monotonic() - begun:.0f} s until ACTIVE",
+            file=sys.stderr,
+        )
+        self._note(_FLAVORS[found.name], f"ACTIVE on {found.host}")
+        return found
 
     def _stripped(self, server: Server) -> None:
-        _title("Its domain: what Nova alone would start, and what runs")
+        self._title("Its domain: what Nova alone would start, and what runs")
         before = self._nova_alone(server)
         after = self._cloud.host(server.host).domain_xml(server.domain)
         log = self._cloud.place.log
         (log / "demo-before.xml").write_text(before)
         (log / "demo-after.xml").write_text(after)
         old, new = guest_view.devices(before), guest_view.devices(after)
-        for kind in sorted(old):
-            print(f"  {'kept   ' if kind in new else 'removed'}  {kind}")
-        _print(
-            f"  there now (most by libvirt): {', '.join(sorted(new - old))}"
-        )
-        _print("\n".join(f"  {x}" for x in guest_view.cpu_tuning(after)))
+        gone = sorted(old.keys() - new.keys())
+        for what, kinds in (
+            ("removed", gone),
+            ("kept", sorted(old.keys() & new.keys())),
+            ("there now", sorted((new - old).keys())),
+        ):
+            self._say(_wrapped(what, kinds))
+        self._say(_wrapped("pinned", guest_view.cpu_tuning(after)))
         noted = guest_view.our_metadata(after)
-        _print(f"  in its metadata: {noted}")
-        _print(f"  both in full: {log}/demo-before.xml, demo-after.xml")
+        self._say(
+            _wrapped("metadata", [noted]),
+            f"  Both in full: {log}/demo-before.xml, demo-after.xml",
+        )
         _expect(bool(noted), "the domain tells what was done to it")
-        gone = sorted((old - new).keys())
-        self._note("stripped", ", ".join(gone) or "Nova gave it no extras")
+        self._note("stripped", f"{len(gone)} devices that Nova gave it")
 
     def _nova_alone(self, server: Server) -> str:
         """Return the XML that Nova's driver made, out of its log."""
@@ -149,14 +174,14 @@ class Show:
     def _threads(self, server: Server) -> None:
         host = self._cloud.host(server.host)
         isolated = host.run("cat", _ISOLATED).strip()
-        _title(f"Its threads, from /proc in {server.host}")
-        _print(
-            f"  {host.run('uname', '-rv').strip()}; isolated CPUs: {isolated}"
+        self._title(f"Its threads, from /proc in {server.host}")
+        self._say(
+            f"  {host.run('uname', '-r').strip()}; isolated CPUs: {isolated}"
         )
         threads = guest_view.threads(host, server.domain)
-        print("  TID    ON CPU  MAY RUN ON  POLICY  PRIORITY  NAME")
+        self._say("  TID    ON CPU  MAY RUN ON  POLICY  PRIORITY  NAME")
         for each in threads:
-            print(
+            self._say(
                 f"  {each.tid:<6} {each.processor:<7} "
                 f"{','.join(map(str, sorted(each.allowed))):<11} "
                 f"{each.policy:<7} {each.priority:<9} {each.name}"
@@ -186,31 +211,46 @@ class Show:
         )
 
     def _console(self, server: Server) -> None:
-        with self._progress.step(f"{server.name} reaches its userspace"):
-            text = self._cloud.servers.wait_console(
-                server.id, guest_image.READY
-            )
+        text = self._cloud.servers.wait_console(server.id, guest_image.READY)
         (line,) = (x for x in text.splitlines() if guest_image.READY in x)
         line = line[line.index(guest_image.READY) :]
-        _print(f"  console of {server.name}: {line}")
         self._note("console", f"{server.name}: {line}")
 
     def _clean(self, *servers: Server) -> None:
-        _title("After deleting both")
         for name in sorted({server.host for server in servers}):
             left = self._cloud.host(name).leftovers()
-            _print(f"  left on {name}: {', '.join(left) or 'nothing'}")
-            _expect(not left, f"{name} is as before")
+            _expect(not left, f"{name} is as before: {', '.join(left)}")
         self._note("deleted", "nothing is left of them on their hosts")
 
     def _note(self, what: str, detail: str) -> None:
         self._shown.append(Shown(what, detail))
 
-    def _last_screen(self) -> None:
-        _title("Seen")
+    def _summary(self) -> None:
+        self._title("Seen")
         for each in self._shown:
-            print(f"  {each.what:<14} {each.detail}")
-        _print("The cloud stays up; `tools/demo down` ends it.")
+            self._say(f"  {each.what:<14} {each.detail}")
+
+    def _title(self, text: str) -> None:
+        if self._text:
+            self._say("")
+        self._say(text, "-" * len(text))
+
+    def _say(self, *lines: str) -> None:
+        self._text += lines
+
+
+def _wrapped(what: str, items: Sequence[str]) -> str:
+    """Return a list of things, in lines of a terminal.
+
+    :param what: what they are.
+    :param items: each of them.
+    """
+    return textwrap.fill(
+        ", ".join(items) or "none",
+        width=78,
+        initial_indent=f"  {what:<10} ",
+        subsequent_indent=" " * 13,
+    )
 
 
 def _expect(truth: bool, what: str) -> None:
@@ -218,21 +258,17 @@ def _expect(truth: bool, what: str) -> None:
         raise Surprise(f"not as it should be: {what}")
 
 
-def _title(text: str) -> None:
-    print(f"\n== {text}", flush=True)
-
-
-def _print(text: str) -> None:
-    print(text, flush=True)
-
-
 def main() -> int:
     """Show the demonstration in our cloud; the exit status is returned."""
     try:
-        Show(Cloud(), Progress(sys.stdout)).run()
+        cloud = Cloud()
+        result = cloud.place.log / RESULT
+        result.write_text(Show(cloud).run())
     except (errors.TestbedError, *api.ERRORS) as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
     return 0
 
 

@@ -95,6 +95,7 @@ def build(place: pathlib.Path, name: str, source: str, *words: str) -> str:
         text=True,
         check=True,
         capture_output=True,
+        start_new_session=True,
     )
     return str(path)
 
@@ -108,7 +109,11 @@ def library(place: pathlib.Path) -> str:
 def copy_libraries(program: str, image: pathlib.Path) -> None:
     """Put the libraries that a program needs into an image."""
     found = subprocess.run(
-        ["ldd", program], capture_output=True, text=True, check=True
+        ["ldd", program],
+        capture_output=True,
+        start_new_session=True,
+        text=True,
+        check=True,
     ).stdout
     for word in found.split():
         if word.startswith("/"):
@@ -128,6 +133,7 @@ def running(
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        start_new_session=True,
         text=True,
     )
     said = []

@@ -46,7 +46,7 @@ def run(
     :param config: tempest.conf.
     :param arguments: that choose the tests, as in ("--regex", "...").
     :param workers: tests at once.
-    :param sink: where to print it; standard output if None.
+    :param sink: where to print it; to our own outputs if None.
     """
     command = (
         cloud.env.program("tempest"),
@@ -61,7 +61,7 @@ def run(
         command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        stderr=sink,
         text=True,
         cwd=config.parent,
         env=environment,
@@ -100,6 +100,7 @@ def leave_out(cloud: Cloud, config: pathlib.Path) -> tuple[str, str]:
         check=True,
         stdin=subprocess.DEVNULL,
         capture_output=True,
+        start_new_session=True,
         text=True,
         cwd=config.parent,
         env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"},

@@ -12,7 +12,10 @@
 
 """Wait for things, and for programs, with a bound."""
 
+import contextlib
+import os
 import pathlib
+import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -20,6 +23,9 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 
 from tests.testbed import errors
+
+#: Until the outputs of a program that was killed have come to their end.
+_KILLED_SECONDS = 5.0
 
 
 def wait_for(
@@ -58,38 +64,92 @@ def run(
     *,
     timeout: float,
     environment: Mapping[str, str] | None = None,
-    log: pathlib.Path | None = None,
     stdin: bytes | None = None,
 ) -> str:
     """Run a program to its end and return what it printed.
 
+    That is its standard output alone, and it has no terminal: at one,
+    virsh(1) starts pkttyagent(1), which writes to it.
+
     :param command: program and arguments.
     :param timeout: seconds it may take.
     :param environment: its environment; ours when None.
-    :param log: file that its output is appended to as well.
     :param stdin: what it reads; nothing when None.
     :raises errors.CommandFailed: when it exits with another status than 0.
     :raises errors.TimedOut: when it takes longer; it is killed then.
     """
+    child = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+        start_new_session=True,
+    )
     try:
-        done = subprocess.run(
-            command,
-            input=stdin or b"",
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=timeout,
-            env=environment,
-            check=False,
-        )
+        output, complaint = child.communicate(stdin or b"", timeout)
     except subprocess.TimeoutExpired as expired:
-        seen = (expired.stdout or b"").decode(errors="replace")
-        what = " ".join(command)
-        raise errors.TimedOut(what, timeout, seen[-2000:]) from expired
-    text = done.stdout.decode(errors="replace")
-    if log is not None:
-        with log.open("a") as stream:
-            stream.write(text)
+        output, complaint = _kill(child)
+        seen = _end(output, complaint, 2000)
+        raise errors.TimedOut(" ".join(command), timeout, seen) from expired
+    except BaseException:
+        # Ctrl-C reaches us alone: its session is another.
+        _kill(child)
+        raise
+    if child.returncode != 0:
+        end = _end(output, complaint, 4000)
+        raise errors.CommandFailed(tuple(command), child.returncode, end)
+    return output.decode(errors="replace")
+
+
+def run_logged(
+    command: Sequence[str],
+    *,
+    timeout: float,
+    log: pathlib.Path,
+    environment: Mapping[str, str] | None = None,
+) -> None:
+    """Run a program to its end, with all that it prints in a log.
+
+    It stays in our session, so that Ctrl-C ends it too.
+
+    :param command: program and arguments.
+    :param timeout: seconds it may take.
+    :param log: file that its output is appended to.
+    :param environment: its environment; ours when None.
+    :raises errors.CommandFailed: when it exits with another status than 0.
+    :raises errors.TimedOut: when it takes longer; it is killed then.
+    """
+    with log.open("ab") as stream:
+        try:
+            done = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                timeout=timeout,
+                env=environment,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as expired:
+            what = " ".join(command)
+            raise errors.TimedOut(what, timeout, errors.tail(log)) from expired
     if done.returncode != 0:
-        end = text[-4000:]
-        raise errors.CommandFailed(tuple(command), done.returncode, end)
-    return text
+        raise errors.CommandFailed(
+            tuple(command), done.returncode, errors.tail(log, 40)
+        )
+
+
+def _kill(child: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
+    """Kill a program and its session; return what both outputs had."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    try:
+        return child.communicate(timeout=_KILLED_SECONDS)
+    except subprocess.TimeoutExpired:
+        # A daemon of its own, in a session of its own, has them open.
+        return b"", b""
+
+
+def _end(output: bytes, complaint: bytes, length: int) -> str:
+    return (output + complaint).decode(errors="replace")[-length:]

@@ -28,11 +28,16 @@ from collections.abc import Callable
 from unittest import mock
 
 from sriov_rt.cmd import collect
+from sriov_rt.cmd import device as cmd_device
 from sriov_rt.cmd import host as cmd_host
 from sriov_rt.cmd import main
 from sriov_rt.cmd.verdict import Candidate
+from sriov_rt.devices import settings as device_settings
+from sriov_rt.facts import decisive
 from sriov_rt.host import conditions
+from sriov_rt.host import container
 from sriov_rt.host import latency as host_latency
+from sriov_rt.kubernetes import attachments
 from sriov_rt.nic import vfs
 from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.verify import certificate
@@ -42,13 +47,15 @@ from sriov_rt.verify import guest
 from sriov_rt.verify import latency
 from sriov_rt.verify import network
 from sriov_rt.verify import results
+from sriov_rt.verify import tools
 from sriov_rt.verify import watch
 from sriov_rt.verify.load import LOADS
+from sriov_rt.verify.measurement import Cpus
 from sriov_rt.verify.measurement import Measurement
-from sriov_rt.verify.measurement import Tool
-from sriov_rt.verify.profiles import Step
+from sriov_rt.verify.measurement import Step
 from sriov_rt.vif import host
 from tests.unit import builders
+from tests.unit.devices import fakes as device_fakes
 from tests.unit.host import trees
 from tests.unit.nic import fakes
 from tests.unit.onload import test_instances
@@ -63,10 +70,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 #: A host that merges pages.
 KSM = {"ksm_run": 1}
 
-CPUS = latency.Cpus(CpuSet((2, 3)), CpuSet((0, 1)))
+CPUS = Cpus(CpuSet((2, 3)), CpuSet((0, 1)))
 
 #: What is measured in a guest.
-GUEST = (Tool.CYCLICTEST, Tool.OSLAT)
+GUEST = tools.IN_GUESTS
 
 ISSUED = certificate.issue(SUBJECT, GOOD, "standard", LOADS["compute"], NOW)
 
@@ -110,6 +117,108 @@ NETWORK = [
 ]
 
 
+def kubernetes_node(name, labels, vfs, taints=()):
+    """Return a Node of 8 CPUs."""
+    return {
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"taints": list(taints)},
+        "status": {
+            "allocatable": {
+                "cpu": "8",
+                "memory": "32Gi",
+                "pods": "110",
+                "intel.com/fast": str(vfs),
+            }
+        },
+    }
+
+
+FEATURE = "feature.node.kubernetes.io"
+CARD = f"{FEATURE}/pci-1924.present"
+
+#: A pod of exclusive CPUs with a VF, and a cluster with two nodes for it.
+WEB = {
+    "kind": "Pod",
+    "metadata": {
+        "name": "web",
+        "namespace": "trading",
+        "annotations": {"k8s.v1.cni.cncf.io/networks": "fast"},
+    },
+    "spec": {
+        "nodeSelector": {CARD: "true"},
+        "containers": [
+            {
+                "name": "web",
+                "resources": {
+                    "limits": {
+                        "cpu": "4",
+                        "memory": "1Gi",
+                        "intel.com/fast": "1",
+                    }
+                },
+            }
+        ],
+    },
+}
+CLUSTER = {
+    "kind": "List",
+    "items": [
+        kubernetes_node(
+            "rt-1",
+            {
+                CARD: "true",
+                f"{FEATURE}/sriov-rt.cpus.isolated": "6",
+            },
+            4,
+        ),
+        kubernetes_node(
+            "rt-2",
+            {CARD: "true"},
+            4,
+            [{"key": "maintenance", "effect": "NoSchedule"}],
+        ),
+        kubernetes_node("web-1", {f"{FEATURE}/cpu-pstate.turbo": "true"}, 0),
+        {
+            "kind": "NetworkAttachmentDefinition",
+            "metadata": {
+                "name": "fast",
+                "namespace": "trading",
+                "annotations": {
+                    "k8s.v1.cni.cncf.io/resourceName": "intel.com/fast"
+                },
+            },
+        },
+        *(
+            {
+                "kind": "NodeResourceTopology",
+                "metadata": {"name": name},
+                "attributes": [
+                    {
+                        "name": "topologyManagerPolicy",
+                        "value": "single-numa-node",
+                    }
+                ],
+                "zones": [
+                    {
+                        "name": f"node-{number}",
+                        "resources": [
+                            {"name": "cpu", "available": cpus},
+                            {"name": "intel.com/fast", "available": vfs},
+                        ],
+                    }
+                    for number, (cpus, vfs) in enumerate(zones)
+                ],
+            }
+            for name, zones in (
+                ("rt-1", (("4", "2"), ("2", "2"))),
+                ("rt-2", (("4", "0"), ("2", "4"))),
+            )
+        ),
+    ],
+}
+
+
 class DocumentedHost(unittest.TestCase):
     """A host on which every documented command runs."""
 
@@ -145,6 +254,11 @@ class DocumentedHost(unittest.TestCase):
         self.kernel = fakes.FakeKernel("i40e", vfs=4)
         journal = pathlib.Path(tempfile.mkdtemp(dir=self.place))
         self.plugger = vif_fakes.plugger(journal)
+        self.devices = trees.Tree(tempfile.mkdtemp(dir=self.place))
+        self.placement = device_fakes.FakePlacement()
+        self.placement.add("0000:42:00.0")
+        for address, number in (("0000:41:00.0", 0), ("0000:42:00.0", 2)):
+            device_fakes.put_device(self.devices, address, vfs=number)
 
     def _write_configuration(self) -> None:
         place = self.place
@@ -157,6 +271,21 @@ class DocumentedHost(unittest.TestCase):
         (place / "pod.json").write_text(
             '{"spec": {"containers": [{"name": "c", "image": "i"}]}}'
         )
+        (place / "web.json").write_text(json.dumps(WEB))
+        (place / "cluster.json").write_text(json.dumps(CLUSTER))
+        self.attachments = place / "run" / "pods"
+        store = attachments.Store(self.attachments)
+        for number, reason in ((1, ""), (2, "enp1s0/2: vlan is 7, not 0")):
+            store.put(
+                attachments.Attachment(
+                    f"0000:01:10.{number}",
+                    "fast",
+                    f"{number}c0ffee",
+                    "net1",
+                    f"trading/web-{number}",
+                    reason=reason,
+                )
+            )
 
     def run_command(self, words: list[str]) -> tuple[int, str]:
         """Return the exit code and the output of a command line.
@@ -178,6 +307,9 @@ class DocumentedHost(unittest.TestCase):
         stdin = io.TextIOWrapper(io.BytesIO(given.encode()))
         with contextlib.ExitStack() as stack:
             self._put_in_place(stack)
+            stack.enter_context(
+                mock.patch.object(attachments, "DIRECTORY", self.attachments)
+            )
             arguments = self._stand_in(stack, arguments)
             stack.enter_context(contextlib.redirect_stdout(to_file))
             stack.enter_context(contextlib.redirect_stderr(told))
@@ -197,6 +329,8 @@ class DocumentedHost(unittest.TestCase):
             ),
             (host, "configured", lambda files: self.plugger),
             (os, "geteuid", lambda: 0),
+            # What runs the tests may be a container.
+            (container, "sees_host_processes", lambda *_: True),
             # In a checkout that was never installed there are no sources.
             (cmd_host, "load_sources", lambda: trees.SOURCES),
             # It takes a message queue, and agents on it.
@@ -204,6 +338,7 @@ class DocumentedHost(unittest.TestCase):
             # What runs the tests may itself be a virtual machine, without
             # isolated CPUs and without the programs that measure.
             (conditions, "emulated", lambda root: False),
+            (conditions, "changed", lambda *_: ()),
             (latency, "cpus_of", lambda root: CPUS),
             (guest, "cpus_of", lambda root: CPUS),
             (latency, "missing", lambda *_: ()),
@@ -219,7 +354,10 @@ class DocumentedHost(unittest.TestCase):
         stack.enter_context(mock.patch.dict(os.environ, COLUMNS="80"))
 
     def _collect(self, expected, **options) -> list[Candidate]:
-        return [Candidate(h.host, h, 12.0, 300.0) for h in self.hosts]
+        return [
+            Candidate(h.host, decisive(h), 12.0, 300.0, h.version, h)
+            for h in self.hosts
+        ]
 
     def _stand_in(
         self, stack: contextlib.ExitStack, arguments: list[str]
@@ -231,6 +369,18 @@ class DocumentedHost(unittest.TestCase):
         name = "_".join(arguments[:2]).replace("-", "_")
         stand_in = getattr(self, f"_in_place_of_{name}", None)
         return stand_in(stack, arguments) if stand_in else arguments
+
+    def _in_place_of_device_clean(self, stack, arguments):
+        """It takes Placement, and resets devices."""
+        found = mock.Mock(node=device_fakes.NODE, clean=("*",))
+        found.placement.return_value = self.placement
+        for where, name, value in (
+            (device_settings, "configured", lambda files: found),
+            (cmd_device, "Root", lambda: self.devices.root),
+            (container, "sees_host_processes", lambda proc: True),
+        ):
+            stack.enter_context(mock.patch.object(where, name, value))
+        return arguments
 
     def _in_place_of_onload_status(self, stack, arguments):
         """The processes would be those of this machine."""
@@ -264,7 +414,8 @@ class DocumentedHost(unittest.TestCase):
 
     def _in_place_of_verify_certificate(self, stack, arguments):
         """It is root's, and of this machine."""
-        for name, value in (("read", ISSUED), ("withdrawn", "")):
+        counts = mock.Mock(withdrawn="", withdrawal="")
+        for name, value in (("read", ISSUED), ("status", counts)):
             stack.enter_context(
                 mock.patch.object(host_latency, name, return_value=value)
             )
@@ -325,11 +476,11 @@ class DocumentedHost(unittest.TestCase):
         for name, scale in (("before", 8), ("after", 20)):
             cpus = tuple(test_report.cpu(cpu, scale) for cpu in (2, 3))
             measured = Measurement(
-                Tool.CYCLICTEST, "2.40", "cyclictest", NOW, 900.0, cpus, ()
+                "cyclictest", "2.40", "cyclictest", NOW, 900.0, cpus, ()
             )
             results.Results(self.place / name).put(
                 results.Result(
-                    Step(Tool.CYCLICTEST, 900, interval_us=200),
+                    Step("cyclictest", 900, interval_us=200),
                     "compute",
                     SUBJECT.after,
                     measured,

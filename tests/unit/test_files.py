@@ -12,6 +12,7 @@
 
 import os
 import pathlib
+import stat
 import tempfile
 import unittest
 from unittest import mock
@@ -57,3 +58,73 @@ class ReplaceTest(unittest.TestCase):
         with self.assertRaises(OSError):
             files.replace(self.path, b"new")
         self.assertEqual("kept", other.read_text())
+
+
+class ReadTest(unittest.TestCase):
+    def setUp(self):
+        place = tempfile.TemporaryDirectory()
+        self.addCleanup(place.cleanup)
+        self.directory = pathlib.Path(place.name) / "store"
+        self.directory.mkdir(0o700)
+        self.path = self.directory / "file"
+
+    def refused(self, path=None, **options):
+        with self.assertRaises(files.Unusable) as caught:
+            files.read(path or self.path, 9, **options)
+        return caught.exception.strerror
+
+    def test_one_byte_more_than_the_limit_tells_that_it_is_longer(self):
+        self.path.write_bytes(b"x" * 100)
+        self.assertEqual(b"x" * 10, files.read(self.path, 9))
+
+    def test_nothing_but_a_file_is_read_and_nothing_is_waited_for(self):
+        os.mkfifo(self.path)
+        self.assertEqual("not a regular file", self.refused())
+        self.assertEqual("not a regular file", self.refused(self.directory))
+        socket = self.directory / "socket"
+        os.mknod(socket, 0o600 | stat.S_IFSOCK)
+        self.assertEqual("not a regular file", self.refused(socket))
+
+    def test_a_private_file_is_no_link(self):
+        self.path.write_bytes(b"x")
+        link = self.directory / "link"
+        link.symlink_to(self.path)
+        self.assertEqual(b"x", files.read(link, 9))
+        self.assertEqual("a link", self.refused(link, private=True))
+
+    def test_a_private_file_is_roots_or_ours(self):
+        self.path.write_bytes(b"x")
+        self.assertEqual(b"x", files.read(self.path, 9, private=True))
+        for mode in (0o620, 0o602, 0o666):
+            self.path.chmod(mode)
+            self.assertEqual(
+                f"can be written by others (mode {mode:04o})",
+                self.refused(private=True),
+            )
+        self.path.chmod(0o600)
+        with mock.patch.object(os, "geteuid", return_value=4242):
+            if self.path.stat().st_uid:
+                self.assertIn("belongs to user", self.refused(private=True))
+        if os.geteuid() == 0:
+            os.chown(self.path, 4242, 0)
+            self.assertEqual(
+                "belongs to user 4242", self.refused(private=True)
+            )
+
+    def test_a_directory_of_others(self):
+        files.check_directory(self.directory)
+        for mode in (0o770, 0o707, 0o1777):
+            self.directory.chmod(mode)
+            with self.assertRaises(files.Unusable) as caught:
+                files.check_directory(self.directory)
+            self.assertEqual(
+                f"{self.directory} can be written by others (mode {mode:04o})",
+                caught.exception.strerror,
+            )
+        link = self.directory.with_name("link")
+        link.symlink_to(self.directory)
+        with self.assertRaises(files.Unusable) as caught:
+            files.check_directory(link)
+        self.assertEqual(f"{link} is a link", caught.exception.strerror)
+        with self.assertRaises(FileNotFoundError):
+            files.check_directory(self.directory / "none")

@@ -44,20 +44,26 @@ MAY_IMPORT = {
     "reason": set(),
     "decide": WORDS,
     "messaging": set(),
-    "rtnetlink": set(),
-    "config": set(),
+    "threads": set(),
+    "config": {"exceptions", "files"},
     "entry_points": set(),
     "files": set(),
+    "kernel": {"exceptions", "parse"},
     "host": PURE | {"entry_points"},
     "guest": PURE | {"host"},
     "onload": PURE | {"host", "guest", "config"},
-    "labels": PURE | {"host", "files", "entry_points"},
-    "nic": PURE | {"host", "config", "rtnetlink", "entry_points"},
-    "vif": PURE | {"host", "nic", "onload", "config", "rtnetlink"},
-    "agent": PURE | {"host", "guest", "labels", "messaging"},
-    "verify": PURE | {"host", "files"},
-    "kubernetes": PURE | {"labels", "agent"},
-    "scheduler": PURE | {"messaging", "onload"},
+    "labels": PURE | {"host", "files", "config", "entry_points"},
+    "nic": PURE | {"kernel", "host", "config", "files", "entry_points"},
+    "vif": PURE | {"kernel", "host", "nic", "onload", "config", "files"},
+    "agent": PURE
+    | {"host", "guest", "labels", "messaging", "files", "config"},
+    "verify": PURE | {"kernel", "host", "files"},
+    "devices": PURE | {"host", "nic", "agent", "config", "files"},
+    "kubernetes": PURE
+    | {"kernel", "host", "nic", "onload", "labels", "agent"}
+    | {"config", "files"},
+    "kubevirt": PURE | {"kernel", "host", "guest", "nic", "vif", "files"},
+    "scheduler": PURE | {"messaging", "onload", "config"},
     "nova": PURE
     | {
         "host",
@@ -68,11 +74,19 @@ MAY_IMPORT = {
         "vif",
         "scheduler",
         "messaging",
+        "config",
     },
-    "neutron": PURE | {"host", "nic", "vif", "agent", "config", "files"},
+    "neutron": PURE
+    | {"kernel", "host", "nic", "vif", "agent", "config", "files"}
+    | {"messaging", "threads"},
+    "magnum": PURE | {"agent", "scheduler"},
+    "libvirt": PURE | {"host", "guest", "nic", "vif"},
+    "vdsm": PURE | {"host", "guest", "libvirt", "files"},
     "opts": {
+        "magnum",
         "nova",
         "agent",
+        "devices",
         "labels",
         "kubernetes",
         "neutron",
@@ -84,6 +98,8 @@ MAY_IMPORT = {
     },
     "cmd": PURE
     | {
+        "devices",
+        "kernel",
         "host",
         "guest",
         "labels",
@@ -93,17 +109,27 @@ MAY_IMPORT = {
         "agent",
         "scheduler",
         "messaging",
+        "config",
         "files",
         "verify",
+        "threads",
+        "kubernetes",
+        "kubevirt",
+        "nova",
+        "neutron",
+        "magnum",
     },
 }
 #: Each neighbour's package, and the room that may import it.
 NEIGHBOURS = {
+    "pyroute2": "kernel",
     "nova": "nova",
     "neutron": "neutron",
     "neutron_lib": "neutron",
     "magnum": "magnum",
+    "magnum_capi_helm": "magnum",
     "kubernetes": "kubernetes",
+    "grpc": "kubevirt",
 }
 
 

@@ -69,5 +69,5 @@ class ZuulTest(unittest.TestCase):
             for line in (ROOT / "pyproject.toml").read_text().splitlines()
             if line.startswith(prefix)
         }
-        self.assertEqual(3, len(wanted))
+        self.assertEqual(2, len(wanted))
         self.assertEqual(set(), wanted - set(self.project["gate"]["jobs"]))

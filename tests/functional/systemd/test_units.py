@@ -62,13 +62,28 @@ log_dir = /var/log/neutron
 rpc_response_timeout = 1
 """
 
+#: The file that has systemd make the agent's user.
+_USERS = "sysusers.d/sriov-rt.conf"
+_SYSUSERS = f"/usr/lib/{_USERS}"
+
 _PARENTS = "[vif]\nparents = physnet1:up0\n"
 
 #: Looks into every network namespace, as 'vf provision' does.
 _LINKS = """
-from sriov_rt.vif.links import NetlinkLinks
-for each in NetlinkLinks().all(everywhere=True):
+from sriov_rt.kernel.links import Links
+for each in Links().all(everywhere=True):
     print(each.name, "in", each.namespace)
+"""
+
+#: Sees each process's files, and writes what 'device clean' writes.
+_DEVICES = """
+from sriov_rt.devices import cleaning
+from sriov_rt.host.root import Root
+from sriov_rt.host.vfio import Holders
+print("hidden:", Holders(Root()).of("sys/bus/pci/devices/none", None))
+with cleaning.alone(Root()):
+    cleaning.keep(Root(), (), 1.0)
+print("kept")
 """
 
 #: Sees what the agent for Neutron sees.
@@ -96,6 +111,10 @@ from oslo_service import backend
 # As the program does; oslo.messaging would take eventlet, where it is there.
 backend.init_backend(backend.BackendType.THREADING)
 from sriov_rt.agent import process, publisher
+from sriov_rt.host import compute_driver_socket
+
+# As a nova-compute with our driver, which is not in the container.
+driver = compute_driver_socket.bind("rt-1", "test")
 
 def cast(self, method, **arguments):
     if method == "facts":
@@ -141,6 +160,21 @@ cp /proc/stat /opt/cpu/stat
 mount --bind /opt/cpu/stat /proc/stat
 {latency.MOUNT_TRACEFS}
 """
+#: What the latency hangs on, as it is observed inside.
+_CONDITIONS = """
+import json
+from sriov_rt.host import compute
+from sriov_rt.host import conditions
+from sriov_rt.host.root import Root
+print(json.dumps(dict(conditions.observe(Root(), compute.observe(Root())))))
+"""
+
+#: The interpreter of the programs inside, with what they import.
+_PYTHON = """
+export PYTHONPATH=$(sed -n 's/^export PYTHONPATH=//p' /usr/bin/sriov-rt)
+exec /opt/python/bin/python3 -c "$1"
+"""
+
 _NOT_ISOLATED = """
 umount /proc/stat
 umount /sys/devices/system/cpu/online /sys/devices/system/cpu/isolated
@@ -211,11 +245,16 @@ class UnitsTest(unittest.TestCase):
         cls.host.write("/etc/sriov_rt/sriov-rt.conf", f"{_AGENT}{_PARENTS}")
         cls.host.write("/etc/neutron/neutron.conf", _NEUTRON)
         cls.host.run("install", "-d", "-o", "neutron", "/var/log/neutron")
+        cls.host.write(
+            _SYSUSERS, (paths.CHECKOUT / "etc" / _USERS).read_text()
+        )
         for command in (
+            f"systemd-sysusers {_SYSUSERS}",
             f"cp {_BOOT} /opt/boot_id",
             "ip netns add red",
             "ip link add up0 type veth peer name up1",
-            "ip link add mv0 link up0 type macvlan",
+            # Not on up0: what has no record there is deleted with a port.
+            "ip link add mv0 link up1 type macvlan",
             "ip link set mv0 netns red",
         ):
             done = cls.host.run(*command.split())
@@ -262,10 +301,12 @@ class UnitsTest(unittest.TestCase):
         return said
 
     def test_agent_says_that_it_is_ready(self) -> None:
-        """As nova, with two capabilities."""
+        """As its own user, with two capabilities."""
         pid = self.runs("sriov-rt-agent")
         status = self.host.run("cat", f"/proc/{pid}/status").stdout
-        self.assertRegex(status, r"(?m)^Uid:\t64060\t")
+        uid = self.done("id", "-u", "sriov-rt").strip()
+        self.assertRegex(status, rf"(?m)^Uid:\t{uid}\t")
+        self.assertNotEqual("0", uid)
         # CAP_DAC_READ_SEARCH is 2, CAP_SYS_PTRACE 19.
         self.assertRegex(status, rf"(?m)^CapEff:\t{1 << 2 | 1 << 19:016x}$")
 
@@ -319,7 +360,10 @@ class UnitsTest(unittest.TestCase):
             trees.CERTIFICATE,
             issued_at=time.time(),
             expires_at=time.time() + 3600,
-            conditions={},
+            cpus=(certificate.CertifiedCpu(1, 18, 4_500_000, 300.0, None),),
+            conditions=json.loads(
+                self.done("sh", "-c", _PYTHON, "sh", _CONDITIONS)
+            ),
         )
         path = self.host.root / certificate.PATH
         self.host.write(
@@ -365,6 +409,29 @@ class UnitsTest(unittest.TestCase):
         started = self.host.run("systemctl", "start", "sriov-rt-vfs")
         self.assertEqual(started.returncode, 0, self.log("sriov-rt-vfs"))
         self.assertIn("nothing to do", self.log("sriov-rt-vfs"))
+
+    def test_devices_are_cleaned_by_the_timer(self) -> None:
+        """With none named there is nothing that fails."""
+        self.done("install", "-d", "-m", "0755", "/run/sriov-rt")
+        unit = "sriov-rt-devices"
+        self.addCleanup(self.host.run, "systemctl", "stop", f"{unit}.timer")
+        self.done("systemctl", "start", f"{unit}.timer", unit)
+        self.assertIn("nothing to do", self.log(unit))
+        self.assertEqual(
+            "active", self.host.property(f"{unit}.timer", "ActiveState")
+        )
+
+    def test_cleaning_sees_every_process(self) -> None:
+        """So that no device is reset under its guest."""
+        self.done("install", "-d", "-m", "0755", "/run/sriov-rt")
+        # As QEMU, it is another user's.
+        self.done(
+            "systemd-run", "-u", "guest", "--uid=neutron", "sleep", "9999"
+        )
+        self.addCleanup(self.host.run, "systemctl", "stop", "guest")
+        said = self.instead("sriov-rt-devices", _DEVICES)
+        self.assertIn("hidden: None", said)
+        self.assertIn("kept", said)
 
     def test_provision_sees_every_namespace(self) -> None:
         """So that no VF goes away under its user."""

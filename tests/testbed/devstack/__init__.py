@@ -67,6 +67,7 @@ class Node:
             env=environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
+            start_new_session=True,
             text=True,
             timeout=120,
             check=False,

@@ -107,14 +107,32 @@ class RtVm:
         """
         say = progress or (lambda text: None)
         name = self.machine.name
-        self._come_up(say, timeout)
-        seen = 0
+        for _ in range(RESTARTS):
+            if self._boots(say, timeout):
+                return
+            why = "its kernel hangs" if self.running else "QEMU has ended"
+            say(f"{name}: {why}, starting it again")
+            self.stop()
+            self.start()
+        if not self._boots(say, timeout):
+            raise errors.ProcessDied(name, self.console)
 
-        def ready() -> bool:
-            nonlocal seen
-            if not self.running:
-                raise errors.ProcessDied(name, self.console)
+    def _boots(self, say: Callable[[str], None], timeout: float) -> bool:
+        """Wait until the machine is ready or lost, and return which.
+
+        QEMU 10.0 can lose the timer of a CPU here, and nothing on that CPU
+        goes on: 1 of 12 boots before the kernel was told the frequency of
+        its counter (tsc.py), and seldom since. Or it ends itself, as its
+        CPUs race with a change of the memory map (1 of 12).
+        """
+        name = self.machine.name
+        seen = before = 0
+        ready = False
+
+        def decided() -> bool:
+            nonlocal seen, before, ready
             lines = self._processes.stages
+            complaints = self._processes.complaints
             for line in lines[seen:]:
                 uptime, _, stage = line.partition(" ")
                 if stage.startswith("failed"):
@@ -122,36 +140,15 @@ class RtVm:
                         f"{name} {stage}\n{errors.tail(self.console)}"
                     )
                 say(f"{name} at {uptime} s: {stage}")
+                before = complaints
             seen = len(lines)
-            return bool(lines) and lines[-1].endswith(" ready")
+            ready = bool(lines) and lines[-1].endswith(" ready")
+            # A busy outer machine causes one complaint.
+            hangs = complaints > before + 1
+            return ready or hangs or not self.running
 
-        wait_for(f"{name} is ready", ready, timeout=timeout)
-
-    def _come_up(self, say: Callable[[str], None], timeout: float) -> None:
-        """Wait for the first stage, and start a lost machine again.
-
-        QEMU 10.0 can lose the timer of a CPU here, and nothing on that CPU
-        goes on: 1 of 12 boots before the kernel was told the frequency of
-        its counter (tsc.py), none of 18 since. Or it ends itself, as its
-        CPUs race with a change of the memory map (1 of 12).
-        """
-        name = self.machine.name
-        for _ in range(RESTARTS):
-            wait_for(
-                f"the kernel of {name} comes up",
-                lambda: (
-                    self._processes.stages
-                    or self._processes.hangs
-                    or not self.running
-                ),
-                timeout=timeout,
-            )
-            if self._processes.stages:
-                return
-            why = "its kernel hangs" if self.running else "QEMU has ended"
-            say(f"{name}: {why}, starting it again")
-            self.stop()
-            self.start()
+        wait_for(f"{name} is ready", decided, timeout=timeout)
+        return ready
 
     def run(
         self,

@@ -247,8 +247,8 @@ class ConfigureTest(_Phases):
         get = self.values
         self.assertEqual(
             [
-                "ComputeFilter,ImagePropertiesFilter,NUMATopologyFilter,"
-                "PciPassthroughFilter,RealtimeSriovFilter"
+                "ComputeFilter,ImagePropertiesFilter,RealtimeSriovFilter,"
+                "NUMATopologyFilter,PciPassthroughFilter"
             ],
             get(self.nova, "filter_scheduler", "enabled_filters"),
         )
@@ -266,6 +266,31 @@ class ConfigureTest(_Phases):
             ],
             get(self.nova, "filter_scheduler", "weight_classes"),
         )
+
+    def test_our_filter_is_asked_just_before_novas_dear_ones(self) -> None:
+        ours, dear = "RealtimeSriovFilter", "NUMATopologyFilter"
+        for given, expected in (
+            (f"{dear},A", f"{ours},{dear},A,PciPassthroughFilter"),
+            (f"A,{dear}", f"A,{ours},{dear},PciPassthroughFilter"),
+            (
+                f"PciPassthroughFilter,{dear}Too",
+                f"{ours},PciPassthroughFilter,{dear}Too,{dear}",
+            ),
+            (
+                f"A,PciPassthroughFilter,{dear},B",
+                f"A,{ours},PciPassthroughFilter,{dear},B",
+            ),
+            # Who has it somewhere wants it there.
+            (f"{dear},{ours}", f"{dear},{ours},PciPassthroughFilter"),
+        ):
+            with self.subTest(given):
+                self.run_phases(devstack.POST_CONFIG, NOVA_FILTERS=given)
+                self.assertEqual(
+                    [expected],
+                    self.values(
+                        self.nova, "filter_scheduler", "enabled_filters"
+                    ),
+                )
 
     def test_filters_and_weighers_of_others_stay(self) -> None:
         text = _NOVA.replace(
@@ -551,6 +576,21 @@ class RunTest(_Phases):
         for each in others:
             self.assertIn("flavor set --property", each)
 
+    def test_a_flavor_whose_properties_are_refused_stops_the_run(self) -> None:
+        # As OpenStackClient does: "create" only logs what it can't set.
+        self.program(
+            self.top / "bin/openstack",
+            'case "$*" in *"flavor set"*) exit 1 ;; esac\n',
+        )
+        self.assertNotEqual(0, self.attempt(devstack.EXTRA).returncode)
+
+    def test_properties_are_set_where_nova_validates_them(self) -> None:
+        self.run_phases(devstack.EXTRA)
+        for each in self.called("openstack"):
+            if "--property" in each:
+                self.assertIn("--os-compute-api-version 2.86", each)
+                self.assertIn("flavor set", each)
+
     def test_a_single_vcpu_is_realtime(self) -> None:
         self.run_phases(devstack.EXTRA, SRIOV_RT_FLAVOR_VCPUS="1")
         made = "\n".join(self.called("openstack"))
@@ -674,12 +714,41 @@ class TwiceTest(_Phases):
         for path, given, before in (
             (
                 self.nova,
-                ",NUMATopologyFilter,PciPassthroughFilter,RealtimeSriovFilter",
+                ",RealtimeSriovFilter,NUMATopologyFilter,PciPassthroughFilter",
                 "",
             ),
             (self.ml2, "sriov_rt,ovn", "ovn"),
         ):
             path.write_text(path.read_text().replace(given, before))
+
+    def test_clean_leaves_no_section_that_it_made(self) -> None:
+        before = "\n[theirs]\n\n[service_available]\nnova = True\n"
+        self.tempest.write_text(before)
+        self.run_phases(*self.PHASES)
+        self.run_phases(*self.PHASES)
+        self.assertIn("[sriov_rt]", self.tempest.read_text())
+        self.run_phases(devstack.UNSTACK, devstack.CLEAN)
+        self.assertEqual(before, self.tempest.read_text())
+
+    def test_clean_keeps_what_others_have_put_into_a_section(self) -> None:
+        self.run_phases(*self.PHASES)
+        text = self.tempest.read_text()
+        self.tempest.write_text(
+            text.replace("[sriov_rt]\n", "[sriov_rt]\n# mine\nown = 1\n")
+        )
+        self.run_phases(devstack.UNSTACK, devstack.CLEAN)
+        self.assertEqual(["1"], self.values(self.tempest, "sriov_rt", "own"))
+        self.assertIn("# mine\n", self.tempest.read_text())
+
+    def test_clean_takes_the_package_from_tempests_environment(self) -> None:
+        tempest = self.top / "tempest"
+        pip = tempest / ".tox/tempest/bin/pip"
+        self.program(pip, "")
+        self.run_phases(*self.PHASES, TEMPEST_DIR=str(tempest))
+        self.run_phases(
+            devstack.UNSTACK, devstack.CLEAN, TEMPEST_DIR=str(tempest)
+        )
+        self.assertEqual(["uninstall -q -y sriov-rt"], self.called("pip"))
 
     def test_clean_of_what_never_was_there_fails_not(self) -> None:
         before = self.options()
@@ -766,12 +835,12 @@ class ReadmeTest(_Phases):
 
     def test_rt_small_is_the_flavor_of_the_projects_readme(self) -> None:
         shown = re.search(
-            r"flavor create rt\.small .*\\\n(?: +--property .*\n)+",
+            r"flavor create rt\.small .*\n.*\\\n(?: +--property .*\n)+",
             (ROOT / "README.rst").read_text(),
         )
         assert shown is not None
         self.run_phases(devstack.EXTRA)
-        (made,) = (
+        made = "\n".join(
             each
             for each in self.called("openstack")
             if each.endswith(" rt.small")
@@ -780,6 +849,25 @@ class ReadmeTest(_Phases):
             self.assertEqual(
                 sorted(re.findall(of, shown[0])), sorted(re.findall(of, made))
             )
+
+    def test_each_page_names_the_branch(self) -> None:
+        # DevStack takes "master" where none is named; and goes on without the
+        # plugin, next time, in the empty directory that it has left.
+        seen = 0
+        for page in (
+            ROOT / "README.rst",
+            ROOT / "devstack/README.rst",
+            *(ROOT / "doc/source").rglob("*.rst"),
+            *(ROOT / "releasenotes/notes").glob("*.yaml"),
+        ):
+            for line in re.findall(
+                r"(?m)^ *enable_plugin .*$", page.read_text()
+            ):
+                with self.subTest(page=page.name):
+                    self.assertEqual("main", line.split()[3:][0])
+                seen += 1
+        self.assertEqual(4, seen)
+        self.assertIn("rmdir /opt/stack/sriov-rt\n", self.README)
 
     def test_every_variable_in_it_is_one_of_settings(self) -> None:
         settings = (ROOT / "devstack/settings").read_text()

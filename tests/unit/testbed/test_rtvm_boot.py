@@ -59,6 +59,19 @@ class BootTest(unittest.TestCase):
         self.assertIn("hangs", self.said[0])
         self.assertEqual(self.said[-1], "rt-1 at 9.0 s: ready")
 
+    def test_kernel_that_hangs_after_a_stage_is_started_again(self) -> None:
+        """It can lose a timer at any moment."""
+        self._shows("", "1.5 kernel\n")
+
+        def say(text: str) -> None:
+            self.said.append(text)
+            if text.endswith(" kernel"):
+                self._shows(f"{HANGS}\n{HANGS}\n", "1.5 kernel\n")
+
+        self.vm.wait_ready(say, timeout=1)
+        self.assertEqual(self.starts, 1)
+        self.assertIn("hangs", self.said[1])
+
     def test_machine_that_ended_before_its_kernel_is_started_again(
         self,
     ) -> None:
@@ -92,6 +105,10 @@ class BootTest(unittest.TestCase):
         """A complaint of before doesn't count once there is a stage."""
         self._shows(f"{HANGS}\n{HANGS}\n", "1.5 kernel\n9.0 ready\n")
         self.vm.wait_ready(timeout=1)
+        self.assertEqual(self.starts, 0)
+        self._shows(f"{HANGS}\n{HANGS}\n", "1.5 kernel\n")
+        with self.assertRaises(errors.TimedOut):
+            self.vm.wait_ready(timeout=0)
         self.assertEqual(self.starts, 0)
 
     def test_failed_script_ends_the_wait(self) -> None:

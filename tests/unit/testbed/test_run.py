@@ -127,9 +127,9 @@ class LanesTest(unittest.TestCase):
         with self.assertRaises(OSError):
             run._run_all(("unit",), fail)
 
-    def test_benchmarks_are_left_to_the_periodic_run(self):
+    def test_these_runners_are_left_to_the_periodic_run(self):
         later = {runner.name for runner in run.RUNNERS if runner.periodic}
-        self.assertEqual({"benchmarks"}, later)
+        self.assertEqual({"benchmarks", "debian13"}, later)
 
 
 class ReportTest(unittest.TestCase):
@@ -169,28 +169,53 @@ class SessionTest(unittest.TestCase):
         self.addCleanup(directory.cleanup)
         logs = pathlib.Path(directory.name)
         tox = logs / "tox"
-        tox.write_text(f"#!/bin/sh\n{script}\n")
+        tox.write_text(f'#!/bin/sh\necho "$*" >> {logs}/seen\n{script}\n')
         tox.chmod(0o755)
         deadline = time.monotonic() + seconds
         with contextlib.redirect_stdout(io.StringIO()) as told:
-            outcome = run.Session(
-                tox, logs, Progress(io.StringIO()), deadline
-            ).one(runner)
+            session = run.Session(
+                tox,
+                logs,
+                Progress(io.StringIO()),
+                deadline,
+                run.Environments(tox, logs, [runner.name]),
+            )
+            outcome = session.one(runner)
+        self.seen = (logs / "seen").read_text()
         return outcome, told.getvalue()
 
     def test_what_runs_past_the_deadline_is_ended_and_has_failed(self):
         runner = run.Runner("unit", False, 300)
-        outcome, told = self._run("echo begun; exec sleep 60", runner, 0)
+        script = 'case "$*" in *--notest*) exit;; esac\necho begun\nsleep 60'
+        outcome, told = self._run(script, runner, 0)
         self.assertEqual((0, 1), (outcome.passed, outcome.failed))
         self.assertIn("unit is ended after 1 s", told)
         self.assertIn("begun", told)
+
+    def test_what_is_installed_ahead_is_not_installed_again(self):
+        outcome, _ = self._run("", run.Runner("unit", False, 300))
+        self.assertEqual(1, outcome.passed)
+        self.assertEqual(
+            "run --notest -e unit\nrun -e unit --skip-pkg-install\n",
+            self.seen,
+        )
+
+    def test_what_cannot_be_installed_is_told_by_its_runner(self):
+        outcome, told = self._run(
+            "echo no such release; exit 1", run.Runner("unit", False, 300)
+        )
+        self.assertEqual(1, outcome.failed)
+        self.assertIn("no such release", told)
+        self.assertEqual("run --notest -e unit\nrun -e unit\n", self.seen)
 
     def test_runners_of_a_bed_find_it_up_and_it_is_taken_away(self):
         with tempfile.TemporaryDirectory() as place:
             logs = pathlib.Path(place)
             tox = logs / "tox"
             tox.write_text(
-                f'#!/bin/sh\necho "$3 kept=$SRIOV_RT_KEEP" >> {logs}/seen\n'
+                "#!/bin/sh\n"
+                f'[ $2 = --notest ] || echo "$3 kept=$SRIOV_RT_KEEP" '
+                f">> {logs}/seen\n"
             )
             tox.chmod(0o755)
             note = f"open('{logs}/seen', 'a').write('away\\n')"
@@ -199,7 +224,11 @@ class SessionTest(unittest.TestCase):
                 run.Bed(("-c", note), "-x"),
             )
             session = run.Session(
-                tox, logs, Progress(io.StringIO()), time.monotonic() + 60
+                tox,
+                logs,
+                Progress(io.StringIO()),
+                time.monotonic() + 60,
+                run.Environments(tox, logs, ["a", "c"]),
             )
             outcomes = session.run(lane, ("a", "c"))
             seen = (logs / "seen").read_text().split("\n")
@@ -209,5 +238,8 @@ class SessionTest(unittest.TestCase):
     def test_a_bed_that_nobody_wants_is_left_alone(self):
         lane = run.Lane((), run.Bed(("-c", "1/0"), "-x"))
         nowhere = pathlib.Path("/nonexistent")
-        session = run.Session(nowhere, nowhere, Progress(io.StringIO()), 0)
+        environments = run.Environments(nowhere, nowhere, [])
+        session = run.Session(
+            nowhere, nowhere, Progress(io.StringIO()), 0, environments
+        )
         self.assertEqual([], session.run(lane, ("unit",)))

@@ -44,7 +44,7 @@ NOVA = """\
 [filter_scheduler]
 available_filters = nova.scheduler.filters.all_filters
 available_filters = sriov_rt.nova.filters.all_filters
-enabled_filters = ComputeFilter,PciPassthroughFilter,RealtimeSriovFilter
+enabled_filters = ComputeFilter,RealtimeSriovFilter,PciPassthroughFilter
 weight_classes = nova.scheduler.weights.all_weighers,\
 sriov_rt.nova.weights.all_weighers
 """

@@ -70,6 +70,7 @@ END
 }
 
 echo "$RTVM_IDENTITY" > /var/lib/nova/compute_id
+echo "${RTVM_IDENTITY//-/}" > /etc/machine-id
 housekeeping=$(taskset --pid --cpu-list $$)
 housekeeping=${housekeeping##*: }
 # VFs are bound from another CPU than that of the mailboxes (see vfs.sh).

@@ -1,0 +1,113 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The gate's runners in a container of Debian 13, with its Python 3.13.
+
+``tox -e debian13`` runs this: ``tools/test unit functional``, with the pins of
+tox.ini, on a clone of the checkout. Arguments replace the command.
+"""
+
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import textwrap
+from collections.abc import Sequence
+
+from tests import run
+from tests.packages import sources
+from tests.testbed import debian_tree
+from tests.testbed import errors
+from tests.testbed import paths
+
+SUITE = "trixie"
+
+#: What tools/test takes as given, or would install each time.
+_INCLUDED = (
+    *("ca-certificates", "git", "python3-dev", "python3-venv"),
+    *run.FUNCTIONAL,
+)
+
+_COMMAND = ("tools/test", "unit", "functional")
+
+#: Seconds that the tests may take, with an empty cache.
+_PATIENCE = 7200.0
+
+_OPTIONS = (
+    *("--capability=all", "--chdir=/checkout"),
+    # libvirt's containers have control groups, and FUSE for their /proc.
+    *("--bind=/sys/fs/cgroup", "--bind=/dev/fuse"),
+    *("--setenv=SRIOV_RT_STATE=/state", "--setenv=PYTHONUNBUFFERED=1"),
+    # No device may be opened in its /tmp and /dev/shm.
+    "--setenv=TMPDIR=/var/tmp",
+)
+#: Tests make links and namespaces, and look for the processes that have them.
+#: So they see this machine's, and may write to /proc/sys and /sys. Its network
+#: is needed to install by pip.
+_TRUSTED = {
+    "SYSTEMD_NSPAWN_API_VFS_WRITABLE": "1",
+    "SYSTEMD_NSPAWN_SHARE_NS_PID": "1",
+}
+
+
+def _clone(tree: pathlib.Path) -> None:
+    """Clone the checkout, with what is not committed yet."""
+    command = ("git", "clone", "--quiet", str(paths.CHECKOUT), str(tree))
+    subprocess.run(command, check=True, timeout=300)
+    sources.copy(tree)
+
+
+def _of_pip() -> list[str]:
+    """Return what has pip install as it does on this machine."""
+    found = [
+        f"--setenv={name}={value}"
+        for name, value in os.environ.items()
+        if name.startswith("PIP_")
+    ]
+    # Whatever certificates this machine trusts.
+    return [*found, "--bind-ro=/etc/ssl/certs"]
+
+
+def main(command: Sequence[str]) -> int:
+    """Run a command in the container; return the exit code.
+
+    :param command: in the clone; _COMMAND if there is none.
+    """
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
+        log = pathlib.Path(directory, "log")
+        root = pathlib.Path(directory, "root")
+        debian_tree.copy(debian_tree.make(SUITE, _INCLUDED, log), root)
+        # Nothing is mounted: tests make overlays of what is below /.
+        _clone(root / "checkout")
+        try:
+            debian_tree.run_in(
+                root,
+                tuple(command) or _COMMAND,
+                log=log,
+                options=(*_OPTIONS, *_of_pip()),
+                environment=_TRUSTED,
+                timeout=_PATIENCE,
+            )
+        except errors.TestbedError:
+            code = 1
+        else:
+            code = 0
+        # What stestr printed is counted; tools/test repeats some of it.
+        for each in sorted(root.glob("state/log/test-*.log")):
+            print(each.read_text(errors="replace"))
+        print(textwrap.indent(log.read_text(errors="replace"), "  "))
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,114 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""sriov-rt of an earlier commit, in a directory beside the installed one.
+
+A service that has the directory first in PYTHONPATH runs that commit, entry
+points included: of two distributions of one name Python takes the first.
+"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+
+from tests.testbed import errors
+from tests.testbed import paths
+from tests.testbed.python_env import PythonEnv
+from tests.testbed.waiting import run
+from tests.testbed.waiting import run_logged
+
+#: Names the commit of an earlier state, to upgrade from.
+VARIABLE = "SRIOV_RT_PREVIOUS"
+#: The state that landed last before this one: what operators upgrade from
+#: where the environment names none. When another has landed, put its commit
+#: here, and what the tests find then into doc/source/admin/upgrade.rst.
+LANDED = "ec08137fd5e03052764e737d6c83202369094e27"
+
+
+def commit() -> str:
+    """Return the name of the commit to upgrade from."""
+    return os.environ.get(VARIABLE) or LANDED
+
+
+def unpack(
+    revision: str, directory: pathlib.Path, checkout: pathlib.Path
+) -> None:
+    """Unpack the files of a commit.
+
+    :param revision: the commit's full name.
+    :param directory: where they go.
+    :param checkout: whose history has it.
+    :raises errors.TestbedError: when that history hasn't.
+    """
+    done = subprocess.run(
+        ("git", "-C", str(checkout), "archive", revision),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        start_new_session=True,
+        timeout=120,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise errors.TestbedError(
+            f"commit {revision} is not in the git history of {checkout}; in a "
+            f"shallow clone run 'git fetch origin {revision}' first "
+            f"({done.stderr.decode(errors='replace').strip()})"
+        )
+    directory.mkdir(parents=True, exist_ok=True)
+    run(
+        ("tar", "-x", "-C", str(directory)),
+        timeout=120,
+        stdin=done.stdout,
+    )
+
+
+def install(
+    env: PythonEnv,
+    directory: pathlib.Path,
+    log: pathlib.Path,
+) -> None:
+    """Install sriov-rt of that commit into a directory of its own.
+
+    Nothing is downloaded: its requirements are those of the environment.
+
+    :param env: whose pip does it, and whose packages it runs with.
+    :param directory: for PYTHONPATH; made anew.
+    :param log: file that takes pip's output.
+    :raises errors.TestbedError: when it can't be had or built.
+    """
+    pip = (env.program("python"), "-m", "pip")
+    with tempfile.TemporaryDirectory() as scratch:
+        source = pathlib.Path(scratch, "source")
+        unpack(commit(), source, paths.CHECKOUT)
+        run_logged(
+            (
+                *(*pip, "wheel", "--no-deps", "--no-build-isolation"),
+                *("--wheel-dir", scratch, str(source)),
+            ),
+            timeout=300,
+            # What is unpacked has no git history to take a version from.
+            environment={**os.environ, "PBR_VERSION": f"0.9.0+{commit()[:7]}"},
+            log=log,
+        )
+        (wheel,) = pathlib.Path(scratch).glob("sriov_rt-*.whl")
+        shutil.rmtree(directory, ignore_errors=True)
+        run_logged(
+            (
+                *(*pip, "install", "--no-deps"),
+                *("--target", str(directory), str(wheel)),
+            ),
+            timeout=300,
+            log=log,
+        )

@@ -1,0 +1,66 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The steps of the demonstration, from a bare machine to its result.
+
+What does a step prints its title on standard output, alone on a line, when it
+begins; all else that it has to say goes to standard error.
+"""
+
+import dataclasses
+import enum
+
+
+@dataclasses.dataclass(frozen=True)
+class _Step:
+    title: str
+    seconds: int
+
+
+class Step(enum.Enum):
+    """A step, with the seconds it takes on two idle cores."""
+
+    PREPARE = _Step("install OpenStack, QEMU and sriov-rt", 5)
+    START = _Step("start the controller, boot realtime host rt-1", 65)
+    JOIN = _Step("start nova-compute and agent on rt-1", 75)
+    EXPLAIN = _Step("ask which hosts fit the flavor rt.small", 10)
+    BOOT = _Step("create a realtime and an ordinary server", 40)
+    CONSOLE = _Step("wait until their systems are up", 20)
+    DELETE = _Step("delete both, look for what is left", 10)
+
+    def begin(self) -> None:
+        """Say that it begins, and that the one before has ended."""
+        print(self.value.title, flush=True)
+
+
+#: What PREPARE takes longer the first time, when it downloads and builds.
+FIRST_SECONDS = 170
+
+
+def of_title(title: str) -> Step | None:
+    """Return the step of a title; None if there is none.
+
+    :param title: a line that a step printed.
+    """
+    for step in Step:
+        if step.value.title == title:
+            return step
+    return None
+
+
+def total_seconds(begin: Step = Step.PREPARE) -> int:
+    """Return the seconds that steps take together.
+
+    :param begin: the first of them.
+    """
+    every = list(Step)
+    return sum(step.value.seconds for step in every[every.index(begin) :])

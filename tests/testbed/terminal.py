@@ -1,0 +1,80 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A terminal, and a program that is started at it."""
+
+import fcntl
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Mapping
+from collections.abc import Sequence
+
+from tests.testbed import paths
+
+#: Makes its standard input its controlling terminal, and becomes the program.
+_TAKE = (
+    "import fcntl, os, sys, termios\n"
+    "fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
+    "os.execvp(sys.argv[1], sys.argv[1:])\n"
+)
+
+
+def run(
+    command: Sequence[str],
+    *,
+    columns: int = 80,
+    wait_for: str = "",
+    keys: bytes = b"",
+    environment: Mapping[str, str] | None = None,
+) -> tuple[int, str]:
+    """Run a program at a terminal of its own to its end.
+
+    :param command: program and arguments.
+    :param columns: of the terminal.
+    :param wait_for: what it prints before keys are pressed.
+    :param keys: what is typed then, once.
+    :param environment: its environment; ours if None.
+    :returns: its exit status, and all that the terminal got.
+    """
+    control, terminal = pty.openpty()
+    size = struct.pack("HHHH", 50, columns, 0, 0)
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, size)
+    with subprocess.Popen(
+        (sys.executable, "-c", _TAKE, *command),
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        cwd=paths.CHECKOUT,
+        env=environment,
+        start_new_session=True,
+    ) as child:
+        os.close(terminal)
+        text = b""
+        while part := _read(control):
+            text += part
+            if keys and wait_for.encode() in text:
+                os.write(control, keys)
+                keys = b""
+        os.close(control)
+        return child.wait(), text.decode(errors="replace")
+
+
+def _read(control: int) -> bytes:
+    try:
+        return os.read(control, 4096)
+    except OSError:
+        # EIO: the last one at the terminal has closed it.
+        return b""

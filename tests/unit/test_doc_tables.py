@@ -1,0 +1,140 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Tables of the documentation have a row for each row of the code."""
+
+import importlib.util
+import re
+import unittest
+
+from sriov_rt.host import observer
+from sriov_rt.nic import families
+from sriov_rt.verify.profiles import DEFAULT
+from sriov_rt.verify.profiles import PROFILES
+from sriov_rt.verify.tools import TOOLS
+from tests.unit.documented_host import ROOT
+
+#: Files of the page's examples, which nobody has.
+EXAMPLES = {"sriov_rt/cmd/cpus.py"}
+
+EXTENSION = ROOT / "doc/source/_exts/tables.py"
+
+
+def load():
+    """Return the extension's module, which is in no package."""
+    spec = importlib.util.spec_from_file_location("tables", EXTENSION)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+tables = load()
+
+
+class TablesTest(unittest.TestCase):
+    def first_cells(self, name):
+        table = tables.TABLES[name]
+        return [row[0] for row in table.rows()]
+
+    def test_each_table_is_on_one_page(self):
+        pages = [
+            page.read_text()
+            for page in sorted((ROOT / "doc/source").rglob("*.rst"))
+        ]
+        for name in tables.TABLES:
+            found = [
+                each
+                for text in pages
+                for each in re.findall(rf"^\.\. {name}::$", text, re.MULTILINE)
+            ]
+            with self.subTest(table=name):
+                self.assertEqual(1, len(found))
+
+    def test_each_is_a_list_table(self):
+        for name, table in tables.TABLES.items():
+            with self.subTest(table=name):
+                lines = list(tables.lines(table))
+                self.assertEqual(".. list-table::", lines[0])
+                self.assertEqual(100, sum(table.widths))
+                for row in table.rows():
+                    self.assertTrue(all(cell.strip() for cell in row), row)
+
+    def test_each_latency_tool_has_a_row(self):
+        self.assertEqual(
+            [f"``{each}``" for each in TOOLS],
+            self.first_cells("latency-tools"),
+        )
+
+    def test_each_profile_has_a_row_with_its_tools(self):
+        rows = list(tables.TABLES["latency-profiles"].rows())
+        for row, profile in zip(rows, PROFILES.values(), strict=True):
+            self.assertIn(f"``{profile.name}``", row[0])
+            self.assertEqual(profile.name == DEFAULT, "default" in row[0])
+            for step in profile.steps:
+                self.assertIn(step.tool, row[2])
+        self.assertIn("cyclictest 12h every 200 µs", rows[2][2])
+
+    def test_each_fact_source_has_its_files(self):
+        rows = {row[0]: row[2] for row in tables.TABLES["fact-files"].rows()}
+        self.assertEqual({f"``{each}``" for each in observer.PARTS}, {*rows})
+        self.assertIn("``/proc/cmdline``", rows["``kernel``"])
+        self.assertIn("``/sys/fs/cgroup``", rows["``cpus``"])
+        for part, files in rows.items():
+            with self.subTest(part=part):
+                self.assertIn("``/", files)
+
+    def test_nic_families_have_the_numbers_of_the_rows(self):
+        table = tables.TABLES["nic-families"]
+        rows = {name: cells for name, *cells in table.rows()}
+        self.assertIn("11 to 10000", rows["max_tx_rate"][0])
+        self.assertIn("in steps of 50", rows["max_tx_rate"][1])
+        for number, row in enumerate(families.BUILT_IN):
+            with self.subTest(family=row.name):
+                self.assertIn(row.name, table.head[1 + number])
+                self.assertTrue(row.models)
+                self.assertIn(
+                    str(row.max_vfs or "``sriov_totalvfs``"),
+                    rows["VFs of a PF"][number],
+                )
+                for each in (row.mac_filters.each, row.mac_filters.shared):
+                    if each is not None:
+                        filters = rows["MAC filters of a VF"][number]
+                        self.assertRegex(filters, rf"\b{each}\b")
+                for attribute, why in row.why_not.items():
+                    if str(attribute) in rows:
+                        self.assertIn("none", rows[str(attribute)][number])
+                        self.assertTrue(why)
+
+    def test_maps_have_a_line_for_each_module(self):
+        for room in ("nic", "verify", "vif"):
+            rows = list(tables.TABLES[f"modules-of-{room}"].rows())
+            paths = (ROOT / "sriov_rt" / room).glob("*.py")
+            self.assertEqual(
+                {each.name for each in paths} - {"__init__.py"},
+                {name.strip("`") for name, _ in rows},
+            )
+
+
+class ContributorTest(unittest.TestCase):
+    def test_each_file_that_the_page_names_is_there(self):
+        text = (ROOT / "doc/source/contributor/index.rst").read_text()
+        named = set(re.findall(r"``((?:[a-z_]+/)*[a-z_]+\.py)``", text))
+        self.assertGreater(len(named), 30)
+        for name in sorted(named - EXAMPLES):
+            with self.subTest(name):
+                places = [
+                    ROOT / name,
+                    ROOT / "shim" / name,
+                    ROOT / "sriov_rt" / name,
+                    *(ROOT.glob(f"sriov_rt/*/{name}")),
+                ]
+                self.assertTrue(any(each.exists() for each in places))
