@@ -5,15 +5,32 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent / "_exts"))
 
-extensions = ["openstackdocstheme", "oslo_config.sphinxext", "vocabulary"]
+extensions = [
+    "openstackdocstheme",
+    "oslo_config.sphinxext",
+    "commands",
+    "vocabulary",
+]
 
 project = "sriov-rt"
 copyright = "OpenStack Foundation"
 master_doc = "index"
 exclude_patterns = []
 html_static_path = ["_static"]
+html_css_files = ["tables.css"]
 html_theme = "openstackdocs"
 pygments_style = "native"
+
+man_pages = [
+    (f"cli/{name}", name, description, "OpenStack", section)
+    for name, section, description in (
+        ("sriov-rt", 1, "realtime and low-latency networking for OpenStack"),
+        ("sriov-rt-agent", 8, "report the facts of a host to OpenStack"),
+        ("sriov-rt-neutron-agent", 8, "report plugged ports to Neutron"),
+        ("sriov-rt-status", 1, "check a host before an upgrade"),
+        ("sriov-rt-vf", 8, "CNI plug-in for VFs of pods"),
+    )
+]
 
 openstackdocs_repo_name = "openstack/sriov-rt"
 openstackdocs_auto_name = False

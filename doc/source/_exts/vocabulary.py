@@ -10,15 +10,13 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Directives that print the vocabulary from the code that uses it."""
+"""Directives that print vocabulary and tables from the code that uses them."""
 
+import tables
 from docutils import nodes
 from docutils import statemachine
 from docutils.parsers import rst
 
-from sriov_rt import reason
-from sriov_rt.guest import sentences
-from sriov_rt.onload import sentences as onload_sentences
 from sriov_rt.request import grammar
 
 
@@ -34,10 +32,15 @@ class Vocabulary(rst.Directive):
         for term, definition in self.rows():
             lines += [f"``{term}``", *(f"   {line}" for line in definition)]
             lines.append("")
-        parent = nodes.Element()
-        source = statemachine.StringList(lines, source="vocabulary")
-        self.state.nested_parse(source, self.content_offset, parent)
-        return parent.children
+        return parsed(self, lines)
+
+
+def parsed(directive, lines):
+    """Return the nodes of lines of reStructuredText."""
+    parent = nodes.Element()
+    source = statemachine.StringList(lines, source="vocabulary")
+    directive.state.nested_parse(source, directive.content_offset, parent)
+    return parent.children
 
 
 class ExtraSpecs(Vocabulary):
@@ -47,25 +50,41 @@ class ExtraSpecs(Vocabulary):
         for name, key in grammar.KEYS.items():
             yield (
                 f"{grammar.NAMESPACE}:{name}",
-                (key.help, "", f"Values: {key.values}."),
+                (
+                    key.help,
+                    "",
+                    f"Values: {key.values}.",
+                    f"Without it: {key.unset}. Since {key.since}.",
+                ),
             )
 
 
-class Reasons(Vocabulary):
-    """Every Reason's code and sentence."""
+class Reasons(rst.Directive):
+    """A table of Reasons for each thing that can change."""
 
-    def rows(self):
-        every = {
-            **reason.SENTENCES,
-            **sentences.SENTENCES,
-            **onload_sentences.SENTENCES,
-        }
-        for code, sentence in sorted(every.items()):
-            yield code, (f"``{sentence}``",)
+    def run(self):
+        lines = []
+        for title, table in tables.reasons():
+            lines += [f".. rubric:: {title}", "", *tables.lines(table), ""]
+        return parsed(self, lines)
+
+
+def table_directive(table):
+    """Return the directive of a table."""
+
+    class TableDirective(rst.Directive):
+        """A table from rows of the code."""
+
+        def run(self):
+            return parsed(self, list(tables.lines(table)))
+
+    return TableDirective
 
 
 def setup(app):
     """Register the directives with Sphinx."""
+    for name, table in tables.TABLES.items():
+        app.add_directive(name, table_directive(table))
     app.add_directive("extra-specs", ExtraSpecs)
     app.add_directive("reasons", Reasons)
     return {"parallel_read_safe": True}

@@ -1,0 +1,50 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A directive that describes the commands of sriov-rt by their parsers."""
+
+import re
+
+from cliff import sphinxext
+
+from sriov_rt.cmd import shell
+
+
+class Commands(sphinxext.AutoprogramCliffDirective):
+    """Every command, its arguments and options."""
+
+    required_arguments = 0
+
+    def run(self):
+        self.env = self.state.document.settings.env
+        manager = shell.Commands("sriov_rt")
+        found = {name: entry.load() for name, entry in manager}
+        return self._generate_command_nodes(found, shell.Shell.NAME)
+
+    def _drop_ignored_options(self, parser, ignored_opts):
+        """Drop them, and have the text of help taken as it is."""
+        super()._drop_ignored_options(parser, ignored_opts)
+        for action in parser._actions:
+            action.help = _literal(action.help)
+        parser.description = _literal(parser.description)
+        parser.epilog = _literal(parser.epilog)
+
+
+def _literal(text):
+    return text and re.sub(r"([*`|_])", r"\\\1", text)
+
+
+def setup(app):
+    """Have Sphinx know the directive."""
+    app.setup_extension("cliff.sphinxext")
+    app.add_directive("commands", Commands)
+    return {"parallel_read_safe": True}

@@ -1,0 +1,289 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Tables of the pages, from the rows that the code reads.
+
+It imports nothing of Sphinx: the unit tests read the same tables.
+"""
+
+import ast
+import dataclasses
+import importlib
+import pathlib
+import re
+import tomllib
+import types
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+
+import sriov_rt
+from sriov_rt import reason
+from sriov_rt.guest import sentences
+from sriov_rt.host import fix_plan
+from sriov_rt.kubernetes import sentences as kubernetes_sentences
+from sriov_rt.nic import families
+from sriov_rt.nic.families import Attribute
+from sriov_rt.nic.families import Family
+from sriov_rt.nic.families import Support
+from sriov_rt.onload import sentences as onload_sentences
+from sriov_rt.parse import duration
+from sriov_rt.verify.measurement import Step
+from sriov_rt.verify.profiles import DEFAULT
+from sriov_rt.verify.profiles import PROFILES
+from sriov_rt.verify.tools import TOOLS
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """A table of a page.
+
+    :param head: the names of its columns.
+    :param rows: makes its rows, cells in reStructuredText.
+    :param widths: of the columns, in percent.
+    """
+
+    head: Sequence[str]
+    rows: Callable[[], Iterator[Sequence[str]]]
+    widths: Sequence[int]
+
+
+def _latency_tools() -> Iterator[Sequence[str]]:
+    for name, tool in TOOLS.items():
+        roles = [
+            *(["a certificate needs it"] if tool.certifies else []),
+            *(["runs in guests and pods too"] if tool.in_guests else []),
+        ]
+        package = f"``{tool.package}``" if tool.package else "the kernel"
+        yield f"``{name}``", tool.measures, package, "; ".join(roles) or "–"
+
+
+def _latency_profiles() -> Iterator[Sequence[str]]:
+    for name, profile in PROFILES.items():
+        default = " (default)" if name == DEFAULT else ""
+        steps = ", ".join(_step(each) for each in profile.steps)
+        yield f"``{name}``{default}", profile.source, steps
+
+
+def _step(step: Step) -> str:
+    """Return a step of a profile: its tool, duration and parameters."""
+    parameters = [
+        *([f"every {step.interval_us} µs"] if step.interval_us else []),
+        *([f"above {step.threshold_us} µs"] if step.threshold_us else []),
+        *([f"workload {' '.join(step.workload)}"] if step.workload else []),
+    ]
+    time = duration.format_duration(step.duration_s)
+    return " ".join([step.tool, time, *parameters])
+
+
+def _even(columns: int) -> Sequence[int]:
+    """Return the widths of a table with a column of names and others."""
+    width = 85 // columns
+    return 100 - width * columns, *([width] * columns)
+
+
+def reasons() -> Iterator[tuple[str, Table]]:
+    """Yield a title and a table of Reasons for each thing that can change."""
+    every = {
+        **reason.SENTENCES,
+        **sentences.SENTENCES,
+        **onload_sentences.SENTENCES,
+        **kubernetes_sentences.SENTENCES,
+    }
+    planned = fix_plan.PLANNED - reason.REQUEST_FAULTS
+    parts = {
+        "The host, by ``sriov-rt host check --fix-plan``": planned,
+        "The host": every.keys() - planned - reason.REQUEST_FAULTS,
+        "The flavor, the image or the domain": (
+            every.keys() & reason.REQUEST_FAULTS
+        ),
+    }
+    for title, codes in parts.items():
+        rows = [_reason(code, every[code]) for code in sorted(codes)]
+        yield title, Table(("Reason", "What to do"), rows.__iter__, (60, 40))
+
+
+def _reason(code: str, sentence: str) -> Sequence[str]:
+    problem, _, remedy = sentence.partition(reason.REMEDY)
+    # The code on a line of its own, so that it fits a narrow screen.
+    return f"``{code}``\n\n{_escaped(problem)}", _escaped(remedy) or "–"
+
+
+def _escaped(text: str) -> str:
+    """Return a text that reStructuredText takes as it is."""
+    return re.sub(r"([\\`*_|])", r"\\\1", text)
+
+
+#: How a family has an attribute, for people.
+_SUPPORT = {
+    Support.YES: "yes",
+    Support.NO: "none",
+    Support.PROBE: "by firmware or kernel",
+}
+
+#: Attributes of the table, and their names in it.
+_ATTRIBUTES = {
+    Attribute.MIN_TX_RATE: "min_tx_rate",
+    Attribute.TRUST: "trust",
+    Attribute.SPOOFCHK: "spoofchk",
+    Attribute.VLAN: "VLAN",
+    Attribute.QOS: "VLAN priority",
+    Attribute.VLAN_PROTOCOL: "802.1ad",
+    Attribute.LINK_STATE: "link_state",
+    Attribute.QUERY_RSS: "query_rss",
+}
+
+
+def _nic_families() -> Iterator[Sequence[str]]:
+    rows = families.BUILT_IN
+    yield "PCI ids", *(", ".join(sorted(map(str, x.products))) for x in rows)
+    yield "eswitch mode", *(str(x.eswitch) for x in rows)
+    yield "max_tx_rate", *(_rate(x) for x in rows)
+    for attribute, name in _ATTRIBUTES.items():
+        yield name, *(_attribute(x, attribute) for x in rows)
+    yield "The VF has its MAC", *(x.mac_effect.value for x in rows)
+    yield "VFs of a PF", *(_vfs(x) for x in rows)
+    yield "MAC filters of a VF", *(_filters(x) for x in rows)
+    yield "Filters are released when", *(x.filter_release.value for x in rows)
+    yield (
+        "A fresh reset has an FLR",
+        *("yes" if x.resets_function else "no" for x in rows),
+    )
+
+
+def _rate(family: Family) -> str:
+    if family.supports(Attribute.MAX_TX_RATE) is Support.NO:
+        return "none"
+    rate = family.rate
+    most = "the link's speed" if rate.to_link else rate.maximum
+    words = [f"{rate.minimum} to {most}" if most else f"from {rate.minimum}"]
+    if rate.quantum > 1:
+        words.append(f"in steps of {rate.quantum}")
+    if rate.raised:
+        words.append(f"less becomes {rate.minimum}")
+    if rate.link_mbps:
+        words.append(f"with a link of {rate.link_mbps} Mb/s only")
+    elif rate.needs_carrier:
+        words.append("with a carrier only")
+    return ", ".join(words)
+
+
+def _attribute(family: Family, attribute: Attribute) -> str:
+    support = family.supports(attribute)
+    if support is Support.NO:
+        return f"none: {family.why_not[attribute]}"
+    found = _SUPPORT[support]
+    if attribute is Attribute.LINK_STATE and len(family.link_states) < 3:
+        found = f"{', '.join(sorted(family.link_states))}; {found}"
+    if effect := family.effects.get(attribute):
+        found = f"{found}; {effect}"
+    return found
+
+
+def _vfs(family: Family) -> str:
+    return str(family.max_vfs or "``sriov_totalvfs``")
+
+
+def _filters(family: Family) -> str:
+    found = family.mac_filters
+    words = [] if found.each is None else [str(found.each)]
+    if found.shared is not None:
+        taken = "" if found.taken == 1 else f"{found.taken} times "
+        words.append(f"a part of {found.shared} less {taken}the VFs")
+    return ", and ".join(words) or "no number"
+
+
+def _modules(room: str) -> Callable[[], Iterator[Sequence[str]]]:
+    """Return what yields the modules of a package and their first lines."""
+    directory = pathlib.Path(sriov_rt.__file__).parent / room
+
+    def rows() -> Iterator[Sequence[str]]:
+        for path in sorted(directory.glob("*.py")):
+            if path.stem != "__init__":
+                text = ast.get_docstring(ast.parse(path.read_text())) or ""
+                yield f"``{path.name}``", text.partition("\n")[0]
+
+    return rows
+
+
+#: A path below the root, as a fact source has it.
+_PATH = re.compile(r"(sys|proc|dev|etc|run|var|usr|lib)/[^ ]+")
+
+
+def _fact_files() -> Iterator[Sequence[str]]:
+    """Yield the paths that each fact source has as constants."""
+    project = pathlib.Path(__file__).parents[3] / "pyproject.toml"
+    points = tomllib.loads(project.read_text())["project"]["entry-points"]
+    for part, target in points["sriov_rt.fact_sources"].items():
+        module = importlib.import_module(target.partition(":")[0])
+        beside = [
+            each
+            for each in vars(module).values()
+            if isinstance(each, types.ModuleType)
+            and each.__name__.startswith("sriov_rt.host.")
+        ]
+        paths = {path for each in (module, *beside) for path in _paths(each)}
+        found = sorted(paths)
+        listed = ", ".join(f"``/{each}``" for each in found)
+        yield f"``{part}``", f"``{module.__name__}``", listed or "–"
+
+
+def _paths(module: types.ModuleType) -> Iterator[str]:
+    for value in vars(module).values():
+        for each in value if isinstance(value, tuple) else (value,):
+            if isinstance(each, str) and _PATH.fullmatch(each):
+                yield each
+
+
+#: The tables by the name of their directive.
+TABLES: Mapping[str, Table] = {
+    "nic-families": Table(
+        ("", *(f"{x.name} ({x.models})" for x in families.BUILT_IN)),
+        _nic_families,
+        _even(len(families.BUILT_IN)),
+    ),
+    **{
+        f"modules-of-{room}": Table(("Module", ""), _modules(room), (25, 75))
+        for room in ("nic", "verify", "vif")
+    },
+    "fact-files": Table(
+        ("Part", "Source", "Files and directories"),
+        _fact_files,
+        (12, 33, 55),
+    ),
+    "latency-tools": Table(
+        ("Tool", "It measures", "Package", "Role"),
+        _latency_tools,
+        (15, 40, 15, 30),
+    ),
+    "latency-profiles": Table(
+        ("``--profile``", "Source", "Tools"),
+        _latency_profiles,
+        (20, 35, 45),
+    ),
+}
+
+
+def lines(table: Table) -> Iterator[str]:
+    """Yield a table as the lines of a ``list-table``."""
+    yield ".. list-table::"
+    yield "   :header-rows: 1"
+    yield f"   :widths: {' '.join(map(str, table.widths))}"
+    yield ""
+    for row in (table.head, *table.rows()):
+        if len(row) != len(table.widths):
+            raise ValueError(f"{len(row)} cells: {row}")
+        for number, cell in enumerate(row):
+            first, *others = cell.splitlines() or [""]
+            yield f"   {' ' if number else '*'} - {first}"
+            yield from (f"       {each}".rstrip() for each in others)
