@@ -1,0 +1,95 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Source trees of this state and of an earlier one, to build packages from."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+
+from tests.testbed import earlier
+from tests.testbed import errors
+from tests.testbed import paths
+
+#: The commit that brought this file is the oldest that has packages.
+_PACKAGING = "debian/control"
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(
+        ("git", "-C", str(paths.CHECKOUT), *arguments),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    return done.stdout
+
+
+def previous() -> str:
+    """Return the commit to upgrade from.
+
+    It is what the environment names, or the last release before this commit;
+    before the first release it is the oldest commit that has debian/.
+
+    :raises errors.TestbedError: in a shallow clone, whose history does not say
+        which one that is.
+    """
+    if named := os.environ.get(earlier.VARIABLE):
+        return _git("rev-parse", f"{named}^{{commit}}").strip()
+    if _git("rev-parse", "--is-shallow-repository").strip() == "true":
+        raise errors.TestbedError(
+            "this clone is shallow and has no earlier state to upgrade from; "
+            "run 'git fetch --unshallow --tags' or set "
+            f"{earlier.VARIABLE} to a commit"
+        )
+    found = _git("tag", "--merged", "HEAD^", "--sort=-v:refname", "-l", "v*")
+    if found:
+        return _git("rev-parse", f"{found.split()[0]}^{{commit}}").strip()
+    added = ("log", "--reverse", "--diff-filter=A", "--format=%H")
+    return _git(*added, "--", _PACKAGING).split()[0]
+
+
+def copy(tree: pathlib.Path) -> None:
+    """Copy this checkout, without what git ignores.
+
+    :param tree: a directory that is made.
+    """
+    listed = _git("ls-files", "-z", "-c", "-o", "--exclude-standard")
+    for name in filter(None, listed.split("\0")):
+        path = paths.CHECKOUT / name
+        if path.is_file():
+            target = tree / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, target)
+
+
+def extract(commit: str, tree: pathlib.Path) -> None:
+    """Extract a commit.
+
+    :param tree: a directory that is made.
+    :raises errors.TestbedError: if the commit has no debian/.
+    """
+    tree.mkdir(parents=True)
+    with subprocess.Popen(
+        ("git", "-C", str(paths.CHECKOUT), "archive", commit),
+        stdout=subprocess.PIPE,
+    ) as archive:
+        subprocess.run(
+            ("tar", "-x", "-C", str(tree)),
+            stdin=archive.stdout,
+            check=True,
+            timeout=60,
+        )
+    if not (tree / _PACKAGING).exists():
+        raise errors.TestbedError(f"{commit} has no {_PACKAGING}")
