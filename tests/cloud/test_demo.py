@@ -16,6 +16,7 @@ import shlex
 import sys
 
 from tests.cloud.base import CloudTestCase
+from tests.periodic import periodic
 from tests.testbed import demo
 from tests.testbed import terminal
 from tests.testbed.services import RT
@@ -41,6 +42,7 @@ class TestDemo(CloudTestCase):
             self.assertLessEqual(len(line), 80, line)
         self.assert_nothing_left(RT)
 
+    @periodic
     def test_what_it_proposes_to_try(self) -> None:
         commands = [each.replace("\\\n", "") for each in demo.TRY]
         *others, create = map(shlex.split, commands)

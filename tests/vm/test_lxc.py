@@ -93,6 +93,7 @@ class ContainerTest(test_vif_kinds.PortTestCase):
             self.assertEqual(vf["netdev"], f"{network.PF}v{vf['vf']['index']}")
             self.assertEqual(vf["settings"]["mac"], "00:00:00:00:00:00")
 
+    @periodic
     def test_plain_lxc_by_its_hooks(self) -> None:
         """The lines that the command prints plug and unplug both."""
         self.make_room()

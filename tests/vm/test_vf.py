@@ -227,6 +227,7 @@ class VfTest(VfTestCase):
         self.done("vf", "set", VF, f"mac={MAC}")
         self.assertEqual(self._netdev()["address"], MAC)
 
+    @periodic
     def test_vf_goes_to_vfio_and_back(self) -> None:
         """It has a driver and a link again: its PF answered.
 

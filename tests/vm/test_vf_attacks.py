@@ -279,6 +279,7 @@ class UseTest(VfAttackTestCase):
 
     NEIGHBOURS: ClassVar[dict[str, tuple[int, str, int]]] = {}
 
+    @periodic
     def test_macvlan_in_a_namespace_that_nothing_names(self) -> None:
         """It stays, and so do VLAN and driver."""
         self.addCleanup(self.sh, f"kill $(cat {HELD}.pid); rm {HELD}*")

@@ -22,6 +22,7 @@ import unittest
 from tests.functional.libvirt import daemon
 from tests.functional.libvirt import test_hook
 from tests.functional.libvirt.test_hook import domain
+from tests.periodic import periodic
 
 PAGE = daemon.ROOT / "doc/source/admin/libvirt.rst"
 
@@ -41,6 +42,7 @@ def examples() -> dict[str, str]:
     return found
 
 
+@periodic
 @daemon.needs_qemu
 @daemon.needs_root
 class PageTest(test_hook.Base):
