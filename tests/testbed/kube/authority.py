@@ -27,7 +27,15 @@ _SECONDS = 30.0
 _BACKDATED = datetime.timedelta(minutes=5)
 _DAY = 86400.0
 #: `openssl ca` alone takes the end of validity to the second.
+#: By default `openssl req` says nothing of what the authority's key is for.
 _CONFIGURATION = """\
+[req]
+distinguished_name = subject
+[subject]
+[authority]
+basicConstraints = critical, CA:TRUE
+keyUsage = critical, keyCertSign, cRLSign
+subjectKeyIdentifier = hash
 [ca]
 default_ca = own
 [own]
@@ -42,6 +50,14 @@ rand_serial = yes
 [names]
 organizationName = optional
 commonName = supplied
+"""
+#: What RFC 5280 wants of each certificate that an authority issues. Python's
+#: ssl has OpenSSL check that since 3.13 (VERIFY_X509_STRICT).
+_ISSUED = """\
+basicConstraints = CA:FALSE
+keyUsage = critical, digitalSignature
+subjectKeyIdentifier = hash
+authorityKeyIdentifier = keyid
 """
 
 
@@ -77,6 +93,8 @@ class Authority:
             "req",
             "-x509",
             "-new",
+            f"-config={self._configuration}",
+            "-extensions=authority",
             f"-key={key}",
             "-days=3650",
             "-subj=/CN=sriov-rt-testbed",
@@ -159,9 +177,9 @@ def _make_key(file: pathlib.Path) -> None:
 
 def _extensions(alternatives: Sequence[str]) -> str:
     if not alternatives:
-        return "extendedKeyUsage = clientAuth\n"
+        return f"{_ISSUED}extendedKeyUsage = clientAuth\n"
     return (
-        "extendedKeyUsage = serverAuth\n"
+        f"{_ISSUED}extendedKeyUsage = serverAuth\n"
         f"subjectAltName = {','.join(alternatives)}\n"
     )
 
