@@ -12,16 +12,21 @@
 
 """Cluster API's kinds and controllers, beside an API server."""
 
-import functools
 import http.client
+import json
 import os
 import pathlib
 import shutil
+from collections.abc import Mapping
+from typing import Any
+from typing import NamedTuple
+from typing import Self
 
 import yaml
 from kubernetes import dynamic
 from kubernetes.client import ApiClient
 from kubernetes.client import ApiException
+from urllib3.exceptions import HTTPError
 
 from tests.testbed import paths
 from tests.testbed.kube import cluster_api_programs
@@ -29,6 +34,9 @@ from tests.testbed.kube.cluster import Kube
 from tests.testbed.kube.ports import Ports
 from tests.testbed.service import Service
 from tests.testbed.waiting import wait_for
+
+#: For one answer of the API server.
+_SECONDS = 30.0
 
 _CONTROLLERS = ("cluster-api", "kubeadm")
 
@@ -132,30 +140,67 @@ def install_crds(admin: ApiClient, place: paths.Paths) -> None:
         yaml.safe_load(path.read_text())
         for path in cluster_api_programs.crds(place).glob("*.yaml")
     ]
-    for each in (*found, *(_open(*kind) for kind in _OPEN)):
+    kinds = (*found, *(_open(*kind) for kind in _OPEN))
+    for each in kinds:
         # By which Cluster API finds the version of a contract.
         labels = each["metadata"].setdefault("labels", {})
         labels["cluster.x-k8s.io/v1beta1"] = "v1beta1"
         api.create(body=each)
-    for each in found:
-        spec = each["spec"]
-        served = next(v["name"] for v in spec["versions"] if v["served"])
-        path = f"/apis/{spec['group']}/{served}"
-        wait_for(
-            f"the API server serves {each['metadata']['name']}",
-            functools.partial(_serves, client, path, spec["names"]["kind"]),
-            timeout=60,
-            unanswered=ApiException,
+    wanted = {_Kind.of(each, name) for each in kinds for name in _served(each)}
+    wait_for(
+        f"the API server's discovery has {len(wanted)} kinds",
+        lambda: wanted <= _discovered(admin),
+        timeout=120,
+        unanswered=(ApiException, HTTPError),
+    )
+
+
+class _Kind(NamedTuple):
+    """What an object's apiVersion and kind name."""
+
+    group: str
+    version: str
+    kind: str
+
+    @classmethod
+    def of(cls, crd: Mapping[str, Any], version: str) -> Self:
+        """Return what a CRD makes, in one of its versions."""
+        spec = crd["spec"]
+        return cls(spec["group"], version, spec["names"]["kind"])
+
+
+def _served(crd: Mapping[str, Any]) -> list[str]:
+    return [v["name"] for v in crd["spec"]["versions"] if v["served"]]
+
+
+def _discovered(admin: ApiClient) -> set[_Kind]:
+    """Return the kinds that an API server lists, in the form that Helm reads.
+
+    :raises kubernetes.client.ApiException: when it doesn't answer as asked.
+    """
+    answer = admin.call_api(
+        *("/apis", "GET"),
+        header_params={
+            "Accept": "application/json;"
+            "g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+        },
+        auth_settings=["BearerToken"],
+        _preload_content=False,
+        _request_timeout=_SECONDS,
+    )
+    return {
+        _Kind(
+            group["metadata"]["name"],
+            version["version"],
+            resource["responseKind"]["kind"],
         )
+        for group in json.loads(answer.data)["items"]
+        for version in group["versions"]
+        for resource in version.get("resources", ())
+    }
 
 
-def _serves(client: dynamic.DynamicClient, path: str, kind: str) -> bool:
-    """Return whether an API server's discovery has a kind."""
-    answer = client.request("get", path).to_dict()
-    return any(each["kind"] == kind for each in answer["resources"])
-
-
-def _open(group: str, version: str, kind: str) -> dict[str, object]:
+def _open(group: str, version: str, kind: str) -> dict[str, Any]:
     """Return a CRD that takes any object of a kind."""
     plural = kind.lower().removesuffix("s") + "s"
     anything = {
