@@ -147,12 +147,16 @@ def install_crds(admin: ApiClient, place: paths.Paths) -> None:
         labels["cluster.x-k8s.io/v1beta1"] = "v1beta1"
         api.create(body=each)
     wanted = {_Kind.of(each, name) for each in kinds for name in _served(each)}
-    wait_for(
-        f"the API server's discovery has {len(wanted)} kinds",
-        lambda: wanted <= _discovered(admin),
-        timeout=120,
-        unanswered=(ApiException, HTTPError),
-    )
+    for what, probe in (
+        ("discovery has", lambda: wanted <= _discovered(admin)),
+        ("storage has", lambda: all(_listed(admin, each) for each in wanted)),
+    ):
+        wait_for(
+            f"the API server's {what} {len(wanted)} kinds",
+            probe,
+            timeout=120,
+            unanswered=(ApiException, HTTPError),
+        )
 
 
 class _Kind(NamedTuple):
@@ -161,12 +165,14 @@ class _Kind(NamedTuple):
     group: str
     version: str
     kind: str
+    plural: str
 
     @classmethod
     def of(cls, crd: Mapping[str, Any], version: str) -> Self:
         """Return what a CRD makes, in one of its versions."""
         spec = crd["spec"]
-        return cls(spec["group"], version, spec["names"]["kind"])
+        names = spec["names"]
+        return cls(spec["group"], version, names["kind"], names["plural"])
 
 
 def _served(crd: Mapping[str, Any]) -> list[str]:
@@ -193,11 +199,30 @@ def _discovered(admin: ApiClient) -> set[_Kind]:
             group["metadata"]["name"],
             version["version"],
             resource["responseKind"]["kind"],
+            resource["resource"],
         )
         for group in json.loads(answer.data)["items"]
         for version in group["versions"]
         for resource in version.get("resources", ())
     }
+
+
+def _listed(admin: ApiClient, kind: _Kind) -> bool:
+    """Return true once an API server lists the objects of a kind.
+
+    The first request for a kind has it make what it keeps the objects in, and
+    until it has that, each is answered with 429: "storage is
+    (re)initializing".
+
+    :raises kubernetes.client.ApiException: when it doesn't yet.
+    """
+    admin.call_api(
+        *(f"/apis/{kind.group}/{kind.version}/{kind.plural}", "GET"),
+        auth_settings=["BearerToken"],
+        _preload_content=False,
+        _request_timeout=_SECONDS,
+    )
+    return True
 
 
 def _open(group: str, version: str, kind: str) -> dict[str, Any]:
