@@ -332,9 +332,11 @@ def compute_driver(found: Compute, version: str) -> upgradecheck.Result:
     if not found.is_running:
         return _success("no nova-compute runs on this host")
     if found.configured == DRIVER:
-        return _failure(
+        # Drivers of releases before do not say that they run.
+        return _warning(
             f"nova.conf says compute_driver = {DRIVER}, and nova-compute runs "
-            "with another; restart it, and see its log if that does not help"
+            "with another, or with that of an older release; restart it, and "
+            "see its log if that does not help"
         )
     return _warning(
         "nova-compute runs with another driver than sriov-rt's: flavors that "

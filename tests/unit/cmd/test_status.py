@@ -208,7 +208,11 @@ class StatusTest(unittest.TestCase):
         self.assertEqual(1, results["Compute driver"][0])
         driver = f"compute_driver = {upgrade_checks.DRIVER}\n"
         self.write("etc/nova/nova.conf", f"[DEFAULT]\n{driver}")
-        self.failing("Compute driver", "restart it")
+        # It may be that of a release before, whose driver does not say so.
+        _, results = self.results()
+        result, details = results["Compute driver"]
+        self.assertEqual(1, result)
+        self.assertIn("of an older release; restart it", details)
         version = status.importlib.metadata.version("sriov-rt")
         name = f"@{compute_driver_socket.prefix('rt-1')}{version}/0\n"
         self.write("proc/1/net/unix", f"0: 2 0 0 2 01 1 {name}")
