@@ -106,11 +106,13 @@ class TestAgent(FactsTestCase):
         # A worker that never heard of the host would find its facts missing.
         nowhere = self.flavor(NOWHERE)
         warm_up(self, lambda: self.assert_no_host(nowhere, "nic_missing × 2"))
+        began = time.monotonic()
         self.cloud.services.kill(AGENT, RT)
         self.addCleanup(self.start_agent)
         # The last report may have come at the moment of the kill.
         time.sleep(age + 1)
         self.assert_no_host(flavor, "facts_stale × 1", "kernel_not_rt × 1")
+        say(f"refused {time.monotonic() - began:.1f} s after the kill")
         # Killed, it could not withdraw them; that is what facts are for.
         self.assertEqual(TRAITS, self.traits())
         self.start_agent()
@@ -119,11 +121,14 @@ class TestAgent(FactsTestCase):
     def test_stopped_it_says_goodbye(self) -> None:
         flavor = self.flavor(KERNEL)
         log = self.log(RT_AGENT_LOG)
+        began = time.monotonic()
         self.cloud.services.stop(AGENT, RT)
         self.addCleanup(self.start_agent)
         self.assertEqual(set(), self.traits())
+        say(f"traits withdrawn {time.monotonic() - began:.1f} s after")
         self.assertTrue(log.lines("traits set: ", "removed="), log.text)
         self.assert_no_host(flavor, "facts_missing × 1", "kernel_not_rt × 1")
+        say(f"refused {time.monotonic() - began:.1f} s after the stop")
         self.start_agent()
         self.wait_traits(TRAITS)
         self.wait_chosen(flavor)
@@ -133,11 +138,12 @@ class TestAgent(FactsTestCase):
 
         :param flavor: the name of a realtime flavor.
         """
-        self.wait_for(
+        seconds = self.wait_for(
             f"{RT} is chosen again",
             lambda: self.boot(flavor).host == RT,
             timeout=START_SECONDS,
         )
+        say(f"a server booted {seconds:.1f} s after the agent observed")
 
 
 @periodic

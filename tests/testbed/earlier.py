@@ -33,7 +33,8 @@ from tests.testbed.waiting import run_logged
 VARIABLE = "SRIOV_RT_PREVIOUS"
 #: The state that landed last before this one: what operators upgrade from
 #: where the environment names none. When another has landed, put its commit
-#: here, and what the tests find then into doc/source/admin/upgrade.rst.
+#: here, and what tests.functional.scheduler.test_mixed_releases and
+#: tests.cloud.test_rolling find then into doc/source/admin/upgrade.rst.
 LANDED = "ec08137fd5e03052764e737d6c83202369094e27"
 
 
