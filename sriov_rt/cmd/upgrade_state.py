@@ -44,7 +44,6 @@ from sriov_rt.neutron import options as neutron_options
 from sriov_rt.nic import provision
 from sriov_rt.nova import options as nova_options
 from sriov_rt.onload import settings as onload_settings
-from sriov_rt.parse.errors import ParseError
 from sriov_rt.scheduler import options as scheduler_options
 from sriov_rt.vif import lock
 from sriov_rt.vif import old_journal
@@ -411,7 +410,7 @@ def _parsed(
     found: dict[str, T] = {}
     damaged: dict[str, str] = {}
     for name in names:
-        if name in _NO_PORTS or not _is_port(name):
+        if name in _NO_PORTS or not validation.is_port(name):
             continue
         try:
             data = bounded.read(directory / name, limit, private=True)
@@ -434,14 +433,6 @@ def _names(directory: pathlib.Path) -> list[str]:
         return sorted(each.name for each in directory.iterdir())
     except FileNotFoundError:
         return []
-
-
-def _is_port(name: str) -> bool:
-    try:
-        validation.port(name)
-    except ParseError:
-        return False
-    return True
 
 
 def _loaded(files: Sequence[pathlib.Path]) -> cfg.ConfigOpts | Unknown:

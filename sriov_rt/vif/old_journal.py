@@ -160,9 +160,9 @@ class OldJournal:
         for name in found:
             if name in (lock.FILE, ASIDE, records.DIRECTORY):
                 continue
-            try:
-                yield validation.port(name)
-            except ParseError:
+            if validation.is_port(name):
+                yield name
+            else:
                 self._set_aside(name, "not the name of a port")
 
     def set_aside(self) -> tuple[str, ...]:

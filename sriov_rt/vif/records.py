@@ -347,7 +347,7 @@ class Records:
     def _all(self) -> Iterator[Record]:
         if not self._is_there(None):
             return
-        ports = [each for each in self._names() if _is_port(each)]
+        ports = [each for each in self._names() if validation.is_port(each)]
         for port in ports[:MAX_RECORDS]:
             record = self._current(port)
             if record is not None:
@@ -460,7 +460,7 @@ class Records:
                 port = each.name[len(_TEMPORARY) :][:_PORT_LENGTH]
                 if not each.name.startswith(_TEMPORARY):
                     port = each.name
-                if not _is_port(port):
+                if not validation.is_port(port):
                     continue
                 with (
                     contextlib.suppress(SriovRtError, OSError),
@@ -732,14 +732,6 @@ def _is_old(stamp: Stamp) -> bool:
     The kernel's clock for files has ticks of up to 10 ms.
     """
     return bool(stamp) and time.time_ns() - stamp[3] > FRESH_NS
-
-
-def _is_port(name: str) -> bool:
-    try:
-        validation.port(name)
-    except ParseError:
-        return False
-    return True
 
 
 def _age(path: pathlib.Path) -> float:

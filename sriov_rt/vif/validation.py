@@ -41,9 +41,14 @@ def port(text: str) -> str:
 
     :raises ParseError: if it is none.
     """
-    if not _PORT.fullmatch(text):
+    if not is_port(text):
         raise ParseError("port", text, "a UUID in lower case expected")
     return text
+
+
+def is_port(text: str) -> bool:
+    """Return whether a text is a port's UUID, as Neutron writes it."""
+    return _PORT.fullmatch(text) is not None
 
 
 def network(text: str) -> str:
