@@ -201,5 +201,10 @@ class ComputeDriverTest(CheckTest):
     def test_what_cannot_be_read_is_a_warning(self):
         self.warns(self.judged(Unknown("denied")), "denied")
 
-    def test_another_driver_than_nova_conf_says_is_a_failure(self):
-        self.fails(self.judged(None, configured=checks.DRIVER), "restart it")
+    def test_another_driver_than_nova_conf_says_is_a_warning(self):
+        # It may be ours, of a release whose drivers do not say that they run:
+        # a failure would stop the very upgrade that mends it.
+        self.warns(
+            self.judged(None, configured=checks.DRIVER),
+            "of an older release; restart it",
+        )
