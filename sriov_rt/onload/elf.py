@@ -129,7 +129,6 @@ Read = Callable[[int, int], bytes]
 MAX_SEGMENTS = 256
 MAX_DYNAMIC = 4096
 MAX_VERSIONS = 4096
-MAX_STRINGS = 4 * 1024 * 1024
 MAX_NAME = 4096
 
 _PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3
@@ -251,13 +250,13 @@ class _File:
     def _values(self, tag: int) -> list[int]:
         return self._dynamic.get(tag, [])
 
-    def _find_strings(self) -> bytes:
+    def _find_strings(self) -> range:
+        """Return the offsets of its names: a table may have megabytes."""
         table, sizes = self._values(_DT_STRTAB), self._values(_DT_STRSZ)
         if not table or not sizes:
-            return b""
-        if sizes[0] > MAX_STRINGS:
-            raise NotElf("a string table that is too long")
-        return self._bytes(self._offset(table[0]), sizes[0])
+            return range(0)
+        start = self._offset(table[0])
+        return range(start, start + sizes[0])
 
     def _offset(self, address: int) -> int:
         for each in self._segments:
@@ -267,9 +266,10 @@ class _File:
         raise NotElf("an address that is not in the file")
 
     def _string(self, offset: int) -> str:
-        if offset >= len(self._strings):
+        place = self._strings[offset : offset + MAX_NAME]
+        if not place:
             raise NotElf("a name that is not in the file")
-        return _text(self._strings[offset : offset + MAX_NAME])
+        return _text(self._bytes(place.start, len(place), least=1))
 
     def _chain(
         self, tags: tuple[int, int], form: str, link: int
