@@ -69,6 +69,17 @@ class ProcessDied(TestbedError):
         super().__init__(f"{name} died; its log is {log}:\n{tail(log)}")
 
 
+class MachineHangs(TestbedError):
+    """A virtual machine's CPU gets no timer any more: QEMU has lost it.
+
+    :param name: the machine.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"{name} hangs: QEMU has lost the timer of a CPU")
+
+
 def tail(path: pathlib.Path, lines: int = 15) -> str:
     """Return the end of a text file, empty when there is none.
 

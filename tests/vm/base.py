@@ -17,10 +17,12 @@ import dataclasses
 import functools
 import hashlib
 import json
+import os
 import pathlib
 import sys
 import tomllib
 import unittest
+from typing import Any
 from typing import ClassVar
 
 from tests.testbed import errors
@@ -39,6 +41,11 @@ from tests.testbed.waiting import wait_for
 #: Seconds that one command may take inside: far more than it needs, as the
 #: CPUs are emulated, and the machine may do other things as well.
 PATIENCE = 900.0
+
+#: How a test ends that is run again, as the machine hung in it.
+REPEATED = "run again below"
+#: Set in that second run, where such a test has failed.
+AGAIN = "SRIOV_RT_AGAIN"
 
 #: What the tests use, beside what a machine needs itself.
 PACKAGES = (
@@ -91,18 +98,56 @@ def neighbour(name: str, number: int, vfs: int) -> Machine:
     )
 
 
+class SharedVm(RtVm):
+    """Rt-1, where a test that can't go on is skipped for another run.
+
+    tests/vm/__main__.py repeats what was skipped for that, with a new rt-1.
+    """
+
+    hangs = False
+
+    def run(self, *arguments: Any, **keywords: Any) -> Result:
+        """Run a command in the machine to its end, as RtVm.run().
+
+        :raises unittest.SkipTest: when the machine hangs and the tests
+            are run once more.
+        """
+        try:
+            if self.hangs:
+                raise errors.MachineHangs(self.machine.name)
+            return super().run(*arguments, **keywords)
+        except errors.MachineHangs as error:
+            self.hangs = True
+            if os.environ.get(AGAIN):
+                raise
+            raise unittest.SkipTest(f"{error}; {REPEATED}") from error
+
+
 @functools.cache
-def machine() -> RtVm:
-    """Boot rt-1, once for all tests of a process, and end it with that."""
+def _shared() -> SharedVm:
     directories = place()
     directories.make()
     wanted = (*RtVm.packages(), *PACKAGES)
     packages.install(wanted, directories.log / "apt.log")
-    vm = RtVm(directories, Machine(cable=Cable(cable(), listens=True)))
+    vm = SharedVm(directories, Machine(cable=Cable(cable(), listens=True)))
     vm.stop()
     atexit.register(vm.stop)
-    vm.start()
-    vm.wait_ready(Progress(sys.stderr).say)
+    return vm
+
+
+def machine() -> RtVm:
+    """Boot rt-1, once for all tests of a process, and end it with that.
+
+    One that hangs is replaced.
+    """
+    vm = _shared()
+    if vm.hangs:
+        vm.stop()
+        _warm.cache_clear()
+    if vm.hangs or not vm.running:
+        vm.start()
+        vm.wait_ready(Progress(sys.stderr).say)
+        vm.hangs = False
     return vm
 
 

@@ -23,7 +23,6 @@ import json
 import pathlib
 import socket
 import tempfile
-from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -31,6 +30,7 @@ from collections.abc import Sequence
 from tests.testbed import errors
 from tests.testbed.rtvm.commands import PORT
 from tests.testbed.rtvm.commands import Files
+from tests.testbed.rtvm.processes import Processes
 from tests.testbed.rtvm.results import Job
 from tests.testbed.rtvm.results import Result
 from tests.testbed.waiting import wait_for
@@ -46,12 +46,12 @@ class Channel:
     """Talks to the agent of one machine.
 
     :param files: the machine's files.
-    :param alive: tells whether the machine still runs.
+    :param processes: which tell whether the machine still runs.
     """
 
-    def __init__(self, files: Files, alive: Callable[[], bool]) -> None:
+    def __init__(self, files: Files, processes: Processes) -> None:
         self._files = files
-        self._alive = alive
+        self._processes = processes
 
     def run(
         self,
@@ -70,6 +70,7 @@ class Channel:
         :param directory: where it runs.
         :param stdin: what it reads.
         :raises errors.TimedOut: when it took too long.
+        :raises errors.MachineHangs: when the machine has no timer any more.
         :raises errors.TestbedError: when it can't be started, or the
             machine has stopped.
         """
@@ -164,7 +165,7 @@ class Channel:
         line = json.dumps({"number": number, **request})
 
         def taken() -> bool:
-            self._check_alive()
+            self._check_alive(complaints)
             return any(
                 self._file(number, kind).exists()
                 for kind in ("started", "done")
@@ -173,6 +174,7 @@ class Channel:
         # The newline in front ends what a lost connection left over; the
         # connection is kept, as QEMU drops what it didn't read before.
         with self._connection() as connection:
+            complaints = self._processes.complaints
             connection.sendall(f"\n{line}\n".encode())
             wait_for(
                 "the agent takes a command",
@@ -208,9 +210,10 @@ class Channel:
     ) -> dict[str, int]:
         """Wait for the end of a command, and take its files away."""
         done = self._file(number, "done")
+        complaints = self._processes.complaints
 
         def ended() -> bool:
-            self._check_alive()
+            self._check_alive(complaints)
             return done.exists()
 
         wait_for(
@@ -224,11 +227,13 @@ class Channel:
         self._file(number, "started").unlink()
         return content
 
-    def _check_alive(self) -> None:
-        if not self._alive():
-            raise errors.ProcessDied(
-                self._files.directory.name, self._files.console
-            )
+    def _check_alive(self, complaints: int) -> None:
+        name = self._files.directory.name
+        if not self._processes.running:
+            raise errors.ProcessDied(name, self._files.console)
+        # A busy outer machine causes one.
+        if self._processes.complaints > complaints + 1:
+            raise errors.MachineHangs(name)
 
     def _file(self, number: str, kind: str) -> pathlib.Path:
         return self._files.exec / f"{number}.{kind}"

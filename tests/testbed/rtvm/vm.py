@@ -52,7 +52,7 @@ class RtVm:
         self._paths = paths
         self._files = commands.Files(paths.state / "vm" / self.machine.name)
         self._processes = Processes(paths, self.machine, self._files)
-        self._channel = Channel(self._files, lambda: self.running)
+        self._channel = Channel(self._files, self._processes)
 
     @staticmethod
     def packages() -> tuple[str, ...]:
@@ -170,6 +170,7 @@ class RtVm:
         :param stdin: what it reads.
         :raises errors.CommandFailed: when check is set and it failed.
         :raises errors.TimedOut: when it took too long.
+        :raises errors.MachineHangs: when the machine has no timer any more.
         """
         result = self._channel.run(
             command,

@@ -12,7 +12,9 @@
 
 """A machine whose kernel hangs is started again."""
 
+import os
 import pathlib
+import socket
 import tempfile
 import unittest
 from unittest import mock
@@ -20,7 +22,11 @@ from unittest import mock
 from tests.testbed import errors
 from tests.testbed.paths import Paths
 from tests.testbed.rtvm import RtVm
+from tests.testbed.rtvm.commands import PORT
+from tests.testbed.rtvm.commands import Files
 from tests.testbed.rtvm.processes import Processes
+from tests.vm import __main__ as runner
+from tests.vm import base
 
 HANGS = "rcu: rcu_preempt kthread timer wakeup didn't happen for 5257 jiffies!"
 
@@ -116,3 +122,85 @@ class BootTest(unittest.TestCase):
         self._shows("", "1.5 kernel\n2.0 failed: ip link (services.sh)\n")
         with self.assertRaisesRegex(errors.TestbedError, "ip link"):
             self.vm.wait_ready(timeout=1)
+
+    def test_command_of_one_that_hangs_is_given_up(self) -> None:
+        """Long before it would have taken too long."""
+        self._shows("", "1.5 kernel\n9.0 ready\n")
+        files = Files(self.directory)
+        files.exec.mkdir()
+        with socket.socket(socket.AF_UNIX) as agent:
+            agent.bind(str(files.socket(PORT)))
+            agent.listen()
+
+            def running(_: Processes) -> bool:
+                self.vm.console.write_text(f"{HANGS}\n{HANGS}\n")
+                return True
+
+            with (
+                mock.patch.object(Processes, "running", property(running)),
+                self.assertRaises(errors.MachineHangs),
+            ):
+                self.vm.run(("true",))
+
+
+class AgainTest(unittest.TestCase):
+    """What hung is run again, and may not hang then."""
+
+    SKIPPED = (
+        "{0} setUpClass (tests.vm.test_vf.VfTest) ... SKIPPED: rt-1 hangs: "
+        f"QEMU has lost the timer of a CPU; {base.REPEATED}"
+    )
+
+    def _run(self, lines: tuple[str, ...]) -> tuple[int, list[mock._Call]]:
+        with mock.patch.object(
+            runner, "_run", side_effect=((1, lines), (3, ()))
+        ) as run:
+            return runner.main("/repository", "--slowest"), run.mock_calls
+
+    def test_classes_are_run_again(self) -> None:
+        """And what the second run says counts."""
+        code, calls = self._run(("{0} tests.vm.test_a ... ok", self.SKIPPED))
+        self.assertEqual(code, 3)
+        (words, environment) = calls[1].args
+        self.assertEqual(words[-1], r"^(tests\.vm\.test_vf\.VfTest)\.")
+        self.assertIn(base.AGAIN, environment)
+
+    def test_nothing_is_without_that(self) -> None:
+        """A skip for another reason is none."""
+        code, calls = self._run(
+            ("{0} tests.vm.test_vf.VfTest.test_a ... SKIPPED: periodic",)
+        )
+        self.assertEqual((code, len(calls)), (1, 1))
+
+    def test_what_failed_for_another_reason_stays_failed(self) -> None:
+        """Whatever the second run says."""
+        lines = (self.SKIPPED, " - Failed: 1")
+        with mock.patch.object(
+            runner, "_run", side_effect=((1, lines), (0, ()))
+        ):
+            self.assertEqual(runner.main("/repository"), 1)
+
+    def test_one_that_hung_in_a_subtest_is_run_again(self) -> None:
+        """Stestr has no result of it, and fails for that."""
+        lines = (self.SKIPPED, "\t* tests.vm.test_host.HostTest.test_check")
+        with mock.patch.object(
+            runner, "_run", side_effect=((1, lines), (0, ()))
+        ) as run:
+            self.assertEqual(runner.main("/repository"), 0)
+        (words, _) = run.mock_calls[1].args
+        self.assertIn("HostTest", words[-1])
+
+    def test_a_test_is_skipped_once_alone(self) -> None:
+        """In the second run it fails."""
+        for again, expected in (
+            ({}, unittest.SkipTest),
+            ({base.AGAIN: "1"}, errors.MachineHangs),
+        ):
+            vm = base.SharedVm(Paths(*(pathlib.Path("/nowhere"),) * 2))
+            vm.hangs = True
+            with (
+                self.subTest(again=again),
+                mock.patch.dict(os.environ, again, clear=True),
+                self.assertRaises(expected),
+            ):
+                vm.run(("true",))
