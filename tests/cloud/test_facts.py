@@ -12,9 +12,11 @@
 
 """What the schedulers know of a host when its agent or a service ends."""
 
+import base64
 import concurrent.futures
 import configparser
 import functools
+import os
 import threading
 import time
 
@@ -30,11 +32,15 @@ from tests.cloud.scheduler import warm_up
 from tests.periodic import periodic
 from tests.testbed import api
 from tests.testbed import errors
+from tests.testbed import network
 from tests.testbed.seed import ORDINARY_FLAVOR
 from tests.testbed.services import RT
 
 TRAITS = {"CUSTOM_SRIOV_RT_REALTIME", "CUSTOM_SRIOV_RT_PREEMPT_RT"}
 THROTTLE = "kernel.sched_rt_runtime_us"
+
+#: Where Keystone tells what a token is worth.
+TOKENS = "/v3/auth/tokens"
 
 #: Seconds that an agent in rt-1, whose CPUs are emulated, needs from its
 #: start until it has observed.
@@ -172,11 +178,49 @@ class TestOutage(FactsTestCase):
             self.cloud.services.start(name)
         seconds = self.wait_traits(TRAITS - {"CUSTOM_SRIOV_RT_REALTIME"})
         say(f"trait withdrawn {seconds:.1f} s after Placement is back")
+        self.heal()
+
+    def test_every_token_ends(self) -> None:
+        connection = self.cloud.api
+        token = connection.authorize()
+        # Not even those that were issued a second ago are valid any more.
+        keys = self.cloud.place.data / "keystone" / "fernet-keys"
+        for key in keys.iterdir():
+            key.write_bytes(base64.urlsafe_b64encode(os.urandom(32)))
+        asked = connection.session.get(
+            f"{network.url('keystone')}{TOKENS}",
+            headers={"X-Auth-Token": token, "X-Subject-Token": token},
+            authenticated=False,
+            raise_exc=False,
+        )
+        self.assertEqual(401, asked.status_code)
+        self.change_and_heal()
+
+    def test_clock_a_day_off(self) -> None:
+        host = self.cloud.host(RT)
+        self.addCleanup(lambda: host.run("date", "-s", f"@{time.time():.0f}"))
+        for day in ("tomorrow", "2 days ago"):
+            with self.subTest(day):
+                host.run("date", "-s", day)
+                self.change_and_heal()
+
+    def change_and_heal(self) -> None:
+        """Let the host degrade, and see that its trait is withdrawn."""
+        self.addCleanup(self.throttle, throttled=False)
+        self.throttle(throttled=True)
+        seconds = self.wait_traits(TRAITS - {"CUSTOM_SRIOV_RT_REALTIME"})
+        say(f"trait withdrawn {seconds:.1f} s after the change")
+        self.heal()
+
+    def heal(self) -> None:
+        """See that the host is refused, heal it, and see that it's chosen."""
         self.assert_no_host(self.realtime, "rt_throttled × 1")
         self.throttle(throttled=False)
         seconds = self.wait_traits(TRAITS)
         say(f"trait back {seconds:.1f} s after the remedy")
+        began = time.monotonic()
         self.delete(self.boot_on(RT, self.realtime).id)
+        say(f"realtime server {time.monotonic() - began:.1f} s after that")
 
     def test_rabbitmq_restarted_under_load(self) -> None:
         # What is built although it was deleted takes what later tests need.
