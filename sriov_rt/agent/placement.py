@@ -154,13 +154,17 @@ class Placement:
         :param generation: the one at which they were read.
         :raises GenerationConflict: if it is another one by now.
         """
-        path = f"/resource_providers/{uuid}/traits"
-        body = {
-            "resource_provider_generation": generation,
-            "traits": sorted(traits),
-        }
+        self._replace(uuid, "traits", {"traits": sorted(traits)}, generation)
+
+    def _replace(
+        self, uuid: str, what: str, body: dict[str, Any], generation: int
+    ) -> None:
+        """Replace what a provider has, if it is of this generation still."""
+        body = {**body, "resource_provider_generation": generation}
         try:
-            self._request("PUT", path, json=body)
+            self._request(
+                "PUT", f"/resource_providers/{uuid}/{what}", json=body
+            )
         except PlacementRefused as error:
             if error.status == 409:
                 raise GenerationConflict(uuid) from error

@@ -45,6 +45,10 @@ class Measure(command.Lister):
     """A command that measures, or prints what would run."""
 
     nothing = "nothing was measured"
+    epilog = (
+        "Exit codes: 0 all was measured, 1 something was not, 2 nothing could "
+        "be."
+    )
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """Add the options of every measurement."""

@@ -31,11 +31,6 @@ from sriov_rt.verify import results
 class Disk(verify.Measure):
     """Measure a file system with fio, here and in a container."""
 
-    epilog = (
-        "Exit codes: 0 all was measured, 1 something was not, 2 nothing could "
-        "be."
-    )
-
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """Add what to measure, and how."""
         parser.add_argument(

@@ -41,26 +41,15 @@ _namespace = arguments.reader(namespaces.parse)
 class Network(verify.Measure):
     """Measure throughput, requests and packets to another host."""
 
-    epilog = (
-        "Exit codes: 0 all was measured, 1 something was not, 2 nothing could "
-        "be."
-    )
-
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """Add the other end, and what to measure."""
         parser.add_argument(
             "--to",
             metavar="ADDRESS",
             help="the address where 'sriov-rt verify network serve' runs, or "
-            "an address "
-            "in --server-namespace",
+            "an address in --server-namespace",
         )
-        parser.add_argument(
-            "--port",
-            type=arguments.whole(1, MAX_PORT),
-            default=network.PORT,
-            help="the first of the servers' ports (default: %(default)s)",
-        )
+        _add_port(parser)
         parser.add_argument(
             "--name",
             type=_name,
@@ -87,8 +76,7 @@ class Network(verify.Measure):
             action="append",
             metavar="N",
             help="parallel requests and responses; may be repeated (default: "
-            "1, 2, "
-            "4, 9, 18 and 36)",
+            "1, 2, 4, 9, 18 and 36)",
         )
         verify.add_duration(
             parser, "each run (default: 20s)", iperf3.DURATION_S
@@ -158,12 +146,7 @@ class NetworkServe(command.Lister):
             metavar="ADDRESS",
             help="an address of this host to listen on",
         )
-        parser.add_argument(
-            "--port",
-            type=arguments.whole(1, MAX_PORT),
-            default=network.PORT,
-            help="the first of the servers' ports (default: %(default)s)",
-        )
+        _add_port(parser)
         parser.add_argument(
             "--onload", action="store_true", help="serve over Onload as well"
         )
@@ -195,6 +178,15 @@ class NetworkServe(command.Lister):
             while True:
                 time.sleep(1)
                 network.check(children)
+
+
+def _add_port(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--port",
+        type=arguments.whole(1, MAX_PORT),
+        default=network.PORT,
+        help="the first of the servers' ports (default: %(default)s)",
+    )
 
 
 def _network_cells(

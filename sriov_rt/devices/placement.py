@@ -16,8 +16,6 @@ import dataclasses
 from typing import Any
 
 from sriov_rt.agent import placement
-from sriov_rt.agent.placement import GenerationConflict
-from sriov_rt.agent.placement import PlacementRefused
 from sriov_rt.agent.placement import PlacementUnreachable
 from sriov_rt.agent.placement import field
 from sriov_rt.devices.one_time_use import TRAIT
@@ -96,15 +94,8 @@ class DeviceProviders(placement.Placement):
         body = {
             **dataclasses.asdict(holding.inventories[name]),
             "reserved": 0,
-            "resource_provider_generation": holding.generation,
         }
-        path = f"/resource_providers/{uuid}/inventories/{name}"
-        try:
-            self._request("PUT", path, json=body)
-        except PlacementRefused as error:
-            if error.status == 409:
-                raise GenerationConflict(uuid) from error
-            raise
+        self._replace(uuid, f"inventories/{name}", body, holding.generation)
 
 
 def _inventory(found: Any) -> Inventory:
