@@ -17,6 +17,7 @@ It keeps the configuration of each VF that it has set up, to undo it by
 """
 
 import dataclasses
+import itertools
 import pathlib
 import types
 from collections.abc import Iterator
@@ -85,9 +86,12 @@ def settings(vf: str, directory: pathlib.Path) -> VfSettings:
         read.
     """
     newest, note = 0.0, None
+    damaged: dict[float, str] = {}
     try:
-        for changed, plain in _notes(directory):
-            if plain.get("deviceID") == vf and changed >= newest:
+        for changed, name, plain in _notes(directory):
+            if plain is None:
+                damaged[changed] = name
+            elif plain.get("deviceID") == vf and changed >= newest:
                 newest, note = changed, plain
     except OSError as error:
         raise CniUnknown(
@@ -95,6 +99,14 @@ def settings(vf: str, directory: pathlib.Path) -> VfSettings:
             f"sriov-cni's notes cannot be read ({exceptions.plain(error)}); "
             f"mount {directory} into the node hook's container",
         ) from None
+    if damaged and max(damaged) >= newest:
+        # It may be the VF's: the one that is readable is of an earlier pod.
+        raise CniUnknown(
+            vf,
+            f"sriov-cni's note {directory / damaged[max(damaged)]} is damaged "
+            "and may be of it; start the VMI again, and remove the note if no "
+            "pod of this node has its container ID",
+        )
     if note is None:
         raise CniUnknown(
             vf,
@@ -111,21 +123,28 @@ def settings(vf: str, directory: pathlib.Path) -> VfSettings:
         ) from None
 
 
-def _notes(directory: pathlib.Path) -> Iterator[tuple[float, Any]]:
-    """Yield when each note was written, and what it says."""
-    names = sorted(each.name for each in directory.iterdir())[:_MAX_FILES]
-    for name in names:
-        path = directory / name
+def _notes(
+    directory: pathlib.Path,
+) -> Iterator[tuple[float, str, Mapping[str, Any] | None]]:
+    """Yield when each note was written, its name, and what it says.
+
+    One that is damaged or half written says None.
+
+    :raises OSError: if they cannot be read, or are too many.
+    """
+    names = list(itertools.islice(directory.iterdir(), _MAX_FILES + 1))
+    if len(names) > _MAX_FILES:
+        raise files.Unusable(f"more than {_MAX_FILES} files")
+    for path in names:
         try:
+            changed = path.stat().st_mtime
             data = files.read(path, _MAX_FILE)
             plain = documents.plain(data, _MAX_FILE)
-            changed = path.stat().st_mtime
         except (files.Unusable, IsADirectoryError, FileNotFoundError):
             continue  # its directory of addresses, or gone by now
         except codec.SchemaError:
-            continue  # half written: it names no VF yet
-        if type(plain) is dict:
-            yield changed, plain
+            plain = None
+        yield changed, path.name, plain if type(plain) is dict else None
 
 
 def _settings(note: Mapping[str, Any]) -> VfSettings:

@@ -16,6 +16,7 @@ import os
 import pathlib
 import tempfile
 import unittest
+from unittest import mock
 
 from sriov_rt.kernel.vf import LinkState
 from sriov_rt.kernel.vf import VlanProtocol
@@ -99,9 +100,23 @@ class SettingsTest(unittest.TestCase):
 
     def test_none_names_it(self):
         self.write(deviceID="0000:01:10.1")
-        (self.path / "half").write_text('{"deviceID": "0000:01')
-        (self.path / "list").write_text("[]")
         self.refused("no network has set it up")
+
+    def test_a_damaged_note_may_be_the_latest(self):
+        self.write(at=1000, vlan=1)
+        for text in ('{"deviceID": "0000:01', "[]", ""):
+            with self.subTest(text=text):
+                other = self.path / "a-net1"
+                other.write_text(text)
+                os.utime(other, (2000, 2000))
+                self.refused(f"{other} is damaged")
+                os.utime(other, (999, 999))
+                self.assertEqual(1, self.read().vlan)
+
+    def test_too_many_notes(self):
+        self.write()
+        with mock.patch.object(sriov_cni, "_MAX_FILES", 1):
+            self.refused("more than 1 files")
 
     def test_a_note_that_cannot_be_read(self):
         for field, value in (
