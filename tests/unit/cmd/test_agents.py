@@ -45,6 +45,7 @@ from sriov_rt.cmd import openstackclient
 from sriov_rt.cmd.verdict import Candidate
 from sriov_rt.scheduler import options
 from tests.unit import builders
+from tests.unit.cmd import hearing
 from tests.unit.cmd import tables
 from tests.unit.cmd.test_explain import Agents
 
@@ -468,7 +469,7 @@ class PluginTest(QueueTest):
         text = (ROOT / "pyproject.toml").read_text()
         self.entries = tomllib.loads(text)["project"]["entry-points"]
 
-    def run_plugin(self, *words, wait="60"):
+    def run_plugin(self, *words):
         manager = commandmanager.CommandManager()
         for name, place in self.entries["openstack.realtime.v1"].items():
             module, _, cls = place.partition(":")
@@ -486,7 +487,7 @@ class PluginTest(QueueTest):
         shell.stdout = printed
         with contextlib.redirect_stderr(io.StringIO()):
             code = shell.run(
-                [*words, f"--transport-url={self.URL}", f"--wait={wait}"]
+                [*words, f"--transport-url={self.URL}", "--wait=60"]
             )
         return code, printed.getvalue()
 
@@ -512,10 +513,11 @@ class PluginTest(QueueTest):
             .isoformat(),
         )
         found = {"rt-1": up, "rt-2": up, "std-1": down, "std-2": up}
-        with mock.patch.object(cloud, "hosts", return_value=found) as hosts:
-            code, printed = self.run_plugin(
-                "realtime", "host", "list", wait="5"
-            )
+        with (
+            mock.patch.object(cloud, "hosts", return_value=found) as hosts,
+            hearing.over_after("rt-1", "rt-2"),
+        ):
+            code, printed = self.run_plugin("realtime", "host", "list")
         self.assertEqual(0, code)
         self.assertIs(self.connection, hosts.call_args.args[1])
         rows = tables.rows(printed)
@@ -527,7 +529,7 @@ class PluginTest(QueueTest):
             ["up", "up", "down for 2 h", "up"],
             [row["nova-compute"] for row in rows],
         )
-        self.assertEqual("none in 5 s", rows[2]["Facts age"])
+        self.assertEqual("none in 60 s", rows[2]["Facts age"])
         self.assertNotIn("credentials", printed)
 
     def test_host_show(self):

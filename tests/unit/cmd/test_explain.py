@@ -30,6 +30,7 @@ from sriov_rt.cmd import main
 from sriov_rt.facts import CpuSet
 from sriov_rt.scheduler import options
 from tests.unit import builders
+from tests.unit.cmd import hearing
 from tests.unit.cmd import tables
 
 REALTIME = (
@@ -374,7 +375,8 @@ class CollectTest(unittest.TestCase):
         return explain(*words, f"--transport-url={self.URL}", "--json")
 
     def test_hosts_that_report_are_shown(self):
-        code, out, err = self._explain(*REALTIME, "--wait=1")
+        with hearing.over_after("rt-1"):
+            code, out, err = self._explain(*REALTIME)
         self.assertEqual(0, code)
         self.assertEqual(["rt-1"], [h["host"] for h in json.loads(out)])
         self.assertEqual("", err)
@@ -388,8 +390,9 @@ class CollectTest(unittest.TestCase):
             mock.patch.object(
                 cloud, "hosts", return_value={"rt-1": None, "std-1": None}
             ),
+            hearing.over_after("rt-1"),
         ):
-            code, out, err = self._explain("--flavor=rt", "--wait=1")
+            code, out, err = self._explain("--flavor=rt")
         self.assertEqual(0, code)
         passing, silent = json.loads(out)
         self.assertTrue(passing["passes"])

@@ -1,0 +1,34 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Time that is over as soon as those have reported that will."""
+
+import contextlib
+from unittest import mock
+
+from sriov_rt.cmd import collect
+
+#: Far more than an agent of the in-memory driver needs on a busy machine.
+_PATIENCE_S = 60.0
+
+
+def over_after(*names: str) -> contextlib.AbstractContextManager[object]:
+    """Let a command wait for these hosts, and not for its --wait.
+
+    :param names: hosts that report; the command may expect others as well.
+    """
+    wait = collect.Hearing.wait
+
+    def wait_for_names(self, expected, wait_s, report):
+        wait(self, names, _PATIENCE_S, report)
+
+    return mock.patch.object(collect.Hearing, "wait", wait_for_names)
