@@ -34,6 +34,21 @@ PROGRAM = "sriov-rt"
 #: The group of options that are in none.
 DEFAULT = "DEFAULT"
 
+TRANSPORT_OPTS = [
+    cfg.StrOpt(
+        "transport_url",
+        secret=True,
+        help="""
+The message queue on which sriov-rt's agents and schedulers meet.
+
+Set it where they would not meet by default: in a deployment with several
+cells, the agents of every cell and all schedulers need one queue in common,
+and ``[DEFAULT] transport_url`` of a compute host is that of its cell. Where
+it is not set, ``[DEFAULT] transport_url`` is used.
+""",
+    ),
+]
+
 #: The longest configuration file, in bytes; Nova's sample has a quarter of a
 #: million.
 MAX_FILE = 4 * 1024 * 1024

@@ -36,6 +36,8 @@ from typing import Any
 import oslo_messaging
 from oslo_config import cfg
 
+from sriov_rt import config
+
 LOG = logging.getLogger(__name__)
 
 EXCHANGE = "sriov_rt"
@@ -46,21 +48,6 @@ AGENT_TOPIC = "sriov_rt_agent"
 #: Of a broker whose URL names no port.
 _AMQP_PORT = 5672
 
-TRANSPORT_OPTS = [
-    cfg.StrOpt(
-        "transport_url",
-        secret=True,
-        help="""
-The message queue on which sriov-rt's agents and schedulers meet.
-
-Set it where they would not meet by default: in a deployment with several
-cells, the agents of every cell and all schedulers need one queue in common,
-and ``[DEFAULT] transport_url`` of a compute host is that of its cell. Where
-it is not set, ``[DEFAULT] transport_url`` is used.
-""",
-    ),
-]
-
 
 def transport(conf: cfg.ConfigOpts) -> oslo_messaging.transport.RPCTransport:
     """Return a transport to the queue that the configuration names.
@@ -68,7 +55,7 @@ def transport(conf: cfg.ConfigOpts) -> oslo_messaging.transport.RPCTransport:
     :param conf: with ``[sriov_rt] transport_url`` registered by this call.
     :raises oslo_messaging.InvalidTransportURL: for a malformed URL.
     """
-    conf.register_opts(TRANSPORT_OPTS, group="sriov_rt")
+    conf.register_opts(config.TRANSPORT_OPTS, group="sriov_rt")
     return oslo_messaging.get_rpc_transport(
         conf, url=conf.sriov_rt.transport_url
     )
@@ -76,7 +63,7 @@ def transport(conf: cfg.ConfigOpts) -> oslo_messaging.transport.RPCTransport:
 
 def brokers(conf: cfg.ConfigOpts) -> str:
     """Return the brokers of the queue, for a log: no user, no password."""
-    conf.register_opts(TRANSPORT_OPTS, group="sriov_rt")
+    conf.register_opts(config.TRANSPORT_OPTS, group="sriov_rt")
     try:
         url = oslo_messaging.TransportURL.parse(
             conf, conf.sriov_rt.transport_url
@@ -101,7 +88,7 @@ def unusable(conf: cfg.ConfigOpts, timeout_s: float = 2.0) -> str | None:
     :param timeout_s: seconds that each broker has.
     :returns: a clause, None if nothing was found.
     """
-    conf.register_opts(TRANSPORT_OPTS, group="sriov_rt")
+    conf.register_opts(config.TRANSPORT_OPTS, group="sriov_rt")
     if not conf.sriov_rt.transport_url:
         return None
     try:
@@ -174,7 +161,7 @@ def notifier(
     :param publisher: who sends them, such as ``sriov-rt-agent:rt-1``.
     :raises oslo_messaging.InvalidTransportURL: for a malformed URL.
     """
-    conf.register_opts(TRANSPORT_OPTS, group="sriov_rt")
+    conf.register_opts(config.TRANSPORT_OPTS, group="sriov_rt")
     # It registers the options, too.
     transport = oslo_messaging.get_notification_transport(conf)
     options = conf.oslo_messaging_notifications

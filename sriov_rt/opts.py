@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from keystoneauth1 import loading
 from oslo_config import cfg
 
-from sriov_rt import messaging
+from sriov_rt import config
 from sriov_rt.agent import metrics
 from sriov_rt.agent import options
 from sriov_rt.devices import options as device_options
@@ -45,7 +45,7 @@ def list_opts() -> Listing:
         (kubernetes_options.GROUP, kubernetes_options.KUBERNETES_OPTS),
         (onload_options.GROUP, onload_options.ONLOAD_OPTS),
         (options.PLACEMENT_GROUP, _placement_opts()),
-        ("sriov_rt", messaging.TRANSPORT_OPTS),
+        ("sriov_rt", config.TRANSPORT_OPTS),
         (nic_options.GROUP, nic_options.NIC_OPTS),
         (device_options.GROUP, device_options.DEVICE_OPTS),
         (vif_options.GROUP, vif_options.VIF_OPTS),
@@ -67,7 +67,7 @@ def list_nova_opts() -> Listing:
         (
             scheduler_options.GROUP,
             [
-                *messaging.TRANSPORT_OPTS,
+                *config.TRANSPORT_OPTS,
                 *scheduler_options.SCHEDULER_OPTS,
                 *compute_options.COMPUTE_OPTS,
             ],

@@ -18,7 +18,6 @@ from keystoneauth1 import loading
 from oslo_config import cfg
 
 from sriov_rt import config
-from sriov_rt import messaging
 from sriov_rt.agent import metrics
 from sriov_rt.host import compute
 from sriov_rt.host import kubelet
@@ -216,7 +215,7 @@ def register(conf: cfg.ConfigOpts) -> None:
     conf.register_opts(AGENT_OPTS, group=GROUP)
     conf.register_opts(metrics.METRICS_OPTS, group=metrics.GROUP)
     conf.register_opts(label_options.LABEL_OPTS, group=label_options.GROUP)
-    conf.register_opts(messaging.TRANSPORT_OPTS, group="sriov_rt")
+    conf.register_opts(config.TRANSPORT_OPTS, group="sriov_rt")
     conf.register_opts(placement_opts(), group=PLACEMENT_GROUP)
 
 
@@ -232,7 +231,7 @@ def check(conf: cfg.ConfigOpts) -> None:
             (GROUP, AGENT_OPTS),
             (metrics.GROUP, metrics.METRICS_OPTS),
             (label_options.GROUP, label_options.LABEL_OPTS),
-            ("sriov_rt", messaging.TRANSPORT_OPTS),
+            ("sriov_rt", config.TRANSPORT_OPTS),
         ),
         "sriov-rt-agent",
     )

@@ -29,7 +29,6 @@ from oslo_config import cfg
 from sriov_rt import config
 from sriov_rt import exceptions
 from sriov_rt import files as bounded
-from sriov_rt import messaging
 from sriov_rt.agent import options as agent_options
 from sriov_rt.cmd import collect
 from sriov_rt.cmd import faults
@@ -202,8 +201,8 @@ class Host:
         conf = _loaded(files)
         if isinstance(conf, Unknown):
             return conf
-        conf.register_opts(messaging.TRANSPORT_OPTS, group="sriov_rt")
-        conf.register_opts(messaging.TRANSPORT_OPTS)
+        conf.register_opts(config.TRANSPORT_OPTS, group="sriov_rt")
+        conf.register_opts(config.TRANSPORT_OPTS)
         if not (conf.sriov_rt.transport_url or conf.transport_url):
             return Unknown("no transport_url names the message queue here")
         try:

@@ -15,7 +15,6 @@
 from oslo_config import cfg
 
 from sriov_rt import config
-from sriov_rt import messaging
 from sriov_rt.onload import options as onload_options
 
 GROUP = "sriov_rt"
@@ -167,7 +166,7 @@ SHARED_OPTS = [
 def register(conf: cfg.ConfigOpts) -> None:
     """Register every option that the scheduler's side reads."""
     conf.register_opts(SCHEDULER_OPTS, group=GROUP)
-    conf.register_opts(messaging.TRANSPORT_OPTS, group=GROUP)
+    conf.register_opts(config.TRANSPORT_OPTS, group=GROUP)
     conf.register_opts(SHARED_OPTS, group=onload_options.GROUP)
 
 
@@ -180,7 +179,7 @@ def check(conf: cfg.ConfigOpts) -> None:
     config.check(
         conf,
         (
-            (GROUP, [*SCHEDULER_OPTS, *messaging.TRANSPORT_OPTS]),
+            (GROUP, [*SCHEDULER_OPTS, *config.TRANSPORT_OPTS]),
             (onload_options.GROUP, SHARED_OPTS),
         ),
         "nova-scheduler",

@@ -15,7 +15,7 @@ import unittest
 
 from oslo_config import cfg
 
-from sriov_rt import messaging
+from sriov_rt import config
 from sriov_rt.agent.listener import Endpoint
 from sriov_rt.agent.listener import Listener
 from sriov_rt.scheduler import listener as scheduler
@@ -50,7 +50,7 @@ class StopTest(unittest.TestCase):
     def setUp(self):
         # oslo.messaging's clients read options of the process's own.
         self.conf = cfg.CONF
-        self.conf.register_opts(messaging.TRANSPORT_OPTS, group="sriov_rt")
+        self.conf.register_opts(config.TRANSPORT_OPTS, group="sriov_rt")
         self.conf([], default_config_files=[])
         self.addCleanup(self.conf.reset)
         self.conf.set_override("transport_url", idle.URL, group="sriov_rt")

@@ -19,6 +19,7 @@ import oslo_messaging
 from oslo_config import cfg
 from oslo_messaging.notify import _impl_test
 
+from sriov_rt import config
 from sriov_rt import facts
 from sriov_rt import messaging
 from sriov_rt.agent import traits
@@ -210,7 +211,7 @@ class NotifyingTest(unittest.TestCase):
 
     def set(self, group, **values):
         if group == "sriov_rt":
-            self.conf.register_opts(messaging.TRANSPORT_OPTS, group=group)
+            self.conf.register_opts(config.TRANSPORT_OPTS, group=group)
         for name, value in values.items():
             self.conf.set_override(name, value, group=group)
 

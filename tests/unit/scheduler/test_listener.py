@@ -20,6 +20,7 @@ from unittest import mock
 import oslo_messaging
 from oslo_config import cfg
 
+from sriov_rt import config
 from sriov_rt import facts
 from sriov_rt import messaging
 from sriov_rt.scheduler import listener
@@ -218,7 +219,7 @@ class ListenerTest(unittest.TestCase):
         self.conf = cfg.CONF
         self.conf([], default_config_files=[])
         self.addCleanup(self.conf.reset)
-        self.conf.register_opts(messaging.TRANSPORT_OPTS, group="sriov_rt")
+        self.conf.register_opts(config.TRANSPORT_OPTS, group="sriov_rt")
         self.conf.set_override("transport_url", "fake:/", group="sriov_rt")
         self.addCleanup(
             self.conf.clear_override, "transport_url", group="sriov_rt"
