@@ -17,6 +17,7 @@ its table. A recipe that leaves a step out fails in one of them.
 """
 
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -124,6 +125,19 @@ class Scratch:
             raise ValueError(f"{name}: {before!r}")
         path.write_text(text.replace(before, after))
 
+    def add_rows(self, name: str, table: str, rows: str) -> None:
+        """Add rows to a tuple, whatever rows it has already."""
+        path = self.directory / name
+        text, count = re.subn(
+            rf"^({table}\b[^=\n]*= \([^)]*?),?\s*\)$",
+            rf"\1, {rows})",
+            path.read_text(),
+            flags=re.MULTILINE,
+        )
+        if count != 1:
+            raise ValueError(f"{name}: {table}")
+        path.write_text(text)
+
     def test(self, *modules: str) -> str:
         """Run unit tests there; return what failed, empty for nothing."""
         done = subprocess.run(
@@ -145,18 +159,14 @@ def add_families(scratch: Scratch) -> None:
     scratch.change(
         path, "#: Any other NIC, or", f"{FAMILIES}#: Any other NIC, or"
     )
-    scratch.change(
-        path,
-        "BUILT_IN = (IXGBE, I40E, ICE, SFC, IGB)",
-        "BUILT_IN = (IXGBE, I40E, ICE, SFC, IGB, SCRATCH, SCRATCH_SWITCHDEV)",
-    )
+    scratch.add_rows(path, "BUILT_IN", "SCRATCH, SCRATCH_SWITCHDEV")
 
 
 def add_tool(scratch: Scratch) -> None:
     """Follow the recipe of a latency tool."""
     scratch.write("sriov_rt/verify/nobody.py", TOOL)
     path = "sriov_rt/verify/tools.py"
-    scratch.change(path, "Oslat, Timerlat)", "Oslat, Timerlat, Nobody)")
+    scratch.add_rows(path, "_ROWS", "Nobody")
     after = "from sriov_rt.verify.oslat"
     row = "from sriov_rt.verify.nobody import Nobody\n"
     scratch.change(path, after, row + after)
