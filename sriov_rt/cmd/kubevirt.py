@@ -18,12 +18,12 @@ A guest waits for them, and their images have what they need and no more.
 import argparse
 import logging
 import pathlib
-import signal
-import threading
+import queue
 from collections.abc import Callable
 from typing import Any
 
 from sriov_rt import exceptions
+from sriov_rt.agent import signals
 from sriov_rt.cmd import command
 from sriov_rt.cmd import faults
 from sriov_rt.cmd.command import Result
@@ -163,8 +163,7 @@ def _served(running: Any, sweep: Callable[[], None] | None = None) -> Result:
     """Serve until a signal comes; nothing is left to print then."""
     from sriov_rt.kubevirt import server
 
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop: queue.SimpleQueue[int] = queue.SimpleQueue()
+    signals.handle(stop)
     server.run(running, stop, sweep, _SWEEP_S)
     return command.lines(())

@@ -12,12 +12,14 @@
 
 """The gRPC server of hooks, on a unix socket."""
 
+import contextlib
 import logging
 import os
 import pathlib
+import queue
 import socket
 import stat
-import threading
+import time
 from collections.abc import Callable
 from collections.abc import Mapping
 from concurrent import futures
@@ -49,6 +51,9 @@ _MAX_PATH = 107
 
 #: Seconds for calls to end when the server is stopped.
 _GRACE_S = 5.0
+
+#: Seconds after which a signal is handled at the latest.
+_LOOK_S = 1.0
 
 #: Takes the bytes of a request, returns those of a response.
 Call = Callable[[bytes], bytes]
@@ -194,19 +199,27 @@ def _prepare(path: pathlib.Path) -> None:
 
 def run(
     server: Any,
-    stop: threading.Event,
+    stop: queue.SimpleQueue[int],
     sweep: Callable[[], None] | None = None,
-    every_s: float = 0.0,
+    every_s: float = _LOOK_S,
 ) -> None:
-    """Serve until an event is set, and let calls end.
+    """Serve until something is put into a queue, and let calls end.
 
     :param server: what :func:`start` returned.
+    :param stop: handlers of signals may put into it, and not set an Event:
+        one that came while this thread has the Event's lock would wait for
+        that for ever.
     :param sweep: what is done at once, and then every so many seconds.
     """
-    while not stop.is_set():
-        if sweep is not None:
+    due = time.monotonic()
+    while True:
+        if sweep is not None and time.monotonic() >= due:
             _try(sweep)
-        stop.wait(every_s if sweep is not None else None)
+            due = time.monotonic() + every_s
+        # A signal that comes just before the wait is handled after it.
+        with contextlib.suppress(queue.Empty):
+            stop.get(timeout=min(every_s, _LOOK_S))
+            break
     server.stop(_GRACE_S).wait()
 
 

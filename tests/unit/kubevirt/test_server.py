@@ -12,10 +12,12 @@
 
 
 import pathlib
+import queue
+import signal
 import socket
 import stat
+import sys
 import tempfile
-import threading
 import unittest
 from unittest import mock
 
@@ -204,15 +206,46 @@ class SocketTest(Served):
 
 class RunTest(unittest.TestCase):
     def test_it_sweeps_until_it_is_stopped(self):
-        stop, running = threading.Event(), mock.Mock()
+        stop, running = queue.SimpleQueue(), mock.Mock()
         faults = [OSError("gone"), server.SocketUnusable(pathlib.Path(), "x")]
 
         def sweep():
             if faults:
                 raise faults.pop()
-            stop.set()
+            stop.put(signal.SIGTERM)
 
         with self.assertLogs("sriov_rt", "ERROR") as logs:
             server.run(running, stop, sweep, 0.001)
         self.assertEqual(2, len(logs.output))
         running.stop.assert_called_once()
+
+    @mock.patch.object(server, "_LOOK_S", 0.01)
+    def test_a_signal_ends_it_wherever_it_comes(self):
+        # An Event would be locked by the thread itself at some of these.
+        self.addCleanup(
+            signal.signal, signal.SIGUSR1, signal.getsignal(signal.SIGUSR1)
+        )
+        for number in range(1, 60):
+            stop, running = queue.SimpleQueue(), mock.Mock()
+            signal.signal(signal.SIGUSR1, lambda sent, _, q=stop: q.put(sent))
+            sys.settrace(raising_at(number))
+            try:
+                server.run(running, stop, lambda: None, 0.01)
+            finally:
+                sys.settrace(None)
+            running.stop.assert_called_once()
+
+
+def raising_at(number):
+    """Return a function for settrace: a signal comes at the n-th line."""
+    seen = 0
+
+    def trace(frame, event, argument):
+        nonlocal seen
+        seen += 1
+        if seen == number:
+            sys.settrace(None)
+            signal.raise_signal(signal.SIGUSR1)
+        return trace
+
+    return trace
