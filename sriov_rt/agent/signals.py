@@ -12,9 +12,11 @@
 
 """The signals that the process of an agent acts on."""
 
+import contextlib
 import logging
 import queue
 import signal
+import time
 from collections.abc import Callable
 from collections.abc import Mapping
 
@@ -44,6 +46,16 @@ def handle(received: queue.SimpleQueue[int]) -> None:
 def wait(received: queue.SimpleQueue[int]) -> int:
     """Return the next signal, as its handler has put it.
 
+    :param received: what the handlers put into.
+    """
+    while (number := within(received, INTERVAL_S)) is None:
+        pass
+    return number
+
+
+def within(received: queue.SimpleQueue[int], seconds: float) -> int | None:
+    """Return the next signal, None if none comes in so many seconds.
+
     Python runs handlers between two instructions, and a wait is interrupted
     by a signal that comes during it. One that comes after the last
     instruction and before the wait would stay unhandled until the next: so
@@ -51,11 +63,11 @@ def wait(received: queue.SimpleQueue[int]) -> int:
 
     :param received: what the handlers put into.
     """
-    while True:
-        try:
-            return received.get(timeout=INTERVAL_S)
-        except queue.Empty:
-            continue
+    ending = time.monotonic() + seconds
+    while (left := ending - time.monotonic()) > 0:
+        with contextlib.suppress(queue.Empty):
+            return received.get(timeout=min(INTERVAL_S, left))
+    return None
 
 
 def serve(

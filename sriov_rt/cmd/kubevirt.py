@@ -163,7 +163,11 @@ def _served(running: Any, sweep: Callable[[], None] | None = None) -> Result:
     """Serve until a signal comes; nothing is left to print then."""
     from sriov_rt.kubevirt import server
 
-    stop: queue.SimpleQueue[int] = queue.SimpleQueue()
-    signals.handle(stop)
-    server.run(running, stop, sweep, _SWEEP_S)
+    received: queue.SimpleQueue[int] = queue.SimpleQueue()
+    signals.handle(received)
+
+    def is_stopped(seconds: float) -> bool:
+        return signals.within(received, seconds) is not None
+
+    server.run(running, is_stopped, sweep, _SWEEP_S)
     return command.lines(())

@@ -12,14 +12,11 @@
 
 """The gRPC server of hooks, on a unix socket."""
 
-import contextlib
 import logging
 import os
 import pathlib
-import queue
 import socket
 import stat
-import time
 from collections.abc import Callable
 from collections.abc import Mapping
 from concurrent import futures
@@ -51,9 +48,6 @@ _MAX_PATH = 107
 
 #: Seconds for calls to end when the server is stopped.
 _GRACE_S = 5.0
-
-#: Seconds after which a signal is handled at the latest.
-_LOOK_S = 1.0
 
 #: Takes the bytes of a request, returns those of a response.
 Call = Callable[[bytes], bytes]
@@ -199,26 +193,21 @@ def _prepare(path: pathlib.Path) -> None:
 
 def run(
     server: Any,
-    stop: queue.SimpleQueue[int],
-    sweep: Callable[[], None] | None = None,
-    every_s: float = _LOOK_S,
+    is_stopped: Callable[[float], bool],
+    sweep: Callable[[], None] | None,
+    every_s: float,
 ) -> None:
-    """Serve until something is put into a queue, and let calls end.
+    """Serve until it is stopped, and let calls end.
 
     :param server: what :func:`start` returned.
-    :param stop: handlers of signals may put into it, and not set an Event:
-        one that came while this thread has the Event's lock would wait for
-        that for ever.
+    :param is_stopped: waits so many seconds at most, and returns whether a
+        signal has come.
     :param sweep: what is done at once, and then every so many seconds.
     """
-    due = time.monotonic()
     while True:
-        if sweep is not None and time.monotonic() >= due:
+        if sweep is not None:
             _try(sweep)
-            due = time.monotonic() + every_s
-        # A signal that comes just before the wait is handled after it.
-        with contextlib.suppress(queue.Empty):
-            stop.get(timeout=min(every_s, _LOOK_S))
+        if is_stopped(every_s):
             break
     server.stop(_GRACE_S).wait()
 

@@ -23,6 +23,7 @@ from unittest import mock
 
 import grpc
 
+from sriov_rt.agent import signals
 from sriov_rt.host.root import Root
 from sriov_rt.kubevirt import contract
 from sriov_rt.kubevirt import domain
@@ -206,31 +207,37 @@ class SocketTest(Served):
 
 class RunTest(unittest.TestCase):
     def test_it_sweeps_until_it_is_stopped(self):
-        stop, running = queue.SimpleQueue(), mock.Mock()
+        stops, running = [], mock.Mock()
         faults = [OSError("gone"), server.SocketUnusable(pathlib.Path(), "x")]
 
         def sweep():
             if faults:
                 raise faults.pop()
-            stop.put(signal.SIGTERM)
+            stops.append(True)
 
         with self.assertLogs("sriov_rt", "ERROR") as logs:
-            server.run(running, stop, sweep, 0.001)
+            server.run(running, lambda seconds: bool(stops), sweep, 0.001)
         self.assertEqual(2, len(logs.output))
         running.stop.assert_called_once()
 
-    @mock.patch.object(server, "_LOOK_S", 0.01)
     def test_a_signal_ends_it_wherever_it_comes(self):
         # An Event would be locked by the thread itself at some of these.
         self.addCleanup(
             signal.signal, signal.SIGUSR1, signal.getsignal(signal.SIGUSR1)
         )
         for number in range(1, 60):
-            stop, running = queue.SimpleQueue(), mock.Mock()
-            signal.signal(signal.SIGUSR1, lambda sent, _, q=stop: q.put(sent))
+            received, running = queue.SimpleQueue(), mock.Mock()
+            signal.signal(
+                signal.SIGUSR1, lambda sent, _, q=received: q.put(sent)
+            )
             sys.settrace(raising_at(number))
             try:
-                server.run(running, stop, lambda: None, 0.01)
+                server.run(
+                    running,
+                    lambda seconds, q=received: signals.within(q, seconds),
+                    lambda: None,
+                    0.01,
+                )
             finally:
                 sys.settrace(None)
             running.stop.assert_called_once()
