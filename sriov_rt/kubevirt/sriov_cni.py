@@ -86,25 +86,33 @@ def settings(vf: str, directory: pathlib.Path) -> VfSettings:
         read.
     """
     newest, note = 0.0, None
-    damaged: dict[float, str] = {}
+    damaged = (0.0, "")
     try:
         for changed, name, plain in _notes(directory):
             if plain is None:
-                damaged[changed] = name
+                damaged = max(damaged, (changed, name))
             elif plain.get("deviceID") == vf and changed >= newest:
                 newest, note = changed, plain
+    except files.Unusable as error:
+        raise CniUnknown(
+            vf,
+            f"sriov-cni's notes in {directory} are not read "
+            f"({exceptions.plain(error)}); remove those whose container ID no "
+            "pod of this node has",
+        ) from None
     except OSError as error:
         raise CniUnknown(
             vf,
             f"sriov-cni's notes cannot be read ({exceptions.plain(error)}); "
             f"mount {directory} into the node hook's container",
         ) from None
-    if damaged and max(damaged) >= newest:
+    when, name = damaged
+    if name and when >= newest:
         # It may be the VF's: the one that is readable is of an earlier pod.
         raise CniUnknown(
             vf,
-            f"sriov-cni's note {directory / damaged[max(damaged)]} is damaged "
-            "and may be of it; start the VMI again, and remove the note if no "
+            f"sriov-cni's note {directory / name} is damaged and "
+            "may be of it; start the VMI again, and remove the note if no "
             "pod of this node has its container ID",
         )
     if note is None:

@@ -116,7 +116,7 @@ class SettingsTest(unittest.TestCase):
     def test_too_many_notes(self):
         self.write()
         with mock.patch.object(sriov_cni, "_MAX_FILES", 1):
-            self.refused("more than 1 files")
+            self.refused("more than 1 files); remove those ")
 
     def test_a_note_that_cannot_be_read(self):
         for field, value in (
