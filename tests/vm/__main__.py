@@ -22,6 +22,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 
@@ -46,21 +47,22 @@ def main(repository: str, *arguments: str) -> int:
     """
     first = ("--repo-url", repository, *_STESTR)
     code, lines = _run((*first, *arguments), os.environ)
-    if not any(line.endswith(base.REPEATED) for line in lines):
+    hung = _classes(line for line in lines if line.endswith(base.REPEATED))
+    if not hung:
         return code
     # One that was skipped in a subtest is of no status, and makes stestr fail.
-    hung = {
-        name
-        for line in lines
-        if line.endswith(base.REPEATED) or line.startswith(_NO_STATUS)
-        for name in _CLASS.findall(line)
-    }
+    # Any other is one in which the whole run ended.
+    lost = _classes(line for line in lines if line.startswith(_NO_STATUS))
     _, failed, _ = results.totals("\n".join(lines))
     names = "|".join(map(re.escape, sorted(hung)))
     print(f"rt-1 hung; run again: {', '.join(sorted(hung))}", flush=True)
     environment = {**os.environ, base.AGAIN: "1"}
     again, _ = _run((*first, f"^({names})\\."), environment)
-    return again or min(failed, 1)
+    return again or (code if failed or lost - hung else 0)
+
+
+def _classes(lines: Iterable[str]) -> set[str]:
+    return {name for line in lines for name in _CLASS.findall(line)}
 
 
 def _run(
@@ -71,7 +73,6 @@ def _run(
     with subprocess.Popen(
         ("stestr", *arguments),
         stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
         env=environment,
         text=True,
         errors="replace",

@@ -13,6 +13,7 @@
 """The machine that the tests of this package share."""
 
 import atexit
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -22,6 +23,7 @@ import pathlib
 import sys
 import tomllib
 import unittest
+from collections.abc import Iterator
 from typing import Any
 from typing import ClassVar
 
@@ -32,6 +34,7 @@ from tests.testbed import python_env
 from tests.testbed.progress import Progress
 from tests.testbed.python_env import PythonEnv
 from tests.testbed.rtvm import Cable
+from tests.testbed.rtvm import Job
 from tests.testbed.rtvm import Machine
 from tests.testbed.rtvm import Result
 from tests.testbed.rtvm import RtVm
@@ -112,10 +115,31 @@ class SharedVm(RtVm):
         :raises unittest.SkipTest: when the machine hangs and the tests
             are run once more.
         """
+        with self._skipping():
+            return super().run(*arguments, **keywords)
+
+    def spawn(self, *arguments: Any, **keywords: Any) -> Job:
+        """Start a command and leave it running, as RtVm.spawn().
+
+        :raises unittest.SkipTest: as run().
+        """
+        with self._skipping():
+            return super().spawn(*arguments, **keywords)
+
+    def kill(self, *arguments: Any, **keywords: Any) -> None:
+        """End a job and its session, as RtVm.kill().
+
+        :raises unittest.SkipTest: as run().
+        """
+        with self._skipping():
+            super().kill(*arguments, **keywords)
+
+    @contextlib.contextmanager
+    def _skipping(self) -> Iterator[None]:
         try:
             if self.hangs:
                 raise errors.MachineHangs(self.machine.name)
-            return super().run(*arguments, **keywords)
+            yield
         except errors.MachineHangs as error:
             self.hangs = True
             if os.environ.get(AGAIN):
@@ -141,10 +165,9 @@ def machine() -> RtVm:
     One that hangs is replaced.
     """
     vm = _shared()
-    if vm.hangs:
+    if vm.hangs or not vm.running:
         vm.stop()
         _warm.cache_clear()
-    if vm.hangs or not vm.running:
         vm.start()
         vm.wait_ready(Progress(sys.stderr).say)
         vm.hangs = False

@@ -231,8 +231,7 @@ class Channel:
         name = self._files.directory.name
         if not self._processes.running:
             raise errors.ProcessDied(name, self._files.console)
-        # A busy outer machine causes one.
-        if self._processes.complaints > complaints + 1:
+        if self._processes.hangs(complaints):
             raise errors.MachineHangs(name)
 
     def _file(self, number: str, kind: str) -> pathlib.Path:

@@ -88,6 +88,13 @@ class Processes:
         text = self._files.console.read_text(errors="replace")
         return text.count(_TIMER_LOST)
 
+    def hangs(self, before: int) -> bool:
+        """Whether a CPU has lost its timer since so many complaints.
+
+        A busy outer machine causes one.
+        """
+        return self.complaints > before + 1
+
     def start(self, parts: Assets) -> None:
         """Start all of them, with empty files.
 

@@ -143,8 +143,7 @@ class RtVm:
                 before = complaints
             seen = len(lines)
             ready = bool(lines) and lines[-1].endswith(" ready")
-            # A busy outer machine causes one complaint.
-            hangs = complaints > before + 1
+            hangs = self._processes.hangs(before)
             return ready or hangs or not self.running
 
         wait_for(f"{name} is ready", decided, timeout=timeout)

@@ -21,6 +21,7 @@ from unittest import mock
 
 from tests.testbed import errors
 from tests.testbed.paths import Paths
+from tests.testbed.rtvm import Job
 from tests.testbed.rtvm import RtVm
 from tests.testbed.rtvm.commands import PORT
 from tests.testbed.rtvm.commands import Files
@@ -182,13 +183,17 @@ class AgainTest(unittest.TestCase):
 
     def test_one_that_hung_in_a_subtest_is_run_again(self) -> None:
         """Stestr has no result of it, and fails for that."""
-        lines = (self.SKIPPED, "\t* tests.vm.test_host.HostTest.test_check")
-        with mock.patch.object(
-            runner, "_run", side_effect=((1, lines), (0, ()))
-        ) as run:
-            self.assertEqual(runner.main("/repository"), 0)
-        (words, _) = run.mock_calls[1].args
-        self.assertIn("HostTest", words[-1])
+        for name, expected in (("VfTest", 0), ("UseTest", 1)):
+            lines = (self.SKIPPED, f"\t* tests.vm.test_vf.{name}.test_check")
+            with (
+                self.subTest(name),
+                mock.patch.object(
+                    runner, "_run", side_effect=((1, lines), (0, ()))
+                ) as run,
+            ):
+                self.assertEqual(runner.main("/repository"), expected)
+                (words, _) = run.mock_calls[1].args
+                self.assertIn("VfTest", words[-1])
 
     def test_a_test_is_skipped_once_alone(self) -> None:
         """In the second run it fails."""
@@ -201,6 +206,10 @@ class AgainTest(unittest.TestCase):
             with (
                 self.subTest(again=again),
                 mock.patch.dict(os.environ, again, clear=True),
-                self.assertRaises(expected),
             ):
-                vm.run(("true",))
+                with self.assertRaises(expected):
+                    vm.run(("true",))
+                with self.assertRaises(expected):
+                    vm.spawn(("true",), log=pathlib.Path("/nowhere"))
+                with self.assertRaises(expected):
+                    vm.kill(Job("job", 1))
