@@ -15,18 +15,24 @@
 import importlib.util
 import re
 import unittest
+from unittest import mock
 
 from sriov_rt.host import observer
+from sriov_rt.host.root import Root
 from sriov_rt.nic import families
 from sriov_rt.verify.profiles import DEFAULT
 from sriov_rt.verify.profiles import PROFILES
 from sriov_rt.verify.tools import TOOLS
 from tests.unit.documented_host import ROOT
+from tests.unit.host import trees
 
 #: Files of the page's examples, which nobody has.
 EXAMPLES = {"sriov_rt/cmd/cpus.py"}
 
 EXTENSION = ROOT / "doc/source/_exts/tables.py"
+
+#: A file that a process has open.
+_DESCRIPTOR = re.compile(r"proc/\d+/fd/\d+")
 
 
 def load():
@@ -138,3 +144,41 @@ class ContributorTest(unittest.TestCase):
                     *(ROOT.glob(f"sriov_rt/*/{name}")),
                 ]
                 self.assertTrue(any(each.exists() for each in places))
+
+
+def _numbers_apart(name):
+    return re.sub(r"\d+", "N", name)
+
+
+class FactFilesTest(trees.TreeTest):
+    def test_each_file_that_a_source_reads_is_on_the_page(self):
+        page = (ROOT / "doc/source/admin/host.rst").read_text()
+        named = {
+            _numbers_apart(part)
+            for literal in re.findall(r"``([^`]+)``", page)
+            for part in re.split(r"[/ ]", literal)
+        }
+        rows = [row[2] for row in tables.TABLES["fact-files"].rows()]
+        listed = re.findall("``/([^`]+)``", " ".join(rows))
+        self.assertGreater(len(listed), 40)
+        for path in sorted(self.read()):
+            below = any(f"{path}/".startswith(f"{each}/") for each in listed)
+            name = _numbers_apart(path.rpartition("/")[2])
+            with self.subTest(path=path):
+                self.assertTrue(below or name in named)
+
+    def read(self):
+        """Return the paths that the sources ask the example host for."""
+        found = set()
+        locate = Root.locate
+
+        def note(root, relative, **options):
+            found.add(relative)
+            return locate(root, relative, **options)
+
+        with mock.patch.object(Root, "locate", note):
+            for source in trees.SOURCES.values():
+                source(self.root)
+        self.assertIn("proc/cmdline", found)
+        # A process's files stand for what they are, not by a number.
+        return {each for each in found if not _DESCRIPTOR.fullmatch(each)}

@@ -23,6 +23,7 @@ import re
 import tomllib
 import types
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -240,7 +241,12 @@ def _fact_files() -> Iterator[Sequence[str]]:
 
 def _paths(module: types.ModuleType) -> Iterator[str]:
     for value in vars(module).values():
-        for each in value if isinstance(value, tuple) else (value,):
+        found: Iterable[object] = (value,)
+        if isinstance(value, tuple):
+            found = value
+        elif isinstance(value, dict):
+            found = value.values()
+        for each in found:
             if isinstance(each, str) and _PATH.fullmatch(each):
                 yield each
 
