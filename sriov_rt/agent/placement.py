@@ -12,6 +12,7 @@
 
 """Traits of the host's resource provider in Placement."""
 
+import contextlib
 import dataclasses
 import logging
 from collections.abc import Set
@@ -183,6 +184,9 @@ class Placement:
                 method,
                 microversion=microversion,
                 raise_exc=False,
+                # keystoneauth1's own one waits until a time of the wall
+                # clock: for days where that was put back by days.
+                rate_semaphore=contextlib.nullcontext(),
                 **arguments,
             )
         except ks_exceptions.ClientException as error:

@@ -10,7 +10,9 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+import time
 import unittest
+from unittest import mock
 
 import requests
 import requests_mock
@@ -83,6 +85,16 @@ class RequestsTest(PlacementTestCase):
             {"resource_provider_generation": 9, "traits": ["A", "B"]},
             self.http.last_request.json(),
         )
+
+    def test_a_clock_that_was_put_back_delays_nothing(self):
+        self._provider_exists()
+        day = 86400
+        with (
+            mock.patch("time.time", return_value=time.time() - day),
+            mock.patch("time.sleep") as sleep,
+        ):
+            self.placement.find("rt-1")
+        sleep.assert_not_called()
 
     def test_a_trait_that_is_known_already_is_no_error(self):
         for status in (201, 204):
