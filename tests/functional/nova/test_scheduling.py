@@ -18,6 +18,7 @@ import fixtures
 from nova import context
 from nova import objects
 from nova.scheduler import host_manager
+from nova.scheduler.weights import WeighedHost
 from oslo_config import cfg
 
 from sriov_rt import config
@@ -157,6 +158,14 @@ class OrdinaryFlavorTest(base.CloudTest):
         )
         with broken:
             self.assertEqual(["h"], filter_.filter_all(["h"], spec))
+
+    def test_a_fault_of_a_weigher_is_its_own(self):
+        # An instance that nobody can read stands for any mistake of ours.
+        hosts = [WeighedHost(object(), 0.0) for _ in range(2)]
+        for each in weights.all_weighers():
+            with self.subTest(each.__name__):
+                found = each().weigh_objects(hosts, object())
+                self.assertEqual([0.0, 0.0], found)
 
     def test_it_waits_for_no_facts(self):
         self.start_host(base.ordinary_host(), agent=False)
