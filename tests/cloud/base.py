@@ -139,6 +139,14 @@ class CloudTestCase(unittest.TestCase):
             if not runs
         ]
 
+    def is_up(self, host: str) -> bool:
+        """Return whether Nova hears of a host's nova-compute.
+
+        :param host: STD, RT, RT2 or LXC.
+        """
+        found = self.cloud.api.compute.hypervisors(details=True)
+        return ("up", host) in [(each.state, each.name) for each in found]
+
     def command(
         self, *command: str, timeout: float = 120.0
     ) -> "subprocess.CompletedProcess[str]":

@@ -163,7 +163,7 @@ class TestPowerManagement(CloudTestCase):
         # come.
         wait_for(
             f"{RT} has {TRAIT} and is up",
-            lambda: TRAIT in self.cloud.traits(RT) and self.is_up(),
+            lambda: TRAIT in self.cloud.traits(RT) and self.is_up(RT),
             timeout=START_SECONDS,
         )
         flavor = self.flavor(REALTIME, vcpus=1, ram=128)
@@ -177,11 +177,6 @@ class TestPowerManagement(CloudTestCase):
 
     def restart_compute(self) -> None:
         self.cloud.services.restart("nova-compute", RT)
-
-    def is_up(self) -> bool:
-        """Return whether Nova hears of nova-compute."""
-        found = self.cloud.api.compute.hypervisors(details=True)
-        return ("up", RT) in [(each.state, each.name) for each in found]
 
     def online(self) -> str:
         """Return what the kernel says of each dedicated CPU, 1 or 0."""
