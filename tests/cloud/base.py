@@ -139,13 +139,23 @@ class CloudTestCase(unittest.TestCase):
             if not runs
         ]
 
-    def is_up(self, host: str) -> bool:
-        """Return whether Nova hears of a host's nova-compute.
+    def wait_compute(self, log: Log, timeout: float) -> None:
+        """Wait until the realtime host's nova-compute is up, and seen so.
 
-        :param host: STD, RT, RT2 or LXC.
+        What is deleted on a host that is not seen up has to wait for Nova to
+        look for what is left of it.
+
+        :param log: of nova-compute, from before its start.
+        :param timeout: seconds to wait.
         """
-        found = self.cloud.api.compute.hypervisors(details=True)
-        return ("up", host) in [(each.state, each.name) for each in found]
+        self.wait_for(
+            f"nova-compute on {RT} is up, and seen so",
+            lambda: (
+                log.lines("Looking for unclaimed instances")
+                and RT in self.cloud.hypervisors()
+            ),
+            timeout=timeout,
+        )
 
     def command(
         self, *command: str, timeout: float = 120.0

@@ -209,13 +209,7 @@ class TestOutage(FactsTestCase):
         # where it was: doc/source/admin/failures.rst says to restart it.
         log = self.log(RT_COMPUTE_LOG)
         self.cloud.services.restart(COMPUTE, RT)
-        self.wait_for(
-            f"{COMPUTE} on {RT} is up",
-            lambda: (
-                log.lines("Looking for unclaimed instances") and self.is_up(RT)
-            ),
-            timeout=START_SECONDS,
-        )
+        self.wait_compute(log, START_SECONDS)
         self.wait_traits(TRAITS)
         self.change_and_heal()
 

@@ -163,7 +163,10 @@ class TestPowerManagement(CloudTestCase):
         # come.
         wait_for(
             f"{RT} has {TRAIT} and is up",
-            lambda: TRAIT in self.cloud.traits(RT) and self.is_up(RT),
+            lambda: (
+                TRAIT in self.cloud.traits(RT)
+                and RT in self.cloud.hypervisors()
+            ),
             timeout=START_SECONDS,
         )
         flavor = self.flavor(REALTIME, vcpus=1, ram=128)

@@ -20,7 +20,6 @@ from tests.cloud.base import RT_COMPUTE_LOG
 from tests.cloud.base import CloudTestCase
 from tests.cloud.base import say
 from tests.periodic import periodic
-from tests.testbed import joining
 from tests.testbed import realtime_host
 from tests.testbed.services import RT
 
@@ -183,13 +182,4 @@ class TestSubinterfaces(PortsTestCase):
             return
         log = self.log(RT_COMPUTE_LOG)
         self.cloud.services.start(realtime_host.COMPUTE, RT)
-        # What is deleted on a host that is not seen up has to wait for Nova
-        # to look for what is left of it.
-        self.wait_for(
-            "nova-compute is up, and seen so",
-            lambda: (
-                log.lines("Looking for unclaimed instances")
-                and RT in joining.hypervisors(self.cloud.api)
-            ),
-            timeout=START_SECONDS,
-        )
+        self.wait_compute(log, START_SECONDS)
