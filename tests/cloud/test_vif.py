@@ -44,21 +44,23 @@ BASELINE = {
     "max_tx_rate": 0,
 }
 
-#: Kills a nova-compute and its privileged helper as soon as the journal has
-#: the entry of a port, and prints the port. The arguments: the journal's
-#: directory, and the leader of nova-compute's session.
+_RECORDS = f"{realtime_host.JOURNAL}/records"
+
+#: Kills a nova-compute and its privileged helper as soon as there is a port's
+#: record, and prints the port. The arguments: the records' directory, and the
+#: leader of nova-compute's session.
 _KILL_IN_PLUG = """\
 import contextlib, os, pathlib, signal, subprocess, sys
-journal, leader = sys.argv[1], int(sys.argv[2])
+records, leader = sys.argv[1], int(sys.argv[2])
 helpers = subprocess.run(
     ("pgrep", "-f", "[p]rivsep-helper.*nova.conf.*sriov_rt"),
     capture_output=True, check=True, text=True,
 ).stdout.split()
 def ports():
-    # The first plug after a boot makes the journal's directory, and a plug
-    # has begun when the first line of its file is whole.
+    # The first plug after a boot makes the directory, and a plug has begun
+    # when the first line of its file is whole.
     found = []
-    for each in pathlib.Path(journal).glob("*-*-*-*-*"):
+    for each in pathlib.Path(records).glob("[!.]*-*-*-*-*"):
         with contextlib.suppress(FileNotFoundError):
             if b"\\n" in each.read_bytes():
                 found.append(each.name)
@@ -143,7 +145,7 @@ class TestSubinterfaces(PortsTestCase):
                 str(self.cloud.env.program("python")),
                 "-c",
                 _KILL_IN_PLUG,
-                realtime_host.JOURNAL,
+                _RECORDS,
                 str(self.cloud.realtime.pid(realtime_host.COMPUTE)),
             ),
             log=log,
@@ -170,7 +172,7 @@ class TestSubinterfaces(PortsTestCase):
             compute.lines(f"port={port}", "half plugged"), compute.end(200)
         )
         self.assertEqual([], self.sriov_rt("vif", "show"))
-        names = self.host_run("ls", realtime_host.JOURNAL).split()
+        names = self.host_run("ls", _RECORDS).split()
         self.assertNotIn(port, names)
         self.delete(server)
         self.assert_nothing_left()
