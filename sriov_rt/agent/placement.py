@@ -17,7 +17,6 @@ import dataclasses
 import logging
 from collections.abc import Set
 from typing import Any
-from typing import Protocol
 
 from keystoneauth1 import exceptions as ks_exceptions
 from keystoneauth1 import loading
@@ -224,22 +223,6 @@ def field(found: Any, name: str, kind: type) -> Any:
 ATTEMPTS = 4
 
 
-class Traits(Protocol):
-    """Client that reads and sets the traits of resource providers."""
-
-    def find(self, name: str) -> str:
-        """Return the uuid of the provider of this name."""
-
-    def traits(self, uuid: str) -> ProviderTraits:
-        """Return the provider's traits."""
-
-    def create_trait(self, name: str) -> None:
-        """Have a trait known."""
-
-    def set_traits(self, uuid: str, traits: Set[str], generation: int) -> None:
-        """Replace all traits of the provider."""
-
-
 class Provider:
     """The resource provider of one host.
 
@@ -248,7 +231,7 @@ class Provider:
     :param node: the provider's name.
     """
 
-    def __init__(self, client: Traits, host: str, node: str) -> None:
+    def __init__(self, client: Placement, host: str, node: str) -> None:
         self._client = client
         self._host = host
         self._node = node

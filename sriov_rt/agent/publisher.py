@@ -19,7 +19,6 @@ import threading
 import time
 from collections.abc import Callable
 from typing import Any
-from typing import Protocol
 
 import oslo_messaging
 from oslo_config import cfg
@@ -48,18 +47,8 @@ class BusUnreachable(reconciler.NotYet):
         )
 
 
-class Caster(Protocol):
-    """Sender of messages to all schedulers."""
-
-    def cast(self, method: str, **arguments: Any) -> None:
-        """Send one message; raise :class:`BusUnreachable` if it fails."""
-
-    def close(self) -> None:
-        """Let go of connections."""
-
-
 class Bus:
-    """A :class:`Caster` on the configured message queue.
+    """Sender of messages to all schedulers, by the configured queue.
 
     One attempt a message, so that no cast outlasts the driver's timeouts (a
     refused connection fails at once, a silent one after
@@ -112,7 +101,7 @@ class Publisher:
 
     :param host: the name that Nova calls the host by.
     :param node: the name of its resource provider.
-    :param caster: sends the messages.
+    :param bus: sends the messages.
     :param heartbeat_s: seconds between signs of life; never more of them
         than observations.
     :param slack_s: how much earlier one may be, seconds, so that
@@ -124,14 +113,14 @@ class Publisher:
         self,
         host: str,
         node: str,
-        caster: Caster,
+        bus: Bus,
         *,
         heartbeat_s: float,
         slack_s: float,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._names = {"host": host, "node": node}
-        self._caster = caster
+        self._bus = bus
         self._heartbeat_s = heartbeat_s - slack_s
         self._monotonic = monotonic
         self._requested = threading.Event()
@@ -178,5 +167,5 @@ class Publisher:
         )
 
     def _cast(self, method: str, **arguments: str) -> None:
-        self._caster.cast(method, **self._names, **arguments)
+        self._bus.cast(method, **self._names, **arguments)
         self._sent_at = self._monotonic()

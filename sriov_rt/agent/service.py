@@ -31,6 +31,7 @@ from sriov_rt.agent.reconciler import Reconciler
 from sriov_rt.agent.withdrawal import Withdrawals
 from sriov_rt.agent.worker import Worker
 from sriov_rt.facts import HostFacts
+from sriov_rt.labels.service import Labels
 from sriov_rt.reason import Reason
 
 LOG = logging.getLogger(__name__)
@@ -64,19 +65,6 @@ class Background(Protocol):
         """Let it end."""
 
 
-class Labelling(Protocol):
-    """Labels of the host from other sources than its kernel."""
-
-    def complete(self, facts: HostFacts) -> HostFacts:
-        """Return facts with the labels of other sources."""
-
-    def traits(self, facts: HostFacts) -> frozenset[str]:
-        """Return the traits of a host's labels."""
-
-    def store(self, facts: HostFacts) -> None:
-        """Store what was reported, once it was reported."""
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Parts:
     """The parts of an agent.
@@ -92,7 +80,7 @@ class Parts:
     """
 
     observe: Callable[[], HostFacts]
-    labels: Labelling
+    labels: Labels
     publisher: Publisher
     publishing: Reconciler[HostFacts | None]
     tending: Reconciler[frozenset[str]] | None

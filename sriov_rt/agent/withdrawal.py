@@ -26,6 +26,8 @@ from collections.abc import Sequence
 from typing import Any
 from typing import Protocol
 
+import oslo_messaging
+
 from sriov_rt import exceptions
 from sriov_rt import files
 from sriov_rt.agent.worker import Worker
@@ -258,15 +260,6 @@ class Withdrawals:
         self._notify(withdrawal)
 
 
-class Notifier(Protocol):
-    """oslo.messaging's."""
-
-    def warn(
-        self, ctxt: dict[str, Any], event_type: str, payload: dict[str, Any]
-    ) -> None:
-        """Send one notification; returns when it is sent, or given up."""
-
-
 class Notification(Protocol):
     """Notification of an event on this host.
 
@@ -289,7 +282,7 @@ class Notifying:
     """
 
     def __init__(
-        self, notifier: Notifier, crashed: Callable[[], None]
+        self, notifier: oslo_messaging.Notifier, crashed: Callable[[], None]
     ) -> None:
         self._notifier = notifier
         self._waiting: collections.deque[Notification] = collections.deque(

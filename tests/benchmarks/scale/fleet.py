@@ -109,18 +109,18 @@ class Agent:
     """One agent: what it observes, what it sends, and when.
 
     :param number: the host's.
-    :param caster: sends its messages.
+    :param bus: sends its messages.
     :param conf: with the agents' options.
     """
 
     def __init__(
-        self, number: int, caster: publisher.Caster, conf: cfg.ConfigOpts
+        self, number: int, bus: "CountingBus", conf: cfg.ConfigOpts
     ) -> None:
         self.observation = Observation(number)
         self.publisher = publisher.Publisher(
             self.observation.host,
             self.observation.node,
-            caster,
+            bus,
             heartbeat_s=conf.agent.heartbeat_interval,
             slack_s=conf.agent.observe_interval / 2,
         )
@@ -130,7 +130,7 @@ class Agent:
         self.flaps = False
 
 
-class Caster:
+class CountingBus:
     """The shared connection, with a count of what was sent.
 
     :param conf: names the message queue.
@@ -182,9 +182,9 @@ class Fleet:
         conffixture.ConfFixture(self._conf, url).setUp()
         for option, value in overrides.items():
             self._conf.set_override(option, value, group="agent")
-        self._caster = Caster(self._conf)
+        self._bus = CountingBus(self._conf)
         self._agents = [
-            Agent(number, self._caster, self._conf) for number in numbers
+            Agent(number, self._bus, self._conf) for number in numbers
         ]
         self._lock = threading.Lock()
         self._woken = threading.Event()
@@ -241,7 +241,7 @@ class Fleet:
             by how many seconds an agent was late at most since the last call.
         """
         late_s, self._latest_s = self._latest_s, 0.0
-        return {**child.usage(), **self._caster.sent, "late_s": late_s}
+        return {**child.usage(), **self._bus.sent, "late_s": late_s}
 
     def _requested(self, agent: Agent) -> None:
         agent.publisher.report_in_full()

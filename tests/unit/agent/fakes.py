@@ -12,10 +12,12 @@
 
 """A clock and what else the agent's parts are given in tests."""
 
+import dataclasses
 import time
 from collections.abc import Callable
 
 from sriov_rt.agent.backoff import Backoff
+from sriov_rt.facts import HostFacts
 
 
 class Clock:
@@ -36,6 +38,32 @@ class Crash:
 
     def __call__(self) -> None:
         self.count += 1
+
+
+class FakeLabels:
+    """Labels that a test gives a host.
+
+    :ivar values: of its labels; none for those that it has.
+    :ivar found: the traits of its labels.
+    :ivar stored: facts that were reported.
+    """
+
+    def __init__(self) -> None:
+        self.values: dict[str, str] = {}
+        self.found: frozenset[str] = frozenset()
+        self.stored: list[HostFacts] = []
+
+    def complete(self, facts: HostFacts) -> HostFacts:
+        if not self.values:
+            return facts
+        labels = dataclasses.replace(facts.labels, values=self.values)
+        return dataclasses.replace(facts, labels=labels)
+
+    def traits(self, facts: HostFacts) -> frozenset[str]:
+        return self.found
+
+    def store(self, facts: HostFacts) -> None:
+        self.stored.append(facts)
 
 
 def backoff(first_s: float = 1.0, limit_s: float = 8.0) -> Backoff:

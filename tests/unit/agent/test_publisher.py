@@ -18,18 +18,18 @@ from sriov_rt.agent.publisher import BusUnreachable
 from sriov_rt.agent.publisher import Publisher
 from sriov_rt.codec import Unknown
 from tests.unit import builders
-from tests.unit.agent import fake_caster
+from tests.unit.agent import fake_bus
 from tests.unit.agent import fakes
 
 
 class PublisherTest(unittest.TestCase):
     def setUp(self):
         self.clock = fakes.Clock()
-        self.caster = fake_caster.FakeCaster()
+        self.bus = fake_bus.FakeBus()
         self.publisher = Publisher(
             "rt-1",
             "rt-1.example.org",
-            self.caster,
+            self.bus,
             heartbeat_s=10.0,
             slack_s=5.0,
             monotonic=self.clock,
@@ -46,7 +46,7 @@ class PublisherTest(unittest.TestCase):
 
     def test_the_first_observation_is_sent_in_full(self):
         self._observe()
-        ((method, sent),) = self.caster.sent
+        ((method, sent),) = self.bus.sent
         self.assertEqual("facts", method)
         self.assertEqual("rt-1", sent["host"])
         self.assertEqual("rt-1.example.org", sent["node"])
@@ -56,7 +56,7 @@ class PublisherTest(unittest.TestCase):
     def test_unchanged_facts_are_confirmed_by_their_digest(self):
         self._observe()
         self._observe()
-        method, sent = self.caster.sent[1]
+        method, sent = self.bus.sent[1]
         self.assertEqual("heartbeat", method)
         self.assertEqual(
             {
@@ -70,20 +70,20 @@ class PublisherTest(unittest.TestCase):
     def test_changed_facts_are_sent_in_full(self):
         self._observe()
         self._observe(latency=facts.LatencyFacts(Unknown("garbled")))
-        self.assertEqual(["facts", "facts"], self.caster.methods)
+        self.assertEqual(["facts", "facts"], self.bus.methods)
 
     def test_heartbeats_do_not_follow_each_of_many_observations(self):
         self._observe()
         for _ in range(4):
             self.clock.now += 1.0
             self.publisher.publish(self.facts)
-        self.assertEqual(["facts"], self.caster.methods)
+        self.assertEqual(["facts"], self.bus.methods)
 
     def test_an_observation_a_little_early_still_gets_its_heartbeat(self):
         self._observe()
         self.clock.now += 9.9
         self.publisher.publish(self.facts)
-        self.assertEqual(["facts", "heartbeat"], self.caster.methods)
+        self.assertEqual(["facts", "heartbeat"], self.bus.methods)
 
     def test_who_asks_gets_all_facts_once(self):
         self._observe()
@@ -91,41 +91,41 @@ class PublisherTest(unittest.TestCase):
         self.publisher.report_in_full()
         self._observe()
         self._observe()
-        self.assertEqual(["facts", "facts", "heartbeat"], self.caster.methods)
+        self.assertEqual(["facts", "facts", "heartbeat"], self.bus.methods)
 
     def test_facts_that_were_not_taken_are_sent_in_full_later(self):
-        self.caster.down = True
+        self.bus.down = True
         with self.assertRaises(BusUnreachable):
             self._observe()
-        self.caster.down = False
+        self.bus.down = False
         self._observe()
-        self.assertEqual(["facts"], self.caster.methods)
+        self.assertEqual(["facts"], self.bus.methods)
 
     def test_a_request_outlives_a_message_queue_that_is_down(self):
         self._observe()
         self.publisher.report_in_full()
-        self.caster.down = True
+        self.bus.down = True
         with self.assertRaises(BusUnreachable):
             self._observe()
-        self.caster.down = False
+        self.bus.down = False
         self._observe()
-        self.assertEqual(["facts", "facts"], self.caster.methods)
+        self.assertEqual(["facts", "facts"], self.bus.methods)
 
     def test_a_request_during_a_cast_is_answered_after_it(self):
         self._observe()
         self.publisher.report_in_full()
-        self.caster.during = self.publisher.report_in_full
+        self.bus.during = self.publisher.report_in_full
         self._observe()
-        self.caster.during = lambda: None
+        self.bus.during = lambda: None
         self._observe()
         self._observe()
         self.assertEqual(
-            ["facts", "facts", "facts", "heartbeat"], self.caster.methods
+            ["facts", "facts", "facts", "heartbeat"], self.bus.methods
         )
 
     def test_it_says_that_it_is_gone(self):
         self.publisher.publish(None)
         self.assertEqual(
             [("gone", {"host": "rt-1", "node": "rt-1.example.org"})],
-            self.caster.sent,
+            self.bus.sent,
         )

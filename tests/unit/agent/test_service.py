@@ -24,7 +24,7 @@ from sriov_rt.agent.withdrawal import Withdrawals
 from sriov_rt.host import observer
 from sriov_rt.parse.cpulist import parse_cpu_list as cpus
 from tests.unit import builders
-from tests.unit.agent import fake_caster
+from tests.unit.agent import fake_bus
 from tests.unit.agent import fake_placement
 from tests.unit.agent import fakes
 from tests.unit.host import trees
@@ -41,13 +41,11 @@ class AgentTestCase(unittest.TestCase):
 
     def setUp(self):
         self.clock = fakes.Clock()
-        self.caster = fake_caster.FakeCaster()
+        self.bus = fake_bus.FakeBus()
         self.placement = fake_placement.FakePlacement("rt-1", "COMPUTE_NODE")
         self.facts = builders.realtime_host()
         self.listening = []
-        self.labelled = frozenset()
-        self.labels = {}
-        self.settled = []
+        self.labels = fakes.FakeLabels()
         self.withdrawn = []
         self.agent = self._agent()
 
@@ -55,7 +53,7 @@ class AgentTestCase(unittest.TestCase):
         self.publisher = Publisher(
             "rt-1",
             "rt-1",
-            self.caster,
+            self.bus,
             heartbeat_s=10.0,
             slack_s=5.0,
             monotonic=self.clock,
@@ -66,7 +64,7 @@ class AgentTestCase(unittest.TestCase):
         return service.Agent(
             service.Parts(
                 observe=self._observe,
-                labels=self,
+                labels=self.labels,
                 publisher=self.publisher,
                 publishing=self.publishing,
                 tending=self.tending if publish_traits else None,
@@ -89,18 +87,6 @@ class AgentTestCase(unittest.TestCase):
             monotonic=self.clock,
         )
 
-    def traits(self, facts):
-        return self.labelled
-
-    def store(self, facts):
-        self.settled.append(facts)
-
-    def complete(self, facts):
-        if not self.labels:
-            return facts
-        labels = dataclasses.replace(facts.labels, values=self.labels)
-        return dataclasses.replace(facts, labels=labels)
-
     def _observe(self):
         return dataclasses.replace(self.facts, observed_at=self.clock.now)
 
@@ -115,7 +101,7 @@ class AgentTestCase(unittest.TestCase):
 class ObserveTest(AgentTestCase):
     def test_facts_and_traits_go_out(self):
         self._tick()
-        self.assertEqual(["facts"], self.caster.methods)
+        self.assertEqual(["facts"], self.bus.methods)
         self.assertEqual(
             {"COMPUTE_NODE", REALTIME, PREEMPT_RT}, self.placement.provider
         )
@@ -124,17 +110,17 @@ class ObserveTest(AgentTestCase):
         self._tick()
         self.facts = builders.realtime_host(cpus=DEGRADED)
         self._tick(10.0)
-        self.assertEqual(["facts", "facts"], self.caster.methods)
+        self.assertEqual(["facts", "facts"], self.bus.methods)
         self.assertEqual({"COMPUTE_NODE", PREEMPT_RT}, self.placement.provider)
 
     def test_traits_of_labels_go_out_beside_the_others(self):
-        self.labelled = frozenset({"CUSTOM_NFD_PCI_1924_PRESENT"})
+        self.labels.found = frozenset({"CUSTOM_NFD_PCI_1924_PRESENT"})
         self._tick()
         self.assertEqual(
-            {"COMPUTE_NODE", REALTIME, PREEMPT_RT, *self.labelled},
+            {"COMPUTE_NODE", REALTIME, PREEMPT_RT, *self.labels.found},
             self.placement.provider,
         )
-        self.labelled = frozenset()
+        self.labels.found = frozenset()
         self._tick(10.0)
         self.assertEqual(
             {"COMPUTE_NODE", REALTIME, PREEMPT_RT}, self.placement.provider
@@ -147,12 +133,12 @@ class ObserveTest(AgentTestCase):
         for _ in range(5):
             self._tick(10.0)
         self.assertEqual([], looked)
-        self.assertEqual(["facts"] + 5 * ["heartbeat"], self.caster.methods)
+        self.assertEqual(["facts"] + 5 * ["heartbeat"], self.bus.methods)
 
     def test_without_placement_facts_go_out_all_the_same(self):
         self.agent = self._agent(publish_traits=False)
         self._tick()
-        self.assertEqual(["facts"], self.caster.methods)
+        self.assertEqual(["facts"], self.bus.methods)
         self.assertEqual({"COMPUTE_NODE"}, self.placement.provider)
 
     def test_a_certificate_that_counts_no_more_is_notified_of(self):
@@ -172,19 +158,17 @@ class ObserveTest(AgentTestCase):
 
     def test_a_change_while_everything_is_down_is_not_lost(self):
         self._tick()
-        self.caster.down = True
+        self.bus.down = True
         there, self.placement.provider = self.placement.provider, None
         self.facts = builders.realtime_host(kernel={"preempt_rt": False})
         with self.assertLogs("sriov_rt.agent.reconciler", "WARNING"):
             for _ in range(10):
                 self._tick(10.0)
-        self.caster.down = False
+        self.bus.down = False
         self.placement.provider = there
         self._tick(10.0)
-        self.assertEqual(["facts", "facts"], self.caster.methods)
-        self.assertEqual(
-            self.facts.digest(), self.caster.sent[-1][1]["digest"]
-        )
+        self.assertEqual(["facts", "facts"], self.bus.methods)
+        self.assertEqual(self.facts.digest(), self.bus.sent[-1][1]["digest"])
         self.assertEqual({"COMPUTE_NODE", REALTIME}, self.placement.provider)
 
 
@@ -273,7 +257,7 @@ class WakeTest(AgentTestCase):
     def test_sighup_reports_all_facts_at_once(self):
         self.agent.reset()
         self._tick()
-        self.assertEqual(["facts", "facts"], self.caster.methods)
+        self.assertEqual(["facts", "facts"], self.bus.methods)
 
     def test_many_who_ask_are_answered_by_one_report_soon(self):
         for _ in range(50):
@@ -281,15 +265,15 @@ class WakeTest(AgentTestCase):
         self.assertTrue(0.0 <= self._due() <= 2.0)
         self._tick(2.0)
         self._tick(2.0)
-        self.assertEqual(["facts", "facts"], self.caster.methods)
+        self.assertEqual(["facts", "facts"], self.bus.methods)
 
     def test_who_asks_without_end_is_answered_every_five_seconds(self):
         self._tick()
-        sent = len(self.caster.methods)
+        sent = len(self.bus.methods)
         for _ in range(300):
             self.agent.report_requested()
             self._tick(0.1)
-        reports = self.caster.methods[sent:].count("facts")
+        reports = self.bus.methods[sent:].count("facts")
         # Five or six in 30 s, and none of them an answer less than due.
         self.assertTrue(3 <= reports <= 7, reports)
 
@@ -306,7 +290,7 @@ class WakeTest(AgentTestCase):
 
 class RelabelTest(AgentTestCase):
     def _relabel(self, labels, seconds):
-        self.labels = labels
+        self.labels.values = labels
         self.agent.relabel(0.1)
         self.clock.now += seconds
         self.agent.relabelling.tick()
@@ -316,29 +300,29 @@ class RelabelTest(AgentTestCase):
         self._tick()
         self.facts = builders.realtime_host(cpus=DEGRADED)
         self._relabel({"a": "1"}, 0.1)
-        self.assertEqual(["facts", "facts"], self.caster.methods)
+        self.assertEqual(["facts", "facts"], self.bus.methods)
         self.assertIn(REALTIME, self.placement.provider)
         self.clock.now += service.DEBOUNCE_S
         self.agent.storing.tick()
-        self.assertEqual({"a": "1"}, self.settled[-1].labels.values)
+        self.assertEqual({"a": "1"}, self.labels.stored[-1].labels.values)
 
     def test_a_burst_of_changes_is_told_once(self):
         self._tick()
         for number in range(10):
-            self.labels = {"a": str(number)}
+            self.labels.values = {"a": str(number)}
             self.agent.relabel(0.1)
             self.assertGreater(self.agent.relabelling.tick(), 0.0)
         self._relabel({"a": "10"}, 0.1)
-        self.assertEqual(["facts", "facts"], self.caster.methods)
+        self.assertEqual(["facts", "facts"], self.bus.methods)
 
     def test_an_observer_that_hangs_is_not_vouched_for(self):
         self._tick()
         self._relabel({"a": "1"}, 20.1)
-        self.assertEqual(["facts"], self.caster.methods)
+        self.assertEqual(["facts"], self.bus.methods)
 
     def test_before_the_first_observation_there_is_nothing_to_tell(self):
         self._relabel({"a": "1"}, 0.1)
-        self.assertEqual([], self.caster.methods)
+        self.assertEqual([], self.bus.methods)
 
 
 class WatchdogTest(AgentTestCase):
@@ -393,18 +377,18 @@ class StopTest(AgentTestCase):
     def test_it_says_goodbye_and_withdraws_its_traits(self):
         self.agent.start()
         self._wait_for(lambda: REALTIME in self.placement.provider)
-        self._wait_for(lambda: self.caster.sent)
+        self._wait_for(lambda: self.bus.sent)
         self.agent._timing = dataclasses.replace(
             self.agent._timing, stop_timeout=5.0
         )
         with self.assertNoLogs(LOGGER, "WARNING"):
             self.agent.stop()
-        self.assertEqual("gone", self.caster.methods[-1])
+        self.assertEqual("gone", self.bus.methods[-1])
         self.assertEqual({"COMPUTE_NODE"}, self.placement.provider)
         self.assertEqual([True, False], self.listening)
 
     def test_it_ends_in_time_while_everything_is_down(self):
-        self.caster.down = True
+        self.bus.down = True
         self.placement.provider = None
         self.placement.find = self._refuse
         self.agent.start()

@@ -18,7 +18,7 @@ from typing import Any
 from sriov_rt.agent.publisher import BusUnreachable
 
 
-class FakeCaster:
+class FakeBus:
     """Keeps what is cast; fails while ``down``."""
 
     def __init__(self) -> None:
