@@ -16,9 +16,8 @@ import logging
 import math
 import time
 from collections.abc import Callable
-from collections.abc import Iterator
 from collections.abc import Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from sriov_rt.agent.backoff import Backoff
 from sriov_rt.agent.worker import Worker
@@ -29,6 +28,10 @@ from sriov_rt.labels.source import Answer
 from sriov_rt.labels.source import LabelSourceMissing
 from sriov_rt.labels.source import Wiring
 from sriov_rt.parse import features
+
+if TYPE_CHECKING:
+    # It needs the package kubernetes.
+    from sriov_rt.kubernetes.api import NodeApi
 
 LOG = logging.getLogger(__name__)
 
@@ -76,19 +79,6 @@ def make(wiring: Wiring) -> "NodeLabels":
     )
 
 
-class Api(Protocol):
-    """The requests that are made of an API server."""
-
-    def list(self) -> node.Listing:
-        """Return the Node as it is now."""
-
-    def watch(self, version: str) -> Iterator[node.Event]:
-        """Yield what happens to it."""
-
-    def interrupt(self) -> None:
-        """End a watch."""
-
-
 class NodeLabels:
     """Labels of one Node, and when they last held.
 
@@ -105,7 +95,7 @@ class NodeLabels:
 
     def __init__(
         self,
-        api: Api,
+        api: "NodeApi",
         node_name: str,
         backoff: Backoff,
         changed: Callable[[], None],

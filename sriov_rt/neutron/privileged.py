@@ -38,8 +38,11 @@ from sriov_rt import codec
 from sriov_rt import exceptions
 from sriov_rt.kernel.vf import VfSettings
 from sriov_rt.neutron import claims
-from sriov_rt.neutron import vf_cleaning
 from sriov_rt.nic import errors
+from sriov_rt.nic import use
+from sriov_rt.nic.model import VfState
+from sriov_rt.nic.use import Act
+from sriov_rt.nic.use import Use
 
 #: Sets the VF of a port, which a guest has or is about to.
 vf_set = priv_context.PrivContext(
@@ -129,7 +132,7 @@ class PrivilegedVfs:
         """Bring an idle VF to the baseline.
 
         :param slot: PCI address of a VF.
-        :param before: see :func:`vf_cleaning.why_not`.
+        :param before: see :func:`why_not`.
         :returns: why it is not idle; or what was changed, and what its PF
             keeps of its last use.
         :raises VfNotDone: if it could not be, with why.
@@ -177,6 +180,29 @@ def set_right(
     return None, None, [str(each) for each in plan.steps], None
 
 
+def why_not(vf: VfState, before: str | None) -> str | None:
+    """Return why a VF is not to be touched yet; None if it is idle.
+
+    A VF gets its next owner's MAC and VLAN before its guest has it: from
+    libvirt once it is off its host driver, from Nova (for macvtap) while it
+    is still there, some moments before the macvtap comes. So a VF that has
+    a MAC is left alone at first. But a guest may also have left it one, so
+    that it is taken for a leftover if nothing has come of it at the next
+    look.
+
+    Whose ports are on it the verbs on VFs know, by their records and by the
+    kernel: an alias is a label, which a tenant can set as well.
+
+    :param before: what was returned of it some seconds ago, if it was.
+    """
+    seen = use.of(vf)
+    if use.why_not(Use(mac=seen.mac), Act.CLEAN) == (before,):
+        # It has had it for long without a guest: a leftover.
+        seen = dataclasses.replace(seen, mac=None)
+    found = use.why_not(seen, Act.CLEAN)
+    return found[0] if found else None
+
+
 def clean(vfs: Any, slot: str, before: str | None) -> Answer:
     """Bring an idle VF to the baseline; see PrivilegedVfs.clean.
 
@@ -184,9 +210,9 @@ def clean(vfs: Any, slot: str, before: str | None) -> Answer:
         users of VFs.
     """
     vf = vfs.locate(slot)
-    why_not = vf_cleaning.why_not(vfs.observe(vf), before)
-    if why_not is not None:
-        return None, why_not, [], None
+    problem = why_not(vfs.observe(vf), before)
+    if problem is not None:
+        return None, problem, [], None
     try:
         # Nova hands it on whatever its PF keeps of it: it must not be trusted.
         plan = vfs.plan_reset(vf, shared=True)
@@ -235,7 +261,6 @@ def _ports() -> Collection[str]:
 
     What a guest of Neutron's has on its VF forbids nothing here.
     """
-    from sriov_rt.nic import use
     from sriov_rt.vif import host
     from sriov_rt.vif import tenants
 
@@ -243,7 +268,7 @@ def _ports() -> Collection[str]:
     return [
         address
         for address, each in found.items()
-        if use.why_not(each, use.Act.SET)
+        if use.why_not(each, Act.SET)
     ]
 
 

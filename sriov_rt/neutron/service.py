@@ -17,17 +17,20 @@ import time
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
-from typing import Any
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from sriov_rt import exceptions
 from sriov_rt.agent.backoff import Backoff
 from sriov_rt.agent.worker import Worker
-from sriov_rt.neutron.host_offer import Offer
 from sriov_rt.neutron.ports import Ports
 from sriov_rt.neutron.ports import PortState
 from sriov_rt.neutron.ports import Work
+from sriov_rt.neutron.this_host import ThisHost
 from sriov_rt.vif.model import Plugged
+
+if TYPE_CHECKING:
+    # It needs neutron.
+    from sriov_rt.neutron.server import Server
 
 LOG = logging.getLogger(__name__)
 
@@ -46,36 +49,6 @@ QUARANTINE_S = 10.0
 UNBOUND = "not bound to this host"
 
 
-class LocalPorts(Protocol):
-    """Calls to the host that the agent needs."""
-
-    def ports(self) -> Sequence[Plugged]:
-        """Return the ports that are plugged."""
-
-    def offer(self) -> Offer:
-        """Return what ports can be made of."""
-
-    def recheck(self) -> None:
-        """Look again at quarantined ports."""
-
-
-class Server(Protocol):
-    """Calls to neutron-server that the agent needs."""
-
-    def port_states(self, ports: Sequence[str]) -> Mapping[str, PortState]:
-        """Return what ports are to be."""
-
-    def set_status(
-        self, up: Sequence[str], down: Sequence[str]
-    ) -> frozenset[str]:
-        """Say which are up or down; return the refused ones."""
-
-    def report(
-        self, configurations: Mapping[str, Any], *, starting: bool
-    ) -> bool:
-        """Report the agent's state; return whether it was thought dead."""
-
-
 class Agent:
     """Report the ports that are really on this host to neutron-server.
 
@@ -89,8 +62,8 @@ class Agent:
     def __init__(
         self,
         host: str,
-        local: LocalPorts,
-        server: Server,
+        local: ThisHost,
+        server: "Server",
         ports: Ports,
         *,
         polling_s: float,

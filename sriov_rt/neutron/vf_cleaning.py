@@ -12,75 +12,25 @@
 
 """Cleaning of VFs that Nova passes through itself, before use and after."""
 
-import dataclasses
 import logging
 import math
 import pathlib
 import threading
 import time
 from collections.abc import Callable
-from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from sriov_rt import exceptions
-from sriov_rt.kernel.vf import VfSettings
 from sriov_rt.neutron import slots
 from sriov_rt.neutron.claims import Claim
+from sriov_rt.neutron.privileged import PrivilegedVfs
 from sriov_rt.neutron.slots import Slot
-from sriov_rt.nic import use
-from sriov_rt.nic.model import VfState
-from sriov_rt.nic.use import Act
-from sriov_rt.nic.use import Use
 
-
-def why_not(vf: VfState, before: str | None) -> str | None:
-    """Return why a VF is not to be touched yet; None if it is idle.
-
-    A VF gets its next owner's MAC and VLAN before its guest has it: from
-    libvirt once it is off its host driver, from Nova (for macvtap) while it
-    is still there, some moments before the macvtap comes. So a VF that has
-    a MAC is left alone at first. But a guest may also have left it one, so
-    that it is taken for a leftover if nothing has come of it at the next
-    look.
-
-    Whose ports are on it the verbs on VFs know, by their records and by the
-    kernel: an alias is a label, which a tenant can set as well.
-
-    :param before: what was returned of it some seconds ago, if it was.
-    """
-    seen = use.of(vf)
-    if use.why_not(Use(mac=seen.mac), Act.CLEAN) == (before,):
-        # It has had it for long without a guest: a leftover.
-        seen = dataclasses.replace(seen, mac=None)
-    found = use.why_not(seen, Act.CLEAN)
-    return found[0] if found else None
-
+if TYPE_CHECKING:
+    # It needs neutron.
+    from sriov_rt.neutron.server import Bindings
 
 LOG = logging.getLogger(__name__)
-
-
-class Vfs(Protocol):
-    """Operations on VFs that need privileges."""
-
-    def set_right(self, slot: str, desired: VfSettings) -> Sequence[str]:
-        """Set what is known to differ; return what was changed."""
-
-    def clean(
-        self, slot: str, before: str | None
-    ) -> tuple[str | None, Sequence[str], str | None]:
-        """Bring an idle VF to the baseline.
-
-        :param before: why it was not idle at the last look, if it was not.
-        :returns: why it is not idle; or what was changed, and what its PF
-            keeps of its last use.
-        """
-
-
-class Bindings(Protocol):
-    """Bindings of ports, as Neutron knows them."""
-
-    def slot(self, port: str) -> str | None:
-        """Return the VF that a port is bound to on this host, if any."""
 
 
 class VfCleaner:
@@ -103,8 +53,8 @@ class VfCleaner:
     def __init__(
         self,
         host: str,
-        vfs: Vfs,
-        bindings: Bindings,
+        vfs: PrivilegedVfs,
+        bindings: "Bindings",
         path: pathlib.Path,
         retry_s: float,
         monotonic: Callable[[], float] = time.monotonic,

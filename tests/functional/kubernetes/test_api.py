@@ -30,6 +30,8 @@ from sriov_rt.kubernetes import errors
 from sriov_rt.kubernetes import node
 from sriov_rt.kubernetes.api import NodeApi
 from sriov_rt.kubernetes.api import Settings
+from tests.unit import signatures
+from tests.unit.kubernetes.test_source import FakeApi
 
 Conversation = Callable[[socket.socket], None]
 
@@ -111,6 +113,12 @@ def streams(*pieces: bytes | float, end: bool = True) -> Conversation:
 
 def silent(peer: socket.socket) -> None:
     """Say nothing, and do not hang up."""
+
+
+class FakeTest(unittest.TestCase):
+    def test_the_unit_tests_api_is_as_this_one(self) -> None:
+        self.assertEqual([], signatures.differences(FakeApi, NodeApi))
+        self.assertEqual(set(), signatures.missing(FakeApi, NodeApi))
 
 
 class ApiTest(unittest.TestCase):

@@ -51,7 +51,7 @@ class Broken(exceptions.SriovRtError):
     """Something is out of reach."""
 
 
-class LocalPorts:
+class FakeHost:
     """A host with these ports.
 
     :ivar broken: whether nothing can be seen of it.
@@ -78,7 +78,7 @@ class LocalPorts:
         """None is quarantined."""
 
 
-class Server:
+class FakeServer:
     """A neutron-server that writes down what it hears.
 
     :ivar stands: port to what it is to be; UP if it is not here.

@@ -262,7 +262,7 @@ class DaemonTest(VfCase):
         patched.start()
         self.addCleanup(patched.stop)
 
-    def test_settle_and_clean_come_through(self):
+    def test_set_and_clean_come_through(self):
         changed = self.privileged.set_right(SLOT, WANTED)
         self.assertEqual(["vlan 0 -> 117"], list(changed))
         why_not, changed, remains = self.privileged.clean(SLOT, None)

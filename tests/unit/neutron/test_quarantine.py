@@ -49,7 +49,7 @@ class QuarantineTest(HostTest):
         self.agent = Agent(
             "rt-1",
             local,
-            fakes.Server(),
+            fakes.FakeServer(),
             Ports(10.0),
             polling_s=2.0,
             report_s=30.0,

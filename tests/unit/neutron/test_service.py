@@ -31,8 +31,8 @@ REPORT_S = 30.0
 class AgentCase(unittest.TestCase):
     def setUp(self):
         self.now = 100.0
-        self.local = fakes.LocalPorts()
-        self.server = fakes.Server()
+        self.local = fakes.FakeHost()
+        self.server = fakes.FakeServer()
         self.crashes = []
         self.agent = Agent(
             "rt-1",

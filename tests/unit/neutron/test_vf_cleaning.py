@@ -53,11 +53,11 @@ class FakeVfs:
         self.vlans = {}
         self.remains = None
 
-    def set_right(self, slot, wanted):
+    def set_right(self, slot, desired):
         if self.broken:
             raise Refused("EAGAIN")
-        self.done.append(("settle", slot))
-        self.vlans[slot] = wanted.vlan
+        self.done.append(("set", slot))
+        self.vlans[slot] = desired.vlan
         return ["trust on -> off"] if slot in self.dirty else []
 
     def clean(self, slot, before):
@@ -125,7 +125,7 @@ class UseTest(CleanerCase):
         self.vfs.dirty = {SLOT}
         with self.logs("WARNING") as logged:
             self.assertFalse(self.cleaner.claim(claim("p1")))
-        self.assertEqual([("settle", SLOT)], self.vfs.done)
+        self.assertEqual([("set", SLOT)], self.vfs.done)
         self.assertIn(
             f"port=p1 vf={SLOT} host=rt-1 set right for its port: "
             "trust on -> off",
@@ -153,7 +153,7 @@ class UseTest(CleanerCase):
             self.assertEqual(RETRY_S, self.cleaner.retry())
         self.vfs.broken = False
         self.assertEqual(math.inf, self.cleaner.retry())
-        self.assertEqual([("settle", SLOT)], self.vfs.done)
+        self.assertEqual([("set", SLOT)], self.vfs.done)
 
     def test_a_port_that_left_meanwhile_is_not_set_right(self):
         self.vfs.broken = True
@@ -335,7 +335,7 @@ class Guests:
         self.lock = threading.Lock()
         self.cleaned = 0
 
-    def set_right(self, slot, wanted):
+    def set_right(self, slot, desired):
         return []
 
     def clean(self, slot, before):

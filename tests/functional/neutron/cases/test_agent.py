@@ -34,12 +34,15 @@ from oslo_config import cfg
 
 from sriov_rt.neutron.ports import Ports
 from sriov_rt.neutron.server import RETRY_S
+from sriov_rt.neutron.server import Bindings
 from sriov_rt.neutron.server import Callbacks
 from sriov_rt.neutron.server import Listening
 from sriov_rt.neutron.server import Server
 from sriov_rt.neutron.server import ServerOutOfReach
 from sriov_rt.neutron.service import Agent
+from tests.unit import signatures
 from tests.unit.neutron import fakes
+from tests.unit.neutron.test_vf_cleaning import FakeBindings
 
 
 class Wire:
@@ -63,15 +66,13 @@ class TalkTest(in_process.PluginCase):
     def setUp(self) -> None:
         super().setUp()
         agent_config.register_agent_state_opts_helper(cfg.CONF)
-        self.local = fakes.LocalPorts()
+        self.local = fakes.FakeHost()
         self.local.parents = {"physnet1": 2}
         self.now = 0.0
         self.agents = {name: self._agent(name) for name in ("rt-1", "rt-2")}
         self.agent = self.agents["rt-1"]
 
-    def _agent(
-        self, host: str, local: fakes.LocalPorts | None = None
-    ) -> Agent:
+    def _agent(self, host: str, local: fakes.FakeHost | None = None) -> Agent:
         server = Server(host)
         server._plugin.client = Wire(self.rpc)
         reports = agents_db.AgentExtRpcCallback(self.driver)
@@ -149,7 +150,7 @@ class TalkTest(in_process.PluginCase):
         port = self.port_on("rt-1")
         self.plug(port)
         self.look()
-        elsewhere = fakes.LocalPorts(*self.local.found)
+        elsewhere = fakes.FakeHost(*self.local.found)
         new = self._agent("rt-2", elsewhere)
         self.driver.create_port_binding(
             self.context,
@@ -203,6 +204,16 @@ class TalkTest(in_process.PluginCase):
         self.look()
         self.local.found.clear()
         self.look()
+
+
+class FakesTest(base.BaseTestCase):
+    def test_the_unit_tests_servers_are_as_these(self) -> None:
+        for fake, real in (
+            (fakes.FakeServer, Server),
+            (FakeBindings, Bindings),
+        ):
+            self.assertEqual([], signatures.differences(fake, real))
+            self.assertEqual(set(), signatures.missing(fake, real))
 
 
 class ListeningTest(base.BaseTestCase):
