@@ -462,6 +462,17 @@ _ANYTHING = r"(?:.*?)"
 _TELLING = 10
 
 
+class ReleaseNotesTest(unittest.TestCase):
+    def test_each_extra_spec_and_command_is_in_a_note(self):
+        paths = (ROOT / "releasenotes/notes").glob("*.yaml")
+        notes = " ".join(each.read_text() for each in paths)
+        found = " ".join(re.sub("``", " ", notes).split())
+        specs = {f"sriov_rt:{name}" for name in grammar.KEYS}
+        for name in sorted(specs | shell.COMMANDS.keys()):
+            with self.subTest(name):
+                self.assertRegex(found, rf"{name}(?!\w)")
+
+
 class TroubleshootingTest(unittest.TestCase):
     PAGE = ROOT / "doc/source/admin/troubleshooting.rst"
 

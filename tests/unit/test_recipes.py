@@ -96,6 +96,10 @@ class Nobody(ProgramTool):
 '''
 
 
+#: A release note.
+NOTE = "releasenotes/notes/no-ksm-0123456789abcdef.yaml"
+
+
 class Scratch:
     """Copy of the tree, without its history.
 
@@ -104,7 +108,12 @@ class Scratch:
 
     def __init__(self, directory: pathlib.Path) -> None:
         self.directory = directory
-        for name in ("sriov_rt", "tests/unit", "doc/source"):
+        for name in (
+            "sriov_rt",
+            "tests/unit",
+            "doc/source",
+            "releasenotes/notes",
+        ):
             shutil.copytree(
                 ROOT / name,
                 directory / name,
@@ -203,6 +212,10 @@ def add_extra_spec(scratch: Scratch) -> None:
     if request.max_latency_us is not None:
 """,
     )
+    scratch.write(
+        NOTE,
+        "---\nfeatures:\n  - |\n    New extra spec ``sriov_rt:no_ksm``.\n",
+    )
     scratch.change(
         "tests/unit/request/test_every_key.py",
         '    "max_latency_us": "1",\n',
@@ -243,8 +256,12 @@ class RecipeTest(unittest.TestCase):
             "tests.unit.request",
             "tests.unit.request.test_every_key",
             "tests.unit.request.test_grammar",
+            "tests.unit.test_docs.ReleaseNotesTest",
         )
         self.assertEqual("", self.scratch.test(*modules))
+        # Operators would not hear of it.
+        (self.scratch.directory / NOTE).unlink()
+        self.assertIn("sriov_rt:no_ksm", self.scratch.test(modules[-1]))
         # Nobody reads it: the API would take it, and nothing keep it.
         self.scratch.change(
             "sriov_rt/decide/demands.py", "if request.no_ksm and", "if 0 and"
