@@ -26,6 +26,7 @@ from tests.testbed.services import RT
 BARE = {**REALTIME, "sriov_rt:guest": "bare"}
 
 
+@periodic
 class TestLeftovers(CloudTestCase):
     """What servers leave on the realtime host: nothing."""
 
@@ -34,7 +35,6 @@ class TestLeftovers(CloudTestCase):
         super().setUp()
         self.assert_nothing_left()
 
-    @periodic
     def test_a_refused_guest_leaves_nothing(self) -> None:
         """Neither on the host, which Tempest can't see, nor in Placement."""
         log = self.log(RT_COMPUTE_LOG)
@@ -45,7 +45,6 @@ class TestLeftovers(CloudTestCase):
         self.delete(server.id)
         self.assert_unallocated(server)
 
-    @periodic
     def test_the_remedy_of_the_sentence_works(self) -> None:
         port = self.cloud.create_port("physnet1")
         self.addCleanup(self.cloud.api.network.delete_port, port)

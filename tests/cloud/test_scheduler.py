@@ -26,17 +26,16 @@ from tests.testbed.services import RT
 DECIDED_SECONDS = 240.0
 
 
+@periodic
 class TestWarmUp(CloudTestCase):
     """A fresh worker knows no host, and asks before it decides."""
 
-    @periodic
     def test_the_first_request_of_each_worker(self) -> None:
         flavor = self.flavor(KERNEL)
         began = time.monotonic()
         warm_up(self, lambda: self.delete(self.boot_on(RT, flavor).id))
         say(f"both workers served after {time.monotonic() - began:.1f} s")
 
-    @periodic
     def test_restarted_or_killed_it_decides_right(self) -> None:
         flavor = self.flavor(KERNEL)
         services = self.cloud.services

@@ -34,10 +34,10 @@ echo "size $(du -sm "$(buildah mount "$agent")" | cut -f1) MB"
 """
 
 
+@periodic
 class ImageTest(unittest.TestCase):
     """The image of etc/container, from a wheel of this tree."""
 
-    @periodic
     def test_it_runs_the_agent_as_a_user_with_two_capabilities(self) -> None:
         """And has what the two extras install."""
         with tempfile.TemporaryDirectory(dir="/var/tmp") as place:

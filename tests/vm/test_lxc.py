@@ -52,6 +52,7 @@ lxc.apparmor.profile = unconfined
 """
 
 
+@periodic
 class ContainerTest(test_vif_kinds.PortTestCase):
     """Each has a whole VF and a macvlan on another."""
 
@@ -93,7 +94,6 @@ class ContainerTest(test_vif_kinds.PortTestCase):
             self.assertEqual(vf["netdev"], f"{network.PF}v{vf['vf']['index']}")
             self.assertEqual(vf["settings"]["mac"], "00:00:00:00:00:00")
 
-    @periodic
     def test_plain_lxc_by_its_hooks(self) -> None:
         """The lines that the command prints plug and unplug both."""
         self.make_room()
@@ -125,7 +125,6 @@ class ContainerTest(test_vif_kinds.PortTestCase):
         )
         self._assert_all_home()
 
-    @periodic
     def test_libvirt_lxc_takes_ready_interfaces(self) -> None:
         """By <hostdev mode='capabilities' type='net'>; both come back."""
         self.make_room()

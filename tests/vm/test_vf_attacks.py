@@ -165,10 +165,10 @@ class VfAttackTestCase(AttackerTestCase, network.WireTestCase):
         return str(found.text).strip()
 
 
+@periodic
 class TenantTest(VfAttackTestCase):
     """A tenant gets what is sent to it, and nothing else."""
 
-    @periodic
     def test_vf_whose_own_write_the_pf_shows_is_pinned(self) -> None:
         """A MAC that was set on the interface is set through the PF, too."""
         self.sh(
@@ -183,7 +183,6 @@ class TenantTest(VfAttackTestCase):
         )
         self.attack(NETDEV)
 
-    @periodic
     def test_pf_keeps_filters_of_a_trusted_vf_until_vfs_are_made(self) -> None:
         """No reset frees them, and none says that it did (igb 6.1)."""
         network.remake_vfs(self.vm)
@@ -274,12 +273,12 @@ class PluggedTest(AttackerTestCase, test_vif_kinds.PortTestCase):
         self.assertEqual(self.frames(VICTIM, f"{NEAR}/p0"), 0)
 
 
+@periodic
 class UseTest(VfAttackTestCase):
     """A VF in use is left alone, also where nobody can look."""
 
     NEIGHBOURS: ClassVar[dict[str, tuple[int, str, int]]] = {}
 
-    @periodic
     def test_macvlan_in_a_namespace_that_nothing_names(self) -> None:
         """It stays, and so do VLAN and driver."""
         self.addCleanup(self.sh, f"kill $(cat {HELD}.pid); rm {HELD}*")
@@ -320,7 +319,6 @@ class UseTest(VfAttackTestCase):
             self.assertIn("in use", self.refused("vf", *words))
         self.assertEqual(self.kernel()["vlan_list"], [{"vlan": 100}])
 
-    @periodic
     def test_what_cannot_be_set_is_refused_before_it_is_unbound(self) -> None:
         """By plan as by set; the VF keeps driver and interface."""
         for words in (

@@ -25,10 +25,10 @@ from tests.vm import base
 _VERBS = pathlib.Path(__file__).with_name("netdevsim_verbs.py")
 
 
+@periodic
 class NetdevsimTest(base.VmTestCase):
     """Written by the real netlink, and read back from the kernel."""
 
-    @periodic
     def test_what_igb_refuses_is_set_and_reset(self) -> None:
         """802.1ad, min_tx_rate, link state, query_rss; 64 VFs in one go."""
         directories = base.place()

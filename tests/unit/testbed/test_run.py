@@ -12,6 +12,7 @@
 
 """What the run of all tests says of a runner that failed."""
 
+import ast
 import configparser
 import contextlib
 import io
@@ -70,6 +71,13 @@ Ran: 2 tests in 796.7633 sec.
 """
 
 
+TESTS = pathlib.Path(run.__file__).parent
+
+
+def _last_name(decorator: ast.expr) -> str:
+    return ast.unparse(decorator).rpartition(".")[2]
+
+
 class FailuresTest(unittest.TestCase):
     def test_names_come_first_then_each_traceback(self):
         lines = list(results.failures(OUTPUT))
@@ -126,6 +134,22 @@ class LanesTest(unittest.TestCase):
 
         with self.assertRaises(OSError):
             run._run_all(("unit",), fail)
+
+    def test_no_fixtures_are_made_for_tests_that_are_left_out(self):
+        # unittest sets a class up for a test that is skipped, unless the
+        # class is.
+        for path in sorted(TESTS.rglob("test_*.py")):
+            for each in ast.parse(path.read_text()).body:
+                if not isinstance(each, ast.ClassDef):
+                    continue
+                later = [
+                    "periodic" in map(_last_name, test.decorator_list)
+                    for test in each.body
+                    if isinstance(test, ast.FunctionDef)
+                    and test.name.startswith("test_")
+                ]
+                with self.subTest(path=path.name, name=each.name):
+                    self.assertFalse(later and all(later))
 
     def test_these_runners_are_left_to_the_periodic_run(self):
         later = {runner.name for runner in run.RUNNERS if runner.periodic}
