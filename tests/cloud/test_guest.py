@@ -109,6 +109,8 @@ class TestReadmeFlavor(CloudTestCase):
         self.assertIn("macvtap mode bridge", link)
         self.assertIn(self.port, link)
 
+    # The demonstration waits for the console of one, too.
+    @periodic
     def test_the_guest_reaches_its_userspace(self) -> None:
         console = self.cloud.servers.wait_console(
             self.server.id, guest_image.READY

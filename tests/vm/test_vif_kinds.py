@@ -181,6 +181,8 @@ class KindsTest(PortTestCase):
         if mode in ("l3", "l3s"):
             self.sh(f"ip -n {FAR} neigh flush all nud permanent")
 
+    # One in a VLAN is in the gate.
+    @periodic
     def test_macvlan_in_bridge_mode(self) -> None:
         """It reaches a neighbour."""
         self._check("macvlan:bridge")
