@@ -15,10 +15,10 @@
 ``tools/test`` starts this. Each runner's whole output is in its log; the
 last line is ``N passed, N failed, N skipped`` over all of them.
 
-Four lanes are under way at a time: the cloud, the virtual machine, each of
-which mostly emulates one CPU, and two of whatever else there is. What tox
-installs for them is installed ahead, that of the last to end before anything
-is begun.
+Three lanes are under way at a time, those with an emulated machine last: its
+clock ticks while it waits for a CPU, so that beside others it takes twice the
+CPU time, and all others several times as long. What tox installs is installed
+ahead.
 Runners of one bed, as of the cloud, follow each other in what was brought up
 once. The benchmarks have the machine to themselves.
 With ``--periodic`` everything is run. Without it the benchmarks and the tests
@@ -159,16 +159,10 @@ CLOUD = Lane(
     Bed(("-m", "tests.testbed", "down"), "-cloud"),
 )
 
-#: The runner that ends last. Its environment is installed before anything is
-#: begun: beside two test beds that come up, pip took six minutes of one.
-LAST = "functional"
-
-#: The longest first, but for two that tell what is wrong at a glance. Their
-#: environments are installed in this order as well.
+#: The longest first, but for two that tell what is wrong at a glance, and the
+#: emulated machines. Their environments are installed in this order as well.
 LANES = (
-    CLOUD,
-    Lane((Runner("vm", True, 4500),)),
-    Lane((Runner(LAST, True, 4200, packages=FUNCTIONAL),)),
+    Lane((Runner("functional", True, 4200, packages=FUNCTIONAL),)),
     Lane((Runner("pep8", False, 900),)),
     Lane((Runner("mypy", False, 1800),)),
     Lane((Runner("unit", True, 2700),)),
@@ -179,6 +173,8 @@ LANES = (
     Lane((Runner("packages", True, 2700),)),
     # Unit and functional once more, with another Python.
     Lane((Runner("debian13", True, 5400, periodic=True),)),
+    CLOUD,
+    Lane((Runner("vm", True, 4500),)),
 )
 
 #: What is run after all of these, alone: it measures time.
@@ -186,9 +182,9 @@ ALONE = (
     Lane((Runner("benchmarks", False, 2400, _BENCHMARK, periodic=True),)),
 )
 
-#: Lanes that are under way at a time. The test beds wait for their guests and
-#: for outages often enough to leave two cores some time for others.
-_AT_ONCE = 4
+#: Lanes that are under way at a time. Many tests wait often enough to leave
+#: two cores some time for others.
+_AT_ONCE = 3
 #: Environments of tox that are installed at a time.
 _INSTALLED_AT_ONCE = 2
 #: Seconds after which an installation has failed.
@@ -459,9 +455,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     environments = Environments(
         tox, places.log, [each for each in names if each in chosen]
     )
-    if LAST in chosen:
-        with progress.step(f"environment of {LAST}"):
-            environments.wait(LAST)
     session = Session(tox, places.log, progress, deadline, environments)
     outcomes = _run_all(chosen, session.run)
     return _report(outcomes, time.monotonic() - began, sorted(later))

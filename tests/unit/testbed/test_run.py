@@ -122,7 +122,7 @@ class LanesTest(unittest.TestCase):
         names = ("benchmarks", "cloud", "unit", "vm")
         found = run._run_all(names, note)
         self.assertEqual(
-            ["cloud", "vm", "unit", "benchmarks"],
+            ["unit", "cloud", "vm", "benchmarks"],
             [each.runner for each in found],
         )
         self.assertEqual("benchmarks", began[-1])
