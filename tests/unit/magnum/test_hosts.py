@@ -21,6 +21,7 @@ from sriov_rt import request
 from sriov_rt.magnum import hosts
 from sriov_rt.scheduler import worker
 from tests.unit import builders
+from tests.unit.agent import fakes
 from tests.unit.scheduler.fakes import put
 
 REALTIME = request.parse(
@@ -62,6 +63,8 @@ class HostsTest(unittest.TestCase):
         conf.set_override("warmup_timeout", 1, group="sriov_rt")
         heard._warmup_s = 0.2
         self.addCleanup(heard.stop)
+        heard.start()
+        fakes.wait_for(lambda: len(heard.table.entries) == len(reported))
         return hosts.Hosts(heard).why_none(
             REALTIME, vcpus, 2048, hosts.max_age_s(conf)
         )
