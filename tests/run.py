@@ -15,10 +15,10 @@
 ``tools/test`` starts this. Each runner's whole output is in its log; the
 last line is ``N passed, N failed, N skipped`` over all of them.
 
-Three lanes are under way at a time, those with an emulated machine last: its
-clock ticks while it waits for a CPU, so that beside others it takes twice the
-CPU time, and all others several times as long. What tox installs is installed
-ahead.
+Three lanes are under way at a time, and after them the cloud and the virtual
+machine. Each of these emulates a machine, whose clock ticks while it waits for
+a CPU: beside others it takes twice the CPU time, and all others several times
+as long. What tox installs is installed ahead.
 Runners of one bed, as of the cloud, follow each other in what was brought up
 once. The benchmarks have the machine to themselves.
 With ``--periodic`` everything is run. Without it the benchmarks and the tests
@@ -159,8 +159,8 @@ CLOUD = Lane(
     Bed(("-m", "tests.testbed", "down"), "-cloud"),
 )
 
-#: The longest first, but for two that tell what is wrong at a glance, and the
-#: emulated machines. Their environments are installed in this order as well.
+#: The longest first, but for two that tell what is wrong at a glance. Their
+#: environments are installed in this order as well.
 LANES = (
     Lane((Runner("functional", True, 4200, packages=FUNCTIONAL),)),
     Lane((Runner("pep8", False, 900),)),
@@ -173,24 +173,27 @@ LANES = (
     Lane((Runner("packages", True, 2700),)),
     # Unit and functional once more, with another Python.
     Lane((Runner("debian13", True, 5400, periodic=True),)),
-    CLOUD,
-    Lane((Runner("vm", True, 4500),)),
 )
 
-#: What is run after all of these, alone: it measures time.
+#: Those that emulate a machine, which begin when all of these have ended.
+MACHINES = (CLOUD, Lane((Runner("vm", True, 4500),)))
+
+#: What is run at the end, alone: it measures time.
 ALONE = (
     Lane((Runner("benchmarks", False, 2400, _BENCHMARK, periodic=True),)),
 )
 
-#: Lanes that are under way at a time. Many tests wait often enough to leave
-#: two cores some time for others.
+#: Of LANES, those that are under way at a time: many tests wait often enough
+#: to leave two cores some time for others.
 _AT_ONCE = 3
 #: Environments of tox that are installed at a time.
 _INSTALLED_AT_ONCE = 2
 #: Seconds after which an installation has failed.
 _INSTALL_S = 1800.0
 
-RUNNERS = tuple(runner for lane in (*LANES, *ALONE) for runner in lane.runners)
+RUNNERS = tuple(
+    runner for lane in (*LANES, *MACHINES, *ALONE) for runner in lane.runners
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -361,7 +364,11 @@ def _run_all(
 ) -> list[Outcome]:
     """Run the named runners and return what they found, in their order."""
     found: list[Outcome] = []
-    for lanes, at_once in ((LANES, _AT_ONCE), (ALONE, 1)):
+    for lanes, at_once in (
+        (LANES, _AT_ONCE),
+        (MACHINES, len(MACHINES)),
+        (ALONE, 1),
+    ):
         with futures.ThreadPoolExecutor(at_once) as pool:
             for outcomes in pool.map(lambda lane: run(lane, names), lanes):
                 found += outcomes
