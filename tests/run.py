@@ -15,10 +15,10 @@
 ``tools/test`` starts this. Each runner's whole output is in its log; the
 last line is ``N passed, N failed, N skipped`` over all of them.
 
-Three lanes are under way at a time, and after them the cloud and the virtual
-machine. Each of these emulates a machine, whose clock ticks while it waits for
-a CPU: beside others it takes twice the CPU time, and all others several times
-as long. What tox installs is installed ahead.
+Three lanes are under way at a time, the virtual machine the last of them, and
+after them the cloud. Each of these two emulates a machine, whose clock ticks
+while it waits for a CPU: beside each other they take twice the CPU time, and
+all others several times as long. What tox installs is installed ahead.
 Runners of one bed, as of the cloud, follow each other in what was brought up
 once. The benchmarks have the machine to themselves.
 With ``--periodic`` everything is run. Without it the benchmarks and the tests
@@ -152,8 +152,9 @@ FUNCTIONAL = (
     "zsh",
 )
 
-#: The one cloud that is booted. Whatever runs in it is one more Runner here,
-#: with an environment in tox.ini that begins and ends as that of "cloud".
+#: The one cloud, booted when all else has ended. Whatever runs in it is one
+#: more Runner here, with an environment in tox.ini that begins and ends as
+#: that of "cloud".
 CLOUD = Lane(
     (Runner("cloud", True, 4500),),
     Bed(("-m", "tests.testbed", "down"), "-cloud"),
@@ -173,10 +174,9 @@ LANES = (
     Lane((Runner("packages", True, 2700),)),
     # Unit and functional once more, with another Python.
     Lane((Runner("debian13", True, 5400, periodic=True),)),
+    # Begins when little but functional is left, which waits often.
+    Lane((Runner("vm", True, 4500),)),
 )
-
-#: Those that emulate a machine, which begin when all of these have ended.
-MACHINES = (CLOUD, Lane((Runner("vm", True, 4500),)))
 
 #: What is run at the end, alone: it measures time.
 ALONE = (
@@ -192,7 +192,7 @@ _INSTALLED_AT_ONCE = 2
 _INSTALL_S = 1800.0
 
 RUNNERS = tuple(
-    runner for lane in (*LANES, *MACHINES, *ALONE) for runner in lane.runners
+    runner for lane in (*LANES, CLOUD, *ALONE) for runner in lane.runners
 )
 
 
@@ -358,7 +358,7 @@ class Session:
         raise AssertionError("SIGKILL ends what it is sent to")
 
 
-def _run_all(
+def run_all(
     names: Collection[str],
     run: Callable[[Lane, Collection[str]], list[Outcome]],
 ) -> list[Outcome]:
@@ -366,7 +366,7 @@ def _run_all(
     found: list[Outcome] = []
     for lanes, at_once in (
         (LANES, _AT_ONCE),
-        (MACHINES, len(MACHINES)),
+        ((CLOUD,), 1),
         (ALONE, 1),
     ):
         with futures.ThreadPoolExecutor(at_once) as pool:
@@ -375,7 +375,7 @@ def _run_all(
     return found
 
 
-def _report(
+def report(
     outcomes: Sequence[Outcome], seconds: float, left_out: Sequence[str]
 ) -> int:
     """Print what was found, and return the exit code.
@@ -463,8 +463,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tox, places.log, [each for each in names if each in chosen]
     )
     session = Session(tox, places.log, progress, deadline, environments)
-    outcomes = _run_all(chosen, session.run)
-    return _report(outcomes, time.monotonic() - began, sorted(later))
+    outcomes = run_all(chosen, session.run)
+    return report(outcomes, time.monotonic() - began, sorted(later))
 
 
 if __name__ == "__main__":

@@ -120,9 +120,9 @@ class LanesTest(unittest.TestCase):
             return [run.Outcome(name, 1, 0, 0, 0.0) for name in wanted]
 
         names = ("benchmarks", "cloud", "unit", "vm")
-        found = run._run_all(names, note)
+        found = run.run_all(names, note)
         self.assertEqual(
-            ["unit", "cloud", "vm", "benchmarks"],
+            ["unit", "vm", "cloud", "benchmarks"],
             [each.runner for each in found],
         )
         self.assertEqual("benchmarks", began[-1])
@@ -133,7 +133,7 @@ class LanesTest(unittest.TestCase):
             raise OSError
 
         with self.assertRaises(OSError):
-            run._run_all(("unit",), fail)
+            run.run_all(("unit",), fail)
 
     def test_no_fixtures_are_made_for_tests_that_are_left_out(self):
         # unittest sets a class up for a test that is skipped, unless the
@@ -159,7 +159,7 @@ class LanesTest(unittest.TestCase):
 class ReportTest(unittest.TestCase):
     def _report(self, *outcomes, left_out=()):
         with contextlib.redirect_stdout(io.StringIO()) as told:
-            code = run._report(outcomes, 61.0, left_out)
+            code = run.report(outcomes, 61.0, left_out)
         return code, told.getvalue().splitlines()
 
     def test_the_last_line_counts_all(self):
