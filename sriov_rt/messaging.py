@@ -61,21 +61,28 @@ def transport(conf: cfg.ConfigOpts) -> oslo_messaging.transport.RPCTransport:
     )
 
 
+def url(conf: cfg.ConfigOpts) -> oslo_messaging.TransportURL:
+    """Return the URL of that queue, with its password.
+
+    :raises oslo_messaging.InvalidTransportURL: for a malformed URL, or
+        ValueError.
+    """
+    conf.register_opts(config.TRANSPORT_OPTS, group="sriov_rt")
+    return oslo_messaging.TransportURL.parse(conf, conf.sriov_rt.transport_url)
+
+
 def brokers(conf: cfg.ConfigOpts) -> str:
     """Return the brokers of the queue, for a log: no user, no password."""
-    conf.register_opts(config.TRANSPORT_OPTS, group="sriov_rt")
     try:
-        url = oslo_messaging.TransportURL.parse(
-            conf, conf.sriov_rt.transport_url
-        )
+        parsed = url(conf)
     except (oslo_messaging.MessagingException, ValueError):
         return "a transport_url that cannot be parsed"
     found = ", ".join(
         f"{each.hostname}:{each.port or _AMQP_PORT}"
-        for each in url.hosts
+        for each in parsed.hosts
         if each.hostname
     )
-    return found or str(url.transport)
+    return found or str(parsed.transport)
 
 
 def unusable(conf: cfg.ConfigOpts, timeout_s: float = 2.0) -> str | None:

@@ -308,14 +308,14 @@ class Hearing:
 
         :raises QueueUnusable: if the queue turns out to be unusable.
         """
-        reported, ending = -1, time.monotonic() + wait_s
+        count, ending = -1, time.monotonic() + wait_s
         while time.monotonic() < ending:
             if self._failure is not None:
                 raise QueueUnusable(str(self._failure)) from self._failure
             names = self.collector.names()
-            if len(names) != reported:
-                reported = len(names)
-                report(_progress(names, expected))
+            if len(names) != count:
+                count = len(names)
+                report(reported(names, expected))
             if expected is None:
                 if time.monotonic() - self.collector.heard > _QUIET_S:
                     return
@@ -323,10 +323,13 @@ class Hearing:
                 return
             time.sleep(_POLL_S)
 
-    def stop(self) -> None:
-        """Hear the agents no more."""
+    def stop(self, patience_s: float = 1.0) -> None:
+        """Hear the agents no more.
+
+        :param patience_s: how long the listener has to end, in seconds.
+        """
         self._listener.stop()
-        self._thread.join(1.0)
+        self._thread.join(patience_s)
 
     def _run(self) -> None:
         try:
@@ -359,7 +362,7 @@ def collect(
     :raises QueueUnusable: if it can't be listened to, or nobody is known.
     """
     threads.choose()
-    conf = _configure(config_files, transport_url)
+    conf = configuration(config_files, transport_url)
     collector = _heard(conf, expected, wait_s, report, whole=whole)
     found = collector.candidates(expected or (), conf.sriov_rt.facts_max_age)
     if not found:
@@ -378,7 +381,7 @@ def hear(
     has reported is no error here.
     """
     threads.choose()
-    conf = _configure(config_files, None)
+    conf = configuration(config_files, None)
     return _heard(conf, None, wait_s, report, whole=False)
 
 
@@ -408,20 +411,27 @@ def _heard(
     finally:
         drivers.removeHandler(causes)
     if causes.last and not hearing.collector.names():
-        raise BrokerUnreachable(_broker(conf), causes.last)
+        from sriov_rt import messaging
+
+        raise BrokerUnreachable(messaging.brokers(conf), causes.last)
     return hearing.collector
 
 
-def _progress(names: set[str], expected: Sequence[str] | None) -> str:
+def reported(names: set[str], expected: Sequence[str] | None) -> str:
+    """Return how many hosts have reported, a clause.
+
+    :param names: of those that have.
+    :param expected: of those that should; None if that is not known.
+    """
     if expected is None:
         hosts = "host has" if len(names) == 1 else "hosts have"
         return f"{len(names)} {hosts} reported"
-    reported = len(names.intersection(expected))
+    known = len(names.intersection(expected))
     hosts = "host has" if len(expected) == 1 else "hosts have"
-    others = len(names) - reported
+    others = len(names) - known
     them = "it" if len(expected) == 1 else "them"
     beside = f", and {others} beside {them}" if others else ""
-    return f"{reported} of {len(expected)} {hosts} reported{beside}"
+    return f"{known} of {len(expected)} {hosts} reported{beside}"
 
 
 def _refusal(
@@ -434,25 +444,26 @@ def _refusal(
     cause = error.__cause__
     if getattr(cause, "reply_code", None) not in _REFUSALS:
         return None
-    url = messaging.transport(conf)._driver._url
+    url = messaging.url(conf)
     users = sorted({each.username or "" for each in url.hosts})
     text = str(getattr(cause, "reply_text", cause)).partition(". ")[0]
     return BrokerRefuses(
-        _broker(conf), ", ".join(users), url.virtual_host or "/", text
+        messaging.brokers(conf),
+        ", ".join(users),
+        url.virtual_host or "/",
+        text,
     )
 
 
-def _broker(conf: cfg.ConfigOpts) -> str:
-    """Return where the message queue is, without its password."""
-    from sriov_rt import messaging
-
-    hosts = messaging.transport(conf)._driver._url.hosts
-    return ", ".join(f"{each.hostname}:{each.port}" for each in hosts)
-
-
-def _configure(
+def configuration(
     files: Sequence[str] | None, transport_url: str | None
 ) -> cfg.ConfigOpts:
+    """Return the configuration that names the message queue.
+
+    :param files: see :func:`collect`, as for ``transport_url``.
+    :raises ConfigurationUnreadable: for a file that can't be read.
+    :raises QueueUnnamed: if nothing names the queue.
+    """
     from sriov_rt.scheduler import options
 
     conf = cfg.CONF

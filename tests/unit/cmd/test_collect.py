@@ -47,14 +47,14 @@ class QueueTest(unittest.TestCase):
 
     def test_a_variable_names_it(self) -> None:
         with mock.patch.dict(os.environ, {collect.TRANSPORT_VARIABLE: URL}):
-            conf = collect._configure(None, None)
+            conf = collect.configuration(None, None)
             self.assertEqual(URL, conf.sriov_rt.transport_url)
 
     def test_nothing_names_it(self) -> None:
         with mock.patch.dict(os.environ):
             os.environ.pop(collect.TRANSPORT_VARIABLE, None)
             with self.assertRaisesRegex(collect.QueueUnnamed, "/none/a.conf"):
-                collect._configure(None, None)
+                collect.configuration(None, None)
 
     def test_a_broken_file_is_named_with_its_mistake(self) -> None:
         place = tempfile.TemporaryDirectory()
@@ -73,7 +73,7 @@ class QueueTest(unittest.TestCase):
                 self.subTest(problem),
                 self.assertRaises(config.ConfigurationUnreadable) as caught,
             ):
-                collect._configure([str(path)], None)
+                collect.configuration([str(path)], None)
             sentence = str(caught.exception)
             self.assertIn(str(path), sentence)
             self.assertIn(problem, sentence)
