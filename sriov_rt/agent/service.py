@@ -118,7 +118,7 @@ class Agent(base.ServiceBase):  # type: ignore[misc]
         crashed: Callable[[], None],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._parts = parts
+        self.parts = parts
         self._timing = timing
         self._crashed = crashed
         self._monotonic = monotonic
@@ -130,7 +130,7 @@ class Agent(base.ServiceBase):  # type: ignore[misc]
         self._reported: HostFacts | None = None
         self._digest = ""
         self._traits: frozenset[str] | None = None
-        self._beside: tuple[Background, ...] = ()
+        self.beside: tuple[Background, ...] = ()
         self.observing = Worker("observer", self._observe, crashed, monotonic)
         self.relabelling = Worker("labels", self._relabel, crashed, monotonic)
         # Apart, for a disk may hang.
@@ -142,7 +142,7 @@ class Agent(base.ServiceBase):  # type: ignore[misc]
 
         Some of them call :meth:`changed`.
         """
-        self._beside = threads
+        self.beside = threads
 
     def start(self) -> None:
         """Start all threads; nothing here waits for another service."""
@@ -154,7 +154,7 @@ class Agent(base.ServiceBase):  # type: ignore[misc]
             raise
 
     def _start(self) -> None:
-        parts = self._parts
+        parts = self.parts
         self._observed_at = self._monotonic()
         parts.publishing.start()
         if parts.tending is not None:
@@ -165,15 +165,15 @@ class Agent(base.ServiceBase):  # type: ignore[misc]
         self.relabelling.start()
         self.storing.start()
         self.watching.start()
-        for each in self._beside:
+        for each in self.beside:
             each.start()
 
     def stop(self) -> None:
         """Report that the agent stops, within ``[agent] stop_timeout``."""
         workers = (self.observing, self.relabelling, self.storing)
-        for each in (*self._beside, *workers, self.watching):
+        for each in (*self.beside, *workers, self.watching):
             each.stop()
-        parts = self._parts
+        parts = self.parts
         parts.publishing.finish(None)
         parts.listening.finish(False)
         if parts.tending is not None:
@@ -200,7 +200,7 @@ class Agent(base.ServiceBase):  # type: ignore[misc]
 
     def reset(self) -> None:
         """Observe and report in full now (SIGHUP)."""
-        self._parts.publisher.report_in_full()
+        self.parts.publisher.report_in_full()
         self.observing.wake()
 
     def reported(self) -> HostFacts | None:
@@ -213,7 +213,7 @@ class Agent(base.ServiceBase):  # type: ignore[misc]
         However many come, the reports are ANSWER_S apart at least: who can
         send to the message queue must not keep the host busy.
         """
-        self._parts.publisher.report_in_full()
+        self.parts.publisher.report_in_full()
         now = self._monotonic()
         if now < self._answer_at:
             return
@@ -233,7 +233,7 @@ class Agent(base.ServiceBase):  # type: ignore[misc]
         self.relabelling.wake(delay_s)
 
     def _observe(self) -> float:
-        kernel = self._parts.observe()
+        kernel = self.parts.observe()
         with self._reporting:
             self._kernel = kernel
             self._observed_at = self._monotonic()
@@ -249,7 +249,7 @@ class Agent(base.ServiceBase):  # type: ignore[misc]
         return math.inf
 
     def _report(self, kernel: HostFacts) -> None:
-        parts = self._parts
+        parts = self.parts
         facts = parts.labels.complete(kernel)
         if parts.audit is not None:
             facts = parts.audit.complete(facts)
@@ -267,12 +267,12 @@ class Agent(base.ServiceBase):  # type: ignore[misc]
 
     def _store(self) -> float:
         if self._reported is not None:
-            self._parts.labels.store(self._reported)
+            self.parts.labels.store(self._reported)
         return math.inf
 
     def _set_traits(self, fulfilled: frozenset[str]) -> None:
-        if fulfilled != self._traits and self._parts.tending is not None:
-            self._parts.tending.set_desired(fulfilled)
+        if fulfilled != self._traits and self.parts.tending is not None:
+            self.parts.tending.set_desired(fulfilled)
         self._traits = fulfilled
 
     def _watch(self) -> float:

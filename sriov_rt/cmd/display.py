@@ -74,7 +74,7 @@ class _Display(display.DisplayCommandBase[Any]):
         """Return the parser of the command line."""
         parser = super().get_parser(prog_name)
         parser.set_defaults(formatter=None)
-        for action in self._formatter_group._group_actions:
+        for action in self._formatter_group._group_actions:  # noqa: SLF001
             if action.dest == "formatter":
                 action.help = (
                     "the output format (default: a table, or text where the "

@@ -187,7 +187,7 @@ class Complete(complete.CompleteCommand):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return cliff's parser, which knows bash, with zsh."""
         parser = super().get_parser(prog_name)
-        for action in parser._actions:
+        for action in parser._actions:  # noqa: SLF001
             if action.dest == "shell":
                 action.choices = [*(action.choices or ()), _ZSH]
                 action.help = "bash, zsh, or none for data (default: bash)"

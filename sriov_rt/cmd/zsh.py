@@ -92,11 +92,13 @@ def _table(rows: Iterable[tuple[str, Iterable[str]]]) -> str:
 
 def _options(parser: argparse.ArgumentParser) -> Iterator[str]:
     """Yield the options of a parser as ``_arguments`` takes them."""
-    for action in parser._actions:
+    for action in parser._actions:  # noqa: SLF001
         if action.help == argparse.SUPPRESS:
             continue
         text = (
-            parser._get_formatter()._expand_help(action) if action.help else ""
+            parser._get_formatter()._expand_help(action)  # noqa: SLF001
+            if action.help
+            else ""
         )
         for option in action.option_strings:
             again = "*" if action.__class__.__name__ == "_AppendAction" else ""

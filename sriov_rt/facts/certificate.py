@@ -162,7 +162,7 @@ def to_bytes(certificate: Certificate) -> bytes:
     """Return the file of a certificate, its digest filled in."""
     found = codec.to_plain(certificate)
     found["schema"] = SCHEMA_VERSION
-    found["digest"] = _digest(found)
+    found["digest"] = digest_of(found)
     return (json.dumps(found, indent=2, sort_keys=True) + "\n").encode()
 
 
@@ -172,7 +172,7 @@ def from_bytes(data: bytes) -> Certificate:
     :raises SchemaError: if it is not one, or is not as it was written.
     """
     found = documents.load(Certificate, data, MAX_FILE, SCHEMA_VERSION)
-    if found.digest != _digest(documents.plain(data, MAX_FILE)):
+    if found.digest != digest_of(documents.plain(data, MAX_FILE)):
         raise codec.SchemaError("digest", "the file was edited")
     if not 0 <= found.max_latency_us <= MAX_LATENCY_US:
         raise codec.SchemaError(
@@ -236,7 +236,11 @@ def _cpus(found: Certificate) -> Iterator[str]:
         yield f"CPU {left} is isolated and was not measured"
 
 
-def _digest(plain: Mapping[str, object]) -> str:
+def digest_of(plain: Mapping[str, object]) -> str:
+    """Return the digest of a certificate's fields: SHA-256, hexadecimal.
+
+    :param plain: as its file has them; a digest among them does not count.
+    """
     signed = {key: each for key, each in plain.items() if key != "digest"}
     text = json.dumps(signed, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()

@@ -26,7 +26,7 @@ from sriov_rt.parse import numbers
 from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.parse.pinning import MAX_PAIRS
 
-Element = etree._Element
+Element = etree._Element  # noqa: SLF001
 
 _TEXT = etree.XPath("string()", smart_strings=False)
 

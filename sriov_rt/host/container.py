@@ -49,21 +49,20 @@ def sees_host_processes(proc: str = "/proc") -> bool:
     return found == INITIAL_PID_NAMESPACE
 
 
-def ends_with_container(directory: pathlib.Path) -> bool:
+@functools.lru_cache(maxsize=64)
+def ends_with_container(
+    directory: pathlib.Path, root: str = "/", proc: str = "/proc"
+) -> bool:
     """Return whether a directory is lost when its container is made again.
 
     So it is on the container's own layer, where nothing of the host or of a
     volume is mounted. A directory that is not there is judged by the one that
     it would be made in. A container whose root is no overlay, such as a
     machine that systemd boots in one, keeps its files.
+
+    :param root: where its root is mounted.
+    :param proc: where procfs is.
     """
-    return _ends_with_container(directory, "/", "/proc")
-
-
-@functools.lru_cache(maxsize=64)
-def _ends_with_container(
-    directory: pathlib.Path, root: str, proc: str
-) -> bool:
     return (
         _is_contained(root, proc)
         and _file_system(root, proc) in LAYERED

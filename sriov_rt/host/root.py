@@ -86,7 +86,7 @@ class Root:
         :param may_be_empty: an empty file is an empty text.
         """
         try:
-            data = _read(self.locate(relative), limit + 1)
+            data = read_file(self.locate(relative), limit + 1)
         except OSError as error:
             return _unknown(relative, error)
         if len(data) > limit:
@@ -227,7 +227,12 @@ def _check_regular(descriptor: int) -> None:
         raise OSError(errno.EINVAL, "not a regular file")
 
 
-def _read(path: pathlib.Path, limit: int) -> bytes:
+def read_file(path: pathlib.Path, limit: int) -> bytes:
+    """Return the first bytes of a regular file; never waits for a writer.
+
+    :param limit: how many at most.
+    :raises OSError: as the kernel refuses it, or for what is no file.
+    """
     descriptor = os.open(path, _FLAGS)
     try:
         _check_regular(descriptor)

@@ -55,8 +55,7 @@ MAX_DUMPS = 8
 #: The kernel's dumps come in datagrams of 32 KiB at most (netlink_dump).
 _DATAGRAM = 64 * 1024
 
-#: NLM_F_DUMP_INTR, and NETNSA_NSID_NOT_ASSIGNED as pyroute2 reads it.
-_TORN = 0x10
+#: NETNSA_NSID_NOT_ASSIGNED as pyroute2 reads it.
 _NOT_ASSIGNED = 0xFFFFFFFF
 
 #: include/uapi/linux/netlink.h; the socket module has none of them.
@@ -314,6 +313,7 @@ def _dump(opened: socket.socket, kind: int, request: Any) -> list[Any]:
     """
     import pyroute2
     from pyroute2.netlink import NLM_F_DUMP
+    from pyroute2.netlink import NLM_F_DUMP_INTR
     from pyroute2.netlink import NLM_F_REQUEST
     from pyroute2.netlink import NLMSG_DONE
     from pyroute2.netlink.rtnl.marshal import MarshalRtnl
@@ -329,7 +329,7 @@ def _dump(opened: socket.socket, kind: int, request: Any) -> list[Any]:
     while True:
         for each in marshal.parse(opened.recv(_DATAGRAM)):
             header = each["header"]
-            torn |= bool(header["flags"] & _TORN)
+            torn |= bool(header["flags"] & NLM_F_DUMP_INTR)
             if header["error"]:
                 raise header["error"]
             if header["type"] == NLMSG_DONE:

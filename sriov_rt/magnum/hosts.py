@@ -35,7 +35,8 @@ _ONE_AT_A_TIME = threading.Lock()
 
 
 @functools.lru_cache(maxsize=1)
-def _of_process(pid: int) -> worker.Worker:
+def of_process(pid: int) -> worker.Worker:
+    """Return the listener of a process, which is this one; made once."""
     server = f"magnum-conductor.{socket.gethostname()}"
     return worker.Worker(cfg.CONF, server=server)
 
@@ -43,7 +44,7 @@ def _of_process(pid: int) -> worker.Worker:
 def of_this_process() -> worker.Worker:
     """Return this process's listener to the agents."""
     with _ONE_AT_A_TIME:
-        return _of_process(os.getpid())
+        return of_process(os.getpid())
 
 
 class Hosts:

@@ -68,11 +68,14 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
         super().init_host(host)
         self._sriov_rt_bind_socket(host)
         moves.guard_claims(
-            self.virtapi._compute.rt,
+            self.virtapi._compute.rt,  # noqa: SLF001
             self._sriov_rt_judge,
             self._sriov_rt_check_claim,
         )
-        moves.guard_rescue(self.virtapi._compute, self._sriov_rt_check_rescue)
+        moves.guard_rescue(
+            self.virtapi._compute,  # noqa: SLF001
+            self._sriov_rt_check_rescue,
+        )
         recovery.run(host, self.vif_driver, self._host)
 
     def _sriov_rt_bind_socket(self, host: str) -> None:

@@ -115,7 +115,7 @@ def guard_rescue(manager: Any, check: Callable[[Any, Any], None]) -> None:
     :param check: takes instance and rescue image; raises GuestRefused if
         the server can't be rescued with it.
     """
-    find = manager._get_rescue_image
+    find = manager._get_rescue_image  # noqa: SLF001
 
     @functools.wraps(find)
     def _get_rescue_image(
@@ -125,7 +125,7 @@ def guard_rescue(manager: Any, check: Callable[[Any, Any], None]) -> None:
         check(instance, image)
         return image
 
-    manager._get_rescue_image = _get_rescue_image
+    manager._get_rescue_image = _get_rescue_image  # noqa: SLF001
 
 
 def place(info: Any, specs: Mapping[str, str], facts: HostFacts) -> None:

@@ -124,18 +124,18 @@ def _networks(spec: Any) -> Iterator[str]:
 
 def _of_port(port: str) -> Iterator[str]:
     try:
-        yield _network_of(port)
+        yield network_of(port)
     except (
         exception.NovaException,
         ks_exceptions.ClientException,
         neutron_exceptions.NeutronException,
     ) as error:
         LOG.debug("The network of port=%s is unknown: %s", port, error)
-        _warn(type(error).__name__)
+        warn(type(error).__name__)
 
 
 @functools.cache
-def _warn(problem: str) -> None:
+def warn(problem: str) -> None:
     """Log, once for each kind of problem and not once a request."""
     LOG.warning(
         "Neutron does not return the network of a port (%s): accelerated "
@@ -146,7 +146,11 @@ def _warn(problem: str) -> None:
 
 
 @functools.lru_cache(_PORTS)
-def _network_of(port: str) -> str:
+def network_of(port: str) -> str:
+    """Return the network of a port, which it has for ever.
+
+    :raises NovaException: or another error of Neutron's, if it is unknown.
+    """
     found = neutron.API().show_port(context.get_admin_context(), port)
     network: str = found["port"]["network_id"]
     return network

@@ -75,7 +75,7 @@ class CpuSet(Set[int]):
     def of_bits(cls, bits: int) -> "CpuSet":
         """Return the set whose CPUs are the positions of the bits set."""
         found = cls.__new__(cls)
-        found._bits = bits
+        found._bits = bits  # noqa: SLF001
         return found
 
     @property

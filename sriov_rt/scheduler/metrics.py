@@ -78,7 +78,7 @@ class Metrics(Unmeasured):
         self, library: Any, address: str, ports: Iterable[int]
     ) -> None:
         self._library = library
-        self._address, self._ports = address, tuple(ports)
+        self._address, self.ports = address, tuple(ports)
         self._server: Any = None
         self.registry = library.CollectorRegistry()
         self._filter, self._weigher = (
@@ -98,7 +98,7 @@ class Metrics(Unmeasured):
     def serve(self) -> None:
         """Start to serve; that no port is free is logged."""
         problem = ""
-        for port in self._ports:
+        for port in self.ports:
             try:
                 self._server, _ = self._library.start_http_server(
                     port, self._address, self.registry
@@ -115,8 +115,8 @@ class Metrics(Unmeasured):
             "[sriov_rt] metrics_address, metrics_port or metrics_ports, and "
             "restart nova-scheduler",
             self._address,
-            self._ports[0],
-            self._ports[-1],
+            self.ports[0],
+            self.ports[-1],
             problem,
         )
 

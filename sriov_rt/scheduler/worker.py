@@ -142,11 +142,12 @@ class Worker:
 
 
 @functools.lru_cache(maxsize=1)
-def _of_process(pid: int) -> Worker:
+def of_process(pid: int) -> Worker:
+    """Return the worker of a process, which is this one; made once."""
     return Worker(cfg.CONF)
 
 
 def of_this_process() -> Worker:
     """Return the worker of this process; a fork gets one of its own."""
     with _ONE_AT_A_TIME:
-        return _of_process(os.getpid())
+        return of_process(os.getpid())

@@ -72,7 +72,7 @@ def differences(before: Collection, after: Collection) -> Iterator[Difference]:
         for cpu in first.measurement.cpus:
             if cpu.cpu in others and cpu.samples and others[cpu.cpu].samples:
                 name = f"{tool}, CPU {cpu.cpu}"
-                yield from _latency(name, cpu, others[cpu.cpu])
+                yield from latency(name, cpu, others[cpu.cpu])
     cells = {
         (each.cell, each.tool): each for each in after.network if each.figure
     }
@@ -125,9 +125,13 @@ def _exceed(count: int) -> str:
     return f"{count} {verb} the other's"
 
 
-def _latency(
+def latency(
     name: str, before: CpuLatency, after: CpuLatency
 ) -> Iterator[Difference]:
+    """Yield the differences of a CPU's maximum and of a quantile, in µs.
+
+    :param name: of the CPU, for a person; both have samples of it.
+    """
     above, rarer = _exceeding(after, before.max_us), 0
     if after.max_us < before.max_us:
         rarer = _exceeding(before, after.max_us)

@@ -167,7 +167,7 @@ def _judge(
         if _withdraw(root, found, why):
             at_once.append(why)
 
-    worst = _worst(cpu, cpus, duration_s, limit.max_us, breached)
+    worst = measure(cpu, cpus, duration_s, limit.max_us, breached)
     if at_once:
         said = f"certificate withdrawn: {at_once[0]} ({worst} µs)"
         return Probe(cpu, worst, said, withdrawn=True)
@@ -238,9 +238,9 @@ def _best(shares: Mapping[int, float]) -> int | None:
 
 def _idle_shares(root: Root, cpus: CpuSet) -> Mapping[int, float]:
     """Return the part of the time that each CPU was idle for a while."""
-    before = _times(root)
+    before = cpu_times(root)
     time.sleep(_LOOK_S)
-    after = _times(root)
+    after = cpu_times(root)
     shares = {}
     for cpu in sorted(cpus & before.keys() & after.keys()):
         idled, whole = (
@@ -252,7 +252,7 @@ def _idle_shares(root: Root, cpus: CpuSet) -> Mapping[int, float]:
     return shares
 
 
-def _worst(
+def measure(
     cpu: int,
     cpus: Cpus,
     duration_s: int,
@@ -302,8 +302,8 @@ def _counts(found: Certificate, root: Root, nova: ComputeFacts) -> bool:
     return not expired and not host_latency.status(found, root, nova).withdrawn
 
 
-def _times(root: Root) -> Mapping[int, tuple[int, int]]:
-    """Return idle and all ticks of each CPU."""
+def cpu_times(root: Root) -> Mapping[int, tuple[int, int]]:
+    """Return the idle and all ticks of each CPU, from /proc/stat."""
     text = root.read_text("proc/stat", limit=16 * 1024 * 1024)
     found = {}
     for line in "" if isinstance(text, Unknown) else text.splitlines():

@@ -115,7 +115,7 @@ def plugger(conf: cfg.ConfigOpts) -> Plugger:
                 unaccelerated=second == onload_options.UNACCELERATED,
                 onload_nics=_onload_nics,
             ),
-            away=_away,
+            away=away,
             counts=counts.of_host(),
         )
     )
@@ -131,7 +131,11 @@ def _onload_nics() -> Collection[str]:
     return found
 
 
-def _away(vf: VfId | None) -> AbstractContextManager[object]:
+def away(vf: VfId | None) -> AbstractContextManager[object]:
+    """Keep the thread off the CPU that serves a VF's PF.
+
+    :param vf: None for none; one whose PF is not there keeps it off none.
+    """
     root = Root()
     pf = None
     if vf is not None:

@@ -89,7 +89,7 @@ class Bench:
 
     def forget(self) -> None:
         """Drop all verdicts: the next request is the first one."""
-        self.worker.verdicts._kept.cache_clear()
+        self.worker.verdicts._kept.cache_clear()  # noqa: SLF001
 
 
 def _spoilt(facts: Any) -> Any:

@@ -100,7 +100,7 @@ class Scheduler:
 def alone(*schedulers: Scheduler) -> Iterator[None]:
     """Answer for the services that schedulers talk to, in all threads."""
     for each in schedulers:
-        each._manager._placement_client = each.placement
+        each._manager._placement_client = each.placement  # noqa: SLF001
     with (
         mock.patch.object(servicegroup.API, "service_is_up", lambda *_: True),
         mock.patch.object(utils, "claim_resources", lambda *_, **__: True),

@@ -430,7 +430,7 @@ class DocumentedHost(unittest.TestCase):
             ("idle", 2),
             ("most_idle", 1),
             ("_counts", True),
-            ("_worst", 12),
+            ("measure", 12),
         ):
             stack.enter_context(
                 mock.patch.object(watch, name, return_value=value)

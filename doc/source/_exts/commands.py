@@ -33,7 +33,7 @@ class Commands(sphinxext.AutoprogramCliffDirective):
     def _drop_ignored_options(self, parser, ignored_opts):
         """Drop them, and have the text of help taken as it is."""
         super()._drop_ignored_options(parser, ignored_opts)
-        for action in parser._actions:
+        for action in parser._actions:  # noqa: SLF001
             action.help = _literal(action.help)
         parser.description = _literal(parser.description)
         parser.epilog = _literal(parser.epilog)

@@ -73,7 +73,7 @@ class AgentToSchedulerTest(unittest.TestCase):
     def _start_agent(self):
         crashed = fakes.Crash()
         agent = assembly.assemble(self.conf, crashed)
-        agent._parts = dataclasses.replace(agent._parts, observe=self._observe)
+        agent.parts = dataclasses.replace(agent.parts, observe=self._observe)
         agent.start()
         self.addCleanup(self.assertEqual, 0, crashed.count)
         return agent

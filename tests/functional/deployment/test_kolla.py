@@ -239,7 +239,11 @@ class KollaAnsibleTest(unittest.TestCase):
         auth = loading.load_auth_from_conf_options(conf, "placement")
         self.assertEqual("http://127.0.0.1:5000", auth.auth_url)
         self.assertEqual(
-            ("sriov_rt", "s4cret"), (auth._username, auth._password)
+            {"user": "sriov_rt", "password": "s4cret"},
+            {
+                "user": auth.get_cache_id_elements()["username"],
+                "password": auth.get_cache_id_elements()["password"],
+            },
         )
         (member,) = Pools.parse(conf.vif.parents).members
         self.assertEqual("physnet2", member.network)

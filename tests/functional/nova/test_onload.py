@@ -40,7 +40,7 @@ class OnloadCloudTest(base.CloudTest):
             self.flags(**{name: -1}, group="quota")
         self.network = self.neutron.network_1["id"]
         self.place_network("fast")
-        request_spec._network_of.cache_clear()
+        request_spec.network_of.cache_clear()
         for number in range(self.HOSTS):
             self.start_host(builders.onload_host(f"fast-{number}"))
         self.made = self._create_flavor(
@@ -100,7 +100,7 @@ class RuleTest(OnloadCloudTest):
         port = self.neutron.port_1["id"]
         problem = neutron_exceptions.Unauthorized(message="no credentials")
         with mock.patch.object(
-            request_spec, "_network_of", side_effect=problem
+            request_spec, "network_of", side_effect=problem
         ):
             self.assertIsNotNone(self.on(networks=[{"port": port}]))
             self.assertEqual([], list(request_spec._of_port(port)))

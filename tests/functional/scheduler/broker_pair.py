@@ -228,8 +228,8 @@ class Cloud:
         conf.set_override("host", "rt-1")
         conf.set_override("store", "", group="labels")
         self._agent = assembly.assemble(conf, fakes.Crash())
-        self._agent._parts = dataclasses.replace(
-            self._agent._parts, observe=self._observe
+        self._agent.parts = dataclasses.replace(
+            self._agent.parts, observe=self._observe
         )
         conf = _configuration(worker)
         scheduler_options.register(conf)

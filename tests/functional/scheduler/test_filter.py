@@ -191,7 +191,7 @@ class OnloadCase(HandlerTest):
     def setUp(self):
         super().setUp()
         options.register(nova.conf.CONF)
-        request_spec._network_of.cache_clear()
+        request_spec.network_of.cache_clear()
         self.show_port = mock.patch.object(
             request_spec.neutron.API,
             "show_port",
@@ -253,7 +253,7 @@ class RequestedTest(OnloadCase):
             ks_exceptions.EndpointNotFound("no neutron"),
         ):
             self.show_port.side_effect = error
-            request_spec._warn.cache_clear()
+            request_spec.warn.cache_clear()
             with (
                 self.subTest(error=error),
                 self.assertLogs(request_spec.LOG, "WARNING") as logged,

@@ -33,6 +33,7 @@ from sriov_rt.kernel.links import Links
 from sriov_rt.kernel.tc import Limits
 from sriov_rt.nic.vfs import Vfs
 from sriov_rt.vif import errors
+from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.model import State
 from sriov_rt.vif.records import Records
 from sriov_rt.vif.records import Records as Journal
@@ -61,7 +62,7 @@ class Hidden:
 
     def __init__(self, by: str = "descriptor") -> None:
         self._by = by
-        self._kept: list[object] = []
+        self.kept: list[object] = []
 
     def take(self, interface: str) -> None:
         """Move an interface of the tenant's into it, as root there would."""
@@ -79,16 +80,16 @@ class Hidden:
         os.close(tenant)
         if self._by == "descriptor":
             kept.close()
-            self._kept.append(os.fdopen(hidden))
+            self.kept.append(os.fdopen(hidden))
         else:
             os.close(hidden)
-            self._kept.append(kept)
+            self.kept.append(kept)
 
     def end(self) -> None:
         """Let it end."""
-        for each in self._kept:
+        for each in self.kept:
             each.close()
-        self._kept.clear()
+        self.kept.clear()
 
 
 class AttackTestCase(PluggerTestCase):
@@ -181,7 +182,7 @@ class HiddenTest(AttackTestCase):
         sh("ip", "netns", "add", "other")
         self.plugger.plug(self.asked(namespace="other", port=OTHER))
         hidden = self._lose()
-        (socket_,) = hidden._kept
+        (socket_,) = hidden.kept
         cookie = socket_.getsockopt(socket.SOL_SOCKET, 71, 8)
         self.assertEqual(8, len(cookie))
         # Its owner can set it up with a socket that is in there.
@@ -723,15 +724,15 @@ class FullTest(AttackTestCase):
 
     def test_a_lock_does_not_outlive_its_owner_in_a_child(self):
         sh("mkdir", "-p", str(self.directory))
-        first, second = self.another(), self.another()
-        with first._locks.port(PORT):
+        first, second = (Locks(self.directory, 30) for _ in range(2))
+        with first.port(PORT):
             pid = os.fork()
             if pid == 0:
                 time.sleep(10 * PATIENCE)
                 os._exit(0)
         try:
             # The child lets go as soon as it runs.
-            with second._locks.port(PORT):
+            with second.port(PORT):
                 pass
         finally:
             os.kill(pid, 9)

@@ -43,7 +43,7 @@ class Idle:
         def consume(connection: Any, timeout: float | None = None) -> None:
             if id(connection) not in self._began:
                 self._began.add(id(connection))
-                connection._poll_timeout = timeout = _HOUR
+                connection._poll_timeout = timeout = _HOUR  # noqa: SLF001
                 self._waits.release()
             self._consume(connection, timeout)
 

@@ -42,7 +42,7 @@ class AssembleTest(unittest.TestCase):
 
     def _assemble(self):
         self.agent = assembly.assemble(self.conf, fakes.Crash())
-        return self.agent._parts
+        return self.agent.parts
 
     def test_without_credentials_one_warning_says_that_no_traits_are_set(self):
         with self.assertLogs(LOGGER, "WARNING") as logs:
@@ -108,7 +108,7 @@ class AssembleTest(unittest.TestCase):
             parts.withdrawals.observe(builders.realtime_host(), (withdrawn,))
         (notifying,) = (
             each
-            for each in self.agent._beside
+            for each in self.agent.beside
             if isinstance(each, withdrawal.Notifying)
         )
         notifying.worker.tick()

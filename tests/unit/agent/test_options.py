@@ -67,7 +67,7 @@ class ListOptsTest(unittest.TestCase):
             section = conf if group is None else conf[group]
             for name in section:
                 if group is None and name in (
-                    *conf._groups,
+                    *conf._groups,  # noqa: SLF001
                     "config_file",
                     "config_dir",
                     "config_source",

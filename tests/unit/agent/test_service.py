@@ -49,7 +49,7 @@ class AgentTestCase(unittest.TestCase):
         self.withdrawn = []
         self.agent = self._agent()
 
-    def _agent(self, publish_traits=True):
+    def _agent(self, publish_traits=True, crashed=None, stop_timeout=0.0):
         self.publisher = Publisher(
             "rt-1",
             "rt-1",
@@ -72,9 +72,11 @@ class AgentTestCase(unittest.TestCase):
                 withdrawals=Withdrawals(tuple, self.withdrawn.append),
             ),
             service.Timing(
-                observe_interval=10.0, report_spread=2.0, stop_timeout=0.0
+                observe_interval=10.0,
+                report_spread=2.0,
+                stop_timeout=stop_timeout,
             ),
-            fakes.Crash(),
+            crashed or fakes.Crash(),
             self.clock,
         )
 
@@ -357,7 +359,7 @@ class WatchdogTest(AgentTestCase):
 class StartTest(AgentTestCase):
     def test_a_start_that_fails_is_told(self):
         crashed = fakes.Crash()
-        self.agent._crashed = crashed
+        self.agent = self._agent(crashed=crashed)
 
         class Events:
             def start(self):
@@ -375,12 +377,10 @@ class StartTest(AgentTestCase):
 
 class StopTest(AgentTestCase):
     def test_it_says_goodbye_and_withdraws_its_traits(self):
+        self.agent = self._agent(stop_timeout=5.0)
         self.agent.start()
         self._wait_for(lambda: REALTIME in self.placement.provider)
         self._wait_for(lambda: self.bus.sent)
-        self.agent._timing = dataclasses.replace(
-            self.agent._timing, stop_timeout=5.0
-        )
         with self.assertNoLogs(LOGGER, "WARNING"):
             self.agent.stop()
         self.assertEqual("gone", self.bus.methods[-1])

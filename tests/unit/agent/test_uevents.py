@@ -16,6 +16,7 @@ import threading
 import unittest
 
 from sriov_rt.agent import uevents
+from tests.unit.agent import fakes
 
 VF_ADDED = (
     b"add@/devices/pci0000:00/0000:00:04.0/0000:01:10.0\0ACTION=add\0"
@@ -96,8 +97,7 @@ class UeventsTest(unittest.TestCase):
         events.start()
         self.assertTrue(told.wait(5))
         events.stop()
-        events._thread.join(5)
-        self.assertTrue(fake.closed)
+        fakes.wait_for(lambda: fake.closed)
 
     def test_without_a_socket_the_operator_is_told_what_is_lost(self):
         def opener():
@@ -106,7 +106,7 @@ class UeventsTest(unittest.TestCase):
         events = uevents.Uevents(lambda: None, opener)
         with self.assertLogs("sriov_rt.agent.uevents", "WARNING") as logs:
             events.start()
-            events._thread.join(5)
+            fakes.wait_for(lambda: logs.output)
         self.assertIn("Allow AF_NETLINK", logs.output[0])
 
     def test_the_kernel_gives_a_socket(self):

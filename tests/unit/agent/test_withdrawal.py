@@ -296,10 +296,10 @@ class NotifyingTest(unittest.TestCase):
     def test_the_agents_queue_unless_another_is_named(self):
         self.set("sriov_rt", transport_url="fake://agents/")
         self.notifications(driver=["noop"])
-        url = self.notifier().transport._driver._url
+        url = self.notifier().transport._driver._url  # noqa: SLF001
         self.assertEqual("agents", url.hosts[0].hostname)
         self.notifications(transport_url="fake://others/")
-        url = self.notifier().transport._driver._url
+        url = self.notifier().transport._driver._url  # noqa: SLF001
         self.assertEqual("others", url.hosts[0].hostname)
 
     def test_a_queue_that_cannot_be_is_refused_at_the_start(self):

@@ -44,7 +44,7 @@ class DefaultsTest(unittest.TestCase):
     def test_help_names_the_default_of_each_option(self):
         seen = 0
         for name, parser in parsers():
-            for action in parser._actions:
+            for action in parser._actions:  # noqa: SLF001
                 found = re.search(r"\(default: (\d\w*)\)", action.help or "")
                 if found and callable(action.type):
                     seen += 1

@@ -46,7 +46,7 @@ def examples() -> dict[str, list[str]]:
         test_docs.DocumentedOutputTest.REFERENCE
     ):
         name = test_docs.name_of(words)
-        if "-c" not in words and test_docs._NOT_RUN.keys().isdisjoint(words):
+        if "-c" not in words and test_docs.NOT_RUN.keys().isdisjoint(words):
             found.setdefault(name, words)
     return found
 

@@ -115,7 +115,8 @@ class ReadTest(Base):
         program = shell.Shell()
         for name in set(shell.COMMANDS) - {PRINTS}:
             command, _, _ = program.command_manager.find_command(name.split())
-            for action in command(program, None).get_parser(name)._actions:
+            parser = command(program, None).get_parser(name)
+            for action in parser._actions:  # noqa: SLF001
                 option = "".join(action.option_strings[-1:])
                 if "FILE" in str(action.metavar) and option not in NOT_READ:
                     with self.subTest(name, option=option):

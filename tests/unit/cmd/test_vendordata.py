@@ -82,12 +82,16 @@ class ApplicationTest(unittest.TestCase):
     def test_without_its_packages(self):
         real = builtins.__import__
 
-        def missing(name, *args, **kwargs):
-            if name in ("keystonemiddleware", "openstack"):
-                raise ImportError(name)
-            return real(name, *args, **kwargs)
+        for package in ("keystonemiddleware", "openstack"):
 
-        with mock.patch("builtins.__import__", missing):
-            for make in (vendordata.application, vendordata._nova):
-                with self.assertRaises(vendordata.ServiceIncomplete):
-                    make()
+            def missing(name, *args, package=package, **kwargs):
+                if name == package:
+                    raise ImportError(name)
+                return real(name, *args, **kwargs)
+
+            with (
+                self.subTest(package),
+                mock.patch("builtins.__import__", missing),
+                self.assertRaises(vendordata.ServiceIncomplete),
+            ):
+                vendordata.application([])

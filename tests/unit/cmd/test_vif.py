@@ -42,10 +42,9 @@ class VifCommandTest(unittest.TestCase):
         place = tempfile.TemporaryDirectory()
         self.addCleanup(place.cleanup)
         self.directory = pathlib.Path(place.name) / "vif"
-        self.plugger = fakes.plugger(self.directory)
-        patch = mock.patch.object(
-            host, "configured", return_value=self.plugger
-        )
+        self.kernel = fakes.FakeHost()
+        plugger = fakes.plugger(self.directory, self.kernel)
+        patch = mock.patch.object(host, "configured", return_value=plugger)
         self.configured = patch.start()
         self.addCleanup(patch.stop)
 
@@ -89,10 +88,10 @@ class VifCommandTest(unittest.TestCase):
         self.assertIn("not quarantined; unplug it instead", said)
         link = next(
             each
-            for each in self.plugger._links.host.links.values()
+            for each in self.kernel.links.values()
             if each.namespace == "box"
         )
-        self.plugger._links.host.hide(link.name)
+        self.kernel.hide(link.name)
         with mock.patch("sriov_rt.vif.unplug.PATIENCE_S", 0.0):
             said = self.run_command("unplug", PORT, code=2)
         self.assertIn("quarantined (srtb", said)

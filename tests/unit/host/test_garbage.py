@@ -141,7 +141,7 @@ class EveryReadFailsTest(trees.TreeTest):
         def fail(path, limit):
             raise PermissionError(13, "Permission denied")
 
-        with mock.patch.object(root_module, "_read", fail):
+        with mock.patch.object(root_module, "read_file", fail):
             found = Observer(self.root, "h", "h", trees.SOURCES).observe()
         self.assertEqual(found, facts.from_plain(found.to_plain()))
         for part in ("cpus", "kernel", "memory", "irqs", "compute"):

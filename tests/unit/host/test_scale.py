@@ -25,7 +25,7 @@ class ScaleTest(trees.TreeTest):
     def count(self, observe):
         """Return the facts and how many files were read for them."""
         with mock.patch.object(
-            root_module, "_read", side_effect=root_module._read
+            root_module, "read_file", side_effect=root_module.read_file
         ) as read:
             return observe(self.root), read.call_count
 

@@ -439,7 +439,7 @@ class TreeTest(unittest.TestCase):
 
         :param number: the errno.
         """
-        read = root_module._read
+        read = root_module.read_file
         broken = (self.tree.path / relative).resolve()
 
         def stub(path: pathlib.Path, limit: int) -> bytes:
@@ -447,7 +447,7 @@ class TreeTest(unittest.TestCase):
                 raise OSError(number, os.strerror(number))
             return read(path, limit)
 
-        patch = mock.patch.object(root_module, "_read", stub)
+        patch = mock.patch.object(root_module, "read_file", stub)
         patch.start()
         self.addCleanup(patch.stop)
 

@@ -19,6 +19,7 @@ import unittest
 from unittest import mock
 
 import pyroute2
+from pyroute2.netlink import NLM_F_DUMP_INTR
 from pyroute2.netlink import NLMSG_DONE
 from pyroute2.netlink.rtnl import RTM_GETNSID
 
@@ -173,7 +174,7 @@ class NumbersTest(unittest.TestCase):
         self.assertEqual(0x301, flags)
 
     def test_one_that_changed_is_requested_again(self):
-        self.give(nsid(1, rtnetlink._TORN), DONE, nsid(2), DONE)
+        self.give(nsid(1, NLM_F_DUMP_INTR), DONE, nsid(2), DONE)
         self.assertEqual({2}, rtnetlink.numbers(self.opened))
 
     def test_what_the_kernel_refuses(self):

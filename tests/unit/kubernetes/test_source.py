@@ -40,7 +40,7 @@ class FakeModule(types.ModuleType):
     """Stands for ``sriov_rt.kubernetes.api``."""
 
     Settings = types.SimpleNamespace
-    NodeApi = staticmethod(lambda settings: settings)
+    NodeApi = mock.Mock()
 
 
 class MakeTest(unittest.TestCase):
@@ -57,7 +57,8 @@ class MakeTest(unittest.TestCase):
             mock.patch.dict(sys.modules, {"sriov_rt.kubernetes.api": api}),
             mock.patch.multiple("sriov_rt.kubernetes", create=True, api=api),
         ):
-            return source.make(wiring)._api
+            source.make(wiring)
+        return api.NodeApi.call_args.args[0]
 
     def test_an_option_that_cannot_be_is_refused_at_the_start(self):
         with tempfile.NamedTemporaryFile("w") as file:
@@ -176,7 +177,10 @@ class NodeLabelsTest(unittest.TestCase):
             delay_s = self.source.step()
         return delay_s
 
-    def begin(self, labels=CARD):
+    def begin(self, labels=CARD, known=None):
+        if known is not None:
+            with mock.patch.object(self.source.worker, "start"):
+                self.source.start(known)
         return self.play(labels, [10.0])
 
     def test_listed_then_watched_from_there(self):
@@ -291,8 +295,7 @@ class NodeLabelsTest(unittest.TestCase):
         self.assertEqual(NO_CARD, self.source.read().labels)
 
     def test_the_same_after_a_restart(self):
-        self.source._known = CARD
-        self.begin(labels={"zone": "b"})
+        self.begin(labels={"zone": "b"}, known=CARD)
         self.assertIsNone(self.source.read().labels)
         self.assertIn("nfd-master", self.source.read().problem)
 

@@ -24,6 +24,7 @@ from sriov_rt.labels import options
 from sriov_rt.labels import service
 from sriov_rt.labels import source
 from sriov_rt.labels import store
+from sriov_rt.labels.feature_file import FeatureFile
 from sriov_rt.labels.source import Wiring
 from tests.unit import builders
 
@@ -104,15 +105,15 @@ class ServiceTest(unittest.TestCase):
         labels = self.make()
         written, hangs = threading.Event(), threading.Event()
 
-        def hang(facts):
+        def hang(file, facts):
             hangs.set()
             written.wait(30.0)
 
-        labels._feature_file.update = hang
         host = builders.realtime_host()
         writer = threading.Thread(target=labels.store, args=(host,))
-        writer.start()
-        self.assertTrue(hangs.wait(10.0))
+        with mock.patch.object(FeatureFile, "update", hang):
+            writer.start()
+            self.assertTrue(hangs.wait(10.0))
         labels.complete(host)
         with (
             mock.patch.object(service, "STOP_S", 0.1),

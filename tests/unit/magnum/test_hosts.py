@@ -19,6 +19,7 @@ from oslo_config import cfg
 
 from sriov_rt import request
 from sriov_rt.magnum import hosts
+from sriov_rt.scheduler import options
 from sriov_rt.scheduler import worker
 from tests.unit import builders
 from tests.unit.agent import fakes
@@ -58,10 +59,10 @@ class Listener:
 class HostsTest(unittest.TestCase):
     def _why(self, *reported, vcpus=2):
         conf = cfg.ConfigOpts()
-        heard = worker.Worker(conf, listen=Listener(reported))
+        options.register(conf)
         conf([])
         conf.set_override("warmup_timeout", 1, group="sriov_rt")
-        heard._warmup_s = 0.2
+        heard = worker.Worker(conf, listen=Listener(reported))
         self.addCleanup(heard.stop)
         heard.start()
         fakes.wait_for(lambda: len(heard.table.entries) == len(reported))
@@ -92,5 +93,5 @@ class HostsTest(unittest.TestCase):
         self.assertIn("transport_url", self._why())
 
     def test_one_listener_for_a_process(self):
-        self.addCleanup(hosts._of_process.cache_clear)
+        self.addCleanup(hosts.of_process.cache_clear)
         self.assertIs(hosts.of_this_process(), hosts.of_this_process())

@@ -128,7 +128,7 @@ class FakeKernel:
         if self.deaf:
             self.deaf -= 1
         elif self.admin[index] == NO_MAC:
-            self._report(index, self.devices[index].mac)
+            self.report(index, self.devices[index].mac)
 
     def trusted_filters(self, index):
         """Forget what filters a VF has set; igb's PF does not."""
@@ -173,9 +173,9 @@ class FakeKernel:
             promisc=True,
             allmulti=True,
         )
-        self._report(index, "66:66:66:66:66:66")
+        self.report(index, "66:66:66:66:66:66")
 
-    def _report(self, index, mac):
+    def report(self, index, mac):
         """Let the PF show a MAC that was not set through it."""
         old = self.settings[index]
         self.settings[index] = dataclasses.replace(old, mac=mac)
@@ -302,7 +302,7 @@ class FakeKernel:
         if not probe:
             for index in self.devices:
                 self.devices[index] = VfDevice(None, iommu_group=40 + index)
-                self._report(index, self.admin[index])
+                self.report(index, self.admin[index])
 
     # drivers
 

@@ -188,7 +188,7 @@ class SetTest(VfsTest):
         self.kernel.change_device(
             0, mac=fakes.ADMIN_MAC, address_type=ADDRESS_SET
         )
-        self.kernel._report(0, fakes.ADMIN_MAC)
+        self.kernel.report(0, fakes.ADMIN_MAC)
         self.assertEqual(NO_MAC, self.kernel.admin[0])
         made = self.vfs.plan(self.vf, VfSettings(mac=fakes.ADMIN_MAC))
         self.assertEqual((), made.steps)
@@ -307,7 +307,7 @@ class SetTest(VfsTest):
             with self.subTest(driver=driver):
                 self.use(driver)
                 mac = self.kernel.devices[0].mac
-                self.kernel._report(0, mac)
+                self.kernel.report(0, mac)
                 state = self.set(mac=mac)
                 self.assertEqual(mac, state.settings.mac)
                 self.assertEqual(1, len(self.kernel.binds))

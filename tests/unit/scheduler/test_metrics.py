@@ -61,7 +61,7 @@ class MakeTest(unittest.TestCase):
         made = metrics.make(
             configuration(metrics_enabled=True, metrics_port=65530)
         )
-        self.assertEqual(65535, made._ports[-1])
+        self.assertEqual(65535, made.ports[-1])
 
 
 class ServeTest(unittest.TestCase):

@@ -169,7 +169,7 @@ class FileTest(unittest.TestCase):
         plain = json.loads(document.to_bytes(self.issued))
         for each in plain["cpus"]:
             self.assertIn("no maximum", each.pop("estimate_refused"))
-        plain["digest"] = document._digest(plain)
+        plain["digest"] = document.digest_of(plain)
         found = document.from_bytes(json.dumps(plain).encode())
         self.assertEqual(19, found.max_latency_us)
         self.assertEqual("", found.cpus[0].estimate_refused)

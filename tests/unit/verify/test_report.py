@@ -373,11 +373,11 @@ class CompareTest(ReportTest):
     def test_one_outlier_is_no_regression(self):
         first = CpuLatency(2, 10**6, 20, ((5, 10**6 - 1), (20, 1)))
         second = CpuLatency(2, 10**6, 30, ((5, 10**6 - 1), (30, 1)))
-        found = list(compare._latency("x", first, second))
+        found = list(compare.latency("x", first, second))
         self.assertEqual([False, False], [each.worse for each in found])
         # Ten of them are no chance.
         third = CpuLatency(2, 10**6, 30, ((5, 10**6 - 10), (30, 10)))
-        self.assertTrue(next(compare._latency("x", first, third)).worse)
+        self.assertTrue(next(compare.latency("x", first, third)).worse)
 
     def test_figures_that_fell(self):
         traffic(self.before, 9.4e9)

@@ -134,7 +134,7 @@ class WatchTest(ProgramTest):
 
     def test_a_busy_cpu_is_a_guest_s(self):
         with mock.patch.object(
-            watch, "_times", side_effect=[{2: (0, 0)}, {2: (50, 100)}]
+            watch, "cpu_times", side_effect=[{2: (0, 0)}, {2: (50, 100)}]
         ):
             self.assertIn("no isolated CPU is idle", self.probe().said)
         self.assertEqual("", self.seen().withdrawn)
@@ -152,7 +152,7 @@ class WatchTest(ProgramTest):
             with (
                 self.subTest(after),
                 mock.patch.object(
-                    watch, "_times", side_effect=[before, after]
+                    watch, "cpu_times", side_effect=[before, after]
                 ),
             ):
                 found = watch.idle(self.root, CpuSet((2, 3)))
@@ -166,7 +166,7 @@ class WatchTest(ProgramTest):
             with (
                 self.subTest(limit),
                 mock.patch.object(
-                    watch, "_times", side_effect=[before, after]
+                    watch, "cpu_times", side_effect=[before, after]
                 ),
             ):
                 found = watch.probe(self.root, 1, self.place / "lock", limit)
@@ -243,7 +243,7 @@ class WatchTest(ProgramTest):
             "proc/stat",
             stat(cpu2=(100, 50)) + "cpu3 1\ncpux 1 2 3 4 5 6 7 8\nintr 5\n",
         )
-        self.assertEqual({2: (100, 150)}, watch._times(self.root))
+        self.assertEqual({2: (100, 150)}, watch.cpu_times(self.root))
 
     def test_no_certificate(self):
         self.tree.remove("var")
@@ -263,7 +263,7 @@ class WatchTest(ProgramTest):
             self.certify(max_latency_us=10**5)
             return 88
 
-        with mock.patch.object(watch, "_worst", meanwhile):
+        with mock.patch.object(watch, "measure", meanwhile):
             self.assertFalse(self.probe().withdrawn)
         self.assertEqual("", self.seen().withdrawn)
 
@@ -288,7 +288,7 @@ class WatchTest(ProgramTest):
             withdraw(*args)
 
         with (
-            mock.patch.object(watch, "_worst", measured),
+            mock.patch.object(watch, "measure", measured),
             mock.patch.object(watch.certificate, "withdraw", withdrawn),
         ):
             self.assertTrue(self.probe().withdrawn)

@@ -131,7 +131,7 @@ class FakeHost:
         # Those that only the kernel knows of: nothing leads to them.
         self.hidden: set[str] = set()
         self._spaces: dict[str, Identity] = {}
-        self._next = 1
+        self.next_index = 1
 
     def namespace_id(self, namespace: str | None) -> Identity | None:
         """Return which namespace a name is of."""
@@ -153,12 +153,12 @@ class FakeHost:
         """Add an interface and return it."""
         values = {
             "name": name,
-            "index": self._next,
+            "index": self.next_index,
             "namespace": None,
             "kind": "",
             "mode": None,
             "parent": None,
-            "mac": f"02:00:00:00:00:{self._next:02x}",
+            "mac": f"02:00:00:00:00:{self.next_index:02x}",
             "mtu": 1500,
             "up": True,
             "carrier": True,
@@ -167,7 +167,7 @@ class FakeHost:
         values |= fields
         values["namespace_id"] = self.namespace_id(values["namespace"])
         link = Link(**values)
-        self._next += 1
+        self.next_index += 1
         self.links[link.index] = link
         return link
 
@@ -355,7 +355,7 @@ class FakeLinks:
         if what.kind == "ipvlan" or what.mode == "passthru":
             fields = {"mac": parent.mac}
         if what.index is not None:
-            host._next = what.index
+            host.next_index = what.index
         if what.index in host.links:
             raise errors.NameTaken(what.name)
         link = host.add(
@@ -621,9 +621,12 @@ class FakeRecords(Records):
         self._clock.tick("ended")
 
 
-def plugger(directory: pathlib.Path) -> Plugger:
-    """Return a plugger on a host of its own: three VFs on physnet1."""
-    host = FakeHost()
+def plugger(directory: pathlib.Path, host: FakeHost | None = None) -> Plugger:
+    """Return a plugger on a host of its own: three VFs on physnet1.
+
+    :param host: without any yet; None for another one.
+    """
+    host = host or FakeHost()
     host.add_pf()
     return Plugger(
         Host(

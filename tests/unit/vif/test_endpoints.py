@@ -20,6 +20,7 @@ from sriov_rt.parse.errors import ParseError
 from sriov_rt.vif import errors
 from sriov_rt.vif import source
 from sriov_rt.vif.alias import Alias
+from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.records import Records
 from tests.unit.vif import fakes
@@ -230,8 +231,7 @@ class UnacceleratedTest(EndpointTest):
 
 class ParallelTest(EndpointTest):
     def test_the_choice_is_one_at_a_time(self):
-        plugger = self.another()
-        with plugger._locks.network(NETWORK):
+        with Locks(self.directory, 0.2).network(NETWORK):
             with self.assertRaises(errors.Busy):
                 self.plug(1)
             self.assertFalse(self.plug(2, onload=False).accelerated)

@@ -279,8 +279,7 @@ class PlugTest(fakes.HostTest):
             asked(port=fakes.port(number), name=f"e{number}", mode="passthru")
             for number in range(6)
         ]
-        self.plugger = self.another()
-        self.plugger._locks._timeout_s = 30
+        self.plugger = self.another(wait_s=30)
 
         def plug(want):
             with contextlib.suppress(kernel_errors.LinkError):
@@ -365,7 +364,7 @@ class AwayTest(fakes.HostTest):
             inside.clear()
 
     def test_a_pf_that_is_not_there_keeps_nobody_away(self):
-        with host._away(self.host.vf(0)), host._away(None):
+        with host.away(self.host.vf(0)), host.away(None):
             pass
 
 

@@ -74,8 +74,8 @@ class PrivsepTest(unittest.TestCase):
         self._patch(privsep.vif_plug, "client_mode", False)
         for name in ("_plug", "_check", "_unplug", "_recover"):
             self._patch(privsep, name, through(getattr(privsep, name)))
-        privsep._plugger.cache_clear()
-        self.addCleanup(privsep._plugger.cache_clear)
+        privsep.plugger.cache_clear()
+        self.addCleanup(privsep.plugger.cache_clear)
 
     def _patch(self, target, name, new):
         patched = mock.patch.object(target, name, new)
@@ -171,8 +171,14 @@ class AllowedTest(PrivsepTest):
     def test_what_is_no_port(self):
         for asked in ({}, {"port": PORT}, {"port": 7, "owner": []}):
             with self.subTest(asked=asked):
-                _, error = privsep._plug(asked)
-                self.assertEqual("SchemaError", error["name"])
+                with (
+                    mock.patch.object(
+                        privsep.codec, "to_plain", return_value=asked
+                    ),
+                    self.assertRaises(privsep.HostRefused) as caught,
+                ):
+                    privsep.plug(WANT)
+                self.assertEqual("SchemaError", caught.exception.name)
 
 
 class ConfigurationTest(PrivsepTest):

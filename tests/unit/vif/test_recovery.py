@@ -23,6 +23,7 @@ from sriov_rt.kernel import errors as kernel_errors
 from sriov_rt.kernel.tc import Limits
 from sriov_rt.vif import errors as vif_errors
 from sriov_rt.vif import records
+from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import State
 from sriov_rt.vif.validation import MODES
@@ -268,7 +269,7 @@ class RecoverTest(fakes.HostTest):
         with self.assertRaises(Killed):
             self.plugger.plug(asked())
         self.host.clock.set(None)
-        with self.another()._locks.port(PORT):
+        with Locks(self.directory, 0.2).port(PORT):
             done = self.another().recover()
         self.assertEqual((PORT,), done.busy)
         self.assertEqual((PORT,), self.pending())
@@ -348,7 +349,7 @@ class RecoverTest(fakes.HostTest):
         now = place.read_bytes()
         old = now.replace(records.boot_id().encode(), b"another")
         place.write_bytes(old)
-        with self.another()._locks.port(PORT):
+        with Locks(self.directory, 0.2).port(PORT):
             self.another().recover()
             self.assertTrue(place.exists())
         self.another().recover()

@@ -17,6 +17,7 @@ import dataclasses
 
 from sriov_rt.kernel import errors
 from sriov_rt.vif import alias
+from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.model import Kind
 from tests.unit.vif import fakes
 from tests.unit.vif.fakes import OTHER
@@ -154,7 +155,7 @@ class ParentTest(fakes.HostTest):
     def test_a_process_that_works_on_it_keeps_it_up(self):
         self.plugger.plug(asked())
         self.host.end_namespace("box")
-        with self.another()._locks.parent(PARENT):
+        with Locks(self.directory, 0.2).parent(PARENT):
             self.assertEqual((), self.plugger.recover().cleaned)
         self.assertTrue(self.parent().up)
 
