@@ -15,10 +15,10 @@
 ``tools/test`` starts this. Each runner's whole output is in its log; the
 last line is ``N passed, N failed, N skipped`` over all of them.
 
-Three lanes are under way at a time, the virtual machine the last of them, and
-after them the cloud. Each of these two emulates a machine, whose clock ticks
-while it waits for a CPU: beside each other they take twice the CPU time, and
-all others several times as long. What tox installs is installed ahead.
+Three lanes are under way at a time, and after them the cloud and the virtual
+machine. Each of these emulates a machine, whose clock ticks while it waits for
+a CPU: beside others it takes twice the CPU time, and all others several times
+as long. What tox installs is installed ahead.
 Runners of one bed, as of the cloud, follow each other in what was brought up
 once. The benchmarks have the machine to themselves.
 With ``--periodic`` everything is run. Without it the benchmarks and the tests
@@ -152,9 +152,8 @@ FUNCTIONAL = (
     "zsh",
 )
 
-#: The one cloud, booted when all else has ended. Whatever runs in it is one
-#: more Runner here, with an environment in tox.ini that begins and ends as
-#: that of "cloud".
+#: The one cloud that is booted. Whatever runs in it is one more Runner here,
+#: with an environment in tox.ini that begins and ends as that of "cloud".
 CLOUD = Lane(
     (Runner("cloud", True, 4500),),
     Bed(("-m", "tests.testbed", "down"), "-cloud"),
@@ -174,9 +173,10 @@ LANES = (
     Lane((Runner("packages", True, 2700),)),
     # Unit and functional once more, with another Python.
     Lane((Runner("debian13", True, 5400, periodic=True),)),
-    # Begins when little but functional is left, which waits often.
-    Lane((Runner("vm", True, 4500),)),
 )
+
+#: Those that emulate a machine, which begin when all of these have ended.
+MACHINES = (CLOUD, Lane((Runner("vm", True, 4500),)))
 
 #: What is run at the end, alone: it measures time.
 ALONE = (
@@ -192,7 +192,7 @@ _INSTALLED_AT_ONCE = 2
 _INSTALL_S = 1800.0
 
 RUNNERS = tuple(
-    runner for lane in (*LANES, CLOUD, *ALONE) for runner in lane.runners
+    runner for lane in (*LANES, *MACHINES, *ALONE) for runner in lane.runners
 )
 
 
@@ -366,7 +366,7 @@ def run_all(
     found: list[Outcome] = []
     for lanes, at_once in (
         (LANES, _AT_ONCE),
-        ((CLOUD,), 1),
+        (MACHINES, len(MACHINES)),
         (ALONE, 1),
     ):
         with futures.ThreadPoolExecutor(at_once) as pool:

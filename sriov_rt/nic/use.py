@@ -149,7 +149,7 @@ RULES = (
         lambda use: _if(
             use.elsewhere, "its interface is in another network namespace"
         ),
-        _TAKING | {Act.SHARE},
+        _ALL,
     ),
     Rule(
         "its driver has made no interface",

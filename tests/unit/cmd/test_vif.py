@@ -43,8 +43,10 @@ class VifCommandTest(unittest.TestCase):
         self.addCleanup(place.cleanup)
         self.directory = pathlib.Path(place.name) / "vif"
         self.kernel = fakes.FakeHost()
-        plugger = fakes.plugger(self.directory, self.kernel)
-        patch = mock.patch.object(host, "configured", return_value=plugger)
+        self.plugger = fakes.plugger(self.directory, self.kernel)
+        patch = mock.patch.object(
+            host, "configured", return_value=self.plugger
+        )
         self.configured = patch.start()
         self.addCleanup(patch.stop)
 

@@ -122,7 +122,7 @@ class LanesTest(unittest.TestCase):
         names = ("benchmarks", "cloud", "unit", "vm")
         found = run.run_all(names, note)
         self.assertEqual(
-            ["unit", "vm", "cloud", "benchmarks"],
+            ["unit", "cloud", "vm", "benchmarks"],
             [each.runner for each in found],
         )
         self.assertEqual("benchmarks", began[-1])
