@@ -280,9 +280,10 @@ class PlugTest(PluggerTestCase):
             )
             self.assertEqual(found.mac, json.loads(seen)[0]["address"])
             process.kill()
-        deadline = time.monotonic() + 10
-        while self.shown() and time.monotonic() < deadline:
-            time.sleep(0.05)
+        until(
+            "the port is absent",
+            lambda: self.shown()[0].state is State.ABSENT,
+        )
         # It went with its namespace; that is no error.
         self.assertFalse(self.plugger.unplug(PORT))
 
@@ -342,13 +343,14 @@ class PlugTest(PluggerTestCase):
         self.assertIn("UP", link["flags"])
         self.assertNotIn("ifalias", link)
 
-    def test_two_hundred_cycles_leave_no_descriptor(self):
+    def test_twenty_cycles_leave_no_descriptor(self):
         want = self.asked(addresses=("192.0.2.1/24",))
         self.plugger.plug(want)
         self.plugger.unplug(PORT)
         descriptors = pathlib.Path("/proc/self/fd")
         before = len(list(descriptors.iterdir()))
-        for _ in range(200):
+        # The benchmark has a thousand.
+        for _ in range(20):
             self.plugger.plug(want)
             self.assertTrue(self.plugger.unplug(PORT))
         self.assertLessEqual(len(list(descriptors.iterdir())), before)
