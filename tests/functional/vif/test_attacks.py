@@ -97,6 +97,9 @@ class AttackTestCase(PluggerTestCase):
 
     links_class = DressedLinks
     vfs = OneVf
+    # Most of what is waited for here never comes. The kernel ends a
+    # namespace in some ten milliseconds.
+    patience_s = 1.0
 
     def links_of(self, namespace: str | None = "tenant") -> dict[str, int]:
         """Return the interfaces of a namespace, by name, but loopbacks."""

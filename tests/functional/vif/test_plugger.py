@@ -25,6 +25,7 @@ import tempfile
 import time
 import uuid
 from concurrent import futures
+from typing import ClassVar
 
 from sriov_rt.kernel import errors as kernel_errors
 from sriov_rt.kernel.link import Link
@@ -150,6 +151,7 @@ class OneVf:
 class PluggerTestCase(IsolatedTestCase):
     links_class = Links
     vfs = staticmethod(Vfs.of_host)
+    patience_s: ClassVar[float | None] = None
 
     def setUp(self):
         super().setUp()
@@ -169,6 +171,7 @@ class PluggerTestCase(IsolatedTestCase):
                 journal or Journal(self.directory),
                 Locks(self.directory, 10),
                 Rules(carrier_wait_s=1.0),
+                patience_s=self.patience_s,
             )
         )
 
