@@ -18,7 +18,6 @@ import hashlib
 import types
 from collections.abc import Mapping
 from typing import Any
-from typing import Protocol
 
 from sriov_rt.codec import Unknown
 from sriov_rt.host.root import Root
@@ -37,6 +36,11 @@ MAX_DEPTH = 8
 #: The most files that make one profile.
 MAX_FILES = 32
 
+SUFFIX = ".opf"
+
+#: Of files that only other profiles import.
+FRAGMENT = ".opf-fragment"
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Text:
@@ -47,150 +51,6 @@ class Text:
 
     path: str
     text: str
-
-
-class Library(Protocol):
-    """Where profiles come from."""
-
-    def read(self, name: str, *, fragment: bool) -> Text | None:
-        """Return the file of a profile, None if there is none.
-
-        :param name: one that :func:`sriov_rt.onload.grammar.is_name` takes.
-        :param fragment: take a ``.opf-fragment`` too.
-        """
-
-    @property
-    def places(self) -> tuple[str, ...]:
-        """Where it looks, for an operator."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class File:
-    """A file that a profile was made of.
-
-    :param sha256: of its text as it was read, 64 hex digits.
-    """
-
-    path: str
-    sha256: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Profile:
-    """Settings of a profile.
-
-    :param variables: name to value, by name.
-    :param files: those it was made of, in the order in which they were read.
-    """
-
-    name: str
-    variables: Mapping[str, str]
-    files: tuple[File, ...]
-
-    @property
-    def sha256(self) -> str:
-        """Digest of its settings: 64 hex digits of its lines' SHA-256."""
-        lines = (f"{name}={text}\n" for name, text in self.variables.items())
-        return hashlib.sha256("".join(lines).encode()).hexdigest()
-
-    def to_plain(self) -> dict[str, Any]:
-        """Return the profile as a JSON object."""
-        return {
-            "name": self.name,
-            "sha256": self.sha256,
-            "variables": dict(self.variables),
-            "files": [dataclasses.asdict(each) for each in self.files],
-        }
-
-
-def resolve(
-    name: str,
-    library: Library,
-    allowed: frozenset[str],
-    also: frozenset[str] = frozenset(),
-) -> Profile:
-    """Return a profile with all that it imports.
-
-    As in Onload what is set first counts (``onload_set`` of its
-    ``scripts/onload`` leaves alone what is set).
-
-    :param name: what was asked for; nothing is read unless it is allowed.
-    :param allowed: the names that may be asked for. What an allowed profile
-        imports is its author's to say, and need not be among them.
-    :param also: withheld variables that it may set.
-    :raises ProfileNotAllowed: for any other name.
-    :raises ProfileMissing: if there is no such file.
-    :raises ProfileUnreadable: if it can't be read.
-    :raises ProfileRejected: for a line that would need a shell, a variable
-        that may not be set, or imports that go round or too deep.
-    """
-    if name not in allowed or not grammar.is_name(name):
-        raise ProfileNotAllowed(name)
-    found = library.read(name, fragment=False)
-    if found is None:
-        raise ProfileMissing(name, library.places)
-    walk = _Walk(library, also)
-    walk.enter(name, found, ())
-    ordered = dict(sorted(walk.values.items()))
-    return Profile(
-        name, types.MappingProxyType(ordered), tuple(walk.files.values())
-    )
-
-
-class _Walk:
-    """The reading of one profile."""
-
-    def __init__(self, library: Library, also: frozenset[str]) -> None:
-        self._library = library
-        self._also = also
-        self._left = MAX_FILES
-        self.values: dict[str, str] = {}
-        self.files: dict[str, File] = {}
-
-    def enter(self, name: str, found: Text, above: tuple[str, ...]) -> None:
-        """Take in one file and what it imports."""
-        self._left -= 1
-        digest = hashlib.sha256(found.text.encode()).hexdigest()
-        self.files.setdefault(found.path, File(found.path, digest))
-        inside = (*above, name)
-        for each in grammar.parse(found.text, found.path):
-            if isinstance(each, grammar.Import):
-                self._import(each, found.path, inside)
-            else:
-                self._set(each, found.path)
-
-    def _set(self, setting: grammar.Setting, path: str) -> None:
-        try:
-            variables.check(setting.name, setting.value, self._also)
-        except errors.ParseError as error:
-            problem = str(error).rstrip(".")
-            raise ProfileRejected(path, setting.line, problem) from None
-        self.values.setdefault(setting.name, setting.value)
-
-    def _import(
-        self, imported: grammar.Import, path: str, inside: tuple[str, ...]
-    ) -> None:
-        problem = None
-        if imported.name in inside:
-            circle = " > ".join((*inside, imported.name))
-            problem = f"imports go round: {circle}"
-        elif len(inside) >= MAX_DEPTH:
-            problem = f"imports more than {MAX_DEPTH} deep"
-        elif self._left < 1:
-            problem = f"more than {MAX_FILES} imports"
-        if problem is not None:
-            raise ProfileRejected(path, imported.line, problem)
-        found = self._library.read(imported.name, fragment=True)
-        if found is None:
-            problem = f"imports {imported.name}, which is in no directory"
-            raise ProfileRejected(path, imported.line, problem)
-        self.enter(imported.name, found, inside)
-
-
-SUFFIX = ".opf"
-
-#: Of files that only other profiles import.
-FRAGMENT = ".opf-fragment"
 
 
 class Directories:
@@ -235,3 +95,126 @@ class Directories:
         if isinstance(text, Unknown):
             raise ProfileUnreadable(path, text.reason)
         return Text(path, text)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class File:
+    """A file that a profile was made of.
+
+    :param sha256: of its text as it was read, 64 hex digits.
+    """
+
+    path: str
+    sha256: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Profile:
+    """Settings of a profile.
+
+    :param variables: name to value, by name.
+    :param files: those it was made of, in the order in which they were read.
+    """
+
+    name: str
+    variables: Mapping[str, str]
+    files: tuple[File, ...]
+
+    @property
+    def sha256(self) -> str:
+        """Digest of its settings: 64 hex digits of its lines' SHA-256."""
+        lines = (f"{name}={text}\n" for name, text in self.variables.items())
+        return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the profile as a JSON object."""
+        return {
+            "name": self.name,
+            "sha256": self.sha256,
+            "variables": dict(self.variables),
+            "files": [dataclasses.asdict(each) for each in self.files],
+        }
+
+
+def resolve(
+    name: str,
+    directories: Directories,
+    allowed: frozenset[str],
+    also: frozenset[str] = frozenset(),
+) -> Profile:
+    """Return a profile with all that it imports.
+
+    As in Onload what is set first counts (``onload_set`` of its
+    ``scripts/onload`` leaves alone what is set).
+
+    :param name: what was asked for; nothing is read unless it is allowed.
+    :param allowed: the names that may be asked for. What an allowed profile
+        imports is its author's to say, and need not be among them.
+    :param also: withheld variables that it may set.
+    :raises ProfileNotAllowed: for any other name.
+    :raises ProfileMissing: if there is no such file.
+    :raises ProfileUnreadable: if it can't be read.
+    :raises ProfileRejected: for a line that would need a shell, a variable
+        that may not be set, or imports that go round or too deep.
+    """
+    if name not in allowed or not grammar.is_name(name):
+        raise ProfileNotAllowed(name)
+    found = directories.read(name, fragment=False)
+    if found is None:
+        raise ProfileMissing(name, directories.places)
+    walk = _Walk(directories, also)
+    walk.enter(name, found, ())
+    ordered = dict(sorted(walk.values.items()))
+    return Profile(
+        name, types.MappingProxyType(ordered), tuple(walk.files.values())
+    )
+
+
+class _Walk:
+    """The reading of one profile."""
+
+    def __init__(self, directories: Directories, also: frozenset[str]) -> None:
+        self._directories = directories
+        self._also = also
+        self._left = MAX_FILES
+        self.values: dict[str, str] = {}
+        self.files: dict[str, File] = {}
+
+    def enter(self, name: str, found: Text, above: tuple[str, ...]) -> None:
+        """Take in one file and what it imports."""
+        self._left -= 1
+        digest = hashlib.sha256(found.text.encode()).hexdigest()
+        self.files.setdefault(found.path, File(found.path, digest))
+        inside = (*above, name)
+        for each in grammar.parse(found.text, found.path):
+            if isinstance(each, grammar.Import):
+                self._import(each, found.path, inside)
+            else:
+                self._set(each, found.path)
+
+    def _set(self, setting: grammar.Setting, path: str) -> None:
+        try:
+            variables.check(setting.name, setting.value, self._also)
+        except errors.ParseError as error:
+            problem = str(error).rstrip(".")
+            raise ProfileRejected(path, setting.line, problem) from None
+        self.values.setdefault(setting.name, setting.value)
+
+    def _import(
+        self, imported: grammar.Import, path: str, inside: tuple[str, ...]
+    ) -> None:
+        problem = None
+        if imported.name in inside:
+            circle = " > ".join((*inside, imported.name))
+            problem = f"imports go round: {circle}"
+        elif len(inside) >= MAX_DEPTH:
+            problem = f"imports more than {MAX_DEPTH} deep"
+        elif self._left < 1:
+            problem = f"more than {MAX_FILES} imports"
+        if problem is not None:
+            raise ProfileRejected(path, imported.line, problem)
+        found = self._directories.read(imported.name, fragment=True)
+        if found is None:
+            problem = f"imports {imported.name}, which is in no directory"
+            raise ProfileRejected(path, imported.line, problem)
+        self.enter(imported.name, found, inside)

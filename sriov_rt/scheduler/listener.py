@@ -19,7 +19,6 @@ import threading
 import time
 from collections.abc import Callable
 from typing import Any
-from typing import Protocol
 
 import oslo_messaging
 from oslo_config import cfg
@@ -27,6 +26,7 @@ from oslo_config import cfg
 from sriov_rt import codec
 from sriov_rt import facts
 from sriov_rt import messaging
+from sriov_rt.scheduler.facts_table import FactsTable
 
 LOG = logging.getLogger(__name__)
 
@@ -76,26 +76,10 @@ class _Complaints:
             LOG.warning(message, *arguments)
 
 
-class Sink(Protocol):
-    """Where reports go, such as a FactsTable."""
-
-    def put(self, host: str, digest: str, facts: facts.HostFacts) -> bool:
-        """Take in a host's facts; False if there is no room."""
-
-    def confirm(self, host: str, digest: str) -> bool:
-        """Note that facts hold; False if these are not the host's."""
-
-    def forget(self, host: str) -> None:
-        """Drop a host."""
-
-    def refuse(self, host: str, problem: str) -> None:
-        """Drop a host whose facts cannot be read; the problem says why."""
-
-
 class Endpoint:
     """The methods that are called; see :mod:`sriov_rt.messaging`.
 
-    :param sink: where the reports go.
+    :param table: where the reports go.
     :param request: requests a report from a host.
     """
 
@@ -103,11 +87,11 @@ class Endpoint:
 
     def __init__(
         self,
-        sink: Sink,
+        table: FactsTable,
         request: Callable[[str], None],
     ) -> None:
         self._complaints = _Complaints()
-        self._sink = sink
+        self._table = table
         self._request = request
 
     def facts(
@@ -128,15 +112,15 @@ class Endpoint:
                 "Facts refused: they name no host, or are no text"
             )
             return
-        if self._sink.confirm(host, digest):
+        if self._table.confirm(host, digest):
             return
         try:
             found = facts.from_json(document)
             if (found.host, found.node) != (host, node):
                 raise codec.SchemaError("host", f"{host} expected")
-            self._sink.put(host, _hex(digest), found)
+            self._table.put(host, _hex(digest), found)
         except codec.SchemaError as error:
-            self._sink.refuse(host, str(error))
+            self._table.refuse(host, str(error))
             self._complaints.log("Facts of host %s refused: %s", host, error)
 
     def heartbeat(
@@ -150,13 +134,13 @@ class Endpoint:
         if not _named(host, node):
             self._complaints.log("Heartbeat refused: it names no host")
             return
-        if not self._sink.confirm(host, digest):
+        if not self._table.confirm(host, digest):
             self._request(host)
 
     def gone(self, context: Any, host: Any = None, node: Any = None) -> None:
         """Drop a host whose agent was stopped."""
         if _named(host, node):
-            self._sink.forget(host)
+            self._table.forget(host)
 
 
 def _named(*names: Any) -> bool:
@@ -248,7 +232,7 @@ class Listener:
     :param conf: names the message queue.
     :param server: a name that is unique among the listeners of this queue,
         and the same after a restart: RabbitMQ keeps a queue by this name.
-    :param sink: where the reports go.
+    :param table: where the reports go.
     :raises oslo_messaging.MessagingException: for a queue that can't be
         used as it is configured.
     """
@@ -257,7 +241,7 @@ class Listener:
         self,
         conf: cfg.ConfigOpts,
         server: str,
-        sink: Sink,
+        table: FactsTable,
     ) -> None:
         self._transport = messaging.transport(conf)
         client = oslo_messaging.get_rpc_client(
@@ -273,7 +257,7 @@ class Listener:
         self._server = oslo_messaging.get_rpc_server(
             self._transport,
             own,
-            [Endpoint(sink, self._requests.add)],
+            [Endpoint(table, self._requests.add)],
         )
 
     def run(self) -> None:

@@ -17,7 +17,7 @@ from sriov_rt.onload import grammar
 from sriov_rt.onload.profiles import Text
 
 
-class FakeLibrary:
+class FakeDirectories:
     """Profiles in memory that records what was read.
 
     :param files: name with its suffix to text.

@@ -30,28 +30,41 @@ from sriov_rt.onload.errors import ProfileRejected
 from sriov_rt.onload.errors import ProfileUnreadable
 from sriov_rt.onload.profiles import Directories
 from sriov_rt.parse import errors
+from tests.unit import signatures
 from tests.unit.onload import fakes
+from tests.unit.onload.fakes import FakeDirectories
 
 ALLOWED = frozenset({"a", "b"})
 
 
-def resolve(library, name="a", **more):
-    return profiles.resolve(name, library, ALLOWED, **more)
+class FakesTest(unittest.TestCase):
+    def test_they_are_as_the_class_that_they_stand_in_for(self):
+        self.assertEqual(
+            [], signatures.differences(FakeDirectories, Directories)
+        )
+        self.assertEqual(
+            set(), signatures.missing(FakeDirectories, Directories)
+        )
+
+
+def resolve(directories, name="a", **more):
+    return profiles.resolve(name, directories, ALLOWED, **more)
 
 
 class ResolveTest(unittest.TestCase):
-    def refused(self, library, **more):
+    def refused(self, directories, **more):
         with self.assertRaises(ProfileRejected) as caught:
-            resolve(library, **more)
+            resolve(directories, **more)
         return caught.exception
 
     def test_what_is_set_first_counts(self):
-        library = fakes.FakeLibrary(
+        directories = FakeDirectories(
             a="onload_set EF_TCP 0\nonload_import b\nonload_set EF_UDP 1\n",
             b="onload_set EF_TCP 1\nonload_set EF_UDP 0\n",
         )
         self.assertEqual(
-            {"EF_TCP": "0", "EF_UDP": "0"}, dict(resolve(library).variables)
+            {"EF_TCP": "0", "EF_UDP": "0"},
+            dict(resolve(directories).variables),
         )
 
     def test_it_is_frozen_with_its_sha256(self):
@@ -60,58 +73,56 @@ class ResolveTest(unittest.TestCase):
             "7e3d8299c3fb2c47c8b51ad2637586db9606b2eb3c3876635f0e298a9d041378"
         )
         found = resolve(
-            fakes.FakeLibrary(a="onload_set EF_UDP 1\nonload_set EF_TCP 0\n")
+            FakeDirectories(a="onload_set EF_UDP 1\nonload_set EF_TCP 0\n")
         )
         self.assertIsInstance(found.variables, types.MappingProxyType)
         same = resolve(
-            fakes.FakeLibrary(a="onload_set EF_TCP=0\nonload_set EF_UDP=1")
+            FakeDirectories(a="onload_set EF_TCP=0\nonload_set EF_UDP=1")
         )
         self.assertEqual(digest, found.sha256)
         self.assertEqual(digest, same.sha256)
         self.assertNotEqual(found.files, same.files)
-        other = resolve(fakes.FakeLibrary(a="onload_set EF_UDP 0\n"))
+        other = resolve(FakeDirectories(a="onload_set EF_UDP 0\n"))
         self.assertNotEqual(digest, other.sha256)
 
     def test_json(self):
-        plain = resolve(
-            fakes.FakeLibrary(a="onload_set EF_TCP 0\n")
-        ).to_plain()
+        plain = resolve(FakeDirectories(a="onload_set EF_TCP 0\n")).to_plain()
         self.assertEqual({"EF_TCP": "0"}, plain["variables"])
         self.assertEqual("/profiles/a.opf", plain["files"][0]["path"])
         self.assertEqual(64, len(plain["files"][0]["sha256"]))
 
     def test_fragments_are_imported_only(self):
-        library = fakes.FakeLibrary(a="onload_import c\n", c__fragment="\n")
+        directories = FakeDirectories(a="onload_import c\n", c__fragment="\n")
         self.assertEqual(
             ["/profiles/a.opf", "/profiles/c.opf-fragment"],
-            [each.path for each in resolve(library).files],
+            [each.path for each in resolve(directories).files],
         )
         with self.assertRaises(ProfileMissing) as caught:
-            resolve(fakes.FakeLibrary(a__fragment="\n"))
+            resolve(FakeDirectories(a__fragment="\n"))
         self.assertEqual(("/profiles",), caught.exception.directories)
 
     def test_nothing_is_read_for_a_name_that_is_not_allowed(self):
         for name in (*fakes.HOSTILE_NAMES, "c"):
-            library = fakes.FakeLibrary(a="\n", c="\n")
+            directories = FakeDirectories(a="\n", c="\n")
             with (
                 self.subTest(name=name),
                 self.assertRaises(ProfileNotAllowed) as caught,
             ):
-                resolve(library, name)
-            self.assertEqual([], library.reads)
+                resolve(directories, name)
+            self.assertEqual([], directories.reads)
             self.assertEqual(name, caught.exception.name)
             self.assertLess(len(str(caught.exception)), 300)
 
     def test_a_hostile_name_on_the_list_is_not_read_either(self):
         for name in fakes.HOSTILE_NAMES:
-            library = fakes.FakeLibrary()
+            directories = FakeDirectories()
             with self.assertRaises(ProfileNotAllowed):
-                profiles.resolve(name, library, frozenset({name}))
-            self.assertEqual([], library.reads)
+                profiles.resolve(name, directories, frozenset({name}))
+            self.assertEqual([], directories.reads)
 
     def test_imports_that_go_round(self):
         error = self.refused(
-            fakes.FakeLibrary(a="\nonload_import b\n", b="onload_import a\n")
+            FakeDirectories(a="\nonload_import b\n", b="onload_import a\n")
         )
         self.assertEqual(("/profiles/b.opf", 1), (error.path, error.line))
         self.assertIn("a > b > a", error.problem)
@@ -120,27 +131,29 @@ class ResolveTest(unittest.TestCase):
         chain = {
             f"p{each}": f"onload_import p{each + 1}\n" for each in range(9)
         }
-        error = self.refused(
-            fakes.FakeLibrary(a="onload_import p0\n", **chain)
-        )
+        error = self.refused(FakeDirectories(a="onload_import p0\n", **chain))
         self.assertIn("more than 8 deep", error.problem)
 
     def test_imports_that_branch_without_end(self):
         doubling = {
             f"p{each}": f"onload_import p{each + 1}\n" * 2 for each in range(6)
         }
-        library = fakes.FakeLibrary(a="onload_import p0\n", p6="", **doubling)
-        self.assertIn("more than 32 imports", self.refused(library).problem)
-        self.assertLessEqual(len(library.reads), profiles.MAX_FILES)
+        directories = FakeDirectories(
+            a="onload_import p0\n", p6="", **doubling
+        )
+        self.assertIn(
+            "more than 32 imports", self.refused(directories).problem
+        )
+        self.assertLessEqual(len(directories.reads), profiles.MAX_FILES)
 
     def test_the_same_import_twice_is_none_that_goes_round(self):
-        library = fakes.FakeLibrary(
+        directories = FakeDirectories(
             a="onload_import b\nonload_import b\n", b=""
         )
-        self.assertEqual(2, len(resolve(library).files))
+        self.assertEqual(2, len(resolve(directories).files))
 
     def test_an_import_that_is_missing(self):
-        error = self.refused(fakes.FakeLibrary(a="\n\nonload_import b\n"))
+        error = self.refused(FakeDirectories(a="\n\nonload_import b\n"))
         self.assertEqual(3, error.line)
         self.assertIn("imports b", error.problem)
 
@@ -160,13 +173,13 @@ class ResolveTest(unittest.TestCase):
             "onload_set EF_PACKET_BUFFER_MODE 2",
         ):
             with self.subTest(line=line):
-                error = self.refused(fakes.FakeLibrary(a=f"\n{line}\n"))
+                error = self.refused(FakeDirectories(a=f"\n{line}\n"))
                 self.assertEqual(2, error.line)
 
     def test_withheld_variables_that_the_operator_allows(self):
-        library = fakes.FakeLibrary(a="onload_set EF_SHARE_WITH -1\n")
+        directories = FakeDirectories(a="onload_set EF_SHARE_WITH -1\n")
         also = frozenset({"EF_SHARE_WITH"})
-        found = resolve(library, also=also)
+        found = resolve(directories, also=also)
         self.assertEqual({"EF_SHARE_WITH": "-1"}, dict(found.variables))
 
 
