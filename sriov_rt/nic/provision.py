@@ -46,6 +46,17 @@ from sriov_rt.parse import errors as parse_errors
 from sriov_rt.parse import link
 from sriov_rt.parse import numbers
 
+LOG = logging.getLogger(__name__)
+
+#: How long VFs may take to come up, seconds: 63 took 10 s (shulou.com).
+READY_S = 30.0
+
+#: Who holds a VF that is bound to vfio-pci; None for nobody.
+Holder = Callable[[VfId, VfDevice], str | None | Unknown]
+
+#: The unit that makes VFs at boot.
+SERVICE = "sriov-rt-vfs"
+
 #: More than any host has PFs.
 MAX_WORDS = 256
 MAX_WORD = 64
@@ -68,10 +79,6 @@ class Amount:
     pf: str
     number: int
     mode: Mode
-
-
-#: The unit that makes VFs at boot.
-SERVICE = "sriov-rt-vfs"
 
 
 def parse(words: Sequence[str], default: Mode) -> tuple[Amount, ...]:
@@ -112,15 +119,6 @@ def _parse(word: str, default: Mode) -> Amount:
         mode = Mode(parts[2])
     number = numbers.parse_int(parts[1], "number of VFs", 0, MAX_VFS)
     return Amount(parts[0], number, mode)
-
-
-LOG = logging.getLogger(__name__)
-
-#: How long VFs may take to come up, seconds: 63 took 10 s (shulou.com).
-READY_S = 30.0
-
-#: Who holds a VF that is bound to vfio-pci; None for nobody.
-Holder = Callable[[VfId, VfDevice], str | None | Unknown]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -40,6 +40,11 @@ from sriov_rt.request import Attachment
 from sriov_rt.scheduler import options
 from sriov_rt.scheduler.verdicts import Verdicts
 
+LOG = logging.getLogger(__name__)
+
+#: Ports whose network is remembered; a port never changes it.
+_PORTS = 1024
+
 
 def load(namespace: str) -> list[Any]:
     """Return the classes of a stevedore namespace.
@@ -62,12 +67,6 @@ def extra_specs(spec: Any) -> Mapping[str, str]:
     flavor = spec.flavor
     found = flavor.extra_specs if "extra_specs" in flavor else None
     return found or {}
-
-
-LOG = logging.getLogger(__name__)
-
-#: Ports whose network is remembered; a port never changes it.
-_PORTS = 1024
 
 
 def request(spec: Any, verdicts: Verdicts) -> requests.Request:
@@ -131,11 +130,11 @@ def _of_port(port: str) -> Iterator[str]:
         neutron_exceptions.NeutronException,
     ) as error:
         LOG.debug("The network of port=%s is unknown: %s", port, error)
-        warn(type(error).__name__)
+        _warn(type(error).__name__)
 
 
 @functools.cache
-def warn(problem: str) -> None:
+def _warn(problem: str) -> None:
     """Log, once for each kind of problem and not once a request."""
     LOG.warning(
         "Neutron does not return the network of a port (%s): accelerated "

@@ -37,6 +37,20 @@ from sriov_rt.host.root import Root
 from sriov_rt.onload import plan
 from sriov_rt.onload.settings import Settings
 
+LOG = logging.getLogger(__name__)
+
+#: The longest request, in bytes: user data are 64 KiB at the most, metadata
+#: 128 pairs of 255 characters each.
+MAX_REQUEST = 1024 * 1024
+
+#: Who may ask: Nova's service user has one of these.
+ROLES = frozenset({"service", "admin"})
+
+StartResponse = Callable[[str, list[tuple[str, str]]], Any]
+
+#: Returns the extra specs of an instance's flavor, None for no such instance.
+Flavors = Callable[[str], Mapping[str, str] | None]
+
 #: The file in the guest.
 PATH = "/etc/sriov-rt/onload.env"
 
@@ -63,21 +77,6 @@ def cloud_config(
         ]
     }
     return "#cloud-config\n" + json.dumps(config, indent=2) + "\n"
-
-
-LOG = logging.getLogger(__name__)
-
-#: The longest request, in bytes: user data are 64 KiB at the most, metadata
-#: 128 pairs of 255 characters each.
-MAX_REQUEST = 1024 * 1024
-
-#: Who may ask: Nova's service user has one of these.
-ROLES = frozenset({"service", "admin"})
-
-StartResponse = Callable[[str, list[tuple[str, str]]], Any]
-
-#: Returns the extra specs of an instance's flavor, None for no such instance.
-Flavors = Callable[[str], Mapping[str, str] | None]
 
 
 class _Refused(Exception):

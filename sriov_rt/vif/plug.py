@@ -43,6 +43,26 @@ from sriov_rt.vif.recovery import Recovery
 from sriov_rt.vif.view import Host
 from sriov_rt.vif.view import View
 
+LOG = logging.getLogger(__name__)
+
+#: How often to look again at a host that has changed meanwhile.
+MAX_TRIES = 8
+
+#: Why another parent may do.
+_TAKEN = (
+    errors.BudgetExceeded,
+    errors.NoParent,
+    kernel_errors.NoSuchLink,
+    kernel_errors.ParentTaken,
+    errors.SpreadNeeded,
+)
+
+#: What a port can become while its owner uses it.
+_CHANGED_IN_PLACE = {"MTU", "kbit/s out", "kbit/s in"}
+
+#: The link if it was made now, and the port.
+Made = tuple[Link | None, Plugged]
+
 
 class Steps:
     """Does what a plan says; whoever calls undoes it when that fails."""
@@ -173,27 +193,6 @@ class Steps:
                 plan.parent, port=plan.request.port, detail=f"{plan.vf}"
             )
         return link
-
-
-LOG = logging.getLogger(__name__)
-
-#: How often to look again at a host that has changed meanwhile.
-MAX_TRIES = 8
-
-#: Why another parent may do.
-_TAKEN = (
-    errors.BudgetExceeded,
-    errors.NoParent,
-    kernel_errors.NoSuchLink,
-    kernel_errors.ParentTaken,
-    errors.SpreadNeeded,
-)
-
-#: What a port can become while its owner uses it.
-_CHANGED_IN_PLACE = {"MTU", "kbit/s out", "kbit/s in"}
-
-#: The link if it was made now, and the port.
-Made = tuple[Link | None, Plugged]
 
 
 class Plugging:
