@@ -64,8 +64,8 @@ def transport(conf: cfg.ConfigOpts) -> oslo_messaging.transport.RPCTransport:
 def url(conf: cfg.ConfigOpts) -> oslo_messaging.TransportURL:
     """Return the URL of that queue, with its password.
 
-    :raises oslo_messaging.InvalidTransportURL: for a malformed URL, or
-        ValueError.
+    :raises oslo_messaging.MessagingException: or ValueError, for a URL that
+        cannot be parsed.
     """
     conf.register_opts(config.TRANSPORT_OPTS, group="sriov_rt")
     return oslo_messaging.TransportURL.parse(conf, conf.sriov_rt.transport_url)

@@ -393,6 +393,8 @@ def _heard(
     *,
     whole: bool,
 ) -> Collector:
+    from sriov_rt import messaging
+
     causes, drivers = _Causes(), logging.getLogger(_DRIVERS)
     drivers.addHandler(causes)
     protocol = logging.getLogger(_PROTOCOL)
@@ -411,8 +413,6 @@ def _heard(
     finally:
         drivers.removeHandler(causes)
     if causes.last and not hearing.collector.names():
-        from sriov_rt import messaging
-
         raise BrokerUnreachable(messaging.brokers(conf), causes.last)
     return hearing.collector
 

@@ -35,8 +35,7 @@ _ONE_AT_A_TIME = threading.Lock()
 
 
 @functools.lru_cache(maxsize=1)
-def of_process(pid: int) -> worker.Worker:
-    """Return the listener of a process, which is this one; made once."""
+def _of_process(pid: int) -> worker.Worker:
     server = f"magnum-conductor.{socket.gethostname()}"
     return worker.Worker(cfg.CONF, server=server)
 
@@ -44,7 +43,7 @@ def of_process(pid: int) -> worker.Worker:
 def of_this_process() -> worker.Worker:
     """Return this process's listener to the agents."""
     with _ONE_AT_A_TIME:
-        return of_process(os.getpid())
+        return _of_process(os.getpid())
 
 
 class Hosts:

@@ -142,12 +142,11 @@ class Worker:
 
 
 @functools.lru_cache(maxsize=1)
-def of_process(pid: int) -> Worker:
-    """Return the worker of a process, which is this one; made once."""
+def _of_process(pid: int) -> Worker:
     return Worker(cfg.CONF)
 
 
 def of_this_process() -> Worker:
     """Return the worker of this process; a fork gets one of its own."""
     with _ONE_AT_A_TIME:
-        return of_process(os.getpid())
+        return _of_process(os.getpid())

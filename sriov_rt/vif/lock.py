@@ -104,7 +104,7 @@ class Locks:
         self._path = str(directory / FILE)
         self._timeout_s = timeout_s
         self._mutex = threading.Lock()
-        self.turns: dict[str, _Turn] = {}
+        self._turns: dict[str, _Turn] = {}
 
     def port(self, port: str, *, wait: bool = True) -> "Lock":
         """Hold a port.
@@ -147,15 +147,15 @@ class Locks:
     def give(self, descriptor: int, what: str) -> None:
         """Let others have what a descriptor holds."""
         os.close(descriptor)
-        turn = self.turns[what]
+        turn = self._turns[what]
         turn.lock.release()
         self._leave(what, turn)
 
     def _join(self, what: str) -> _Turn:
         with self._mutex:
-            turn = self.turns.get(what)
+            turn = self._turns.get(what)
             if turn is None:
-                turn = self.turns[what] = _Turn()
+                turn = self._turns[what] = _Turn()
             turn.users += 1
             return turn
 
@@ -163,7 +163,7 @@ class Locks:
         with self._mutex:
             turn.users -= 1
             if not turn.users:
-                del self.turns[what]
+                del self._turns[what]
 
     def _locked(self, what: str, port: str | None, deadline: float) -> int:
         descriptor = self._open()

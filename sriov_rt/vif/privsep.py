@@ -169,11 +169,7 @@ def _value(answer: Answer) -> Any:
 
 
 @functools.cache
-def plugger(config_file: str) -> Any:
-    """Return the plugger of a configuration; made once.
-
-    :raises SriovRtError: for a configuration that can't be worked with.
-    """
+def _plugger(config_file: str) -> Any:
     # Only the daemon needs it: whoever loads the plugin loads this module.
     from sriov_rt.vif import host
 
@@ -187,7 +183,7 @@ def _host_plugger() -> Any:
 
     The file is not one of the caller's choice: who asks has no privileges.
     """
-    return plugger(_config_file())
+    return _plugger(_config_file())
 
 
 def _config_file() -> str:

@@ -238,12 +238,9 @@ class KollaAnsibleTest(unittest.TestCase):
         host.check(conf, "test")
         auth = loading.load_auth_from_conf_options(conf, "placement")
         self.assertEqual("http://127.0.0.1:5000", auth.auth_url)
+        found = auth.get_cache_id_elements()
         self.assertEqual(
-            {"user": "sriov_rt", "password": "s4cret"},
-            {
-                "user": auth.get_cache_id_elements()["username"],
-                "password": auth.get_cache_id_elements()["password"],
-            },
+            ("sriov_rt", "s4cret"), (found["username"], found["password"])
         )
         (member,) = Pools.parse(conf.vif.parents).members
         self.assertEqual("physnet2", member.network)

@@ -96,7 +96,7 @@ class RuleTest(OnloadCloudTest):
         self.refused()
 
     def test_without_neutron_the_compute_hosts_keep_ports_apart(self) -> None:
-        request_spec.warn.cache_clear()
+        request_spec._warn.cache_clear()
         port = self.neutron.port_1["id"]
         problem = neutron_exceptions.Unauthorized(message="no credentials")
         with mock.patch.object(

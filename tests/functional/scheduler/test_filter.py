@@ -253,7 +253,7 @@ class RequestedTest(OnloadCase):
             ks_exceptions.EndpointNotFound("no neutron"),
         ):
             self.show_port.side_effect = error
-            request_spec.warn.cache_clear()
+            request_spec._warn.cache_clear()  # noqa: SLF001
             with (
                 self.subTest(error=error),
                 self.assertLogs(request_spec.LOG, "WARNING") as logged,

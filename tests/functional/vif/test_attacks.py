@@ -727,7 +727,7 @@ class FullTest(AttackTestCase):
 
     def test_a_lock_does_not_outlive_its_owner_in_a_child(self):
         sh("mkdir", "-p", str(self.directory))
-        first, second = (Locks(self.directory, 30) for _ in range(2))
+        first, second = (Locks(self.directory, 10) for _ in range(2))
         with first.port(PORT):
             pid = os.fork()
             if pid == 0:

@@ -40,7 +40,10 @@ class FakeModule(types.ModuleType):
     """Stands for ``sriov_rt.kubernetes.api``."""
 
     Settings = types.SimpleNamespace
-    NodeApi = mock.Mock()
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.NodeApi = mock.Mock()
 
 
 class MakeTest(unittest.TestCase):

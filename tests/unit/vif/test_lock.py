@@ -124,7 +124,7 @@ class LocksTest(unittest.TestCase):
                 time.sleep(0.1)
             thread.join(10)
         self.assertEqual(len(waits), 1)
-        self.assertEqual(locks.turns, {})
+        self.assertEqual(locks._turns, {})  # noqa: SLF001
 
     def test_a_killed_process_holds_nothing(self):
         reader, writer = os.pipe()

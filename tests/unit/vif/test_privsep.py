@@ -74,8 +74,6 @@ class PrivsepTest(unittest.TestCase):
         self._patch(privsep.vif_plug, "client_mode", False)
         for name in ("_plug", "_check", "_unplug", "_recover"):
             self._patch(privsep, name, through(getattr(privsep, name)))
-        privsep.plugger.cache_clear()
-        self.addCleanup(privsep.plugger.cache_clear)
 
     def _patch(self, target, name, new):
         patched = mock.patch.object(target, name, new)
