@@ -140,7 +140,7 @@ class DemoTest(unittest.TestCase):
             "from tests.testbed.steps import Step\n"
             "try:\n"
             "    Step.BOOT.begin()\n"
-            "    time.sleep(60)\n"
+            "    for _ in range(600): time.sleep(0.1)\n"
             "except KeyboardInterrupt:\n"
             "    time.sleep(1)\n"
             "    sys.exit('servers are deleted')\n"
