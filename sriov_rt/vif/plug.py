@@ -218,7 +218,7 @@ class Plugging:
         """
         records = [
             each
-            for each in self._records.all()
+            for each in self._recovery.mended()
             if each.port != port or not each.removed
         ]
         return View(self._links, self._vfs, records)

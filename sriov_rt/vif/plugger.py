@@ -91,7 +91,6 @@ class Plugger:
         """
         request = _checked(request)
         with self._counts.failures("plug"):
-            self._recovery.mend()
             link, plugged = self._plugging.plug(request)
         if link is not None:
             self._counts.add("plug", OK)
@@ -112,7 +111,6 @@ class Plugger:
         return done
 
     def _unplug(self, port: str) -> bool:
-        self._recovery.mend()
         with self._locks.port(port):
             done = self._recovery.finish_pending(port)
             record = self._records.get(port)
@@ -137,8 +135,8 @@ class Plugger:
         :raises ParseError: if it is no port's UUID.
         """
         validation.port(port)
-        self._recovery.mend()
         with self._locks.port(port):
+            self._recovery.mend(port)
             record = self._records.get(port)
             if record is None:
                 return self._records.discard_damaged(port)

@@ -90,7 +90,7 @@ class Recovery:
         self._said: dict[str, str] = {}
 
     def _observe(self) -> View:
-        return self._host.observe()
+        return View(self._links, self._host.vfs, self.mended())
 
     def pending(self) -> tuple[str, ...]:
         """Return the ports that were being plugged or unplugged, sorted.
@@ -118,7 +118,7 @@ class Recovery:
                 if record is not None:
                     records.append(record)
             failed = self._finish(records)
-        self.mend()
+        self.mended()
         done = [each for each in records if each.port not in failed]
         self._records.clean(functools.partial(self._locks.port, wait=False))
         released = self.release()
@@ -141,32 +141,45 @@ class Recovery:
             released=released,
         )
 
-    def mend(self) -> None:
-        """Quarantine the ports of damaged records, and keep the files.
+    def mended(self) -> tuple[Record, ...]:
+        """Return the records of all ports, having mended the damaged ones.
 
-        An alias is no proof: here it keeps out of use what it is on.
+        That of a port which another process works on stays as it is.
+
+        :raises JournalBroken: if the records cannot be read.
         """
-        for record in self._records.all():
-            if not record.damaged:
-                continue
-            try:
-                with self._locks.port(record.port, wait=False):
-                    self._mend(record.port)
-            except errors.Busy:
-                continue
-            except LinkError as error:
-                LOG.error("%s: %s", log.about(record.port), error)
+        records = self._records.all()
+        damaged = [each.port for each in records if each.damaged]
+        for port in damaged:
+            with (
+                contextlib.suppress(errors.Busy),
+                self._locks.port(port, wait=False),
+            ):
+                self.mend(port)
+        return self._records.all() if damaged else records
 
-    def _mend(self, port: str) -> None:
-        # As it is now that the port is locked.
+    def mend(self, port: str) -> None:
+        """Quarantine a port whose record is damaged, and keep the file.
+
+        The caller has locked it. An alias is no proof: here it keeps out of
+        use what it is on.
+
+        :raises JournalBroken: if the records cannot be read.
+        """
         record = self._records.get(port)
         if record is None or not record.damaged:
             return
+        try:
+            self._set_aside(record)
+        except LinkError as error:
+            LOG.error("%s: %s", log.about(port), error)
+
+    def _set_aside(self, record: Record) -> None:
         found = record
         if not record.parent_index and record.vf is None:
             elsewhere = self._links.all(everywhere=True, thorough=True)
             found = report.located(record, self._links.all(), elsewhere)
-        if not self._records.is_set_aside(port):
+        if not self._records.is_set_aside(record.port):
             self._records.set_aside(found)
         elif found != record:
             self._records.put(found)
@@ -177,6 +190,7 @@ class Recovery:
         :returns: whether it was being plugged or unplugged.
         :raises LinkError: if something of it cannot be removed.
         """
+        self.mend(port)
         self._old.take(port)
         record = self._records.in_progress(port)
         if record is None:
