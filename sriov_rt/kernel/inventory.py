@@ -30,6 +30,7 @@ import dataclasses
 import functools
 import os
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -84,6 +85,12 @@ class Inventory:
     loopbacks: frozenset[int] = frozenset()
 
 
+class _Opened(NamedTuple):
+    namespace: str | None
+    namespace_id: Identity | None
+    descriptor: int
+
+
 class _Listing(NamedTuple):
     names: Mapping[int, str]
     virtual: frozenset[int]
@@ -98,9 +105,14 @@ def take() -> Inventory:
     """
     try:
         with _opened() as namespace_ids:
-            first = [_listed(each) for *_, each in namespace_ids]
-            count = _inside(None, _count)
-            second = [_listed(each) for *_, each in namespace_ids]
+            # One thread for all: to start one takes as long as to list.
+            first, count, second = namespaces.in_thread(
+                lambda: (
+                    _listed(namespace_ids),
+                    _with_sysfs(_count),
+                    _listed(namespace_ids),
+                )
+            )
     except OSError:
         return Inventory({}, None)
     places = {
@@ -134,21 +146,20 @@ def node(descriptor: int | None, name: str, index: int) -> int:
             return os.fstat(there).st_ino if same else 0
 
     try:
-        return _inside(descriptor, read)
+        if descriptor is None:
+            return _with_sysfs(read)
+        return namespaces.inside(descriptor, lambda: _with_sysfs(read))
     except (OSError, ValueError):
         return 0
 
 
 @contextlib.contextmanager
-def _opened() -> Iterator[
-    list[tuple[str | None, Identity | None, int | None]]
-]:
-    """Open all namespaces: their names, identities and descriptors."""
-    own = namespaces.identity_of(None)
-    found: list[tuple[str | None, Identity | None, int | None]] = [
-        (None, None, None)
-    ]
+def _opened() -> Iterator[list[_Opened]]:
+    """Open all namespaces; the caller's comes first."""
     with contextlib.ExitStack() as stack:
+        descriptor = stack.enter_context(namespaces.opened(None))
+        own = namespaces.identity(descriptor)
+        found = [_Opened(None, None, descriptor)]
         for each in namespaces.others(own, thorough=True):
             try:
                 descriptor = namespaces.open_file(each.path, each.name)
@@ -156,7 +167,7 @@ def _opened() -> Iterator[
                 continue
             stack.callback(os.close, descriptor)
             if namespaces.identity(descriptor) == each.identity:
-                found.append((each.name, each.identity, descriptor))
+                found.append(_Opened(each.name, each.identity, descriptor))
         yield found
 
 
@@ -164,8 +175,13 @@ def _virtual(listings: list[_Listing]) -> frozenset[int]:
     return frozenset().union(*(each.virtual for each in listings))
 
 
-def _listed(descriptor: int | None) -> _Listing:
-    return _inside(descriptor, _list)
+def _listed(opened: Iterable[_Opened]) -> list[_Listing]:
+    """List namespaces by a thread that enters them one after the other."""
+    found = []
+    for each in opened:
+        namespaces.enter(each.descriptor)
+        found.append(_with_sysfs(_list))
+    return found
 
 
 def _list(root: int) -> _Listing:
@@ -208,17 +224,11 @@ def _directory(root: int, path: str) -> Iterator[int]:
         os.close(found)
 
 
-def _inside(descriptor: int | None, action: Callable[[int], _T]) -> _T:
-    """Return what a function returns of the sysfs of a namespace.
+def _with_sysfs(action: Callable[[int], _T]) -> _T:
+    """Return what a function returns of the sysfs of the thread's namespace.
 
     :raises OSError: if it cannot be read.
     """
-    if descriptor is None:
-        return _with_sysfs(action)
-    return namespaces.inside(descriptor, lambda: _with_sysfs(action))
-
-
-def _with_sysfs(action: Callable[[int], _T]) -> _T:
     root = _sysfs()
     try:
         return action(root)

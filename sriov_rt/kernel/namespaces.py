@@ -230,17 +230,31 @@ def inside(descriptor: int, action: Callable[[], _T]) -> _T:
     :raises OSError: if the namespace cannot be entered; and whatever else
         the function raises.
     """
+
+    def visit() -> _T:
+        enter(descriptor)
+        return action()
+
+    return in_thread(visit)
+
+
+def in_thread(action: Callable[[], _T]) -> _T:
+    """Return what a function returns in a thread that ends with it.
+
+    It may enter namespaces.
+
+    :raises BaseException: what the function raises.
+    """
     results: list[_T] = []
     problems: list[BaseException] = []
 
-    def visit() -> None:
+    def run() -> None:
         try:
-            _enter(descriptor)
             results.append(action())
         except BaseException as error:  # noqa: BLE001 - raised by the caller
             problems.append(error)
 
-    thread = threading.Thread(target=visit, name="vif-namespace", daemon=True)
+    thread = threading.Thread(target=run, name="vif-namespace", daemon=True)
     thread.start()
     thread.join()
     if problems:
@@ -248,8 +262,11 @@ def inside(descriptor: int, action: Callable[[], _T]) -> _T:
     return results[0]
 
 
-def _enter(descriptor: int) -> None:
-    """Move the calling thread; os.setns comes with Python 3.12 only."""
+def enter(descriptor: int) -> None:
+    """Move the calling thread; os.setns comes with Python 3.12 only.
+
+    :raises OSError: if the namespace cannot be entered.
+    """
     if _setns()(descriptor, CLONE_NEWNET) != 0:
         code = ctypes.get_errno()
         raise OSError(code, f"setns: {os.strerror(code)}")
