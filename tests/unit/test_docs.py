@@ -361,6 +361,16 @@ class RequirementsTest(unittest.TestCase):
         self.assertIn(f"are run with {' and '.join(found)};", self.text)
 
 
+class TableTest(unittest.TestCase):
+    def test_no_row_is_split(self):
+        """In a simple table each line with a first cell begins a row."""
+        for page in PAGES:
+            with self.subTest(page.relative_to(ROOT)):
+                self.assertNotRegex(
+                    page.read_text(), re.compile(r"^``\S.*``, {2,}", re.M)
+                )
+
+
 class DocumentedFlavorTest(unittest.TestCase):
     """What the pages show does what it says, or fails.
 
