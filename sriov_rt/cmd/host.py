@@ -205,7 +205,7 @@ class Features(_Host, command.Lister):
             type=arguments.seconds(duration.MAX_S),
             default=300.0,
             metavar="SECONDS",
-            help="how long the labels in it count (default: %(default)s)",
+            help="how long the labels in it count (default: %(default)g)",
         )
         super().configure(parser)
 

@@ -31,10 +31,14 @@ class Commands(sphinxext.AutoprogramCliffDirective):
         return self._generate_command_nodes(found, shell.Shell.NAME)
 
     def _drop_ignored_options(self, parser, ignored_opts):
-        """Drop them, and have the text of help taken as it is."""
+        """Drop them, and have the text of help as a terminal has it."""
         super()._drop_ignored_options(parser, ignored_opts)
+        formatter = parser._get_formatter()  # noqa: SLF001
         for action in parser._actions:  # noqa: SLF001
-            action.help = _literal(action.help)
+            if action.help:
+                # With its default, as --help has it.
+                text = formatter._expand_help(action)  # noqa: SLF001
+                action.help = _literal(text)
         parser.description = _literal(parser.description)
         parser.epilog = _literal(parser.epilog)
 
