@@ -3,6 +3,8 @@
 import pathlib
 import sys
 
+from docutils import nodes
+
 sys.path.insert(0, str(pathlib.Path(__file__).parent / "_exts"))
 
 extensions = [
@@ -36,3 +38,17 @@ openstackdocs_repo_name = "openstack/sriov-rt"
 openstackdocs_auto_name = False
 openstackdocs_bug_project = "sriov-rt"
 openstackdocs_bug_tag = ""
+
+
+def setup(app):
+    """Have manuals cite the pages that they cannot link."""
+    app.connect("doctree-resolved", _cite)
+
+
+def _cite(app, doctree, docname):
+    if app.builder.name != "man":
+        return
+    for each in list(doctree.findall(nodes.reference)):
+        if each.get("internal"):
+            title = each.astext()
+            each.replace_self(nodes.Text(f"“{title}” in the documentation"))

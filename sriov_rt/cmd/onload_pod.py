@@ -112,7 +112,7 @@ class PodPatch(command.Lister):
 class PodProfiles(command.ShowOne):
     """Print the ConfigMap of the profiles that pods may request.
 
-    ``kubectl apply -f -`` takes it; the policy sriov-rt-onload reads it.
+    'kubectl apply -f -' takes it; the policy sriov-rt-onload reads it.
     """
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
