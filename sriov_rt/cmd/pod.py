@@ -40,6 +40,16 @@ EXIT_QUARANTINED = 1
 #: The longest file of a cluster that is taken, in bytes.
 MAX_CLUSTER = 256 * 1024 * 1024
 
+_KUBECTL = (
+    "'kubectl get nodes,pods,runtimeclasses,network-attachment-definitions,"
+    "noderesourcetopologies -A -o json'"
+)
+_CLUSTER = f"the output of {_KUBECTL}"
+_POD = (
+    "the JSON of a Pod, or of something with a pod template, as 'kubectl get "
+    "-o json' prints it"
+)
+
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
 
 
@@ -96,9 +106,7 @@ class Explain(command.Lister):
             "--cluster",
             metavar="FILE",
             type=pathlib.Path,
-            help="judge by a file instead: the output of 'kubectl get "
-            "nodes,pods,runtimeclasses,network-attachment-definitions,"
-            "noderesourcetopologies -A -o json'",
+            help=f"judge by a file instead: {_CLUSTER}",
         )
         source.add_argument(
             "--kubeconfig",
@@ -118,12 +126,13 @@ class Explain(command.Lister):
         get = None if args.cluster else cluster.connect(*_access(args))
         if given is None:
             given = _running(args, get)
-        if get is None:
-            text = paths.read(args.cluster, MAX_CLUSTER, "a cluster in JSON")
-            found = cluster.of_objects([pod.decode(text, MAX_CLUSTER)])
-        else:
-            found = cluster.read(get)
-        request = pod_request.read(given, placement.find_class(given, found))
+        found = _cluster(args.cluster) if get is None else cluster.read(get)
+        runtime = placement.find_class(given, found)
+        try:
+            request = pod_request.read(given, runtime)
+        except pod.PodRejected as error:
+            path = _path(args.pod)
+            raise paths.InputUnusable(path, error.problem, _POD) from None
         placements = placement.judge(request, found, time.time())
         passes = any(each.passes for each in placements)
         return Result(
@@ -166,16 +175,44 @@ def _access(args: argparse.Namespace) -> tuple[str | None, str | None]:
     return given, args.context
 
 
+def _cluster(path: pathlib.Path) -> placement.Cluster:
+    """Return the cluster that a file holds.
+
+    :raises InputUnusable: if it has no Nodes.
+    """
+    text = paths.read(path, MAX_CLUSTER, _CLUSTER)
+    found = cluster.of_objects([_decoded(path, text, MAX_CLUSTER, _CLUSTER)])
+    if not found.nodes:
+        raise paths.InputUnusable(path, "it has no Nodes", _CLUSTER)
+    return found
+
+
+def _path(text: str) -> pathlib.Path:
+    return pathlib.Path("standard input" if text == "-" else text)
+
+
+def _decoded(
+    path: pathlib.Path, text: bytes, limit: int, needed: str
+) -> dict[str, Any]:
+    try:
+        return pod.decode(text, limit)
+    except pod.PodRejected as error:
+        raise paths.InputUnusable(path, error.problem, needed) from None
+
+
 def _manifest(text: str) -> Mapping[str, Any] | None:
     """Return the pod that a file holds; None if it names one.
 
     :raises PodMalformed: if it is neither.
+    :raises InputUnusable: if the file holds something else.
     """
+    path = _path(text)
     if text == "-":
-        return pod.parse(faults.read_input("a Pod", pod.MAX_DOCUMENT))
-    path = pathlib.Path(text)
+        given = faults.read_input("a Pod", pod.MAX_DOCUMENT)
+        return _decoded(path, given, pod.MAX_DOCUMENT, _POD)
     if path.exists():
-        return pod.parse(paths.read(path, pod.MAX_DOCUMENT, "a Pod"))
+        given = paths.read(path, pod.MAX_DOCUMENT, _POD)
+        return _decoded(path, given, pod.MAX_DOCUMENT, _POD)
     if not all(map(_NAME.fullmatch, text.split("/"))) or text.count("/") > 1:
         raise PodMalformed(text)
     return None

@@ -26,6 +26,7 @@ from sriov_rt.cmd import paths
 from sriov_rt.cmd import shell
 from sriov_rt.verify import network
 from tests.unit import builders
+from tests.unit import documented_host
 from tests.unit.guest import documents
 from tests.unit.kubernetes import test_pod
 
@@ -252,3 +253,40 @@ class WriteTest(Base):
             ) as caught:
                 paths.make_directory(bad)
             self.assertNotIn("Errno", str(caught.exception))
+
+
+class PodTest(Base):
+    """The file that cannot be judged is named, with what it has to be."""
+
+    def setUp(self):
+        super().setUp()
+        self.pod, self.cluster = self.place / "pod", self.place / "cluster"
+        self.pod.write_text(json.dumps(documented_host.WEB))
+        self.cluster.write_text(json.dumps(documented_host.CLUSTER))
+
+    def explain(self, pod: str = "", stdin: bytes = b"") -> tuple[int, str]:
+        pod = pod or str(self.pod)
+        cluster = f"--cluster={self.cluster}"
+        return self.run_main("pod", "explain", pod, cluster, stdin=stdin)
+
+    def test_a_node_takes_it(self):
+        self.assertEqual((0, ""), self.explain())
+
+    def test_a_cluster_that_is_none(self):
+        for text in ("{", "[]", "{}", self.pod.read_text()):
+            self.cluster.write_text(text)
+            with self.subTest(text[:9]):
+                code, said = self.explain()
+                self.assertEqual(2, code)
+                self.assertIn(f"error: {self.cluster}: ", said)
+                self.assertIn("give the output of 'kubectl get nodes,", said)
+
+    def test_a_pod_that_is_none(self):
+        for text in ("{", "[]", "{}", self.cluster.read_text()):
+            self.pod.write_text(text)
+            for pod, name in (("", self.pod), ("-", "standard input")):
+                with self.subTest(text[:9], pod=pod):
+                    code, said = self.explain(pod, text.encode())
+                    self.assertEqual(2, code)
+                    self.assertIn(f"error: {name}: ", said)
+                    self.assertIn("give the JSON of a Pod", said)
