@@ -13,10 +13,12 @@
 """``sriov-rt pod``: which nodes take a pod, and VFs of the host's pods."""
 
 import argparse
+import contextlib
 import os
 import pathlib
 import re
 import time
+from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
 
@@ -40,14 +42,9 @@ EXIT_QUARANTINED = 1
 #: The longest file of a cluster that is taken, in bytes.
 MAX_CLUSTER = 256 * 1024 * 1024
 
-_KUBECTL = (
-    "'kubectl get nodes,pods,runtimeclasses,network-attachment-definitions,"
-    "noderesourcetopologies -A -o json'"
-)
-_CLUSTER = f"the output of {_KUBECTL}"
-_POD = (
-    "the JSON of a Pod, or of something with a pod template, as 'kubectl get "
-    "-o json' prints it"
+_CLUSTER = (
+    "the output of 'kubectl get nodes,pods,runtimeclasses,"
+    "network-attachment-definitions,noderesourcetopologies -A -o json'"
 )
 
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
@@ -128,11 +125,8 @@ class Explain(command.Lister):
             given = _running(args, get)
         found = _cluster(args.cluster) if get is None else cluster.read(get)
         runtime = placement.find_class(given, found)
-        try:
+        with _naming(_path(args.pod), pod.NEEDED):
             request = pod_request.read(given, runtime)
-        except pod.PodRejected as error:
-            path = _path(args.pod)
-            raise paths.InputUnusable(path, error.problem, _POD) from None
         placements = placement.judge(request, found, time.time())
         passes = any(each.passes for each in placements)
         return Result(
@@ -181,7 +175,8 @@ def _cluster(path: pathlib.Path) -> placement.Cluster:
     :raises InputUnusable: if it has no Nodes.
     """
     text = paths.read(path, MAX_CLUSTER, _CLUSTER)
-    found = cluster.of_objects([_decoded(path, text, MAX_CLUSTER, _CLUSTER)])
+    with _naming(path, _CLUSTER):
+        found = cluster.of_objects([pod.decode(text, MAX_CLUSTER)])
     if not found.nodes:
         raise paths.InputUnusable(path, "it has no Nodes", _CLUSTER)
     return found
@@ -191,11 +186,11 @@ def _path(text: str) -> pathlib.Path:
     return pathlib.Path("standard input" if text == "-" else text)
 
 
-def _decoded(
-    path: pathlib.Path, text: bytes, limit: int, needed: str
-) -> dict[str, Any]:
+@contextlib.contextmanager
+def _naming(path: pathlib.Path, needed: str) -> Iterator[None]:
+    """Name the file of a document that is rejected."""
     try:
-        return pod.decode(text, limit)
+        yield
     except pod.PodRejected as error:
         raise paths.InputUnusable(path, error.problem, needed) from None
 
@@ -207,12 +202,11 @@ def _manifest(text: str) -> Mapping[str, Any] | None:
     :raises InputUnusable: if the file holds something else.
     """
     path = _path(text)
-    if text == "-":
-        given = faults.read_input("a Pod", pod.MAX_DOCUMENT)
-        return _decoded(path, given, pod.MAX_DOCUMENT, _POD)
-    if path.exists():
-        given = paths.read(path, pod.MAX_DOCUMENT, _POD)
-        return _decoded(path, given, pod.MAX_DOCUMENT, _POD)
+    with _naming(path, pod.NEEDED):
+        if text == "-":
+            return pod.parse(faults.read_input("a Pod", pod.MAX_DOCUMENT))
+        if path.exists():
+            return pod.parse(paths.read(path, pod.MAX_DOCUMENT, pod.NEEDED))
     if not all(map(_NAME.fullmatch, text.split("/"))) or text.count("/") > 1:
         raise PodMalformed(text)
     return None

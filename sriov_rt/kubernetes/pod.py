@@ -56,6 +56,12 @@ MAX_DEPTH = 64
 #: The longest document that is taken: what etcd takes (1.5 MiB).
 MAX_DOCUMENT = 1536 * 1024
 
+#: What a document has to be.
+NEEDED = (
+    "the JSON of a Pod, or of something with a pod template, as 'kubectl get "
+    "-o json' prints it"
+)
+
 Op = dict[str, Any]
 
 
@@ -68,9 +74,7 @@ class PodRejected(OnloadError):
     def __init__(self, problem: str) -> None:
         self.problem = problem
         super().__init__(
-            f"no pod that can be patched: {problem}; give the JSON of a Pod, "
-            "or of something with a pod template, as 'kubectl get -o json' "
-            "prints it"
+            f"no pod that can be patched: {problem}; give {NEEDED}"
         )
 
 
