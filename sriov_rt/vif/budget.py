@@ -29,6 +29,7 @@ from sriov_rt.vif import errors
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Plug
 from sriov_rt.vif.records import Record
+from sriov_rt.vif.view import Child
 
 PASSTHRU = "passthru"
 
@@ -53,7 +54,7 @@ class Candidate:
     link: Link
     vf: VfState | None
     ours: bool
-    children: Sequence[Link]
+    children: Sequence[Child]
     holder: Record | None = None
     quarantined: Record | None = None
 
@@ -160,7 +161,7 @@ def _taken(found: Candidate, request: Plug) -> str | None:
     return None
 
 
-def _excluded(child: Link, request: Plug) -> str | None:
+def _excluded(child: Child, request: Plug) -> str | None:
     """Return how a child keeps a port of another kind or mode off."""
     macvlan = request.kind in (Kind.MACVLAN, Kind.MACVTAP)
     if child.kind in (_IPVLANS if macvlan else _MACVLANS):
@@ -210,5 +211,5 @@ def _untrusted(found: Candidate, request: Plug) -> bool:
     )
 
 
-def _has_mac(child: Link) -> bool:
+def _has_mac(child: Child) -> bool:
     return child.kind in _MACVLANS and child.mode != PASSTHRU

@@ -29,7 +29,7 @@ import pathlib
 import shutil
 import time
 from collections.abc import Callable
-from collections.abc import Iterator
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -169,6 +169,11 @@ class Record:
     lowered: bool = False
     parent_up: bool = True
     before: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name of its interface, as of a link."""
+        return self.interface
 
     @property
     def network(self) -> str | None:
@@ -323,37 +328,24 @@ class Records:
         return tuple(each.port for each in self._all() if each.is_in_progress)
 
     def _read(self, port: str) -> Record | None:
-        return self._current(port) if self._is_there(port) else None
-
-    def _current(self, port: str) -> Record | None:
-        record = self._load(port)
-        if record is not None and _is_of_another_boot(record):
-            LOG.info(
-                "%s: ignoring a record of another boot (%s)",
-                log.about(port),
-                record.boot,
-            )
-            return None
-        return record
+        return self._load(port) if self._is_there(port) else None
 
     def all(self) -> tuple[Record, ...]:
         """Return the records of this boot, sorted by their ports.
 
         :raises JournalBroken: if the directory cannot be used.
         """
-        found = (each.existing for each in self._all())
+        found = [each.existing for each in self._all()]
         return tuple(each for each in found if each is not None)
 
-    def _all(self) -> Iterator[Record]:
+    def _all(self) -> Sequence[Record]:
         if not self._is_there(None):
-            return
+            return ()
         ports = [each for each in self._names() if validation.is_port(each)]
-        for port in ports[:MAX_RECORDS]:
-            record = self._current(port)
-            if record is not None:
-                yield record
+        found = [self._load(each) for each in ports[:MAX_RECORDS]]
         for port in self._known.keys() - set(ports):
             self._known.pop(port, None)
+        return [each for each in found if each is not None]
 
     def damaged(self) -> tuple[str, ...]:
         """Return the names of the damaged files that are kept, sorted.
@@ -494,17 +486,17 @@ class Records:
         if container.ends_with_container(self.directory):
             raise errors.RecordsNotKept(str(self.directory), port=port)
 
-    def _names(self) -> Iterator[str]:
+    def _names(self) -> Sequence[str]:
         try:
-            found = os.listdir(self.directory)  # noqa: PTH208
+            return sorted(os.listdir(self.directory))  # noqa: PTH208
         except OSError as error:
             raise self._broken(error, None) from error
-        return iter(sorted(found))
 
     def _load(self, port: str) -> Record | None:
         """Return the record of a file, or one that stands for it.
 
-        A file that is the one that was read before is not read again.
+        None for one of another boot. A file that is the one that was read
+        before is not read again.
 
         :raises JournalBroken: if a file cannot be read that may be one.
         """
@@ -535,7 +527,14 @@ class Records:
         except SriovRtError as error:
             problem = str(error)
         else:
-            return record
+            if not _is_of_another_boot(record):
+                return record
+            LOG.info(
+                "%s: ignoring a record of another boot (%s)",
+                log.about(port),
+                record.boot,
+            )
+            return None
         return stand_in(port, data, f"its record ({problem})")
 
     def _kept(self, port: str) -> pathlib.Path:

@@ -64,6 +64,26 @@ class Source(Protocol):
         """Return the VF of an interface, None if it is none's."""
 
 
+class Child(Protocol):
+    """Interface on another one: a link that was seen, or a port's record."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def kind(self) -> str:
+        """The kernel's kind, such as macvlan."""
+
+    @property
+    def mode(self) -> str | None:
+        """Of a macvlan, macvtap or ipvlan."""
+
+    @property
+    def namespace(self) -> str | None:
+        """Where it is; None for the caller's namespace."""
+
+
 class View:
     """A host at one moment: its interfaces, and what the records say.
 
@@ -177,17 +197,20 @@ class View:
         """Return what a subinterface sits on, if that is on the host."""
         return None if link.parent is None else self._by_index.get(link.parent)
 
-    def children(self, link: Link) -> Sequence[Link]:
-        """Return what sits on an interface: by the records, and by a look.
+    def children(self, link: Link) -> Sequence[Child]:
+        """Return what sits on an interface: by a look, and by the records.
 
         Here and, once that was looked at, in every namespace.
         """
-        found = {
-            (each.namespace_id, None, each.index): recorded(each)
+        seen = self._seen.get(link.index, {})
+        recorded = [
+            each
             for each in self._by_parent.get(link.index, ())
-            if each.kind != Kind.VF and not each.removed
-        }
-        return [*(found | self._seen.get(link.index, {})).values()]
+            if each.kind != Kind.VF
+            and not each.removed
+            and not (seen and (each.namespace_id, None, each.index) in seen)
+        ]
+        return [*seen.values(), *recorded]
 
     def holder(self, link: Link) -> Record | None:
         """Return the port that has the VF of an interface to itself.
@@ -301,27 +324,9 @@ def who(record: Record) -> str:
     return record.owner
 
 
-def _child(link: Link) -> str:
-    where = "" if link.namespace is None else f" in {link.namespace}"
-    return f"{link.kind} {link.name}{where}"
-
-
-def recorded(record: Record) -> Link:
-    """Return the interface of a record, as it was plugged."""
-    return Link(
-        name=record.interface,
-        index=record.index,
-        namespace=record.namespace,
-        kind=str(record.kind),
-        mode=record.mode,
-        parent=record.parent_index,
-        mac=record.mac,
-        mtu=record.request.mtu or 0,
-        up=True,
-        carrier=True,
-        alias="",
-        namespace_id=record.namespace_id,
-    )
+def _child(child: Child) -> str:
+    where = "" if child.namespace is None else f" in {child.namespace}"
+    return f"{child.kind} {child.name}{where}"
 
 
 #: Where no rules are given.
