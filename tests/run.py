@@ -35,10 +35,12 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 import venv
 from collections.abc import Callable
 from collections.abc import Collection
+from collections.abc import Mapping
 from collections.abc import Sequence
 from concurrent import futures
 from typing import BinaryIO
@@ -229,19 +231,97 @@ def _count(runner: Runner, code: int, output: str) -> tuple[int, int, int]:
     return passed, failed, skipped
 
 
+class Interrupted(Exception):
+    """Ends a lane whose program was ended by Ctrl-C."""
+
+
+class Children:
+    """Programs that this run has started, each with a session of its own.
+
+    So Ctrl-C at a terminal is not theirs: :meth:`end` passes it on.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._has_ended = False
+
+    def run(
+        self,
+        command: Sequence[str],
+        sink: BinaryIO,
+        limit: float,
+        env: Mapping[str, str] = os.environ,
+    ) -> int:
+        """Run a program to its end, and return its exit code.
+
+        :param limit: seconds after which it is ended.
+        :raises TimeoutExpired: if it was.
+        :raises Interrupted: if all are ended meanwhile.
+        """
+        with self._lock:
+            if self._has_ended:
+                raise Interrupted
+            child = subprocess.Popen(
+                command,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            self._running.add(child)
+        try:
+            code = child.wait(limit)
+        except subprocess.TimeoutExpired:
+            _end([child])
+            raise
+        finally:
+            with self._lock:
+                self._running.discard(child)
+        if self._has_ended:
+            raise Interrupted
+        return code
+
+    def end(self) -> None:
+        """End those that run, and start none any more."""
+        with self._lock:
+            self._has_ended = True
+            running = [*self._running]
+        _end(running)
+
+
+def _end(children: Sequence[subprocess.Popen[bytes]]) -> None:
+    """End programs, and what they have started, as Ctrl-C does at first."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+        left = [each for each in children if each.poll() is None]
+        for each in left:
+            os.killpg(each.pid, number)
+        until = time.monotonic() + _GRACE
+        for each in left:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                each.wait(max(until - time.monotonic(), 0.0))
+
+
 class Environments:
     """The environments of tox, installed one after another beside the runners.
 
     :param tox: the program.
     :param logs: the directory of their outputs.
     :param names: of those that are wanted, in the order of their runners.
+    :param children: what installs them is one of these.
     """
 
     def __init__(
-        self, tox: pathlib.Path, logs: pathlib.Path, names: Sequence[str]
+        self,
+        tox: pathlib.Path,
+        logs: pathlib.Path,
+        names: Sequence[str],
+        children: Children,
     ) -> None:
         self._tox = tox
         self._logs = logs
+        self._children = children
         pool = futures.ThreadPoolExecutor(_INSTALLED_AT_ONCE)
         self._installed = {
             name: pool.submit(self._install, name) for name in names
@@ -260,16 +340,8 @@ class Environments:
             (self._logs / f"tox-{name}.log").open("wb") as sink,
             contextlib.suppress(subprocess.TimeoutExpired),
         ):
-            done = subprocess.run(
-                (self._tox, "run", "--notest", "-e", name),
-                check=False,
-                stdin=subprocess.DEVNULL,
-                stdout=sink,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                timeout=_INSTALL_S,
-            )
-            return done.returncode == 0
+            command = (str(self._tox), "run", "--notest", "-e", name)
+            return self._children.run(command, sink, _INSTALL_S) == 0
         return False
 
 
@@ -282,6 +354,7 @@ class Session:
     :param progress: where to say what goes on.
     :param deadline: when what still runs is ended, in monotonic seconds.
     :param environments: those of tox that are installed ahead.
+    :param children: the runners are of these.
     """
 
     tox: pathlib.Path
@@ -289,6 +362,7 @@ class Session:
     progress: Progress
     deadline: float
     environments: Environments
+    children: Children
 
     def run(self, lane: Lane, names: Collection[str]) -> list[Outcome]:
         """Run a lane's runners of these names, and return what they found."""
@@ -339,30 +413,25 @@ class Session:
         left = max(self.deadline - time.monotonic(), 1.0)
         limit = runner.limit * (_PATIENCE if periodic.wanted() else 1)
         limit = min(limit, left)
-        child = subprocess.Popen(
-            command,
-            env={**os.environ, **({KEEP: "1"} if kept else {})},
-            stdin=subprocess.DEVNULL,
-            stdout=sink,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        kept_up = {KEEP: "1"} if kept else {}
         try:
-            return child.wait(limit)
+            return self.children.run(
+                command, sink, limit, {**os.environ, **kept_up}
+            )
         except subprocess.TimeoutExpired:
             print(f"{runner.name} is ended after {limit:.0f} s", flush=True)
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            os.killpg(child.pid, number)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                return child.wait(_GRACE)
-        raise AssertionError("SIGKILL ends what it is sent to")
+            return -signal.SIGTERM
 
 
 def run_all(
     names: Collection[str],
     run: Callable[[Lane, Collection[str]], list[Outcome]],
+    end: Callable[[], None],
 ) -> list[Outcome]:
-    """Run the named runners and return what they found, in their order."""
+    """Run the named runners and return what they found, in their order.
+
+    :param end: ends those that run, where this is interrupted.
+    """
     found: list[Outcome] = []
     for lanes, at_once in (
         (LANES, _AT_ONCE),
@@ -370,8 +439,13 @@ def run_all(
         (ALONE, 1),
     ):
         with futures.ThreadPoolExecutor(at_once) as pool:
-            for outcomes in pool.map(lambda lane: run(lane, names), lanes):
-                found += outcomes
+            try:
+                for outcomes in pool.map(lambda lane: run(lane, names), lanes):
+                    found += outcomes
+            except KeyboardInterrupt:
+                pool.shutdown(wait=False, cancel_futures=True)
+                end()
+                raise
     return found
 
 
@@ -459,11 +533,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with progress.step("tox"):
         tox = _tox(places.cache)
     chosen = args.runners or set(names) - later
+    children = Children()
     environments = Environments(
-        tox, places.log, [each for each in names if each in chosen]
+        tox, places.log, [each for each in names if each in chosen], children
     )
-    session = Session(tox, places.log, progress, deadline, environments)
-    outcomes = run_all(chosen, session.run)
+    session = Session(
+        tox, places.log, progress, deadline, environments, children
+    )
+    try:
+        outcomes = run_all(chosen, session.run, children.end)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 128 + signal.SIGINT
     return report(outcomes, time.monotonic() - began, sorted(later))
 
 

@@ -18,6 +18,7 @@ import contextlib
 import io
 import pathlib
 import tempfile
+import threading
 import time
 import unittest
 
@@ -71,6 +72,10 @@ Ran: 2 tests in 796.7633 sec.
 """
 
 
+def _nothing():
+    """End nothing."""
+
+
 TESTS = pathlib.Path(run.__file__).parent
 
 
@@ -120,7 +125,7 @@ class LanesTest(unittest.TestCase):
             return [run.Outcome(name, 1, 0, 0, 0.0) for name in wanted]
 
         names = ("benchmarks", "cloud", "unit", "vm")
-        found = run.run_all(names, note)
+        found = run.run_all(names, note, _nothing)
         self.assertEqual(
             ["unit", "cloud", "vm", "benchmarks"],
             [each.runner for each in found],
@@ -133,7 +138,33 @@ class LanesTest(unittest.TestCase):
             raise OSError
 
         with self.assertRaises(OSError):
-            run.run_all(("unit",), fail)
+            run.run_all(("unit",), fail, _nothing)
+
+    def test_ctrl_c_ends_what_runs_and_begins_nothing_more(self):
+        children = run.Children()
+        begun = threading.Event()
+        ended = []
+
+        def wait(lane, names):
+            name = lane.runners[0].name
+            if name == "functional":
+                begun.wait(60)
+                raise KeyboardInterrupt
+            try:
+                with tempfile.TemporaryFile() as sink:
+                    threading.Timer(0.2, begun.set).start()
+                    children.run(("sleep", "60"), sink, 60.0)
+            except run.Interrupted:
+                ended.append(name)
+                raise
+            raise AssertionError
+
+        began = time.monotonic()
+        with self.assertRaises(KeyboardInterrupt):
+            run.run_all((), wait, children.end)
+        self.assertLess(time.monotonic() - began, 30)
+        self.assertIn("pep8", ended)
+        self.assertNotIn("cloud", ended)
 
     def test_no_fixtures_are_made_for_tests_that_are_left_out(self):
         # unittest sets a class up for a test that is skipped, unless the
@@ -196,13 +227,15 @@ class SessionTest(unittest.TestCase):
         tox.write_text(f'#!/bin/sh\necho "$*" >> {logs}/seen\n{script}\n')
         tox.chmod(0o755)
         deadline = time.monotonic() + seconds
+        children = run.Children()
         with contextlib.redirect_stdout(io.StringIO()) as told:
             session = run.Session(
                 tox,
                 logs,
                 Progress(io.StringIO()),
                 deadline,
-                run.Environments(tox, logs, [runner.name]),
+                run.Environments(tox, logs, [runner.name], children),
+                children,
             )
             outcome = session.one(runner)
         self.seen = (logs / "seen").read_text()
@@ -247,12 +280,14 @@ class SessionTest(unittest.TestCase):
                 tuple(run.Runner(name, False, 60) for name in "abc"),
                 run.Bed(("-c", note), "-x"),
             )
+            children = run.Children()
             session = run.Session(
                 tox,
                 logs,
                 Progress(io.StringIO()),
                 time.monotonic() + 60,
-                run.Environments(tox, logs, ["a", "c"]),
+                run.Environments(tox, logs, ["a", "c"], children),
+                children,
             )
             outcomes = session.run(lane, ("a", "c"))
             seen = (logs / "seen").read_text().split("\n")
@@ -262,8 +297,14 @@ class SessionTest(unittest.TestCase):
     def test_a_bed_that_nobody_wants_is_left_alone(self):
         lane = run.Lane((), run.Bed(("-c", "1/0"), "-x"))
         nowhere = pathlib.Path("/nonexistent")
-        environments = run.Environments(nowhere, nowhere, [])
+        children = run.Children()
+        environments = run.Environments(nowhere, nowhere, [], children)
         session = run.Session(
-            nowhere, nowhere, Progress(io.StringIO()), 0, environments
+            nowhere,
+            nowhere,
+            Progress(io.StringIO()),
+            0,
+            environments,
+            children,
         )
         self.assertEqual([], session.run(lane, ("unit",)))
