@@ -59,9 +59,6 @@ EVENT = "sriov_rt.guest.drift"
 #: Drifts that are reported; the log has all of them.
 MAX_DRIFTS = 256
 
-#: The instance of a drift that belongs to none, in the log.
-_NOBODY = "none"
-
 _UNKNOWN = Unknown("no audit has finished yet")
 
 
@@ -91,22 +88,31 @@ class Drifted:
         }
 
     def log(self) -> None:
-        """Log each drift in one line, by instance and host."""
+        """Log each drift in one line, by instance and host.
+
+        One that is no instance's is the host's.
+        """
         for each in self.found:
             LOG.warning(
-                "guest drifted: instance=%s host=%s [%s] %s",
-                each.instance or _NOBODY,
-                self.host,
+                "%s drifted: %s [%s] %s",
+                "guest" if each.instance else "host",
+                self._about(each),
                 each.code,
                 each.message,
             )
         for each in self.mended:
             LOG.info(
-                "guest is as promised again: instance=%s host=%s [%s]",
-                each.instance or _NOBODY,
-                self.host,
+                "%s is as promised again: %s [%s]",
+                "guest" if each.instance else "host",
+                self._about(each),
                 each.code,
             )
+
+    def _about(self, drift: Drift) -> str:
+        host = f"host={self.host}"
+        if not drift.instance:
+            return host
+        return f"instance={drift.instance} {host}"
 
 
 def observe(

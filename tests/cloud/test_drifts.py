@@ -364,7 +364,10 @@ class TestDrifts(CloudTestCase):
         self.heard.skip(len(self.heard.new()))
         made.make()
         began = time.monotonic()
-        line = f"guest drifted: instance={made.instance or '.*'} host={RT} "
+        whose = f"guest drifted: instance={made.instance}"
+        if not made.instance:
+            whose = r"(guest drifted: instance=\S+|host drifted:)"
+        line = f"{whose} host={RT} "
         places: dict[str, Callable[[], object]] = {
             "log": lambda: re.search(f"{line}\\[{made.code}\\]", log.text),
             "notification": lambda: self.is_heard(made),

@@ -319,6 +319,16 @@ class AuditTest(unittest.TestCase):
         self.assertEqual(100.0, payload["found"][0]["since"])
         self.assertEqual(1, len(self.changes))
 
+    def test_a_drift_of_no_instance_is_logged_as_the_hosts(self):
+        self.drifts = [Drift("", "code", "card", "it is; mend", "mend", 0)]
+        with self.assertLogs("sriov_rt.agent.audit", "INFO") as logged:
+            self.found()
+            self.drifts = []
+            self.found()
+        first, second = logged.output
+        self.assertIn("host drifted: host=rt-1 [code] it is; mend", first)
+        self.assertIn("host is as promised again: host=rt-1 [code]", second)
+
     def test_what_is_mended_is_sent_too(self):
         with self.assertLogs("sriov_rt.agent.audit", "INFO"):
             self.found()
