@@ -63,14 +63,16 @@ class ProgressTest(unittest.TestCase):
     def test_the_line_is_written_again_while_a_cell_runs(self):
         again = threading.Event()
 
-        def written(text):
-            if "of 20s" in text:
-                again.set()
+        class Watched(io.StringIO):
+            def write(self, text):
+                if "of 20s" in text:
+                    again.set()
+                return super().write(text)
 
         with (
             mock.patch.object(progress, "_TICK_S", 0.001),
             mock.patch.object(progress, "_SOON_S", 0.0001),
-            mock.patch.object(progress.Cells, "_write", side_effect=written),
+            contextlib.redirect_stderr(Watched()),
             progress.Cells(is_quiet=False) as cells,
         ):
             cells.begin(NAME, 20, 1)

@@ -253,11 +253,11 @@ class InsideTest(unittest.TestCase):
 
     def test_a_kernel_that_refuses(self):
         with (
-            namespaces.opened(None) as own,
-            mock.patch.object(namespaces, "_setns", lambda: lambda *_: -1),
-            self.assertRaises(OSError),
+            pathlib.Path(os.devnull).open("rb") as none,
+            self.assertRaises(OSError) as caught,
         ):
-            namespaces.inside(own, os.getpid)
+            namespaces.inside(none.fileno(), os.getpid)
+        self.assertEqual(errno.EINVAL, caught.exception.errno)
 
 
 class IdentityTest(unittest.TestCase):

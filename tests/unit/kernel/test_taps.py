@@ -15,7 +15,9 @@
 import errno
 import os
 import pathlib
+import stat
 import tempfile
+import types
 import unittest
 from unittest import mock
 
@@ -45,6 +47,19 @@ class EnsureTest(unittest.TestCase):
     def _say(self, text: str) -> None:
         (self.sys / "tap0" / "tap7" / "dev").write_text(text)
 
+    def _found(self, *numbers):
+        """Let a look at a node find a device of each number, in turn."""
+        return mock.patch.object(
+            pathlib.Path,
+            "lstat",
+            side_effect=[
+                types.SimpleNamespace(
+                    st_mode=stat.S_IFCHR, st_rdev=os.makedev(246, each)
+                )
+                for each in numbers
+            ],
+        )
+
     def test_a_missing_node_is_made(self):
         self.assertEqual(taps.ensure("tap0", 7), self.dev / "tap7")
         (place, mode, number), _ = self.mknod.call_args
@@ -53,7 +68,7 @@ class EnsureTest(unittest.TestCase):
         self.assertEqual((os.major(number), os.minor(number)), (246, 3))
 
     def test_the_right_node_stays(self):
-        with mock.patch.object(taps, "_is", return_value=True):
+        with self._found(3):
             taps.ensure("tap0", 7)
         self.mknod.assert_not_called()
 
@@ -73,7 +88,7 @@ class EnsureTest(unittest.TestCase):
 
     def test_udev_may_be_first(self):
         self.mknod.side_effect = FileExistsError(errno.EEXIST, "there")
-        with mock.patch.object(taps, "_is", side_effect=[False, True]):
+        with self._found(4, 3):
             taps.ensure("tap0", 7)
 
     def test_something_else_may_be_first(self):
@@ -105,11 +120,8 @@ class EnsureTest(unittest.TestCase):
     def test_a_node_of_ours_goes_with_its_interface(self):
         place = self.dev / "tap7"
         place.write_text("")
-        for ours in (True, False):
-            with (
-                self.subTest(ours=ours),
-                mock.patch.object(taps, "_is", return_value=ours),
-            ):
+        for number, ours in ((3, True), (4, False)):
+            with self.subTest(ours=ours), self._found(number):
                 with taps.leaving("tap0", 7):
                     self.assertTrue(place.exists())
                 self.assertNotEqual(ours, place.exists())
@@ -124,7 +136,7 @@ class EnsureTest(unittest.TestCase):
     def test_a_deletion_that_fails_keeps_the_node(self):
         (self.dev / "tap7").write_text("")
         with (
-            mock.patch.object(taps, "_is", return_value=True),
+            self._found(3),
             self.assertRaises(errors.ParentTaken),
             taps.leaving("tap0", 7),
         ):
@@ -134,7 +146,7 @@ class EnsureTest(unittest.TestCase):
     def test_a_node_that_cannot_be_removed_is_logged(self):
         refused = PermissionError(errno.EPERM, "no")
         with (
-            mock.patch.object(taps, "_is", side_effect=refused),
+            mock.patch.object(pathlib.Path, "lstat", side_effect=refused),
             self.assertLogs("sriov_rt.kernel.taps", "WARNING") as logs,
             taps.leaving("tap0", 7),
         ):

@@ -342,7 +342,7 @@ class ProgramTest(unittest.TestCase):
         with (
             mock.patch.object(sys, "stdout", io.StringIO()) as out,
             mock.patch.object(sys, "stderr", io.StringIO()) as err,
-            mock.patch.object(hook, "_log") as log,
+            mock.patch("syslog.syslog") as log,
         ):
             code = hook.main(arguments, xml)
         return code, out.getvalue(), err.getvalue(), log.mock_calls

@@ -272,7 +272,7 @@ class ProgramTest(unittest.TestCase):
         given = {"_hook_domxml": str(self.domain), "vmId": "v", **environment}
         with (
             mock.patch.object(sys, "stderr", io.StringIO()) as said,
-            mock.patch.object(hook, "_log"),
+            mock.patch("syslog.syslog"),
         ):
             code = hook.main(f"/hooks/{event}/50_sriov_rt", given)
         return code, said.getvalue()
