@@ -208,7 +208,7 @@ class View:
             for each in self._by_parent.get(link.index, ())
             if each.kind != Kind.VF
             and not each.removed
-            and not (seen and (each.namespace_id, None, each.index) in seen)
+            and (each.namespace_id, None, each.index) not in seen
         ]
         return [*seen.values(), *recorded]
 
