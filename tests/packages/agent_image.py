@@ -77,17 +77,18 @@ def build(place: pathlib.Path, then: str) -> str:
     _wheel(tree)
     _set_up_pip(tree)
     output = place / "output"
-    debian_tree.run_in(
-        tools,
-        ("bash", "-euo", "pipefail", "-c", _BUILD + then),
-        binds={
-            base: "/base",
-            tree: "/build",
-            storage: "/var/lib/containers",
-        },
-        log=output,
-        timeout=_BUILD_S,
-    )
+    with debian_tree.alone(tools):
+        debian_tree.run_in(
+            tools,
+            ("bash", "-euo", "pipefail", "-c", _BUILD + then),
+            binds={
+                base: "/base",
+                tree: "/build",
+                storage: "/var/lib/containers",
+            },
+            log=output,
+            timeout=_BUILD_S,
+        )
     return output.read_text()
 
 

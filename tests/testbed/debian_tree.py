@@ -25,6 +25,7 @@ import re
 import signal
 import subprocess
 from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Self
 
@@ -99,13 +100,24 @@ def _once(
     tree: pathlib.Path, fill: Callable[[pathlib.Path], None]
 ) -> pathlib.Path:
     """Return a tree that one process makes, while others wait for it."""
-    with tree.with_name(f"{tree.name}.lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with alone(tree):
         if not tree.exists():
             fresh = tree.with_name(f".{tree.name}.{os.getpid()}")
             fill(fresh)
             fresh.rename(tree)
     return tree
+
+
+@contextlib.contextmanager
+def alone(tree: pathlib.Path) -> Iterator[None]:
+    """Keep other processes from a tree of the cache, as systemd-nspawn does.
+
+    It refuses a tree that another one is in: who runs something in a tree
+    that is not a copy of its own waits here.
+    """
+    with tree.with_name(f"{tree.name}.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def copy(tree: pathlib.Path, root: pathlib.Path) -> None:

@@ -36,7 +36,9 @@ class ManagementTestCase(unittest.TestCase):
     def setUpClass(cls):
         super().setUpClass()
         found = paths.Paths.from_environment()
-        cls.place = paths.Paths(found.cache, found.state / "magnum")
+        # Two workers may have one each.
+        state = found.state / "magnum" / cls.__name__
+        cls.place = paths.Paths(found.cache, state)
         cls.kube = Kube(cls.place)
         progress = Progress()
         cls.kube.prepare(progress)
