@@ -21,6 +21,7 @@ from typing import Any
 from typing import ClassVar
 
 from tests.periodic import periodic
+from tests.testbed import packages
 from tests.testbed.progress import Progress
 from tests.testbed.rtvm import Machine
 from tests.testbed.rtvm import RtVm
@@ -84,6 +85,7 @@ class DeviceTest(unittest.TestCase):
         """Start it, with a Placement of its own."""
         super().setUpClass()
         base.place().make()
+        packages.install(RtVm.packages(), base.place().log / "apt-device.log")
         machine = dataclasses.replace(
             Machine.ordinary(NODE, 5),
             cpus=2,
