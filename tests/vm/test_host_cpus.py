@@ -29,6 +29,29 @@ OTHER = f"{CGROUP}/rt.slice"
 #: Below /run, since the machine's /etc is that of the machine around it.
 NOVA = "run/sriov-rt-test/nova.conf"
 
+#: A partition that is removed gives its CPUs back when the kernel comes to
+#: that (cgroup_destroy_wq); one that becomes a member does so at once.
+_CLEAN = f"""
+set -e
+rm -f /{NOVA}
+for cpu in 1 2 3; do echo 1 > {CPU}/cpu$cpu/online; done
+for cgroup in {OTHER} {GUESTS}; do
+    [ -d $cgroup ] || continue
+    while read -r pid; do
+        echo $pid > {CGROUP}/cgroup.procs
+    done < $cgroup/cgroup.procs
+    echo member > $cgroup/cpuset.cpus.partition
+    rmdir $cgroup
+done
+for n in $(seq 300); do
+    [ "$(cat {CGROUP}/cpuset.cpus.effective)" != "$(cat {CPU}/online)" ] ||
+        exit 0
+    sleep 0.1
+done
+grep . {CGROUP}/cpuset.cpus.effective {CPU}/online {CGROUP}/*/cpuset.cpus* >&2
+exit 1
+"""
+
 
 @periodic
 class HostCpusTest(base.VmTestCase):
@@ -37,16 +60,7 @@ class HostCpusTest(base.VmTestCase):
     def setUp(self) -> None:
         """Begin with no cgroup of guests, and all CPUs online."""
         super().setUp()
-        self.addCleanup(
-            self.sh,
-            f"for cpu in 1 2 3; do echo 1 > {CPU}/cpu$cpu/online; done; "
-            f"for cgroup in {GUESTS} {OTHER}; do "
-            "if [ -d $cgroup ]; then "
-            f"cat $cgroup/cgroup.procs | while read -r pid; do "
-            f"echo $pid > {CGROUP}/cgroup.procs; done; "
-            "rmdir $cgroup; fi; done; "
-            f"rm -f /{NOVA}",
-        )
+        self.addCleanup(self.sh, _CLEAN)
 
     def _nova(self, *options: str) -> None:
         lines = "\n".join(
