@@ -188,7 +188,8 @@ class PythonEnv:
     def compile(self, log: pathlib.Path) -> None:
         """Compile what needs the packages of apt; nothing when done.
 
-        Safe beside build_pure(), which leaves a processor idle.
+        Safe beside build_pure(), which leaves a processor idle: pip builds in
+        environments of its own, as that replaces setuptools and wheel here.
 
         :param log: file that takes pip's output.
         :raises errors.CommandFailed: when pip can't.
@@ -197,7 +198,7 @@ class PythonEnv:
             return
         run_logged(
             (
-                *(self.program("pip"), "wheel", "--no-deps"),
+                *(self.program("pip"), "wheel", "--no-deps", "--use-pep517"),
                 *("-c", str(pins()), "--wheel-dir", str(self._wheels)),
                 *COMPILED,
             ),
