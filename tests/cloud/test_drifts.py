@@ -80,6 +80,11 @@ group=/sys/fs/cgroup$(sed -n 's/^0:://p' "/proc/$1/cgroup")
 [ ! -e "$group/cpuset.cpus" ] || echo 0-3 > "$group/cpuset.cpus"
 """
 
+_REMOVE_CGROUPS = (
+    *("find", "/sys/fs/cgroup", "-depth", "-type", "d"),
+    *("-path", "*qemu-*-instance-*", "-exec", "rmdir", "{}", "+"),
+)
+
 _VSOCK = """<vsock model='virtio'>
   <cid auto='yes'/>
 </vsock>"""
@@ -117,6 +122,8 @@ class TestDrifts(CloudTestCase):
     def setUp(self) -> None:
         """Boot two servers, and audit them often."""
         super().setUp()
+        # When the servers are deleted.
+        self.addCleanup(self.remove_cgroups)
         self.bare = self.server(BARE, "physnet1", image=seed.SATA_IMAGE)
         self.lean = self.server(REALTIME, realtime_host.POOL_NETWORK, **NORMAL)
         # Afterwards: a host is not scheduled to while its agent starts.
@@ -140,6 +147,19 @@ class TestDrifts(CloudTestCase):
         self.heard = notifications.listen(self)
         self.seen: list[str] = []
         self.addCleanup(self.write_table)
+
+    def remove_cgroups(self) -> None:
+        """Remove the cgroup that libvirt leaves because of a vhost worker.
+
+        The worker ends after QEMU has, and libvirt tries for one second
+        (qemuProcessStop in its src/qemu/qemu_process.c).
+        """
+        self.wait_for(
+            "the cgroups of guests are removed",
+            lambda: self.host(*_REMOVE_CGROUPS, check=False).status == 0,
+            timeout=PATIENCE,
+        )
+        self.assert_nothing_left()
 
     def wait_scheduled(self) -> None:
         """Wait until the agent reports again that the host is realtime."""
