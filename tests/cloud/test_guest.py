@@ -18,6 +18,7 @@ from typing import ClassVar
 from tests.cloud import guests
 from tests.cloud import readme
 from tests.cloud.base import REALTIME
+from tests.cloud.base import RT_COMPUTE_LOG
 from tests.cloud.base import CloudTestCase
 from tests.periodic import periodic
 from tests.testbed import guest_image
@@ -136,6 +137,9 @@ class TestReadmeFlavor(CloudTestCase):
 
 #: The dedicated CPUs, as files of the kernel name them.
 _ONLINE = "cat /sys/devices/system/cpu/cpu{2,3}/online"
+_SET_ONLINE = (
+    "for cpu in 2 3; do echo 1 > /sys/devices/system/cpu/cpu$cpu/online; done"
+)
 
 
 @periodic
@@ -145,12 +149,6 @@ class TestPowerManagement(CloudTestCase):
     def setUp(self) -> None:
         """Have Nova manage the power of its dedicated CPUs."""
         super().setUp()
-        self.addCleanup(
-            self.cloud.host(RT).run,
-            *("sh", "-c"),
-            "for cpu in 2 3; do "
-            "echo 1 > /sys/devices/system/cpu/cpu$cpu/online; done",
-        )
         self.reconfigure(
             self.cloud.place.etc / RT / "nova.conf",
             lambda text: text.replace(
@@ -161,16 +159,6 @@ class TestPowerManagement(CloudTestCase):
 
     def test_a_server_boots_while_idle_cpus_are_offline(self) -> None:
         self.wait_online("0 0")
-        # The agent and Nova have seen nova-compute go, and have to see it
-        # come.
-        wait_for(
-            f"{RT} has {TRAIT} and is up",
-            lambda: (
-                TRAIT in self.cloud.traits(RT)
-                and RT in self.cloud.hypervisors()
-            ),
-            timeout=START_SECONDS,
-        )
         flavor = self.flavor(REALTIME, vcpus=1, ram=128)
         server = self.boot_on(RT, flavor)
         pins = guests.pins(guests.document(self.cloud.host(RT), server.domain))
@@ -181,7 +169,21 @@ class TestPowerManagement(CloudTestCase):
         self.wait_online("0 0")
 
     def restart_compute(self) -> None:
-        self.cloud.services.restart("nova-compute", RT)
+        """Start nova-compute anew, and wait until servers boot there.
+
+        It does not start where dedicated CPUs are offline and it does not
+        manage them. The agent has seen it go, and has to see it come.
+        """
+        log = self.log(RT_COMPUTE_LOG)
+        self.cloud.services.stop("nova-compute", RT)
+        self.cloud.host(RT).run("sh", "-c", _SET_ONLINE)
+        self.cloud.services.start("nova-compute", RT)
+        self.wait_compute(log, START_SECONDS)
+        self.wait_for(
+            f"{RT} has {TRAIT}",
+            lambda: TRAIT in self.cloud.traits(RT),
+            timeout=START_SECONDS,
+        )
 
     def online(self) -> str:
         """Return what the kernel says of each dedicated CPU, 1 or 0."""
