@@ -61,6 +61,8 @@ LOG_LINES = 25
 #: of (nova_config), of which there can be more than one.
 LEFTOVER_SECONDS = 180.0
 
+REALTIME_TRAIT = "CUSTOM_SRIOV_RT_REALTIME"
+
 #: Nova's fault of a server for which the scheduler found no host.
 NO_VALID_HOST = "No valid host was found"
 
@@ -154,6 +156,17 @@ class CloudTestCase(unittest.TestCase):
                 log.lines("Looking for unclaimed instances")
                 and RT in self.cloud.hypervisors()
             ),
+            timeout=timeout,
+        )
+
+    def wait_realtime(self, timeout: float) -> None:
+        """Wait until the agent reports that the realtime host is one.
+
+        :param timeout: seconds to wait.
+        """
+        self.wait_for(
+            f"{RT} has {REALTIME_TRAIT}",
+            lambda: REALTIME_TRAIT in self.cloud.traits(RT),
             timeout=timeout,
         )
 

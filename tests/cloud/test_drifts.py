@@ -40,7 +40,6 @@ from tests.cloud.base import RT_AGENT_LOG
 from tests.cloud.base import CloudTestCase
 from tests.cloud.base import say
 from tests.cloud.test_guest import START_SECONDS
-from tests.cloud.test_guest import TRAIT
 from tests.cloud.test_refusal import BARE
 from tests.cloud.test_vif import NORMAL
 from tests.periodic import periodic
@@ -122,12 +121,12 @@ class TestDrifts(CloudTestCase):
     def setUp(self) -> None:
         """Boot two servers, and audit them often."""
         super().setUp()
-        # When the servers are deleted.
+        # It runs when the servers are deleted.
         self.addCleanup(self.remove_cgroups)
         self.bare = self.server(BARE, "physnet1", image=seed.SATA_IMAGE)
         self.lean = self.server(REALTIME, realtime_host.POOL_NETWORK, **NORMAL)
         # Afterwards: a host is not scheduled to while its agent starts.
-        self.addCleanup(self.wait_scheduled)
+        self.addCleanup(self.wait_realtime, START_SECONDS)
         file = self.cloud.place.etc / RT / "sriov_rt" / "sriov-rt.conf"
         self.assertIn("[agent]\n", file.read_text())
         self.reconfigure(
@@ -160,14 +159,6 @@ class TestDrifts(CloudTestCase):
             timeout=PATIENCE,
         )
         self.assert_nothing_left()
-
-    def wait_scheduled(self) -> None:
-        """Wait until the agent reports again that the host is realtime."""
-        self.wait_for(
-            f"{RT} has {TRAIT}",
-            lambda: TRAIT in self.cloud.traits(RT),
-            timeout=START_SECONDS,
-        )
 
     def server(
         self,

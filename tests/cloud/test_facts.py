@@ -25,6 +25,7 @@ from tests.cloud.base import KERNEL
 from tests.cloud.base import NO_VALID_HOST
 from tests.cloud.base import NOWHERE
 from tests.cloud.base import REALTIME
+from tests.cloud.base import REALTIME_TRAIT
 from tests.cloud.base import RT_AGENT_LOG
 from tests.cloud.base import RT_COMPUTE_LOG
 from tests.cloud.base import CloudTestCase
@@ -38,7 +39,7 @@ from tests.testbed.realtime_host import COMPUTE
 from tests.testbed.seed import ORDINARY_FLAVOR
 from tests.testbed.services import RT
 
-TRAITS = {"CUSTOM_SRIOV_RT_REALTIME", "CUSTOM_SRIOV_RT_PREEMPT_RT"}
+TRAITS = {REALTIME_TRAIT, "CUSTOM_SRIOV_RT_PREEMPT_RT"}
 THROTTLE = "kernel.sched_rt_runtime_us"
 #: Of the realtime host, and of the other one's kernel, which is as Linux is.
 THROTTLED = "rt_throttled × 2"
@@ -180,7 +181,7 @@ class TestOutage(FactsTestCase):
         )
         for name in names:
             self.cloud.services.start(name)
-        seconds = self.wait_traits(TRAITS - {"CUSTOM_SRIOV_RT_REALTIME"})
+        seconds = self.wait_traits(TRAITS - {REALTIME_TRAIT})
         say(f"trait withdrawn {seconds:.1f} s after Placement is back")
         self.heal()
 
@@ -224,7 +225,7 @@ class TestOutage(FactsTestCase):
         """Let the host degrade, and see that its trait is withdrawn."""
         self.addCleanup(self.throttle, throttled=False)
         self.throttle(throttled=True)
-        seconds = self.wait_traits(TRAITS - {"CUSTOM_SRIOV_RT_REALTIME"})
+        seconds = self.wait_traits(TRAITS - {REALTIME_TRAIT})
         say(f"trait withdrawn {seconds:.1f} s after the change")
         self.heal()
 
@@ -243,7 +244,7 @@ class TestOutage(FactsTestCase):
         self.addCleanup(self.assert_nothing_left)
         self.throttle(throttled=True)
         self.addCleanup(self.throttle, throttled=False)
-        self.wait_traits(TRAITS - {"CUSTOM_SRIOV_RT_REALTIME"})
+        self.wait_traits(TRAITS - {REALTIME_TRAIT})
         self.assert_no_host(self.realtime, THROTTLED)
         over = threading.Event()
         with concurrent.futures.ThreadPoolExecutor(1) as pool:

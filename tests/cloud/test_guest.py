@@ -31,8 +31,6 @@ from tests.testbed.servers import Server
 from tests.testbed.services import RT
 from tests.testbed.waiting import wait_for
 
-TRAIT = "CUSTOM_SRIOV_RT_REALTIME"
-
 #: Seconds that nova-compute in rt-1, whose CPUs are emulated, needs from its
 #: start until it has taken idle CPUs offline, beside another machine.
 START_SECONDS = 540.0
@@ -175,15 +173,11 @@ class TestPowerManagement(CloudTestCase):
         manage them. The agent has seen it go, and has to see it come.
         """
         log = self.log(RT_COMPUTE_LOG)
-        self.cloud.services.stop("nova-compute", RT)
+        self.cloud.services.stop(realtime_host.COMPUTE, RT)
         self.cloud.host(RT).run("sh", "-c", _SET_ONLINE)
-        self.cloud.services.start("nova-compute", RT)
+        self.cloud.services.start(realtime_host.COMPUTE, RT)
         self.wait_compute(log, START_SECONDS)
-        self.wait_for(
-            f"{RT} has {TRAIT}",
-            lambda: TRAIT in self.cloud.traits(RT),
-            timeout=START_SECONDS,
-        )
+        self.wait_realtime(START_SECONDS)
 
     def online(self) -> str:
         """Return what the kernel says of each dedicated CPU, 1 or 0."""

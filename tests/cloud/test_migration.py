@@ -18,6 +18,7 @@ from typing import Any
 from tests.cloud import guests
 from tests.cloud.base import LOGS
 from tests.cloud.base import REALTIME
+from tests.cloud.base import REALTIME_TRAIT
 from tests.cloud.base import SCHEDULER_LOG
 from tests.cloud.base import CloudTestCase
 from tests.cloud.base import say
@@ -50,7 +51,6 @@ NOVAS = {**REALTIME, "sriov_rt:vcpu_sched": "rr:7"}
 #: The last microversion in which a destination can be forced.
 FORCING = "2.67"
 THROTTLE = "kernel.sched_rt_runtime_us"
-TRAIT = "CUSTOM_SRIOV_RT_REALTIME"
 
 #: Seconds of a move of 128 MB of guest between two emulated hosts.
 MOVE_SECONDS = 600.0
@@ -256,6 +256,6 @@ class TestMigration(CloudTestCase):
         """
         self.wait_for(
             f"{RT2} {'has' if there else 'has lost'} its trait",
-            lambda: (TRAIT in self.cloud.traits(RT2)) is there,
+            lambda: (REALTIME_TRAIT in self.cloud.traits(RT2)) is there,
             timeout=TRAIT_SECONDS,
         )
