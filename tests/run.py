@@ -512,7 +512,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--periodic",
         action="store_true",
-        help="run what takes long, too: four hours on two CPUs",
+        help="run what takes long, too: about four hours on two CPUs",
     )
     args = parser.parse_args(arguments)
     if args.periodic:

@@ -188,8 +188,8 @@ class PythonEnv:
     def compile(self, log: pathlib.Path) -> None:
         """Compile what needs the packages of apt; nothing when done.
 
-        Safe beside build_pure(), which leaves a processor idle: pip builds in
-        environments of its own, as that replaces setuptools and wheel here.
+        Safe beside build_pure(), which leaves a processor idle and replaces
+        setuptools and wheel: pip builds in an environment of its own.
 
         :param log: file that takes pip's output.
         :raises errors.CommandFailed: when pip can't.
