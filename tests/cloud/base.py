@@ -61,6 +61,9 @@ LOG_LINES = 25
 #: of (nova_config), of which there can be more than one.
 LEFTOVER_SECONDS = 180.0
 
+#: What nova-compute says in its log once it does its work.
+COMPUTE_WORKS = "Looking for unclaimed instances"
+
 REALTIME_TRAIT = "CUSTOM_SRIOV_RT_REALTIME"
 
 #: Nova's fault of a server for which the scheduler found no host.
@@ -153,8 +156,7 @@ class CloudTestCase(unittest.TestCase):
         self.wait_for(
             f"nova-compute on {RT} is up, and seen so",
             lambda: (
-                log.lines("Looking for unclaimed instances")
-                and RT in self.cloud.hypervisors()
+                log.lines(COMPUTE_WORKS) and RT in self.cloud.hypervisors()
             ),
             timeout=timeout,
         )

@@ -17,6 +17,7 @@ import concurrent.futures
 from collections.abc import Sequence
 
 from tests.cloud import onload_host
+from tests.cloud.base import COMPUTE_WORKS
 from tests.cloud.base import NO_VALID_HOST
 from tests.cloud.base import say
 from tests.cloud.logs import Log
@@ -73,7 +74,7 @@ class SameHostTestCase(OnloadTestCase):
         self.cloud.services.restart(container_host.COMPUTE, LXC)
         self.wait_for(
             "nova-compute is up",
-            lambda: log.lines("Looking for unclaimed instances"),
+            lambda: log.lines(COMPUTE_WORKS),
             timeout=START_SECONDS,
         )
 

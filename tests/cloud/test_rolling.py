@@ -27,6 +27,7 @@ from typing import ClassVar
 
 from tests.cloud import guests
 from tests.cloud.base import AGENT
+from tests.cloud.base import COMPUTE_WORKS
 from tests.cloud.base import KERNEL
 from tests.cloud.base import NO_VALID_HOST
 from tests.cloud.base import REALTIME
@@ -59,7 +60,7 @@ HOST = {
 }
 #: What a service says in its log once it does its work.
 SAYS = {
-    COMPUTE: "Looking for unclaimed instances",
+    COMPUTE: COMPUTE_WORKS,
     AGENT: "facts changed: ",
 }
 
