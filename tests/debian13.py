@@ -87,27 +87,23 @@ def _built() -> list[pathlib.Path]:
     place.make()
     progress = Progress()
     kubernetes = Programs.in_cache(place.cache)
-    # First: it installs Go where there is none.
     kubernetes.prepare(place.log, progress)
     return [
         kubernetes.directory,
         cluster_api_programs.helm(place, progress),
-        cluster_api_programs.crds(place),
-        kubevirt.ROUNDTRIP.prepare(place.cache, place.log, progress),
+        cluster_api_programs.crds(place, progress),
+        kubevirt.ROUNDTRIP.prepare(place.cache, place.log, progress).parent,
     ]
 
 
 def _copy(built: Sequence[pathlib.Path], cache: pathlib.Path) -> None:
-    """Copy files and directories into a cache.
+    """Copy directories into a cache.
 
     :param cache: a directory that is made.
     """
     cache.mkdir(parents=True, exist_ok=True)
     for path in built:
-        if path.is_dir():
-            shutil.copytree(path, cache / path.name)
-        else:
-            shutil.copy2(path, cache)
+        shutil.copytree(path, cache / path.name)
 
 
 def _of_pip() -> list[str]:

@@ -90,7 +90,7 @@ def prepare(place: paths.Paths, progress: Progress) -> None:
         env.install_project(log)
     kube_programs.Programs.in_cache(place.cache).prepare(place.log, progress)
     cluster_api_programs.helm(place, progress)
-    cluster_api_programs.crds(place)
+    cluster_api_programs.crds(place, progress)
     cluster_api_programs.controllers(place, progress)
 
 

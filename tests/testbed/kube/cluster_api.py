@@ -32,6 +32,7 @@ from tests.testbed import paths
 from tests.testbed.kube import cluster_api_programs
 from tests.testbed.kube.cluster import Kube
 from tests.testbed.kube.ports import Ports
+from tests.testbed.progress import Progress
 from tests.testbed.service import Service
 from tests.testbed.waiting import wait_for
 
@@ -136,10 +137,8 @@ def install_crds(admin: ApiClient, place: paths.Paths) -> None:
     api = client.resources.get(
         api_version="apiextensions.k8s.io/v1", kind="CustomResourceDefinition"
     )
-    found = [
-        yaml.safe_load(path.read_text())
-        for path in cluster_api_programs.crds(place).glob("*.yaml")
-    ]
+    crds = cluster_api_programs.crds(place, Progress())
+    found = [yaml.safe_load(path.read_text()) for path in crds.glob("*.yaml")]
     kinds = (*found, *(_open(*kind) for kind in _OPEN))
     for each in kinds:
         # By which Cluster API finds the version of a contract.

@@ -18,9 +18,7 @@ module of its own: it does not compile with this release's kubelet API.
 ``python -m tests.testbed.kube.node_programs`` builds them.
 """
 
-import hashlib
 import pathlib
-import shutil
 from typing import ClassVar
 
 from tests.testbed import packages
@@ -28,11 +26,8 @@ from tests.testbed import paths
 from tests.testbed.kube import programs
 from tests.testbed.kube import toolchain
 from tests.testbed.progress import Progress
-from tests.testbed.waiting import run_logged
 
 _HERE = pathlib.Path(__file__).parent
-#: Two busy cores take a quarter of it.
-_BUILD_SECONDS = 3600.0
 
 
 class NodePrograms:
@@ -62,12 +57,14 @@ class NodePrograms:
     )
 
     def __init__(self, cache: pathlib.Path) -> None:
-        key = hashlib.sha256()
-        for module in self.MODULES:
-            for name in ("go.mod", "go.sum"):
-                key.update((_HERE / module / name).read_bytes())
-        key.update(toolchain.RELEASE.encode())
-        self.directory = cache / f"kube-node-{key.hexdigest()[:12]}"
+        modules = [
+            (_HERE / module / name).read_text()
+            for module in self.MODULES
+            for name in ("go.mod", "go.sum")
+        ]
+        self.directory = toolchain.in_cache(
+            cache, "kube-node", *modules, programs.version_flags()
+        )
 
     def program(self, name: str) -> pathlib.Path:
         """Return a program.
@@ -86,39 +83,22 @@ class NodePrograms:
         if packages.missing(self.PACKAGES):
             with progress.step("Debian packages"):
                 packages.install(self.PACKAGES, logs / "apt.log")
-        if self.directory.is_dir():
-            return
-        log = logs / "go-node.log"
-        with progress.step(f"kubelet, scheduler and Multus (log: {log})"):
-            self._build(log)
+        toolchain.make(
+            self.directory,
+            self._fill,
+            what="kubelet, scheduler and Multus",
+            logs=logs,
+            progress=progress,
+        )
 
-    def _build(self, log: pathlib.Path) -> None:
-        self.directory.parent.mkdir(parents=True, exist_ok=True)
-        with programs.locked(self.directory.with_suffix(".lock")):
-            if self.directory.is_dir():
-                return
-            work = self.directory.with_suffix(".work")
-            result = work / "result"
-            result.mkdir(parents=True, exist_ok=True)
-            variables = toolchain.environment(work)
-            go = toolchain.fetch(work, variables, log)
-            for name, commands in self.MODULES.items():
-                module = work / name
-                shutil.copytree(_HERE / name, module, dirs_exist_ok=True)
-                run_logged(
-                    (
-                        *("nice", "-n15", str(go), "build"),
-                        *("-C", str(module), "-mod=readonly", "-trimpath"),
-                        f"-gcflags={programs.COMPILER_FLAGS}",
-                        f"-ldflags={programs.version_flags()}",
-                        *("-o", str(result), *commands),
-                    ),
-                    timeout=_BUILD_SECONDS,
-                    environment=variables,
-                    log=log,
-                )
-            result.rename(self.directory)
-            shutil.rmtree(work)
+    def _fill(self, go: toolchain.Go, result: pathlib.Path) -> None:
+        for module, commands in self.MODULES.items():
+            go.build(
+                _HERE / module,
+                *commands,
+                to=result,
+                linker_flags=programs.version_flags(),
+            )
 
 
 if __name__ == "__main__":

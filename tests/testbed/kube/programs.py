@@ -19,14 +19,10 @@ what is built, and pins each of its dependencies by a hash.
 ``python -m tests.testbed.kube.programs`` builds them.
 """
 
-import contextlib
 import dataclasses
-import fcntl
-import hashlib
 import pathlib
 import re
 import shutil
-from collections.abc import Iterator
 from collections.abc import Mapping
 
 from tests.testbed import errors
@@ -34,16 +30,15 @@ from tests.testbed import packages
 from tests.testbed import paths
 from tests.testbed.kube import toolchain
 from tests.testbed.progress import Progress
-from tests.testbed.waiting import run_logged
 
 _MODULE = pathlib.Path(__file__).parent / "go"
 _API_SERVER = "k8s.io/kubernetes/cmd/kube-apiserver"
 _NFD = "sigs.k8s.io/node-feature-discovery"
 _COMMANDS = (_API_SERVER, f"{_NFD}/cmd/nfd-worker", f"{_NFD}/cmd/nfd-master")
-#: Two busy cores take a quarter of it.
-_BUILD_SECONDS = 3600.0
-#: Debug information costs compile time, and nobody debugs these.
-COMPILER_FLAGS = "all=-dwarf=false"
+#: What decides which sources are compiled.
+_LOCKED = ("go.mod", "go.sum")
+#: What running them needs beside.
+_PACKAGES = ("etcd-server", "openssl")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,16 +52,9 @@ class Programs:
 
     @classmethod
     def in_cache(cls, cache: pathlib.Path) -> "Programs":
-        """Name the directory after all that decides what is built.
-
-        :param cache: the directory for downloads and builds.
-        """
-        key = hashlib.sha256()
-        for name in ("go.mod", "go.sum"):
-            key.update((_MODULE / name).read_bytes())
-        for text in (toolchain.RELEASE, COMPILER_FLAGS, _linker_flags()):
-            key.update(text.encode() + b"\0")
-        return cls(cache / f"kube-{key.hexdigest()[:12]}")
+        """Return where they are in the directory for downloads and builds."""
+        module = [(_MODULE / each).read_text() for each in _LOCKED]
+        return cls(toolchain.in_cache(cache, "kube", *module, _linker_flags()))
 
     @property
     def api_server(self) -> pathlib.Path:
@@ -103,78 +91,27 @@ class Programs:
         :param progress: where to say what goes on.
         :raises errors.TestbedError: when something can't be had.
         """
-        wanted = self._packages()
-        if packages.missing(wanted):
+        if packages.missing(_PACKAGES):
             with progress.step("Debian packages"):
-                packages.install(wanted, logs / "apt.log")
-        if not self.built:
-            log = logs / "go.log"
-            with progress.step(f"Kubernetes and NFD (log: {log})"):
-                self._build(log)
-
-    def _packages(self) -> tuple[str, ...]:
-        """Return the Debian packages that building and running need."""
-        needed = ("etcd-server", "openssl")
-        if self.built or toolchain.installed() is not None:
-            return needed
-        return (*needed, "golang-go")
-
-    def _build(self, log: pathlib.Path) -> None:
-        """Build them, unless they are there.
-
-        What was downloaded and compiled goes away once all is built; it
-        stays after a failure, so that the next try goes on from there.
-
-        :param log: file that takes Go's output.
-        :raises errors.TestbedError: when something can't be had or built.
-        """
-        self.directory.parent.mkdir(parents=True, exist_ok=True)
-        with locked(self.directory.with_suffix(".lock")):
-            if self.built:
-                return
-            work = self.directory.with_suffix(".work")
-            work.mkdir(exist_ok=True)
-            result = work / "result"
-            self._compile(work, result, log)
-            result.rename(self.directory)
-            shutil.rmtree(work)
-
-    def _compile(
-        self, work: pathlib.Path, result: pathlib.Path, log: pathlib.Path
-    ) -> None:
-        variables = toolchain.environment(work)
-        go = toolchain.fetch(work, variables, log)
-        module = work / "module"
-        shutil.copytree(_MODULE, module, dirs_exist_ok=True)
-        (result / "bin").mkdir(parents=True, exist_ok=True)
-        run_logged(
-            (
-                "nice",
-                "-n15",
-                str(go),
-                "build",
-                "-C",
-                str(module),
-                "-mod=readonly",
-                "-trimpath",
-                f"-gcflags={COMPILER_FLAGS}",
-                f"-ldflags={_linker_flags()}",
-                "-o",
-                str(result / "bin"),
-                *_COMMANDS,
-            ),
-            timeout=_BUILD_SECONDS,
-            environment=variables,
-            log=log,
+                packages.install(_PACKAGES, logs / "apt.log")
+        toolchain.make(
+            self.directory,
+            _fill,
+            what="Kubernetes and NFD",
+            logs=logs,
+            progress=progress,
         )
-        source = pathlib.Path(
-            variables["GOMODCACHE"], f"{_NFD}@{version(_NFD)}"
-        )
-        shutil.copytree(
-            source / "deployment" / "base",
-            result / "nfd",
-            dirs_exist_ok=True,
-        )
+
+
+def _fill(go: toolchain.Go, result: pathlib.Path) -> None:
+    (result / "bin").mkdir(exist_ok=True)
+    go.build(
+        _MODULE, *_COMMANDS, to=result / "bin", linker_flags=_linker_flags()
+    )
+    source = go.source(f"{_NFD}@{version(_NFD)}")
+    shutil.copytree(
+        source / "deployment" / "base", result / "nfd", dirs_exist_ok=True
+    )
 
 
 def version(module: str) -> str:
@@ -231,14 +168,6 @@ def _versions() -> dict[str, str]:
 def _flags(values: Mapping[str, str]) -> str:
     settings = (f"-X={name}={value}" for name, value in values.items())
     return " ".join(("-s", "-w", *settings))
-
-
-@contextlib.contextmanager
-def locked(path: pathlib.Path) -> Iterator[None]:
-    """Let one process at a time in."""
-    with path.open("a") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
-        yield
 
 
 if __name__ == "__main__":

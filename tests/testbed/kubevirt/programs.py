@@ -20,20 +20,13 @@ few declarations are in go/driver/virt-template-*.
 """
 
 import dataclasses
-import hashlib
 import pathlib
-import shutil
 
-from tests.testbed import packages
 from tests.testbed import paths
 from tests.testbed.kube import toolchain
-from tests.testbed.kube.programs import locked
 from tests.testbed.progress import Progress
-from tests.testbed.waiting import run_logged
 
 _GO = pathlib.Path(__file__).parent / "go"
-#: Two busy cores take a tenth of it.
-_BUILD_SECONDS = 3600.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,61 +42,40 @@ class Program:
     package: str = "."
     release: str = toolchain.RELEASE
 
-    def path(self, cache: pathlib.Path) -> pathlib.Path:
-        """Return where it is, named after all that decides what is built.
-
-        :param cache: the directory for downloads and builds.
-        """
-        key = hashlib.sha256(f"{self.package} {self.release}".encode())
-        for each in sorted((_GO / self.name).rglob("*")):
-            if each.is_file():
-                key.update(each.read_bytes())
-        return cache / f"kubevirt-{self.name}-{key.hexdigest()[:12]}"
-
     def prepare(
         self, cache: pathlib.Path, logs: pathlib.Path, progress: Progress
     ) -> pathlib.Path:
         """Build it if need be, and return it.
 
+        :param cache: the directory for downloads and builds.
         :param logs: the directory that takes the logs of apt and of Go.
         :param progress: where to say what goes on.
         :raises errors.TestbedError: when something can't be had or built.
         """
-        built = self.path(cache)
-        if built.exists():
-            return built
-        if toolchain.installed() is None:
-            packages.install(("golang-go",), logs / "apt.log")
-        log = logs / "go.log"
-        cache.mkdir(parents=True, exist_ok=True)
-        with (
-            progress.step(f"KubeVirt's {self.name} (log: {log})"),
-            locked(built.with_suffix(".lock")),
-        ):
-            if not built.exists():
-                self._build(built, log)
-        return built
-
-    def _build(self, built: pathlib.Path, log: pathlib.Path) -> None:
-        work = built.with_suffix(".work")
-        work.mkdir(exist_ok=True)
-        variables = toolchain.environment(work)
-        go = toolchain.fetch(work, variables, log, self.release)
-        module = work / "module"
-        shutil.copytree(_GO / self.name, module, dirs_exist_ok=True)
-        result = work / self.name
-        run_logged(
-            (
-                *("nice", "-n15", str(go), "build", "-C", str(module)),
-                *("-mod=readonly", "-trimpath", "-gcflags=all=-dwarf=false"),
-                *("-ldflags=-s -w", "-o", str(result), self.package),
-            ),
-            timeout=_BUILD_SECONDS,
-            environment=variables,
-            log=log,
+        sources = [
+            each.read_text()
+            for each in sorted((_GO / self.name).rglob("*"))
+            if each.is_file()
+        ]
+        found = toolchain.in_cache(
+            cache,
+            f"kubevirt-{self.name}",
+            self.package,
+            *sources,
+            release=self.release,
         )
-        result.rename(built)
-        shutil.rmtree(work)
+        made = toolchain.make(
+            found,
+            self._fill,
+            what=f"KubeVirt's {self.name}",
+            logs=logs,
+            progress=progress,
+            release=self.release,
+        )
+        return made / self.name
+
+    def _fill(self, go: toolchain.Go, result: pathlib.Path) -> None:
+        go.build(_GO / self.name, self.package, to=result / self.name)
 
 
 #: KubeVirt 1.9's pipeline of domain hooks, its caller of node hooks, and its
