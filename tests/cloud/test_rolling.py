@@ -71,6 +71,8 @@ MORE_THAN_RT = 3072
 
 #: Seconds of the services of a host that is emulated, until they work.
 START_SECONDS = 720.0
+#: Seconds of a command on such a host, beside guests that boot.
+COMMAND_SECONDS = 600.0
 #: Seconds in which schedulers know of a host that works again.
 KNOWN_SECONDS = 300.0
 
@@ -299,6 +301,7 @@ class TestRolling(PortsTestCase):
             f"PYTHONPATH={path['PYTHONPATH']}",
             str(env.program(program)),
             *arguments,
+            timeout=COMMAND_SECONDS,
         )
 
     def check_upgrade(self) -> None:
