@@ -70,13 +70,14 @@ class Go:
     def build(
         self,
         module: pathlib.Path,
-        *packages: str,
+        *commands: str,
         to: pathlib.Path,
         linker_flags: str = _STRIPPED,
     ) -> None:
         """Build programs that a module of ours names.
 
         :param module: its directory; it pins each dependency by a hash.
+        :param commands: their packages.
         :param to: a directory that is there, or the file of one program.
         :raises errors.CommandFailed: when that fails.
         """
@@ -85,7 +86,7 @@ class Go:
         self._run(
             *("build", "-C", str(copy), "-mod=readonly", "-trimpath"),
             *(_COMPILER_FLAGS, f"-ldflags={linker_flags}", "-o", str(to)),
-            *packages,
+            *commands,
         )
 
     def install(self, package: str, *, to: pathlib.Path) -> None:
@@ -104,14 +105,14 @@ class Go:
     def source(self, module: str) -> pathlib.Path:
         """Return the directory of a module, downloaded if need be.
 
+        An older Go refuses modules that want a newer one, so it's ours.
+
         :param module: with its version, as in "k8s.io/kubernetes@v1.34.4".
-        :raises errors.TestbedError: when it can't be had.
+        :raises errors.CommandFailed: when it can't be had.
         """
-        go = _installed()
-        if go is None:
-            raise errors.TestbedError(
-                "no Go is installed; any will do, as Debian's golang-go"
-            )
+        return self._download(str(self._program), module)
+
+    def _download(self, go: str, module: str) -> pathlib.Path:
         run_logged(
             ("env", f"--chdir={self._work}", go, "mod", "download", module),
             timeout=_DOWNLOAD_SECONDS,
@@ -138,8 +139,13 @@ class Go:
             raise errors.TestbedError(
                 f"no Go toolchain is known for {machine}"
             )
+        installed = _installed()
+        if installed is None:
+            raise errors.TestbedError(
+                "no Go is installed; any will do, as Debian's golang-go"
+            )
         name = f"{self._release}.linux-{_ARCHITECTURES[machine]}"
-        root = self.source(f"golang.org/toolchain@v0.0.1-{name}")
+        root = self._download(installed, f"golang.org/toolchain@v0.0.1-{name}")
         # Modules come without execute permissions.
         for directory in (root / "bin", root / "pkg" / "tool"):
             for path in directory.rglob("*"):
