@@ -58,9 +58,9 @@ class NodePrograms:
 
     def __init__(self, cache: pathlib.Path) -> None:
         modules = [
-            (_HERE / module / name).read_text()
+            text
             for module in self.MODULES
-            for name in ("go.mod", "go.sum")
+            for text in toolchain.texts(_HERE / module)
         ]
         self.directory = toolchain.in_cache(
             cache, "kube-node", *modules, programs.version_flags()

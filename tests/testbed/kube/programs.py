@@ -35,8 +35,6 @@ _MODULE = pathlib.Path(__file__).parent / "go"
 _API_SERVER = "k8s.io/kubernetes/cmd/kube-apiserver"
 _NFD = "sigs.k8s.io/node-feature-discovery"
 _COMMANDS = (_API_SERVER, f"{_NFD}/cmd/nfd-worker", f"{_NFD}/cmd/nfd-master")
-#: What decides which sources are compiled.
-_LOCKED = ("go.mod", "go.sum")
 #: What running them needs beside.
 _PACKAGES = ("etcd-server", "openssl")
 
@@ -53,8 +51,8 @@ class Programs:
     @classmethod
     def in_cache(cls, cache: pathlib.Path) -> "Programs":
         """Return where they are in the directory for downloads and builds."""
-        module = [(_MODULE / each).read_text() for each in _LOCKED]
-        return cls(toolchain.in_cache(cache, "kube", *module, _linker_flags()))
+        recipe = (*toolchain.texts(_MODULE), _linker_flags())
+        return cls(toolchain.in_cache(cache, "kube", *recipe))
 
     @property
     def api_server(self) -> pathlib.Path:

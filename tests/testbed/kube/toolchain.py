@@ -167,6 +167,15 @@ def in_cache(
     return cache / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
+def texts(module: pathlib.Path) -> list[str]:
+    """Return the files of a module of ours, which decide what is built."""
+    return [
+        each.read_text()
+        for each in sorted(module.rglob("*"))
+        if each.is_file()
+    ]
+
+
 def make(
     directory: pathlib.Path,
     fill: Callable[[Go, pathlib.Path], None],

@@ -52,16 +52,11 @@ class Program:
         :param progress: where to say what goes on.
         :raises errors.TestbedError: when something can't be had or built.
         """
-        sources = [
-            each.read_text()
-            for each in sorted((_GO / self.name).rglob("*"))
-            if each.is_file()
-        ]
         found = toolchain.in_cache(
             cache,
             f"kubevirt-{self.name}",
             self.package,
-            *sources,
+            *toolchain.texts(_GO / self.name),
             release=self.release,
         )
         made = toolchain.make(
