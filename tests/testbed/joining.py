@@ -40,6 +40,22 @@ def hypervisors(api: Connection) -> set[str]:
     return {each.name for each in listed if each.state == "up"}
 
 
+def _offers(api: Connection, host: str) -> bool:
+    """Whether a compute host has said to Placement what it has.
+
+    It does so after it's known as a hypervisor; if it's emulated, seconds
+    after.
+
+    :param api: the cloud.
+    :param host: its name.
+    """
+    placement = api.placement
+    return any(
+        list(placement.resource_provider_inventories(each))
+        for each in placement.resource_providers(name=host)
+    )
+
+
 def wait_compute(api: Connection, host: str, well: Callable[[], bool]) -> None:
     """Wait until the scheduler can choose a host.
 
@@ -54,7 +70,7 @@ def wait_compute(api: Connection, host: str, well: Callable[[], bool]) -> None:
             raise errors.TestbedError(
                 f"a service of {host} has ended; look into its log"
             )
-        return host in hypervisors(api)
+        return host in hypervisors(api) and _offers(api, host)
 
     wait_for(
         f"nova-compute on {host} is known to the scheduler",
