@@ -177,7 +177,6 @@ class Family:
     :param link_states: those that do what they say.
     :param effects: attribute to what else happens when it changes.
     :param max_vfs: of one PF; None for what sriov_totalvfs says.
-    :param queues: of one VF; None if that can be configured.
     :param shows_made_up: whether the PF shows the MAC that a VF's driver
         made up; then one that it does not show got no answer of it.
     :param filter_release: what makes the PF forget a VF's unicast filters.
@@ -212,7 +211,6 @@ class Family:
     mac_filters: MacFilters = MacFilters()
     filter_release: FilterRelease = FilterRelease.REBIND
     max_vfs: int | None = None
-    queues: int | None = None
     transient: frozenset[int] = frozenset({errno.EAGAIN})
 
     def supports(self, attribute: Attribute) -> Support:
@@ -231,10 +229,10 @@ _NO_QUERY = "its driver has no ndo_set_vf_rss_query_en"
 #: with a link of 10 Gb/s, above 10 Mb/s; shulou.com: 11 to 10000),
 #: ixgbe_ndo_set_vf_vlan (802.1Q only), ixgbe_ndo_set_vf_link_state (takes
 #: ENABLE and does nothing), ixgbe_ndo_set_vf_rss_query_en (82599 and X540
-#: only); 64 pools of which the PF has one (IXGBE_MAX_VF_FUNCTIONS); a VF may
-#: have 2 queues (shulou.com). All VFs share what the PF leaves of 128 receive
-#: addresses: 16 are its own (num_rar_entries, IXGBE_MAX_PF_MACVLANS + 1).
-#: ixgbe_msg_task answers an FLR by ixgbe_vf_reset_event.
+#: only); 64 pools of which the PF has one (IXGBE_MAX_VF_FUNCTIONS). All VFs
+#: share what the PF leaves of 128 receive addresses: 16 are its own
+#: (num_rar_entries, IXGBE_MAX_PF_MACVLANS + 1). ixgbe_msg_task answers an FLR
+#: by ixgbe_vf_reset_event.
 IXGBE = Family(
     name="ixgbe",
     drivers=frozenset({"ixgbe"}),
@@ -263,7 +261,6 @@ IXGBE = Family(
     mac_filters=MacFilters(shared=112),
     resets_function=True,
     max_vfs=63,
-    queues=2,
 )
 
 #: X710. intel/i40e/i40e_virtchnl_pf.c: i40e_ndo_set_vf_bw remembers the
@@ -271,8 +268,8 @@ IXGBE = Family(
 #: steps of I40E_BW_CREDIT_DIVISOR = 50, which reading back does not show: so
 #: only rates that are kept are ever written. i40e_ndo_set_vf_trust and _mac
 #: reset the VF; all answer EAGAIN meanwhile. An untrusted VF has 18 filters,
-#: two of them its own and broadcast (I40E_VC_MAX_MAC_ADDR_PER_VF). 4 queues a
-#: VF (shulou.com). i40e_vc_process_vflr_event answers an FLR by i40e_reset_vf.
+#: two of them its own and broadcast (I40E_VC_MAX_MAC_ADDR_PER_VF).
+#: i40e_vc_process_vflr_event answers an FLR by i40e_reset_vf.
 I40E = Family(
     name="i40e",
     drivers=frozenset({"i40e"}),
@@ -299,7 +296,6 @@ I40E = Family(
     mac_effect=MacEffect.AFTER_RESET,
     mac_filters=MacFilters(each=16),
     resets_function=True,
-    queues=4,
 )
 
 #: E810. intel/ice/ice_sriov.c: ice_set_vf_bw (min and max in Mb/s),
@@ -420,7 +416,6 @@ IGB = Family(
     filter_release=FilterRelease.REMAKE,
     resets_function=True,
     max_vfs=7,
-    queues=2,
 )
 
 #: Any other NIC, or one in an eswitch mode that no row of its driver is for:

@@ -60,7 +60,6 @@ class Elf:
     :param order: ``little`` or ``big`` endian.
     :param machine: its name, or the number of one that has none here.
     :param interpreter: the path of its dynamic loader (PT_INTERP).
-    :param is_dynamic: whether it has a dynamic section.
     :param needed: the libraries that it is linked to (DT_NEEDED).
     :param versions: those of symbols that it needs (.gnu.version_r).
     :param defines: names of versions that it has itself (.gnu.version_d).
@@ -70,7 +69,6 @@ class Elf:
     order: str
     machine: str
     interpreter: str | None
-    is_dynamic: bool
     soname: str | None
     needed: tuple[str, ...]
     versions: tuple[Version, ...]
@@ -185,7 +183,6 @@ class _File:
             order="little" if self._end == "<" else "big",
             machine=MACHINES.get(self._machine, f"machine {self._machine}"),
             interpreter=self._interpreter(),
-            is_dynamic=any(s.kind == _PT_DYNAMIC for s in self._segments),
             soname=next(map(self._string, self._values(_DT_SONAME)), None),
             needed=tuple(map(self._string, self._values(_DT_NEEDED))),
             versions=tuple(self._needed_versions()),

@@ -41,7 +41,6 @@ class ElfTest(unittest.TestCase):
                 self.assertEqual(told, found.architecture)
                 self.assertEqual(built.interpreter, found.interpreter)
                 self.assertFalse(found.is_static)
-                self.assertTrue(found.is_dynamic)
                 self.assertEqual(("libc.so.6",), found.needed)
                 self.assertEqual(
                     (
@@ -75,7 +74,6 @@ class ElfTest(unittest.TestCase):
     def test_a_static_program(self):
         found = elf.parse(elves.STATIC.bytes())
         self.assertTrue(found.is_static)
-        self.assertFalse(found.is_dynamic)
         self.assertEqual((), found.needed)
 
     def test_what_is_no_elf_file(self):
