@@ -423,6 +423,8 @@ class Undo:
         _, parent = self._parent(record, view)
         if parent is None or not parent.up or record.kind == Kind.VF:
             return None
+        if view.quarantined(parent) is None:
+            return None
         if any(not each.is_quarantined for each in view.on(parent)):
             return None
         if not self._is_pooled(parent, view) and record.vf is None:
