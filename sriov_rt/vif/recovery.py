@@ -406,12 +406,10 @@ class Recovery:
 
     def _cut_off(self, record: Record, view: View) -> None:
         """Set down a parent that only quarantined ports are on; locked."""
-        parent = self._undo.cut_off(record, view)
-        if parent is None:
+        found = self._undo.cut_off(record, view)
+        if found is None:
             return
-        keeper = view.quarantined(parent)
-        if keeper is None:
-            return
+        parent, keeper = found
         # Written before it is done, to be undone whatever comes between.
         self._records.put(dataclasses.replace(keeper, lowered=True))
         self._undo.lower(parent)

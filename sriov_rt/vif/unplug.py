@@ -413,17 +413,21 @@ class Undo:
             f"be on {parent.name}"
         )
 
-    def cut_off(self, record: Record, view: View) -> Link | None:
+    def cut_off(
+        self, record: Record, view: View
+    ) -> tuple[Link, Record] | None:
         """Return a parent that nothing but a quarantined port can be on.
 
         Set down, it is no way to the wire for who holds that.
 
-        :returns: None if others are on it, or it is down.
+        :returns: the parent and the port; None if there is none, others are
+            on the parent, or it is down.
         """
         _, parent = self._parent(record, view)
         if parent is None or not parent.up or record.kind == Kind.VF:
             return None
-        if view.quarantined(parent) is None:
+        keeper = view.quarantined(parent)
+        if keeper is None:
             return None
         if any(not each.is_quarantined for each in view.on(parent)):
             return None
@@ -436,7 +440,7 @@ class Undo:
             or self._links.addressed(parent)
             or any(each.id.pf == parent.name for each in view.vfs)
         )
-        return None if taken else parent
+        return None if taken else (parent, keeper)
 
     def lower(self, parent: Link) -> None:
         """Set a parent down; its alias goes on to say if we set it up."""

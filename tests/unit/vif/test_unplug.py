@@ -55,6 +55,14 @@ class ParentTest(fakes.HostTest):
         self.assertFalse(self.parent().up)
         self.assertEqual("", self.parent().alias)
 
+    def test_all_namespaces_are_looked_at_once(self):
+        """Before it is set down: no port is quarantined on it besides."""
+        self.plugger.plug(asked())
+        self.links.looks = 0
+        self.plugger.unplug(PORT)
+        self.assertEqual(1, self.links.looks)
+        self.assertFalse(self.parent().up)
+
     def test_one_in_passthru_mode_leaves_it_down(self):
         self.plugger.plug(asked(mode="passthru", mac="02:00:5e:10:00:01"))
         self.assertTrue(self.parent().up)
