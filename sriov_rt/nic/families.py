@@ -226,7 +226,7 @@ _ONLY_Q = "it has 802.1Q only"
 _NO_QUERY = "its driver has no ndo_set_vf_rss_query_en"
 
 #: X520 and X540. intel/ixgbe/ixgbe_sriov.c: ixgbe_ndo_set_vf_bw (rates only
-#: with a link of 10 Gb/s, above 10 Mb/s; shulou.com: 11 to 10000),
+#: with a link of 10 Gb/s, above 10 Mb/s and up to the link's),
 #: ixgbe_ndo_set_vf_vlan (802.1Q only), ixgbe_ndo_set_vf_link_state (takes
 #: ENABLE and does nothing), ixgbe_ndo_set_vf_rss_query_en (82599 and X540
 #: only); 64 pools of which the PF has one (IXGBE_MAX_VF_FUNCTIONS). All VFs
