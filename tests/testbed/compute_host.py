@@ -25,7 +25,7 @@ from tests.testbed.realtime_host import RealtimeHost
 from tests.testbed.waiting import run
 
 #: What Nova itself keeps beside the directories of instances.
-_NOT_INSTANCES = frozenset(("_base", "compute_nodes", "locks"))
+_NOT_INSTANCES = frozenset(("_base", "compute_nodes", "locks", "snapshots"))
 
 #: Prints what instances leave behind, one thing a line.
 _LEFTOVERS = """\
