@@ -100,11 +100,22 @@ class _Listing(NamedTuple):
 def take() -> Inventory:
     """Return the interfaces of all namespaces, and how many are unseen.
 
+    Where names and processes lead to all that the kernel counts, no
+    namespace is left that only a thread, a mount or a descriptor leads to,
+    and none is looked for: that is a look at each descriptor of the host.
+    """
+    found = _take(thorough=False)
+    return found if found.unseen == 0 else _take(thorough=True)
+
+
+def _take(*, thorough: bool) -> Inventory:
+    """Return the interfaces of the namespaces that are found.
+
     Everything is listed twice and counted in between: what is in both lists
     was there when it was counted, wherever it was moved meanwhile.
     """
     try:
-        with _opened() as namespace_ids:
+        with _opened(thorough=thorough) as namespace_ids:
             # One thread for all: to start one takes as long as to list.
             first, count, second = namespaces.in_thread(
                 lambda: (
@@ -154,13 +165,13 @@ def node(descriptor: int | None, name: str, index: int) -> int:
 
 
 @contextlib.contextmanager
-def _opened() -> Iterator[list[_Opened]]:
-    """Open all namespaces; the caller's comes first."""
+def _opened(*, thorough: bool) -> Iterator[list[_Opened]]:
+    """Open the namespaces that are found; the caller's comes first."""
     with contextlib.ExitStack() as stack:
         descriptor = stack.enter_context(namespaces.opened(None))
         own = namespaces.identity(descriptor)
         found = [_Opened(None, None, descriptor)]
-        for each in namespaces.others(own, thorough=True):
+        for each in namespaces.others(own, thorough=thorough):
             try:
                 descriptor = namespaces.open_file(each.path, each.name)
             except errors.LinkError:

@@ -26,6 +26,7 @@ from unittest import mock
 from sriov_rt.kernel import announce
 from sriov_rt.kernel import errors as kernel_errors
 from sriov_rt.kernel import link
+from sriov_rt.kernel import namespaces
 from sriov_rt.kernel import taps
 from sriov_rt.kernel.namespace_links import NamespaceLinks
 from sriov_rt.kernel.tc import Limits
@@ -193,6 +194,34 @@ class AllTest(IsolatedTestCase):
         found = self.links.get("srt0", "tenant")
         self.assertTrue(found.alias.startswith("a\ufffd\x1b[2J"))
         self.assertIn(found, self.links.all(everywhere=True))
+
+
+class InventoryTest(IsolatedTestCase):
+    def test_names_and_processes_are_followed_first(self):
+        node = self.links.node(self.make())
+        with mock.patch.object(
+            namespaces, "others", wraps=namespaces.others
+        ) as others:
+            found = self.links.inventory()
+        self.assertEqual("srt0", found.places[node].name)
+        thorough = [each.kwargs["thorough"] for each in others.mock_calls]
+        # Somebody on this machine may have hidden a namespace.
+        self.assertIn(thorough, ([False], [False, True]))
+
+    def test_a_descriptor_leads_to_what_is_unseen(self):
+        node = self.links.node(self.make())
+        command = ("ip", "netns", "exec", "tenant", "cat")
+        with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+            there = f"/proc/{process.pid}/ns/net"
+            own = pathlib.Path(namespaces.OWN)
+            _until(lambda: not own.samefile(there))
+            kept = os.open(there, os.O_RDONLY)
+        try:
+            sh("ip", "netns", "delete", "tenant")
+            found = self.links.inventory().places[node]
+        finally:
+            os.close(kept)
+        self.assertEqual(f"{namespaces.PID}{os.getpid()}", found.namespace)
 
 
 class MoveTest(IsolatedTestCase):
