@@ -72,7 +72,9 @@ def run() -> list[dict[str, Any]]:
         _make(place)
         root = Root(name)
         files = [each for each in place.rglob("*") if each.is_file()]
-        assert len({each.instance for each in audit.observe(root, facts)})
+        found = audit.observe(root, facts)
+        assert isinstance(found, list), found
+        assert {each.instance for each in found}
         ours, bare = best(
             lambda: audit.observe(root, facts),
             lambda: [each.read_bytes() for each in files],

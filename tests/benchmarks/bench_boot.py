@@ -21,6 +21,7 @@ how many turns. The cloud is left as it was; rt-1 is not needed in it.
 """
 
 import contextlib
+import functools
 import os
 import re
 import statistics
@@ -101,7 +102,7 @@ class _Host:
         for said in (f"Loading compute driver '{DRIVERS[driver]}'", _READY):
             wait_for(
                 f"{_COMPUTE} says: {said}",
-                lambda said=said: log.lines(said),
+                functools.partial(log.lines, said),
                 timeout=START_SECONDS,
                 interval=1,
             )

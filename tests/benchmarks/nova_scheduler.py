@@ -61,7 +61,7 @@ class Scheduler:
 
     def __init__(self, names: Sequence[str], *, with_us: bool) -> None:
         self._hosts = {str(uuid.uuid4()): name for name in names}
-        self._allocations = [
+        self._allocations: list[dict[str, dict[str, object]]] = [
             {"allocations": {each: {}}, "mappings": {}} for each in self._hosts
         ]
         self._manager = _manager(with_us=with_us)

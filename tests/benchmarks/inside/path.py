@@ -19,6 +19,7 @@ Prints rows as JSON::
 """
 
 import argparse
+import functools
 import json
 import re
 import statistics
@@ -78,7 +79,9 @@ def alternately(
     return {each: statistics.median(some) for each, some in found.items()}
 
 
-def throughput(sender: Sender, seconds: float, *more: str) -> float:
+def throughput(
+    sender: Sender, seconds: float, more: Sequence[str] = ()
+) -> float:
     """Return what the receiving end of iperf3 had, in Mbit/s.
 
     :param seconds: to measure, after a part of it that is not counted.
@@ -134,7 +137,9 @@ def of_iperf(seconds: float, turns: int) -> list[dict[str, Any]]:
         wire.await_listener()
         for told, more in (("", ()), (" -R", ("-R",))):
             rates = alternately(
-                senders, turns, lambda s, m=more: throughput(s, seconds, *m)
+                senders,
+                turns,
+                functools.partial(throughput, seconds=seconds, more=more),
             )
             found += [
                 row(

@@ -94,6 +94,7 @@ def _serve(pipe: Any, factory: str, arguments: tuple[Any, ...]) -> None:
             verb, given = pipe.recv()
         except EOFError:
             return
+        answer: tuple[str | None, Any]
         try:
             answer = None, getattr(served, verb)(*given)
         except Exception:  # noqa: BLE001

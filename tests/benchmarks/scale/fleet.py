@@ -120,7 +120,7 @@ class Agent:
         self.publisher = publisher.Publisher(
             self.observation.host,
             self.observation.node,
-            bus,
+            typing.cast(publisher.Bus, bus),
             heartbeat_s=conf.agent.heartbeat_interval,
             slack_s=conf.agent.observe_interval / 2,
         )

@@ -16,6 +16,7 @@ import logging
 import statistics
 import threading
 import time
+import typing
 from typing import Any
 from unittest import mock
 
@@ -26,6 +27,7 @@ from sriov_rt import facts
 from sriov_rt.scheduler import listener
 from sriov_rt.scheduler import options
 from sriov_rt.scheduler import worker
+from sriov_rt.scheduler.facts_table import FactsTable
 from tests.benchmarks import nova_scheduler
 from tests.benchmarks.scale import child
 from tests.benchmarks.scale import fleet
@@ -87,7 +89,8 @@ class SchedulerWorker:
         self._scheduler = nova_scheduler.Scheduler(names, with_us=with_us)
 
     def _listen(self, conf: Any, server: str, table: Any) -> Any:
-        return listener.Listener(conf, server, self._counted)
+        table = typing.cast(FactsTable, self._counted)
+        return listener.Listener(conf, server, table)
 
     def _place(self) -> None:
         spec = nova_scheduler.request({})
