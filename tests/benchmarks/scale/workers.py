@@ -89,8 +89,8 @@ class SchedulerWorker:
         self._scheduler = nova_scheduler.Scheduler(names, with_us=with_us)
 
     def _listen(self, conf: Any, server: str, table: Any) -> Any:
-        table = typing.cast(FactsTable, self._counted)
-        return listener.Listener(conf, server, table)
+        counted = typing.cast(FactsTable, self._counted)
+        return listener.Listener(conf, server, counted)
 
     def _place(self) -> None:
         spec = nova_scheduler.request({})
