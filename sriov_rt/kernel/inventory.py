@@ -30,17 +30,14 @@ import dataclasses
 import functools
 import os
 from collections.abc import Callable
-from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import NamedTuple
-from typing import TypeVar
 
 from sriov_rt.kernel import errors
 from sriov_rt.kernel import namespaces
 from sriov_rt.kernel.namespaces import Identity
-
-_T = TypeVar("_T")
+from sriov_rt.kernel.namespaces import Namespace
 
 #: arch/*/entry/syscalls: the same numbers on every architecture.
 _FSOPEN, _FSCONFIG, _FSMOUNT = 430, 431, 432
@@ -86,15 +83,11 @@ class Inventory:
 
 
 class _Opened(NamedTuple):
+    """Namespace, as in Link, and the descriptor of its sysfs."""
+
     namespace: str | None
     namespace_id: Identity | None
-    descriptor: int
-
-
-class _Listing(NamedTuple):
-    names: Mapping[int, str]
-    virtual: frozenset[int]
-    loopback: int | None
+    sysfs: int
 
 
 def take() -> Inventory:
@@ -115,29 +108,25 @@ def _take(*, thorough: bool) -> Inventory:
     was there when it was counted, wherever it was moved meanwhile.
     """
     try:
-        with _opened(thorough=thorough) as namespace_ids:
-            # One thread for all: to start one takes as long as to list.
-            first, count, second = namespaces.in_thread(
-                lambda: (
-                    _listed(namespace_ids),
-                    _with_sysfs(_count),
-                    _listed(namespace_ids),
-                )
+        with _opened(thorough=thorough) as opened:
+            first = [_virtual(each.sysfs) for each in opened]
+            count = _count(opened[0].sysfs)
+            second = [_virtual(each.sysfs) for each in opened]
+            places = {
+                node: Place(each.namespace, each.namespace_id, name)
+                for each, names in zip(opened, second, strict=True)
+                for node, name in (names | _others(each.sysfs, names)).items()
+            }
+            loopbacks = frozenset(
+                node
+                for each, names in zip(opened, second, strict=True)
+                for node, name in names.items()
+                if name == _LO and _is_loopback(each.sysfs)
             )
     except OSError:
         return Inventory({}, None)
-    places = {
-        node: Place(namespace, namespace_id, name)
-        for (namespace, namespace_id, _), listing in zip(
-            namespace_ids, second, strict=True
-        )
-        for node, name in listing.names.items()
-    }
-    loopbacks = frozenset(
-        each.loopback for each in second if each.loopback is not None
-    )
-    seen = _virtual(second)
-    if seen != _virtual(first) or count < len(seen):
+    seen = frozenset().union(*second)
+    if seen != frozenset().union(*first) or count < len(seen):
         return Inventory(places, None, loopbacks)
     return Inventory(places, count - len(seen), loopbacks)
 
@@ -149,8 +138,8 @@ def node(descriptor: int | None, name: str, index: int) -> int:
     :param index: by which it has to be that name's.
     """
 
-    def read(root: int) -> int:
-        with _directory(root, f"{_ALL}/{name}") as there:
+    def read() -> int:
+        with _sysfs() as root, _directory(root, f"{_ALL}/{name}") as there:
             number = os.open("ifindex", os.O_RDONLY, dir_fd=there)
             with os.fdopen(number) as file:
                 same = int(file.read()) == index
@@ -158,70 +147,79 @@ def node(descriptor: int | None, name: str, index: int) -> int:
 
     try:
         if descriptor is None:
-            return _with_sysfs(read)
-        return namespaces.inside(descriptor, lambda: _with_sysfs(read))
+            return read()
+        return namespaces.inside(descriptor, read)
     except (OSError, ValueError):
         return 0
 
 
 @contextlib.contextmanager
 def _opened(*, thorough: bool) -> Iterator[list[_Opened]]:
-    """Open the namespaces that are found; the caller's comes first."""
+    """Open the sysfs of each namespace that is found, the caller's first."""
+    own = namespaces.identity_of(None)
+    found = list(namespaces.others(own, thorough=thorough))
     with contextlib.ExitStack() as stack:
-        descriptor = stack.enter_context(namespaces.opened(None))
-        own = namespaces.identity(descriptor)
-        found = [_Opened(None, None, descriptor)]
-        for each in namespaces.others(own, thorough=thorough):
-            try:
-                descriptor = namespaces.open_file(each.path, each.name)
-            except errors.LinkError:
-                continue
-            stack.callback(os.close, descriptor)
-            if namespaces.identity(descriptor) == each.identity:
-                found.append(_Opened(each.name, each.identity, descriptor))
-        yield found
+
+        def visit() -> list[_Opened]:
+            opened = [_Opened(None, None, stack.enter_context(_sysfs()))]
+            for each in found:
+                # What has gone, or cannot be opened, is unseen.
+                with contextlib.suppress(errors.LinkError, OSError):
+                    _enter(each)
+                    sysfs = stack.enter_context(_sysfs())
+                    opened.append(_Opened(each.name, each.identity, sysfs))
+            return opened
+
+        # One thread for all: to start one takes as long as to list.
+        yield namespaces.in_thread(visit)
 
 
-def _virtual(listings: list[_Listing]) -> frozenset[int]:
-    return frozenset().union(*(each.virtual for each in listings))
+def _enter(found: Namespace) -> None:
+    """Move the calling thread.
+
+    :raises LinkError: or OSError, if the namespace cannot be entered.
+    """
+    descriptor = namespaces.open_file(found.path, found.name)
+    try:
+        if namespaces.identity(descriptor) != found.identity:
+            raise errors.NoSuchNamespace(found.name)
+        namespaces.enter(descriptor)
+    finally:
+        os.close(descriptor)
 
 
-def _listed(opened: Iterable[_Opened]) -> list[_Listing]:
-    """List namespaces by a thread that enters them one after the other."""
-    found = []
-    for each in opened:
-        namespaces.enter(each.descriptor)
-        found.append(_with_sysfs(_list))
+def _virtual(sysfs: int) -> dict[int, str]:
+    """Return the virtual interfaces of a namespace, by their nodes."""
+    with _directory(sysfs, _VIRTUAL) as there, os.scandir(there) as found:
+        return {each.inode(): each.name for each in found}
+
+
+def _others(sysfs: int, virtual: Mapping[int, str]) -> dict[int, str]:
+    """Return the interfaces of a namespace that are not virtual."""
+    known = set(virtual.values())
+    found = {}
+    with _directory(sysfs, _ALL) as there, os.scandir(there) as links:
+        for each in links:
+            # One may be renamed meanwhile; bonding has a file there.
+            with contextlib.suppress(OSError):
+                if each.name not in known:
+                    found[each.stat().st_ino] = each.name
     return found
 
 
-def _list(root: int) -> _Listing:
-    names = {}
-    loopback = None
-    with _directory(root, _ALL) as there:
-        for name in os.listdir(there):  # noqa: PTH208
-            # One may be renamed meanwhile; bonding has a file there.
-            with contextlib.suppress(OSError):
-                node = os.stat(name, dir_fd=there).st_ino
-                names[node] = name
-                # Any other can be called so by a tenant.
-                if name == _LO and _type(there) == _ARPHRD_LOOPBACK:
-                    loopback = node
-    with _directory(root, _VIRTUAL) as there, os.scandir(there) as found:
-        virtual = frozenset(each.inode() for each in found)
-    return _Listing(names, virtual, loopback)
+def _is_loopback(sysfs: int) -> bool:
+    """Return whether a namespace's lo is one: others can be called so."""
+    try:
+        number = os.open(f"{_ALL}/{_LO}/type", os.O_RDONLY, dir_fd=sysfs)
+        with os.fdopen(number, "rb") as file:
+            return file.read().strip() == _ARPHRD_LOOPBACK
+    except OSError:
+        return False
 
 
-def _type(there: int) -> bytes:
-    """Return the type of a namespace's lo; its node does not change."""
-    number = os.open(f"{_LO}/type", os.O_RDONLY, dir_fd=there)
-    with os.fdopen(number, "rb") as file:
-        return file.read().strip()
-
-
-def _count(root: int) -> int:
+def _count(sysfs: int) -> int:
     """Return how many virtual interfaces all namespaces have together."""
-    with _directory(root, _VIRTUAL) as there:
+    with _directory(sysfs, _VIRTUAL) as there:
         # Two more are its name and its own dot.
         return os.fstat(there).st_nlink - 2
 
@@ -235,29 +233,24 @@ def _directory(root: int, path: str) -> Iterator[int]:
         os.close(found)
 
 
-def _with_sysfs(action: Callable[[int], _T]) -> _T:
-    """Return what a function returns of the sysfs of the thread's namespace.
-
-    :raises OSError: if it cannot be read.
-    """
-    root = _sysfs()
-    try:
-        return action(root)
-    finally:
-        os.close(root)
-
-
-def _sysfs() -> int:
-    """Return a sysfs of the calling thread's namespace, mounted nowhere.
+@contextlib.contextmanager
+def _sysfs() -> Iterator[int]:
+    """Open a sysfs of the calling thread's namespace, mounted nowhere.
 
     What is at /sys is of whichever namespace it was mounted in.
+
+    :raises OSError: if that cannot be done.
     """
     context = _call(_FSOPEN, b"sysfs", _FSOPEN_CLOEXEC)
     try:
         _call(_FSCONFIG, context, _FSCONFIG_CMD_CREATE, None, None, 0)
-        return _call(_FSMOUNT, context, _FSMOUNT_CLOEXEC, 0)
+        root = _call(_FSMOUNT, context, _FSMOUNT_CLOEXEC, 0)
     finally:
         os.close(context)
+    try:
+        yield root
+    finally:
+        os.close(root)
 
 
 def _call(number: int, *arguments: object) -> int:

@@ -208,6 +208,25 @@ class InventoryTest(IsolatedTestCase):
         # Somebody on this machine may have hidden a namespace.
         self.assertIn(thorough, ([False], [False, True]))
 
+    def test_each_interface_is_found_by_its_node(self):
+        made = self.make()
+        found = self.links.inventory()
+        for each in (made, *self.links.all()):
+            with self.subTest(each.name):
+                place = found.places[self.links.node(each)]
+                self.assertEqual(each.name, place.name)
+                self.assertEqual(each.namespace_id, place.namespace_id)
+        loopback = self.links.node(self.links.get("lo"))
+        self.assertIn(loopback, found.loopbacks)
+
+    def test_who_is_called_lo_may_be_no_loopback(self):
+        node = self.links.node(self.make())
+        for name, other in (("lo", "lo9"), ("srt0", "lo")):
+            self.ip("link", "set", name, "down", "name", other)
+        found = self.links.inventory()
+        self.assertEqual("lo", found.places[node].name)
+        self.assertNotIn(node, found.loopbacks)
+
     def test_a_descriptor_leads_to_what_is_unseen(self):
         node = self.links.node(self.make())
         command = ("ip", "netns", "exec", "tenant", "cat")
