@@ -141,9 +141,10 @@ class Publisher:
             self._cast("gone")
             return
         digest = facts.digest()
-        requested = self._requested.is_set()
-        # Cleared before the cast: a request that comes meanwhile counts.
-        self._requested.clear()
+        # Cleared before the cast, and not where it was not seen: a request
+        # that comes meanwhile counts.
+        if requested := self._requested.is_set():
+            self._requested.clear()
         try:
             if requested or digest != self._sent_digest:
                 self._send_facts(facts, digest)

@@ -11,7 +11,9 @@
 # under the License.
 
 import dataclasses
+import threading
 import unittest
+from unittest import mock
 
 from sriov_rt import facts
 from sriov_rt.agent.publisher import BusUnreachable
@@ -22,11 +24,26 @@ from tests.unit.agent import fake_bus
 from tests.unit.agent import fakes
 
 
+class SetOnceRead(threading.Event):
+    """Event that another thread sets when it has just been read."""
+
+    during = staticmethod(lambda: None)
+
+    def is_set(self):
+        found = super().is_set()
+        self.during()
+        return found
+
+
 class PublisherTest(unittest.TestCase):
     def setUp(self):
         self.clock = fakes.Clock()
         self.bus = fake_bus.FakeBus()
-        self.publisher = Publisher(
+        self.publisher = self.make()
+        self.facts = builders.realtime_host()
+
+    def make(self):
+        return Publisher(
             "rt-1",
             "rt-1.example.org",
             self.bus,
@@ -34,7 +51,6 @@ class PublisherTest(unittest.TestCase):
             slack_s=5.0,
             monotonic=self.clock,
         )
-        self.facts = builders.realtime_host()
 
     def _observe(self, **changes):
         """Publish an observation ten seconds after the last."""
@@ -121,6 +137,20 @@ class PublisherTest(unittest.TestCase):
         self._observe()
         self.assertEqual(
             ["facts", "facts", "facts", "heartbeat"], self.bus.methods
+        )
+
+    def test_a_request_just_after_the_look_for_one_is_not_lost(self):
+        event = SetOnceRead()
+        with mock.patch.object(threading, "Event", lambda: event):
+            self.publisher = self.make()
+        self._observe()
+        event.during = self.publisher.report_in_full
+        self._observe()
+        event.during = lambda: None
+        self._observe()
+        self._observe()
+        self.assertEqual(
+            ["facts", "heartbeat", "facts", "heartbeat"], self.bus.methods
         )
 
     def test_it_says_that_it_is_gone(self):
