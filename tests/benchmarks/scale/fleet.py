@@ -125,7 +125,8 @@ class Agent:
             slack_s=conf.agent.observe_interval / 2,
         )
         self.backoff = Backoff(assembly.FIRST_DELAY_S, assembly.BUS_LIMIT_S)
-        self.due = 0.0
+        # As in sriov_rt.agent.worker: never, while it observes.
+        self.due = math.inf
         self.answer_at = 0.0
         self.flaps = False
 
@@ -252,14 +253,14 @@ class Fleet:
             now + self._spread("report_spread"),
             agent.answer_at + service.ANSWER_S,
         )
-        self._wake(agent, min(agent.due, agent.answer_at))
+        self._wake(agent, agent.answer_at)
 
     def _spread(self, option: str) -> float:
         return random.uniform(0.0, self._conf.agent[option])
 
     def _wake(self, agent: Agent, due: float) -> None:
         with self._lock:
-            self._push(agent, due)
+            self._push(agent, min(agent.due, due))
         self._woken.set()
 
     def _push(self, agent: Agent, due: float) -> None:
@@ -281,6 +282,7 @@ class Fleet:
                 heapq.heappop(self._heap)
                 if agent.due != due:
                     return None
+                agent.due = math.inf
                 self._latest_s = max(self._latest_s, now - due)
                 return agent
         self._woken.wait(due - now)
@@ -298,11 +300,8 @@ class Fleet:
             agent.backoff.succeeded()
         except publisher.BusUnreachable:
             delay = agent.backoff.failed()
-        with self._lock:
-            now = time.monotonic()
-            # A request that came meanwhile may have named an earlier time.
-            if not now < agent.due <= now + delay:
-                self._push(agent, now + delay)
+        # A request that came meanwhile may have named an earlier time.
+        self._wake(agent, time.monotonic() + delay)
 
     def _hear(self) -> None:
         """Have a queue for each agent, and drop what comes there.
