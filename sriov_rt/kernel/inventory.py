@@ -109,24 +109,24 @@ def _take(*, thorough: bool) -> Inventory:
     """
     try:
         with _opened(thorough=thorough) as opened:
-            first = [_virtual(each.sysfs) for each in opened]
+            first = {node for each in opened for node in _virtual(each.sysfs)}
             count = _count(opened[0].sysfs)
-            second = [_virtual(each.sysfs) for each in opened]
+            second = [(each, _virtual(each.sysfs)) for each in opened]
             places = {
                 node: Place(each.namespace, each.namespace_id, name)
-                for each, names in zip(opened, second, strict=True)
+                for each, names in second
                 for node, name in (names | _others(each.sysfs, names)).items()
             }
             loopbacks = frozenset(
                 node
-                for each, names in zip(opened, second, strict=True)
+                for each, names in second
                 for node, name in names.items()
                 if name == _LO and _is_loopback(each.sysfs)
             )
     except OSError:
         return Inventory({}, None)
-    seen = frozenset().union(*second)
-    if seen != frozenset().union(*first) or count < len(seen):
+    seen = {node for _, names in second for node in names}
+    if seen != first or count < len(seen):
         return Inventory(places, None, loopbacks)
     return Inventory(places, count - len(seen), loopbacks)
 
