@@ -341,6 +341,10 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
         "host_without_nic": (
             "this host has no {nic} NIC; add one, or check another --mode"
         ),
+        "nic_not_ethernet": (
+            "no {nic} NIC is on Ethernet ({links}); add one that is, or set "
+            "the port's type to Ethernet in the NIC's firmware"
+        ),
         "no_vfs": (
             "no VF on {nic} NICs; set [nic] vfs in sriov-rt.conf and run "
             "'sriov-rt vf provision', and enable SR-IOV in the firmware if "

@@ -26,6 +26,7 @@ from oslo_config import cfg
 from sriov_rt import exceptions
 from sriov_rt import messaging
 from sriov_rt.agent import reconciler
+from sriov_rt.facts import MAX_DOCUMENT
 from sriov_rt.facts import HostFacts
 
 LOG = logging.getLogger(__name__)
@@ -157,6 +158,16 @@ class Publisher:
 
     def _send_facts(self, facts: HostFacts, digest: str) -> None:
         document = json.dumps(facts.to_plain(), separators=(",", ":"))
+        if len(document) > MAX_DOCUMENT:
+            LOG.error(
+                "facts of host %s are %d bytes and schedulers take at most "
+                "%d: no flavor with sriov_rt: extra specs is placed here; "
+                "look for the largest part in 'sriov-rt host show --json', "
+                "and report a bug",
+                facts.host,
+                len(document),
+                MAX_DOCUMENT,
+            )
         self._cast("facts", digest=digest, document=document)
         self._sent_digest = digest
         LOG.debug(

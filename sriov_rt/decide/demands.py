@@ -12,6 +12,7 @@
 
 """Demands of a Request on a host, beside realtime pCPUs."""
 
+from collections.abc import Iterable
 from collections.abc import Iterator
 
 from sriov_rt.codec import Unknown
@@ -119,6 +120,15 @@ def serves(nic: DecisiveNic, requested: words.Nic | None) -> bool:
     return requested.device in (None, nic.device, nic.vf_device)
 
 
+def not_ethernet(name: str, nics: Iterable[DecisiveNic]) -> Reason:
+    """Return the Reason for a host whose NICs are on other links.
+
+    :param name: what NICs these are.
+    """
+    links = ", ".join(f"{nic.name}: {nic.link}" for nic in nics)
+    return reason("nic_not_ethernet", nic=name, links=links)
+
+
 def _unread(
     nic: DecisiveNic, requested: words.Nic | None
 ) -> Iterator[Unknown]:
@@ -136,8 +146,14 @@ def _nics(request: Request, facts: DecisiveFacts) -> Iterator[Reason]:
     if isinstance(nics, Unknown):
         yield unknown("nics", nics)
         return
-    name = "any" if request.nic is None else request.nic.name
-    serving = [nic for nic in nics if serves(nic, request.nic)]
+    name = "PCI"
+    if request.nic is not None and request.nic.vendors:
+        name = request.nic.name
+    found = [nic for nic in nics if serves(nic, request.nic)]
+    serving = [nic for nic in found if nic.is_ethernet]
+    if found and not serving:
+        yield not_ethernet(name, found)
+        return
     if not serving:
         unread = [why for nic in nics for why in _unread(nic, request.nic)]
         if unread:

@@ -45,6 +45,7 @@ class DecisiveNic:
     :param speed_mbps: Mbit/s; unknown without a carrier.
     :param vf_device: PCI device id of its VFs (``sriov_vf_device``); None
         where it can have none.
+    :param link: ``ethernet``, ``infiniband``, ``wifi``, or ``type N``.
     """
 
     name: str
@@ -60,6 +61,15 @@ class DecisiveNic:
     sriov_totalvfs: int | Unknown
     sriov_numvfs: int | Unknown
     vf_device: str | None | Unknown
+    link: str | Unknown = NOT_REPORTED
+
+    @property
+    def is_ethernet(self) -> bool:
+        """Whether macvlan, MACs and VLANs can be had of it.
+
+        So one does whose link is unknown: an older agent does not report it.
+        """
+        return isinstance(self.link, Unknown) or self.link == "ethernet"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

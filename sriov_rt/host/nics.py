@@ -18,15 +18,14 @@ from sriov_rt.codec import Unknown
 from sriov_rt.facts import Nic
 from sriov_rt.facts import NicFacts
 from sriov_rt.facts import Vf
+from sriov_rt.host import interfaces
 from sriov_rt.host import values
 from sriov_rt.host import vfio
 from sriov_rt.host import vfs
+from sriov_rt.host.interfaces import NET
 from sriov_rt.host.root import Root
 from sriov_rt.parse import errors
 from sriov_rt.parse import numbers
-from sriov_rt.parse import pci
-
-NET = "sys/class/net"
 
 #: IP_MAX_MTU is 65,535; loopback's 65,536 is the largest that is seen.
 MAX_MTU = 2**31 - 1
@@ -40,7 +39,7 @@ _HEX_ID = re.compile(r"(?:0x)?([0-9a-f]{1,4})")
 
 
 def observe(root: Root) -> NicFacts:
-    """Return the interfaces whose device is on PCI and is not a VF."""
+    """Return the interfaces whose function is on PCI and is not a VF."""
     names = root.list_dir(NET)
     if isinstance(names, Unknown):
         return NicFacts(names)
@@ -56,24 +55,24 @@ def observe(root: Root) -> NicFacts:
 
 
 def _address(root: Root, name: str) -> str | None | Unknown:
-    """Return the PCI address; None for a VF or what is not on PCI."""
-    device = f"{NET}/{name}/device"
-    found = values.link_name(root, device)
-    if found is None or isinstance(found, Unknown):
-        return found
-    try:
-        address = str(pci.PciAddress.parse(found))
-    except errors.ParseError:
-        return None  # on another bus: virtio2, 1-1:1.0, vmbus_0_11
-    is_vf = root.exists(f"{device}/physfn")
+    """Return the PCI address; None for a VF or what is no NIC on PCI."""
+    address = interfaces.pci_address(root, name)
+    if address is None or isinstance(address, Unknown):
+        return address
+    is_vf = root.exists(f"{interfaces.function(root, name)}/physfn")
     if isinstance(is_vf, Unknown):
         return is_vf
-    return None if is_vf else address
+    if is_vf or interfaces.is_representor(root, name):
+        return None
+    return address
 
 
 def _nic(root: Root, name: str, address: str, owners: vfs.Owners) -> Nic:
     interface = f"{NET}/{name}"
-    device = f"{interface}/device"
+    device = interfaces.function(root, name)
+    # Where one function has several ports, VFs count for the first.
+    ports = interfaces.ports(root, address)
+    has_vfs = isinstance(ports, Unknown) or not ports or ports[0] == name
     return Nic(
         name=name,
         address=address,
@@ -88,7 +87,8 @@ def _nic(root: Root, name: str, address: str, owners: vfs.Owners) -> Nic:
         sriov_totalvfs=_sriov(root, device, "sriov_totalvfs"),
         sriov_numvfs=_sriov(root, device, "sriov_numvfs"),
         vf_device=_vf_device(root, device),
-        vfs=_vfs(root, device, owners),
+        link=interfaces.link_type(root, name),
+        vfs=_vfs(root, device, owners) if has_vfs else (),
     )
 
 
@@ -170,7 +170,7 @@ def _vf(root: Root, index: int, address: str, owners: vfs.Owners) -> Vf:
     """
     device = f"{vfs.DEVICES}/{address}"
     driver = values.link_name(root, f"{device}/driver")
-    netdev = _netdev(root, device)
+    netdev = _netdev(root, address)
     group = _iommu_group(root, device)
     return Vf(
         index=index,
@@ -182,11 +182,10 @@ def _vf(root: Root, index: int, address: str, owners: vfs.Owners) -> Vf:
     )
 
 
-def _netdev(root: Root, device: str) -> str | None | Unknown:
-    path = f"{device}/net"
-    names = root.list_dir(path)
+def _netdev(root: Root, address: str) -> str | None | Unknown:
+    names = interfaces.of_function(root, address)
     if isinstance(names, Unknown):
-        return None if root.exists(path) is False else names
+        return names
     return names[0] if names else None
 
 

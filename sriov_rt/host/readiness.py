@@ -89,12 +89,19 @@ def _nic(facts: HostFacts) -> Iterator[Reason]:
         yield unknown("nics", nics)
     elif not nics:
         yield reason("host_without_nic", nic="PCI")
+    elif not any(nic.is_ethernet for nic in nics):
+        yield demands.not_ethernet("PCI", nics)
 
 
 def _vfs(facts: HostFacts) -> Iterator[Reason]:
     nics = facts.nics.nics
     if isinstance(nics, Unknown):
         yield unknown("nics", nics)
+        return
+    capable = [nic for nic in nics if nic.sriov_totalvfs]
+    nics = tuple(nic for nic in nics if nic.is_ethernet)
+    if capable and not any(nic.is_ethernet for nic in capable):
+        yield demands.not_ethernet("SR-IOV", capable)
     elif not any(_known_vfs(nic) for nic in nics):
         unread = [
             value

@@ -96,7 +96,7 @@ class Root:
         try:
             return data.decode()
         except UnicodeDecodeError:
-            return Unknown(f"/{relative}: not UTF-8 text")
+            return _not_text(relative)
 
     def read_device(self, relative: str, length: int) -> bytes | Unknown:
         """Return what a character device of the kernel answers at once.
@@ -161,9 +161,20 @@ class Root:
             return None
         except OSError as error:
             return _unknown(relative, error)
-        if not _is_text(target):
-            return Unknown(f"/{relative}: not UTF-8 text")
-        return target
+        return target if _is_text(target) else _not_text(relative)
+
+    def real_name(self, relative: str) -> str | None | Unknown:
+        """Return the last part of a path, once all links are followed.
+
+        :returns: None if there is nothing of that name.
+        """
+        try:
+            name = self.locate(relative).resolve(strict=True).name
+        except ABSENT:
+            return None
+        except OSError as error:
+            return _unknown(relative, error)
+        return name if _is_text(name) else _not_text(relative)
 
     def exists(self, relative: str) -> bool | Unknown:
         """Return whether there is something of that name."""
@@ -248,6 +259,10 @@ def read_file(path: pathlib.Path, limit: int) -> bytes:
 
 def _unknown(relative: str, error: OSError) -> Unknown:
     return Unknown(f"/{relative}: {error.strerror or error}")
+
+
+def _not_text(relative: str) -> Unknown:
+    return Unknown(f"/{relative}: not UTF-8 text")
 
 
 def _is_text(name: str) -> bool:

@@ -15,13 +15,13 @@
 import re
 
 from sriov_rt.codec import Unknown
+from sriov_rt.host import interfaces
 from sriov_rt.host import values
 from sriov_rt.host import vfio
+from sriov_rt.host.interfaces import DEVICES as DEVICES
 from sriov_rt.host.root import Root
 from sriov_rt.parse import errors
 from sriov_rt.parse import pci
-
-DEVICES = "sys/bus/pci/devices"
 
 #: TotalVFs is a 16-bit register (PCI_SRIOV_TOTAL_VF in pci_regs.h).
 MAX_VFS = 65535
@@ -63,7 +63,7 @@ class Owners:
         """
         if isinstance(netdev, str):
             alias = self._root.read_text(
-                f"{DEVICES}/{address}/net/{netdev}/ifalias", may_be_empty=True
+                f"{interfaces.NET}/{netdev}/ifalias", may_be_empty=True
             )
             if isinstance(alias, Unknown):
                 return alias
@@ -72,7 +72,7 @@ class Owners:
             return self._processes.of(f"{DEVICES}/{address}", group)
         if netdev is None and driver is not None:
             # The directory stays when its interface has moved.
-            moved = self._root.exists(f"{DEVICES}/{address}/net") is True
+            moved = interfaces.of_function(self._root, address) == ()
             return ELSEWHERE if moved else None
         return netdev
 

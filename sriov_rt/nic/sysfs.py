@@ -20,8 +20,10 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from sriov_rt.codec import Unknown
+from sriov_rt.host import interfaces
 from sriov_rt.host import values
 from sriov_rt.host import vfs
+from sriov_rt.host.interfaces import NET
 from sriov_rt.host.root import Root
 from sriov_rt.host.vfs import DEVICES
 from sriov_rt.host.vfs import is_vfio
@@ -38,9 +40,7 @@ from sriov_rt.nic.model import VfId
 from sriov_rt.parse import errors as parse_errors
 from sriov_rt.parse import link
 from sriov_rt.parse import numbers
-from sriov_rt.parse import pci
 
-NET = "sys/class/net"
 DRIVERS = "sys/bus/pci/drivers"
 
 #: A file of sysfs is a page at the most.
@@ -49,7 +49,6 @@ PAGE = 4096
 _HEX = re.compile(r"0x([0-9a-f]{1,8})")
 _FLAGS = re.compile(r"0x[0-9a-f]{1,8}")
 _NUMBER = re.compile(r"[0-9]{1,10}", re.ASCII)
-_REPRESENTOR = re.compile(r"(?:c[0-9]+)?pf[0-9]+[vs]f[0-9]+")
 
 T = TypeVar("T")
 
@@ -120,7 +119,7 @@ class Sysfs:
         return tuple(
             name
             for name in listed
-            if self._total(name) and not self._is_representor(name)
+            if self._total(name) and self._is_first(name)
         )
 
     def pf(self, name: str) -> Pf:
@@ -138,7 +137,7 @@ class Sysfs:
         if (
             not total
             or not isinstance(address, str)
-            or self._is_representor(name)
+            or interfaces.is_representor(self._root, name)
         ):
             raise errors.NotAPf(name, None, "it can have no VFs")
         found = self._known(name, vfs.find(self._root, device))
@@ -178,10 +177,7 @@ class Sysfs:
                     name, None, "there is no such device"
                 )
             raise errors.NotAVf(name, None, "it is no VF")
-        listed = self._root.list_dir(f"{DEVICES}/{parent}/net")
-        for pf in () if isinstance(listed, Unknown) else listed:
-            if self._is_representor(pf):
-                continue
+        for pf in self._ports(parent):
             for each in self.pf(pf).vfs:
                 if each.address == address:
                     return each
@@ -204,7 +200,8 @@ class Sysfs:
         device = f"{DEVICES}/{vf.address}"
         if _text(self._root, f"{device}/vendor") is None:
             raise errors.NoSuchDevice(f"{vf}", None, "the VF has gone")
-        listed = _names(self._root, f"{device}/net")
+        found = interfaces.of_function(self._root, vf.address)
+        listed = None if isinstance(found, Unknown) else found
         netdev = listed[0] if listed else None
         bare = VfDevice(
             driver=_link(self._root, f"{device}/driver"),
@@ -215,7 +212,7 @@ class Sysfs:
             # -1 where the platform has none.
             numa_node=_number(_text(self._root, f"{device}/numa_node")),
         )
-        return bare if netdev is None else self._whole(device, bare)
+        return bare if netdev is None else self._whole(bare)
 
     def check_driver(self, vf: VfId, driver: str) -> None:
         """Refuse a driver that cannot be bound to a VF.
@@ -303,30 +300,29 @@ class Sysfs:
     def _eswitch(self, address: str) -> EswitchMode:
         """Return the mode of a PF's embedded switch, by its representors."""
         beside = _names(self._root, f"{DEVICES}/{address}/net") or ()
-        if any(self._is_representor(each) for each in beside):
+        if any(interfaces.is_representor(self._root, each) for each in beside):
             return EswitchMode.SWITCHDEV
         return EswitchMode.LEGACY
 
-    def _is_representor(self, name: str) -> bool:
-        """Return whether an interface of a PF stands for one of its VFs.
+    def _is_first(self, name: str) -> bool:
+        """Return whether an interface is the first port of its function."""
+        address = values.link_name(self._root, f"{NET}/{name}/device")
+        return self._ports(str(address))[:1] == (name,)
 
-        Those of switchdev mode have the PF's device and pf0vf3 as the name
-        of their port (Documentation/networking/devlink/devlink-port.rst).
-        """
-        port = self._text(f"{NET}/{name}/phys_port_name", _REPRESENTOR)
-        return port is not None
+    def _ports(self, address: str) -> tuple[str, ...]:
+        """Return the interfaces of a PF by their ports."""
+        listed = interfaces.ports(self._root, address)
+        return () if isinstance(listed, Unknown) or listed is None else listed
 
     def _address(self, interface: str) -> str:
-        path = f"{NET}/{interface}"
-        found = _link(self._root, f"{path}/device")
-        try:
-            return str(pci.PciAddress.parse(found or ""))
-        except parse_errors.ParseError:
-            if _names(self._root, path) is None:
-                raise errors.NoSuchDevice(
-                    interface, None, "there is no such interface"
-                ) from None
-            raise errors.NotAVf(interface, None, "it is not on PCI") from None
+        found = interfaces.pci_address(self._root, interface)
+        if isinstance(found, str):
+            return found
+        if _names(self._root, f"{NET}/{interface}") is None:
+            raise errors.NoSuchDevice(
+                interface, None, "there is no such interface"
+            )
+        raise errors.NotAVf(interface, None, "it is not on PCI")
 
     def _text(self, path: str, pattern: re.Pattern[str]) -> str | None:
         text = _text(self._root, path)
@@ -349,9 +345,9 @@ class Sysfs:
             raise errors.BadState(device, None, value.reason)
         return value
 
-    def _whole(self, device: str, bare: VfDevice) -> VfDevice:
+    def _whole(self, bare: VfDevice) -> VfDevice:
         """Return the device with what its interface says."""
-        inner = f"{device}/net/{bare.netdev}"
+        inner = f"{NET}/{bare.netdev}"
         flags = _matching(_FLAGS, _text(self._root, f"{inner}/flags"))
         address = _text(self._root, f"{inner}/address") or ""
         bits = None if flags is None else int(flags, 16)

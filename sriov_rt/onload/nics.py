@@ -16,11 +16,11 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 
 from sriov_rt.codec import Unknown
+from sriov_rt.host import interfaces
 from sriov_rt.host import values
+from sriov_rt.host.interfaces import NET
 from sriov_rt.host.root import Root
 from sriov_rt.request.words import NIC_VENDORS
-
-NET = "sys/class/net"
 
 #: How Onload uses a NIC.
 NATIVE = "native"
@@ -53,6 +53,8 @@ def observe(root: Root) -> Mapping[str, str] | Unknown:
         return names
     found: dict[str, str] = {}
     for name in names:
+        if interfaces.is_representor(root, name):
+            continue
         how = _how(root, name)
         if isinstance(how, Unknown):
             return how
@@ -115,5 +117,8 @@ def _is_native(root: Root, name: str) -> bool | Unknown:
 
 def _pf(root: Root, name: str) -> str | None:
     """Return the interface of a VF's PF; None for what is no VF's."""
-    names = root.list_dir(f"{NET}/{name}/device/physfn/net")
-    return None if isinstance(names, Unknown) or not names else names[0]
+    pf = values.link_name(root, f"{NET}/{name}/device/physfn")
+    if not isinstance(pf, str):
+        return None
+    ports = interfaces.ports(root, pf)
+    return None if isinstance(ports, Unknown) or not ports else ports[0]

@@ -36,6 +36,7 @@ def nic(**changes: Any) -> facts.Nic:
         sriov_totalvfs=7,
         sriov_numvfs=2,
         vf_device="10ca",
+        link="ethernet",
         vfs=(
             facts.Vf(0, "0000:01:10.0", "igbvf", "eth3", 11, None),
             facts.Vf(1, "0000:01:10.2", "vfio-pci", None, 12, "pid 7 qemu"),

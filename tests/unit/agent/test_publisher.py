@@ -15,6 +15,7 @@ import threading
 import unittest
 from unittest import mock
 
+from sriov_rt import codec
 from sriov_rt import facts
 from sriov_rt.agent.publisher import BusUnreachable
 from sriov_rt.agent.publisher import Publisher
@@ -87,6 +88,19 @@ class PublisherTest(unittest.TestCase):
         self._observe()
         self._observe(latency=facts.LatencyFacts(Unknown("garbled")))
         self.assertEqual(["facts", "facts"], self.bus.methods)
+
+    def test_facts_that_no_scheduler_takes_are_an_error(self):
+        nics = [
+            builders.nic(name=f"enp{number}s0f0{'n' * 2000}")
+            for number in range(600)
+        ]
+        with self.assertLogs("sriov_rt.agent.publisher", "ERROR") as logs:
+            self._observe(nics=facts.NicFacts(tuple(nics)))
+        (line,) = logs.output
+        self.assertIn("facts of host rt-1 are 1", line)
+        self.assertIn("take at most 1048576", line)
+        with self.assertRaises(codec.SchemaError):
+            facts.from_json(self.bus.sent[-1][1]["document"])
 
     def test_heartbeats_do_not_follow_each_of_many_observations(self):
         self._observe()

@@ -13,6 +13,7 @@
 
 from sriov_rt import facts
 from sriov_rt.codec import Unknown
+from sriov_rt.facts.parts import NOT_REPORTED
 from tests.unit import builders
 from tests.unit.decide.case import NOW
 from tests.unit.decide.case import DecideTestCase
@@ -80,6 +81,27 @@ class DemandTest(DecideTestCase):
                 self.assertEqual(
                     ["nic_missing"], self.codes({"sriov_rt:nic": wanted})
                 )
+
+    def test_nic_that_is_not_on_ethernet(self):
+        other = builders.nic(name="ib0", link="infiniband")
+        nics = {"nics": (other,)}
+        for specs in (
+            {"sriov_rt:nic": "any"},
+            {"sriov_rt:nic": "intel"},
+            {"sriov_rt:vif": "vf"},
+            {"sriov_rt:vif": "macvlan"},
+        ):
+            with self.subTest(specs):
+                codes = self.codes(specs, nics=nics)
+                self.assertEqual(["nic_not_ethernet"], codes)
+        nics = {"nics": (other, builders.nic(link=NOT_REPORTED))}
+        self.assertEqual([], self.codes({"sriov_rt:vif": "vf"}, nics=nics))
+
+    def test_no_nic_at_all(self):
+        told = self.message(
+            "nic_missing", {"sriov_rt:nic": "any"}, nics={"nics": ()}
+        )
+        self.assertIn("no PCI NIC; add one", told)
 
     def test_nic_of_unknown_make(self):
         specs = {"sriov_rt:nic": "8086:1572"}

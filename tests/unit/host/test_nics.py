@@ -50,6 +50,7 @@ class NicsTest(trees.TreeTest):
                 sriov_totalvfs=64,
                 sriov_numvfs=4,
                 vf_device="154c",
+                link="ethernet",
                 vfs=(),
             ),
             dataclasses.replace(eno1, vfs=()),
@@ -152,6 +153,75 @@ class NicsTest(trees.TreeTest):
             ["eno1", "ens2f0"], [nic.name for nic in self.observe()]
         )
 
+    def test_representors_are_no_nics(self):
+        # openstack and Kubernetes clusters with mlx5 in switchdev mode.
+        for index in range(4):
+            name = f"eno1_{index}"
+            port = f"pf0vf{index}\n"
+            self.tree.netdev(trees.X710, name, phys_port_name=port)
+        self.tree.netdev(trees.X710, "eno1_s88", phys_port_name="c1pf0sf88\n")
+        self.tree.netdev(trees.X710, "eno1_hpf", phys_port_name="pf0\n")
+        self.tree.write(f"{ENO1}/phys_port_name", "p0\n")
+        eno1, ens2f0 = self.observe()
+        self.assertEqual(("eno1", "ens2f0"), (eno1.name, ens2f0.name))
+        self.assertEqual(4, len(eno1.vfs))
+
+    def test_vfs_count_for_the_first_port_of_a_function(self):
+        # mlx4 has both ports of a ConnectX-3 on one function.
+        self.tree.write(f"{ENO1}/dev_port", "1\n")
+        self.tree.netdev(trees.X710, "eno2", dev_port="0\n")
+        by_name = {nic.name: nic for nic in self.observe()}
+        self.assertEqual(4, len(by_name["eno2"].vfs))
+        self.assertEqual((), by_name["eno1"].vfs)
+
+    def test_link_types(self):
+        for text, link in (
+            ("1\n", "ethernet"),
+            ("32\n", "infiniband"),
+            ("512\n", "type 512"),
+        ):
+            with self.subTest(text):
+                self.tree.write(f"{ENO1}/type", text)
+                self.assertEqual(link, self.observe()[0].link)
+        for each in ("phy80211", "wireless"):
+            with self.subTest(each):
+                self.tree.write(f"{ENO1}/{each}/name", "phy0\n")
+                self.assertEqual("wifi", self.observe()[0].link)
+                self.tree.remove(f"{ENO1}/{each}")
+
+    def test_link_type_that_cannot_be_read(self):
+        self.tree.write(f"{ENO1}/type", "ether\n")
+        link = self.observe()[0].link
+        self.assertIn(f"/{ENO1}/type: ", link.reason)
+
+    def test_virtio(self):
+        self.tree.pci_device(
+            "devices/pci0000:00/0000:00:03.0",
+            vendor="0x1af4",
+            device="0x1041",
+            driver="virtio-pci",
+        )
+        self.virtio("devices/pci0000:00/0000:00:03.0", "virtio0", "ens3")
+        found = {nic.name: nic for nic in self.observe()}["ens3"]
+        self.assertEqual("0000:00:03.0", found.address)
+        self.assertEqual(("1af4", "1041"), (found.vendor, found.device))
+        self.assertEqual("virtio-pci", found.driver)
+        self.assertEqual((0, ()), (found.sriov_totalvfs, found.vfs))
+
+    def test_vf_whose_interface_is_one_level_below(self):
+        self.tree.remove("sys/class/net/eno1v1")
+        device = f"sys/{trees.X710.rpartition('/')[0]}/0000:3b:02.1"
+        self.tree.remove(f"{device}/net")
+        self.virtio(device.removeprefix("sys/"), "virtio4", "eth4")
+        self.assertEqual("eth4", self.vf(1).netdev)
+        self.assertEqual(
+            ["eno1", "ens2f0"], [nic.name for nic in self.observe()]
+        )
+
+    def virtio(self, device: str, virtio: str, name: str) -> None:
+        """Add a virtio device with an interface to a PCI function."""
+        self.tree.netdev(f"{device}/{virtio}", name, ifalias="")
+
     def test_bonding_masters_is_no_interface(self):
         self.tree.write("sys/class/net/bonding_masters", "bond0\n")
         self.assertEqual(2, len(self.observe()))
@@ -171,7 +241,7 @@ class NicsTest(trees.TreeTest):
         )
 
     def test_alias_unreadable(self):
-        path = "sys/bus/pci/devices/0000:3b:02.0/net/eno1v0/ifalias"
+        path = "sys/class/net/eno1v0/ifalias"
         self.tree.make_unreadable(path)
         self.assertEqual(Unknown(f"/{path}: Is a directory"), self.vf(0).owner)
         self.assertEqual("eno1v0", self.vf(0).netdev)

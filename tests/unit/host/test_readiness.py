@@ -109,6 +109,31 @@ class ModesTest(unittest.TestCase):
                     ["host_without_nic"], codes(mode, self.nics())
                 )
 
+    def test_nics_that_are_not_on_ethernet(self):
+        # InfiniBand's VFs take no MAC and no VLAN, and the kernel makes
+        # macvlans on ARPHRD_ETHER alone (macvlan_port_create in macvlan.c).
+        for link in ("infiniband", "wifi", "type 512"):
+            for mode in readiness.MODES:
+                with self.subTest(mode, link=link):
+                    host = self.nics(builders.nic(name="ib0", link=link))
+                    (reason,) = readiness.reasons(mode, host)
+                    self.assertEqual("nic_not_ethernet", reason.code)
+                    self.assertIn(f"ib0: {link}", reason.message)
+
+    def test_one_nic_on_ethernet_is_enough(self):
+        other = builders.nic(name="ib0", link="infiniband")
+        host = self.nics(other, builders.nic())
+        for mode in readiness.MODES:
+            with self.subTest(mode):
+                self.assertEqual([], codes(mode, host))
+
+    def test_vfs_of_infiniband_beside_an_ethernet_nic_without_any(self):
+        other = builders.nic(name="ib0", link="infiniband")
+        plain = builders.nic(sriov_totalvfs=0, sriov_numvfs=0, vfs=())
+        host = self.nics(other, plain)
+        self.assertEqual(["nic_not_ethernet"], codes("container-vf", host))
+        self.assertEqual([], codes("macvlan", host))
+
     def test_nic_without_sriov(self):
         host = self.nics(
             builders.nic(sriov_totalvfs=0, sriov_numvfs=0, vfs=())

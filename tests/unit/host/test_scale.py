@@ -12,12 +12,15 @@
 
 """What a large host costs: files read, which a clock could not tell."""
 
+import json
 from unittest import mock
 
+from sriov_rt import facts
 from sriov_rt.host import cpus
 from sriov_rt.host import irqs
 from sriov_rt.host import nics
 from sriov_rt.host import root as root_module
+from tests.unit import builders
 from tests.unit.host import trees
 
 
@@ -69,3 +72,19 @@ class ScaleTest(trees.TreeTest):
         found, reads = self.count(nics.observe)
         self.assertEqual(256, len(found.nics[0].vfs))
         self.assertLessEqual(reads, 256 + 30)
+
+    def test_facts_of_a_pf_in_switchdev_mode_are_as_long_as_without(self):
+        for index in range(4, 127):
+            slot = f"0000:41:{index // 8:02x}.{index % 8}"
+            vf = self.tree.vf(trees.X710, index, slot, driver="mlx5_core")
+            self.tree.netdev(vf, f"v{index}", ifalias="")
+        legacy = nics.observe(self.root)
+        for index in range(127):
+            port = f"pf0vf{index}\n"
+            self.tree.netdev(trees.X710, f"eno1_{index}", phys_port_name=port)
+        self.assertEqual(legacy, nics.observe(self.root))
+        self.assertEqual(127, len(legacy.nics[0].vfs))
+        host = builders.realtime_host(nics={"nics": legacy.nics})
+        document = json.dumps(host.to_plain())
+        self.assertLess(len(document), 100_000)
+        self.assertEqual(host, facts.from_json(document))

@@ -312,6 +312,7 @@ class Tree:
     def netdev(self, device: str, name: str, **attributes: str) -> None:
         """Add a network interface to a device."""
         directory = f"{device}/net/{name}"
+        attributes = {"type": "1\n", **attributes}
         for key, text in attributes.items():
             self.write(f"sys/{directory}/{key}", text)
         self.link(f"sys/{directory}/device", "../../../" + _last(device))
