@@ -29,7 +29,7 @@ class LinkError(SriovRtError):
     """
 
     problem: ClassVar[str] = "the interface cannot be made"
-    advice: ClassVar[str] = "see the log of this host"
+    advice: str = "see the log of this host"
 
     def __init__(
         self, device: str, *, port: str | None = None, detail: str = ""
@@ -57,6 +57,22 @@ class ParentTaken(LinkError):
         "unplug what it carries ('sriov-rt vif show' lists it) or name"
         " another parent"
     )
+
+
+class ParentIsPort(ParentTaken):
+    """The parent is a port of a bridge, a bond or a team.
+
+    :param master: the name of that.
+    """
+
+    problem = "the parent cannot have ports of its own"
+
+    def __init__(self, device: str, master: str) -> None:
+        super().__init__(device, detail=f"it is a port of {master}")
+        self.advice = (
+            f"take it out of {master} ('ip link set {device} nomaster'), or "
+            "name another parent"
+        )
 
 
 class NameTaken(LinkError):

@@ -77,11 +77,22 @@ def _make(what: Subinterface) -> Link:
                 detail = "something is on it, in some namespace"
                 raise errors.ParentTaken(what.parent, detail=detail) from error
             raise
+        except errors.ParentTaken as error:
+            if master := _master(own, parent):
+                raise errors.ParentIsPort(what.parent, master) from error
+            raise
         try:
             return _label(links, what, parent)
         except errors.LinkError:
             _delete(links, what.index or 0)
             raise
+
+
+def _master(own: NamespaceLinks, parent: int) -> str | None:
+    """Return the bridge or bond that a parent is a port of, if any."""
+    link = own.at(parent)
+    master = None if link is None or not link.master else own.at(link.master)
+    return None if master is None else master.name
 
 
 def _request(

@@ -12,7 +12,9 @@
 
 """Plans applied to VFs, and read back."""
 
+import dataclasses
 import logging
+import secrets
 from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterator
@@ -46,23 +48,36 @@ RESETTING_S = 10.0
 PACKED = 64
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Written:
+    """Outcome of a write to a VF.
+
+    :param left_out: attributes that the NIC does not have, or that it has
+        another value of, where that is no error.
+    :param refused: why it has not all of the others; None if it has.
+    """
+
+    left_out: frozenset[Attribute] = frozenset()
+    refused: errors.NicError | None = None
+
+
 def write_all(
     kernel: Kernel,
     family: Family,
     plans: Mapping[int, plan.Plan],
     clock: Clock,
-) -> Mapping[int, frozenset[Attribute]]:
+) -> Mapping[int, Written]:
     """Write what plans of one PF's VFs have to be written.
 
     All goes in one request; if that fails, VF by VF and then attribute by
     attribute, so that the error names the one.
 
     :param plans: index of the VF to its plan; no plan is empty.
-    :returns: index to what the NIC does not have, where that is no error.
-    :raises NicError: for the first attribute that fails.
+    :returns: outcome by index, where it is not that all is written.
+    :raises NicError: for the first attribute that fails, but in a reset.
     """
     indices = sorted(plans)
-    left_out: dict[int, frozenset[Attribute]] = {}
+    found: dict[int, Written] = {}
     for start in range(0, len(indices), PACKED):
         some = indices[start : start + PACKED]
         pf = plans[some[0]].vf.pf
@@ -71,31 +86,119 @@ def write_all(
         except errors.NicError as error:
             LOG.debug("pf=%s: one by one, since %s", pf, error)
             for each in some:
-                left_out[each] = _one(kernel, family, plans[each], clock)
-    return left_out
+                found[each] = _one(kernel, family, plans[each], clock)
+    return found
+
+
+_MAC = (Attribute.MAC,)
+_SPOOFCHK = (Attribute.SPOOFCHK,)
+
+#: Errors after which no other attribute would be taken either.
+_HOPELESS = (errors.NoSuchDevice, errors.NotPermitted, errors.TryAgain)
 
 
 def _one(
     kernel: Kernel, family: Family, desired: plan.Plan, clock: Clock
-) -> frozenset[Attribute]:
-    left_out: set[Attribute] = set()
+) -> Written:
+    """Write a plan's attributes one after the other.
+
+    A reset goes on after one that is refused: nothing else of the last
+    tenant must stay for it.
+
+    :raises NicError: for the first that fails, but in a reset.
+    """
+    failed: dict[tuple[Attribute, ...], errors.NicError] = {}
     for group in _groups(desired.payload):
-        part = VfSettings(
-            **{each: getattr(desired.payload, each) for each in group}
-        )
         try:
-            _patiently(kernel, family, desired, part, clock)
+            _write_group(kernel, family, desired, group, clock)
         except errors.NicError as error:
-            blamed = _blame(kernel, desired, group, error)
-            if desired.required or not isinstance(
-                blamed, errors.UnsupportedByNic
-            ):
-                raise blamed from error
-            LOG.warning(
-                "vf=%s: left out, since %s", desired.vf.address, blamed
-            )
+            if desired.required or isinstance(error, _HOPELESS):
+                raise
+            failed[group] = error
+    left_out: set[Attribute] = set()
+    if _lacks_mac(desired, failed) and _set_local_mac(kernel, desired):
+        failed.pop(_MAC, None)
+        left_out.update(_MAC)
+        if _SPOOFCHK in failed:
+            _write_again(kernel, family, desired, failed, clock)
+    refused: list[errors.NicError] = []
+    for group, why in failed.items():
+        if isinstance(why, errors.UnsupportedByNic):
+            LOG.warning("vf=%s: left out, since %s", desired.vf.address, why)
             left_out.update(group)
-    return frozenset(left_out)
+        else:
+            refused.append(why)
+    if len(refused) > 1:
+        refused = [errors.SeveralRefused(f"{desired.vf}", refused)]
+    return Written(frozenset(left_out), refused[0] if refused else None)
+
+
+def _lacks_mac(
+    desired: plan.Plan,
+    failed: Mapping[tuple[Attribute, ...], errors.NicError],
+) -> bool:
+    """Return whether a VF that is to have no MAC cannot do without one.
+
+    Many drivers take no zeros for one (is_valid_ether_addr in bnx2x's
+    bnx2x_set_vf_mac and others), and mlx4 neither that nor spoof checking
+    without one (mlx4_set_vf_mac and mlx4_set_vf_spoofchk).
+    """
+    if desired.expect.mac != NO_MAC:
+        return False
+    spoofchk = failed.get(_SPOOFCHK)
+    return _MAC in failed or (
+        spoofchk is not None
+        and not isinstance(spoofchk, errors.UnsupportedByNic)
+    )
+
+
+def _set_local_mac(kernel: Kernel, desired: plan.Plan) -> bool:
+    """Give a VF a MAC that nobody has; return whether its PF has taken it."""
+    mac = "02:" + secrets.token_bytes(5).hex(":")
+    part = VfSettings(mac=mac)
+    try:
+        kernel.write(desired.vf.pf, {desired.vf.index: part})
+    except errors.NicError as error:
+        LOG.debug("vf=%s: mac %s: %s", desired.vf.address, mac, error)
+        return False
+    LOG.info(
+        "vf=%s: it has the MAC %s, since its PF takes none away",
+        desired.vf.address,
+        mac,
+    )
+    return True
+
+
+def _write_again(
+    kernel: Kernel,
+    family: Family,
+    desired: plan.Plan,
+    failed: dict[tuple[Attribute, ...], errors.NicError],
+    clock: Clock,
+) -> None:
+    """Set spoof checking once there is a MAC to check by."""
+    try:
+        _write_group(kernel, family, desired, _SPOOFCHK, clock)
+    except errors.NicError as error:
+        failed[_SPOOFCHK] = error
+    else:
+        del failed[_SPOOFCHK]
+
+
+def _write_group(
+    kernel: Kernel,
+    family: Family,
+    desired: plan.Plan,
+    group: tuple[Attribute, ...],
+    clock: Clock,
+) -> None:
+    part = VfSettings(
+        **{each: getattr(desired.payload, each) for each in group}
+    )
+    try:
+        _patiently(kernel, family, desired, part, clock)
+    except errors.NicError as error:
+        raise _blame(kernel, desired, group, error) from error
 
 
 def _groups(payload: VfSettings) -> Iterator[tuple[Attribute, ...]]:
@@ -156,7 +259,10 @@ def _blame(
         step.attribute for step in desired.steps if step.attribute in group
     ]
     attribute = changed[0] if changed else min(group)
-    return type(error)(f"{desired.vf}", attribute, error.problem, error.code)
+    kind = type(error)
+    if kind is errors.NoRoom and error.code is not None:
+        kind = errors.kind(error.code, attribute)
+    return kind(f"{desired.vf}", attribute, error.problem, error.code)
 
 
 def differences(
@@ -214,7 +320,7 @@ def apply(
     for each in plans:
         if _ends_trust(family, each):
             kernel.mark_filters(each.vf)
-    left_out = write_all(kernel, family, written, clock)
+    done = write_all(kernel, family, written, clock)
     for each in plans:
         _device(kernel, family, each, clock)
         if not each.is_empty:
@@ -224,7 +330,10 @@ def apply(
                 each.vf.pf,
                 ", ".join(map(str, each.steps)) or _unseen(each),
             )
-    found = _verified(named, left_out, observe, clock)
+    found = _verified(named, done, observe, clock)
+    for outcome in done.values():
+        if outcome.refused is not None:
+            raise outcome.refused
     for each in plans:
         if each.remains is not None and not each.shared:
             raise errors.FiltersRemain(f"{each.vf}", each.remains, each.vf.pf)
@@ -297,7 +406,7 @@ def _reset_function(kernel: Kernel, desired: Plan) -> None:
 
 def _verified(
     plans: Mapping[int, Plan],
-    left_out: Mapping[int, frozenset[Attribute]],
+    done: Mapping[int, Written],
     observe: Observe,
     clock: Clock,
 ) -> tuple[VfState, ...]:
@@ -309,11 +418,10 @@ def _verified(
         found = observe(tuple(plans))
         differing.clear()
         for index, each in plans.items():
-            differs = differences(
-                each.expect,
-                found[index],
-                left_out.get(index, frozenset()),
-            )
+            outcome = done.get(index, Written())
+            if outcome.refused is not None:
+                continue
+            differs = differences(each.expect, found[index], outcome.left_out)
             if differs:
                 differing[index] = differs
         return None if differing else True

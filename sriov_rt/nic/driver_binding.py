@@ -89,7 +89,12 @@ INTERFACE_S = 5.0
 #: How long a PF may take until it shows what a VF told it, seconds.
 ANSWER_S = 1.0
 
-_HOPELESS = (errors.NotPermitted, errors.NoSuchDevice, errors.DriverMissing)
+_HOPELESS = (
+    errors.NotPermitted,
+    errors.RefusedByDriver,
+    errors.NoSuchDevice,
+    errors.DriverMissing,
+)
 
 
 def bind(

@@ -15,12 +15,19 @@
 import errno
 import os
 import pathlib
+import re
 import types
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
 from sriov_rt import exceptions
+
+#: CAP_NET_ADMIN (include/uapi/linux/capability.h).
+_NET_ADMIN = 12
+#: In the first user namespace (user_namespaces(7)).
+_ALL_USERS = ["0", "0", "4294967295"]
+_EFFECTIVE = re.compile(r"^CapEff:\t([0-9a-f]{1,16})$", re.MULTILINE)
 
 
 class NicError(exceptions.SriovRtError):
@@ -193,6 +200,48 @@ class NotPermitted(NicError):
     remedy = "run it as root, or with CAP_NET_ADMIN"
 
 
+class ReadOnly(NotPermitted):
+    """The file system is mounted read-only (EROFS), as in a container."""
+
+    remedy = "mount /sys read-write for it, or run it on the host"
+
+
+class RefusedByDriver(NicError):
+    """The driver refused it, though the caller may do it (EPERM, EACCES)."""
+
+    remedy = (
+        "see dmesg for the driver's message, and the NIC's page for what it "
+        "refuses"
+    )
+
+
+class VfsNotMade(NicError):
+    """The PF did not make the VFs."""
+
+    def __init__(
+        self,
+        device: str,
+        attribute: str | None = None,
+        problem: str = "failed",
+        code: int | None = None,
+    ) -> None:
+        self.remedy = _VFS_REMEDIES.get(code or 0, NicError.remedy)
+        super().__init__(device, attribute, problem, code)
+
+
+class SeveralRefused(NicError):
+    """Several attributes of a VF were refused; the others were set.
+
+    :param refused: one error for each.
+    """
+
+    def __init__(self, device: str, refused: Sequence[NicError]) -> None:
+        self.refused = tuple(refused)
+        self.remedy = "; ".join(dict.fromkeys(e.remedy for e in refused))
+        listed = ", ".join(f"{e.attribute}: {e.problem}" for e in refused)
+        super().__init__(device, None, listed, refused[0].code)
+
+
 class TryAgain(NicError):
     """The VF was still resetting after all retries (EAGAIN)."""
 
@@ -200,7 +249,7 @@ class TryAgain(NicError):
 
 
 class NoRoom(NicError):
-    """The NIC's tables or the kernel's memory are full (ENOSPC, ENOMEM)."""
+    """The NIC's tables of MACs or VLANs are full (ENOSPC, ENOMEM)."""
 
     remedy = (
         "free MAC or VLAN filters of other VFs; if the VF stays so, reset it "
@@ -259,13 +308,40 @@ class VfsInUse(NicError):
         super().__init__(device, None, f"VFs are in use: {reported}")
 
 
+#: Of a write to sriov_numvfs: sriov_enable in drivers/pci/iov.c, and what
+#: drivers return of their sriov_configure.
+_VFS_REMEDIES: Mapping[int, str] = types.MappingProxyType(
+    {
+        errno.ENOSPC: (
+            "make fewer VFs, or give each fewer interrupt vectors (mlxconfig "
+            "NUM_VF_MSIX, or devlink's msix_vec_per_pf_max)"
+        ),
+        errno.ENOMEM: (
+            "switch on SR-IOV and MMIO above 4 GiB in the firmware, boot with "
+            "pci=realloc, or make fewer VFs"
+        ),
+        errno.EINVAL: (
+            "make at most sriov_totalvfs VFs, and switch on SR-IOV in the "
+            "firmware of the host and of the NIC"
+        ),
+        errno.ENOSYS: (
+            "its driver makes VFs by a module parameter alone (num_vfs of "
+            "mlx4_core): set that in /etc/modprobe.d and reload the driver"
+        ),
+        errno.ENOENT: (
+            "its driver makes no VFs by sriov_numvfs; see dmesg and the "
+            "driver's module parameters"
+        ),
+    }
+)
+
 _BY_CODE: Mapping[int, type[NicError]] = types.MappingProxyType(
     {
         errno.EOPNOTSUPP: UnsupportedByNic,
         errno.EPROTONOSUPPORT: UnsupportedByNic,
         errno.EPERM: NotPermitted,
         errno.EACCES: NotPermitted,
-        errno.EROFS: NotPermitted,
+        errno.EROFS: ReadOnly,
         errno.EBUSY: VfBusy,
         errno.EEXIST: NameTaken,
         errno.EAGAIN: TryAgain,
@@ -283,6 +359,38 @@ _BY_CODE: Mapping[int, type[NicError]] = types.MappingProxyType(
 )
 
 
+#: Attributes that are entries of the NIC's tables of filters.
+_FILTERS = frozenset({None, "mac", "vlan"})
+
+
+def kind(code: int, attribute: str | None) -> type[NicError]:
+    """Return what an errno means for what was written."""
+    named = _BY_CODE.get(code, NicError)
+    if named is NotPermitted and is_net_admin():
+        return RefusedByDriver
+    if attribute == "vfs" and code in _VFS_REMEDIES:
+        return VfsNotMade
+    if named is NoRoom and attribute not in _FILTERS:
+        return NicError
+    return named
+
+
+def is_net_admin() -> bool:
+    """Return whether this process may administer the host's network.
+
+    It has CAP_NET_ADMIN in effect, and is in the first user namespace.
+    """
+    process = pathlib.Path("/proc/thread-self")
+    try:
+        status = (process / "status").read_text()
+        users = (process / "uid_map").read_text()
+    except OSError:
+        return os.geteuid() == 0
+    found = _EFFECTIVE.search(status)
+    has = found is not None and bool(int(found[1], 16) >> _NET_ADMIN & 1)
+    return has and users.split() == _ALL_USERS
+
+
 def from_errno(
     code: int,
     device: str,
@@ -298,6 +406,6 @@ def from_errno(
     if code == errno.EOPNOTSUPP:
         # Python has the number's other name, ENOTSUP.
         name = "EOPNOTSUPP"
-    kind = _BY_CODE.get(code, NicError)
+    named = kind(code, attribute)
     problem = f"{words or os.strerror(code)} ({name})"
-    return kind(device, attribute, problem, code)
+    return named(device, attribute, problem, code)

@@ -132,6 +132,11 @@ def _state(
     )
 
 
+#: What mlx4 reports of a VF without a VLAN (MLX4_VGT in mlx4.h); no VLAN has
+#: that number.
+_NO_VLAN = 4095
+
+
 def _joined(read: VfSettings, device: VfDevice) -> VfSettings:
     """Return what the PF and the VF's own interface say, together.
 
@@ -142,6 +147,7 @@ def _joined(read: VfSettings, device: VfDevice) -> VfSettings:
     return dataclasses.replace(
         read,
         mac=NO_MAC if made_up else read.mac,
+        vlan=0 if read.vlan == _NO_VLAN else read.vlan,
         mtu=device.mtu,
         promisc=device.promisc,
         allmulti=device.allmulti,

@@ -125,9 +125,12 @@ class CreateTest(IsolatedTestCase):
         # pyroute2 would sleep before it asks again.
         with (
             mock.patch.object(time, "sleep", side_effect=AssertionError),
-            self.assertRaises(kernel_errors.ParentTaken),
+            self.assertRaises(kernel_errors.ParentIsPort) as caught,
         ):
             self.make()
+        told = str(caught.exception)
+        self.assertIn("it is a port of br0", told)
+        self.assertIn("'ip link set vf0 nomaster'", told)
 
     def test_nothing_is_left_of_what_is_not_as_asked_for(self):
         with (

@@ -397,6 +397,24 @@ class FakeKernel:
         given.pop("spoofchk", None)
         self._take_mac(index, given)
 
+    def _bnx2x(self, index, given):
+        # bnx2x_set_vf_mac: is_valid_ether_addr
+        if given.get("mac") == NO_MAC:
+            self._refuse(index, errno.EINVAL)
+
+    def _mlx4_core(self, index, given):
+        # mlx4_set_vf_mac, mlx4_set_vf_spoofchk; VLANs: mlx4_get_vf_config
+        now = self.settings[index]
+        mac = given.get("mac", now.mac)
+        if now.spoofchk and mac == NO_MAC != now.mac:
+            self._refuse(index, errno.EPERM)
+        if given.get("spoofchk") and mac == NO_MAC:
+            self._refuse(index, errno.EPERM)
+        if given.keys() & {"trust", "query_rss"}:
+            self._refuse(index, errno.EOPNOTSUPP)
+        if given.get("vlan") == 0:
+            given["vlan"] = 4095
+
     def _truncating(self, index, given):
         """A NIC of no row that cuts rates and shows it."""
         if given.get("max_tx_rate"):

@@ -74,6 +74,7 @@ class NetlinkTest(unittest.TestCase):
             "set", index=4, flags=0x100, change=0x100
         )
 
+    @mock.patch.object(errors, "is_net_admin", lambda: False)
     def test_errors_name_what_they_are_about(self):
         self.refused = OSError(errno.EPERM, "Not for you")
         with self.assertRaises(errors.NotPermitted) as caught:

@@ -13,6 +13,8 @@
 import contextlib
 import dataclasses
 import errno
+import pathlib
+import types
 import unittest
 from unittest import mock
 
@@ -256,7 +258,9 @@ class SetTest(VfsTest):
 
     def test_driver_that_may_not_be_bound(self):
         self.kernel.bind_fails = [errno.EPERM]
-        self.refused(errors.NotPermitted, mac=fakes.ADMIN_MAC)
+        self.refused(
+            (errors.NotPermitted, errors.RefusedByDriver), mac=fakes.ADMIN_MAC
+        )
         self.assertEqual(1, len(self.kernel.binds))
 
     def test_driver_that_there_is_not(self):
@@ -648,6 +652,109 @@ class ResetTest(VfsTest):
                 self.assertEqual(1, len(self.kernel.binds))
 
 
+class DriverThatRefusesTest(VfsTest):
+    """Drivers' ways to say no to what a reset writes."""
+
+    TENANT = types.MappingProxyType(
+        {"mac": "52:54:00:aa:bb:cc", "vlan": 100, "spoofchk": True}
+    )
+
+    def reset_after_a_tenant(self):
+        self.kernel.change(0, **self.TENANT)
+        return self.vfs.reset(self.vf).settings
+
+    def assert_of_nobody(self, mac):
+        self.assertRegex(mac, "^02(:[0-9a-f]{2}){5}$")
+        self.assertNotEqual(self.TENANT["mac"], mac)
+
+    def test_zeros_that_are_no_mac(self):
+        self.use("bnx2x")
+        found = self.reset_after_a_tenant()
+        self.assert_of_nobody(found.mac)
+        self.assertEqual(0, found.vlan)
+        again = self.vfs.reset(self.vf).settings
+        self.assert_of_nobody(again.mac)
+
+    def test_no_two_vfs_get_the_same_mac(self):
+        self.use("bnx2x")
+        found = set()
+        for index in range(2):
+            self.kernel.change(index, **self.TENANT)
+            found.add(self.vfs.reset(vf_id(index)).settings.mac)
+        self.assertEqual(2, len(found))
+
+    def test_zeros_that_a_tenant_asks_for_are_refused_still(self):
+        self.use("bnx2x")
+        self.kernel.change(0, **self.TENANT)
+        self.refused(errors.RefusedByNic, mac=NO_MAC)
+        self.assertEqual(self.TENANT["mac"], self.kernel.settings[0].mac)
+
+    def test_spoof_checking_that_needs_a_mac(self):
+        self.use("mlx4_core")
+        self.kernel.change(0, spoofchk=False, trust=None, vlan=4095)
+        fresh = self.vfs.reset(self.vf).settings
+        self.assertTrue(fresh.spoofchk)
+        self.assertEqual(0, fresh.vlan)
+        self.assert_of_nobody(fresh.mac)
+        found = self.reset_after_a_tenant()
+        self.assertTrue(found.spoofchk)
+        self.assertEqual(0, found.vlan)
+        self.assert_of_nobody(found.mac)
+
+    def test_no_vlan_of_mlx4(self):
+        self.use("mlx4_core")
+        self.kernel.change(0, vlan=4095)
+        self.assertEqual(0, self.vfs.observe(self.vf).settings.vlan)
+        self.assertEqual(0, self.set(vlan=0).settings.vlan)
+
+    def test_a_reset_goes_on_after_one_refusal_and_names_it(self):
+        for refused, code in (("mac", errno.EIO), ("spoofchk", errno.EBUSY)):
+            for driver in ("igb", "nobody"):
+                with self.subTest(refused, driver=driver):
+                    self.use(driver)
+                    self.kernel.change(
+                        0, **{**self.TENANT, "spoofchk": False, "trust": True}
+                    )
+                    self.kernel.fail = {refused: [code, ...]}
+                    with self.assertRaises(errors.NicError) as caught:
+                        self.vfs.reset(self.vf, fresh=True)
+                    self.assertIn(refused, str(caught.exception))
+                    after = self.kernel.settings[0]
+                    self.assertEqual((0, False), (after.vlan, after.trust))
+                    self.assertTrue(self.kernel.binds)
+
+    def test_a_reset_names_each_refusal(self):
+        self.kernel.change(
+            0, vlan=100, trust=True, spoofchk=False, max_tx_rate=100
+        )
+        self.kernel.fail = {
+            "max_tx_rate": [errno.EINVAL, ...],
+            "spoofchk": [errno.EIO, ...],
+        }
+        with self.assertRaises(errors.SeveralRefused) as caught:
+            self.vfs.reset(self.vf)
+        told = str(caught.exception)
+        for each in (
+            "spoofchk: Input/output error (EIO)",
+            "max_tx_rate: Invalid argument (EINVAL)",
+            errors.RefusedByNic.remedy,
+            errors.NicError.remedy,
+        ):
+            self.assertIn(each, told)
+        after = self.kernel.settings[0]
+        self.assertEqual((0, False), (after.vlan, after.trust))
+
+    def test_other_vfs_are_reset_in_spite_of_one(self):
+        self.use("nobody")
+        self.kernel.change(0, **self.TENANT)
+        self.kernel.change(1, **self.TENANT)
+        plans = self.vfs.plan_resets((vf_id(0), vf_id(1)))
+        self.kernel.fail = {"vlan": [errno.EIO, errno.EIO, 0]}
+        with self.assertRaises(errors.NicError):
+            self.vfs.apply_all(plans)
+        self.assertEqual(0, self.kernel.settings[1].vlan)
+
+
 class UsersTest(VfsTest):
     def setUp(self):
         super().setUp()
@@ -742,13 +849,13 @@ class ErrorTest(VfsTest):
             "(EOPNOTSUPP)", str(errors.from_errno(errno.EOPNOTSUPP, "x"))
         )
         for code, kind in (
-            (errno.EPERM, errors.NotPermitted),
+            (errno.EROFS, errors.ReadOnly),
             (errno.EBUSY, errors.VfBusy),
             (errno.EOPNOTSUPP, errors.UnsupportedByNic),
             (errno.ENODEV, errors.NoSuchDevice),
             (errno.ERANGE, errors.OutOfRange),
             (errno.EINVAL, errors.RefusedByNic),
-            (errno.ENOMEM, errors.NoRoom),
+            (errno.ENOMEM, errors.NicError),
             (errno.EIO, errors.NicError),
         ):
             with self.subTest(code=errno.errorcode[code]):
@@ -759,6 +866,56 @@ class ErrorTest(VfsTest):
                 self.assertEqual("enp1s0/0", error.device)
                 self.assertEqual(code, error.code)
                 self.assertIn(kind.remedy, str(error))
+
+    def test_a_privilege_is_missing_only_where_it_is(self):
+        for has, kind in (
+            (False, errors.NotPermitted),
+            (True, errors.RefusedByDriver),
+        ):
+            for code in (errno.EPERM, errno.EACCES):
+                with (
+                    self.subTest(has=has, code=code),
+                    mock.patch.object(
+                        errors, "is_net_admin", return_value=has
+                    ),
+                ):
+                    self.use("igb")
+                    self.kernel.fail = {"spoofchk": [code, ...]}
+                    self.refused(kind, spoofchk=False)
+
+    def test_who_is_net_admin(self):
+        for effective, users, expected in (
+            ("0000003fffffffff", "         0          0 4294967295\n", True),
+            ("0000000000001000", "         0          0 4294967295\n", True),
+            ("0000003fffffefff", "         0          0 4294967295\n", False),
+            ("0000003fffffffff", "         0       1000          1\n", False),
+        ):
+            texts = {"status": f"CapEff:\t{effective}\n", "uid_map": users}
+
+            def read(path, texts=texts):
+                return texts[path.name]
+
+            with (
+                self.subTest(effective, users=users),
+                mock.patch.object(pathlib.Path, "read_text", read),
+            ):
+                self.assertIs(expected, errors.is_net_admin())
+
+    def test_the_remedy_depends_on_what_was_written(self):
+        for code, attribute, words in (
+            (errno.ENOSPC, "mac", "free MAC or VLAN filters"),
+            (errno.ENOMEM, "vlan", "free MAC or VLAN filters"),
+            (errno.ENOSPC, "max_tx_rate", "dmesg"),
+            (errno.ENOSPC, "vfs", "make fewer VFs"),
+            (errno.ENOMEM, "vfs", "pci=realloc"),
+            (errno.EINVAL, "vfs", "sriov_totalvfs"),
+            (errno.ENOSYS, "vfs", "num_vfs"),
+            (errno.EIO, "vfs", "dmesg"),
+            (errno.EBUSY, "vfs", "stop what uses it"),
+        ):
+            with self.subTest(errno.errorcode[code], attribute=attribute):
+                told = str(errors.from_errno(code, "enp1s0", attribute))
+                self.assertIn(words, told)
 
     def test_vf_that_vanishes_is_no_bad_value(self):
         made = self.vfs.plan(self.vf, VfSettings(vlan=3))
