@@ -209,6 +209,19 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "its AllowedCPUs= with 'systemctl set-property', or take them "
             "out of [compute] cpu_dedicated_set in nova.conf"
         ),
+        "cpus_outside_cpuset": (
+            "dedicated pCPUs {cpus} are out of reach of libvirt's guests, "
+            "since {cgroup} does not have them; write {wanted} to its "
+            "cpuset.cpus, or take them out of [compute] cpu_dedicated_set in "
+            "nova.conf"
+        ),
+        "cpus_exclusive": (
+            "dedicated pCPUs {cpus} are out of reach of libvirt's guests, "
+            "since {partition} has them exclusively (cpuset.cpu_exclusive); "
+            "take them out of its cpuset.cpus and write {wanted} to "
+            "{cgroup}/cpuset.cpus, or take them out of [compute] "
+            "cpu_dedicated_set in nova.conf"
+        ),
         "partition_invalid": (
             "the cpuset partition {cgroup} of libvirt's guests is "
             "'{partition}'; remove what the kernel names, and read its "
@@ -304,7 +317,23 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
         ),
         "swap_on": (
             "memory is swapped to {devices}, and a guest waits for what was "
-            "swapped out; run 'swapoff -a' and boot with systemd.swap=0"
+            "swapped out; run 'swapoff -a' and boot with systemd.swap=0, or "
+            "disable the service that makes it"
+        ),
+        "zram_on": (
+            "memory is swapped to {devices}, which costs CPU time and lets a "
+            "guest wait; run 'swapoff -a' and boot with systemd.zram=0"
+        ),
+        "zram_unmanaged": (
+            "memory is swapped to {devices}, which costs CPU time and lets a "
+            "guest wait; run 'swapoff -a' and disable what makes it (boot "
+            "with systemd.zram=0 for zram-generator, or disable a service "
+            "such as zramswap)"
+        ),
+        "command_line_too_long": (
+            "the planned kernel command line has {length} characters, and the "
+            "kernel drops what is beyond {limit}; take arguments off it that "
+            "are not needed"
         ),
         "ksm_running": (
             "KSM merges and unmerges guest pages; run 'echo 2 > "

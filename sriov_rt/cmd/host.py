@@ -166,7 +166,7 @@ class Check(_Host, command.Lister):
                 facts,
                 found.must,
                 placed_by_nova=placed_by_nova,
-                tuned_path=fix_plan.profile_path(Root(args.root)),
+                tuned=fix_plan.tuned_of(Root(args.root)),
             )
             verdict["fix_plan"] = plan.to_plain()
             after += ["", *plan.lines()]

@@ -14,6 +14,7 @@
 
 import argparse
 import logging
+import os
 import shutil
 import time
 from collections.abc import Iterator
@@ -66,7 +67,11 @@ class ShowCertificate(command.Lister):
         why = ""
         if found is not None:
             nova = compute.observe(root, nova_files())
-            why = host_latency.status(found, root, nova).withdrawn
+            status = host_latency.status(found, root, nova)
+            why = status.withdrawn
+            if status.changes and os.geteuid() == 0:
+                # Whatever is as before again: it was not all the time.
+                watch.record(found, status.withdrawal, root, results.LOCK)
         if found and not why and found.expires_at <= time.time():
             why = "it has expired"
         counts = found is not None and not why

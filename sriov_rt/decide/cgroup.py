@@ -28,6 +28,8 @@ DEFAULT = "/sys/fs/cgroup/machine.slice"
 
 #: The cgroups below which that of guests is.
 _ROOTS = frozenset({"/sys/fs/cgroup", "/sys/fs/cgroup/cpuset"})
+#: Where cpusets of cgroup v1 are.
+_LEGACY = "/sys/fs/cgroup/cpuset"
 
 
 def of_guests(cpus: CpuFacts) -> str:
@@ -84,20 +86,25 @@ def _out_of_reach(
     for each in (cpus.online, cpus.offline):
         there |= CpuSet() if isinstance(each, Unknown) else each
     left = dedicated & there - found.cpus
+    # AllowedCPUs= is for cgroup v2 only (systemd.resource-control(5)).
+    is_legacy = found.path.startswith(_LEGACY)
+    every = format_cpu_list(found.cpus | left)
     for other in found.others:
         if taken := left & other.cpus:
             left -= taken
             yield reason(
-                "cpus_in_other_partition",
+                "cpus_exclusive" if is_legacy else "cpus_in_other_partition",
                 cpus=format_cpu_list(taken),
                 partition=other.path,
                 cgroup=found.path,
+                wanted=every,
             )
     if left:
         yield reason(
-            "cpus_outside_cgroup",
+            "cpus_outside_cpuset" if is_legacy else "cpus_outside_cgroup",
             cpus=format_cpu_list(left),
             cgroup=found.path,
+            wanted=every,
         )
 
 

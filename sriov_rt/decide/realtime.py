@@ -13,6 +13,7 @@
 """Realtime: why a host's dedicated pCPUs are not."""
 
 from collections.abc import Iterator
+from collections.abc import Sequence
 
 from sriov_rt.codec import Unknown
 from sriov_rt.decide import cgroup
@@ -24,10 +25,12 @@ from sriov_rt.facts import CpuFacts
 from sriov_rt.facts import CpuSet
 from sriov_rt.facts import DecisiveFacts
 from sriov_rt.facts import IrqGroup
+from sriov_rt.facts import MemoryFacts
 from sriov_rt.facts import for_guests
 from sriov_rt.parse.cpulist import format_cpu_list
 from sriov_rt.parse.cpulist import format_cpu_mask
 from sriov_rt.reason import Reason
+from sriov_rt.reason import first_of
 from sriov_rt.reason import reason
 
 #: Clock sources that take microseconds to read, one CPU at a time.
@@ -38,6 +41,9 @@ SLOW_CLOCKS = frozenset(
 #: The longest time that a dedicated pCPU may take to wake up, µs: what
 #: tuned's profiles for realtime hosts and guests allow.
 MAX_WAKEUP_US = 3
+
+#: Devices of swap that a sentence names.
+_NAMED_SWAPS = 4
 
 
 def reasons(facts: DecisiveFacts, *, placed_by_nova: bool) -> Iterator[Reason]:
@@ -263,7 +269,9 @@ def _next_interrupts(
     default, online = facts.irqs.default_affinity, facts.cpus.online
     if isinstance(default, Unknown):
         yield unknown("irqs.default_affinity", default)
-    elif not isinstance(online, Unknown) and default & dedicated:
+    elif isinstance(online, Unknown) or online <= dedicated:
+        return  # _housekeeping() says so
+    elif default & dedicated:
         yield reason(
             "irqs_default_on_dedicated",
             cpus=format_cpu_list(default & dedicated),
@@ -284,8 +292,8 @@ def _interrupts(facts: DecisiveFacts, dedicated: CpuSet) -> Iterator[Reason]:
     if isinstance(groups, Unknown):
         yield unknown("irqs.groups", groups)
         return
-    if isinstance(online, Unknown):
-        return
+    if isinstance(online, Unknown) or online <= dedicated:
+        return  # _housekeeping() says so
     flags = facts.cpus.isolcpus_flags
     managed_apart = not isinstance(flags, Unknown) and "managed_irq" in flags
     astray = [
@@ -358,6 +366,14 @@ def _memory(facts: DecisiveFacts) -> Iterator[Reason]:
         yield reason("thp_always")
     if isinstance(memory.swap, Unknown):
         yield from unread("memory.swap", memory.swap)
-    elif memory.swap:
-        more = ", …" if len(memory.swap) > 4 else ""
-        yield reason("swap_on", devices=", ".join(memory.swap[:4]) + more)
+    else:
+        yield from _swap(memory, memory.swap)
+
+
+def _swap(memory: MemoryFacts, swap: Sequence[str]) -> Iterator[Reason]:
+    """Yield a Reason for each maker of swap."""
+    others = [each for each in swap if each not in memory.on_zram]
+    zram = "zram_on" if memory.zram_generator is True else "zram_unmanaged"
+    for code, devices in (("swap_on", others), (zram, memory.on_zram)):
+        if devices:
+            yield reason(code, devices=first_of(devices, _NAMED_SWAPS))

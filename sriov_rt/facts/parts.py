@@ -179,12 +179,22 @@ class MemoryFacts:
     :param thp: ``always``, ``madvise`` or ``never``.
     :param ksm_run: ``/sys/kernel/mm/ksm/run``; 0 and 2 are off.
     :param swap: the devices and files in use (``/proc/swaps``).
+    :param zram_generator: whether systemd's generator for swap on zram is
+        installed.
     """
 
     thp: str | Unknown
     ksm_run: int | Unknown
     hugepages: tuple[HugePages, ...] | Unknown
     swap: tuple[str, ...] | Unknown = NOT_REPORTED
+    zram_generator: bool | Unknown = NOT_REPORTED
+
+    @property
+    def on_zram(self) -> tuple[str, ...]:
+        """The devices of :attr:`swap` that are on compressed memory."""
+        if isinstance(self.swap, Unknown):
+            return ()
+        return tuple(each for each in self.swap if "/zram" in each)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -158,4 +158,20 @@ def _legacy(root: Root, offline: CpuSet) -> GuestCgroup | Unknown:
             cpus |= offline
     if isinstance(cpus, Unknown):
         return cpus
-    return GuestCgroup(f"/{directory}", cpus)
+    others = tuple(_exclusive(root, directory))
+    return GuestCgroup(f"/{directory}", cpus, None, others)
+
+
+def _exclusive(root: Root, guests: str) -> Iterator[CgroupPartition]:
+    """Yield the siblings of the guests' cpuset that share no CPU with it."""
+    names = root.list_dir(LEGACY_ROOT)
+    for name in () if isinstance(names, Unknown) else names:
+        path = f"{LEGACY_ROOT}/{name}"
+        if (
+            path == guests
+            or values.integer(root, f"{path}/cpuset.cpu_exclusive", 0, 1) != 1
+        ):
+            continue
+        cpus = values.cpu_set(root, f"{path}/cpuset.cpus")
+        if cpus and not isinstance(cpus, Unknown):
+            yield CgroupPartition(f"/{path}", cpus)

@@ -14,12 +14,13 @@
 
 A latency that was measured holds for the machine, the kernel, the firmware
 and the settings that it was measured with. Each of them is text here, compared
-as a whole: what can't be read now and could be then has changed.
+as a whole. What can't be read, now or then, has not changed: it is unknown.
 """
 
 import hashlib
 import re
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Mapping
 
 from sriov_rt.codec import Unknown
@@ -70,8 +71,8 @@ BOOT_FILE = "proc/sys/kernel/random/boot_id"
 #: What stands for a file that is not there or can't be read.
 ABSENT = "-"
 
-#: What stands for one of ROOT_FILES that somebody else than root looks at, and
-#: for the settings of CPUs that are offline.
+#: What stands for what cannot be read: a file of root's, the settings of CPUs
+#: that are offline, or anything while the kernel refuses it.
 UNREADABLE = "?"
 
 #: A machine-id, man 5 machine-id; images have "uninitialized" in its place.
@@ -138,7 +139,8 @@ def changed(
     return tuple(
         (name, then, now.get(name, ABSENT))
         for name, then in certified.items()
-        if now.get(name, ABSENT) not in (then, UNREADABLE)
+        if UNREADABLE not in (then, now.get(name, ABSENT))
+        and now.get(name, ABSENT) != then
     )
 
 
@@ -174,14 +176,27 @@ def emulated(root: Root) -> bool:
 def _text(root: Root, path: str) -> str:
     found = root.read_text(path, may_be_empty=True)
     if isinstance(found, Unknown):
-        return ABSENT
+        return _unread(root, path)
     return " ".join(found.replace("\0", " ").split()) or ABSENT
+
+
+def _unread(root: Root, path: str) -> str:
+    """Return what stands for a file or directory that was not read."""
+    return ABSENT if root.exists(path) is False else UNREADABLE
+
+
+def _joined(separator: str, texts: Iterable[str]) -> str:
+    """Return texts as one; if one is not known, all of it is not."""
+    found = list(texts)
+    if UNREADABLE in found:
+        return UNREADABLE
+    return separator.join(found) or ABSENT
 
 
 def _identity(root: Root, path: str) -> str:
     found = root.read_text(path, may_be_empty=True)
     if isinstance(found, Unknown):
-        return UNREADABLE if root.exists(path) is True else ABSENT
+        return _unread(root, path)
     text = found.strip()
     if _PLACEHOLDER.fullmatch(text):
         return ABSENT
@@ -193,7 +208,7 @@ def _model(root: Root, nova: ComputeFacts) -> str:
     # /proc/cpuinfo would interrupt each CPU of an older kernel.
     text, _, _ = _text(root, f"{_CPUS}/modalias").partition(":feature:")
     midr = _text(root, f"{_CPUS}/cpu0/regs/identification/midr_el1")
-    return text if midr == ABSENT else f"{text} {midr}"
+    return text if midr == ABSENT else _joined(" ", (text, midr))
 
 
 def _governor(root: Root, nova: ComputeFacts) -> str:
@@ -208,8 +223,10 @@ def _governor(root: Root, nova: ComputeFacts) -> str:
         return UNREADABLE
     place = f"{_CPUS}/cpufreq"
     policies = root.list_dir(place)
+    if isinstance(policies, Unknown):
+        return _unread(root, place)
     found = set()
-    for each in () if isinstance(policies, Unknown) else policies:
+    for each in policies:
         its = values.cpu_set(root, f"{place}/{each}/affected_cpus")
         if isinstance(its, Unknown) or not its & cpus:
             continue
@@ -217,7 +234,7 @@ def _governor(root: Root, nova: ComputeFacts) -> str:
             found.add(high.governor_high)
         else:
             found.add(_text(root, f"{place}/{each}/scaling_governor"))
-    return ", ".join(sorted(found)) or ABSENT
+    return _joined(", ", sorted(found))
 
 
 def _idle_states(root: Root, nova: ComputeFacts) -> str:
@@ -234,14 +251,21 @@ def _idle_states(root: Root, nova: ComputeFacts) -> str:
     for cpu in cpus:
         place = f"{_CPUS}/cpu{cpu}/cpuidle"
         states = root.list_dir(place)
+        if isinstance(states, Unknown):
+            found.add(_unread(root, place))
+            continue
         texts = []
-        for each in () if isinstance(states, Unknown) else states:
+        for each in states:
             if each not in names:
                 names[each] = _text(root, f"{place}/{each}/name")
-            off = _text(root, f"{place}/{each}/disable") == "1"
-            texts.append(f"{names[each]}=off" if off else names[each])
-        found.add(",".join(texts) or ABSENT)
-    return "; ".join(sorted(found)) or ABSENT
+            off = _text(root, f"{place}/{each}/disable")
+            if off == UNREADABLE:
+                texts.append(off)
+            else:
+                suffix = "=off" if off == "1" else ""
+                texts.append(f"{names[each]}{suffix}")
+        found.add(_joined(",", texts))
+    return _joined("; ", sorted(found))
 
 
 def _isolated(root: Root) -> CpuSet:
@@ -261,7 +285,7 @@ def _isolated(root: Root) -> CpuSet:
 def _swap(root: Root, nova: ComputeFacts) -> str:
     found = root.read_text("proc/swaps", may_be_empty=True)
     if isinstance(found, Unknown):
-        return ABSENT
+        return _unread(root, "proc/swaps")
     # The first line names the columns; the first word of each other one is
     # the device or the file. How much of it is used does not matter.
     lines = [each.split() for each in found.splitlines()[1:]]

@@ -268,10 +268,8 @@ def _nohz_full(root: Root) -> CpuSet | Unknown:
     )
 
 
-def _parameter(root: Root, key: str) -> str | None | Unknown:
-    """Return the value of a kernel parameter; None if there is none."""
-    found = values.parsed(root, COMMAND_LINE, kernel.parse_kernel_command_line)
-    return found if isinstance(found, Unknown) else found.get(key)
+def _command_line(root: Root) -> kernel.KernelCommandLine | Unknown:
+    return values.parsed(root, COMMAND_LINE, kernel.parse_kernel_command_line)
 
 
 def _possible(root: Root) -> int | None:
@@ -283,30 +281,41 @@ def _possible(root: Root) -> int | None:
 
 
 def _rcu_nocbs(root: Root, nohz_full: CpuSet | Unknown) -> CpuSet | Unknown:
-    """Return rcu_nocbs= and nohz_full, for which there is no other file."""
-    text = _parameter(root, "rcu_nocbs")
-    if isinstance(text, Unknown):
-        return text
+    """Return rcu_nocbs= and nohz_full, for which there is no other file.
+
+    A value that the kernel cannot parse, or with a CPU that there cannot be,
+    means all CPUs (rcu_nocb_setup in kernel/rcu/tree_nocb.h).
+    """
+    line = _command_line(root)
+    if isinstance(line, Unknown):
+        return line
     if isinstance(nohz_full, Unknown):
         return nohz_full
+    possible = _possible(root)
     try:
-        parsed = cpulist.parse_cpu_list(text or "", possible=_possible(root))
+        parsed = cpulist.parse_cpu_list(
+            line.get("rcu_nocbs") or "", possible=possible
+        )
     except errors.ParseError as error:
-        return Unknown(f"/{COMMAND_LINE}: rcu_nocbs: {error}")
+        if possible is None:
+            return Unknown(f"/{COMMAND_LINE}: rcu_nocbs: {error}")
+        return CpuSet(range(possible))
     return parsed | nohz_full
 
 
 def _isolcpus_flags(root: Root) -> tuple[str, ...] | Unknown:
-    text = _parameter(root, "isolcpus")
-    if isinstance(text, Unknown):
-        return text
-    if text is None:
-        return ()
+    """Return the flags of isolcpus= that are in force for all its CPUs."""
+    line = _command_line(root)
+    if isinstance(line, Unknown):
+        return line
     try:
-        parsed = kernel.parse_isolcpus(text, possible=_possible(root))
+        found = kernel.isolation(line, _possible(root))
     except errors.ParseError as error:
         return Unknown(f"/{COMMAND_LINE}: {error}")
-    return tuple(sorted(parsed.flags))
+    isolated = found.get("domain", CpuSet())
+    return tuple(
+        sorted(flag for flag, cpus in found.items() if isolated <= cpus)
+    )
 
 
 def _siblings(

@@ -19,6 +19,8 @@ to change with them.
 """
 
 import dataclasses
+import re
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -39,7 +41,9 @@ from sriov_rt.parse import kernel
 from sriov_rt.parse import partition
 from sriov_rt.parse.cpulist import format_cpu_list
 from sriov_rt.parse.cpulist import format_cpu_mask
+from sriov_rt.parse.cpulist import format_short_cpu_list
 from sriov_rt.reason import Reason
+from sriov_rt.reason import reason
 
 SYSCTL_FILE = "/etc/sysctl.d/90-sriov-rt.conf"
 TUNED_FILE = "/etc/tuned/sriov-rt/tuned.conf"
@@ -75,11 +79,22 @@ PLANNED = frozenset(
         "timers_migrate",
         "watchdog_on_dedicated",
         "workqueues_on_dedicated",
+        "zram_on",
     }
 )
 
 #: Arguments that undo a plan's, and are taken away for it.
 CONTRARY = frozenset({"nohz=off", "notsc"})
+
+#: What x86 and arm64 take of a command line; the rest is lost
+#: (COMMAND_LINE_SIZE in arch/*/include/uapi/asm/setup.h, with its NUL).
+MAX_COMMAND_LINE = 2047
+
+#: The profiles in effect (ACTIVE_PROFILE_FILE in tuned/consts.py).
+_ACTIVE_PROFILE = "etc/tuned/active_profile"
+_OWN_PROFILE = "sriov-rt"
+_PROFILES = re.compile(r"[\w.-]{1,64}(?:[ ,;]+[\w.-]{1,64}){0,15}", re.ASCII)
+_INCLUDE = re.compile(r"^include *= *(.+?) *$", re.MULTILINE)
 
 Sections = Mapping[str, Mapping[str, str]]
 
@@ -158,7 +173,7 @@ class FixPlan:
                 yield "# nova.conf of nova-compute"
                 yield from _ini(self.nova).splitlines()
             yield ""
-            yield "# Then boot the host."
+            yield "# Then reboot the host."
         if self.by_hand:
             yield "# To be done by hand:"
             for each in self.by_hand:
@@ -177,13 +192,39 @@ def _ini(sections: Sections) -> str:
     )
 
 
-def profile_path(root: Root) -> str:
-    """Return the file from which a host's tuned reads the plan's profile.
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tuned:
+    """Tuned on a host.
+
+    :param path: the file that it reads the plan's profile from.
+    :param included: the profiles that are active, which the plan's includes;
+        empty for none.
+    """
+
+    path: str = TUNED_FILE
+    included: str = ""
+
+
+NO_TUNED = Tuned()
+
+
+def tuned_of(root: Root) -> Tuned:
+    """Return what there is of tuned on a host.
 
     :param root: of the host.
     """
     later = root.exists(_LATER_TUNED) is True
-    return LATER_TUNED_FILE if later else TUNED_FILE
+    path = LATER_TUNED_FILE if later else TUNED_FILE
+    active = root.read_text(_ACTIVE_PROFILE, may_be_empty=True)
+    names = "" if isinstance(active, Unknown) else active.strip()
+    if names == _OWN_PROFILE:
+        # The plan is in effect already: it includes what it did.
+        text = root.read_text(path.lstrip("/"))
+        own = None if isinstance(text, Unknown) else _INCLUDE.search(text)
+        names = "" if own is None else own[1]
+    if not _PROFILES.fullmatch(names):
+        names = ""
+    return Tuned(path, ",".join(re.split("[ ,;]+", names)))
 
 
 def make(
@@ -191,13 +232,13 @@ def make(
     must: Iterable[Reason],
     *,
     placed_by_nova: bool,
-    tuned_path: str = TUNED_FILE,
+    tuned: Tuned = NO_TUNED,
 ) -> FixPlan:
     """Return the plan for a host.
 
     :param must: what keeps the host from being ready.
     :param placed_by_nova: as with :func:`sriov_rt.decide.realtime.reasons`.
-    :param tuned_path: as :func:`profile_path` gives it.
+    :param tuned: as :func:`tuned_of` gives it.
     """
     by_hand = tuple(each for each in must if each.code not in PLANNED)
     dedicated = realtime.to_dedicate(decisive(facts))
@@ -205,8 +246,14 @@ def make(
     if isinstance(online, Unknown) or not dedicated:
         return FixPlan(CpuSet(), by_hand=by_hand)
     housekeeping = online - dedicated
-    arguments = _arguments(facts, dedicated, housekeeping)
-    removed, command_line = _replaced(facts.kernel.command_line, arguments)
+    arguments, removed, command_line = _boot(facts, dedicated, housekeeping)
+    if len(command_line or "") > MAX_COMMAND_LINE:
+        too_long = reason(
+            "command_line_too_long",
+            length=len(command_line or ""),
+            limit=MAX_COMMAND_LINE,
+        )
+        by_hand = (*by_hand, too_long)
     return FixPlan(
         dedicated,
         tuple(arguments),
@@ -214,17 +261,38 @@ def make(
         command_line,
         _sysctls(facts, housekeeping),
         _cgroup(facts, dedicated, housekeeping),
-        _tuned(facts, dedicated, housekeeping),
+        _tuned(facts, dedicated, housekeeping, tuned.included),
         _nova(facts, dedicated) if placed_by_nova else {},
         by_hand,
-        tuned_path,
+        tuned.path,
     )
 
 
-def _arguments(
+def _boot(
     facts: HostFacts, dedicated: CpuSet, housekeeping: CpuSet
+) -> tuple[list[str], tuple[str, ...], str | None]:
+    """Return the arguments, those that they replace, and the new line.
+
+    Lists of CPUs are in their short form where the line is too long else.
+    """
+    arguments: list[str] = []
+    removed: tuple[str, ...] = ()
+    line: str | None = None
+    for listed in (format_cpu_list, format_short_cpu_list):
+        arguments = _arguments(facts, dedicated, housekeeping, listed)
+        removed, line = _replaced(facts.kernel.command_line, arguments)
+        if len(line or " ".join(arguments)) <= MAX_COMMAND_LINE:
+            break
+    return arguments, removed, line
+
+
+def _arguments(
+    facts: HostFacts,
+    dedicated: CpuSet,
+    housekeeping: CpuSet,
+    listed: Callable[[CpuSet], str],
 ) -> list[str]:
-    cpus = format_cpu_list(dedicated)
+    cpus = listed(dedicated)
     # An isolated partition does what the flag domain would.
     by_partition = bool(_cgroup(facts, dedicated, housekeeping))
     flags = "managed_irq" if by_partition else "managed_irq,domain"
@@ -232,7 +300,7 @@ def _arguments(
         f"isolcpus={flags},{cpus}",
         f"nohz_full={cpus}",
         f"rcu_nocbs={cpus}",
-        f"irqaffinity={format_cpu_list(housekeeping)}",
+        f"irqaffinity={listed(housekeeping)}",
         "transparent_hugepage=never",
         # The sysctl can't be written where there is no such watchdog, as in
         # most virtual machines (proc_nmi_watchdog in kernel/watchdog.c).
@@ -240,9 +308,13 @@ def _arguments(
     ]
     if facts.kernel.clock_source in realtime.SLOW_CLOCKS:
         found += ["clocksource=tsc", "tsc=reliable"]
-    if _some(facts.memory.swap):
-        # The generators of systemd then make no unit for fstab's swap.
-        found.append("systemd.swap=0")
+    memory = facts.memory
+    if not isinstance(memory.swap, Unknown):
+        if {*memory.swap} - {*memory.on_zram}:
+            # systemd's generators then make no unit for fstab's swap.
+            found.append("systemd.swap=0")
+        if memory.on_zram and memory.zram_generator is True:
+            found.append("systemd.zram=0")
     return found
 
 
@@ -301,10 +373,14 @@ def _cgroup(
 
 
 def _tuned(
-    facts: HostFacts, dedicated: CpuSet, housekeeping: CpuSet
+    facts: HostFacts, dedicated: CpuSet, housekeeping: CpuSet, included: str
 ) -> Sections:
+    main = {"summary": "CPUs for realtime guests, by sriov-rt"}
+    if included:
+        # Without it, what that profile has set is undone.
+        main["include"] = included
     sections = {
-        "main": {"summary": "CPUs for realtime guests, by sriov-rt"},
+        "main": main,
         "sysfs": {
             "/sys/devices/virtual/workqueue/cpumask": format_cpu_mask(
                 housekeeping

@@ -26,6 +26,8 @@ THP = f"{MM}/transparent_hugepage/enabled"
 KSM = f"{MM}/ksm/run"
 NODE = "sys/devices/system/node"
 SWAPS = "proc/swaps"
+#: zram-generator(8)
+ZRAM_GENERATOR = "usr/lib/systemd/system-generators/zram-generator"
 
 _NODE_NAME = re.compile(r"node([0-9]{1,5})")
 _POOL_NAME = re.compile(r"hugepages-([0-9]{1,12})kB")
@@ -52,6 +54,7 @@ def observe(root: Root) -> MemoryFacts:
             (),
             beside="proc/sys/kernel/osrelease",
         ),
+        zram_generator=root.exists(ZRAM_GENERATOR),
     )
 
 

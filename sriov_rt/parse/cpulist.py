@@ -15,6 +15,7 @@
 import re
 from collections.abc import Iterable
 from collections.abc import Iterator
+from collections.abc import Sequence
 from collections.abc import Set
 from typing import Any
 
@@ -181,16 +182,57 @@ def format_cpu_list(cpus: Iterable[int]) -> str:
 
     :param cpus: CPU numbers, in any order.
     """
-    runs: list[list[int]] = []
+    return ",".join(_range(*each) for each in _runs(cpus))
+
+
+def _runs(cpus: Iterable[int]) -> list[tuple[int, int]]:
+    """Return the first and the last of CPUs that follow each other."""
+    runs: list[tuple[int, int]] = []
     for cpu in sorted(set(cpus)):
         if runs and cpu == runs[-1][1] + 1:
-            runs[-1][1] = cpu
+            runs[-1] = (runs[-1][0], cpu)
         else:
-            runs.append([cpu, cpu])
-    return ",".join(
-        f"{first}" if first == last else f"{first}-{last}"
-        for first, last in runs
-    )
+            runs.append((cpu, cpu))
+    return runs
+
+
+def _range(first: int, last: int) -> str:
+    return f"{first}" if first == last else f"{first}-{last}"
+
+
+def format_short_cpu_list(cpus: Iterable[int]) -> str:
+    """Return CPUs in the shortest form that the kernel takes: ``1-7:1/2``.
+
+    Runs of one length at one distance become a range with the part of each
+    group that is used, where that is shorter.
+
+    :param cpus: CPU numbers, in any order.
+    """
+    runs = _runs(cpus)
+    found: list[str] = []
+    while runs:
+        count = _repeats(runs)
+        plain = ",".join(_range(*each) for each in runs[:count])
+        (first, last), (_, end) = runs[0], runs[count - 1]
+        if count > 1:
+            used, group = last - first + 1, runs[1][0] - first
+            found.append(min(plain, f"{first}-{end}:{used}/{group}", key=len))
+        else:
+            found.append(plain)
+        runs = runs[count:]
+    return ",".join(found)
+
+
+def _repeats(runs: Sequence[tuple[int, int]]) -> int:
+    """Return how many runs from the first on have its length and distance."""
+    count = 1
+    while count < len(runs):
+        (first, last), (start, end) = runs[count - 1], runs[count]
+        distance = runs[1][0] - runs[0][0]
+        if end - start != last - first or start - first != distance:
+            break
+        count += 1
+    return count
 
 
 def format_cpu_mask(cpus: Iterable[int]) -> str:

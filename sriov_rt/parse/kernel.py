@@ -15,6 +15,7 @@
 import dataclasses
 import re
 from collections.abc import Iterator
+from collections.abc import Mapping
 
 from sriov_rt.parse import cpulist
 from sriov_rt.parse import errors
@@ -157,6 +158,26 @@ def parse_isolcpus(value: str, possible: int | None = None) -> IsolCpus:
     return IsolCpus(
         frozenset(flags & ISOLCPUS_FLAGS) or frozenset({"domain"}), cpus
     )
+
+
+def isolation(
+    line: KernelCommandLine, possible: int | None = None
+) -> Mapping[str, cpulist.CpuSet]:
+    """Return the CPUs that each flag of isolcpus= is in force for.
+
+    Several parameters add up; one that names other CPUs for a flag that an
+    earlier one has set is dropped as a whole (housekeeping_setup in
+    kernel/sched/isolation.c).
+
+    :param possible: how many CPUs there can be, to know ``N``.
+    :raises ParseError: if the kernel would drop one of them.
+    """
+    found: dict[str, cpulist.CpuSet] = {}
+    for value in line.all("isolcpus"):
+        each = parse_isolcpus(value or "", possible)
+        if all(found.get(flag, each.cpus) == each.cpus for flag in each.flags):
+            found |= dict.fromkeys(each.flags, each.cpus)
+    return found
 
 
 def parse_version(release: str) -> KernelVersion:

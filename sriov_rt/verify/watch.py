@@ -103,7 +103,7 @@ def probe(
     if found is not None and not found.withdrawn:
         why = host_latency.status(found, root, nova).withdrawal
         if why:
-            return _withdrawn(found, why, root, lock)
+            return record(found, why, root, lock)
     if found is None or not _counts(found, root, nova):
         return Probe(None, None, "no certificate counts; nothing to watch")
     cpus = cpus_of(root)
@@ -124,10 +124,15 @@ def probe(
         return Probe(None, None, "a measurement is running; none was probed")
 
 
-def _withdrawn(
+def record(
     found: Certificate, why: str, root: Root, lock: pathlib.Path
 ) -> Probe:
-    """Record a change at once: the next look may not show it."""
+    """Withdraw a certificate for a change that the next look may not show.
+
+    :param why: what has changed.
+    :param lock: held by measurements; then nothing is written.
+    :raises OSError: if the certificate can't be withdrawn.
+    """
     try:
         with results.exclusive(lock):
             again = host_latency.read(root)

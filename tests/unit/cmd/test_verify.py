@@ -435,3 +435,35 @@ class CertificateTest(trees.TreeTest):
                 self.assertEqual((1, ""), (code, err))
                 (line,) = re.findall("it counts no more: .*", out)
                 self.assertIn(problem, line)
+
+    def counts_for(self, effective_user):
+        """Change a condition, look, undo that; return how it counts then."""
+        self.tree.write("etc/machine-id", f"{trees.MACHINE}\n")
+        made = dataclasses.replace(
+            trees.CERTIFICATE,
+            issued_at=time.time(),
+            expires_at=time.time() + 9999,
+            conditions=conditions.observe(
+                self.root, compute.observe(self.root)
+            ),
+        )
+        self.tree.write(certificate.PATH, certificate.to_bytes(made))
+        profile = "etc/tuned/active_profile"
+        lock = self.tree.path / "lock"
+        with (
+            mock.patch.object(os, "geteuid", return_value=effective_user),
+            mock.patch.object(results, "LOCK", lock),
+        ):
+            self.tree.write(profile, "powersave\n")
+            self.assertEqual(1, self.show()[0])
+            self.tree.remove(profile)
+            return self.show()
+
+    def test_a_change_that_root_saw_counts_after_it_is_undone(self):
+        code, out, err = self.counts_for(0)
+        self.assertEqual((1, ""), (code, err))
+        self.assertIn("tuned profile changed from '-' to 'powersave'", out)
+
+    def test_somebody_else_cannot_withdraw_it(self):
+        code, _, err = self.counts_for(1000)
+        self.assertEqual((0, ""), (code, err))

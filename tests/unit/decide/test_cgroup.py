@@ -66,6 +66,30 @@ class CgroupTest(DecideTestCase):
             ),
         )
 
+    def test_version_1_has_other_remedies(self):
+        # systemd's AllowedCPUs= is for the unified hierarchy alone.
+        path = "/sys/fs/cgroup/cpuset/machine"
+        other = CgroupPartition("/sys/fs/cgroup/cpuset/rt", cpus("3"))
+        for others, code, words in (
+            ((), "cpus_outside_cpuset", "write 0-3 to its cpuset.cpus"),
+            ((other,), "cpus_exclusive", "take them out of its cpuset.cpus"),
+        ):
+            with self.subTest(code):
+                found = GuestCgroup(path, cpus("0-2"), None, others)
+                self.assertEqual([code], self.judge(found))
+                told = self.message(code, cpus={"guest_cgroup": found})
+                self.assertIn(words, told)
+                self.assertNotIn("AllowedCPUs", told)
+
+    def test_no_housekeeping_cpu_is_told_once(self):
+        every = cpus("0-3")
+        found = self.codes(
+            cpus={"isolated": every, "nohz_full": every},
+            compute={"dedicated": every},
+            irqs={"default_affinity": every},
+        )
+        self.assertEqual(["no_housekeeping"], found)
+
     def test_a_node_whose_guests_may_be_pods(self):
         found = GuestCgroup(ROOT, cpus("0-2"))
         self.assertEqual(["cpus_outside_cgroup"], self.judge(found))

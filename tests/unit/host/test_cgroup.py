@@ -121,6 +121,26 @@ class CgroupTest(trees.TreeTest):
             self.observe(),
         )
 
+    def test_version_1_with_exclusive_siblings(self):
+        self.tree.remove(ROOT)
+        legacy = f"{ROOT}/cpuset"
+        for name, listed, exclusive in (
+            ("", "0-15", "1"),
+            ("machine.slice", "0-3", "0"),
+            ("rt", "4-7", "1"),
+            ("shared", "8-9", "0"),
+            ("empty", "", "1"),
+        ):
+            directory = f"{legacy}/{name}".rstrip("/")
+            self.tree.write(f"{directory}/cpuset.cpus", f"{listed}\n")
+            self.tree.write(
+                f"{directory}/cpuset.cpu_exclusive", f"{exclusive}\n"
+            )
+        rt = CgroupPartition(f"/{legacy}/rt", parse_cpu_list("4-7"))
+        found = self.observe()
+        self.assertEqual(f"/{legacy}/machine.slice", found.path)
+        self.assertEqual((rt,), found.others)
+
     def test_a_kernel_without_cgroups(self):
         self.tree.remove(ROOT)
         self.assertIsNone(self.observe())

@@ -142,6 +142,14 @@ class CpusTest(trees.TreeTest):
             self.observe().rcu_nocbs,
         )
 
+    def test_rcu_nocbs_that_the_kernel_takes_for_all(self):
+        # rcu_nocb_setup in kernel/rcu/tree_nocb.h: "bad CPU range".
+        for text in ("2-63", "~0", "two", "3-2"):
+            with self.subTest(text):
+                self.command_line(f"rcu_nocbs={text}")
+                found = self.observe().rcu_nocbs
+                self.assertEqual(frozenset(range(32)), found)
+
     def test_rcu_nocbs_without_a_list_is_none_but_nohz_full(self):
         self.command_line("rcu_nocbs")
         self.assertEqual(ISOLATED, self.observe().rcu_nocbs)
@@ -162,7 +170,12 @@ class CpusTest(trees.TreeTest):
             ("quiet", ()),
             ("isolcpus=2", ("domain",)),
             ("isolcpus=nohz,2", ("nohz",)),
-            ("isolcpus=2 isolcpus=managed_irq,2", ("managed_irq",)),
+            ("isolcpus=2 isolcpus=managed_irq,2", ("domain", "managed_irq")),
+            # For CPU 2 alone, which is not all that is isolated.
+            ("isolcpus=2-3 isolcpus=managed_irq,2", ("domain",)),
+            ("isolcpus=2 isolcpus=managed_irq,2-3", ("domain", "managed_irq")),
+            # Dropped by the kernel, since it has another mask for domain.
+            ("isolcpus=2 isolcpus=managed_irq,domain,3", ("domain",)),
         ):
             with self.subTest(text):
                 self.command_line(text)

@@ -14,6 +14,7 @@ import dataclasses
 import json
 import unittest
 
+from sriov_rt.codec import Unknown
 from sriov_rt.decide import realtime
 from sriov_rt.facts import Governor
 from sriov_rt.facts import GuestCgroup
@@ -29,6 +30,7 @@ from sriov_rt.parse.cpulist import format_cpu_list
 from sriov_rt.parse.cpulist import parse_cpu_list as cpus
 from sriov_rt.parse.cpulist import parse_cpu_mask
 from tests.unit import builders
+from tests.unit.host import trees
 
 
 def ordinary_host(**parts) -> HostFacts:
@@ -117,7 +119,16 @@ def apply(facts: HostFacts, plan: fix_plan.FixPlan) -> HostFacts:
             "memory",
             thp=line.get("transparent_hugepage"),
             ksm_run=int(sysfs["/sys/kernel/mm/ksm/run"]),
-            swap=() if line.get("systemd.swap") == "0" else facts.memory.swap,
+            swap=tuple(
+                each
+                for each in facts.memory.swap
+                if line.get(
+                    "systemd.zram"
+                    if each in facts.memory.on_zram
+                    else "systemd.swap"
+                )
+                != "0"
+            ),
         ),
         irqs=replaced(
             "irqs",
@@ -144,6 +155,34 @@ BESIDE = (cpus("0-1"), cpus("2-3"))
 
 #: Nova as it is set up to give guests a governor that varies.
 LOW = PowerManagement("governor", "powersave", "schedutil")
+
+
+class TunedTest(trees.TreeTest):
+    def included(self, active, *, own=""):
+        self.tree.write("etc/tuned/active_profile", active)
+        self.tree.write("etc/tuned/sriov-rt/tuned.conf", own)
+        return fix_plan.tuned_of(self.root).included
+
+    def test_active_profiles(self):
+        for active, included in (
+            ("virtual-host\n", "virtual-host"),
+            ("virtual-host powersave\n", "virtual-host,powersave"),
+            ("", ""),
+            ("\n", ""),
+            ("a/../b\n", ""),
+            ("$(x)\n", ""),
+            ("x" * 65, ""),
+        ):
+            with self.subTest(active):
+                self.assertEqual(included, self.included(active))
+
+    def test_the_plan_in_effect_keeps_what_it_includes(self):
+        own = "[main]\nsummary=x\ninclude = virtual-host\n[sysfs]\n"
+        self.assertEqual("virtual-host", self.included("sriov-rt\n", own=own))
+        self.assertEqual("", self.included("sriov-rt\n", own="[main]\n"))
+
+    def test_no_tuned(self):
+        self.assertEqual("", fix_plan.tuned_of(self.root).included)
 
 
 class FixPlanTest(unittest.TestCase):
@@ -234,6 +273,64 @@ class FixPlanTest(unittest.TestCase):
         self.assertTrue(plan.command_line.startswith("root=/dev/sda1 quiet "))
         self.assertTrue(plan.command_line.endswith(" -- nohz_full=9"))
 
+    def test_swap_by_each_maker(self):
+        for swap, generator, arguments, by_hand in (
+            (("/dev/sda2",), False, ["systemd.swap=0"], []),
+            (("/dev/zram0",), True, ["systemd.zram=0"], []),
+            (
+                ("/dev/zram0", "/swapfile"),
+                True,
+                ["systemd.swap=0", "systemd.zram=0"],
+                [],
+            ),
+            (("/dev/zram0",), False, [], ["zram_unmanaged"]),
+            (("/dev/zram0",), Unknown("EIO"), [], ["zram_unmanaged"]),
+        ):
+            with self.subTest(swap=swap, generator=generator):
+                memory = {"swap": swap, "zram_generator": generator}
+                facts = ordinary_host(memory=memory)
+                plan = self.plan(facts)
+                planned = [a for a in plan.arguments if a[:8] == "systemd."]
+                self.assertEqual(arguments, planned)
+                self.assertEqual(by_hand, [r.code for r in plan.by_hand])
+                if not by_hand:
+                    self.assert_ready_by_plan(facts)
+
+    def test_a_line_that_is_too_long_has_short_lists(self):
+        odd = cpus("1-287:1/2")
+        facts = ordinary_host(
+            cpus={"online": cpus("0-287"), "siblings": ()},
+            compute={"dedicated": odd},
+        )
+        plan = self.assert_ready_by_plan(facts)
+        self.assertIn("nohz_full=1-287:1/2", plan.arguments)
+        self.assertIn("irqaffinity=0-286:1/2", plan.arguments)
+        self.assertEqual((), plan.by_hand)
+        self.assertLessEqual(len(plan.command_line), 2047)
+
+    def test_a_line_that_is_too_long_in_any_form(self):
+        line = "quiet " + " ".join(f"x{n}=1" for n in range(400))
+        plan = self.plan(ordinary_host(kernel={"command_line": line}))
+        (reason,) = plan.by_hand
+        self.assertEqual("command_line_too_long", reason.code)
+        self.assertIn("beyond 2047", reason.message)
+
+    def test_the_profile_includes_the_active_one(self):
+        facts = ordinary_host()
+        found = readiness.judge(decisive(facts), placed_by_nova=True)
+        for included in ("throughput-performance", ""):
+            plan = fix_plan.make(
+                facts,
+                found.must,
+                placed_by_nova=True,
+                tuned=fix_plan.Tuned(included=included),
+            )
+            text = "\n".join(plan.lines())
+            self.assertEqual(
+                included or None, plan.tuned["main"].get("include")
+            )
+            self.assertEqual(bool(included), "include=" in text)
+
     def test_each_setting_is_in_one_place(self):
         plan = self.plan(ordinary_host())
         text = "\n".join(plan.lines())
@@ -311,6 +408,10 @@ def realtime_codes() -> set[str]:
             cpus={"isolated": cpus("0-3")},
         ),
         ordinary_host(cpus={"isolated": cpus("2-3")}),
+        ordinary_host(
+            compute={"dedicated": cpus("2-3")},
+            memory={"swap": ("/dev/zram0",), "zram_generator": True},
+        ),
     ):
         found |= {
             each.code

@@ -17,6 +17,7 @@ import os
 import pathlib
 import time
 import tracemalloc
+from unittest import mock
 
 import hypothesis
 from hypothesis import strategies
@@ -32,6 +33,7 @@ from sriov_rt.host import compute
 from sriov_rt.host import conditions
 from sriov_rt.host import latency
 from sriov_rt.host import table
+from sriov_rt.host.root import Root
 from sriov_rt.parse import cpulist
 from tests.unit import builders
 from tests.unit.host import trees
@@ -172,6 +174,40 @@ class LatencyTest(trees.TreeTest):
         # Something that is there and cannot be read.
         (self.tree.path / place).mkdir()
         self.assertEqual("", self.certificate(conditions=now).withdrawn)
+
+    def test_what_cannot_be_read_has_not_changed(self):
+        now = conditions.observe(self.root, compute.observe(self.root))
+        cpu = "sys/devices/system/cpu"
+        read_text, list_dir = Root.read_text, Root.list_dir
+        for path in (
+            *conditions.FILES.values(),
+            "proc/swaps",
+            f"{cpu}/modalias",
+            f"{cpu}/cpufreq",
+            f"{cpu}/cpu2/cpuidle/state1/disable",
+            f"{cpu}/cpu2/cpuidle",
+        ):
+            refused = Unknown(f"/{path}: Too many open files")
+
+            def read(root, relative, *args, path=path, refused=refused, **kw):
+                if relative == path:
+                    return refused
+                return read_text(root, relative, *args, **kw)
+
+            def listed(root, relative, path=path, refused=refused):
+                return (
+                    refused if relative == path else list_dir(root, relative)
+                )
+
+            if not (self.tree.path / path).exists():
+                self.tree.write(path)
+            with (
+                self.subTest(path),
+                mock.patch.object(Root, "read_text", read),
+                mock.patch.object(Root, "list_dir", listed),
+            ):
+                found = self.certificate(conditions=now)
+                self.assertNotIn("changed from", found.withdrawn)
 
     def test_a_placeholder_of_the_firmware_names_no_machine(self):
         for text in (

@@ -38,9 +38,23 @@ class MemoryTest(trees.TreeTest):
                     HugePages(1, 1048576, 8),
                 ),
                 swap=(),
+                zram_generator=False,
             ),
             self.observe(),
         )
+
+    def test_swap_on_zram(self):
+        self.tree.write(
+            "proc/swaps",
+            "Filename\tType\tSize\tUsed\tPriority\n"
+            "/dev/zram0\tpartition\t1\t0\t100\n"
+            "/swapfile\tfile\t1\t0\t-2\n",
+        )
+        self.tree.write(memory.ZRAM_GENERATOR, "")
+        found = self.observe()
+        self.assertEqual(("/dev/zram0", "/swapfile"), found.swap)
+        self.assertEqual(("/dev/zram0",), found.on_zram)
+        self.assertIs(True, found.zram_generator)
 
     def test_thp_choices(self):
         for text, wanted in (

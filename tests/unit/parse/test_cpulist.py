@@ -297,3 +297,25 @@ class CpuSetTest(properties.ParserTestCase):
         cpus = cpulist.parse_cpu_list("0-8191")
         size = sys.getsizeof(cpus) + sys.getsizeof(cpus.bits)
         self.assertLess(size, 1300)
+
+    def test_short_form(self):
+        for cpus, text in (
+            ((), ""),
+            ({1, 3}, "1,3"),
+            ({1, 3, 5}, "1,3,5"),
+            ({1, 3, 5, 7}, "1,3,5,7"),
+            ({1, 3, 5, 7, 9}, "1-9:1/2"),
+            (range(1, 288, 2), "1-287:1/2"),
+            ({0, 1, 4, 5, 8, 9, 20}, "0-9:2/4,20"),
+            ({0, 1, 4, 5, 8}, "0-1,4-5,8"),
+            (range(2, 8), "2-7"),
+        ):
+            with self.subTest(text):
+                self.assertEqual(text, cpulist.format_short_cpu_list(cpus))
+
+    @properties.deterministic
+    @given(_cpus)
+    def test_reads_back_the_short_form(self, cpus):
+        text = cpulist.format_short_cpu_list(cpus)
+        self.assertEqual(cpus, cpulist.parse_cpu_list(text))
+        self.assertLessEqual(len(text), len(cpulist.format_cpu_list(cpus)))
