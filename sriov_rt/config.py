@@ -12,6 +12,7 @@
 
 """Configuration of a host: sriov-rt.conf, as every program reads it."""
 
+import argparse
 import contextlib
 import os
 import pathlib
@@ -197,6 +198,30 @@ def load(
             default_config_dirs=[],
         )
     return conf
+
+
+def named_files(arguments: Sequence[str]) -> list[str]:
+    """Return the files that a service's command line has it read.
+
+    :param arguments: without the program's name.
+    """
+    parser = argparse.ArgumentParser(
+        add_help=False, allow_abbrev=False, exit_on_error=False
+    )
+    parser.add_argument("--config-file", action="append", default=[])
+    parser.add_argument("--config-dir", action="append", default=[])
+    try:
+        found, _ = parser.parse_known_args(list(arguments))
+    except argparse.ArgumentError:
+        return []  # oslo.config says what is wrong
+    return [
+        *found.config_file,
+        *(
+            os.fspath(each)
+            for directory in found.config_dir
+            for each in sorted(pathlib.Path(directory).glob("*.conf"))
+        ),
+    ]
 
 
 def default_files() -> list[str]:

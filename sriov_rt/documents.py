@@ -49,6 +49,18 @@ def dump(value: Any, schema: int) -> bytes:
     return json.dumps(plain, separators=(",", ":")).encode()
 
 
+def check_version(document: Any, schema: int, remedy: str = "") -> None:
+    """Check the version of a document.
+
+    :param remedy: what to do about another version, a clause.
+    :raises SchemaError: if it is of another one, or of none.
+    """
+    version = document.get("schema") if type(document) is dict else None
+    # To Python, true equals 1, and 1.0 does.
+    if type(version) is not int or version != schema:
+        raise codec.SchemaError("schema", remedy or f"{schema} expected")
+
+
 def load(cls: type[T], data: bytes, limit: int, schema: int) -> T:
     """Build an instance of a dataclass from a document of a version.
 
@@ -57,8 +69,5 @@ def load(cls: type[T], data: bytes, limit: int, schema: int) -> T:
     :raises SchemaError: for a document that is not in its form.
     """
     found = plain(data, limit)
-    version = found.get("schema") if type(found) is dict else None
-    # To Python, true equals 1, and 1.0 does.
-    if type(version) is not int or version != schema:
-        raise codec.SchemaError("schema", f"{schema} expected")
+    check_version(found, schema)
     return codec.from_plain(cls, found)

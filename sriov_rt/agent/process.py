@@ -27,6 +27,7 @@ from oslo_log import log
 from oslo_service import service
 from oslo_service import systemd
 
+from sriov_rt import config
 from sriov_rt import exceptions
 from sriov_rt.agent import guru_meditation
 from sriov_rt.agent import options
@@ -66,8 +67,10 @@ def configure(
     log.register_options(conf)
     options.register(conf)
     guru_meditation.register_options(conf)
+    words = sys.argv[1:] if arguments is None else arguments
+    config.check_files(config.named_files(words) or config.default_files())
     conf(
-        arguments,
+        words,
         project="sriov_rt",
         prog="sriov-rt-agent",
         version=importlib.metadata.version("sriov-rt"),
@@ -107,7 +110,7 @@ def serve(conf: cfg.ConfigOpts) -> int:
 def _reload(conf: cfg.ConfigOpts, services: Any) -> None:
     try:
         conf.mutate_config_files()
-    except cfg.Error:
+    except (cfg.Error, UnicodeDecodeError):
         LOG.exception("the configuration was not reloaded; correct it")
     services.restart()
 

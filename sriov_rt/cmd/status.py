@@ -94,12 +94,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Before oslo.messaging is imported, with what reads the host.
     threads.choose()
     conf = cfg.ConfigOpts()
+    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
+        config.check_files(config.named_files(words))
         code: int = upgradecheck.main(
             conf,
             project=config.PROJECT,
             upgrade_command=Checks(conf),
-            argv=list(sys.argv[1:] if arguments is None else arguments),
+            argv=words,
             # Checked below and not parsed here, where an error would end it.
             default_config_files=[],
         )

@@ -116,12 +116,12 @@ def from_plain(plain: Any) -> HostFacts:
     """
     if type(plain) is not dict:
         raise codec.SchemaError("", "object expected")
-    if plain.get("schema") != SCHEMA_VERSION:
-        raise codec.SchemaError(
-            "schema",
-            f"version {SCHEMA_VERSION} expected; run one release of sriov-rt "
-            "on the agents and on who reads their facts",
-        )
+    documents.check_version(
+        plain,
+        SCHEMA_VERSION,
+        f"version {SCHEMA_VERSION} expected; run one release of sriov-rt on "
+        "the agents and on who reads their facts",
+    )
     return codec.from_plain(HostFacts, plain, printable=True)
 
 

@@ -12,20 +12,30 @@
 
 """The label source ``nfd_local``: feature files on this host."""
 
+import errno
 import time
 from collections.abc import Callable
 from collections.abc import Mapping
 
 from sriov_rt.codec import Unknown
+from sriov_rt.host.root import ABSENT
 from sriov_rt.host.root import Root
+from sriov_rt.host.root import read_file
 from sriov_rt.labels import options
 from sriov_rt.labels.source import Answer
 from sriov_rt.labels.source import Wiring
 from sriov_rt.parse import errors
 from sriov_rt.parse import features
+from sriov_rt.reason import first_of
 
 #: The most files that are read; NFD sets no limit.
 MAX_FILES = 256
+
+#: What NFD passes over (getFeaturesFromFiles in source/local/local.go): a FIFO
+#: or a device (EINVAL here), and a link that leads nowhere.
+_ODD = frozenset({errno.EINVAL, errno.ELOOP, errno.ENXIO})
+#: Files that a problem names.
+_NAMED = 3
 
 
 class NfdLocal:
@@ -33,8 +43,8 @@ class NfdLocal:
 
     As in NFD, of several files the one whose name comes last counts, hidden
     ones and directories are passed over, and a directory that is not there
-    holds none. While a file cannot be read the last labels of all are kept,
-    and none is confirmed.
+    holds none. An odd file costs its own labels alone. While a file cannot be
+    read the last labels of all are kept, and none is confirmed.
 
     :param root: of the host.
     :param directory: of the files, below the root.
@@ -64,7 +74,8 @@ class NfdLocal:
 
     def read(self) -> Answer:
         """Return the labels of all files."""
-        found = self._labels()
+        problems: list[str] = []
+        found = self._labels(problems)
         if isinstance(found, Unknown):
             problem = f"{found.reason}; check that sriov-rt-agent can read it"
             return Answer(self._last, self._confirmed, problem)
@@ -72,9 +83,17 @@ class NfdLocal:
             # The same object while nothing changes: a reader sees that by it.
             self._last = found
         self._confirmed = self._monotonic()
-        return Answer(self._last, self._confirmed)
+        ignored = None
+        if problems:
+            named = first_of(problems, _NAMED)
+            ignored = f"passed over, as NFD does: {named}; correct or remove"
+        return Answer(self._last, self._confirmed, ignored)
 
-    def _labels(self) -> dict[str, str] | Unknown:
+    def _labels(self, problems: list[str]) -> dict[str, str] | Unknown:
+        """Return the labels of all files but those that are odd.
+
+        :param problems: gets a clause for each of these.
+        """
         if self._root.exists(self._directory) is False:
             return {}
         names = self._root.list_dir(self._directory)
@@ -86,26 +105,36 @@ class NfdLocal:
             if not name.startswith(".") and name != options.FEATURE_FILE
         )
         if len(names) > MAX_FILES:
-            return Unknown(f"/{self._directory}: more than {MAX_FILES} files")
+            problems.append(
+                f"{len(names) - MAX_FILES} files of /{self._directory}, "
+                f"beyond the first {MAX_FILES}"
+            )
         found: dict[str, str] = {}
-        for name in names:
-            labels = self._file(f"{self._directory}/{name}")
-            if isinstance(labels, Unknown):
-                return labels
-            found.update(labels)
+        for name in names[:MAX_FILES]:
+            path = f"{self._directory}/{name}"
+            try:
+                found |= self._file(path)
+            except errors.ParseError as error:
+                problems.append(f"/{path}: {error.problem}")
+            except OSError as error:
+                if error.errno not in _ODD:
+                    return Unknown(f"/{path}: {error.strerror}")
+                problems.append(f"/{path}: {error.strerror}")
         return found
 
-    def _file(self, path: str) -> Mapping[str, str] | Unknown:
-        text = self._root.read_text(path, features.MAX_FILE, may_be_empty=True)
-        if isinstance(text, Unknown):
-            # It went since the directory was listed, or is a directory.
-            gone = self._root.exists(path) is False
-            listing = self._root.list_dir(path)
-            return {} if gone or not isinstance(listing, Unknown) else text
+    def _file(self, path: str) -> Mapping[str, str]:
+        """Return the labels of a file.
+
+        :raises OSError: if it cannot be read, or is none.
+        :raises ParseError: if it is too long.
+        """
         try:
-            return features.parse_features(text, self._wall()).labels
-        except errors.ParseError as error:
-            return Unknown(f"/{path}: {error}")
+            data = read_file(self._root.locate(path), features.MAX_FILE + 1)
+        except (*ABSENT, IsADirectoryError):
+            return {}  # it went since the directory was listed
+        # NFD takes bytes: a line that is no UTF-8 makes no label by itself.
+        text = data.decode(errors="replace")
+        return features.parse_features(text, self._wall()).labels
 
 
 def make(wiring: Wiring) -> NfdLocal:

@@ -25,6 +25,7 @@ from neutron.conf.agent.database import agents_db
 from oslo_config import cfg
 from oslo_service import systemd
 
+from sriov_rt import config
 from sriov_rt import exceptions
 from sriov_rt.agent import guru_meditation
 from sriov_rt.agent import signals
@@ -58,6 +59,7 @@ def configure(arguments: Sequence[str]) -> cfg.ConfigOpts:
     service.register_service_opts(service.RPC_EXTRA_OPTS, conf)
     options.register_agent(conf)
     guru_meditation.register_options(conf)
+    config.check_files(config.named_files(arguments))
     neutron_config.init(list(arguments))
     neutron_config.setup_logging()
     options.check_agent(conf)
