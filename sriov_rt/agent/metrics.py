@@ -27,6 +27,7 @@ from typing import Any
 from oslo_config import cfg
 
 from sriov_rt import exceptions
+from sriov_rt.agent import metrics_server
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import HostFacts
 from sriov_rt.facts import LatencyCertificate
@@ -216,16 +217,18 @@ class Metrics:
         self._address, self._port = address, port
         self._latest = latest
         self._root = root
-        self._server: Any = None
+        self._server: metrics_server.Server | None = None
 
     def start(self) -> None:
         """Start to serve; an address that is taken is logged."""
         registry = self._library.CollectorRegistry()
         registry.register(self)
         try:
-            self._server, _ = self._library.start_http_server(
-                self._port, self._address, registry
+            self._server = metrics_server.Server(
+                (self._address, self._port),
+                self._library.make_wsgi_app(registry),
             )
+            self._server.start()
         except OSError as error:
             LOG.error(
                 "no metrics are served on %s:%d (%s); change [metrics] "
@@ -238,8 +241,7 @@ class Metrics:
     def stop(self) -> None:
         """Cease to serve."""
         if self._server is not None:
-            self._server.shutdown()
-            self._server.server_close()
+            self._server.stop()
 
     def describe(self) -> list[Any]:
         """Return nothing: prometheus_client would scrape for it."""

@@ -89,7 +89,6 @@ def end(
     """
     found = own.verdicts.refusals(request, hosts, spec.instance_uuid)
     codes = dict.fromkeys(r.code for each in found for r in each.reasons)
-    own.metrics.refused(codes)
     if not is_single(spec):
         return
     raise no_valid_host(", ".join(codes), spec)
@@ -172,14 +171,10 @@ class RealtimeSriovFilter(filters.BaseHostFilter):  # type: ignore[misc]
         try:
             request = request_spec.request(spec_obj, own.verdicts)
         except requests.RequestError as error:
-            own.metrics.refused((_INVALID,))
             _refuse_all(hosts, spec_obj, error)
             return []
         own.warm_up(lambda: own.verdicts.known(hosts))
-        with own.metrics.filtering():
-            passing = own.verdicts.passing(
-                request, hosts, spec_obj.instance_uuid
-            )
+        passing = own.verdicts.passing(request, hosts, spec_obj.instance_uuid)
         log(own.verdicts, request, hosts, passing, spec_obj)
         if hosts and not passing:
             end(own, request, hosts, spec_obj)

@@ -104,8 +104,7 @@ def _weights(hosts: Sequence[Any], spec: Any) -> list[float]:
         return [0.0] * len(hosts)
     own = worker.of_this_process()
     own.start()
-    with own.metrics.weighing():
-        realtime = {id(h) for h in own.verdicts.passing(_REALTIME, hosts)}
+    realtime = {id(h) for h in own.verdicts.passing(_REALTIME, hosts)}
     return [0.0 if id(host) in realtime else 1.0 for host in hosts]
 
 

@@ -91,54 +91,6 @@ Without effect. nova-scheduler keeps no instances that it has just placed.
 Without effect. Workers of nova-scheduler no longer wait for each other.
 """,
     ),
-    cfg.BoolOpt(
-        "metrics_enabled",
-        default=False,
-        help="""
-Whether nova-scheduler serves metrics of its realtime decisions to Prometheus.
-
-They are the times of filter and weigher, and the requests that no host
-satisfied, by Reason. It takes prometheus_client (``pip install
-sriov-rt[metrics]``); without it nova-scheduler logs an error, and schedules as
-ever. The endpoint has neither a password nor encryption.
-""",
-    ),
-    cfg.IPOpt(
-        "metrics_address",
-        default="127.0.0.1",
-        help="""
-The address that nova-scheduler serves its metrics on.
-
-The default can be reached from this host alone. Set it to the address of the
-management network where the Prometheus server of the cloud scrapes it, and let
-a firewall keep everybody else away.
-""",
-    ),
-    cfg.PortOpt(
-        "metrics_port",
-        default=9840,
-        min=1,
-        help="""
-The first TCP port of nova-scheduler's metrics.
-
-Each worker is a process with counts of its own, and takes the first port that
-is free from this one on (see ``metrics_ports``). The scrape configuration of
-Prometheus has to name them all.
-""",
-    ),
-    cfg.IntOpt(
-        "metrics_ports",
-        default=16,
-        min=1,
-        max=1024,
-        help="""
-How many TCP ports nova-scheduler's workers may take for their metrics.
-
-Keep it at ``[scheduler] workers`` or above: a worker that finds none free
-logs a warning and serves no metrics. A worker begins to serve with the first
-request that it gets.
-""",
-    ),
     cfg.FloatOpt(
         "realtime_host_weight_multiplier",
         default=10.0,

@@ -24,7 +24,6 @@ from collections.abc import Callable
 from oslo_config import cfg
 
 from sriov_rt import messaging
-from sriov_rt.scheduler import metrics
 from sriov_rt.scheduler import options
 from sriov_rt.scheduler.facts_table import FactsTable
 from sriov_rt.scheduler.listener import Listener
@@ -82,7 +81,6 @@ class Worker:
         self._listener: Listener | None = None
         self._thread: threading.Thread | None = None
         self._began = math.inf
-        self.metrics = metrics.make(conf)
 
     def start(self) -> None:
         """Start to listen, once; returns at once."""
@@ -91,7 +89,6 @@ class Worker:
         with self._lock:
             if self._thread is None:
                 self._began = self._monotonic()
-                self.metrics.serve()
                 # A daemon: it must not keep nova-scheduler from ending.
                 self._thread = threading.Thread(
                     target=self._run, name="sriov-rt-facts", daemon=True
@@ -103,7 +100,6 @@ class Worker:
         with self._lock:
             self._stopping.set()
             listener, thread = self._listener, self._thread
-        self.metrics.stop()
         if listener is not None:
             listener.stop()
         if thread is not None:

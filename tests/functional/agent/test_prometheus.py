@@ -25,7 +25,6 @@ import unittest
 import urllib.parse
 import urllib.request
 
-import prometheus_client
 import yaml
 
 from sriov_rt.agent import metrics
@@ -35,7 +34,6 @@ from sriov_rt.facts.guests import AuditFacts
 from sriov_rt.facts.guests import Drift
 from sriov_rt.host import port_counts
 from sriov_rt.host.root import Root
-from sriov_rt.scheduler import metrics as scheduler
 from tests import periodic
 from tests.unit import builders
 
@@ -58,14 +56,6 @@ CASES = {
         'sriov_rt_port_operations_total{operation="recover", '
         'result="failed"} 0+1x40'
     ),
-    "SriovRtNoHostSatisfies": (
-        'sriov_rt_scheduler_refusals_total{code="c"} 0+1x40'
-    ),
-    "SriovRtFilterSlow": (
-        'sriov_rt_scheduler_filter_seconds_bucket{le="1.0"} 0+1x40',
-        'sriov_rt_scheduler_filter_seconds_bucket{le="+Inf"} 0+1x40',
-        'sriov_rt_scheduler_filter_seconds_bucket{le="0.1"} 0x40',
-    ),
     "SriovRtAuditUnknown": "sriov_rt_audit_known 0x40",
     "SriovRtCertificateWithdrawn": "sriov_rt_certificate_withdrawn 1x40",
     "SriovRtCertificateExpires": (
@@ -78,11 +68,6 @@ GOOD = {
     "SriovRtFactsStale": ("sriov_rt_facts_observed_timestamp_seconds 0+60x40"),
     "SriovRtPlugsFail": (
         'sriov_rt_port_operations_total{operation="plug", result="ok"} 0+1x40'
-    ),
-    "SriovRtFilterSlow": (
-        'sriov_rt_scheduler_filter_seconds_bucket{le="1.0"} 0+1x40',
-        'sriov_rt_scheduler_filter_seconds_bucket{le="+Inf"} 0+1x40',
-        'sriov_rt_scheduler_filter_seconds_bucket{le="0.1"} 0+1x40',
     ),
     "SriovRtGuestDrifted": 'sriov_rt_guest_drifts{code="c"} 0x40',
     "SriovRtAuditUnknown": "sriov_rt_audit_known 1x40",
@@ -164,32 +149,26 @@ class PrometheusTest(unittest.TestCase):
         self.promtool("test", "rules", str(file))
 
     def serve(self):
-        """Serve what an agent and a scheduler have, and return the ports."""
+        """Serve what an agent has, and return the port."""
         root = Root(str(self.path))
         counts = root.path / port_counts.DIRECTORY
         counts.mkdir(parents=True)
         (counts / "plug.ok").write_text("...")
-        ports = free_port(), free_port()
-        agent = metrics.Metrics("127.0.0.1", ports[0], host, root)
+        port = free_port()
+        agent = metrics.Metrics("127.0.0.1", port, host, root)
         agent.start()
         self.addCleanup(agent.stop)
-        of_nova = scheduler.Metrics(prometheus_client, "127.0.0.1", ports[1:])
-        of_nova.serve()
-        self.addCleanup(of_nova.stop)
-        with of_nova.filtering(), of_nova.weighing():
-            of_nova.refused(["ksm_running"])
-        return ports
+        return port
 
     def test_the_names_follow_the_conventions(self):
-        for port in self.serve():
-            url = f"http://127.0.0.1:{port}/metrics"
-            with urllib.request.urlopen(url, timeout=10) as answer:
-                text = answer.read().decode()
-            self.assertEqual("", self.promtool("check", "metrics", text=text))
+        url = f"http://127.0.0.1:{self.serve()}/metrics"
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            text = answer.read().decode()
+        self.assertEqual("", self.promtool("check", "metrics", text=text))
 
     @periodic.periodic
-    def test_a_server_scrapes_both_and_raises_an_alert(self):
-        targets = [f"127.0.0.1:{port}" for port in self.serve()]
+    def test_a_server_scrapes_it_and_raises_an_alert(self):
+        targets = [f"127.0.0.1:{self.serve()}"]
         scrape = {
             "job_name": "sriov-rt",
             "static_configs": [{"targets": targets}],
@@ -226,9 +205,6 @@ class PrometheusTest(unittest.TestCase):
         self.addCleanup(server.terminate)
         self.check(address, "sum(sriov_rt_guest_drifts)", "2")
         self.check(address, "sum(sriov_rt_port_operations_total)", "3")
-        self.check(
-            address, "sum(sriov_rt_scheduler_filter_seconds_count)", "1"
-        )
         firing = 'ALERTS{alertstate="firing"}'
         withdrawn = "SriovRtCertificateWithdrawn"
         self.check(

@@ -10,13 +10,11 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-import contextlib
 import logging
 from typing import Any
 from unittest import mock
 
 import nova.conf
-import prometheus_client
 from keystoneauth1 import exceptions as ks_exceptions
 from nova import exception
 from nova import objects
@@ -29,7 +27,6 @@ from oslo_config import cfg
 from sriov_rt.nova import filters
 from sriov_rt.nova import request_spec
 from sriov_rt.nova import weights
-from sriov_rt.scheduler import metrics
 from sriov_rt.scheduler import options
 from sriov_rt.scheduler import worker
 from tests.unit import builders
@@ -332,43 +329,3 @@ class RequestedTest(OnloadCase):
         found = request_spec.request(spec, self.worker.verdicts)
         self.assertEqual((), found.attachments)
         self.show_port.assert_not_called()
-
-
-class MetricsTest(HandlerTest):
-    """What a worker of nova-scheduler counts of Nova's own calls."""
-
-    def setUp(self):
-        super().setUp()
-        self.worker.metrics = metrics.Metrics(prometheus_client, "", (1,))
-
-    def _value(self, name: str, **labels: str) -> float | None:
-        return self.worker.metrics.registry.get_sample_value(
-            f"sriov_rt_scheduler_{name}", labels
-        )
-
-    def test_filter_and_weigher_are_timed(self):
-        self._pass(self._spec({}))
-        self.assertEqual(0.0, self._value("filter_seconds_count"))
-        self._pass(self._spec(REALTIME))
-        self.assertEqual(1.0, self._value("filter_seconds_count"))
-        nova_weights.HostWeightHandler().get_weighed_objects(
-            [weights.RealtimeHostWeigher()], self.states, self._spec({})
-        )
-        self.assertEqual(1.0, self._value("weigher_seconds_count"))
-
-    def test_a_request_that_no_host_satisfies_counts_once_a_code(self):
-        del self.states[0]
-        spec = self._spec(REALTIME)
-        for several in (1, 2):
-            spec.num_instances = several
-            with contextlib.suppress(exception.NoValidHost):
-                self._pass(spec)
-        for code in ("ksm_running", "facts_missing"):
-            self.assertEqual(2.0, self._value("refusals_total", code=code))
-
-    def test_extra_specs_that_cannot_be(self):
-        with contextlib.suppress(exception.NoValidHost):
-            self._pass(self._spec({"sriov_rt:kernel": "rt"}))
-        self.assertEqual(
-            1.0, self._value("refusals_total", code="request_invalid")
-        )

@@ -18,10 +18,12 @@ import socket
 import tempfile
 import unittest
 import urllib.request
+from unittest import mock
 
 import yaml
 
 from sriov_rt.agent import metrics
+from sriov_rt.agent import metrics_server
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import LatencyCertificate
 from sriov_rt.facts import QuarantinedPort
@@ -30,14 +32,13 @@ from sriov_rt.facts.guests import AuditFacts
 from sriov_rt.facts.guests import Drift
 from sriov_rt.host import port_counts
 from sriov_rt.host.root import Root
-from sriov_rt.scheduler import metrics as scheduler
 from tests.unit import builders
 
 ROOT = pathlib.Path(__file__).parents[3]
 DRIFT = Drift("a", "guest_thread_moved", "vcpu 0", "x; y", "y", 1.0)
 CERTIFICATE = LatencyCertificate(25, "6.1", 2000.0)
 _NAME = re.compile(r"\bsriov_rt_[a-z_]+")
-EVERY = metrics.HELP.keys() | scheduler.HELP.keys()
+EVERY = metrics.HELP.keys()
 
 
 def host(**parts):
@@ -93,8 +94,12 @@ class SamplesTest(unittest.TestCase):
         page = (ROOT / "doc/source/admin/metrics.rst").read_text()
         self.assertEqual(set(_NAME.findall(page)), EVERY)
         plain = " ".join(page.split())
-        for each in (*metrics.HELP.values(), *scheduler.HELP.values()):
+        for each in metrics.HELP.values():
             self.assertIn(each, plain)
+
+
+def _descriptors() -> int:
+    return sum(1 for _ in pathlib.Path("/proc/self/fd").iterdir())
 
 
 class EndpointTest(unittest.TestCase):
@@ -126,6 +131,50 @@ class EndpointTest(unittest.TestCase):
         self.assertIn(
             'sriov_rt_guest_drifts{code="guest_thread_moved"} 2.0', text
         )
+
+    def serve(self):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        served = metrics.Metrics("127.0.0.1", port, host, self.root)
+        served.start()
+        self.addCleanup(served.stop)
+        return port
+
+    def connect(self, port):
+        connection = socket.create_connection(("127.0.0.1", port), 10)
+        self.addCleanup(connection.close)
+        return connection
+
+    def test_connections_that_send_nothing_take_few_descriptors(self):
+        port = self.serve()
+        before = _descriptors()
+        flood = [self.connect(port) for _ in range(200)]
+        # The last ones are closed by the server at once.
+        self.assertEqual(b"", flood[-1].recv(1))
+        taken = _descriptors() - before - len(flood)
+        self.assertLessEqual(taken, metrics_server.CONNECTIONS + 1)
+
+    def test_a_connection_that_sends_little_ends(self):
+        with mock.patch.object(metrics_server, "WHOLE_S", 0.2):
+            port = self.serve()
+            slow = [
+                self.connect(port) for _ in range(metrics_server.CONNECTIONS)
+            ]
+            for each in slow:
+                each.sendall(b"GET /metrics HTTP/1.1\r\nX: ")
+            for each in slow:
+                # The answer of one that was cut off, which is none.
+                self.assertNotIn(b"200 OK", each.recv(64))
+            url = f"http://127.0.0.1:{port}/metrics"
+            with urllib.request.urlopen(url, timeout=10) as answer:
+                self.assertEqual(200, answer.status)
+
+    def test_ipv6(self):
+        served = metrics_server.Server(("::1", 0), lambda *_: [])
+        self.addCleanup(served.stop)
+        served.start()
+        self.assertEqual(socket.AF_INET6, served.address_family)
 
     def test_a_port_that_is_taken_is_logged(self):
         with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -1,0 +1,113 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""HTTP server of the metrics endpoint, bounded in connections and time.
+
+prometheus_client's own server starts a thread for each connection and waits
+for its request for ever: a thousand connections that send nothing take all of
+an agent's descriptors, and its facts become unknown.
+"""
+
+import socket
+import socketserver
+import threading
+from typing import Any
+from wsgiref import simple_server
+
+#: Connections that are served at a time, and so descriptors that they take.
+CONNECTIONS = 8
+#: Seconds that one may take from its beginning to its end.
+WHOLE_S = 10.0
+
+
+class _Handler(simple_server.WSGIRequestHandler):
+    """Serves a request, and logs none."""
+
+    timeout = WHOLE_S
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Log nothing."""
+
+
+class Server(socketserver.ThreadingMixIn, simple_server.WSGIServer):
+    """Server of a WSGI application.
+
+    A connection beyond CONNECTIONS is closed at once, so that whoever scrapes
+    tries again; one that is not done after WHOLE_S is cut off.
+
+    :param address: to listen on, and the port.
+    :raises OSError: if it cannot be listened on.
+    """
+
+    daemon_threads = True
+    # Threads are bounded by _free; none is joined.
+    block_on_close = False
+
+    def __init__(self, address: tuple[str, int], application: Any) -> None:
+        self.address_family, _, _, _, found = socket.getaddrinfo(
+            *address, type=socket.SOCK_STREAM
+        )[0]
+        self._free = threading.BoundedSemaphore(CONNECTIONS)
+        super().__init__(found[:2], _Handler)  # type: ignore[arg-type]
+        self.set_app(application)
+
+    def start(self) -> None:
+        """Serve in a thread."""
+        threading.Thread(
+            target=self.serve_forever, name="sriov-rt-metrics", daemon=True
+        ).start()
+
+    def stop(self) -> None:
+        """Cease to serve."""
+        self.shutdown()
+        self.server_close()
+
+    def server_bind(self) -> None:
+        """Bind, without asking a name server for the host's name."""
+        socketserver.TCPServer.server_bind(self)
+        host, port = self.server_address[:2]
+        self.server_name, self.server_port = str(host), int(port)
+        self.setup_environ()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a connection in a thread, or close it if there are many."""
+        if not self._free.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self._free.release()
+            raise
+
+    def process_request_thread(
+        self, request: Any, client_address: Any
+    ) -> None:
+        """Serve a connection to its end, or to that of its time."""
+        limit = threading.Timer(WHOLE_S, _cut_off, (request,))
+        limit.daemon = True
+        limit.start()
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            limit.cancel()
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of a client that is gone or was cut off."""
+
+
+def _cut_off(request: socket.socket) -> None:
+    try:
+        request.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        return  # it has ended by itself
