@@ -335,10 +335,16 @@ _VFS_REMEDIES: Mapping[int, str] = types.MappingProxyType(
     }
 )
 
+#: include/linux/errno.h; drivers such as bnxt_en let it out of the kernel.
+_ENOTSUPP = 524
+#: Where Python has the number's other name, ENOTSUP, or none.
+_NAMES = {errno.EOPNOTSUPP: "EOPNOTSUPP", _ENOTSUPP: "ENOTSUPP"}
+
 _BY_CODE: Mapping[int, type[NicError]] = types.MappingProxyType(
     {
         errno.EOPNOTSUPP: UnsupportedByNic,
         errno.EPROTONOSUPPORT: UnsupportedByNic,
+        _ENOTSUPP: UnsupportedByNic,
         errno.EPERM: NotPermitted,
         errno.EACCES: NotPermitted,
         errno.EROFS: ReadOnly,
@@ -402,10 +408,7 @@ def from_errno(
     :param code: a positive errno.
     :param words: what the kernel says beside it; None for nothing.
     """
-    name = errno.errorcode.get(code, str(code))
-    if code == errno.EOPNOTSUPP:
-        # Python has the number's other name, ENOTSUP.
-        name = "EOPNOTSUPP"
+    name = _NAMES.get(code) or errno.errorcode.get(code, str(code))
     named = kind(code, attribute)
     problem = f"{words or os.strerror(code)} ({name})"
     return named(device, attribute, problem, code)

@@ -156,6 +156,13 @@ class MacFilters:
         return part if self.each is None else min(part, self.each)
 
 
+class Evidence(enum.Enum):
+    """How it is known what a family does."""
+
+    RUN = "run, on an emulated one"
+    READ = "read in the driver's source"
+
+
 def _nothing() -> Mapping[Attribute, Any]:
     return types.MappingProxyType({})
 
@@ -185,6 +192,7 @@ class Family:
         begin, whatever a driver that was killed has left there.
     :param clears_mac: whether 00:00:00:00:00:00 takes the admin MAC away.
     :param transient: errno of a VF that is resetting; worth a retry.
+    :param evidence: how all of this is known.
     """
 
     name: str
@@ -212,6 +220,7 @@ class Family:
     filter_release: FilterRelease = FilterRelease.REBIND
     max_vfs: int | None = None
     transient: frozenset[int] = frozenset({errno.EAGAIN})
+    evidence: Evidence = Evidence.READ
 
     def supports(self, attribute: Attribute) -> Support:
         """Return whether the family has an attribute."""
@@ -416,6 +425,99 @@ IGB = Family(
     filter_release=FilterRelease.REMAKE,
     resets_function=True,
     max_vfs=7,
+    evidence=Evidence.RUN,
+)
+
+#: mlx5_core_pci_table in mellanox/mlx5/core/main.c: ConnectX-4 to ConnectX-8,
+#: BlueField-2 and -3.
+_MLX5_PRODUCTS = frozenset(
+    PciId(0x15B3, product)
+    for product in (
+        *(0x1013, 0x1015, 0x1017, 0x1019, 0x101B, 0x101D, 0x101F),
+        *(0x1021, 0x1023, 0xA2D6, 0xA2DC),
+    )
+)
+_ON_REPRESENTOR = "in switchdev mode it is set on the VF's representor"
+
+#: mellanox/mlx5/core/eswitch.c and esw/legacy.c. Zeros are taken for a MAC
+#: (mlx5_eswitch_set_vport_mac; a kernel as old as RHEL 7's answers EPERM while
+#: spoof checking is on), 802.1ad is EPROTONOSUPPORT (mlx5e_set_vf_vlan), and
+#: rates hang on the firmware (mlx5_esw_qos_set_vport_rate). A VF reads the MAC
+#: of its vport when its driver is bound (mlx5e_set_netdev_dev_addr).
+MLX5 = Family(
+    name="mlx5",
+    drivers=frozenset({"mlx5_core"}),
+    models="ConnectX-4 and later",
+    products=_MLX5_PRODUCTS,
+    support=types.MappingProxyType(
+        {
+            Attribute.MIN_TX_RATE: Support.PROBE,
+            Attribute.MAX_TX_RATE: Support.PROBE,
+            Attribute.QUERY_RSS: Support.NO,
+            Attribute.VLAN_PROTOCOL: Support.PROBE,
+        }
+    ),
+    why_not=types.MappingProxyType({Attribute.QUERY_RSS: _NO_QUERY}),
+    mac_effect=MacEffect.AFTER_REBIND,
+    clears_mac=Support.PROBE,
+)
+
+#: As above in switchdev mode, where mlx5_eswitch_set_vport_vlan takes 0 alone,
+#: and those of spoofchk and trust are EOPNOTSUPP (esw/legacy.c).
+MLX5_SWITCHDEV = dataclasses.replace(
+    MLX5,
+    name="mlx5 (switchdev)",
+    eswitch=EswitchMode.SWITCHDEV,
+    baseline=dataclasses.replace(BASELINE, spoofchk=None),
+    support=types.MappingProxyType(
+        {
+            **MLX5.support,
+            Attribute.VLAN: Support.NO,
+            Attribute.QOS: Support.NO,
+            Attribute.VLAN_PROTOCOL: Support.NO,
+            Attribute.SPOOFCHK: Support.NO,
+            Attribute.TRUST: Support.NO,
+        }
+    ),
+    why_not=types.MappingProxyType(
+        {
+            **MLX5.why_not,
+            Attribute.VLAN: _ON_REPRESENTOR,
+            Attribute.QOS: _ON_REPRESENTOR,
+            Attribute.VLAN_PROTOCOL: _ON_REPRESENTOR,
+            Attribute.SPOOFCHK: "its driver has it in legacy mode only",
+            Attribute.TRUST: "its driver has it in legacy mode only",
+        }
+    ),
+)
+
+#: broadcom/bnxt/bnxt_sriov.c. Zeros are taken for a MAC (bnxt_set_vf_mac), and
+#: where none was set the PF shows the VF's own (bnxt_get_vf_config). Rates are
+#: EINVAL above the link's speed (bnxt_set_vf_bw). Older firmware has no spoof
+#: checking (ENOTSUPP) and no 802.1ad (EPROTONOSUPPORT).
+BNXT = Family(
+    name="bnxt",
+    drivers=frozenset({"bnxt_en"}),
+    models="BCM574xx, BCM575xx",
+    products=frozenset(
+        PciId(0x14E4, product)
+        for product in (0x16D6, 0x16D7, 0x16D8, 0x1750, 0x1751, 0x1752)
+    ),
+    support=types.MappingProxyType(
+        {
+            Attribute.MIN_TX_RATE: Support.PROBE,
+            Attribute.SPOOFCHK: Support.PROBE,
+            Attribute.TRUST: Support.PROBE,
+            Attribute.QUERY_RSS: Support.NO,
+            Attribute.VLAN_PROTOCOL: Support.PROBE,
+        }
+    ),
+    why_not=types.MappingProxyType({Attribute.QUERY_RSS: _NO_QUERY}),
+    rate=Rate(to_link=True),
+    mac_effect=MacEffect.AFTER_REBIND,
+    clears_mac=Support.PROBE,
+    # bnxt_alloc_vf_resources: vf_event_bmap has a bit for each of 128.
+    max_vfs=128,
 )
 
 #: Any other NIC, or one in an eswitch mode that no row of its driver is for:
@@ -429,7 +531,7 @@ GENERIC = Family(
 )
 
 #: The rows of this package. Rows of other packages are entry points.
-BUILT_IN = (IXGBE, I40E, ICE, SFC, IGB)
+BUILT_IN = (IXGBE, I40E, ICE, SFC, IGB, MLX5, MLX5_SWITCHDEV, BNXT)
 
 
 class Families:

@@ -147,6 +147,7 @@ _ATTRIBUTES = {
 
 def _nic_families() -> Iterator[Sequence[str]]:
     rows = families.BUILT_IN
+    yield "Known by", *(x.evidence.value for x in rows)
     yield "PCI ids", *(", ".join(sorted(map(str, x.products))) for x in rows)
     yield "eswitch mode", *(str(x.eswitch) for x in rows)
     yield "max_tx_rate", *(_rate(x) for x in rows)

@@ -149,6 +149,19 @@ class RowTest(unittest.TestCase):
         }
         self.assertEqual(rows, {each.name for each in families.BUILT_IN})
 
+    def test_mlx5_by_its_eswitch_mode(self):
+        pf = fakes.FakeKernel().pf("enp1s0")
+        for mode, name in (
+            (EswitchMode.LEGACY, "mlx5"),
+            (EswitchMode.SWITCHDEV, "mlx5 (switchdev)"),
+        ):
+            pf = dataclasses.replace(pf, driver="mlx5_core", eswitch=mode)
+            row = families.Families().of(pf)
+            self.assertEqual(name, row.name)
+            for each in (Attribute.SPOOFCHK, Attribute.TRUST, Attribute.VLAN):
+                has = row.supports(each) is Support.YES
+                self.assertIs(mode is EswitchMode.LEGACY, has)
+
     def test_each_row_says_why_not(self):
         for row in families.BUILT_IN:
             lacking = {

@@ -850,6 +850,7 @@ class ErrorTest(VfsTest):
         )
         for code, kind in (
             (errno.EROFS, errors.ReadOnly),
+            (524, errors.UnsupportedByNic),
             (errno.EBUSY, errors.VfBusy),
             (errno.EOPNOTSUPP, errors.UnsupportedByNic),
             (errno.ENODEV, errors.NoSuchDevice),
@@ -858,7 +859,7 @@ class ErrorTest(VfsTest):
             (errno.ENOMEM, errors.NicError),
             (errno.EIO, errors.NicError),
         ):
-            with self.subTest(code=errno.errorcode[code]):
+            with self.subTest(code=code):
                 self.use("igb")
                 self.kernel.fail = {"spoofchk": [code, ...]}
                 error = self.refused(kind, spoofchk=False, vlan=3)
