@@ -171,7 +171,7 @@ class _Phases(unittest.TestCase):
         return path
 
     def nic(self, name: str, *, vfs: int | None = None) -> pathlib.Path:
-        """Have an interface; with SR-IOV if it can have VFs."""
+        """Make an interface; with SR-IOV if it can have VFs."""
         device = self.sys / "class/net" / name / "device"
         device.mkdir(parents=True)
         if vfs is not None:
@@ -867,7 +867,7 @@ class ReadmeTest(_Phases):
                     self.assertEqual("main", line.split()[3:][0])
                 seen += 1
         self.assertEqual(4, seen)
-        self.assertIn("rmdir /opt/stack/sriov-rt\n", self.README)
+        self.assertIn("rm -r /opt/stack/sriov-rt\n", self.README)
 
     def test_every_variable_in_it_is_one_of_settings(self) -> None:
         settings = (ROOT / "devstack/settings").read_text()
@@ -923,6 +923,91 @@ class BadInputTest(_Phases):
                 self.refused(
                     f"{name} is '{value}', which {problem}", **{name: value}
                 )
+
+    def test_cpus_that_are_none(self) -> None:
+        for name in ("SRIOV_RT_DEDICATED_CPUS", "SRIOV_RT_SHARED_CPUS"):
+            for value in ("7-2", "^1", "2-3,^2-3", "9999"):
+                with self.subTest(name, value=value):
+                    self.refused(
+                        f"{name} is '{value}', which names no CPU, or a range "
+                        "that runs backwards; give a list such as 2-7.",
+                        **{name: value},
+                    )
+
+    def test_cpus_of_both_sets(self) -> None:
+        self.refused(
+            "SRIOV_RT_DEDICATED_CPUS and SRIOV_RT_SHARED_CPUS both have 3,4; "
+            "give each CPU to one of them.",
+            SRIOV_RT_DEDICATED_CPUS="3-7",
+            SRIOV_RT_SHARED_CPUS="0-4",
+        )
+        self.run_phases(
+            devstack.PRE_INSTALL,
+            SRIOV_RT_DEDICATED_CPUS="2-7",
+            SRIOV_RT_SHARED_CPUS="0-7,^2-7",
+        )
+
+    def test_numbers_that_nothing_takes(self) -> None:
+        for name in ("SRIOV_RT_FLAVOR_VCPUS", "SRIOV_RT_FLAVOR_RAM"):
+            with self.subTest(name):
+                self.refused(
+                    f"{name} is '0'; a flavor needs at least 1.", **{name: "0"}
+                )
+        for value in ("0", "0.0"):
+            with self.subTest(value):
+                self.refused(
+                    f"SRIOV_RT_FACTS_MAX_AGE is '{value}', which is not a "
+                    "number of seconds.",
+                    SRIOV_RT_FACTS_MAX_AGE=value,
+                )
+
+    def test_kinds_that_are_for_containers(self) -> None:
+        for name, value, network in (
+            ("SRIOV_RT_VIF", "vf", "sriovrt"),
+            ("SRIOV_RT_VIF", "ipvlan:l2", "sriovrt"),
+            ("SRIOV_RT_PHYSICAL_NETWORKS", "a,b:vf", "b"),
+        ):
+            kind = value.removeprefix("a,b:")
+            with self.subTest(name, value=value):
+                self.refused(
+                    f"Ports of '{network}' are '{kind}', which is for "
+                    "containers; set LIBVIRT_TYPE=lxc, or use macvlan.",
+                    LIBVIRT_TYPE="qemu",
+                    **{name: value},
+                )
+
+    def test_physical_networks_that_cannot_be(self) -> None:
+        for value, problem in (
+            (
+                "public",
+                "names 'public', which is DevStack's own physical network; "
+                "give ours another name.",
+            ),
+            ("a,b,a", "names 'a' twice."),
+            ("a/b", "has 'a/b', which is not the name of a physical network."),
+        ):
+            with self.subTest(value):
+                self.refused(
+                    f"SRIOV_RT_PHYSICAL_NETWORKS {problem}",
+                    SRIOV_RT_PHYSICAL_NETWORKS=value,
+                )
+
+    def test_a_pf_that_is_named_twice(self) -> None:
+        self.nic("enp1s0", vfs=7)
+        self.refused(
+            "SRIOV_RT_VFS names the PF 'enp1s0' twice.",
+            SRIOV_RT_VFS="enp1s0:2,enp1s0:3",
+        )
+
+    def test_a_parent_that_a_bridge_has(self) -> None:
+        self.nic("eth1")
+        (self.top / "sys/class/net/eth1/master").symlink_to("../br0")
+        (self.top / "sys/class/net/br0").mkdir()
+        self.refused(
+            "SRIOV_RT_PARENTS names 'eth1', which is a port of a bridge or "
+            "bond; take it out of that first.",
+            SRIOV_RT_PARENTS="sriovrt:eth1",
+        )
 
     def test_a_nic_without_its_physical_network(self) -> None:
         self.nic("eth1")
