@@ -13,6 +13,7 @@
 """The rooms import downwards only, and only adapters know neighbours."""
 
 import ast
+import functools
 import pathlib
 import re
 import subprocess
@@ -142,7 +143,12 @@ def _modules() -> Iterator[tuple[str, pathlib.Path]]:
             yield room, path
 
 
-def _imports(path: pathlib.Path) -> Iterator[str]:
+@functools.cache
+def _imports(path: pathlib.Path) -> tuple[str, ...]:
+    return tuple(_read_imports(path))
+
+
+def _read_imports(path: pathlib.Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             for alias in node.names:

@@ -13,10 +13,12 @@
 """Operators' texts and first lines have the field's words."""
 
 import ast
+import functools
 import pathlib
 import re
 import unittest
 from collections.abc import Iterator
+from typing import NamedTuple
 
 CHECKOUT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -100,10 +102,27 @@ def texts(tree: ast.AST) -> Iterator[str]:
             yield node.value
 
 
+class Read(NamedTuple):
+    """What is read of a module."""
+
+    texts: tuple[str, ...]
+    first_lines: tuple[str, ...]
+    names: frozenset[str]
+
+
+@functools.cache
+def read(path: pathlib.Path) -> Read:
+    """Parse a module once for all tests."""
+    tree = ast.parse(path.read_text())
+    return Read(
+        tuple(texts(tree)), tuple(first_lines(tree)), frozenset(defined(tree))
+    )
+
+
 class ProseTest(unittest.TestCase):
     def test_operators_read_no_word_of_ours(self) -> None:
         for path in modules():
-            for text in texts(ast.parse(path.read_text())):
+            for text in read(path).texts:
                 with self.subTest(path=str(path), text=text):
                     self.assertNotRegex(text, _WORDS)
 
@@ -120,20 +139,20 @@ class ProseTest(unittest.TestCase):
 
     def test_first_lines_have_no_word_of_ours(self) -> None:
         for path in modules():
-            for line in first_lines(ast.parse(path.read_text())):
+            for line in read(path).first_lines:
                 with self.subTest(path=str(path), line=line):
                     self.assertNotRegex(line, _WORDS)
                     self.assertNotRegex(line, _FIRST)
 
     def test_first_lines_are_no_fragments(self) -> None:
         for path in modules():
-            for line in first_lines(ast.parse(path.read_text())):
+            for line in read(path).first_lines:
                 with self.subTest(path=str(path), line=line):
                     self.assertNotRegex(line, _FRAGMENT)
 
     def test_names_have_no_word_of_ours(self) -> None:
         for path in modules():
-            names = {path.stem, *defined(ast.parse(path.read_text()))}
+            names = {path.stem, *read(path).names}
             for name in sorted(names):
                 if (path.name, name) in _KEYS:
                     continue
@@ -161,6 +180,5 @@ except E as stranger: pass
 
     def test_each_module_has_a_first_line(self) -> None:
         for path in modules():
-            text = path.read_text()
             with self.subTest(path=str(path)):
-                self.assertTrue(ast.get_docstring(ast.parse(text)))
+                self.assertTrue(read(path).first_lines[0])
