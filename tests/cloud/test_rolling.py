@@ -77,10 +77,7 @@ COMMAND_SECONDS = 600.0
 KNOWN_SECONDS = 300.0
 
 
-# Services of an emulated host start four times, and the host boots once:
-# half an hour.
-@periodic
-class TestRolling(PortsTestCase):
+class RollingTestCase(PortsTestCase):
     """One service or host after the other runs the other release."""
 
     old: ClassVar[pathlib.Path]
@@ -103,46 +100,6 @@ class TestRolling(PortsTestCase):
         self.addCleanup(self.all_new)
         self.addCleanup(self.print_table)
         self.elsewhere = self.flavor(KERNEL, ram=MORE_THAN_RT, vcpus=1)
-
-    def test_upgrade(self) -> None:
-        # Ports of a host would not outlive that; there are none.
-        self.all_old()
-        self.fill()
-        self.row("all old", self.decisions(), "")
-
-        seconds = self.restart(STD, (SCHEDULER,), old=False)
-        self.mix("only nova-scheduler new", seconds)
-        self.restart(STD, (SCHEDULER,), old=True)
-
-        self.check_upgrade()
-        self.recover(old=True)
-        seconds = self.restart(RT, HOST[RT], old=False)
-        self.mix("rt-1 new", seconds)
-        seconds = self.restart(STD, HOST[STD], old=False)
-        self.mix("rt-1 and std-1 new", seconds, boots=False)
-        seconds = self.restart(STD, NEUTRON, old=False)
-        seconds += self.restart(STD, (SCHEDULER,), old=False)
-        self.mix("all but nova-api new", seconds)
-        seconds = self.restart(STD, (API,), old=False)
-        self.mix("all new, a port of old", seconds, boots=False)
-        self.stop_and_start(self.plain.id)
-        # Plugged by the old release, unplugged by the new one.
-        self.empty()
-        self.wait_clean()
-
-    def test_rollback(self) -> None:
-        self.fill()
-        self.row("all new", self.decisions(), "")
-        seconds = self.restart(STD, (API,), old=True)
-        self.mix("nova-api old", seconds, boots=False)
-        seconds = self.restart(STD, (SCHEDULER, *NEUTRON), old=True)
-        self.mix("nova-api, nova-scheduler, neutron-server old", seconds)
-        self.empty()
-        seconds = self.reboot()
-        seconds += self.restart(STD, HOST[STD], old=True)
-        self.fill()
-        self.row("all old, rt-1 rebooted", self.decisions(), f"{seconds:.0f}")
-        self.empty()
 
     def all_old(self) -> None:
         """Let everything run the old release; no server is there."""
@@ -430,3 +387,70 @@ class TestRolling(PortsTestCase):
                 for n, cell in enumerate(row)
             ]
             say("table\n" + "\n".join(f"   {line}" for line in lines))
+
+
+# Services of an emulated host start again in each of these, which takes a
+# quarter of an hour or more: each is a part of the periodic run.
+@periodic
+class TestUpgradeOfScheduler(RollingTestCase):
+    """A nova-scheduler that is upgraded before all others."""
+
+    def test_it_knows_agents_of_the_release_before(self) -> None:
+        self.all_old()
+        self.fill()
+        self.row("all old", self.decisions(), "")
+        seconds = self.restart(STD, (SCHEDULER,), old=False)
+        self.mix("only nova-scheduler new", seconds)
+        self.empty()
+
+
+@periodic
+class TestUpgrade(RollingTestCase):
+    """Hosts, then the control plane."""
+
+    def test_servers_outlive_it(self) -> None:
+        # Ports of a host would not outlive that; there are none.
+        self.all_old()
+        self.fill()
+        self.check_upgrade()
+        self.recover(old=True)
+        seconds = self.restart(RT, HOST[RT], old=False)
+        self.mix("rt-1 new", seconds)
+        seconds = self.restart(STD, HOST[STD], old=False)
+        self.mix("rt-1 and std-1 new", seconds, boots=False)
+        seconds = self.restart(STD, NEUTRON, old=False)
+        seconds += self.restart(STD, (SCHEDULER,), old=False)
+        self.mix("all but nova-api new", seconds)
+        seconds = self.restart(STD, (API,), old=False)
+        self.mix("all new, a port of old", seconds, boots=False)
+        self.stop_and_start(self.plain.id)
+        # Plugged by the old release, unplugged by the new one.
+        self.empty()
+        self.wait_clean()
+
+
+@periodic
+class TestRollbackOfServices(RollingTestCase):
+    """A control plane that is older than its hosts."""
+
+    def test_servers_outlive_it(self) -> None:
+        self.fill()
+        self.row("all new", self.decisions(), "")
+        seconds = self.restart(STD, (API,), old=True)
+        self.mix("nova-api old", seconds, boots=False)
+        seconds = self.restart(STD, (SCHEDULER, *NEUTRON), old=True)
+        self.mix("nova-api, nova-scheduler, neutron-server old", seconds)
+        self.empty()
+
+
+@periodic
+class TestRollback(RollingTestCase):
+    """Hosts, after the control plane: rt-1 boots for it."""
+
+    def test_servers_boot_after_it(self) -> None:
+        seconds = self.restart(STD, (API, SCHEDULER, *NEUTRON), old=True)
+        seconds += self.reboot()
+        seconds += self.restart(STD, HOST[STD], old=True)
+        self.fill()
+        self.row("all old, rt-1 rebooted", self.decisions(), f"{seconds:.0f}")
+        self.empty()
