@@ -14,31 +14,23 @@
 
 An environment has Nova and Neutron, what sriov-rt requires with all of its
 extras, and what the functional tests import, all by the release's pins. It is
-in the cache, named after what it was made from, and has no sriov-rt: that is
-put before it, so that several checkouts can use it at the same time.
+in the cache (tests/environments.py); the checkout is put before it.
+``python -m tests.releases 2025.2`` makes one ahead.
 """
 
 import dataclasses
-import fcntl
 import functools
-import hashlib
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
 import tempfile
-import tomllib
 
+from tests import environments
 from tests.testbed import paths
 from tests.testbed import python_env
-from tests.testbed.waiting import run
-from tests.testbed.waiting import run_logged
 
-#: Seconds that an environment may take to install from an empty cache.
-_INSTALL_S = 1800
-
-_REQUIREMENTS = (
+_FILES = (
     "requirements.txt",
     "test-requirements.txt",
     "tests/functional/requirements.txt",
@@ -70,27 +62,10 @@ class Release:
         """
         if self is NEWEST:
             return sys.executable
-        places = paths.Paths.from_environment()
-        places.make()
-        wanted = (*_requirements(), *extras())
-        text = "\n".join((sys.version, *wanted, self.pins.read_text()))
-        key = hashlib.sha256(text.encode()).hexdigest()[:12]
-        home = places.cache / f"venv-{self.name}-{key}"
-        mark = home / ".installed"
-        lock = places.cache / f"venv-{self.name}-{key}.lock"
-        with lock.open("a") as stream:
-            fcntl.flock(stream, fcntl.LOCK_EX)
-            if not mark.exists():
-                log = places.log / f"pip-{self.name}.log"
-                # No links into the environment that runs this.
-                command = (sys.executable, "-m", "venv", "--clear", str(home))
-                run_logged(command, timeout=300, log=log)
-                pip = (str(home / "bin/pip"), "install", "-c", str(self.pins))
-                run_logged((*pip, *wanted), timeout=_INSTALL_S, log=log)
-                mark.touch()
-            # What installing sriov-rt beside this release would put there.
-            (virt,) = home.glob("lib/python3*/site-packages/nova/virt")
-            shutil.copy(python_env.SHIM, virt)
+        wanted = [each for name in _FILES for each in environments.read(name)]
+        home = environments.make(
+            self.name, [*wanted, *environments.extras()], self.pins
+        )
         return str(home / "bin" / "python")
 
     def run(
@@ -113,7 +88,7 @@ class Release:
         found = [paths.CHECKOUT, *path]
         if self is not NEWEST:
             # For its entry points; their modules are the checkout's.
-            found.append(installed())
+            found.append(environments.entry_points())
         done = subprocess.run(
             (self.python(), "-W", "ignore", "-c", script, *arguments),
             check=False,
@@ -141,34 +116,13 @@ SUPPORTED = (
 NEWEST = SUPPORTED[-1]
 
 
-def extras() -> tuple[str, ...]:
-    """Return what all extras of the package require."""
-    text = (paths.CHECKOUT / "pyproject.toml").read_text()
-    found = tomllib.loads(text)["project"]["optional-dependencies"]
-    return tuple(sorted({each for extra in found.values() for each in extra}))
-
-
 @functools.cache
 def wheel() -> pathlib.Path:
     """Build sriov-rt's wheel, once for all tests of a process."""
     return python_env.build_wheel(pathlib.Path(tempfile.mkdtemp()))
 
 
-@functools.cache
-def installed() -> pathlib.Path:
-    """Install the wheel alone, without what it requires, and return where."""
-    target = pathlib.Path(tempfile.mkdtemp())
-    command = (sys.executable, "-m", "pip", "install", "--quiet")
-    run(
-        (*command, "--no-deps", "--target", str(target), str(wheel())),
-        timeout=_INSTALL_S,
-    )
-    return target
-
-
-def _requirements() -> tuple[str, ...]:
-    lines = "\n".join(
-        (paths.CHECKOUT / name).read_text() for name in _REQUIREMENTS
-    ).splitlines()
-    words = (line.partition("#")[0].strip() for line in lines)
-    return tuple(sorted({word for word in words if word}))
+if __name__ == "__main__":
+    for each in SUPPORTED:
+        if each.name in sys.argv[1:]:
+            each.python()

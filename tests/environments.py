@@ -1,0 +1,309 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Python environments in the cache, and the one that a checkout has on top.
+
+An environment in the cache is named after what it was made from, and has no
+sriov-rt: several checkouts use it at the same time. :func:`checks` adds the
+checkout, its entry points and its programs, in ``.tox/checks``, which takes a
+second and builds nothing. It has what all environments of :data:`SHARED` in
+tox.ini have together, and runs their commands.
+"""
+
+import base64
+import configparser
+import contextlib
+import dataclasses
+import fcntl
+import functools
+import hashlib
+import pathlib
+import shlex
+import shutil
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+
+from tests.testbed import paths
+from tests.testbed import python_env
+from tests.testbed.waiting import run_logged
+
+#: Environments of tox.ini whose commands run in one environment.
+SHARED = (
+    "pep8",
+    "mypy",
+    "unit",
+    "functional",
+    "kubernetes",
+    "docs",
+    "benchmarks",
+)
+
+#: Seconds that an environment may take to install from an empty cache.
+_INSTALL_S = 1800
+
+
+def make(name: str, wanted: Iterable[str], pins: pathlib.Path) -> pathlib.Path:
+    """Return an environment in the cache, made if need be.
+
+    It finds Nova's compute driver, which is imported from Nova's tree alone.
+
+    :param name: what it is called, before the hash of what is in it.
+    :param wanted: what pip installs.
+    :param pins: what it is constrained by.
+    :raises errors.TestbedError: if something can't be installed.
+    """
+    cache = paths.Paths.from_environment().cache
+    cache.mkdir(parents=True, exist_ok=True)
+    requirements = sorted(set(wanted))
+    shim = python_env.SHIM
+    text = "\n".join(
+        (sys.version, *requirements, pins.read_text(), shim.read_text())
+    )
+    key = hashlib.sha256(text.encode()).hexdigest()[:12]
+    home = cache / f"venv-{name}-{key}"
+    mark = home / ".installed"
+    with _locked(home):
+        if not mark.exists():
+            log = cache / f"{home.name}.log"
+            # No links into the environment that runs this.
+            command = (sys.executable, "-m", "venv", "--clear", str(home))
+            run_logged(command, timeout=300, log=log)
+            pip = (str(home / "bin/pip"), "install", "-c", str(pins))
+            run_logged((*pip, *requirements), timeout=_INSTALL_S, log=log)
+            for virt in home.glob("lib/python3*/site-packages/nova/virt"):
+                shutil.copy(shim, virt)
+            mark.touch()
+    return home
+
+
+def extras() -> tuple[str, ...]:
+    """Return what all extras of the package require."""
+    found = _project()["optional-dependencies"]
+    return tuple(sorted({each for extra in found.values() for each in extra}))
+
+
+def read(name: str) -> Sequence[str]:
+    """Return the requirements in a file.
+
+    :param name: of the file, from the top of the checkout.
+    """
+    lines = (paths.CHECKOUT / name).read_text().splitlines()
+    words = (line.partition("#")[0].strip() for line in lines)
+    return [word for word in words if word]
+
+
+@functools.cache
+def entry_points() -> pathlib.Path:
+    """Return a directory to import from, for the entry points of sriov-rt.
+
+    Their modules are the checkout's.
+    """
+    target = pathlib.Path(tempfile.mkdtemp())
+    _describe(target)
+    return target
+
+
+@dataclasses.dataclass(frozen=True)
+class Checks:
+    """What runs the commands of the environments in :data:`SHARED`.
+
+    :param home: its directory.
+    """
+
+    home: pathlib.Path
+
+    def variables(self, inherited: Mapping[str, str]) -> dict[str, str]:
+        """Return the environment variables of its commands.
+
+        :param inherited: what they have beside its own.
+        """
+        return {
+            **inherited,
+            **_set(_ini()["testenv"]["setenv"]),
+            "PATH": f"{self.home / 'bin'}:{inherited['PATH']}",
+            "VIRTUAL_ENV": str(self.home),
+        }
+
+    def commands(
+        self, name: str, arguments: Sequence[str] = ()
+    ) -> list[list[str]]:
+        """Return the commands of an environment of tox.ini.
+
+        :param name: of :data:`SHARED`.
+        :param arguments: in the place of ``{posargs}``.
+        """
+        scratch = self.home / "tmp" / name
+        scratch.mkdir(parents=True, exist_ok=True)
+        given = {
+            "{toxinidir}": str(paths.CHECKOUT),
+            "{envtmpdir}": str(scratch),
+            "{posargs}": shlex.join(arguments),
+        }
+        ini = _ini()
+        default = ini["testenv"]["commands"]
+        text = ini[f"testenv:{name}"].get("commands", default)
+        text = text.replace("\\\n", " ")
+        for word, value in given.items():
+            text = text.replace(word, value)
+        return [shlex.split(line) for line in text.splitlines() if line]
+
+
+def checks() -> Checks:
+    """Return the environment of this checkout, made if need be.
+
+    :raises errors.TestbedError: if something can't be installed.
+    """
+    shared = make("checks", _of_shared(), python_env.pins())
+    home = paths.CHECKOUT / ".tox" / "checks"
+    mark = home / ".made-from"
+    made_from = (paths.CHECKOUT, shared, _pyproject().read_text(), *_files())
+    text = "\n".join(map(str, made_from))
+    home.parent.mkdir(exist_ok=True)
+    with _locked(home):
+        if not mark.exists() or mark.read_text() != text:
+            _put_on_top(shared, home)
+            mark.write_text(text)
+    return Checks(home)
+
+
+@contextlib.contextmanager
+def _locked(home: pathlib.Path) -> Iterator[None]:
+    """Keep others from making an environment at the same time."""
+    with home.with_name(f"{home.name}.lock").open("a") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
+
+
+def _put_on_top(shared: pathlib.Path, home: pathlib.Path) -> None:
+    """Make an environment of another one and the checkout.
+
+    :param shared: the other one.
+    :param home: where to make it.
+    """
+    log = home.with_name(f"{home.name}.log")
+    python = shared / "bin/python3"
+    command = (str(python), "-m", "venv", "--clear", "--without-pip")
+    run_logged((*command, str(home)), timeout=300, log=log)
+    (site,) = home.glob("lib/python3*/site-packages")
+    (other,) = shared.glob("lib/python3*/site-packages")
+    # Plain paths: pip's isolated builds leave those out.
+    (site / "checkout.pth").write_text(f"{paths.CHECKOUT}\n{other}\n")
+    _describe(site)
+    (home / "share").mkdir()
+    (home / "share/sriov-rt").symlink_to(paths.CHECKOUT / "etc")
+    own = home / "bin"
+    for program in (shared / "bin").iterdir():
+        target = own / program.name
+        if not program.is_file() or target.exists():
+            continue
+        if program.read_bytes().startswith(f"#!{shared}".encode()):
+            command = f'exec {own}/python3 "{program}" "$@"'
+            _write_program(target, "/bin/sh", command)
+        else:
+            target.symlink_to(program)
+    for name, where in _project()["scripts"].items():
+        module, _, function = where.partition(":")
+        _write_program(
+            own / name,
+            f"{own}/python3",
+            f"import sys\nfrom {module} import {function}\n"
+            f"sys.exit({function}())",
+        )
+
+
+def _write_program(
+    target: pathlib.Path, interpreter: str, script: str
+) -> None:
+    target.write_text(f"#!{interpreter}\n{script}\n")
+    target.chmod(0o755)
+
+
+def _describe(site: pathlib.Path) -> None:
+    """Write what an installed sriov-rt says of itself, as a wheel does.
+
+    :param site: a directory that is imported from.
+    """
+    version = python_env.VERSION
+    target = site / f"sriov_rt-{version}.dist-info"
+    target.mkdir()
+    (target / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: sriov-rt\nVersion: {version}\n"
+    )
+    project = _project()
+    groups = {
+        "console_scripts": project["scripts"],
+        **project["entry-points"],
+    }
+    (target / "entry_points.txt").write_text(
+        "".join(
+            f"[{group}]\n"
+            + "".join(f"{name} = {where}\n" for name, where in rows.items())
+            for group, rows in groups.items()
+        )
+    )
+    (target / "RECORD").write_text(
+        "".join(f"{name},{digest},\n" for name, digest in _files())
+    )
+
+
+def _files() -> Iterator[tuple[str, str]]:
+    """Yield the files beside the modules, each with its digest or none."""
+    digest = hashlib.sha256(python_env.SHIM.read_bytes()).digest()
+    text = base64.urlsafe_b64encode(digest).decode().rstrip("=")
+    yield "nova/virt/sriov_rt.py", f"sha256={text}"
+    etc = paths.CHECKOUT / "etc"
+    for each in sorted(etc.rglob("*")):
+        if each.is_file():
+            yield f"../../../share/sriov-rt/{each.relative_to(etc)}", ""
+
+
+def _of_shared() -> list[str]:
+    """Return what the environments of :data:`SHARED` have, sriov-rt aside."""
+    found = [*read("requirements.txt"), *extras()]
+    ini = _ini()
+    for section in ("testenv", *(f"testenv:{name}" for name in SHARED)):
+        for line in ini[section].get("deps", "").splitlines():
+            if line.startswith("-r"):
+                found += read(line.removeprefix("-r{toxinidir}/"))
+            elif line and not line.startswith(("-c", "{")):
+                found.append(line)
+    return found
+
+
+def _set(text: str) -> dict[str, str]:
+    lines = (line.partition("=") for line in text.splitlines() if line)
+    return {name.strip(): value.strip() for name, _, value in lines}
+
+
+def _ini() -> configparser.ConfigParser:
+    ini = configparser.ConfigParser(interpolation=None)
+    ini.read(paths.CHECKOUT / "tox.ini")
+    return ini
+
+
+def _pyproject() -> pathlib.Path:
+    return paths.CHECKOUT / "pyproject.toml"
+
+
+def _project() -> dict[str, Any]:
+    found: dict[str, Any] = tomllib.loads(_pyproject().read_text())["project"]
+    return found
+
+
+if __name__ == "__main__":
+    checks()
