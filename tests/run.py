@@ -10,19 +10,28 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Run every runner of the project and sum up what they found.
+"""Run the runners of the project and sum up what they found.
 
 ``tools/test`` starts this. Each runner's whole output is in its log; the
 last line is ``N passed, N failed, N skipped`` over all of them.
 
-Three lanes are under way at a time, and after them the cloud and the virtual
-machine. Each of these emulates a machine, whose clock ticks while it waits for
-a CPU: beside others it takes twice the CPU time, and all others several times
-as long. What tox installs is installed ahead.
-Runners of one bed, as of the cloud, follow each other in what was brought up
-once. The benchmarks have the machine to themselves.
-With ``--periodic`` everything is run. Without it the benchmarks and the tests
-of tests/periodic.py are left out, and are named at the end.
+``quick``
+    Lint, types and the unit tests, but for those that are slow
+    (tests/periodic.py): before each commit.
+``--touched [REV]``
+    ``quick``, and of the other runners the tests that what changed since REV
+    needs (tests/touched.py).
+nothing, or names of runners
+    The gate, or these of its runners. Two lanes are under way at a time, and
+    the cloud beside them from the start. It emulates a machine, whose clock
+    ticks while it waits for a CPU: the lanes are nice to it. The other
+    emulated machine begins when the lanes have ended.
+``--periodic [PART]``
+    What the gate leaves out and names at its end, in parts (tests/parts.py).
+
+What runs in the environment of tests/environments.py builds nothing; tox
+installs the others ahead. Runners of one bed, as of the cloud, follow each
+other in what was brought up once.
 """
 
 import argparse
@@ -35,7 +44,6 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 import venv
 from collections.abc import Callable
@@ -43,15 +51,20 @@ from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
 from concurrent import futures
-from typing import BinaryIO
 
+from tests import durations
+from tests import environments
+from tests import parts
 from tests import periodic
 from tests import results
+from tests import touched
+from tests.children import Children
+from tests.testbed import errors
 from tests.testbed import packages
 from tests.testbed import paths
 from tests.testbed.progress import Progress
 
-#: The release of tox that runs the environments of tox.ini.
+#: The release of tox that runs the other environments of tox.ini.
 TOX = "tox>=4.27,<5"
 
 #: Seconds after which what still runs is ended, so that it is told what was
@@ -59,8 +72,6 @@ TOX = "tox>=4.27,<5"
 _WHOLE = 4900.0
 #: How many times its limit a runner has where everything is run.
 _PATIENCE = 3
-#: Seconds in which a runner that is ended may tidy up.
-_GRACE = 60.0
 
 #: Set where a bed that is up is for the next runner as well.
 KEEP = "SRIOV_RT_KEEP"
@@ -80,6 +91,7 @@ class Runner:
     :param shown: lines of its output that are worth a reader's time.
     :param packages: Debian packages that it wants; the test beds install
         their own.
+    :param releases: of OpenStack, whose environments it wants made before.
     :param periodic: whether it is left to the periodic run.
     """
 
@@ -88,6 +100,7 @@ class Runner:
     limit: float
     shown: re.Pattern[str] | None = None
     packages: tuple[str, ...] = ()
+    releases: tuple[str, ...] = ()
     periodic: bool = False
 
 
@@ -157,45 +170,64 @@ FUNCTIONAL = (
 #: The one cloud that is booted. Whatever runs in it is one more Runner here,
 #: with an environment in tox.ini that begins and ends as that of "cloud".
 CLOUD = Lane(
-    (Runner("cloud", True, 4500),),
+    (Runner("cloud", True, 4500), Runner("tempest", True, 4500)),
     Bed(("-m", "tests.testbed", "down"), "-cloud"),
 )
 
-#: The longest first, but for two that tell what is wrong at a glance. Their
-#: environments are installed in this order as well.
+#: Two that tell what is wrong at a glance, then the longest first. The oldest
+#: release's environment, which an empty cache lacks, is made meanwhile.
 LANES = (
-    Lane((Runner("functional", True, 4200, packages=FUNCTIONAL),)),
     Lane((Runner("pep8", False, 900),)),
     Lane((Runner("mypy", False, 1800),)),
     Lane((Runner("unit", True, 2700),)),
+    Lane(
+        (
+            Runner(
+                *("functional", True, 4200),
+                packages=FUNCTIONAL,
+                releases=("2025.2",),
+            ),
+        )
+    ),
     # Builds Kubernetes and NFD in an empty cache: 5 to 20 minutes.
     Lane((Runner("kubernetes", True, 2700),)),
-    Lane((Runner("docs", False, 1800),)),
     # Makes a Debian to build them in, in an empty cache.
     Lane((Runner("packages", True, 2700),)),
+    Lane((Runner("docs", False, 1800),)),
     # Unit and functional once more, with another Python.
     Lane((Runner("debian13", True, 5400, periodic=True),)),
 )
 
-#: Those that emulate a machine, which begin when all of these have ended.
-MACHINES = (CLOUD, Lane((Runner("vm", True, 4500),)))
+#: What begins when all of these have ended: it emulates a machine, as the
+#: cloud does, which runs beside them.
+MACHINES = (Lane((Runner("vm", True, 4500),)),)
 
 #: What is run at the end, alone: it measures time.
 ALONE = (
     Lane((Runner("benchmarks", False, 2400, _BENCHMARK, periodic=True),)),
 )
 
-#: Of LANES, those that are under way at a time: many tests wait often enough
-#: to leave two cores some time for others.
-_AT_ONCE = 3
-#: Environments of tox that are installed at a time.
+#: Of LANES, those that are under way at a time.
+_AT_ONCE = 2
+#: They leave CPUs to the cloud's emulated machine.
+_NICE = ("nice", "-n", "10")
+#: Environments that are installed at a time.
 _INSTALLED_AT_ONCE = 2
 #: Seconds after which an installation has failed.
 _INSTALL_S = 1800.0
 
 RUNNERS = tuple(
-    runner for lane in (*LANES, *MACHINES, *ALONE) for runner in lane.runners
+    runner
+    for lane in (*LANES, CLOUD, *MACHINES, *ALONE)
+    for runner in lane.runners
 )
+
+#: What ``tools/test quick`` runs: no tests of the test bed.
+QUICK: Mapping[str, Sequence[str]] = {
+    "pep8": (),
+    "mypy": (),
+    "unit": ("--exclude-regex", r"^tests\.unit\.testbed\."),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -231,116 +263,57 @@ def _count(runner: Runner, code: int, output: str) -> tuple[int, int, int]:
     return passed, failed, skipped
 
 
-class Interrupted(Exception):
-    """Ends a lane whose program was ended by Ctrl-C."""
+class Ahead:
+    """Environments that are installed beside the runners.
 
-
-class Children:
-    """Programs that this run has started, each with a session of its own.
-
-    So Ctrl-C at a terminal is not theirs: :meth:`end` passes it on.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._running: set[subprocess.Popen[bytes]] = set()
-        self._has_ended = False
-
-    def run(
-        self,
-        command: Sequence[str],
-        sink: BinaryIO,
-        limit: float,
-        env: Mapping[str, str] = os.environ,
-    ) -> int:
-        """Run a program to its end, and return its exit code.
-
-        :param limit: seconds after which it is ended.
-        :raises TimeoutExpired: if it was.
-        :raises Interrupted: if all are ended meanwhile.
-        """
-        with self._lock:
-            if self._has_ended:
-                raise Interrupted
-            child = subprocess.Popen(
-                command,
-                env=env,
-                stdin=subprocess.DEVNULL,
-                stdout=sink,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-            self._running.add(child)
-        try:
-            code = child.wait(limit)
-        except subprocess.TimeoutExpired:
-            _end([child])
-            raise
-        finally:
-            with self._lock:
-                self._running.discard(child)
-        if self._has_ended:
-            raise Interrupted
-        return code
-
-    def end(self) -> None:
-        """End those that run, and start none any more."""
-        with self._lock:
-            self._has_ended = True
-            running = [*self._running]
-        _end(running)
-
-
-def _end(children: Sequence[subprocess.Popen[bytes]]) -> None:
-    """End programs, and what they have started, as Ctrl-C does at first."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
-        left = [each for each in children if each.poll() is None]
-        for each in left:
-            os.killpg(each.pid, number)
-        until = time.monotonic() + _GRACE
-        for each in left:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                each.wait(max(until - time.monotonic(), 0.0))
-
-
-class Environments:
-    """The environments of tox, installed one after another beside the runners.
-
-    :param tox: the program.
     :param logs: the directory of their outputs.
-    :param names: of those that are wanted, in the order of their runners.
+    :param runners: those that are wanted, in their order.
+    :param tox: the program, where one of them is run by it.
     :param children: what installs them is one of these.
     """
 
     def __init__(
         self,
-        tox: pathlib.Path,
         logs: pathlib.Path,
-        names: Sequence[str],
+        runners: Sequence[Runner],
+        tox: pathlib.Path | None,
         children: Children,
     ) -> None:
-        self._tox = tox
         self._logs = logs
         self._children = children
+        commands: dict[str, tuple[str, ...]] = {}
+        for each in runners:
+            if each.name in environments.SHARED:
+                module = ("-m", "tests.environments")
+                commands["checks"] = (sys.executable, *module)
+            else:
+                command = ("run", "--notest", "-e", each.name)
+                commands[each.name] = (str(tox), *command)
+        for name in sorted({r for each in runners for r in each.releases}):
+            commands[name] = (sys.executable, "-m", "tests.releases", name)
         pool = futures.ThreadPoolExecutor(_INSTALLED_AT_ONCE)
         self._installed = {
-            name: pool.submit(self._install, name) for name in names
+            name: pool.submit(self._install, name, command)
+            for name, command in commands.items()
         }
         pool.shutdown(wait=False)
 
-    def wait(self, name: str) -> bool:
-        """Wait for one, and return whether it is installed.
+    def wait(self, runner: Runner) -> bool:
+        """Wait for what a runner needs, and return whether it has its own.
 
-        If it isn't, its runner tries again and tells why it can't be.
+        If it hasn't, it tries again and tells why that can't be installed.
         """
+        for name in runner.releases:
+            self._installed[name].result()
+        is_shared = runner.name in environments.SHARED
+        name = "checks" if is_shared else runner.name
         return self._installed[name].result()
 
-    def _install(self, name: str) -> bool:
+    def _install(self, name: str, command: Sequence[str]) -> bool:
         with (
-            (self._logs / f"tox-{name}.log").open("wb") as sink,
+            (self._logs / f"install-{name}.log").open("wb") as sink,
             contextlib.suppress(subprocess.TimeoutExpired),
         ):
-            command = (str(self._tox), "run", "--notest", "-e", name)
             return self._children.run(command, sink, _INSTALL_S) == 0
         return False
 
@@ -349,20 +322,25 @@ class Environments:
 class Session:
     """What the runners of one run share.
 
-    :param tox: the program.
     :param logs: the directory of their outputs.
     :param progress: where to say what goes on.
     :param deadline: when what still runs is ended, in monotonic seconds.
-    :param environments: those of tox that are installed ahead.
+    :param ahead: environments that are installed ahead.
     :param children: the runners are of these.
+    :param tox: the program, where a runner is run by it.
+    :param only: of a runner, what the names of its tests match; all by
+        default.
+    :param nice: what the commands of LANES begin with.
     """
 
-    tox: pathlib.Path
     logs: pathlib.Path
     progress: Progress
     deadline: float
-    environments: Environments
+    ahead: Ahead
     children: Children
+    tox: pathlib.Path | None = None
+    only: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
+    nice: tuple[str, ...] = ()
 
     def run(self, lane: Lane, names: Collection[str]) -> list[Outcome]:
         """Run a lane's runners of these names, and return what they found."""
@@ -383,15 +361,11 @@ class Session:
         """
         log = self.logs / f"test-{runner.name}.log"
         began = time.monotonic()
-        packages.install(runner.packages, self.logs / "apt.log")
-        command = [str(self.tox), "run", "-e", runner.name]
-        if self.environments.wait(runner.name):
-            command.append("--skip-pkg-install")
-        with (
-            self.progress.step(f"{runner.name} (log: {log})"),
-            log.open("wb") as sink,
-        ):
-            code = self._run(runner, command, sink, kept=kept)
+        if runner.packages:
+            packages.install(runner.packages, self.logs / "apt.log")
+        is_installed = self.ahead.wait(runner)
+        with self.progress.step(f"{runner.name} (log: {log})"):
+            code = self._run(runner, log, kept=kept, is_installed=is_installed)
         output = log.read_text(errors="replace")
         passed, failed, skipped = _count(runner, code, output)
         if failed:
@@ -405,22 +379,59 @@ class Session:
     def _run(
         self,
         runner: Runner,
-        command: Sequence[str],
-        sink: BinaryIO,
+        log: pathlib.Path,
         *,
         kept: bool,
+        is_installed: bool,
     ) -> int:
         left = max(self.deadline - time.monotonic(), 1.0)
         limit = runner.limit * (_PATIENCE if periodic.wanted() else 1)
         limit = min(limit, left)
-        kept_up = {KEEP: "1"} if kept else {}
-        try:
-            return self.children.run(
-                command, sink, limit, {**os.environ, **kept_up}
-            )
-        except subprocess.TimeoutExpired:
-            print(f"{runner.name} is ended after {limit:.0f} s", flush=True)
-            return -signal.SIGTERM
+        until = time.monotonic() + limit
+        code = 0
+        with log.open("wb") as sink:
+            try:
+                commands, variables = self._commands(
+                    runner, is_installed=is_installed
+                )
+                if kept:
+                    variables = {**variables, KEEP: "1"}
+                for each in commands:
+                    rest = max(until - time.monotonic(), 1.0)
+                    done = self.children.run(each, sink, rest, variables)
+                    code = code or done
+            except subprocess.TimeoutExpired:
+                print(
+                    f"{runner.name} is ended after {limit:.0f} s", flush=True
+                )
+                return -signal.SIGTERM
+            except errors.TestbedError as error:
+                sink.write(f"{error}\n".encode())
+                return 1
+        return code
+
+    def _commands(
+        self, runner: Runner, *, is_installed: bool
+    ) -> tuple[list[list[str]], Mapping[str, str]]:
+        """Return the commands of a runner, and their environment.
+
+        :raises errors.TestbedError: if what they need can't be installed.
+        """
+        only = self.only.get(runner.name, ())
+        if runner.name in environments.SHARED:
+            checks = environments.checks()
+            found = checks.commands(runner.name, only)
+            variables = checks.variables(os.environ)
+        else:
+            command = [str(self.tox), "run", "-e", runner.name]
+            if is_installed:
+                command.append("--skip-pkg-install")
+            if only:
+                command += ("--", *only)
+            found, variables = [command], os.environ
+        is_lane = any(runner in lane.runners for lane in LANES)
+        nice = self.nice if is_lane else ()
+        return [[*nice, *each] for each in found], variables
 
 
 def run_all(
@@ -433,20 +444,39 @@ def run_all(
     :param end: ends those that run, where this is interrupted.
     """
     found: list[Outcome] = []
-    for lanes, at_once in (
-        (LANES, _AT_ONCE),
-        (MACHINES, len(MACHINES)),
-        (ALONE, 1),
-    ):
-        with futures.ThreadPoolExecutor(at_once) as pool:
-            try:
-                for outcomes in pool.map(lambda lane: run(lane, names), lanes):
-                    found += outcomes
-            except KeyboardInterrupt:
-                pool.shutdown(wait=False, cancel_futures=True)
-                end()
-                raise
-    return found
+    with futures.ThreadPoolExecutor(1) as beside:
+        cloud = beside.submit(run, CLOUD, names)
+        for lanes, at_once in (
+            (LANES, _AT_ONCE),
+            (MACHINES, len(MACHINES)),
+        ):
+            found += _run_lanes(lanes, at_once, names, run, end)
+        try:
+            found += cloud.result()
+        except KeyboardInterrupt:
+            end()
+            raise
+    found += _run_lanes(ALONE, 1, names, run, end)
+    order = [each.name for each in RUNNERS]
+    return sorted(found, key=lambda each: order.index(each.runner))
+
+
+def _run_lanes(
+    lanes: Sequence[Lane],
+    at_once: int,
+    names: Collection[str],
+    run: Callable[[Lane, Collection[str]], list[Outcome]],
+    end: Callable[[], None],
+) -> list[Outcome]:
+    """Run lanes, some at a time; what runs is ended if one can't be."""
+    with futures.ThreadPoolExecutor(at_once) as pool:
+        try:
+            ended = pool.map(lambda lane: run(lane, names), lanes)
+            return [each for outcomes in ended for each in outcomes]
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            end()
+            raise
 
 
 def report(
@@ -480,72 +510,213 @@ def _print_what_was_not_run(
 ) -> None:
     """Name each test that was skipped, and what the periodic run has."""
     later = list(left_out)
+    slow = 0
     for each in outcomes:
         for skip in each.skips:
             name, _, reason = skip.partition(": ")
             if reason == periodic.REASON:
                 later.append(f"{each.runner}: {name}")
+            elif reason == periodic.SLOW_REASON:
+                slow += 1
             else:
                 print(f"skipped in {each.runner}: {skip}")
+    if periodic.is_quick():
+        print(f"left to tools/test: {slow + len(later)} of these tests")
+        return
     if later:
         print("left to tools/test --periodic:")
     for name in later:
         print(f"  {name}")
 
 
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What one run of this program runs.
+
+    :param name: of it, under which its duration is kept.
+    :param runners: their names, each with what the names of its tests match;
+        all of them if that is empty.
+    :param left_out: what it is told to leave out.
+    :param quick: whether slow tests are left out.
+    :param whole: whether tests of the periodic run belong to it.
+    """
+
+    name: str
+    runners: Mapping[str, Sequence[str]]
+    left_out: Sequence[str] = ()
+    quick: bool = False
+    whole: bool = False
+
+    def say(self) -> None:
+        """Print it."""
+        for name, only in self.runners.items():
+            print(" ".join((name, *only)))
+        for each in self.left_out:
+            print(f"left out: {each}")
+
+
+def plans(args: argparse.Namespace) -> list[Plan]:
+    """Return what the command line asks for.
+
+    :raises errors.TestbedError: if it names what isn't there.
+    """
+    if args.periodic:
+        return [
+            Plan(f"part {each.name}", {each.runner: each.only}, whole=True)
+            for each in parts.named(args.names)
+        ]
+    if args.touched is not None:
+        found = touched.since(args.touched)
+        return [
+            Plan("quick", QUICK, quick=True),
+            Plan("touched", found.runners, found.left_out),
+        ]
+    if args.names == ["quick"]:
+        return [Plan("quick", QUICK, quick=True)]
+    known = {each.name: each for each in RUNNERS}
+    if unknown := set(args.names) - set(known):
+        raise errors.TestbedError(f"no runner {', '.join(sorted(unknown))}")
+    if args.names:
+        wanted: dict[str, Sequence[str]] = dict.fromkeys(args.names, ())
+        return [Plan(" ".join(args.names), wanted, whole=periodic.wanted())]
+    later = [each.name for each in RUNNERS if each.periodic]
+    gate: dict[str, Sequence[str]] = {
+        name: () for name in known if name not in later
+    }
+    return [Plan("gate", gate, later)]
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line of ``tools/test``."""
+    found = argparse.ArgumentParser(
+        prog="tools/test",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    found.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help="quick, or runners (all by default), or parts with --periodic",
+    )
+    found.add_argument(
+        "--list",
+        action="store_true",
+        help="name the runners and the parts, with their last durations",
+    )
+    found.add_argument(
+        "--periodic",
+        action="store_true",
+        help="run these parts of what the gate leaves out; all by default",
+    )
+    found.add_argument(
+        "--touched",
+        nargs="?",
+        const="",
+        metavar="REV",
+        help="run what the change since REV needs, uncommitted and new files "
+        "included (by default since it left its upstream or main)",
+    )
+    found.add_argument(
+        "--dry-run", action="store_true", help="print what would be run"
+    )
+    return found
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the named runners, or all, and return the exit code.
+    """Run what the arguments say, and return the exit code.
 
     :param arguments: without the program's name; ``sys.argv`` by default.
     """
-    names = [runner.name for runner in RUNNERS]
-    parser = argparse.ArgumentParser(prog="tools/test", description=__doc__)
-    parser.add_argument(
-        "runners",
-        nargs="*",
-        metavar="RUNNER",
-        help=f"of {', '.join(names)}; all by default",
-    )
-    parser.add_argument(
-        "--list", action="store_true", help="name the runners and end"
-    )
-    parser.add_argument(
-        "--periodic",
-        action="store_true",
-        help="run what takes long, too: about four hours on two CPUs",
-    )
-    args = parser.parse_args(arguments)
-    if args.periodic:
-        os.environ[periodic.VARIABLE] = "1"
+    options = parser()
+    args = options.parse_args(arguments)
     if args.list:
-        print("\n".join(names))
+        _list()
         return 0
-    if unknown := set(args.runners) - set(names):
-        parser.error(f"no runner {', '.join(sorted(unknown))}")
-    places = paths.Paths.from_environment()
-    places.make()
-    began = time.monotonic()
-    deadline = math.inf if periodic.wanted() else began + _WHOLE
-    later = {each.name for each in RUNNERS if each.periodic}
-    if args.runners or periodic.wanted():
-        later = set()
-    progress = Progress()
-    with progress.step("tox"):
-        tox = _tox(places.cache)
-    chosen = args.runners or set(names) - later
-    children = Children()
-    environments = Environments(
-        tox, places.log, [each for each in names if each in chosen], children
-    )
-    session = Session(
-        tox, places.log, progress, deadline, environments, children
-    )
     try:
-        outcomes = run_all(chosen, session.run, children.end)
+        wanted = plans(args)
+    except errors.TestbedError as error:
+        options.error(str(error))
+    if args.dry_run:
+        for each in wanted:
+            each.say()
+        return 0
+    began = time.monotonic()
+    outcomes: list[Outcome] = []
+    left_out: list[str] = []
+    try:
+        for each in wanted:
+            outcomes += run_plan(each)
+            left_out += each.left_out
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 128 + signal.SIGINT
-    return report(outcomes, time.monotonic() - began, sorted(later))
+    except errors.TestbedError as error:
+        print(f"tools/test: {error}", file=sys.stderr)
+        return 1
+    return report(outcomes, time.monotonic() - began, left_out)
+
+
+def run_plan(plan: Plan) -> list[Outcome]:
+    """Run a plan, and return what its runners found.
+
+    :raises errors.TestbedError: if what they need can't be had.
+    """
+    for variable, is_set in (
+        (periodic.VARIABLE, plan.whole),
+        (periodic.QUICK, plan.quick),
+    ):
+        os.environ.pop(variable, None)
+        if is_set:
+            os.environ[variable] = "1"
+    places = paths.Paths.from_environment()
+    logs = places.log
+    if plan.quick:
+        # Whoever runs it may write there, and others run it beside this one.
+        logs = paths.CHECKOUT / ".tox/log"
+        logs.mkdir(parents=True, exist_ok=True)
+    else:
+        places.make()
+    began = time.monotonic()
+    deadline = math.inf if plan.whole else began + _WHOLE
+    progress = Progress()
+    wanted = [each for each in RUNNERS if each.name in plan.runners]
+    tox = None
+    if any(each.name not in environments.SHARED for each in wanted):
+        with progress.step("tox"):
+            tox = _tox(places.cache)
+    children = Children()
+    machines = {each.name for each in CLOUD.runners}
+    session = Session(
+        logs,
+        progress,
+        deadline,
+        Ahead(logs, wanted, tox, children),
+        children,
+        tox,
+        plan.runners,
+        _NICE if machines & plan.runners.keys() else (),
+    )
+    outcomes = run_all(plan.runners, session.run, children.end)
+    durations.keep(
+        plan.name,
+        time.monotonic() - began,
+        failed=sum(each.failed for each in outcomes),
+    )
+    return outcomes
+
+
+def _list() -> None:
+    """Print what can be run, and how long it took last time."""
+    print("runners:")
+    for each in RUNNERS:
+        print(f"  {each.name}")
+    print("parts of --periodic:")
+    for part in parts.PARTS:
+        last = durations.last(f"part {part.name}")
+        print(f"  {part.name:24} {last:28} {part.what}")
+    for name in ("quick", "gate"):
+        print(f"{name}: {durations.last(name)}")
 
 
 if __name__ == "__main__":

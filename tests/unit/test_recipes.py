@@ -24,6 +24,7 @@ import sys
 import tempfile
 import unittest
 
+from tests.periodic import periodic
 from tests.unit.documented_host import ROOT
 
 #: Two rows for one driver, by eswitch mode.
@@ -232,6 +233,7 @@ def add_extra_spec(scratch: Scratch) -> None:
     )
 
 
+@periodic
 class RecipeTest(unittest.TestCase):
     def setUp(self) -> None:
         place = tempfile.TemporaryDirectory()

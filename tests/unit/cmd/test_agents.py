@@ -44,6 +44,7 @@ from sriov_rt.cmd import main
 from sriov_rt.cmd import openstackclient
 from sriov_rt.cmd.verdict import Candidate
 from sriov_rt.scheduler import options
+from tests.periodic import slow
 from tests.unit import builders
 from tests.unit.cmd import hearing
 from tests.unit.cmd import tables
@@ -360,6 +361,7 @@ class ProgressTest(unittest.TestCase):
             self.assertEqual(says, bool(said.getvalue()))
 
 
+@slow
 class StandardErrorTest(unittest.TestCase):
     """With an interpreter of its own, as a person starts the commands."""
 

@@ -27,6 +27,7 @@ from sriov_rt.cmd import command
 from sriov_rt.cmd import main
 from sriov_rt.cmd import runner
 from sriov_rt.cmd import shell
+from tests.periodic import slow
 from tests.unit import documented_host
 from tests.unit import test_docs
 
@@ -183,6 +184,7 @@ class BadOptionTest(unittest.TestCase):
                 self.assertIn("usage: sriov-rt", said)
 
 
+@slow
 class ClosedPipeTest(unittest.TestCase):
     """A reader that has gone ends each command with 141, in silence."""
 

@@ -25,6 +25,7 @@ from sriov_rt.cmd import command
 from sriov_rt.cmd import faults
 from sriov_rt.cmd import host
 from sriov_rt.cmd import main
+from tests.periodic import slow
 
 NOTHING = command.lines(())
 
@@ -124,6 +125,7 @@ class MainTest(unittest.TestCase):
             self.assertEqual((0, ""), self.run_main(return_value=NOTHING))
 
 
+@slow
 class ProcessTest(unittest.TestCase):
     """What only a process of its own shows."""
 

@@ -22,11 +22,14 @@ import tempfile
 import textwrap
 import unittest
 
+from tests.periodic import periodic
+
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 PAGE = ROOT / "doc/source/contributor/index.rst"
 
 
+@periodic
 class RecipeTest(unittest.TestCase):
     """A copy of the tree, with the page's command in it."""
 

@@ -35,6 +35,7 @@ from sriov_rt.host import conditions
 from sriov_rt.verify import errors
 from sriov_rt.verify import results
 from sriov_rt.verify import watch
+from tests.periodic import slow
 from tests.unit.host import trees
 from tests.unit.verify import test_watch
 
@@ -290,6 +291,7 @@ class LatencyTest(test_watch.ProgramTest):
         )
         (self.place / "vcpus").write_text(f"{vcpus}\n")
 
+    @slow
     def test_hotplug_of_a_guest(self):
         self.lasting()
         self.guest(1, 2)

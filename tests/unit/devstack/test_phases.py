@@ -22,6 +22,7 @@ import sys
 import tempfile
 import unittest
 
+from tests.periodic import slow
 from tests.testbed import devstack
 from tests.unit.vif import fakes
 
@@ -239,6 +240,7 @@ class _Phases(unittest.TestCase):
         return found
 
 
+@slow
 class ConfigureTest(_Phases):
     """post-config."""
 
@@ -653,6 +655,7 @@ class RunTest(_Phases):
         self.assertEqual([], list(self.units.glob("*.running")))
 
 
+@slow
 class TwiceTest(_Phases):
     """Restack, unstack and clean."""
 

@@ -30,6 +30,7 @@ from sriov_rt.facts import NOT_REPORTED
 from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.parse.cpulist import parse_cpu_list
 from sriov_rt.scheduler import options
+from tests.periodic import wanted
 from tests.unit import builders
 
 hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None)
@@ -309,7 +310,7 @@ class DecisiveTest(unittest.TestCase):
                 dataclasses.astuple(facts.decisive(host).labels),
             )
 
-    @hypothesis.settings(max_examples=500)
+    @hypothesis.settings(max_examples=500 if wanted() else 200)
     @hypothesis.example(
         # What is silent may be excused, and what fires beside it is not.
         groups=[

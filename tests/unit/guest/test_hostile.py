@@ -17,6 +17,7 @@ import sys
 import unittest
 
 from sriov_rt.guest.domain import MAX_DOCUMENT
+from tests.periodic import slow
 from tests.unit.guest import documents
 
 #: Runs in a process of its own, which may use 30 s of CPU and 400 MB.
@@ -53,6 +54,7 @@ def attempt(xml: bytes) -> str:
     return done.stdout.decode()
 
 
+@slow
 class HostileTest(unittest.TestCase):
     """Each of these is read in a process that may use little."""
 

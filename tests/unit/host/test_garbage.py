@@ -31,6 +31,7 @@ from sriov_rt.host import readiness
 from sriov_rt.host import root as root_module
 from sriov_rt.host import table
 from sriov_rt.host.observer import Observer
+from tests.periodic import slow
 from tests.unit.host import trees
 
 #: What is nearly what a parser takes, beside bytes that are nothing at all.
@@ -63,6 +64,7 @@ _NEARLY = st.sampled_from(
 _CONTENT = st.one_of(st.binary(max_size=200), _NEARLY)
 
 
+@slow
 class GarbageTest(unittest.TestCase):
     def setUp(self):
         super().setUp()

@@ -19,6 +19,7 @@ from hypothesis import strategies
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import LabelFacts
 from sriov_rt.labels import traits
+from tests.periodic import wanted
 
 NFD = "feature.node.kubernetes.io/"
 LEGAL = re.compile("CUSTOM_NFD_[A-Z0-9_]{1,244}")
@@ -74,7 +75,11 @@ class NameTest(unittest.TestCase):
         self.assertEqual(traits.MAX_TRAIT, len(found))
         self.assertRegex(found, LEGAL)
 
-    @hypothesis.settings(derandomize=True, deadline=None, max_examples=500)
+    @hypothesis.settings(
+        derandomize=True,
+        deadline=None,
+        max_examples=500 if wanted() else 200,
+    )
     @hypothesis.given(LABELS, LABELS)
     def test_legal_and_never_shared(self, one, other):
         self.assertIsNotNone(LEGAL.fullmatch(traits.name(*one)))

@@ -31,6 +31,7 @@ from oslo_config import cfg
 from sriov_rt.request import grammar
 from sriov_rt_tempest_plugin import config
 from sriov_rt_tempest_plugin import plugin
+from tests.periodic import slow
 
 CHECKOUT = pathlib.Path(__file__).resolve().parents[3]
 PACKAGE = CHECKOUT / "sriov_rt_tempest_plugin"
@@ -187,6 +188,7 @@ class TestLoading(unittest.TestCase):
         )
 
 
+@slow
 class TestCommands(unittest.TestCase):
     """Tempest's own commands, with the plugin that is installed."""
 
@@ -269,6 +271,7 @@ class TestOptions(unittest.TestCase):
                 self.assertIn(option.name, text)
 
 
+@slow
 class TestTests(unittest.TestCase):
     """The tests themselves, without a cloud."""
 

@@ -17,14 +17,21 @@ import configparser
 import contextlib
 import io
 import pathlib
+import re
+import subprocess
 import tempfile
 import threading
 import time
 import unittest
 
+from tests import environments
+from tests import parts
 from tests import periodic
 from tests import results
 from tests import run
+from tests import touched
+from tests.children import Interrupted
+from tests.testbed import errors
 from tests.testbed.progress import Progress
 
 #: As stestr prints it, captured logging and all.
@@ -147,14 +154,14 @@ class LanesTest(unittest.TestCase):
 
         def wait(lane, names):
             name = lane.runners[0].name
-            if name == "functional":
+            if name == "pep8":
                 begun.wait(60)
                 raise KeyboardInterrupt
             try:
                 with tempfile.TemporaryFile() as sink:
                     threading.Timer(0.2, begun.set).start()
                     children.run(("sleep", "60"), sink, 60.0)
-            except run.Interrupted:
+            except Interrupted:
                 ended.append(name)
                 raise
             raise AssertionError
@@ -163,8 +170,9 @@ class LanesTest(unittest.TestCase):
         with self.assertRaises(KeyboardInterrupt):
             run.run_all((), wait, children.end)
         self.assertLess(time.monotonic() - began, 30)
-        self.assertIn("pep8", ended)
-        self.assertNotIn("cloud", ended)
+        self.assertIn("mypy", ended)
+        self.assertIn("cloud", ended)
+        self.assertNotIn("vm", ended)
 
     def test_no_fixtures_are_made_for_tests_that_are_left_out(self):
         # unittest sets a class up for a test that is skipped, unless the
@@ -230,40 +238,40 @@ class SessionTest(unittest.TestCase):
         children = run.Children()
         with contextlib.redirect_stdout(io.StringIO()) as told:
             session = run.Session(
-                tox,
                 logs,
                 Progress(io.StringIO()),
                 deadline,
-                run.Environments(tox, logs, [runner.name], children),
+                run.Ahead(logs, [runner], tox, children),
                 children,
+                tox,
             )
             outcome = session.one(runner)
         self.seen = (logs / "seen").read_text()
         return outcome, told.getvalue()
 
     def test_what_runs_past_the_deadline_is_ended_and_has_failed(self):
-        runner = run.Runner("unit", False, 300)
+        runner = run.Runner("vm", False, 300)
         script = 'case "$*" in *--notest*) exit;; esac\necho begun\nsleep 60'
         outcome, told = self._run(script, runner, 0)
         self.assertEqual((0, 1), (outcome.passed, outcome.failed))
-        self.assertIn("unit is ended after 1 s", told)
+        self.assertIn("vm is ended after 1 s", told)
         self.assertIn("begun", told)
 
     def test_what_is_installed_ahead_is_not_installed_again(self):
-        outcome, _ = self._run("", run.Runner("unit", False, 300))
+        outcome, _ = self._run("", run.Runner("vm", False, 300))
         self.assertEqual(1, outcome.passed)
         self.assertEqual(
-            "run --notest -e unit\nrun -e unit --skip-pkg-install\n",
+            "run --notest -e vm\nrun -e vm --skip-pkg-install\n",
             self.seen,
         )
 
     def test_what_cannot_be_installed_is_told_by_its_runner(self):
         outcome, told = self._run(
-            "echo no such release; exit 1", run.Runner("unit", False, 300)
+            "echo no such release; exit 1", run.Runner("vm", False, 300)
         )
         self.assertEqual(1, outcome.failed)
         self.assertIn("no such release", told)
-        self.assertEqual("run --notest -e unit\nrun -e unit\n", self.seen)
+        self.assertEqual("run --notest -e vm\nrun -e vm\n", self.seen)
 
     def test_runners_of_a_bed_find_it_up_and_it_is_taken_away(self):
         with tempfile.TemporaryDirectory() as place:
@@ -282,12 +290,17 @@ class SessionTest(unittest.TestCase):
             )
             children = run.Children()
             session = run.Session(
-                tox,
                 logs,
                 Progress(io.StringIO()),
                 time.monotonic() + 60,
-                run.Environments(tox, logs, ["a", "c"], children),
+                run.Ahead(
+                    logs,
+                    [each for each in lane.runners if each.name in "ac"],
+                    tox,
+                    children,
+                ),
                 children,
+                tox,
             )
             outcomes = session.run(lane, ("a", "c"))
             seen = (logs / "seen").read_text().split("\n")
@@ -298,13 +311,167 @@ class SessionTest(unittest.TestCase):
         lane = run.Lane((), run.Bed(("-c", "1/0"), "-x"))
         nowhere = pathlib.Path("/nonexistent")
         children = run.Children()
-        environments = run.Environments(nowhere, nowhere, [], children)
         session = run.Session(
-            nowhere,
             nowhere,
             Progress(io.StringIO()),
             0,
-            environments,
+            run.Ahead(nowhere, [], nowhere, children),
             children,
         )
         self.assertEqual([], session.run(lane, ("unit",)))
+
+
+class SharedTest(unittest.TestCase):
+    """Runners of one environment have the commands of tox.ini."""
+
+    def test_words_of_tox_are_replaced(self):
+        checks = environments.Checks(
+            pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        )
+        for name in environments.SHARED:
+            for command in checks.commands(name, ["a b"]):
+                with self.subTest(name):
+                    self.assertNotRegex("".join(command), "[{}]|toxinidir")
+        (unit,) = checks.commands("unit", ["a b"])
+        self.assertEqual(["run", "a b"], unit[-2:])
+
+
+class PlanTest(unittest.TestCase):
+    def _plans(self, *arguments):
+        return run.plans(run.parser().parse_args(arguments))
+
+    def test_the_gate_is_all_but_what_is_left_out(self):
+        (gate,) = self._plans()
+        self.assertEqual({"benchmarks", "debian13"}, set(gate.left_out))
+        names = {each.name for each in run.RUNNERS}
+        self.assertEqual(names - {*gate.left_out}, set(gate.runners))
+        self.assertFalse(gate.whole or gate.quick)
+
+    def test_a_part_is_one_runner_with_its_tests(self):
+        (plan,) = self._plans("--periodic", "vm-verify")
+        self.assertEqual({"vm": (r"^tests\.vm\.test_verify\.",)}, plan.runners)
+        self.assertTrue(plan.whole)
+
+    def test_all_parts_follow_each_other(self):
+        found = [each.name for each in self._plans("--periodic")]
+        self.assertEqual([f"part {each.name}" for each in parts.PARTS], found)
+
+    def test_nothing_is_run_that_is_not_there(self):
+        for arguments in (["nowhere"], ["--periodic", "vm"]):
+            with (
+                self.subTest(arguments),
+                self.assertRaises(errors.TestbedError),
+            ):
+                self._plans(*arguments)
+
+
+class PartsTest(unittest.TestCase):
+    """Each test of the periodic run is in a part that runs it."""
+
+    def test_each_module_is_in_one(self):
+        for path in sorted(TESTS.rglob("test_*.py")):
+            room, *words = path.relative_to(TESTS).with_suffix("").parts
+            if "cases" in words:
+                continue
+            for each in ast.parse(path.read_text()).body:
+                if not isinstance(each, ast.ClassDef):
+                    continue
+                nodes = [
+                    n for n in each.body if isinstance(n, ast.FunctionDef)
+                ]
+                if not any(map(touched.is_periodic, (each, *nodes))):
+                    continue
+                name = ".".join(("tests", room, *words, each.name, ""))
+                found = [
+                    part.name
+                    for part in parts.PARTS
+                    if part.runner == room
+                    and (
+                        not part.only
+                        or any(re.search(only, name) for only in part.only)
+                    )
+                ]
+                with self.subTest(name):
+                    self.assertEqual(1, len(found), found)
+
+    def test_each_runner_that_is_left_out_is_whole_in_them(self):
+        for runner in run.RUNNERS:
+            if runner.periodic:
+                found = [p for p in parts.PARTS if p.runner == runner.name]
+                self.assertTrue(found)
+        in_parts = {
+            name
+            for part in parts.PARTS
+            if part.runner == "benchmarks"
+            for name in part.only
+        }
+        there = {each.stem for each in (TESTS / "benchmarks").glob("bench_*")}
+        # It works in a cloud that is up, and runs if it is named.
+        self.assertEqual(there - {"bench_boot"}, in_parts)
+
+
+class TouchedTest(unittest.TestCase):
+    def test_every_file_is_of_a_row(self):
+        listed = subprocess.run(
+            ("git", "ls-files"),
+            check=True,
+            cwd=TESTS.parent,
+            capture_output=True,
+            text=True,
+        ).stdout.splitlines()
+        for each in listed:
+            with self.subTest(each):
+                touched.of_file(each)
+
+    def test_every_room_has_a_row_of_its_own(self):
+        package = TESTS.parent / "sriov_rt"
+        rooms = {
+            f"sriov_rt/{each.name}"
+            for each in package.iterdir()
+            if each.name != "__pycache__"
+        }
+        rows = {each for each in touched.NEEDS if each.startswith("sriov_rt/")}
+        self.assertEqual(rooms, rows)
+        with self.assertRaises(errors.TestbedError):
+            touched.of_file("sriov_rt/another/module.py")
+
+    def test_what_rows_name_is_there(self):
+        runners = {each.name for each in run.RUNNERS}
+        for row, names in touched.NEEDS.items():
+            with self.subTest(row):
+                self.assertTrue((TESTS.parent / row).exists())
+                for name in names:
+                    path = TESTS.joinpath(*name.split("."))
+                    self.assertTrue(
+                        name in runners
+                        or path.is_dir()
+                        or path.with_suffix(".py").exists(),
+                        name,
+                    )
+
+    def test_a_test_needs_itself_and_a_helper_those_beside_it(self):
+        for name, needs in (
+            ("tests/vm/test_vf.py", "vm.test_vf"),
+            ("tests/vm/network.py", "vm"),
+            ("tests/functional/vif/isolated.py", "functional.vif"),
+            (
+                "tests/functional/neutron/cases/test_agent.py",
+                "functional.neutron",
+            ),
+            ("tests/unit/vif/test_records.py", "unit.vif.test_records"),
+        ):
+            self.assertEqual([needs], touched.of_file(name))
+
+    def test_what_only_a_part_has_is_named_and_not_run(self):
+        found = touched.needed({"vm.test_pair", "vm.test_vf", "docs"})
+        self.assertEqual(
+            {"vm": [r"^tests\.vm\.test_vf\."], "docs": []}, found.runners
+        )
+        self.assertIn("tools/test --periodic vm-peers", found.left_out)
+        self.assertIn("tools/test --periodic vm-vfs", found.left_out)
+        self.assertIn("other tests of vm (tools/test vm)", found.left_out)
+        self.assertNotIn("docs (tools/test docs)", found.left_out)
+
+    def test_a_whole_runner_is_whole_beside_one_of_its_tests(self):
+        found = touched.needed({"kubernetes", "kubernetes.test_labels"})
+        self.assertEqual({"kubernetes": []}, found.runners)

@@ -26,6 +26,7 @@ from sriov_rt.verify.load import LOADS
 from sriov_rt.verify.measurement import Cpus
 from sriov_rt.verify.measurement import Step
 from sriov_rt.verify.profiles import Profile
+from tests.periodic import slow
 from tests.unit.verify.programs import ProgramTest
 from tests.unit.verify.test_latency import CYCLICTEST
 
@@ -162,6 +163,7 @@ class PlanTest(GuestTest):
         self.assertEqual(("rt-2", "3", "4"), found[-3:])
 
 
+@slow
 class RunningTest(GuestTest):
     def test_over_and_over_and_as_before_in_the_end(self):
         with self.running() as ended:

@@ -26,6 +26,7 @@ from sriov_rt.verify import pktgen
 from sriov_rt.verify import sockperf
 from sriov_rt.verify.errors import OutputInvalid
 from sriov_rt.verify.errors import RunFailed
+from tests.periodic import slow
 from tests.unit.verify import recorded
 from tests.unit.verify.programs import ProgramTest
 
@@ -232,6 +233,7 @@ class RunTest(ProgramTest):
         )
         return run.run(self.cells, resume=resume)
 
+    @slow
     def test_measured_and_kept(self):
         found, interrupted = self.run_it()
         self.assertFalse(interrupted)

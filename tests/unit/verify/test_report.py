@@ -37,6 +37,8 @@ from sriov_rt.verify import results
 from sriov_rt.verify.measurement import CpuLatency
 from sriov_rt.verify.measurement import Measurement
 from sriov_rt.verify.measurement import Step
+from tests.periodic import periodic
+from tests.periodic import slow
 
 try:
     import matplotlib
@@ -236,8 +238,10 @@ class TextTest(ReportTest):
         self.assertEqual(["cyclictest"], list(found.latency))
 
 
+@slow
 @unittest.skipUnless(matplotlib, "needs the extra 'report'")
 class PageTest(ReportTest):
+    @periodic
     def test_page_and_pictures(self):
         self.whole()
         page, place = self.place / "report.html", self.place / "pictures"

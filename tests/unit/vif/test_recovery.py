@@ -27,6 +27,7 @@ from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import State
 from sriov_rt.vif.validation import MODES
+from tests.periodic import slow
 from tests.unit.vif import fakes
 from tests.unit.vif.fakes import PORT
 from tests.unit.vif.fakes import Killed
@@ -55,6 +56,7 @@ def full(kind, mode, **fields):
     return asked(kind, mode=mode, **{**values, **fields})
 
 
+@slow
 class KillTest(fakes.HostTest):
     def setUp(self):
         super().setUp()
