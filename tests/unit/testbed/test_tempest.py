@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Tempest's results, read and compared."""
+"""Which of Tempest's tests are left out, and how its runs are counted."""
 
 import ast
 import pathlib
@@ -21,8 +21,6 @@ from collections.abc import Iterator
 import sriov_rt_tempest_plugin
 from tests import results
 from tests.testbed import tempest_tests
-from tests.testbed.devstack import nodes
-from tests.testbed.tempest_tests import Results
 
 OUTPUT = """\
 {0} tempest.api.compute.test_a.A.test_a [1.3s] ... ok
@@ -40,14 +38,6 @@ Ran: 3 tests in 40.5536 sec.
  - Unexpected Success: 0
  - Failed: 2
 """
-NOVA = """\
-[filter_scheduler]
-available_filters = nova.scheduler.filters.all_filters
-available_filters = sriov_rt.nova.filters.all_filters
-enabled_filters = ComputeFilter,RealtimeSriovFilter,PciPassthroughFilter
-weight_classes = nova.scheduler.weights.all_weighers,\
-sriov_rt.nova.weights.all_weighers
-"""
 
 
 def _tests() -> Iterator[str]:
@@ -62,17 +52,6 @@ def _tests() -> Iterator[str]:
 
 
 class ResultsTest(unittest.TestCase):
-    def test_each_test_has_its_result(self):
-        self.assertEqual(
-            {
-                "tempest.api.compute.test_a.A.test_a": "ok",
-                "tempest.api.compute.test_a.A.test_b": "SKIPPED",
-                "tempest.scenario.test_b.B.test_c": "FAILED",
-                "setUpClass tempest.api.network.test_c.C": "FAILED",
-            },
-            Results.of(1, OUTPUT).tests,
-        )
-
     def test_the_runs_of_one_log_are_summed_up(self):
         self.assertEqual((1, 2, 1), results.totals(OUTPUT))
         self.assertEqual((2, 4, 2), results.totals(OUTPUT * 2))
@@ -93,40 +72,3 @@ class LeftOutTest(unittest.TestCase):
         ]
         self.assertLess(len(tempest_tests.PERIODIC), len(left_out))
         self.assertLess(len(left_out), len(found))
-
-
-class CompareTest(unittest.TestCase):
-    def test_nothing_of_ours_stays(self):
-        found = nodes.without_ours(NOVA)
-        self.assertNotIn("sriov_rt", found)
-        self.assertIn("PciPassthroughFilter\n", found)
-        self.assertIn("= nova.scheduler.filters.all_filters\n", found)
-        self.assertIn("= nova.scheduler.weights.all_weighers\n", found)
-        self.assertEqual(
-            "compute_driver = libvirt.LibvirtDriver\n",
-            nodes.without_ours(
-                "compute_driver = sriov_rt.RealtimeLibvirtDriver\n"
-            ),
-        )
-        self.assertEqual(
-            "mechanism_drivers = sriovnicswitch\n",
-            nodes.without_ours(
-                "mechanism_drivers = sriov_rt,sriovnicswitch\n"
-            ),
-        )
-
-    def test_the_table_names_what_differs(self):
-        one = Results.of(1, OUTPUT)
-        other = Results.of(
-            1, OUTPUT.replace("test_a [1.3s] ... ok", "test_a ... FAILED")
-        )
-        self.assertEqual([], tempest_tests.different(one, one))
-        lines = tempest_tests.table(one, other).splitlines()
-        self.assertEqual(
-            ["tempest.api.compute", "1", "0", "1", "0", "1", "1"],
-            lines[2].split(),
-        )
-        self.assertEqual(
-            "tempest.api.compute.test_a.A.test_a: ok without, FAILED with",
-            lines[-1],
-        )
