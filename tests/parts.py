@@ -120,8 +120,8 @@ PARTS = (
         "cloud",
         (
             *_modules("cloud", "test_demo", "test_flavors", "test_guest"),
-            *_modules("cloud", "test_labels", "test_placement"),
-            *_modules("cloud", "test_refusal", "test_scheduler"),
+            *_modules("cloud", "test_placement", "test_refusal"),
+            *_modules("cloud", "test_scheduler"),
             *_modules("cloud", "test_certificate"),
         ),
     ),
@@ -138,10 +138,9 @@ PARTS = (
         _modules("cloud", "test_drifts"),
     ),
     Part(
-        "cloud-magnum",
-        "a cluster by Magnum, and its nodegroups",
-        "cloud",
-        _modules("cloud", "test_magnum"),
+        "cluster",
+        "NFD's labels in a cloud, and a cluster by Magnum",
+        "cluster",
     ),
     Part(
         "cloud-migration",

@@ -170,7 +170,11 @@ FUNCTIONAL = (
 #: The one cloud that is booted. Whatever runs in it is one more Runner here,
 #: with an environment in tox.ini that begins and ends as that of "cloud".
 CLOUD = Lane(
-    (Runner("cloud", True, 4500), Runner("tempest", True, 4500)),
+    (
+        Runner("cloud", True, 4500),
+        Runner("tempest", True, 4500),
+        Runner("cluster", True, 4500, periodic=True),
+    ),
     Bed(("-m", "tests.testbed", "down"), "-cloud"),
 )
 

@@ -98,9 +98,13 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
         "kubernetes.test_kubevirt",
         "vm.test_kubevirt",
     ),
-    "sriov_rt/labels": ("kubernetes.test_labels", "cloud.test_labels"),
+    "sriov_rt/labels": ("kubernetes.test_labels", "cluster.test_labels"),
     "sriov_rt/libvirt": ("functional.libvirt", "vm.test_libvirt"),
-    "sriov_rt/magnum": ("functional.magnum", "cloud.test_magnum"),
+    "sriov_rt/magnum": (
+        "functional.magnum",
+        "kubernetes.test_magnum",
+        "cluster.test_magnum",
+    ),
     "sriov_rt/messaging.py": ("functional.agent", "functional.scheduler"),
     "sriov_rt/neutron": ("functional.neutron", "vm.test_vf", "cloud.test_vif"),
     "sriov_rt/nic": (*_VFS, "vm.test_vif_kill", "vm.test_pod_vf"),
@@ -176,6 +180,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     # The tests and what runs them; what is a test is one of its own.
     "tests": _NONE,
     "tests/benchmarks": ("functional.scheduler.test_scale",),
+    "tests/magnum": ("functional.magnum", "kubernetes.test_magnum"),
     "tests/testbed": (*_CLOUD, *_MACHINE),
     "tests/testbed/kube": ("kubernetes",),
     "tests/testbed/kubevirt": ("functional.kubevirt",),
@@ -186,7 +191,10 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
 }
 
 #: Rooms of tests that are run by a runner of the same name.
-_ROOMS = ("functional", "kubernetes", "packages", "vm", "cloud")
+_ROOMS = (
+    *("functional", "kubernetes", "packages", "vm", "cloud"),
+    "cluster",
+)
 
 #: Where the change began, if nobody says so.
 _UPSTREAMS = ("@{upstream}", "origin/HEAD", "origin/main", "main")

@@ -12,13 +12,10 @@
 
 """Tests against a real cloud with a realtime compute host.
 
-Each runs inside a cloud that is up; test_labels wants Kubernetes built
-before that, test_certificate the tools that measure installed, test_migration
-SSH downloaded, and test_magnum Magnum installed and Cluster API built::
+Each runs inside a cloud that is up; test_certificate wants the tools that
+measure installed before that, and test_migration SSH downloaded::
 
-    python3 -m tests.testbed.kube.programs
     python3 -m tests.testbed.latency
-    python3 -m tests.testbed.magnum
     python3 -m tests.testbed.ssh
     python3 -m tests.testbed up
     python3 -m tests.testbed inside -- \\

@@ -15,7 +15,7 @@
 import unittest
 
 from tests import releases
-from tests.functional.magnum import releases as magnum
+from tests.magnum import releases as magnum
 from tests.periodic import periodic
 
 
@@ -44,7 +44,7 @@ class ContractsTest(unittest.TestCase):
 
     def test_every_case_is_run(self):
         found = {each.stem for each in magnum.CASES.glob("test_*.py")}
-        # The real parts are those of test_management.
+        # The real parts are those of tests/kubernetes/test_magnum.py.
         self.assertEqual(
             {
                 "test_api_filter",

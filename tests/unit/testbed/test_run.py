@@ -192,7 +192,7 @@ class LanesTest(unittest.TestCase):
 
     def test_these_runners_are_left_to_the_periodic_run(self):
         later = {runner.name for runner in run.RUNNERS if runner.periodic}
-        self.assertEqual({"benchmarks", "debian13"}, later)
+        self.assertEqual({"benchmarks", "cluster", "debian13"}, later)
 
 
 class ReportTest(unittest.TestCase):
@@ -342,7 +342,9 @@ class PlanTest(unittest.TestCase):
 
     def test_the_gate_is_all_but_what_is_left_out(self):
         (gate,) = self._plans()
-        self.assertEqual({"benchmarks", "debian13"}, set(gate.left_out))
+        self.assertEqual(
+            {"benchmarks", "cluster", "debian13"}, set(gate.left_out)
+        )
         names = {each.name for each in run.RUNNERS}
         self.assertEqual(names - {*gate.left_out}, set(gate.runners))
         self.assertFalse(gate.whole or gate.quick)
@@ -408,6 +410,42 @@ class PartsTest(unittest.TestCase):
         there = {each.stem for each in (TESTS / "benchmarks").glob("bench_*")}
         # It works in a cloud that is up, and runs if it is named.
         self.assertEqual(there - {"bench_boot"}, in_parts)
+
+
+class ImportsTest(unittest.TestCase):
+    """What brings up Kubernetes and Magnum is that of their own runners."""
+
+    def test_the_others_of_the_gate_do_not_import_it(self):
+        rooms = ("unit", "functional", "packages", "vm", "cloud")
+        seen = {
+            f"tests.{'.'.join(path.relative_to(TESTS).with_suffix('').parts)}"
+            for room in rooms
+            for path in (TESTS / room).rglob("*.py")
+        }
+        left = [*seen]
+        while left:
+            for name in _imported(left.pop()) - seen:
+                seen.add(name)
+                left.append(name)
+        self.assertIn("tests.testbed.rtvm.vm", seen)
+        for name in ("kube.cluster", "kube.node", "magnum"):
+            self.assertNotIn(f"tests.testbed.{name}", seen)
+
+
+def _imported(name):
+    """Return the modules of tests that a module imports."""
+    path = TESTS.parent.joinpath(*name.split("."))
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    if not file.exists():
+        return set()
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {each.name for each in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {f"{node.module}.{each.name}" for each in node.names}
+            found.add(node.module)
+    return {each for each in found if each.startswith("tests.")}
 
 
 class TouchedTest(unittest.TestCase):

@@ -29,7 +29,6 @@ from typing import ClassVar
 from tests.cloud.base import REALTIME
 from tests.cloud.base import CloudTestCase
 from tests.cloud.base import say
-from tests.periodic import periodic
 from tests.testbed import errors
 from tests.testbed import magnum
 from tests.testbed import paths
@@ -75,7 +74,6 @@ COLUMNS = ("-c", "name", "-c", "flavor_id", "-c", "status")
 TRANSCRIPT = "magnum-transcript.log"
 
 
-@periodic
 class TestCluster(CloudTestCase):
     """One cluster, from its creation to its end."""
 

@@ -17,10 +17,12 @@ capi-helm's value names. Nova, Neutron and Placement are played by the cases,
 and in the run of every change the controllers are, too.
 """
 
+import pathlib
 import unittest
+from typing import ClassVar
 
 from tests import releases
-from tests.functional.magnum import releases as magnum
+from tests.magnum import releases as magnum
 from tests.periodic import periodic
 from tests.testbed import paths
 from tests.testbed.kube import cluster_api
@@ -32,8 +34,12 @@ from tests.testbed.progress import Progress
 class ManagementTestCase(unittest.TestCase):
     """A management cluster of its own."""
 
+    place: ClassVar[paths.Paths]
+    kube: ClassVar[Kube]
+    helm: ClassVar[pathlib.Path]
+
     @classmethod
-    def setUpClass(cls):
+    def setUpClass(cls) -> None:
         super().setUpClass()
         found = paths.Paths.from_environment()
         # Two workers may have one each.
@@ -47,7 +53,7 @@ class ManagementTestCase(unittest.TestCase):
         cls.kube.start()
         cluster_api.install_crds(cls.kube.admin(), cls.kube.place)
 
-    def _run(self, *tests, **environment):
+    def _run(self, *tests: str, **environment: str) -> None:
         code, output = magnum.run(
             releases.NEWEST,
             *tests,
@@ -68,7 +74,7 @@ class ManagementTestCase(unittest.TestCase):
 class ManagementTest(ManagementTestCase):
     """The kinds alone: the cases play the controllers."""
 
-    def test_the_driver(self):
+    def test_the_driver(self) -> None:
         self._run("test_real")
 
 
@@ -77,8 +83,10 @@ class ManagementTest(ManagementTestCase):
 class ControllersTest(ManagementTestCase):
     """Cluster API's controllers, and a second API server to build."""
 
+    workload: ClassVar[Kube]
+
     @classmethod
-    def setUpClass(cls):
+    def setUpClass(cls) -> None:
         super().setUpClass()
         programs = cluster_api_programs.controllers(cls.kube.place, Progress())
         controllers = cluster_api.Controllers(cls.kube, programs)
@@ -89,7 +97,7 @@ class ControllersTest(ManagementTestCase):
         cls.addClassCleanup(cls.workload.stop)
         cls.workload.start()
 
-    def test_the_nodes_user_data_and_the_add_ons(self):
+    def test_the_nodes_user_data_and_the_add_ons(self) -> None:
         self._run(
             "test_controllers",
             SRIOV_RT_TEST_WORKLOAD=str(self.workload.kubeconfig),

@@ -21,7 +21,6 @@ from tests.cloud.base import AGENT
 from tests.cloud.base import CloudTestCase
 from tests.cloud.base import say
 from tests.cloud.scheduler import explain
-from tests.periodic import periodic
 from tests.testbed import errors
 from tests.testbed import ini
 from tests.testbed.kube.cluster import Kube
@@ -48,7 +47,6 @@ START_SECONDS = 180.0
 
 # tests/kubernetes has the agent at a real API server, tests/functional the
 # filter.
-@periodic
 class TestNodeLabels(CloudTestCase):
     """std-1 is a Node, too, of a control plane in the cloud's namespaces.
 
