@@ -171,7 +171,10 @@ def checks() -> Checks:
     shared = make("checks", _of_shared(), python_env.pins())
     home = paths.CHECKOUT / ".tox" / "checks"
     mark = home / ".made-from"
-    made_from = (paths.CHECKOUT, shared, _pyproject().read_text(), *_files())
+    made_from = (
+        *(paths.CHECKOUT, shared, _pyproject().read_text(), *_files()),
+        pathlib.Path(__file__).read_text(),
+    )
     text = "\n".join(map(str, made_from))
     home.parent.mkdir(exist_ok=True)
     with _locked(home):
@@ -204,6 +207,8 @@ def _put_on_top(shared: pathlib.Path, home: pathlib.Path) -> None:
     # Plain paths: pip's isolated builds leave those out.
     (site / "checkout.pth").write_text(f"{paths.CHECKOUT}\n{other}\n")
     _describe(site)
+    # Nova and Neutron look for their own files there.
+    (home / "etc").symlink_to(shared / "etc")
     (home / "share").mkdir()
     (home / "share/sriov-rt").symlink_to(paths.CHECKOUT / "etc")
     own = home / "bin"
