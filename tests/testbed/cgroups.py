@@ -69,7 +69,11 @@ def plan(name: str) -> tuple[Hierarchy, ...]:
     places = dict(_own_places())
     version1 = []
     version2 = []
-    for line in pathlib.Path("/proc/self/mounts").read_text().splitlines():
+    for line in (
+        pathlib.Path("/proc/self/mounts")
+        .read_text(errors="surrogateescape")
+        .splitlines()
+    ):
         _, mount, kind, options, *_ = line.split()
         if kind == "cgroup":
             found = _CONTROLLERS.intersection(options.split(","))
@@ -85,7 +89,11 @@ def plan(name: str) -> tuple[Hierarchy, ...]:
 
 
 def _own_places() -> Iterator[tuple[str, str]]:
-    for line in pathlib.Path("/proc/self/cgroup").read_text().splitlines():
+    for line in (
+        pathlib.Path("/proc/self/cgroup")
+        .read_text(errors="surrogateescape")
+        .splitlines()
+    ):
         _, controllers, place = line.split(":", 2)
         for controller in controllers.split(","):
             yield controller, place

@@ -34,10 +34,11 @@ def _stat(pid: int) -> list[str] | None:
 
 def _stat_of(path: pathlib.Path) -> list[str] | None:
     try:
-        text = path.read_text()
+        # A process may name itself by any bytes.
+        data = path.read_bytes()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    return text.rpartition(")")[2].split()
+    return data.rpartition(b")")[2].decode("ascii").split()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -33,7 +33,11 @@ def attached(below: pathlib.Path) -> dict[str, str]:
     found = {}
     for path in sorted(_BLOCK.glob("loop*/loop/backing_file")):
         try:
-            file = path.read_text().rstrip("\n").removesuffix(" (deleted)")
+            file = (
+                path.read_text(errors="surrogateescape")
+                .rstrip("\n")
+                .removesuffix(" (deleted)")
+            )
         except OSError:
             # It was detached in between.
             continue

@@ -79,7 +79,11 @@ def find(
         for pid, shared in _members(traces, before)
     ]
     found += [f"cgroup {each.own}" for each in groups if _exists(each.own)]
-    for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines():
+    for line in (
+        pathlib.Path("/proc/self/mountinfo")
+        .read_text(errors="surrogateescape")
+        .splitlines()
+    ):
         _, _, _, root, target, *_ = line.split()
         if root in traces.namespaces:
             found.append(f"namespace {root} mounted at {target}")

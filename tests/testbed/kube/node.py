@@ -389,7 +389,11 @@ def _groups(*kinds: str) -> Iterator[pathlib.Path]:
 
     :param kinds: of file systems.
     """
-    for line in pathlib.Path("/proc/self/mounts").read_text().splitlines():
+    for line in (
+        pathlib.Path("/proc/self/mounts")
+        .read_text(errors="surrogateescape")
+        .splitlines()
+    ):
         _, mount, kind, *_ = line.split()
         if kind in kinds:
             yield pathlib.Path(mount, _CGROUP)
