@@ -227,7 +227,9 @@ def on_cpus(
         directory = f"proc/{name}/task"
         for thread in _numbers(root, directory, MAX_THREADS):
             stat = _stat(root, f"{directory}/{thread}/stat")
-            if stat is None or stat.is_kernel:
+            if stat is None:
+                continue  # it has ended meanwhile
+            if stat.is_kernel:
                 # Those of each CPU belong there.
                 break
             if stat.cpu in cpus:

@@ -33,6 +33,8 @@ MAX_LINKS = 40
 #: The kernel's name of its boot.
 BOOT_ID = "proc/sys/kernel/random/boot_id"
 
+_PROC = "proc/"
+
 #: What the kernel says of a path that leads nowhere.
 ABSENT = (FileNotFoundError, NotADirectoryError)
 
@@ -82,6 +84,9 @@ class Root:
     ) -> str | Unknown:
         """Return the text of a file; unknown if it is empty or not UTF-8.
 
+        In procfs a byte that is no UTF-8 is read as U+FFFD: any process may
+        name itself, and its program's file, by any bytes.
+
         :param limit: the longest text that is taken, in bytes.
         :param may_be_empty: an empty file is an empty text.
         """
@@ -93,6 +98,8 @@ class Root:
             return Unknown(f"/{relative}: longer than {limit} bytes")
         if not data and not may_be_empty:
             return Unknown(f"/{relative}: empty")
+        if relative.startswith(_PROC):
+            return data.decode(errors="replace")
         try:
             return data.decode()
         except UnicodeDecodeError:
@@ -151,7 +158,7 @@ class Root:
         return tuple(sorted(filter(_is_text, names)))
 
     def read_link(self, relative: str) -> str | None | Unknown:
-        """Return what a symbolic link says, as it says it.
+        """Return what a symbolic link says, in procfs as read_text() has it.
 
         :returns: None if there is no such link.
         """
@@ -161,6 +168,8 @@ class Root:
             return None
         except OSError as error:
             return _unknown(relative, error)
+        if relative.startswith(_PROC):
+            return os.fsencode(target).decode(errors="replace")
         return target if _is_text(target) else _not_text(relative)
 
     def real_name(self, relative: str) -> str | None | Unknown:
