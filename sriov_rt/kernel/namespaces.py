@@ -28,12 +28,12 @@ import pathlib
 import re
 import socket
 import sys
-import threading
 from collections.abc import Callable
 from collections.abc import Iterator
 from typing import NamedTuple
 from typing import TypeVar
 
+from sriov_rt import deadline
 from sriov_rt.kernel import errors
 from sriov_rt.parse import numbers
 from sriov_rt.parse.errors import ParseError
@@ -70,6 +70,9 @@ MAX_FOUND = 16384
 #: Fields of a line of /proc/PID/mountinfo, and the most bytes that are read.
 _ROOT, _POINT = 3, 4
 MAX_MOUNTS = 1024 * 1024
+
+#: Seconds for a look into namespaces: those of 10,000 take some.
+LIMIT_S = 120.0
 
 #: include/uapi/linux/nsfs.h.
 NS_GET_NSTYPE = 0xB703
@@ -243,23 +246,13 @@ def in_thread(action: Callable[[], _T]) -> _T:
 
     It may enter namespaces.
 
+    :raises TimeoutError: if it does not end within :data:`LIMIT_S`.
     :raises BaseException: what the function raises.
     """
-    results: list[_T] = []
-    problems: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            results.append(action())
-        except BaseException as error:  # noqa: BLE001 - raised by the caller
-            problems.append(error)
-
-    thread = threading.Thread(target=run, name="vif-namespace", daemon=True)
-    thread.start()
-    thread.join()
-    if problems:
-        raise problems[0]
-    return results[0]
+    try:
+        return deadline.Call("look into a namespace", action).result(LIMIT_S)
+    except deadline.Expired as error:
+        raise TimeoutError(errno.ETIMEDOUT, str(error)) from error
 
 
 def enter(descriptor: int) -> None:

@@ -25,6 +25,7 @@ import errno
 import os
 import secrets
 import socket
+import struct
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -62,6 +63,10 @@ _NOT_ASSIGNED = 0xFFFFFFFF
 SOL_NETLINK = 270
 NETLINK_EXT_ACK = 11
 
+#: struct timeval: how long the kernel's answer may take. It comes before the
+#: request has been sent, unless it got lost.
+_LIMIT = struct.pack("@ll", 60, 0)
+
 #: Of struct ifla_vf_vlan_info (linux/if_link.h); see :func:`_pad`.
 _PADDING = ("padding", "H")
 
@@ -87,6 +92,9 @@ def open_socket() -> socket.socket:
     )
     try:
         opened.setsockopt(SOL_NETLINK, NETLINK_EXT_ACK, 1)
+        # Not settimeout(), which is of this object and not of the socket.
+        for each in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            opened.setsockopt(socket.SOL_SOCKET, each, _LIMIT)
         opened.connect((0, 0))
     except OSError:
         opened.close()

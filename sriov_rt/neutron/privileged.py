@@ -30,11 +30,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from oslo_privsep import capabilities
-from oslo_privsep import comm
 from oslo_privsep import daemon
 from oslo_privsep import priv_context
 
 from sriov_rt import codec
+from sriov_rt import deadline
 from sriov_rt import exceptions
 from sriov_rt.kernel.vf import VfSettings
 from sriov_rt.neutron import claims
@@ -63,6 +63,10 @@ vf_clean = priv_context.PrivContext(
         capabilities.CAP_SYS_PTRACE,
     ],
 )
+
+#: Seconds to wait for a daemon's answer, and how many may do so.
+ANSWER_S = 300.0
+_calls = deadline.Calls("a call of a privileged daemon", 32)
 
 #: What goes back: the error's sentence or None, why not or None, what was
 #: changed, what the PF keeps of the VF's last use or None.
@@ -98,9 +102,12 @@ class DaemonMissing(exceptions.SriovRtError):
     def __init__(self, why: Exception) -> None:
         self.why = why
         super().__init__(
-            f"the privileged daemon gives no answer ({type(why).__name__}: "
-            f"{why}); let the agent's user start privsep-helper: set "
-            "helper_command in [sriov_rt_vf_set] and [sriov_rt_vf_clean]"
+            f"{why}; 'pkill -KILL -f {__name__}', and others are started"
+            if isinstance(why, deadline.Expired)
+            else "the privileged daemon gives no answer "
+            f"({type(why).__name__}: {why}); let the agent's user start "
+            "privsep-helper: set helper_command in [sriov_rt_vf_set] and "
+            "[sriov_rt_vf_clean]"
         )
 
 
@@ -227,10 +234,10 @@ def _answered(
     call: Callable[[], Answer],
 ) -> tuple[str | None, Sequence[str], str | None]:
     try:
-        error, why_not, changed, remains = call()
+        error, why_not, changed, remains = _calls.result(call, ANSWER_S)
     except (
         daemon.FailedToDropPrivileges,
-        comm.PrivsepTimeout,
+        deadline.Expired,
         OSError,
     ) as failure:
         raise DaemonMissing(failure) from failure

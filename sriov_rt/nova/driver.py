@@ -125,7 +125,10 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
         specs = flavor.extra_specs or {}
         if not requests.asks(specs):
             return
-        found = self._sriov_rt_host.why_not(specs)
+        try:
+            found = self._sriov_rt_host.why_not(specs)
+        except exceptions.SriovRtError as error:
+            raise refusals.refused(instance, error) from error
         if not found:
             return
         conf = nova.conf.CONF[options.GROUP]

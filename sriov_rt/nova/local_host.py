@@ -22,6 +22,7 @@ from collections.abc import Mapping
 import nova.conf
 from nova.virt import hardware
 
+from sriov_rt import deadline
 from sriov_rt import decide
 from sriov_rt import request as requests
 from sriov_rt.codec import Unknown
@@ -46,6 +47,10 @@ LOG = logging.getLogger(__name__)
 #: one request come together.
 FACTS_S = 5.0
 
+#: Seconds that an observation may take: some hundred small files.
+LIMIT_S = 60.0
+_OBSERVATION = "the observation of this host"
+
 
 class LocalHost:
     """This compute host, as its kernel and its nova.conf describe it.
@@ -63,20 +68,37 @@ class LocalHost:
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._observer: Observer | None = None
+        self._observing: deadline.Call[HostFacts] | None = None
         self._facts: HostFacts | None = None
         self._observed = 0.0
         self._labels_known = True
 
     def facts(self) -> HostFacts:
-        """Return the facts, at most :data:`FACTS_S` seconds old."""
+        """Return the facts, at most :data:`FACTS_S` seconds old.
+
+        A read of procfs or sysfs may wait in the kernel: for rtnl, for a
+        device that is being reset, for the memory map of another process.
+
+        :raises Expired: if that takes longer than :data:`LIMIT_S`.
+        """
         with self._lock:
             now = self._monotonic()
-            if self._facts is None or now - self._observed > FACTS_S:
-                if self._observer is None:
-                    self._observer = self._make_observer()
-                self._facts = _readable(self._observer.observe())
-                self._observed = now
-            return self._facts
+            if self._facts is not None and now - self._observed <= FACTS_S:
+                return self._facts
+            if self._observing is None or self._observing.has_ended:
+                self._observing = deadline.Call(_OBSERVATION, self._observe)
+            observing = self._observing
+        return observing.result(LIMIT_S)
+
+    def _observe(self) -> HostFacts:
+        """Return the facts of now; one thread at a time comes here."""
+        began = self._monotonic()
+        if self._observer is None:
+            self._observer = self._make_observer()
+        found = _readable(self._observer.observe())
+        with self._lock:
+            self._facts, self._observed = found, began
+        return found
 
     def _make_observer(self) -> Observer:
         host = nova.conf.CONF.host
@@ -94,6 +116,7 @@ class LocalHost:
         does so by facts that are some seconds older.
 
         :param specs: extra specs of the flavor.
+        :raises Expired: if the host cannot be read in time.
         """
         try:
             request = requests.parse(specs)
@@ -113,7 +136,9 @@ class LocalHost:
         Labels that are not the kernel's come to the agent, which stores them.
         Where it has stored none, what hangs on them is left to the filter.
         """
-        found = recorded.complete(facts, self._root)
+        found = deadline.Call(
+            _OBSERVATION, lambda: recorded.complete(facts, self._root)
+        ).result(LIMIT_S)
         if not found.known:
             request = _without_unknown_labels(request, facts)
             if self._labels_known:

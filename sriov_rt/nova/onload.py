@@ -16,6 +16,7 @@ from typing import Any
 
 from oslo_log import log as logging
 
+from sriov_rt import deadline
 from sriov_rt import exceptions
 from sriov_rt import request as requests
 from sriov_rt.nova.refusals import refused
@@ -28,6 +29,9 @@ LOG = logging.getLogger(__name__)
 #: and nowhere else: system metadata is for Nova alone. It is a notice: who
 #: changes it changes nothing, and nothing of ours reads it.
 NOTICE = "sriov_rt_onload"
+
+#: Seconds to look at programs in an image, whose device may not answer.
+_LIMIT_S = 60.0
 
 
 def is_requested(instance: Any) -> bool:
@@ -45,7 +49,10 @@ def started(xml: str, instance: Any, accelerated: bool) -> str:
     """
     request = requests.parse(instance.flavor.extra_specs)
     try:
-        rendered = hook.started(xml, request, accelerated=accelerated)
+        rendered = deadline.Call(
+            "the look into the container's image",
+            lambda: hook.started(xml, request, accelerated=accelerated),
+        ).result(_LIMIT_S)
     except exceptions.SriovRtError as error:
         raise refused(instance, error) from error
     if not accelerated:

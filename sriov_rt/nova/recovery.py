@@ -22,7 +22,6 @@ from nova import exception
 from nova import objects
 from nova.compute import vm_states
 from oslo_log import log as logging
-from oslo_privsep import daemon
 
 from sriov_rt import exceptions
 from sriov_rt.nova import ports
@@ -49,7 +48,7 @@ def run(host: str, vif_driver: Any, guests: Any) -> None:
     try:
         for each in _lines(privsep.recover()):
             LOG.warning("%s", each)
-    except (exceptions.SriovRtError, daemon.FailedToDropPrivileges) as error:
+    except exceptions.SriovRtError as error:
         if isinstance(error, privsep.HostRefused) and error.is_configuration:
             raise
         LOG.error(

@@ -30,6 +30,7 @@ from nova.compute import task_states
 from nova.compute import utils as compute_utils
 from oslo_log import log as logging
 
+from sriov_rt import deadline
 from sriov_rt import exceptions
 from sriov_rt import request as requests
 from sriov_rt.guest import engine
@@ -166,7 +167,10 @@ def _fault(error: exceptions.SriovRtError) -> Fault:
         return Fault.REQUEST if Fault.REQUEST in faults else Fault.HOST
     if isinstance(
         error,
-        plugins.HookUnusable | onload_errors.OnloadError | privsep.HostRefused,
+        plugins.HookUnusable
+        | onload_errors.OnloadError
+        | privsep.HostRefused
+        | deadline.Expired,
     ):
         return Fault.HOST
     return Fault.REQUEST

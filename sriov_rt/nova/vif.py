@@ -27,7 +27,6 @@ from nova.virt.libvirt import config
 from nova.virt.libvirt import vif as libvirt_vif
 from os_vif import exception as os_vif_exception
 from oslo_log import log as logging
-from oslo_privsep import daemon
 
 from sriov_rt import exceptions
 from sriov_rt import request as requests
@@ -280,10 +279,7 @@ class RealtimeVifDriver(
         if vif["type"] in _BOUND_TO_NOBODY and ports.has_interface(vif):
             try:
                 self._unplug(instance, vif)
-            except (
-                exception.VirtualInterfaceUnplugException,
-                daemon.FailedToDropPrivileges,
-            ) as error:
+            except exception.VirtualInterfaceUnplugException as error:
                 LOG.error(
                     "port=%s is left behind: %s",
                     vif["id"],

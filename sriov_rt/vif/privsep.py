@@ -41,21 +41,27 @@ it forgot.
 import dataclasses
 import functools
 import json
+import logging
 import pathlib
+import time
 from collections.abc import Callable
 from collections.abc import Mapping
 from typing import Any
 
 from oslo_config import cfg
 from oslo_privsep import capabilities
+from oslo_privsep import daemon
 from oslo_privsep import priv_context
 
 from sriov_rt import codec
 from sriov_rt import config
+from sriov_rt import deadline
 from sriov_rt import exceptions
 from sriov_rt.host.root import CONFIG
 from sriov_rt.vif import errors
 from sriov_rt.vif.model import Plug
+
+LOG = logging.getLogger(__name__)
 
 #: The group of the plugin's options (os_vif.plugin.PluginBase.load).
 GROUP = "os_vif_sriov_rt"
@@ -74,6 +80,20 @@ parents in it, no port of ours can be plugged on this host; nothing else
 depends on it.
 """,
     ),
+    cfg.FloatOpt(
+        "answer_timeout",
+        default=300.0,
+        min=1.0,
+        max=3600.0,
+        help="""
+Seconds to wait for the privileged daemon, its start included.
+
+A NIC that resets VFs slowly, and ``[vif] lock_timeout``, take their part of
+it: keep it longer than both. What is not answered in time is refused on this
+host, so that Nova tries another, and a plug that the daemon has not begun by
+then is not made.
+""",
+    ),
 ]
 
 vif_plug = priv_context.PrivContext(
@@ -87,6 +107,10 @@ vif_plug = priv_context.PrivContext(
         capabilities.CAP_SYS_PTRACE,
     ],
 )
+
+#: More that wait for an answer would fill the daemon's socket, on which
+#: oslo.privsep waits, holding the lock of all its callers.
+_calls = deadline.Calls("a call of sriov-rt's privileged daemon", 32)
 
 #: What goes back through the privsep daemon: (value, None) or (None, error).
 Answer = tuple[Any, dict[str, str] | None]
@@ -132,7 +156,7 @@ def plug(request: Plug) -> Mapping[str, Any]:
 
     :raises HostRefused: if it cannot be plugged.
     """
-    found: Mapping[str, Any] = _value(_plug(codec.to_plain(request)))
+    found: Mapping[str, Any] = _value(_plug, codec.to_plain(request))
     return found
 
 
@@ -141,7 +165,7 @@ def check(request: Plug) -> None:
 
     :raises HostRefused: if it cannot be plugged now.
     """
-    _value(_check(codec.to_plain(request)))
+    _value(_check, codec.to_plain(request))
 
 
 def unplug(port: str) -> bool:
@@ -149,7 +173,7 @@ def unplug(port: str) -> bool:
 
     :raises HostRefused: if what is there cannot be taken away.
     """
-    return bool(_value(_unplug(port)))
+    return bool(_value(_unplug, port))
 
 
 def recover() -> Mapping[str, Any]:
@@ -157,12 +181,35 @@ def recover() -> Mapping[str, Any]:
 
     :raises HostRefused: if the journal cannot be read.
     """
-    found: Mapping[str, Any] = _value(_recover())
+    found: Mapping[str, Any] = _value(_recover)
     return found
 
 
-def _value(answer: Answer) -> Any:
-    value, error = answer
+def _value(function: Callable[..., Answer], *arguments: Any) -> Any:
+    """Return what a function of the daemon's returns.
+
+    :raises HostRefused: if it cannot be done, or there is no answer in time.
+    """
+    limit_s = _conf().answer_timeout
+    until = time.monotonic() + limit_s
+    try:
+        value, error = _calls.result(
+            lambda: function(*arguments, until), limit_s
+        )
+    except deadline.Expired as late:
+        raise HostRefused(
+            "DaemonSilent",
+            "sriov-rt's privileged daemon has not answered within "
+            f"{limit_s:g} s; free what it waits for (nova-compute's log), or "
+            f"'pkill -KILL -f {vif_plug.pypath}': nova-compute starts another",
+        ) from late
+    except (daemon.FailedToDropPrivileges, OSError) as failure:
+        raise HostRefused(
+            "DaemonMissing",
+            "sriov-rt's privileged daemon gave no answer "
+            f"({exceptions.plain(failure)}); see helper_command in "
+            f"[{vif_plug.cfg_section}] and nova-compute's log",
+        ) from failure
     if error is not None:
         raise HostRefused(error["name"], error["sentence"])
     return value
@@ -187,9 +234,13 @@ def _host_plugger() -> Any:
 
 
 def _config_file() -> str:
-    cfg.CONF.register_opts(OPTS, group=GROUP)
-    file: str = cfg.CONF[GROUP].config_file
+    file: str = _conf().config_file
     return file
+
+
+def _conf() -> Any:
+    cfg.CONF.register_opts(OPTS, group=GROUP)
+    return cfg.CONF[GROUP]
 
 
 def _answered(action: Callable[[], Any]) -> Answer:
@@ -204,33 +255,42 @@ def _answered(action: Callable[[], Any]) -> Answer:
 
 
 @vif_plug.entrypoint
-def _plug(requested: Mapping[str, Any]) -> Answer:
+def _plug(requested: Mapping[str, Any], until: float) -> Answer:
     return _answered(
-        lambda: dataclasses.asdict(_host_plugger().plug(_want(requested)))
+        lambda: dataclasses.asdict(
+            _host_plugger().plug(_want(requested, until))
+        )
     )
 
 
 @vif_plug.entrypoint
-def _check(requested: Mapping[str, Any]) -> Answer:
-    return _answered(lambda: _host_plugger().check(_want(requested)))
+def _check(requested: Mapping[str, Any], until: float) -> Answer:
+    return _answered(lambda: _host_plugger().check(_want(requested, until)))
 
 
 @vif_plug.entrypoint
-def _unplug(port: str) -> Answer:
+def _unplug(port: str, _until: float) -> Answer:
     return _answered(lambda: _host_plugger().unplug(port))
 
 
 @vif_plug.entrypoint
-def _recover() -> Answer:
+def _recover(_until: float) -> Answer:
     return _answered(lambda: dataclasses.asdict(_host_plugger().recover()))
 
 
-def _want(requested: Mapping[str, Any]) -> Plug:
+def _want(requested: Mapping[str, Any], until: float) -> Plug:
     """Return the requested port, if an unprivileged caller may have it.
 
     :raises SchemaError: if it is no port.
+    :param until: when the caller gives up, by time.monotonic().
     :raises NotAllowed: for what would reach beyond the pools' parents.
+    :raises HostRefused: if nobody waits for it any longer.
     """
+    if time.monotonic() > until:
+        # A daemon that was stopped finds it when it goes on.
+        sentence = f"port={requested.get('port')}: the request is too old"
+        LOG.warning("%s", sentence)
+        raise HostRefused("TooLate", sentence)
     # Lists come as tuples through oslo.privsep.
     request = codec.from_plain(Plug, json.loads(json.dumps(requested)))
     for what, value in (

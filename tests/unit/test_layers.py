@@ -48,16 +48,18 @@ MAY_IMPORT = {
     "decide": WORDS,
     "messaging": {"config"},
     "threads": set(),
+    "deadline": {"exceptions"},
     "config": {"exceptions", "files"},
     "entry_points": set(),
     "files": set(),
-    "kernel": {"exceptions", "parse"},
+    "kernel": {"exceptions", "parse", "deadline"},
     "host": PURE | {"entry_points"},
     "guest": PURE | {"host"},
     "onload": PURE | {"host", "guest", "config"},
     "labels": PURE | {"host", "files", "config", "entry_points"},
     "nic": PURE | {"kernel", "host", "config", "files", "entry_points"},
-    "vif": PURE | {"kernel", "host", "nic", "onload", "config", "files"},
+    "vif": PURE
+    | {"kernel", "host", "nic", "onload", "config", "files", "deadline"},
     "agent": PURE
     | {"host", "guest", "labels", "messaging", "files", "config"},
     "verify": PURE | {"kernel", "host", "files"},
@@ -78,10 +80,11 @@ MAY_IMPORT = {
         "scheduler",
         "messaging",
         "config",
+        "deadline",
     },
     "neutron": PURE
     | {"kernel", "host", "nic", "vif", "agent", "config", "files"}
-    | {"messaging", "threads"},
+    | {"messaging", "threads", "deadline"},
     "magnum": PURE | {"agent", "scheduler"},
     "libvirt": PURE | {"host", "guest", "nic", "vif"},
     "vdsm": PURE | {"host", "guest", "libvirt", "files"},

@@ -178,7 +178,11 @@ SERVICES: tuple[
     (
         "nova-compute",
         check_compute,
-        {("sriov_rt", "unfit_host"), ("os_vif_sriov_rt", "config_file")},
+        {
+            ("sriov_rt", "unfit_host"),
+            ("os_vif_sriov_rt", "answer_timeout"),
+            ("os_vif_sriov_rt", "config_file"),
+        },
     ),
     ("nova-compute", check_compute_onload, EVERY_ONLOAD),
     (

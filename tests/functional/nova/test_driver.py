@@ -10,12 +10,15 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+import os
 import pathlib
 import tempfile
+from unittest import mock
 
 from nova import test
 from nova.virt import hardware
 
+from sriov_rt import deadline
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import NOT_REPORTED
 from sriov_rt.facts import PowerManagement
@@ -83,6 +86,26 @@ class LocalHostTest(test.NoDBTestCase):
 
     def test_what_novas_user_may_not_read_is_left_to_the_agent(self):
         self.assertEqual(NOT_REPORTED, self.host.facts().cpus.idle_states)
+
+    def test_a_read_that_does_not_end_is_waited_for_so_long(self):
+        """As of an interface whose rtnl another has, or a process's memory."""
+        fifo = self.root / "fifo"
+        os.mkfifo(fifo)
+        reads = mock.Mock(side_effect=lambda root: fifo.read_text())
+        with (
+            mock.patch.object(local_host, "_compute", reads),
+            mock.patch.object(local_host, "LIMIT_S", 0.5),
+        ):
+            for _ in range(3):
+                with self.assertRaisesRegex(
+                    deadline.Expired,
+                    "observation of this host has not ended within 0.5 s",
+                ):
+                    self.host.facts()
+        # Whoever comes meanwhile waits for the same thread.
+        self.assertEqual(1, reads.call_count)
+        fifo.write_text("goes on")
+        self.assertEqual("rt-1", self.host.facts().host)
 
     def test_instances_that_come_together_share_an_observation(self):
         first = self.host.facts()

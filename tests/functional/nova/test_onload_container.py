@@ -15,6 +15,7 @@
 import pathlib
 import shutil
 import tempfile
+import threading
 from typing import Any
 from unittest import mock
 
@@ -25,6 +26,7 @@ from nova import objects
 from oslo_config import cfg
 
 from sriov_rt import facts
+from sriov_rt.nova import onload
 from sriov_rt.vif import errors
 from tests.functional.nova import base
 from tests.functional.nova.test_vif_container import ContainerTest
@@ -172,6 +174,23 @@ class StartTest(OnloadContainerTest):
         server = self.serve(ONLOAD, state="ERROR")
         self.assertIn("Exhausted all hosts", self.fault(server))
         self.assertIn("the container's image can't be read", self.logged())
+        self.assertEqual({}, self.pluggers.ports)
+
+    def test_where_it_is_not_read_in_time_another_host_is_tried(self):
+        stopped = threading.Event()
+        self.addCleanup(stopped.set)
+        with (
+            mock.patch.object(
+                onload.hook, "started", lambda *_, **__: stopped.wait()
+            ),
+            mock.patch.object(onload, "_LIMIT_S", 0.5),
+        ):
+            server = self.serve(ONLOAD, state="ERROR")
+        self.assertIn("Exhausted all hosts", self.fault(server))
+        self.assertIn(
+            "look into the container's image has not ended within 0.5 s",
+            self.logged(),
+        )
         self.assertEqual({}, self.pluggers.ports)
 
     def test_a_reboot_checks_the_image_again(self):

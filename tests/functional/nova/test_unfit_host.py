@@ -13,6 +13,7 @@
 """A host that turns out not to satisfy a flavor, and what Nova makes of it."""
 
 import pathlib
+import threading
 import time
 from typing import Any
 from unittest import mock
@@ -22,7 +23,9 @@ from nova import context
 from nova import objects
 
 from sriov_rt.host.root import BOOT_ID
+from sriov_rt.host.root import Root
 from sriov_rt.labels import store
+from sriov_rt.nova import local_host
 from sriov_rt.nova import refusals
 from sriov_rt.nova import weights
 from sriov_rt.parse.cpulist import CpuSet
@@ -93,6 +96,25 @@ class BuildTest(UnfitTest):
         self.assert_no_domains("rt-1")
         (sentence,) = self.sentences(server)
         self.assertIn("are not isolated", sentence)
+
+    def test_a_host_that_cannot_be_read_in_time(self):
+        self.start_host(base.realtime_host("rt-2"))
+        stopped = threading.Event()
+        self.addCleanup(stopped.set)
+        host = local_host.LocalHost(Root("/nonexistent"))
+        self.computes["rt-1"].driver._sriov_rt_host = host
+        with (
+            mock.patch.object(
+                local_host, "_compute", lambda _: stopped.wait()
+            ),
+            mock.patch.object(local_host, "LIMIT_S", 0.5),
+        ):
+            server = self.boot({"sriov_rt:kernel": "any"})
+            plain = self.boot({})
+        self.assertEqual("rt-2", self.host_of(server))
+        self.assertEqual("rt-1", self.host_of(plain))
+        (sentence,) = self.sentences(server)
+        self.assertIn("has not ended within 0.5 s; 'cat /proc/", sentence)
 
     def test_a_hook_of_this_host_that_cannot_be_loaded(self):
         self.start_host(base.realtime_host("rt-2"))

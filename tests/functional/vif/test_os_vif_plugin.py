@@ -16,6 +16,7 @@
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -32,7 +33,7 @@ MAC = "02:00:5e:10:00:07"
 #: What a service does that plugs by os-vif. Its arguments: a configuration,
 #: a port, its name, MAC and kind, and what is to be done one after another.
 _CALLER = """
-import json, pathlib, sys
+import json, os, pathlib, signal, sys
 import os_vif
 from os_vif import objects
 from os_vif.objects import vif as vifs
@@ -49,15 +50,25 @@ port = vifs.VIFGeneric(
     id=uuid, plugin="sriov_rt", vif_name=name, address=mac,
     port_profile=os_vif_plugin.VIFPortProfileSriovRt(
         kind=kind, physical_network="physnet1", out_kbps=8000))
+def daemons():
+    found = [int(each.parent.name)
+             for each in pathlib.Path("/proc").glob("[0-9]*/cmdline")
+             if config.encode() in each.read_bytes()]
+    return set(found) - {os.getpid()}
 told = []
 for what in todo:
     try:
-        if what == "recover":
+        if what.startswith("SIG"):
+            for each in daemons():
+                os.kill(each, getattr(signal, what))
+        elif what == "recover":
             told.append(privsep.recover())
         else:
             told.append(getattr(os_vif, what)(port, instance))
     except os_vif.exception.ExceptionBase as error:
         told.append(str(error.kwargs["err"]))
+    except privsep.HostRefused as error:
+        told.append(str(error))
 children = [
     line.split()[1]
     for status in pathlib.Path("/proc").glob("[0-9]*/status")
@@ -66,6 +77,14 @@ children = [
     if line.startswith("CapEff")
 ]
 print(json.dumps([told, children]))
+"""
+
+_HOLDER = """
+import pathlib, sys, time
+from sriov_rt.vif.lock import Locks
+with Locks(pathlib.Path(sys.argv[1]), 1.0).port(sys.argv[2]):
+    print(flush=True)
+    time.sleep(60)
 """
 
 
@@ -186,6 +205,53 @@ class PluginTest(IsolatedTestCase):
         (told,) = self.call("macvtap", "recover")
         self.assertEqual([PORT], told["standing"])
         self.assertEqual([], told["undone"])
+
+    def _answer_within(self, seconds: int) -> None:
+        with self.config.open("a") as file:
+            file.write(f"[os_vif_sriov_rt]\nanswer_timeout = {seconds}\n")
+
+    def test_a_daemon_that_is_stopped_is_waited_for_so_long(self):
+        self._answer_within(5)
+        # Another one is started as long as that takes here.
+        _, *late, done, _, _, again = self.call(
+            *("macvtap", "recover", "SIGSTOP", "plug", "unplug", "recover"),
+            *("SIGCONT", "recover", "SIGSTOP", "SIGKILL"),
+            *("plug", "plug", "plug"),
+        )
+        self.assertEqual(3, len(late))
+        for each in late:
+            self.assertIn("has not answered within 5 s", each)
+            self.assertIn("pkill -KILL -f sriov_rt.vif.privsep", each)
+        # What it was asked for, and nobody waited for, is not made.
+        self.assertEqual([], done["standing"])
+        self.assertIsNone(again)
+
+    def test_a_helper_that_never_comes_up_is_waited_for_so_long(self):
+        name = "helper_command = "
+        text = self.config.read_text()
+        self.config.write_text(text.replace(name, f"{name}sh -c 'sleep 20' "))
+        self._answer_within(1)
+        (told,) = self.call("macvtap", "recover")
+        self.assertIn("has not answered within 1 s", told)
+
+    def test_a_port_that_is_locked_is_waited_for_so_long(self):
+        ours = self.place / "sriov-rt.conf"
+        ours.write_text(ours.read_text() + "lock_timeout = 1\n")
+        holder = subprocess.Popen(
+            (sys.executable, "-c", _HOLDER, str(self.journal), PORT),
+            stdout=subprocess.PIPE,
+        )
+        self.addCleanup(holder.wait)
+        self.addCleanup(holder.kill)
+        self.addCleanup(holder.stdout.close)
+        holder.stdout.readline()
+        holder.send_signal(signal.SIGSTOP)
+        for told in self.call("macvtap", "plug", "unplug"):
+            self.assertIn("another process is working on it", told)
+            self.assertIn("[vif] lock_timeout is the wait", told)
+        holder.kill()
+        holder.wait()
+        self.assertEqual([None], self.call("macvtap", "plug"))
 
     def test_a_configuration_that_is_wrong_is_told_of(self):
         ours = self.place / "sriov-rt.conf"

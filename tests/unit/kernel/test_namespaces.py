@@ -259,6 +259,16 @@ class InsideTest(unittest.TestCase):
             namespaces.inside(none.fileno(), os.getpid)
         self.assertEqual(errno.EINVAL, caught.exception.errno)
 
+    def test_an_entry_that_does_not_end_is_waited_for_so_long(self):
+        stopped = threading.Event()
+        self.addCleanup(stopped.set)
+        with (
+            mock.patch.object(namespaces, "LIMIT_S", 0.5),
+            mock.patch.object(namespaces, "enter", lambda _: stopped.wait()),
+            self.assertRaisesRegex(TimeoutError, "not ended within 0.5 s"),
+        ):
+            namespaces.inside(0, os.getpid)
+
 
 class IdentityTest(unittest.TestCase):
     def test_an_inode_that_another_got_is_told_by_the_cookie(self):

@@ -54,6 +54,22 @@ class OpenSocketTest(unittest.TestCase):
             rtnetlink.open_socket()
         opened.close.assert_called_once_with()
 
+    def test_an_answer_that_does_not_come_is_waited_for_so_long(self):
+        """Ours and pyroute2's: one that was lost has none that is late."""
+        with mock.patch.object(
+            rtnetlink, "_LIMIT", struct.pack("@ll", 0, 100_000)
+        ):
+            with (
+                rtnetlink.open_socket() as opened,
+                self.assertRaises(BlockingIOError),
+            ):
+                opened.recv(1)
+            with (
+                rtnetlink.conversation() as route,
+                self.assertRaises(BlockingIOError),
+            ):
+                next(route.get(msg_seq=99))
+
 
 class ConversationTest(RtnetlinkTestCase):
     def refused(self, error):

@@ -13,11 +13,12 @@
 import json
 import subprocess
 import sys
+import threading
 import unittest
 import unittest.mock
 
 from oslo_privsep import capabilities
-from oslo_privsep import comm
+from oslo_privsep import daemon
 
 from sriov_rt.kernel.vf import VfSettings
 from sriov_rt.kernel.vf import VlanProtocol
@@ -328,7 +329,10 @@ class DaemonTest(VfCase):
             )
 
     def test_a_daemon_that_gives_no_answer_is_named(self):
-        for error in (comm.PrivsepTimeout(), OSError(32, "Broken pipe")):
+        for error in (
+            daemon.FailedToDropPrivileges("no sudo"),
+            OSError(32, "Broken pipe"),
+        ):
             self._patch("_clean", unittest.mock.Mock(side_effect=error))
             with (
                 self.subTest(error=error),
@@ -336,3 +340,13 @@ class DaemonTest(VfCase):
             ):
                 self.privileged.clean(SLOT, None)
             self.assertIn("helper_command", str(raised.exception))
+
+    def test_a_daemon_that_is_stopped_is_named(self):
+        stopped = threading.Event()
+        self.addCleanup(stopped.set)
+        self._patch("_clean", lambda *_: stopped.wait())
+        self._patch("ANSWER_S", 0.5)
+        with self.assertRaisesRegex(
+            privileged.DaemonMissing, "has not ended within 0.5 s"
+        ):
+            self.privileged.clean(SLOT, None)
