@@ -115,7 +115,9 @@ class ScaleTest(KubernetesTestCase):
         began = time.monotonic()
         self.kube.start_api_server()
         self.kube.nodes.label("n0", {"x.example/after": "restart"})
-        wait_for("the label", lambda: self._knows("restart"), timeout=20)
+        wait_for(
+            "the label is known", lambda: self._knows("restart"), timeout=20
+        )
         # Refused watches may make it list, once a refusal: no storm.
         ended = int((time.monotonic() - began) / WATCH_S)
         self.assertLessEqual(self._lists(), 3 + ended)
@@ -149,7 +151,11 @@ class ScaleTest(KubernetesTestCase):
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
         self.kube.nodes.label(node, {"x.example/first": "begin"})
-        wait_for("the first label", lambda: self._knows("begin"), timeout=30)
+        wait_for(
+            "the first label is known",
+            lambda: self._knows("begin"),
+            timeout=30,
+        )
         time.sleep(5.0)
         return process
 

@@ -43,7 +43,7 @@ class CommandFailed(TestbedError):
 class TimedOut(TestbedError):
     """A thing that was waited for didn't come.
 
-    :param what: the thing, as in "rabbitmq listens".
+    :param what: what was to be, a clause: "rabbitmq listens".
     :param seconds: how long it was waited for.
     :param detail: what was seen instead; empty when unknown.
     """
@@ -53,7 +53,7 @@ class TimedOut(TestbedError):
         self.seconds = seconds
         self.detail = detail
         tail = f": {detail}" if detail else ""
-        super().__init__(f"gave up after {seconds:.0f} s: {what}{tail}")
+        super().__init__(f"waited {seconds:.0f} s in vain until {what}{tail}")
 
 
 class ProcessDied(TestbedError):
@@ -70,7 +70,7 @@ class ProcessDied(TestbedError):
 
 
 class MachineHangs(TestbedError):
-    """A virtual machine's CPU gets no timer any more: QEMU has lost it.
+    """A virtual machine does not go on: QEMU has lost the timer of a CPU.
 
     :param name: the machine.
     """

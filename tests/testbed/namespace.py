@@ -110,7 +110,7 @@ class Namespace:
         )
         record.save(self.place.run)
         wait_for(
-            f"the supervisor is ready, see {record.log}",
+            f"the supervisor is ready ({record.log})",
             lambda: ready.exists() or not record.identity.alive,
             timeout=120,
             interval=0.05,

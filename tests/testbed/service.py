@@ -80,7 +80,7 @@ class Service:
             return bool(self.ready())
 
         wait_for(
-            f"{self.name} is ready, see {log}",
+            f"{self.name} is ready ({log})",
             probe,
             timeout=self.ready_seconds,
         )

@@ -38,7 +38,8 @@ def wait_for(
 ) -> None:
     """Call a function until it returns something true.
 
-    :param what: what is waited for, for the message.
+    :param what: what is to be, for the message: a clause that follows on
+        "until", as in "rabbitmq listens".
     :param probe: the function.
     :param timeout: seconds to wait at most.
     :param interval: seconds between two calls.
@@ -91,7 +92,8 @@ def run(
     except subprocess.TimeoutExpired as expired:
         output, complaint = _kill(child)
         seen = _end(output, complaint, 2000)
-        raise errors.TimedOut(" ".join(command), timeout, seen) from expired
+        what = f"'{' '.join(command)}' has ended"
+        raise errors.TimedOut(what, timeout, seen) from expired
     except BaseException:
         # Ctrl-C reaches us alone: its session is another.
         _kill(child)
@@ -132,7 +134,7 @@ def run_logged(
                 check=False,
             )
         except subprocess.TimeoutExpired as expired:
-            what = " ".join(command)
+            what = f"'{' '.join(command)}' has ended"
             raise errors.TimedOut(what, timeout, errors.tail(log)) from expired
     if done.returncode != 0:
         raise errors.CommandFailed(

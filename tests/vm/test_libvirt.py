@@ -87,7 +87,7 @@ class HookTest(base.VmTestCase):
         )
         cls.vm.run(("bash", "-c", script), timeout=base.PATIENCE)
         wait_for(
-            "libvirtd",
+            "libvirtd answers",
             lambda: cls._virsh("version").status == 0,
             timeout=base.PATIENCE,
         )

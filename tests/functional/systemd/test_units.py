@@ -396,7 +396,7 @@ class UnitsTest(unittest.TestCase):
         """Its log is not where neutron's user alone may write."""
         self.runs("sriov-rt-neutron-agent")
         log = self.host.root / "var/log/sriov-rt"
-        wait_for("its log", lambda: list(log.iterdir()), timeout=READY)
+        wait_for("it has a log", lambda: list(log.iterdir()), timeout=READY)
 
     def test_agent_of_neutron_sees_every_namespace(self) -> None:
         """So that it knows which ports there are."""

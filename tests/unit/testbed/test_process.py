@@ -73,7 +73,7 @@ class ProcessTest(unittest.TestCase):
     def test_stop_ends_children_whose_parents_are_gone(self) -> None:
         record = self.start("(sleep 61 & sleep 62 &) ; exec sleep 60")
         wait_for(
-            "three processes",
+            "there are three processes",
             lambda: len(family(record.identity)) == 3,
             timeout=10,
         )
