@@ -12,6 +12,7 @@
 
 """What the tests of the cloud have in common."""
 
+import os
 import pathlib
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from collections.abc import Mapping
 from typing import Any
 from typing import ClassVar
 
+from tests import again
 from tests.cloud.logs import Log
 from tests.cloud.logs import NotingResult
 from tests.testbed import api
@@ -107,9 +109,14 @@ class CloudTestCase(unittest.TestCase):
     #: What a failure shows the ends of, below the log directory.
     logs: ClassVar[tuple[str, ...]] = LOGS
 
+    #: Why no more tests can be run in this cloud.
+    _hangs: ClassVar[str] = ""
+
     def setUp(self) -> None:
         """Remember where the logs end, and see that all services run."""
         super().setUp()
+        if self._hangs:
+            self.skipTest(self._hangs)
         self._logs = [self.log(name) for name in self.logs]
         self.assertEqual([], self.ended(), "services have ended")
 
@@ -118,7 +125,7 @@ class CloudTestCase(unittest.TestCase):
         if result is None:
             result = self.defaultTestResult()
         began = time.monotonic()
-        noting: Any = NotingResult(result, self._ends_of_logs)
+        noting: Any = NotingResult(result, self._ends_of_logs, self._why_again)
         super().run(noting)
         say(f"{self.id()}: {time.monotonic() - began:.1f} s")
         return result
@@ -349,6 +356,17 @@ class CloudTestCase(unittest.TestCase):
             unanswered=(OSError, api.UNANSWERED),
         )
         return time.monotonic() - began
+
+    def _why_again(self) -> str:
+        """Return why a test that failed is run again in a new cloud."""
+        if not os.environ.get(again.VARIABLE):
+            try:
+                self.cloud.check()
+            except errors.MachineHangs as error:
+                CloudTestCase._hangs = f"{error}; {again.REPEATED}"
+            except errors.TestbedError as error:
+                say(str(error))
+        return self._hangs
 
     def _ends_of_logs(self) -> str:
         return "\n".join(log.end(LOG_LINES) for log in self._logs)

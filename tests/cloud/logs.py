@@ -71,21 +71,36 @@ class NotingResult:
 
     :param result: whose place it takes.
     :param note: returns the note.
+    :param why_again: returns why the test is no failure and is run again; an
+        empty text if it isn't.
     """
 
-    def __init__(self, result: Any, note: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        result: Any,
+        note: Callable[[], str],
+        why_again: Callable[[], str],
+    ) -> None:
         self._result = result
         self._note = note
+        self._why_again = why_again
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._result, name)
 
     def addError(self, test: Any, error: Any) -> None:
         """Pass an error on, with the note on it."""
-        error[1].add_note(self._note())
-        self._result.addError(test, error)
+        self._add(self._result.addError, test, error)
 
     def addFailure(self, test: Any, error: Any) -> None:
         """Pass a failure on, with the note on it."""
+        self._add(self._result.addFailure, test, error)
+
+    def _add(
+        self, add: Callable[[Any, Any], None], test: Any, error: Any
+    ) -> None:
+        if why := self._why_again():
+            self._result.addSkip(test, why)
+            return
         error[1].add_note(self._note())
-        self._result.addFailure(test, error)
+        add(test, error)

@@ -36,8 +36,10 @@ from tests.testbed import programs
 from tests.testbed import python_env
 from tests.testbed import realtime_host
 from tests.testbed import seed
+from tests.testbed import steps
 from tests.testbed.devstack import nodes
 from tests.testbed.progress import Progress
+from tests.testbed.rtvm.vm import RESTARTS
 from tests.testbed.steps import Step
 
 #: The services expect these to be there.
@@ -88,15 +90,15 @@ class BringUp:
                 controller.result()
                 step()
 
-            steps = [
+            others = [
                 pool.submit(after_it, self._contents),
                 pool.submit(after_it, self._ordinary_host),
             ]
             if self._realtime:
-                steps.append(pool.submit(self._realtime_host, controller))
+                others.append(pool.submit(self._realtime_host, controller))
             if self._containers:
-                steps.append(pool.submit(after_it, self._container_host))
-            for step in (controller, *steps):
+                others.append(pool.submit(after_it, self._container_host))
+            for step in (controller, *others):
                 step.result()
 
     def _controller(self) -> None:
@@ -191,11 +193,24 @@ class BringUp:
     def _realtime_host(
         self, controller: concurrent.futures.Future[None]
     ) -> None:
-        self._host.boot(self._progress)
+        self._host.boot(self._progress, steps.note)
         controller.result()
         Step.JOIN.begin()
         with self._progress.step(f"compute host {network.REALTIME}"):
-            joining.join_realtime(self._host, self._api, ports=self._ports)
+            for _ in range(RESTARTS):
+                try:
+                    self._join()
+                except errors.MachineHangs as error:
+                    steps.note(f"{error}; it is started again")
+                    self._host.machine.stop()
+                    joining.leave_realtime(self._host, self._api)
+                    self._host.boot(self._progress, steps.note)
+                else:
+                    return
+            self._join()
+
+    def _join(self) -> None:
+        joining.join_realtime(self._host, self._api, ports=self._ports)
 
     def _container_host(self) -> None:
         host = container_host.ContainerHost(self._place, self._env)

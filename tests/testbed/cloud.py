@@ -56,6 +56,16 @@ class Cloud:
         self.containers = container_host.ContainerHost(self.place, self.env)
         self.services = Services(self.place, self.env)
 
+    def check(self) -> None:
+        """See that the emulated hosts go on.
+
+        :raises errors.MachineHangs: when one does not.
+        :raises errors.TestbedError: when one does not answer otherwise.
+        """
+        for each in (self.realtime, self.second):
+            if each.machine.running:
+                each.machine.check()
+
     def host(self, name: str) -> ComputeHost:
         """Return a compute host to run commands on.
 

@@ -108,9 +108,12 @@ def _follow(
             return
         *lines, rest = (rest + part).split(b"\n")
         for line in lines:
-            step = steps.of_title(line.decode(errors="replace"))
+            text = line.decode(errors="replace")
+            step, note = steps.of_title(text), steps.of_note(text)
             if step is not None:
                 screen.begin(step)
+            elif note is not None:
+                screen.note(note)
             log.write(line + b"\n")
             log.flush()
 

@@ -73,11 +73,12 @@ class MachineHangs(TestbedError):
     """A virtual machine does not go on: QEMU has lost the timer of a CPU.
 
     :param name: the machine.
+    :param why: it is known, a clause.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, why: str) -> None:
         self.name = name
-        super().__init__(f"{name} hangs: QEMU has lost the timer of a CPU")
+        super().__init__(f"{name} hangs: {why}")
 
 
 def tail(path: pathlib.Path, lines: int = 15) -> str:

@@ -13,8 +13,10 @@
 """The compute hosts rt-1 and rt-2: what runs in the virtual machines."""
 
 import dataclasses
+import functools
 import json
 import pathlib
+from collections.abc import Callable
 
 from tests.testbed import controller_config
 from tests.testbed import errors
@@ -118,7 +120,7 @@ class RealtimeHost:
     env: python_env.PythonEnv
     node: Node = FIRST
 
-    @property
+    @functools.cached_property
     def machine(self) -> RtVm:
         """The machine itself: commands run in it, its console."""
         node = self.node
@@ -172,10 +174,13 @@ class RealtimeHost:
             },
         )
 
-    def boot(self, progress: Progress) -> None:
+    def boot(
+        self, progress: Progress, warn: Callable[[str], None] | None = None
+    ) -> None:
         """Start the machine and wait until libvirtd in it answers.
 
         :param progress: where to say what goes on.
+        :param warn: takes a line when it has to be started again.
         :raises errors.TestbedError: when it doesn't come up.
         """
         machine = self.machine
@@ -184,7 +189,7 @@ class RealtimeHost:
             self._record(name).unlink(missing_ok=True)
         with progress.step(f"{self.node.name} boots"):
             machine.start()
-            machine.wait_ready(progress.say, timeout=_BOOT_SECONDS)
+            machine.wait_ready(progress.say, _BOOT_SECONDS, warn)
             machine.run(("mkdir", "-p", *_DIRECTORIES))
             machine.run(
                 (

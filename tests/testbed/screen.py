@@ -75,6 +75,15 @@ class Screen:
             taken = clock(self.elapsed - self._begun)
             self._write(f"{taken} of about {clock(self._expected())}", end="")
 
+    def note(self, text: str) -> None:
+        """Show a line of its own, under the present step's.
+
+        :param text: the line.
+        """
+        self._stream.write("\n" if self._live and self._step else "")
+        self._print(f"       {text}")
+        self.tick()
+
     def end(self, how: str = "took") -> None:
         """End the present step, if there is one.
 

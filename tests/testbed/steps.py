@@ -13,7 +13,8 @@
 """The steps of the demonstration, from a bare machine to its result.
 
 What does a step prints its title on standard output, alone on a line, when it
-begins; all else that it has to say goes to standard error.
+begins, and a note where a person at the screen would wonder; all else that it
+has to say goes to standard error.
 """
 
 import dataclasses
@@ -44,6 +45,25 @@ class Step(enum.Enum):
 
 #: What PREPARE takes longer the first time, when it downloads and builds.
 FIRST_SECONDS = 170
+
+
+_NOTE = "note: "
+
+
+def note(text: str) -> None:
+    """Tell whoever watches something of the step.
+
+    :param text: one line.
+    """
+    print(f"{_NOTE}{text}", flush=True)
+
+
+def of_note(line: str) -> str | None:
+    """Return the text of a note; None if it is none.
+
+    :param line: that a step printed.
+    """
+    return line.removeprefix(_NOTE) if line.startswith(_NOTE) else None
 
 
 def of_title(title: str) -> Step | None:

@@ -27,6 +27,7 @@ from collections.abc import Iterator
 from typing import Any
 from typing import ClassVar
 
+from tests import again
 from tests.testbed import errors
 from tests.testbed import packages
 from tests.testbed import paths
@@ -44,11 +45,6 @@ from tests.testbed.waiting import wait_for
 #: Seconds that one command may take inside: far more than it needs, as the
 #: CPUs are emulated, and the machine may do other things as well.
 PATIENCE = 900.0
-
-#: How a test ends that is run again, as the machine hung in it.
-REPEATED = "run again below"
-#: Set in that second run, where such a test has failed.
-AGAIN = "SRIOV_RT_AGAIN"
 
 #: What the tests use, beside what a machine needs itself.
 PACKAGES = (
@@ -104,7 +100,7 @@ def neighbour(name: str, number: int, vfs: int) -> Machine:
 class SharedVm(RtVm):
     """Rt-1, where a test that can't go on is skipped for another run.
 
-    tests/vm/__main__.py repeats what was skipped for that, with a new rt-1.
+    tests/again.py repeats what was skipped for that, with a new rt-1.
     """
 
     hangs = False
@@ -126,6 +122,14 @@ class SharedVm(RtVm):
         with self._skipping():
             return super().spawn(*arguments, **keywords)
 
+    def status(self, *arguments: Any, **keywords: Any) -> int | None:
+        """Return a job's exit status, as RtVm.status().
+
+        :raises unittest.SkipTest: as run().
+        """
+        with self._skipping():
+            return super().status(*arguments, **keywords)
+
     def kill(self, *arguments: Any, **keywords: Any) -> None:
         """End a job and its session, as RtVm.kill().
 
@@ -138,13 +142,15 @@ class SharedVm(RtVm):
     def _skipping(self) -> Iterator[None]:
         try:
             if self.hangs:
-                raise errors.MachineHangs(self.machine.name)
+                raise errors.MachineHangs(
+                    self.machine.name, "it did so before"
+                )
             yield
         except errors.MachineHangs as error:
             self.hangs = True
-            if os.environ.get(AGAIN):
+            if os.environ.get(again.VARIABLE):
                 raise
-            raise unittest.SkipTest(f"{error}; {REPEATED}") from error
+            raise unittest.SkipTest(f"{error}; {again.REPEATED}") from error
 
 
 @functools.cache

@@ -30,14 +30,17 @@ from collections.abc import Sequence
 from tests.testbed import errors
 from tests.testbed.rtvm.commands import PORT
 from tests.testbed.rtvm.commands import Files
+from tests.testbed.rtvm.processes import SILENT_SECONDS
 from tests.testbed.rtvm.processes import Processes
+from tests.testbed.rtvm.processes import Pulse
 from tests.testbed.rtvm.results import Job
 from tests.testbed.rtvm.results import Result
 from tests.testbed.waiting import wait_for
 
 #: Seconds in which the agent takes a request; it does nothing else, but
-#: its CPUs are emulated ones on a busy machine.
-ANSWER_SECONDS = 60.0
+#: its CPUs are emulated ones on a busy machine. Longer than it takes to find
+#: that the machine hangs.
+ANSWER_SECONDS = SILENT_SECONDS + 30.0
 #: Seconds between two looks at a result's file.
 LOOK_SECONDS = 0.02
 
@@ -52,6 +55,7 @@ class Channel:
     def __init__(self, files: Files, processes: Processes) -> None:
         self._files = files
         self._processes = processes
+        self._pulse: Pulse | None = None
 
     def run(
         self,
@@ -97,7 +101,8 @@ class Channel:
             )
         if done["late"]:
             seen = (result.text + result.complaint)[-2000:]
-            raise errors.TimedOut(" ".join(command), timeout, seen)
+            what = f"'{' '.join(command)}' has ended"
+            raise errors.TimedOut(what, timeout, seen)
         return result
 
     def spawn(
@@ -134,9 +139,12 @@ class Channel:
         """Return the exit status of a job, or None while it runs.
 
         :param job: what spawn() returned.
+        :raises errors.MachineHangs: see check().
         """
         path = self._file(job.number, "done")
         if not path.exists():
+            self._pulse = self._pulse or Pulse(self._processes)
+            self._listen(self._pulse)
             return None
         return int(json.loads(path.read_text())["status"])
 
@@ -152,7 +160,7 @@ class Channel:
         number = self._ask(verb="kill", target=job.number, grace=grace)
         self._file(number, "started").unlink()
         wait_for(
-            f"process {job.pid} inside ends",
+            f"process {job.pid} inside has ended",
             lambda: self.status(job) is not None,
             timeout=grace + ANSWER_SECONDS,
         )
@@ -165,19 +173,23 @@ class Channel:
         line = json.dumps({"number": number, **request})
 
         def taken() -> bool:
-            self._check_alive(complaints)
-            return any(
+            if any(
                 self._file(number, kind).exists()
                 for kind in ("started", "done")
-            )
+            ):
+                return True
+            self._check_alive(pulse)
+            if why := pulse.silence:
+                raise errors.MachineHangs(self._name, why)
+            return False
 
         # The newline in front ends what a lost connection left over; the
         # connection is kept, as QEMU drops what it didn't read before.
         with self._connection() as connection:
-            complaints = self._processes.complaints
+            pulse = Pulse(self._processes)
             connection.sendall(f"\n{line}\n".encode())
             wait_for(
-                "the agent takes a command",
+                "the agent in the machine takes a command",
                 taken,
                 timeout=ANSWER_SECONDS,
                 interval=LOOK_SECONDS,
@@ -210,14 +222,17 @@ class Channel:
     ) -> dict[str, int]:
         """Wait for the end of a command, and take its files away."""
         done = self._file(number, "done")
-        complaints = self._processes.complaints
+        pulse = Pulse(self._processes)
 
         def ended() -> bool:
-            self._check_alive(complaints)
-            return done.exists()
+            if done.exists():
+                return True
+            self._check_alive(pulse)
+            self._listen(pulse)
+            return False
 
         wait_for(
-            " ".join(command),
+            f"'{' '.join(command)}' has ended",
             ended,
             timeout=timeout + ANSWER_SECONDS,
             interval=LOOK_SECONDS,
@@ -227,12 +242,26 @@ class Channel:
         self._file(number, "started").unlink()
         return content
 
-    def _check_alive(self, complaints: int) -> None:
-        name = self._files.directory.name
+    def check(self) -> None:
+        """See that the agent takes a request; see RtVm.check()."""
+        number = self._ask(verb="ping")
+        self._file(number, "started").unlink()
+
+    def _listen(self, pulse: Pulse) -> None:
+        """Check a machine that is idle, or stands still."""
+        if pulse.silence:
+            self.check()
+            pulse.restart()
+
+    def _check_alive(self, pulse: Pulse) -> None:
         if not self._processes.running:
-            raise errors.ProcessDied(name, self._files.console)
-        if self._processes.hangs(complaints):
-            raise errors.MachineHangs(name)
+            raise errors.ProcessDied(self._name, self._files.console)
+        if why := pulse.complaint:
+            raise errors.MachineHangs(self._name, why)
+
+    @property
+    def _name(self) -> str:
+        return self._files.directory.name
 
     def _file(self, number: str, kind: str) -> pathlib.Path:
         return self._files.exec / f"{number}.{kind}"

@@ -19,6 +19,7 @@ import pathlib
 import shlex
 import shutil
 import sys
+import time
 from collections.abc import Mapping
 from collections.abc import Sequence
 
@@ -35,6 +36,13 @@ from tests.testbed.waiting import wait_for
 #: The kernel says so when a CPU has lost its timer. It says so again after
 #: three times as long if that is still so.
 _TIMER_LOST = "timer wakeup didn't happen"
+
+#: Seconds in which a machine says nothing while QEMU wants a CPU for less than
+#: those. One that boots wants a whole one; one that is idle took 4 s, and on a
+#: busy outer machine waited for 20 s more.
+SILENT_SECONDS = 60.0
+IDLE_SECONDS = 30.0
+_LOOK_SECONDS = 1.0
 
 _GUEST = pathlib.Path(__file__).parent / "guest"
 _SOCKET_SECONDS = 20.0
@@ -88,12 +96,31 @@ class Processes:
         text = self._files.console.read_text(errors="replace")
         return text.count(_TIMER_LOST)
 
-    def hangs(self, before: int) -> bool:
-        """Whether a CPU has lost its timer since so many complaints.
+    @property
+    def said(self) -> tuple[int, int]:
+        """How much the console and the start scripts have said, in bytes."""
+        console, progress = self._files.console, self._files.progress
+        return console.stat().st_size, progress.stat().st_size
 
-        A busy outer machine causes one.
+    @property
+    def wanted(self) -> float | None:
+        """Seconds that QEMU's threads have had a CPU or waited for one.
+
+        :returns: None if it is not seen here, as in another pid namespace.
         """
-        return self.complaints > before + 1
+        try:
+            record = process.Record.load(self._record("qemu"))
+            if not record.identity.alive:
+                return None
+            tasks = pathlib.Path(f"/proc/{record.identity.pid}/task")
+            # proc_pid_schedstat() of the kernel: nanoseconds.
+            nanoseconds = [
+                sum(map(int, (each / "schedstat").read_text().split()[:2]))
+                for each in tasks.iterdir()
+            ]
+        except (FileNotFoundError, ProcessLookupError):
+            return None
+        return sum(nanoseconds) / 1e9
 
     def start(self, parts: Assets) -> None:
         """Start all of them, with empty files.
@@ -209,6 +236,65 @@ class Processes:
                     f"move it to a path without spaces: {word}"
                 )
         return " ".join((self._machine.kernel_line(), *words))
+
+
+class Pulse:
+    """Tells a machine that goes on from one that hangs, from now on.
+
+    A CPU that has lost its timer makes the kernel complain on another one.
+    Where there is no other, or all have stopped, nothing is said, and QEMU
+    hardly wants a CPU. A busy outer machine is another matter: there QEMU
+    waits for one.
+
+    :param processes: of the machine.
+    :param new: it has just been started: what it has said counts.
+    """
+
+    def __init__(self, processes: Processes, *, new: bool = False) -> None:
+        self._processes = processes
+        self.restart()
+        if new:
+            self._complaints = 0
+
+    def restart(self) -> None:
+        """Take the machine for alive now."""
+        self._complaints = self._processes.complaints
+        self._mark()
+
+    def _mark(self) -> None:
+        self._said = self._processes.said
+        self._wanted = self._processes.wanted
+        self._since = self._looked = time.monotonic()
+
+    @property
+    def complaint(self) -> str:
+        """What the kernel says of a timer; a busy outer machine causes one."""
+        if self._processes.complaints > self._complaints + 1:
+            return "its kernel misses a timer"
+        return ""
+
+    @property
+    def silence(self) -> str:
+        """That it has said and wanted hardly anything for a minute."""
+        now = time.monotonic()
+        if now < self._looked + _LOOK_SECONDS:
+            return ""
+        self._looked = now
+        wanted = self._processes.wanted
+        if (
+            self._said != self._processes.said
+            or wanted is None
+            or self._wanted is None
+            or wanted - self._wanted > IDLE_SECONDS
+        ):
+            self._mark()
+            return ""
+        if now < self._since + SILENT_SECONDS:
+            return ""
+        return (
+            f"no word for {now - self._since:.0f} s, in which QEMU wanted a "
+            f"CPU for {wanted - self._wanted:.1f} s"
+        )
 
 
 def _prefer(pid: int) -> None:

@@ -24,6 +24,7 @@ from tests.testbed.rtvm import commands
 from tests.testbed.rtvm.channel import Channel
 from tests.testbed.rtvm.machine import Machine
 from tests.testbed.rtvm.processes import Processes
+from tests.testbed.rtvm.processes import Pulse
 from tests.testbed.rtvm.results import Job
 from tests.testbed.rtvm.results import Result
 from tests.testbed.waiting import wait_for
@@ -96,29 +97,37 @@ class RtVm:
         self,
         progress: Callable[[str], None] | None = None,
         timeout: float = READY_SECONDS,
+        warn: Callable[[str], None] | None = None,
     ) -> None:
         """Wait until the VFs are there and libvirtd answers.
 
         :param progress: called with a line for each stage that is done.
         :param timeout: seconds to wait at most after a start.
+        :param warn: called with a line when it is started again; progress by
+            default.
         :raises errors.ProcessDied: when the machine stopped.
+        :raises errors.MachineHangs: when it hangs each time.
         :raises errors.TestbedError: when a start script failed.
         :raises errors.TimedOut: when it takes longer.
         """
         say = progress or (lambda text: None)
         name = self.machine.name
         for _ in range(RESTARTS):
-            if self._boots(say, timeout):
+            try:
+                self._boot(say, timeout)
+            except errors.MachineHangs as error:
+                why = str(error)
+            except errors.ProcessDied:
+                why = f"{name} has ended"
+            else:
                 return
-            why = "its kernel hangs" if self.running else "QEMU has ended"
-            say(f"{name}: {why}, starting it again")
+            (warn or say)(f"{why}; it is started again")
             self.stop()
             self.start()
-        if not self._boots(say, timeout):
-            raise errors.ProcessDied(name, self.console)
+        self._boot(say, timeout)
 
-    def _boots(self, say: Callable[[str], None], timeout: float) -> bool:
-        """Wait until the machine is ready or lost, and return which.
+    def _boot(self, say: Callable[[str], None], timeout: float) -> None:
+        """Wait until the machine is ready.
 
         QEMU 10.0 can lose the timer of a CPU here, and nothing on that CPU
         goes on: 1 of 12 boots before the kernel was told the frequency of
@@ -126,28 +135,31 @@ class RtVm:
         CPUs race with a change of the memory map (1 of 12).
         """
         name = self.machine.name
-        seen = before = 0
-        ready = False
+        seen = 0
+        pulse: Pulse | None = None
 
-        def decided() -> bool:
-            nonlocal seen, before, ready
+        def ready() -> bool:
+            nonlocal seen, pulse
+            pulse = pulse or Pulse(self._processes, new=True)
             lines = self._processes.stages
-            complaints = self._processes.complaints
             for line in lines[seen:]:
+                pulse.restart()
                 uptime, _, stage = line.partition(" ")
                 if stage.startswith("failed"):
                     raise errors.TestbedError(
                         f"{name} {stage}\n{errors.tail(self.console)}"
                     )
                 say(f"{name} at {uptime} s: {stage}")
-                before = complaints
             seen = len(lines)
-            ready = bool(lines) and lines[-1].endswith(" ready")
-            hangs = self._processes.hangs(before)
-            return ready or hangs or not self.running
+            if lines and lines[-1].endswith(" ready"):
+                return True
+            if not self.running:
+                raise errors.ProcessDied(name, self.console)
+            if why := pulse.complaint or pulse.silence:
+                raise errors.MachineHangs(name, why)
+            return False
 
-        wait_for(f"{name} is ready", decided, timeout=timeout)
-        return ready
+        wait_for(f"{name} is ready", ready, timeout=timeout)
 
     def run(
         self,
@@ -220,6 +232,15 @@ class RtVm:
         :param grace: seconds between SIGTERM and SIGKILL.
         """
         self._channel.kill(job, grace)
+
+    def check(self) -> None:
+        """See that the machine answers.
+
+        :raises errors.ProcessDied: when it has ended.
+        :raises errors.MachineHangs: when it does not, and QEMU does nothing.
+        :raises errors.TimedOut: when it does not, and QEMU is busy.
+        """
+        self._channel.check()
 
     def push(self, content: bytes, target: str) -> None:
         """Write a file in the machine, and the directories to it.

@@ -85,6 +85,14 @@ class DemoTest(unittest.TestCase):
     def log(self) -> str:
         return (self.state / "log/demo.log").read_text()
 
+    def test_a_machine_that_is_started_again_is_on_the_screen(self) -> None:
+        said = "rt-1 hangs; it is started again"
+        note = f"from tests.testbed import steps; steps.note({said!r})\n"
+        status, text = self.demo(up=_UP + note)
+        self.assertEqual(0, status, text)
+        (line,) = (each for each in text.splitlines() if said in each)
+        self.assertEqual(said, line.strip())
+
     def test_steps_then_the_result_then_what_to_try(self) -> None:
         status, text = self.demo()
         self.assertEqual(0, status, text)

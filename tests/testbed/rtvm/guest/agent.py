@@ -67,6 +67,8 @@ class Agent:
         try:
             if request["verb"] == "start":
                 self._start(number, request)
+            elif request["verb"] == "ping":
+                self._write(number, "started", {"pid": 0})
             else:
                 self._kill(number, request)
         except (OSError, ValueError, KeyError) as error:
