@@ -75,6 +75,7 @@ REQUEST_FAULTS: frozenset[str] = frozenset(
         "request_invalid",
         "cpu_policy_mixed",
         "cpu_policy_not_dedicated",
+        "memory_not_whole_pages",
         # the guest
         "console_on_virtio",
         "container_unpinned",
@@ -114,7 +115,8 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
     {
         "request_invalid": (
             "the flavor's extra specs are invalid ({problems}); correct them "
-            "with 'openstack flavor set'"
+            "with 'openstack --os-compute-api-version 2.86 flavor set', which "
+            "refuses a bad value"
         ),
         "facts_missing": (
             "no facts from this host; start sriov-rt-agent on it and see "
@@ -157,6 +159,10 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "no huge page ({size}) is reserved, which hw:mem_page_size asks "
             "for; boot with hugepagesz={wanted} hugepages=N, or change "
             "hw:mem_page_size"
+        ),
+        "memory_not_whole_pages": (
+            "{memory_mib} MiB of memory is not a multiple of the {size} page, "
+            "which Nova refuses; change the flavor's RAM or hw:mem_page_size"
         ),
         "huge_pages_too_few": (
             "{found_mib} MiB of huge pages ({size}) are reserved, and the "

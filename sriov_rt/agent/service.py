@@ -30,6 +30,7 @@ from sriov_rt.agent.publisher import Publisher
 from sriov_rt.agent.reconciler import Reconciler
 from sriov_rt.agent.withdrawal import Withdrawals
 from sriov_rt.agent.worker import Worker
+from sriov_rt.facts import PARTS
 from sriov_rt.facts import HostFacts
 from sriov_rt.labels.service import Labels
 from sriov_rt.reason import Reason
@@ -260,7 +261,7 @@ class Agent(base.ServiceBase):  # type: ignore[misc]
         parts.withdrawals.observe(facts, found[traits.LATENCY_CERTIFIED])
         if self._digest != (digest := facts.digest()):
             self._digest = digest
-            _log_change(facts, digest, found, fulfilled)
+            _log_change(facts, self._reported, digest, found, fulfilled)
         self._reported = facts
         # Who waits for the facts comes first.
         self.storing.wake(DEBOUNCE_S)
@@ -289,8 +290,18 @@ class Agent(base.ServiceBase):  # type: ignore[misc]
         return limit / 2
 
 
+def _changed_parts(before: HostFacts | None, now: HostFacts) -> list[str]:
+    """Return the names of the parts that are not as they were."""
+    return [
+        part
+        for part in PARTS
+        if before is not None and getattr(before, part) != getattr(now, part)
+    ]
+
+
 def _log_change(
     facts: HostFacts,
+    before: HostFacts | None,
     digest: str,
     found: Mapping[str, tuple[Reason, ...]],
     fulfilled: frozenset[str],
@@ -298,10 +309,12 @@ def _log_change(
     """Log what the host is now, in one line."""
     reasons = found[traits.REALTIME]
     LOG.info(
-        "facts changed: host=%s node=%s digest=%s realtime=%s traits=%s%s",
+        "facts changed: host=%s node=%s digest=%s parts=%s realtime=%s "
+        "traits=%s%s",
         facts.host,
         facts.node,
         digest[:12],
+        ",".join(_changed_parts(before, facts)) or "all",
         "no" if reasons else "yes",
         ",".join(sorted(fulfilled)) or "none",
         "".join(f" [{each.code}] {each.message}" for each in reasons),

@@ -34,6 +34,8 @@ from sriov_rt.cmd import paths
 from sriov_rt.cmd.command import Result
 from sriov_rt.cmd.verdict import Candidate
 from sriov_rt.cmd.verdict import Verdict
+from sriov_rt.reason import REMEDY
+from sriov_rt.reason import Reason
 
 #: Exit code if no host satisfies the flavor.
 EXIT_NO_HOST = 1
@@ -44,6 +46,13 @@ EPILOG = (
     "the openstack command finds it (clouds.yaml, OS_* variables); the "
     "message queue as nova-scheduler finds it (--config-file "
     "/etc/nova/nova.conf)."
+)
+
+
+#: Printed above the hosts of a flavor that is left to Nova.
+_NOT_OURS = (
+    "no extra spec begins with 'sriov_rt:': sriov-rt lets every host pass, "
+    "and Nova alone places such servers"
 )
 
 
@@ -148,8 +157,16 @@ class Explain(command.Lister):
             request,
             attachments=tuple(_attachment(each) for each in args.network),
         )
+        is_ours = requests.asks(specs)
+        for key in requests.misspelt(specs):
+            faults.say(
+                f"warning: nothing reads the extra spec {key!r}; sriov-rt's "
+                "begin with 'sriov_rt:'"
+            )
         verdicts = [
-            _judge(request, flavor, each)
+            _judge(request, flavor, each, args.wait)
+            if is_ours
+            else Verdict(each.host, ())
             for each in _candidates(self.caller, args, connection)
         ]
         passes = any(each.passes for each in verdicts)
@@ -158,6 +175,7 @@ class Explain(command.Lister):
             columns=("Host", "Passes", "Code", "Problem", "Remedy"),
             shown=("Host", "Passes", "Problem", "Remedy"),
             rows=[row for each in shown for row in each.rows()],
+            before=() if is_ours else [_NOT_OURS],
             document=[each.to_plain() for each in shown],
             code=0 if passes else EXIT_NO_HOST,
         )
@@ -174,6 +192,7 @@ def _judge(
     request: requests.Request,
     flavor: cloud.Flavor | None,
     candidate: Candidate,
+    wait_s: float,
 ) -> Verdict:
     view = decide.View(
         now=time.time(),
@@ -181,11 +200,30 @@ def _judge(
         max_age_s=candidate.max_age_s,
     )
     reasons = decide.why_not(request, candidate.facts, view)
+    if candidate.facts is None:
+        # It may be slow, and schedulers may have its facts.
+        reasons = tuple(_not_heard(each, wait_s) for each in reasons)
     if flavor is not None:
         reasons += decide.why_never(
             request, flavor.vcpus, flavor.memory_mib, candidate.facts
         )
     return Verdict(candidate.host, reasons)
+
+
+def _not_heard(found: Reason, wait_s: float) -> Reason:
+    """Return the Reason for a host that has not reported to this command."""
+    problem = (
+        f"unknown: it has not reported within {wait_s:g} s, which does not "
+        "mean that schedulers have no facts of it"
+    )
+    remedy = (
+        f"run it again with --wait {max(60, 2 * wait_s):g}; if it stays "
+        "silent, start sriov-rt-agent there and see that it reaches the "
+        "message queue"
+    )
+    return dataclasses.replace(
+        found, message=f"{problem}{REMEDY}{remedy}", remedy=remedy
+    )
 
 
 def _attachment(text: str) -> requests.Attachment:

@@ -58,8 +58,16 @@ def reasons(
             usable &= online | power.managed(facts.compute, power.CPU_STATE)
         if len(usable) < vcpus:
             yield reason("pcpus_too_few", pcpus=len(usable), vcpus=vcpus)
+    size_kib = request.huge_page_kib
+    if size_kib and memory_mib * 1024 % size_kib:
+        yield reason(
+            "memory_not_whole_pages",
+            size=_size(size_kib),
+            memory_mib=memory_mib,
+        )
+        return
     pools = facts.memory.hugepages
-    if request.huge_page_kib is None or isinstance(pools, Unknown):
+    if size_kib is None or isinstance(pools, Unknown):
         return
     served = _served(request, pools)
     sizes = {each.size_kib for each in served if each.total}
@@ -67,7 +75,7 @@ def reasons(
     if sizes and most_kib < memory_mib * 1024:
         yield reason(
             "huge_pages_too_few",
-            size=_size(request.huge_page_kib),
+            size=_size(size_kib),
             found_mib=most_kib // 1024,
             memory_mib=memory_mib,
         )

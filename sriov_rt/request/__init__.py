@@ -24,7 +24,14 @@ from sriov_rt.request import words
 from sriov_rt.request.words import Attachment
 from sriov_rt.request.words import Request
 
-__all__ = ["Attachment", "Request", "RequestError", "asks", "parse"]
+__all__ = [
+    "Attachment",
+    "Request",
+    "RequestError",
+    "asks",
+    "misspelt",
+    "parse",
+]
 
 
 class RequestError(exceptions.SriovRtError, ValueError):
@@ -59,9 +66,25 @@ _PAGE_UNITS = {"KB": 1, "MB": 1024, "GB": 1024 * 1024}
 _SMALL_KIB = 64
 
 
+#: What people write for the namespace.
+_MISSPELT = re.compile(r"(?i)\s*sriov[-_. ]?rt\s*[:._-]")
+
+
 def asks(extra_specs: Iterable[str]) -> bool:
     """Return whether any of these extra-spec keys is ours."""
     return any(key.startswith("sriov_rt:") for key in extra_specs)
+
+
+def misspelt(extra_specs: Iterable[str]) -> tuple[str, ...]:
+    """Return the keys that were to be ours, and that nothing reads.
+
+    Nova stores a key of a namespace that nobody validates.
+    """
+    return tuple(
+        key
+        for key in extra_specs
+        if _MISSPELT.match(key) and not key.startswith("sriov_rt:")
+    )
 
 
 def parse(extra_specs: Mapping[str, str]) -> Request:

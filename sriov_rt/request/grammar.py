@@ -92,7 +92,7 @@ def _parse_nic(text: str) -> words.Nic:
             "NIC",
             text,
             f"any, {', '.join(words.NIC_VENDORS)} or a PCI vendor[:device] id "
-            f"such as 8086:10ca expected: {error.problem}",
+            "such as 8086:10ca expected",
             error.position,
         ) from None
     vendor, _, device = str(found).partition(":")

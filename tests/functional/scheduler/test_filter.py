@@ -148,6 +148,28 @@ class LogTest(HandlerTest):
         self.assertIn("--flavor f'", line)
 
 
+class FaultTest(HandlerTest):
+    def test_it_begins_with_the_host_that_comes_nearest(self):
+        # What Nova cuts off is that of an ordinary host, not of the one whose
+        # agent has stopped.
+        del self.states[:-1]
+        ordinary = builders.realtime_host(
+            "a-far",
+            memory={"ksm_run": 1, "swap": ("/dev/sda2",)},
+            compute={"dedicated": None},
+        )
+        put(self.worker.table, ordinary)
+        state = host_manager.HostState("a-far", "a-far", "cell")
+        self.states.insert(0, state)
+        spec = self._spec(REALTIME)
+        spec.num_instances = 1
+        with self.assertRaises(exception.NoValidHost) as caught:
+            self._pass(spec)
+        codes = str(caught.exception).rpartition(": ")[2].split(", ")
+        self.assertEqual("facts_missing", codes[0])
+        self.assertIn("ksm_running", codes)
+
+
 class WeigherTest(HandlerTest):
     def _order(self, specs: dict[str, str]) -> dict[str, float]:
         handler = nova_weights.HostWeightHandler()

@@ -241,6 +241,15 @@ class LogTest(AgentTestCase):
         self.assertIn(self.facts.digest()[:12], line)
         self.assertIn(f"realtime=yes traits={PREEMPT_RT},{REALTIME}", line)
 
+    def test_a_change_names_the_parts_that_changed(self):
+        (line,) = self._lines(0.0)
+        self.assertIn(" parts=all ", line)
+        self.facts = builders.realtime_host(
+            cpus=DEGRADED, memory={"ksm_run": 1}
+        )
+        (line,) = self._lines(10.0)
+        self.assertIn(" parts=cpus,memory ", line)
+
     def test_a_host_that_is_not_realtime_is_said_why(self):
         self.facts = builders.realtime_host(cpus=DEGRADED)
         (line,) = self._lines(0.0)

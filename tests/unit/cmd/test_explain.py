@@ -24,6 +24,7 @@ from oslo_config import cfg
 
 from sriov_rt import facts
 from sriov_rt import messaging
+from sriov_rt import request
 from sriov_rt.cmd import cloud
 from sriov_rt.cmd import collect
 from sriov_rt.cmd import main
@@ -102,6 +103,47 @@ class OfflineTest(unittest.TestCase):
         self.assertEqual("dedicated_unset", unset["code"])
         self.assertEqual("2-3", unset["isolated"])
         self.assertIn("cpu_dedicated_set", unset["message"])
+
+    def test_a_flavor_that_requests_nothing_passes_as_the_filter_has_it(self):
+        for spec in ("hw:cpu_policy=dedicated", "quota:cpu_shares=1"):
+            with self.subTest(spec):
+                code, out, err = explain(f"--extra-spec={spec}", self._facts())
+                self.assertEqual((0, ""), (code, err))
+                self.assertIn("sriov-rt lets every host pass", out)
+                self.assertEqual(
+                    ["yes", "yes"], [row["Passes"] for row in tables.rows(out)]
+                )
+
+    def test_a_key_that_was_to_be_ours(self):
+        for key in (
+            "sriov-rt:realtime",
+            "sriov_rt.realtime",
+            "SRIOV_RT:realtime",
+            "sriovrt:realtime",
+            " sriov_rt:realtime",
+        ):
+            with self.subTest(key):
+                spec = f"--extra-spec={key}=required"
+                code, out, err = explain(spec, self._facts())
+                self.assertEqual(0, code)
+                self.assertIn(f"nothing reads the extra spec {key!r}", err)
+                self.assertIn("sriov-rt lets every host pass", out)
+        for key in ("sriov_rt:realtime", "sriov_rtx:a", "hw:sriov_rt", "a"):
+            self.assertEqual((), request.misspelt([key]), key)
+
+    def test_memory_that_is_no_whole_number_of_pages(self):
+        flavor = cloud.Flavor(
+            {"sriov_rt:kernel": "any", "hw:mem_page_size": "1GB"}, 1, 128
+        )
+        with (
+            mock.patch.object(cloud, "connection"),
+            mock.patch.object(cloud, "flavor", return_value=flavor),
+        ):
+            _, out, _ = explain("--flavor=small", self._facts(), "--json")
+        codes = {
+            r["code"] for each in json.loads(out) for r in each["reasons"]
+        }
+        self.assertIn("memory_not_whole_pages", codes)
 
     def test_filters(self):
         for words, expected, code in (
@@ -400,6 +442,9 @@ class CollectTest(unittest.TestCase):
         self.assertEqual(
             ["facts_missing"], [r["code"] for r in silent["reasons"]]
         )
+        told = silent["reasons"][0]["message"]
+        self.assertIn("does not mean that schedulers have no facts", told)
+        self.assertIn("with --wait 60", told)
         self.assertEqual("", err)
 
     def test_it_ends_as_soon_as_all_have_reported(self):
