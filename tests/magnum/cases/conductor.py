@@ -90,7 +90,7 @@ BROKEN = {
 NETWORKS = ("fast0", "fast1")
 
 #: As in a checkout.
-ADDONS = pathlib.Path(__file__).parents[4] / "etc/kubernetes/addons"
+ADDONS = pathlib.Path(__file__).parents[3] / "etc/kubernetes/addons"
 
 #: Helm as the driver sees it: releases with their values, in a file.
 _HELM = """\
