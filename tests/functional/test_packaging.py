@@ -26,6 +26,7 @@ import zipfile
 from packaging import utils
 
 from tests import releases
+from tests.periodic import periodic
 from tests.testbed import paths
 
 ETC = paths.CHECKOUT / "etc"
@@ -83,6 +84,7 @@ class ResolutionTest(unittest.TestCase):
     def test_beside_2025_2(self):
         self._check(releases.SUPPORTED[0])
 
+    @periodic
     def test_beside_2026_1(self):
         self._check(releases.SUPPORTED[1])
 
@@ -90,6 +92,7 @@ class ResolutionTest(unittest.TestCase):
         self._check(releases.SUPPORTED[2])
 
 
+@periodic
 class ReleaseTest(unittest.TestCase):
     """What tools/release.py builds."""
 

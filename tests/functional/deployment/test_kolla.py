@@ -80,6 +80,7 @@ def options(path: pathlib.Path, group: str, *found: cfg.Opt) -> cfg.ConfigOpts:
     return conf[group]
 
 
+@periodic
 @unittest.skipUnless(os.geteuid() == 0, "a container is made by root")
 class KollaAnsibleTest(unittest.TestCase):
     """One run of the plays; each test looks at what came of it."""

@@ -25,6 +25,7 @@ from oslo_config import cfg
 
 from sriov_rt.cmd import upgrade_checks
 from tests.functional.deployment import tools
+from tests.periodic import periodic
 from tests.testbed import paths
 
 SHIPPED = paths.CHECKOUT / "etc/openstack_deploy/user_variables_sriov_rt.yml"
@@ -45,6 +46,7 @@ mechanism_drivers = {{ neutron_ml2_mechanism_drivers }}
 }
 
 
+@periodic
 class OpenStackAnsibleTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):

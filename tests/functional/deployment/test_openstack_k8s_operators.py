@@ -29,6 +29,7 @@ from sriov_rt.agent import options as agent_options
 from sriov_rt.cmd import upgrade_checks
 from sriov_rt.vif import host
 from tests.functional.deployment import tools
+from tests.periodic import periodic
 from tests.testbed import overlay_container
 from tests.testbed import paths
 
@@ -90,6 +91,7 @@ class SamplesTest(unittest.TestCase):
             self.assertLess(services.index("sriov-rt"), services.index(each))
 
 
+@periodic
 @unittest.skipUnless(os.geteuid() == 0, "a container is made by root")
 class PlayTest(unittest.TestCase):
     """One run of the play; each test looks at what came of it."""

@@ -37,11 +37,15 @@ class ContractsTest(unittest.TestCase):
     def test_the_extension(self):
         self._run(29, "test_extension")
 
-    # Between the oldest and the one that is installed.
+    def test_the_mechanism_driver_on_neutron_27(self):
+        self._run(27, "test_mechanism")
+
+    # The gate has the newest one whole.
     @periodic
     def test_all_of_it_on_neutron_28(self):
         self._run(28, "test_mechanism", "test_agent", "test_extension")
 
+    @periodic
     def test_all_of_it_on_neutron_27(self):
         self._run(27, "test_mechanism", "test_agent", "test_extension")
 
