@@ -45,11 +45,6 @@ def wanted() -> bool:
     return bool(os.environ.get(VARIABLE))
 
 
-def is_quick() -> bool:
-    """Tell whether this is ``tools/test quick``."""
-    return bool(os.environ.get(QUICK))
-
-
 def periodic(test: Any) -> Any:
     """Leave a test, or a class of them, to the periodic run."""
     return unittest.skipUnless(wanted(), REASON)(test)
@@ -57,7 +52,7 @@ def periodic(test: Any) -> Any:
 
 def slow(test: Any) -> Any:
     """Leave a test, or a class of them, to the gate."""
-    return unittest.skipIf(is_quick(), SLOW_REASON)(test)
+    return unittest.skipIf(os.environ.get(QUICK), SLOW_REASON)(test)
 
 
 if __name__ == "__main__":

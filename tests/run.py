@@ -25,7 +25,7 @@ nothing, or names of runners
     The gate, or these of its runners. Two lanes are under way at a time, and
     the cloud beside them from the start. It emulates a machine, whose clock
     ticks while it waits for a CPU: the lanes are nice to it. The other
-    emulated machine begins when the lanes have ended.
+    emulated machine begins when the cloud or the lanes have ended.
 ``--periodic [PART]``
     What the gate leaves out and names at its end, in parts (tests/parts.py).
 
@@ -44,6 +44,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 import venv
 from collections.abc import Callable
@@ -202,9 +203,9 @@ LANES = (
     Lane((Runner("debian13", True, 5400, periodic=True),)),
 )
 
-#: What begins when all of these have ended: it emulates a machine, as the
-#: cloud does, which runs beside them.
-MACHINES = (Lane((Runner("vm", True, 4500),)),)
+#: It emulates a machine as the cloud does, and begins when that one or all of
+#: these have ended.
+VM = Lane((Runner("vm", True, 4500),))
 
 #: What is run at the end, alone: it measures time.
 ALONE = (
@@ -221,9 +222,7 @@ _INSTALLED_AT_ONCE = 2
 _INSTALL_S = 1800.0
 
 RUNNERS = tuple(
-    runner
-    for lane in (*LANES, CLOUD, *MACHINES, *ALONE)
-    for runner in lane.runners
+    runner for lane in (*LANES, CLOUD, VM, *ALONE) for runner in lane.runners
 )
 
 #: What ``tools/test quick`` runs: no tests of the test bed.
@@ -274,6 +273,7 @@ class Ahead:
     :param runners: those that are wanted, in their order.
     :param tox: the program, where one of them is run by it.
     :param children: what installs them is one of these.
+    :param progress: where to say that it goes on.
     """
 
     def __init__(
@@ -282,9 +282,11 @@ class Ahead:
         runners: Sequence[Runner],
         tox: pathlib.Path | None,
         children: Children,
+        progress: Progress,
     ) -> None:
         self._logs = logs
         self._children = children
+        self._progress = progress
         commands: dict[str, tuple[str, ...]] = {}
         for each in runners:
             if each.name in environments.SHARED:
@@ -314,9 +316,11 @@ class Ahead:
         return self._installed[name].result()
 
     def _install(self, name: str, command: Sequence[str]) -> bool:
+        log = self._logs / f"install-{name}.log"
         with (
-            (self._logs / f"install-{name}.log").open("wb") as sink,
+            log.open("wb") as sink,
             contextlib.suppress(subprocess.TimeoutExpired),
+            self._progress.step(f"environment {name} (log: {log})"),
         ):
             return self._children.run(command, sink, _INSTALL_S) == 0
         return False
@@ -447,18 +451,27 @@ def run_all(
 
     :param end: ends those that run, where this is interrupted.
     """
-    found: list[Outcome] = []
-    with futures.ThreadPoolExecutor(1) as beside:
-        cloud = beside.submit(run, CLOUD, names)
-        for lanes, at_once in (
-            (LANES, _AT_ONCE),
-            (MACHINES, len(MACHINES)),
-        ):
-            found += _run_lanes(lanes, at_once, names, run, end)
+    may_begin, is_over = threading.Event(), threading.Event()
+
+    def run_second() -> list[Outcome]:
+        may_begin.wait()
+        return [] if is_over.is_set() else run(VM, names)
+
+    def stop() -> None:
+        is_over.set()
+        end()
+
+    with futures.ThreadPoolExecutor(2) as machines:
+        cloud = machines.submit(run, CLOUD, names)
+        cloud.add_done_callback(lambda _: may_begin.set())
+        second = machines.submit(run_second)
         try:
-            found += cloud.result()
-        except KeyboardInterrupt:
-            end()
+            found = _run_lanes(LANES, _AT_ONCE, names, run, stop)
+            may_begin.set()
+            found += cloud.result() + second.result()
+        except BaseException:
+            stop()
+            may_begin.set()
             raise
     found += _run_lanes(ALONE, 1, names, run, end)
     order = [each.name for each in RUNNERS]
@@ -484,12 +497,16 @@ def _run_lanes(
 
 
 def report(
-    outcomes: Sequence[Outcome], seconds: float, left_out: Sequence[str]
+    outcomes: Sequence[Outcome],
+    seconds: float,
+    later: Sequence[str],
+    left_out: Sequence[str] = (),
 ) -> int:
     """Print what was found, and return the exit code.
 
     :param seconds: that all of it took.
-    :param left_out: runners that were.
+    :param later: runners that are left to the periodic run.
+    :param left_out: what else was not run.
     """
     print(
         f"\n{'runner':12} {'passed':>7} {'failed':>7} {'skipped':>8} "
@@ -501,7 +518,9 @@ def report(
             f"{each.skipped:8} {each.seconds:8.0f}"
         )
     print(f"{'in all':37} {seconds:8.0f}")
-    _print_what_was_not_run(outcomes, left_out)
+    _print_what_was_not_run(outcomes, later)
+    for name in left_out:
+        print(f"left out: {name}")
     passed = sum(each.passed for each in outcomes)
     failed = sum(each.failed for each in outcomes)
     skipped = sum(each.skipped for each in outcomes)
@@ -510,10 +529,10 @@ def report(
 
 
 def _print_what_was_not_run(
-    outcomes: Sequence[Outcome], left_out: Sequence[str]
+    outcomes: Sequence[Outcome], runners: Sequence[str]
 ) -> None:
     """Name each test that was skipped, and what the periodic run has."""
-    later = list(left_out)
+    later = list(runners)
     slow = 0
     for each in outcomes:
         for skip in each.skips:
@@ -524,9 +543,8 @@ def _print_what_was_not_run(
                 slow += 1
             else:
                 print(f"skipped in {each.runner}: {skip}")
-    if periodic.is_quick():
-        print(f"left to tools/test: {slow + len(later)} of these tests")
-        return
+    if slow:
+        print(f"left to tools/test: {slow} slow ones, and the test bed's own")
     if later:
         print("left to tools/test --periodic:")
     for name in later:
@@ -540,13 +558,15 @@ class Plan:
     :param name: of it, under which its duration is kept.
     :param runners: their names, each with what the names of its tests match;
         all of them if that is empty.
-    :param left_out: what it is told to leave out.
+    :param later: runners that it leaves to the periodic run.
+    :param left_out: what else it leaves out.
     :param quick: whether slow tests are left out.
     :param whole: whether tests of the periodic run belong to it.
     """
 
     name: str
     runners: Mapping[str, Sequence[str]]
+    later: Sequence[str] = ()
     left_out: Sequence[str] = ()
     quick: bool = False
     whole: bool = False
@@ -555,7 +575,7 @@ class Plan:
         """Print it."""
         for name, only in self.runners.items():
             print(" ".join((name, *only)))
-        for each in self.left_out:
+        for each in (*self.later, *self.left_out):
             print(f"left out: {each}")
 
 
@@ -573,7 +593,7 @@ def plans(args: argparse.Namespace) -> list[Plan]:
         found = touched.since(args.touched)
         return [
             Plan("quick", QUICK, quick=True),
-            Plan("touched", found.runners, found.left_out),
+            Plan("touched", found.runners, left_out=found.left_out),
         ]
     if args.names == ["quick"]:
         return [Plan("quick", QUICK, quick=True)]
@@ -647,18 +667,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     began = time.monotonic()
     outcomes: list[Outcome] = []
-    left_out: list[str] = []
     try:
         for each in wanted:
             outcomes += run_plan(each)
-            left_out += each.left_out
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 128 + signal.SIGINT
     except errors.TestbedError as error:
         print(f"tools/test: {error}", file=sys.stderr)
         return 1
-    return report(outcomes, time.monotonic() - began, left_out)
+    return report(
+        outcomes,
+        time.monotonic() - began,
+        [name for each in wanted for name in each.later],
+        [name for each in wanted for name in each.left_out],
+    )
 
 
 def run_plan(plan: Plan) -> list[Outcome]:
@@ -690,12 +713,12 @@ def run_plan(plan: Plan) -> list[Outcome]:
         with progress.step("tox"):
             tox = _tox(places.cache)
     children = Children()
-    machines = {each.name for each in CLOUD.runners}
+    machines = {each.name for each in (*CLOUD.runners, *VM.runners)}
     session = Session(
         logs,
         progress,
         deadline,
-        Ahead(logs, wanted, tox, children),
+        Ahead(logs, wanted, tox, children, progress),
         children,
         tox,
         plan.runners,

@@ -196,9 +196,9 @@ class LanesTest(unittest.TestCase):
 
 
 class ReportTest(unittest.TestCase):
-    def _report(self, *outcomes, left_out=()):
+    def _report(self, *outcomes, later=()):
         with contextlib.redirect_stdout(io.StringIO()) as told:
-            code = run.report(outcomes, 61.0, left_out)
+            code = run.report(outcomes, 61.0, later)
         return code, told.getvalue().splitlines()
 
     def test_the_last_line_counts_all(self):
@@ -217,7 +217,7 @@ class ReportTest(unittest.TestCase):
     def test_what_is_left_out_is_named_apart_from_what_was_skipped(self):
         skips = (f"a.b.c: {periodic.REASON}", "a.b.d: no KVM")
         _, lines = self._report(
-            run.Outcome("vm", 1, 0, 2, 3.0, skips), left_out=("benchmarks",)
+            run.Outcome("vm", 1, 0, 2, 3.0, skips), later=("benchmarks",)
         )
         self.assertIn("skipped in vm: a.b.d: no KVM", lines)
         heading = lines.index("left to tools/test --periodic:")
@@ -241,7 +241,9 @@ class SessionTest(unittest.TestCase):
                 logs,
                 Progress(io.StringIO()),
                 deadline,
-                run.Ahead(logs, [runner], tox, children),
+                run.Ahead(
+                    logs, [runner], tox, children, Progress(io.StringIO())
+                ),
                 children,
                 tox,
             )
@@ -298,6 +300,7 @@ class SessionTest(unittest.TestCase):
                     [each for each in lane.runners if each.name in "ac"],
                     tox,
                     children,
+                    Progress(io.StringIO()),
                 ),
                 children,
                 tox,
@@ -311,11 +314,12 @@ class SessionTest(unittest.TestCase):
         lane = run.Lane((), run.Bed(("-c", "1/0"), "-x"))
         nowhere = pathlib.Path("/nonexistent")
         children = run.Children()
+        progress = Progress(io.StringIO())
         session = run.Session(
             nowhere,
-            Progress(io.StringIO()),
+            progress,
             0,
-            run.Ahead(nowhere, [], nowhere, children),
+            run.Ahead(nowhere, [], nowhere, children, progress),
             children,
         )
         self.assertEqual([], session.run(lane, ("unit",)))
@@ -343,10 +347,10 @@ class PlanTest(unittest.TestCase):
     def test_the_gate_is_all_but_what_is_left_out(self):
         (gate,) = self._plans()
         self.assertEqual(
-            {"benchmarks", "cluster", "debian13"}, set(gate.left_out)
+            {"benchmarks", "cluster", "debian13"}, set(gate.later)
         )
         names = {each.name for each in run.RUNNERS}
-        self.assertEqual(names - {*gate.left_out}, set(gate.runners))
+        self.assertEqual(names - {*gate.later}, set(gate.runners))
         self.assertFalse(gate.whole or gate.quick)
 
     def test_a_part_is_one_runner_with_its_tests(self):
