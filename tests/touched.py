@@ -79,6 +79,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "sriov_rt/cmd": ("functional.cmd", "functional.host", "vm.test_host"),
     "sriov_rt/codec.py": ("functional.scheduler", "functional.agent"),
     "sriov_rt/config.py": ("functional.agent", "functional.vif"),
+    "sriov_rt/deadline.py": ("functional.vif", "functional.nova.test_vif"),
     "sriov_rt/decide": (*_SCHEDULING, "cloud.test_flavors", "vm.test_host"),
     "sriov_rt/devices": (
         "functional.nova.test_one_time_use",
