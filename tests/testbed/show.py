@@ -12,11 +12,13 @@
 
 """The part of the demonstration that happens inside the cloud."""
 
+import contextlib
 import dataclasses
 import signal
 import sys
 import textwrap
 import time
+from collections.abc import Iterator
 from collections.abc import Sequence
 
 from tests.testbed import api
@@ -258,12 +260,31 @@ def _expect(truth: bool, what: str) -> None:
         raise Surprise(f"not as it should be: {what}")
 
 
+@contextlib.contextmanager
+def _hangs_first(cloud: Cloud) -> Iterator[None]:
+    """Name a machine that hangs, and not what came of that.
+
+    :raises errors.TestbedError: when one does and the block fails.
+    """
+    try:
+        yield
+    except (errors.TestbedError, *api.ERRORS):
+        try:
+            cloud.check()
+        except errors.MachineHangs as hangs:
+            raise errors.TestbedError(
+                f"{hangs}; `tools/demo down`, then try again"
+            ) from hangs
+        raise
+
+
 def main() -> int:
     """Show the demonstration in our cloud; the exit status is returned."""
     try:
         cloud = Cloud()
         result = cloud.place.log / RESULT
-        result.write_text(Show(cloud).run())
+        with _hangs_first(cloud):
+            result.write_text(Show(cloud).run())
     except (errors.TestbedError, *api.ERRORS) as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
