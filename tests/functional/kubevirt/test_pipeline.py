@@ -93,17 +93,33 @@ class ConditionTest(DriverTestCase):
 
     def test_a_vmi_that_asks_in_the_namespace(self):
         found = self.holds(documents.vmi(guest="lean"))
-        self.assertEqual((True, True, True), found)
+        self.assertEqual((True, True, False), found)
 
     def test_a_vmi_that_asks_elsewhere_or_nothing(self):
-        """The last one cleans by what was recorded, whatever is asked."""
-        elsewhere = documents.vmi(guest="lean").replace(
-            b'"namespace": "realtime"', b'"namespace": "default"'
-        )
         other = json.loads(documents.vmi())
         other["metadata"]["annotations"] = {"kubevirt.io/x": "y"}
+        elsewhere = self.elsewhere(documents.vmi(guest="lean"))
         for each in (elsewhere, documents.vmi(), json.dumps(other).encode()):
-            self.assertEqual((False, False, True), self.holds(each))
+            self.assertEqual((False, False, False), self.holds(each))
+
+    def test_a_vmi_with_devices_is_cleaned_after_whatever_it_asks_by_then(
+        self,
+    ):
+        for given in ({"interfaces": ["fast"]}, {"devices": ["vf"]}):
+            found = documents.vmi(**given)
+            self.assertEqual((False, False, True), self.holds(found))
+            found = self.elsewhere(found)
+            self.assertEqual((False, False, False), self.holds(found))
+
+    def test_a_vmi_without_devices_that_are_listed(self):
+        bare = json.loads(documents.vmi())
+        bare["spec"]["domain"]["devices"] = {}
+        found = self.holds(json.dumps(bare).encode())
+        self.assertEqual((False, False, False), found)
+
+    @staticmethod
+    def elsewhere(vmi):
+        return vmi.replace(b'"namespace": "realtime"', b'"namespace": "x"')
 
 
 @periodic.periodic
@@ -217,9 +233,15 @@ class NodeHookTest(DriverTestCase):
                     self.assertNotIn("error", found)
             found = self.drive("node", documents.vmi(max_latency_us="9"))
             self.assertIn("FailedPrecondition: no latency", found["error"])
-        # Without a server, who asks for nothing starts all the same.
-        found = self.drive("node", documents.vmi())
-        self.assertNotIn("error", found)
+        # Without a server, who asks for nothing starts all the same, and
+        # ends without waiting for it: it would be an error here.
+        self.spec["nodeHooks"][1]["failureStrategy"] = "Fail"
+        for point in ("PreVMStart", "PostVMStop"):
+            found = self.drive("node", documents.vmi(), point=point)
+            self.assertNotIn("error", found)
+        with_vf = documents.vmi(interfaces=["fast"])
+        found = self.drive("node", with_vf, point="PostVMStop")
+        self.assertIn("dial", found["error"])
         self.assertIn("dial", self.drive("node", lean)["error"])
 
 
