@@ -67,14 +67,14 @@ def admit(
     facts: HostFacts | None,
     manager: Manager,
     *,
-    taken: CpuSet | None = None,
+    taken: CpuSet,
     now: float | None = None,
 ) -> engine.Rendered:
     """Return a domain as its request has it on this host. Pure.
 
     :param xml: a libvirt domain.
     :param facts: of this host; None where its adapter sees none.
-    :param taken: pCPUs that other realtime guests have; None for none.
+    :param taken: pCPUs that other guests have (sriov_rt.guest.claims).
     :param now: Unix time, seconds; None for the clock's.
     :raises Refused: with every Reason, in the manager's terms; nothing else
         is raised, whatever the domain and the request are.

@@ -91,8 +91,8 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "render' prints"
         ),
         "pcpus_taken": (
-            "pCPUs {cpus} of realtime vCPUs are pinned by another running "
-            "guest; pin the vCPUs elsewhere, or stop that guest"
+            "pCPUs {cpus} of realtime vCPUs are another guest's or a pod's; "
+            "pin the vCPUs elsewhere, or stop that one"
         ),
         "vcpus_share_pcpus": (
             "realtime vCPUs share pCPUs {cpus} with other vCPUs; pin each "

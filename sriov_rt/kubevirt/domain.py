@@ -28,6 +28,7 @@ from sriov_rt.kubevirt import vmi as vmis
 from sriov_rt.kubevirt.errors import HookRefused
 from sriov_rt.kubevirt.pins import Pins
 from sriov_rt.kubevirt.vmi import Vmi
+from sriov_rt.parse.cpulist import CpuSet
 
 _UNSEEN = "a virt-launcher pod does not show it"
 
@@ -62,7 +63,8 @@ def render(
     )
     found = observe() if vmi.request.realtime else None
     try:
-        return admit(domain, vmi.guest_request, found, manager)
+        # Which pod has which pCPUs is the kubelet's account.
+        return admit(domain, vmi.guest_request, found, manager, taken=CpuSet())
     except engine.Refused as refused:
         raise HookRefused(str(refused)) from None
 

@@ -24,25 +24,21 @@ import syslog
 from collections.abc import Callable
 from collections.abc import Sequence
 
-from sriov_rt.codec import Unknown
 from sriov_rt.facts import HostFacts
 from sriov_rt.guest import admission
-from sriov_rt.guest import cputune
+from sriov_rt.guest import claims
 from sriov_rt.guest import engine
 from sriov_rt.guest import metadata
 from sriov_rt.guest import passthrough
 from sriov_rt.guest import program
-from sriov_rt.guest import running
 from sriov_rt.guest.admission import Manager
-from sriov_rt.guest.domain import Domain
+from sriov_rt.guest.claims import Claims
 from sriov_rt.guest.domain import parse_domain
 from sriov_rt.guest.passthrough import PassedThrough
 from sriov_rt.guest.program import Outcome
 from sriov_rt.guest.report import Report
 from sriov_rt.guest.report import clean
 from sriov_rt.guest.sentences import reason
-from sriov_rt.guest.xml import DomainRejected
-from sriov_rt.guest.xml import text_of
 from sriov_rt.host import selected
 from sriov_rt.host.root import Root
 from sriov_rt.libvirt import policy
@@ -62,8 +58,6 @@ _INCOMING = program.incoming(MANAGER)
 #: What libvirt adds to each domain by itself: a sound backend that no device
 #: uses (qemuDomainDefAddDefaultAudioBackend; seen with 9.0).
 _SILENT = ("removed", "audio", "type=none")
-
-_NO_CPUS = CpuSet()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -105,7 +99,11 @@ def run(
         if request is None:
             return Outcome()
         if may is Answer.CLEAN:
-            return _release(call, clean_vfs)
+            return _release(call, root, clean_vfs)
+        if may is Answer.CONFIRM:
+            if _wants_cpus(request):
+                claims.confirm(parse_domain(call.xml), Claims(root).claim)
+            return Outcome()
         if may is Answer.FILTER:
             return _arrive(call, request, root)
         return _prepare(call, request, root, clean_vfs)
@@ -137,12 +135,8 @@ def _prepare(
     :raises Refused: if it is not, or can't be on this host.
     :raises SriovRtError: if a VF can't be cleaned.
     """
-    rendered = admission.admit(
-        call.xml,
-        request,
-        _facts(request, root),
-        MANAGER,
-        taken=_taken(call.xml, request, root),
+    rendered = claims.admit(
+        call.xml, request, _facts(request, root), MANAGER, Claims(root).claim
     )
     if changes := _changes(rendered.report):
         found = reason(
@@ -160,12 +154,8 @@ def _arrive(call: Call, request: GuestRequest, root: Root) -> Outcome:
 
     :raises Refused: if this host can't give what it requests.
     """
-    rendered = admission.admit(
-        call.xml,
-        request,
-        _facts(request, root),
-        _INCOMING,
-        taken=_taken(call.xml, request, root),
+    rendered = claims.admit(
+        call.xml, request, _facts(request, root), _INCOMING, Claims(root).claim
     )
     if not rendered.report.changes:
         return Outcome()
@@ -174,13 +164,21 @@ def _arrive(call: Call, request: GuestRequest, root: Root) -> Outcome:
 
 def _release(
     call: Call,
+    root: Root,
     clean_vfs: Callable[[Sequence[PassedThrough]], Sequence[str]],
 ) -> Outcome:
-    devices = passthrough.of(parse_domain(call.xml))
-    if not devices:
-        return Outcome()
-    vfs = clean_vfs(devices)
-    return Outcome(done=f"VFs at the baseline: {', '.join(vfs)}")
+    """End the claim of a guest and clean its VFs; after a failed start, too.
+
+    :raises SriovRtError: if either cannot be done.
+    """
+    domain = parse_domain(call.xml)
+    try:
+        devices = passthrough.of(domain)
+        vfs = clean_vfs(devices) if devices else ()
+    finally:
+        Claims(root).claim(claims.uuid_of(domain), CpuSet())
+    done = f"VFs at the baseline: {', '.join(vfs)}" if vfs else ""
+    return Outcome(done=done)
 
 
 def _changes(report: Report) -> str:
@@ -199,36 +197,14 @@ def _facts(request: GuestRequest, root: Root) -> HostFacts | None:
     :raises Refused: if the request can't be read.
     """
     parsed = admission.parse(request, MANAGER)
-    if not request.extra_specs and request.pinning is None:
+    if not _wants_cpus(request):
         return None
     return selected.for_request(root, parsed)
 
 
-def _taken(xml: bytes, request: GuestRequest, root: Root) -> CpuSet:
-    """Return the pCPUs of the other realtime guests that libvirt runs."""
-    if not request.extra_specs and request.pinning is None:
-        return _NO_CPUS
-    found = running.guests(root, running.MACHINES)
-    if isinstance(found, Unknown):
-        # Another user's daemon has its guests elsewhere.
-        return _NO_CPUS
-    try:
-        own = text_of(parse_domain(xml).root.find("uuid"))
-    except DomainRejected:
-        return _NO_CPUS  # admit() says so
-    return _NO_CPUS.union(
-        *(_pcpus(each.domain) for each in found if each.instance != own)
-    )
-
-
-def _pcpus(domain: Domain) -> CpuSet:
-    """Return the pCPUs that a domain's realtime vCPUs have."""
-    scheduled = any(
-        cputune.is_realtime(each) for each in domain.tunes("vcpusched")
-    )
-    if not scheduled and not metadata.promised(domain).realtime:
-        return _NO_CPUS
-    return _NO_CPUS.union(*domain.pins.values())
+def _wants_cpus(request: GuestRequest) -> bool:
+    """Return whether a guest requests more than clean VFs."""
+    return bool(request.extra_specs) or request.pinning is not None
 
 
 def main(arguments: Sequence[str], xml: bytes) -> int:

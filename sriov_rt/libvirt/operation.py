@@ -23,24 +23,27 @@ from collections.abc import Mapping
 class Answer(enum.Enum):
     """Effect of the program's answer to an operation.
 
-    VETO: another exit code than 0 keeps the guest from being started. FILTER:
+    VETO: another exit code than 0 keeps the guest from being started.
+    CONFIRM: another one ends it, before anybody knows it as started. FILTER:
     what is printed takes the place of the domain, and another exit code stops
     the operation. CLEAN: nothing, the guest has ended. NOTHING: with
     ``reconnect`` an exit code other than 0 kills a guest that runs.
     """
 
     VETO = enum.auto()
+    CONFIRM = enum.auto()
     FILTER = enum.auto()
     CLEAN = enum.auto()
     NOTHING = enum.auto()
 
 
-#: Operation and sub-operation to what may be answered. ``start begin`` and
-#: ``started begin`` allow a veto too; ``prepare`` comes before them, when no
-#: device is touched yet.
+#: Operation and sub-operation to what may be answered. ``prepare`` comes when
+#: no device is touched yet; ``start begin`` allows a veto too, and ``started
+#: begin``, by which time libvirt has written the guest's status.
 _ANSWERS: Mapping[tuple[str, str], Answer] = types.MappingProxyType(
     {
         ("prepare", "begin"): Answer.VETO,
+        ("started", "begin"): Answer.CONFIRM,
         ("migrate", "begin"): Answer.FILTER,
         ("restore", "begin"): Answer.FILTER,
         ("release", "end"): Answer.CLEAN,

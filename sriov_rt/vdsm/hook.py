@@ -31,11 +31,15 @@ from sriov_rt import exceptions
 from sriov_rt import files
 from sriov_rt.facts import HostFacts
 from sriov_rt.guest import admission
+from sriov_rt.guest import claims
 from sriov_rt.guest import metadata
 from sriov_rt.guest import passthrough
 from sriov_rt.guest import program
 from sriov_rt.guest.admission import Manager
+from sriov_rt.guest.claims import Claim
+from sriov_rt.guest.claims import ClaimsUnusable
 from sriov_rt.guest.domain import MAX_DOCUMENT
+from sriov_rt.guest.domain import Domain
 from sriov_rt.guest.domain import parse_domain
 from sriov_rt.guest.domain import serialise
 from sriov_rt.guest.program import Outcome
@@ -44,6 +48,9 @@ from sriov_rt.guest.xml import DomainRejected
 from sriov_rt.host import selected
 from sriov_rt.host.root import Root
 from sriov_rt.parse import errors
+from sriov_rt.parse.cpulist import CpuSet
+from sriov_rt.parse.cpulist import format_cpu_list
+from sriov_rt.parse.cpulist import parse_cpu_list
 from sriov_rt.request import guest_request
 from sriov_rt.request.guest_request import GuestRequest
 from sriov_rt.vdsm.sentences import SENTENCES
@@ -66,11 +73,13 @@ MANAGER = Manager("oVirt", SENTENCES)
 
 _INCOMING = program.incoming(MANAGER)
 
-#: The program that resets VFs as root; vdsm's user may run it by sudo.
+#: The programs that vdsm's user may run as root, by sudo.
 RESET = "/usr/libexec/sriov-rt/reset-vfs"
+CLAIM = "/usr/libexec/sriov-rt/claim-cpus"
 
-#: Seconds that it may take: drivers of several VFs are bound again.
+#: Seconds that they may take: drivers of several VFs are bound again.
 _RESET_S = 120
+_CLAIM_S = 30
 
 
 class VfsNotReset(exceptions.SriovRtError):
@@ -80,11 +89,7 @@ class VfsNotReset(exceptions.SriovRtError):
     """
 
     def __init__(self, problem: str) -> None:
-        super().__init__(problem)
-        self.problem = problem
-
-    def __str__(self) -> str:
-        return f"its VFs cannot be reset: {self.problem}"
+        super().__init__(f"its VFs cannot be reset: {problem}")
 
 
 ResetVfs = Callable[[Sequence[str]], None]
@@ -96,25 +101,51 @@ def reset_by_sudo(addresses: Sequence[str]) -> None:
     :param addresses: PCI addresses; those that are no VFs are left alone.
     :raises VfsNotReset: if one can't be.
     """
-    command = [RESET, *addresses]
-    if os.geteuid():
-        command = ["sudo", "--non-interactive", *command]
+    _as_root([RESET, *addresses], _RESET_S, VfsNotReset)
+
+
+def claim_by_sudo(guest: str, pins: CpuSet) -> CpuSet:
+    """Claim pCPUs as root; see Claims.claim.
+
+    :raises ClaimsUnusable: if they can't be claimed.
+    """
+    words = [format_cpu_list(pins)] if pins else []
+    found = _as_root([CLAIM, guest, *words], _CLAIM_S, ClaimsUnusable)
+    try:
+        return parse_cpu_list(found.strip()) if found.strip() else CpuSet()
+    except errors.ParseError as error:
+        raise ClaimsUnusable(f"{CLAIM}: {error}") from None
+
+
+def _as_root(
+    command: list[str],
+    timeout_s: float,
+    refused: Callable[[str], exceptions.SriovRtError],
+) -> str:
+    """Run a program of ours as root, and return what it printed.
+
+    :param refused: makes the error of what it says.
+    """
+    words = (
+        ["sudo", "--non-interactive", *command] if os.geteuid() else command
+    )
     try:
         done = subprocess.run(
-            command,
+            words,
             capture_output=True,
             text=True,
-            timeout=_RESET_S,
+            timeout=timeout_s,
             check=False,
             stdin=subprocess.DEVNULL,
             start_new_session=True,
             env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise VfsNotReset(f"{error}; install {RESET}") from None
+        raise refused(f"{error}; install {command[0]}") from None
     if done.returncode:
         lines = done.stderr.strip().splitlines() or ["no reason given"]
-        raise VfsNotReset(lines[-1])
+        raise refused(lines[-1].removeprefix("sriov-rt: "))
+    return done.stdout
 
 
 def run(
@@ -123,6 +154,7 @@ def run(
     xml: bytes,
     root: Root,
     reset_vfs: ResetVfs = reset_by_sudo,
+    claim: Claim = claim_by_sudo,
 ) -> Outcome:
     """Return what to answer to an event.
 
@@ -140,9 +172,9 @@ def run(
     def act() -> Outcome:
         request = _request(text, pinning)
         if event == DESTROYED:
-            return _destroyed(xml, reset_vfs)
+            return _destroyed(xml, reset_vfs, claim)
         if event == START:
-            return _start(xml, request, root, reset_vfs)
+            return _start(xml, request, root, reset_vfs, claim)
         return _arrive(xml, request, root)
 
     return program.refused_by(act, MANAGER)
@@ -165,7 +197,11 @@ def _request(text: str, pinning: str) -> GuestRequest:
 
 
 def _start(
-    xml: bytes, request: GuestRequest, root: Root, reset_vfs: ResetVfs
+    xml: bytes,
+    request: GuestRequest,
+    root: Root,
+    reset_vfs: ResetVfs,
+    claim: Claim,
 ) -> Outcome:
     """Return the domain as it is requested; its VFs are clean then.
 
@@ -174,36 +210,54 @@ def _start(
     :raises Refused: if it can't be on this host.
     :raises VfsNotReset: if a VF can't be cleaned.
     """
-    rendered = admission.admit(xml, request, _facts(request, root), MANAGER)
+    facts = _facts(request, root)
+    rendered = claims.admit(xml, request, facts, MANAGER, claim)
     domain = parse_domain(rendered.xml)
     metadata.write_request(domain, request)
     devices = passthrough.of(domain)
-    if devices:
-        reset_vfs([each.address for each in devices])
+    try:
+        if devices:
+            reset_vfs([each.address for each in devices])
+    except VfsNotReset:
+        _let_go(domain, claim)
+        raise
     return Outcome(xml=serialise(domain), done=rendered.report.summary())
 
 
 def _arrive(xml: bytes, request: GuestRequest, root: Root) -> Outcome:
     """Return the domain of a VM that was saved, or runs elsewhere.
 
+    Its pCPUs are claimed by libvirt's hook, for vdsm may drop this domain.
+
     :raises Refused: if this host can't give what it requests.
     """
-    rendered = admission.admit(xml, request, _facts(request, root), _INCOMING)
+    facts = _facts(request, root)
+    rendered = admission.admit(xml, request, facts, _INCOMING, taken=CpuSet())
     if not rendered.report.changes:
         return Outcome()
     return Outcome(xml=rendered.xml, done=rendered.report.summary())
 
 
-def _destroyed(xml: bytes, reset_vfs: ResetVfs) -> Outcome:
+def _destroyed(xml: bytes, reset_vfs: ResetVfs, claim: Claim) -> Outcome:
     try:
-        devices = passthrough.of(parse_domain(xml))
+        domain = parse_domain(xml)
+        devices = passthrough.of(domain)
     except DomainRejected as error:
         raise VfsNotReset(str(error)) from None
-    if not devices:
-        return Outcome()
     addresses = [each.address for each in devices]
-    reset_vfs(addresses)
-    return Outcome(done=f"VFs reset: {', '.join(addresses)}")
+    try:
+        if addresses:
+            reset_vfs(addresses)
+    finally:
+        _let_go(domain, claim)
+    return Outcome(
+        done=f"VFs reset: {', '.join(addresses)}" if devices else ""
+    )
+
+
+def _let_go(domain: Domain, claim: Claim) -> None:
+    if claims.dedicated(domain):
+        claim(claims.uuid_of(domain), CpuSet())
 
 
 def _facts(request: GuestRequest, root: Root) -> HostFacts:

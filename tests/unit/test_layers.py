@@ -54,7 +54,7 @@ MAY_IMPORT = {
     "files": set(),
     "kernel": {"exceptions", "parse", "deadline"},
     "host": PURE | {"entry_points"},
-    "guest": PURE | {"host"},
+    "guest": PURE | {"host", "files"},
     "onload": PURE | {"host", "guest", "config"},
     "labels": PURE | {"host", "files", "config", "entry_points"},
     "nic": PURE | {"kernel", "host", "config", "files", "entry_points"},

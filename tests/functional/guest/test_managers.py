@@ -36,6 +36,7 @@ from sriov_rt.libvirt import hook as libvirt_hook
 from sriov_rt.nova import containers
 from sriov_rt.nova import driver
 from sriov_rt.nova import refusals
+from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.request import guest_request
 from sriov_rt.vdsm import hook as vdsm_hook
 from tests.functional.guest import corpus
@@ -135,7 +136,11 @@ class ManagersTest(lab_host.LabHostTest):
         request = guest_request.from_text(text)
         try:
             made = admission.admit(
-                xml, request, self.facts(text), libvirt_hook.MANAGER
+                xml,
+                request,
+                self.facts(text),
+                libvirt_hook.MANAGER,
+                taken=CpuSet(),
             ).xml
         except engine.Refused as error:
             raise Refused(str(error)) from None
@@ -149,11 +154,12 @@ class ManagersTest(lab_host.LabHostTest):
                 for key, value in request.extra_specs.items()
             },
         )
-        call = libvirt_hook.Call(
-            "d", "prepare", "begin", etree.tostring(found)
-        )
-        done = libvirt_hook.run(call, self.root, lambda devices: ())
-        self.assertEqual("", done.problem)
+        for operation, stage in (("prepare", "begin"), ("release", "end")):
+            call = libvirt_hook.Call(
+                "d", operation, stage, etree.tostring(found)
+            )
+            done = libvirt_hook.run(call, self.root, lambda devices: ())
+            self.assertEqual("", done.problem)
         metadata.remove(element)
         return made
 
@@ -164,6 +170,7 @@ class ManagersTest(lab_host.LabHostTest):
             xml.encode(),
             self.root,
             lambda addresses: None,
+            lambda guest, pins: CpuSet(),
         )
         if done.problem:
             raise Refused(done.problem)

@@ -16,6 +16,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import time
 import unittest
 import uuid
 
@@ -29,6 +30,9 @@ from tests.functional.libvirt.daemon import Libvirt
 #: this machine isolates none, and boots in no other way.
 ISOLATED_1 = {"isolated": "1\n", "nohz_full": "1\n"}
 ISOLATED_0 = {"isolated": "0\n", "nohz_full": "0\n"}
+
+#: Of two starts at once.
+ROUNDS = 4
 
 REALTIME = REQUEST.format("guest='lean' vcpu_sched='fifo:1'")
 
@@ -156,6 +160,57 @@ class StartTest(Base):
         self.assertEqual("", libvirt.virsh("list", "--name").stdout.strip())
         self.ok(libvirt.define(domain("web-1")))
         self.ok(libvirt.virsh("start", "web-1"))
+
+
+@daemon.needs_qemu
+@daemon.needs_root
+class TwoStartsTest(Base):
+    """Two guests whose vCPU is pinned to the one isolated CPU."""
+
+    NAMES = ("rt-1", "rt-2")
+
+    def setUp(self):
+        super().setUp()
+        self.libvirt = self.started(kernel=ISOLATED_1)
+        for name in self.NAMES:
+            xml = domain(name, request=REALTIME)
+            self.ok(self.libvirt.define(self.render(self.libvirt, xml)))
+
+    def start(self, *names, delay=0.0):
+        """Start guests at once; return what virsh said, by guest.
+
+        :param delay: before each but the first, seconds.
+        """
+        running = {}
+        for name in names:
+            if running:
+                time.sleep(delay)
+            running[name] = subprocess.Popen(
+                ("virsh", "-c", self.libvirt.uri, "start", name),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        return {
+            name: process.communicate(timeout=180)[1]
+            for name, process in running.items()
+        }
+
+    def running(self):
+        return self.libvirt.virsh("list", "--name").stdout.split()
+
+    def test_one_of_them_runs(self):
+        both = 0
+        for number in range(ROUNDS):
+            said = self.start(*self.NAMES, delay=number % 4 * 0.1)
+            found = self.running()
+            both += len(found) == 2
+            for refused in set(self.NAMES).difference(found):
+                self.assertIn("op=prepare refused: pCPUs 1 ", said[refused])
+            for name in found:
+                self.ok(self.libvirt.virsh("destroy", name))
+        self.assertEqual(0, both, f"{both} of {ROUNDS} rounds ran both")
 
 
 @periodic.periodic

@@ -11,6 +11,7 @@
 # under the License.
 """oVirt's hook by vdsm's contract, on real libvirt."""
 
+import concurrent.futures
 import os
 import pathlib
 import re
@@ -19,6 +20,7 @@ import sys
 import tempfile
 import textwrap
 import unittest
+import uuid
 
 from sriov_rt.parse.pinning import parse_pinning
 from sriov_rt.request import guest_request
@@ -90,6 +92,7 @@ class ContractTest(InstalledTest):
             {
                 **hooks,
                 "usr/libexec/sriov-rt/reset-vfs": 0o755,
+                "usr/libexec/sriov-rt/claim-cpus": 0o755,
                 "etc/sudoers.d/50_vdsm_hook_sriov_rt": 0o440,
                 "etc/libvirt/hooks/qemu.d/sriov-rt": 0o755,
             },
@@ -157,24 +160,34 @@ class EngineConfigTest(unittest.TestCase):
 class StartTest(InstalledTest, test_hook.Base):
     """vdsm's contract, then a real libvirt with its own hook of ours."""
 
-    def test_seed_003(self):
-        libvirt = self.started(kernel=test_hook.ISOLATED_1)
-        # The hook's host is the daemon's.
-        program = self.hooks / "before_vm_start/50_sriov_rt"
-        code = program.rename(self.place / "50_sriov_rt")
-        code.chmod(0o755)
-        link = self.place / "before_vm_start"
-        link.mkdir()
-        code = code.rename(link / "50_sriov_rt")
-        program.write_text(
-            f"#!/bin/sh\nexec nsenter --mount --target "
-            f"{libvirt.process.pid} {code}\n"
+    ASKED = "guest=lean & vcpu_sched=fifo:1"
+
+    def setUp(self):
+        super().setUp()
+        self.libvirt = self.started(kernel=test_hook.ISOLATED_1)
+        inside = f"nsenter --mount --target {self.libvirt.process.pid}"
+        # The hook's host is the daemon's, with what root runs for it there.
+        for event in ("before_vm_start", "after_vm_destroy"):
+            program = self.hooks / event / "50_sriov_rt"
+            code = self.place / event / "50_sriov_rt"
+            code.parent.mkdir()
+            program.rename(code)
+            program.write_text(f"#!/bin/sh\nexec {inside} {code}\n")
+            program.chmod(0o755)
+        programs = self.place / "usr/libexec"
+        for name in ("reset-vfs", "claim-cpus"):
+            self.name_python(programs / "sriov-rt" / name)
+        subprocess.run(
+            f"{inside} mount --bind {programs} /usr/libexec".split(),
+            check=True,
         )
-        program.chmod(0o755)
+
+    def test_seed_003(self):
+        libvirt = self.libvirt
         xml = self.vdsm(
             "before_vm_start",
-            domain(devices="<graphics type='vnc'/>"),
-            sriov_rt="guest=lean & vcpu_sched=fifo:1",
+            self.vm("rt", "<graphics type='vnc'/>"),
+            sriov_rt=self.ASKED,
             pinning="0#1",
         )
         file = libvirt.place / "vm.xml"
@@ -184,3 +197,44 @@ class StartTest(InstalledTest, test_hook.Base):
             (("1", "0"), ("1", "0"), (os.SCHED_FIFO, 1)), self.pins(libvirt)
         )
         self.ok(libvirt.virsh("destroy", "rt"))
+
+    def vm(self, name, devices=""):
+        """Return a VM as vdsm has it: with its UUID."""
+        given = f"<name>{name}</name><uuid>{uuid.uuid4()}</uuid>"
+        xml = domain(name, devices=devices)
+        return xml.replace(f"<name>{name}</name>", given)
+
+    def create(self, name, xml):
+        """Return why a VM does not run; empty if it does."""
+        try:
+            made = self.vdsm("before_vm_start", xml, sriov_rt=self.ASKED)
+        except HookError as error:
+            return f"vdsm: {error}"
+        file = self.libvirt.place / f"{name}.xml"
+        file.write_text(made)
+        return self.libvirt.virsh("create", str(file)).stderr
+
+    def running(self):
+        return self.libvirt.virsh("list", "--name").stdout.split()
+
+    def test_two_vms_that_leave_their_pins_to_us(self):
+        """The host has one isolated CPU."""
+        vms = {name: self.vm(name) for name in ("rt-1", "rt-2")}
+        rounds = 3
+        for number in range(rounds):
+            with concurrent.futures.ThreadPoolExecutor() as threads:
+                said = threads.map(lambda vm: self.create(*vm), vms.items())
+            done = dict(zip(vms, said, strict=True))
+            (first,) = self.running()
+            (second,) = vms.keys() - {first}
+            self.assertEqual("", done[first])
+            # vdsm's hook refuses it, and not libvirt's each time.
+            self.assertTrue(done[second].startswith("vdsm: "), done)
+            self.assertIn("no node has more than 0", done[second])
+            self.ok(self.libvirt.virsh("destroy", first))
+            ended = self.libvirt.place / f"{first}.xml"
+            self.vdsm(
+                "after_vm_destroy", ended.read_text(), sriov_rt=self.ASKED
+            )
+            self.assertEqual("", self.create(second, vms[second]), number)
+            self.ok(self.libvirt.virsh("destroy", second))

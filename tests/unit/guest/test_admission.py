@@ -45,6 +45,7 @@ CPUS = sorted(LAB_HOST.cpus.isolated & LAB_HOST.cpus.nohz_full)
 def admit(xml, text, facts=LAB_HOST, manager=MANAGER, **more):
     """Return what becomes of a domain with a request."""
     request = guest_request.from_text(text)
+    more.setdefault("taken", CpuSet())
     return admission.admit(xml, request, facts, manager, now=NOW, **more)
 
 
@@ -125,7 +126,7 @@ class AdmitTest(unittest.TestCase):
     def test_no_bytes_raise_anything_else(self, xml, value):
         request = guest_request.GuestRequest({"sriov_rt:guest": value}, value)
         with self.assertRaises(engine.Refused):
-            admission.admit(xml, request, None, MANAGER)
+            admission.admit(xml, request, None, MANAGER, taken=CpuSet())
 
 
 class TakenTest(unittest.TestCase):

@@ -24,6 +24,7 @@ from unittest import mock
 import hypothesis
 from hypothesis import strategies
 
+from sriov_rt.guest import claims
 from sriov_rt.guest import running
 from sriov_rt.guest.passthrough import PassedThrough
 from sriov_rt.guest.program import Outcome
@@ -191,10 +192,105 @@ class PrepareTest(HookTest):
         self.write("proc/77/cmdline", f"qemu\0-uuid\0{other}\0")
         done = self.run_hook("prepare", mine)
         self.assertEqual(
-            "pCPUs 2-3 of realtime vCPUs are pinned by another running guest; "
-            "pin the vCPUs elsewhere, or stop that guest",
+            "pCPUs 2-3 of realtime vCPUs are another guest's or a pod's; pin "
+            "the vCPUs elsewhere, or stop that one",
             done.problem,
         )
+
+
+class ClaimTest(HookTest):
+    """Guests that are started before libvirt has the other's status."""
+
+    OTHER = "99999999-2222-3333-4444-555555555555"
+    REQUEST = 'vcpu_sched="fifo:1"'
+
+    def domain(self, *pcpus, uuid=UUID, request=REQUEST):
+        sched = (
+            '<vcpusched vcpus="0-1" scheduler="fifo" priority="1"/>'
+            '<emulatorpin cpuset="0"/>'
+        )
+        cputune = documents.pins(*pcpus) + sched
+        return domain(request, cputune=cputune, uuid=uuid)
+
+    def problem(self, operation, xml, stage="begin"):
+        return self.run_hook(operation, xml, stage).problem
+
+    def test_of_two_that_share_a_pcpu_the_first_starts(self):
+        mine, theirs = self.domain(2, 3), self.domain(3, 10, uuid=self.OTHER)
+        self.assertEqual("", self.problem("prepare", mine))
+        self.assertIn("pCPUs 3 of", self.problem("prepare", theirs))
+        self.assertEqual("", self.problem("prepare", mine))
+        apart = self.domain(10, 11, uuid=self.OTHER)
+        self.assertEqual("", self.problem("prepare", apart))
+
+    def test_release_ends_it_after_a_failed_start_too(self):
+        mine, theirs = self.domain(2, 3), self.domain(2, 3, uuid=self.OTHER)
+        self.assertEqual("", self.problem("prepare", mine))
+        # libvirt releases what was refused: the first has its claim still.
+        self.assertTrue(self.problem("prepare", theirs))
+        self.assertEqual("", self.problem("release", theirs, "end"))
+        self.assertTrue(self.problem("prepare", theirs))
+        self.assertEqual("", self.problem("release", mine, "end"))
+        self.assertEqual("", self.problem("prepare", theirs))
+
+    def test_one_that_is_not_what_it_requests_keeps_nothing(self):
+        mine, theirs = domain(self.REQUEST), self.domain(2, 3, uuid=self.OTHER)
+        self.assertIn("is not what its", self.problem("prepare", mine))
+        self.assertEqual("", self.problem("release", mine, "end"))
+        self.assertEqual("", self.problem("prepare", theirs))
+
+    def test_a_slow_start_that_has_lost_it_ends_at_started(self):
+        mine, theirs = self.domain(2, 3), self.domain(2, 3, uuid=self.OTHER)
+        self.assertEqual("", self.problem("prepare", mine))
+        self.assertEqual("", self.problem("started", mine))
+        (claim,) = (self.place / claims.PLACE).glob("*.json")
+        os.utime(claim, (1, 1))
+        self.assertEqual("", self.problem("prepare", theirs))
+        self.assertIn("pCPUs 2-3 of", self.problem("started", mine))
+        self.assertEqual("", self.problem("started", theirs))
+
+    def test_arrivals_at_once_get_pcpus_of_their_own(self):
+        pins = []
+        for uuid in (UUID, self.OTHER):
+            done = self.run_hook("migrate", self.domain(30, 31, uuid=uuid))
+            tree = documents.etree.fromstring(done.xml)
+            pins += [e.get("cpuset") for e in tree.iterfind("*/vcpupin")]
+        self.assertEqual(4, len(set(pins)))
+
+    def test_masked_guests_share_no_isolated_pcpu_either(self):
+        """Their ordinary vCPUs may float on the same housekeeping pCPUs."""
+        sched = (
+            '<vcpusched vcpus="1" scheduler="fifo" priority="1"/>'
+            '<emulatorpin cpuset="0"/>'
+        )
+
+        def masked(*pcpus, uuid=UUID):
+            cputune = documents.pins(*pcpus) + sched
+            return domain(self.REQUEST, cputune=cputune, uuid=uuid)
+
+        self.assertEqual("", self.problem("prepare", masked("0-1", 2)))
+        ordinary = masked(2, 3, uuid=self.OTHER)
+        self.assertIn("pCPUs 2 of", self.problem("prepare", ordinary))
+        floating = masked("0-1", 3, uuid=self.OTHER)
+        self.assertEqual("", self.problem("prepare", floating))
+
+    def test_who_requests_clean_vfs_alone_claims_nothing(self):
+        xml = self.domain(2, 3, request="")
+        for operation in ("prepare", "started"):
+            self.assertEqual("", self.problem(operation, xml))
+        self.assertFalse((self.place / claims.PLACE).exists())
+
+    def test_a_user_that_may_not_claim(self):
+        """The daemon of a session."""
+        (self.place / "run").mkdir(exist_ok=True)
+        with mock.patch.object(
+            pathlib.Path, "mkdir", side_effect=PermissionError(13, "denied")
+        ):
+            found = self.problem("prepare", self.domain(2, 3))
+            self.assertIn("cannot be claimed: ", found)
+            self.assertIn("root alone may write there", found)
+            lean = domain('guest="lean"', NONE)
+            self.assertEqual("", self.problem("prepare", lean))
 
 
 class ArrivalTest(HookTest):
@@ -330,7 +426,7 @@ class ReconnectTest(HookTest):
     def test_no_reconnect_is_answered_with_anything(self):
         """libvirt kills the guest for another exit code than 0."""
         self.write(policy.PATH, "[*]\nguest = bare\n")
-        for operation in ("reconnect", "attach", "started", "dance", ""):
+        for operation in ("reconnect", "attach", "dance", ""):
             done = self.run_hook(operation, domain('realtime="no"')[:99])
             self.assertEqual(Outcome(), done)
 

@@ -14,23 +14,34 @@
 import io
 import os
 import pathlib
+import shutil
 import stat
 import subprocess
 import sys
 import tempfile
+import typing
 import unittest
 from unittest import mock
 
 from sriov_rt.guest import metadata
+from sriov_rt.guest.claims import Claims
+from sriov_rt.guest.claims import ClaimsUnusable
 from sriov_rt.guest.domain import parse_domain
 from sriov_rt.guest.program import Outcome
+from sriov_rt.libvirt import hook as libvirt_hook
+from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.vdsm import affinity
+from sriov_rt.vdsm import claim_cpus
 from sriov_rt.vdsm import hook
 from sriov_rt.vdsm import reset_vfs
 from tests.unit.guest import documents
 from tests.unit.guest import lab_host
 
 PROGRAM = pathlib.Path(__file__).parents[3] / "etc/vdsm/50_sriov_rt"
+
+ONE = "11111111-2222-3333-4444-555555555555"
+TWO = "22222222-2222-3333-4444-555555555555"
+THREE = "33333333-2222-3333-4444-555555555555"
 
 EVENTS = (hook.START, hook.DEHIBERNATE, hook.MIGRATE, hook.DESTROYED)
 
@@ -46,11 +57,16 @@ class HostTest(lab_host.LabHostTest):
         super().setUp()
         self.reset = []
 
-    def run_hook(self, event, xml, reset=None, **properties):
+    def run_hook(self, event, xml, reset=None, claim=None, **properties):
         if isinstance(xml, str):
             xml = xml.encode()
         return hook.run(
-            event, properties, xml, self.root, reset or self.reset.extend
+            event,
+            properties,
+            xml,
+            self.root,
+            reset or self.reset.extend,
+            claim or Claims(self.root).claim,
         )
 
 
@@ -73,7 +89,9 @@ class StartTest(HostTest):
     def test_seed_003_in_one_property(self):
         """No graphics, no channel, four vCPUs on pCPUs of its choice."""
         xml = documents.domain(
-            '<video/><graphics type="vnc"/><channel type="unix"/>', vcpus=4
+            '<video/><graphics type="vnc"/><channel type="unix"/>',
+            vcpus=4,
+            more=f"<uuid>{ONE}</uuid>",
         )
         done = self.run_hook(
             hook.START,
@@ -174,6 +192,92 @@ class StartTest(HostTest):
         self.assertEqual("its VFs cannot be reset: no", done.problem)
 
 
+class ClaimTest(HostTest):
+    """VMs that leave their pins to us, and are started one after the other."""
+
+    ASKED: typing.ClassVar = {"sriov_rt": "realtime=required & guest=lean"}
+
+    def setUp(self):
+        super().setUp()
+        # The one thing that tree has against realtime.
+        shutil.rmtree(self.place / "proc/irq/26")
+
+    def vm(self, uuid, devices="", cputune=""):
+        return documents.domain(
+            devices, vcpus=3, cputune=cputune, more=f"<uuid>{uuid}</uuid>"
+        )
+
+    def start(self, uuid, devices="", reset=None, claim=None, **more):
+        """Return the pCPUs of a VM's vCPUs, and why it is refused."""
+        vm = self.vm(uuid, devices, **more)
+        done = self.run_hook(hook.START, vm, reset, claim, **self.ASKED)
+        if done.problem:
+            return [], done.problem
+        tree = documents.etree.fromstring(done.xml)
+        return [e.get("cpuset") for e in tree.iterfind("*/vcpupin")], ""
+
+    def test_each_gets_its_own_until_none_are_left(self):
+        self.assertEqual((["2", "3", "10"], ""), self.start(ONE))
+        self.assertEqual((["6", "7", "14"], ""), self.start(TWO))
+        pins, problem = self.start(THREE)
+        self.assertEqual([], pins)
+        self.assertIn("no node has more than 1 to spare", problem)
+        # Started once more, each keeps to what it may have.
+        self.assertEqual((["2", "3", "10"], ""), self.start(ONE))
+        done = self.run_hook(hook.DESTROYED, self.made(ONE), **self.ASKED)
+        self.assertEqual("", done.problem)
+        self.assertEqual((["2", "3", "10"], ""), self.start(THREE))
+
+    def made(self, uuid):
+        done = self.run_hook(hook.START, self.vm(uuid), **self.ASKED)
+        return done.xml
+
+    def test_pins_that_another_has_are_refused(self):
+        self.start(ONE)
+        _, problem = self.start(TWO, cputune=documents.pins(6, 7, 3))
+        self.assertIn("pCPUs 3 of realtime vCPUs are another", problem)
+
+    def test_libvirts_hook_sees_it_and_keeps_it(self):
+        """It runs as root, with the same domain."""
+        made = self.made(ONE).encode()
+        call = libvirt_hook.Call("vm", "prepare", "begin", made)
+        self.assertEqual("", libvirt_hook.run(call, self.root).problem)
+        theirs = made.replace(ONE.encode(), TWO.encode())
+        call = libvirt_hook.Call("vm", "prepare", "begin", theirs)
+        problem = libvirt_hook.run(call, self.root).problem
+        self.assertIn("pCPUs 2-3,10 of realtime vCPUs", problem)
+
+    def test_one_taken_between_our_look_and_our_claim(self):
+        """The place is found again, as often as others are faster."""
+        answers = [CpuSet((2, 3, 10)), CpuSet((2, 3, 7, 10, 11)), CpuSet()]
+        asked = []
+
+        def claim(guest, pins):
+            asked.append(pins)
+            return answers[len(asked) - 1]
+
+        pins, _ = self.start(ONE, claim=claim)
+        self.assertEqual(["6", "14", "15"], pins)
+        self.assertEqual([{2, 3, 10}, {6, 7, 14}, {6, 14, 15}], asked)
+
+    def test_a_start_that_fails_in_our_hands_keeps_nothing(self):
+        def fail(addresses):
+            raise hook.VfsNotReset("no")
+
+        _, problem = self.start(ONE, VF, fail)
+        self.assertEqual("its VFs cannot be reset: no", problem)
+        self.assertEqual((["2", "3", "10"], ""), self.start(TWO))
+
+    def test_what_cannot_be_claimed_is_refused(self):
+        def claim(guest, pins):
+            raise ClaimsUnusable("install it")
+
+        _, problem = self.start(ONE, claim=claim)
+        self.assertEqual("its pCPUs cannot be claimed: install it", problem)
+        _, problem = self.start("")
+        self.assertIn("'' is no UUID", problem)
+
+
 class ArrivalTest(HostTest):
     def test_pins_of_this_host(self):
         xml = documents.domain(
@@ -233,9 +337,8 @@ class SudoTest(unittest.TestCase):
         self.assertEqual({"PATH"}, set(call.kwargs["env"]))
 
     def test_what_it_says(self):
-        with self.assertRaises(hook.VfsNotReset) as raised:
+        with self.assertRaisesRegex(hook.VfsNotReset, "reset: sudo: no$"):
             self.run_sudo(returncode=1, stderr="x\nsudo: no\n")
-        self.assertEqual("sudo: no", raised.exception.problem)
 
     def test_a_program_that_is_missing(self):
         with (
@@ -246,14 +349,70 @@ class SudoTest(unittest.TestCase):
         self.assertIn(f"install {hook.RESET}", str(raised.exception))
 
     def test_the_rule_names_the_program(self):
-        rule = PROGRAM.with_name("sudoers").read_text().splitlines()[-1]
-        self.assertEqual(f"vdsm ALL=(root) NOPASSWD: {hook.RESET}", rule)
+        text = PROGRAM.with_name("sudoers").read_text()
+        for program in (hook.RESET, hook.CLAIM):
+            rule = f"vdsm ALL=(root) NOPASSWD: {program}"
+            self.assertIn(rule, text.splitlines())
+            installed = PROGRAM.with_name(program.rpartition("/")[2])
+            self.assertTrue(os.access(installed, os.X_OK))
+
+    def test_a_claim_is_what_its_program_prints(self):
+        for printed, expected in (("\n", set()), ("2-3,9\n", {2, 3, 9})):
+            done = subprocess.CompletedProcess((), 0, printed, "")
+            with (
+                mock.patch.object(subprocess, "run", return_value=done) as run,
+                mock.patch.object(os, "geteuid", return_value=36),
+            ):
+                self.assertEqual(
+                    expected, hook.claim_by_sudo(ONE, CpuSet((2, 3)))
+                )
+                hook.claim_by_sudo(ONE, CpuSet())
+            command = ["sudo", "--non-interactive", hook.CLAIM, ONE]
+            self.assertEqual(
+                [[*command, "2-3"], command],
+                [each.args[0] for each in run.call_args_list],
+            )
+        done.stdout = "no CPUs"
+        with (
+            mock.patch.object(subprocess, "run", return_value=done),
+            self.assertRaisesRegex(ClaimsUnusable, hook.CLAIM),
+        ):
+            hook.claim_by_sudo(ONE, CpuSet((2,)))
+
+    def test_no_more_than_one_prefix(self):
+        done = subprocess.CompletedProcess((), 1, "", "sriov-rt: no\n")
+        with (
+            mock.patch.object(subprocess, "run", return_value=done),
+            self.assertRaisesRegex(ClaimsUnusable, "be claimed: no$"),
+        ):
+            hook.claim_by_sudo(ONE, CpuSet((2,)))
 
     def test_it_takes_addresses_alone(self):
         for words in (["--driver", "x"], ["../x"], [ADDRESS, "x"]):
             with mock.patch.object(sys, "stderr", io.StringIO()) as said:
                 self.assertEqual(1, reset_vfs.main(words))
             self.assertIn("PCI address", said.getvalue())
+
+
+class ClaimProgramTest(HostTest):
+    def run_program(self, *words):
+        with (
+            mock.patch.object(sys, "stdout", io.StringIO()) as out,
+            mock.patch.object(sys, "stderr", io.StringIO()) as err,
+        ):
+            code = claim_cpus.main(words, self.root)
+        return code, out.getvalue(), err.getvalue()
+
+    def test_what_it_prints(self):
+        self.assertEqual((0, "\n", ""), self.run_program(ONE, "2-3"))
+        self.assertEqual((0, "2-3\n", ""), self.run_program(TWO, "3,6"))
+        self.assertEqual((0, "\n", ""), self.run_program(ONE))
+        self.assertEqual((0, "\n", ""), self.run_program(TWO, "3,6"))
+
+    def test_it_takes_a_uuid_and_pcpus_alone(self):
+        for words in ((), ("x", "2"), (ONE, "x"), ("../x", "2"), ("-h",)):
+            code, out, err = self.run_program(*words)
+            self.assertEqual((1, "", 1), (code, out, err.count("\n")))
 
 
 class ProgramTest(unittest.TestCase):

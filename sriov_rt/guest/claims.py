@@ -1,0 +1,266 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Claims of realtime guests on their pCPUs, whichever manager starts them.
+
+A check without a claim is a race: libvirt writes the status of a guest after
+its ``prepare`` hook has ended, and vdsm calls its hooks long before. So a
+claim is written under one lock before a hook answers, and those of guests
+that are being started count as the pCPUs of guests that run do.
+
+A claim ends with its manager's ``release`` or destroy, and with the boot. For
+a start that nobody finishes (a libvirtd that was killed, another hook's
+refusal in vdsm) it ends after START_S, if no guest of its runs by then. That a
+slow start has lost it meanwhile is seen when libvirt has the guest's status,
+at ``started``, and stops that guest: of two that claim one pCPU one sees the
+other there, at the latest.
+"""
+
+import contextlib
+import dataclasses
+import fcntl
+import os
+import pathlib
+import re
+import time
+from collections.abc import Callable
+from collections.abc import Iterator
+from typing import TypeVar
+
+from sriov_rt import codec
+from sriov_rt import documents
+from sriov_rt import exceptions
+from sriov_rt import files
+from sriov_rt.codec import Unknown
+from sriov_rt.facts import HostFacts
+from sriov_rt.guest import admission
+from sriov_rt.guest import cputune
+from sriov_rt.guest import engine
+from sriov_rt.guest import metadata
+from sriov_rt.guest import running
+from sriov_rt.guest.admission import Manager
+from sriov_rt.guest.domain import Domain
+from sriov_rt.guest.domain import parse_domain
+from sriov_rt.guest.sentences import reason
+from sriov_rt.guest.xml import text_of
+from sriov_rt.host import cpus
+from sriov_rt.host import kubelet
+from sriov_rt.host.root import Root
+from sriov_rt.parse.cpulist import CpuSet
+from sriov_rt.parse.cpulist import format_cpu_list
+from sriov_rt.request.guest_request import GuestRequest
+
+T = TypeVar("T")
+
+#: A file a guest, below the root of the host; root's alone.
+PLACE = "run/sriov-rt/cpus"
+
+_LOCK = ".lock"
+_SUFFIX = ".json"
+_SCHEMA = 1
+_MAX_FILE = 64 * 1024
+
+#: Seconds to wait for the lock, which is held for milliseconds.
+LOCK_S = 10.0
+
+#: Seconds that a claim stands for a guest that does not run.
+START_S = 300.0
+
+_NONE = CpuSet()
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+#: Claims pCPUs for a guest, by its UUID; see :meth:`Claims.claim`.
+Claim = Callable[[str, CpuSet], CpuSet]
+
+
+class ClaimsUnusable(exceptions.SriovRtError):
+    """pCPUs cannot be claimed.
+
+    :param problem: a clause, with its remedy.
+    """
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"its pCPUs cannot be claimed: {problem}")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Record:
+    """The file of a claim."""
+
+    cpus: CpuSet
+
+
+class Claims:
+    """The claims of a host.
+
+    :param root: its files.
+    :param lock_s: the longest wait for the lock, seconds.
+    """
+
+    def __init__(self, root: Root, lock_s: float = LOCK_S) -> None:
+        self._root = root
+        self._lock_s = lock_s
+        self._directory = root.path / PLACE
+
+    def claim(self, guest: str, pins: CpuSet) -> CpuSet:
+        """Claim pCPUs for a guest, in place of those that it has claimed.
+
+        Those that are not both isolated and nohz_full are for everybody.
+
+        :param guest: its UUID.
+        :param pins: none to end its claim.
+        :returns: pCPUs that others have. If the guest's are among them, it
+            has claimed nothing.
+        :raises ClaimsUnusable: if that cannot be told, or not written down.
+        """
+        if not _UUID.fullmatch(guest):
+            raise ClaimsUnusable(f"{guest[:40]!r} is no UUID of a guest")
+        path = self._directory / f"{guest}{_SUFFIX}"
+        if not pins:
+            # Who may not do that has never claimed any.
+            with contextlib.suppress(FileNotFoundError, PermissionError):
+                path.unlink()
+            return _NONE
+        found = cpus.observe(self._root)
+        quiet = _known(found.isolated) & _known(found.nohz_full)
+        try:
+            with self._locked():
+                taken = self._taken(guest) & quiet
+                if not pins & taken:
+                    record = _Record(pins & quiet)
+                    files.replace(path, documents.dump(record, _SCHEMA))
+        except OSError as error:
+            why = exceptions.plain(error)
+            raise ClaimsUnusable(
+                f"{self._directory} ({why}); root alone may write there"
+            ) from None
+        return taken
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        self._directory.parent.mkdir(0o755, parents=True, exist_ok=True)
+        self._directory.mkdir(0o700, exist_ok=True)
+        for each in (self._directory.parent, self._directory):
+            files.check_directory(each)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(self._directory / _LOCK, flags, 0o600)
+        try:
+            deadline = time.monotonic() + self._lock_s
+            while True:
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > deadline:
+                        raise ClaimsUnusable(
+                            f"{self._directory}/{_LOCK} is held by another "
+                            "start; start the guest again"
+                        ) from None
+                    time.sleep(0.02)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _taken(self, guest: str) -> CpuSet:
+        """Return the pCPUs of all but one guest, and those of pods."""
+        guests = _known(running.every(self._root))
+        found = {each.instance: dedicated(each.domain) for each in guests}
+        for path in sorted(self._directory.glob(f"*{_SUFFIX}")):
+            if path.stem not in found and path.stem != guest:
+                found[path.stem] = self._read(path)
+        found.pop(guest, None)
+        pods = _known(kubelet.observe(self._root)).pods
+        return _NONE.union(*found.values(), *(each.cpus for each in pods))
+
+    def _read(self, path: pathlib.Path) -> CpuSet:
+        """Return the pCPUs of a claim; one that has ended is removed.
+
+        Its age is that of its file: if somebody sets the clock meanwhile, it
+        may end before its time.
+        """
+        if not 0 <= time.time() - path.lstat().st_mtime < START_S:
+            path.unlink()
+            return _NONE
+        data = files.read(path, _MAX_FILE, private=True)
+        try:
+            return documents.load(_Record, data, _MAX_FILE, _SCHEMA).cpus
+        except codec.SchemaError as error:
+            raise ClaimsUnusable(
+                f"{path} is damaged ({error}); remove it once its guest runs"
+            ) from None
+
+
+def _known(value: T | Unknown) -> T:
+    if isinstance(value, Unknown):
+        raise ClaimsUnusable(value.reason)
+    return value
+
+
+def admit(
+    xml: str | bytes,
+    request: GuestRequest,
+    facts: HostFacts | None,
+    manager: Manager,
+    claim: Claim,
+) -> engine.Rendered:
+    """Admit a guest, and claim the pCPUs of its realtime vCPUs.
+
+    :param facts: of this host; None for a guest without a claim.
+    :raises Refused: as admission.admit() raises it, or if others have them.
+    :raises ClaimsUnusable: if they cannot be claimed.
+    """
+    taken = _NONE
+    while True:
+        rendered = admission.admit(xml, request, facts, manager, taken=taken)
+        domain = parse_domain(rendered.xml)
+        own = _NONE if facts is None else dedicated(domain)
+        _refuse(own & taken)
+        if not own:
+            return rendered
+        theirs = claim(uuid_of(domain), own)
+        if not own & theirs:
+            return rendered
+        # Others where its pins are its manager's choice, else a refusal.
+        taken |= theirs
+
+
+def confirm(domain: Domain, claim: Claim) -> None:
+    """Claim the pCPUs of a guest that runs by now.
+
+    :raises Refused: if others have got them meanwhile.
+    :raises ClaimsUnusable: if they cannot be claimed.
+    """
+    if own := dedicated(domain):
+        _refuse(own & claim(uuid_of(domain), own))
+
+
+def _refuse(theirs: CpuSet) -> None:
+    if theirs:
+        found = reason("pcpus_taken", cpus=format_cpu_list(theirs))
+        raise engine.Refused((found,))
+
+
+def uuid_of(domain: Domain) -> str:
+    """Return the UUID of a domain; empty if it has none."""
+    return text_of(domain.root.find("uuid")).lower()
+
+
+def dedicated(domain: Domain) -> CpuSet:
+    """Return the pCPUs of a guest with realtime vCPUs, or of a container."""
+    is_promised = metadata.promised(domain).realtime
+    if domain.is_container:
+        return domain.cpuset or _NONE if is_promised else _NONE
+    if is_promised or any(
+        cputune.is_realtime(each) for each in domain.tunes("vcpusched")
+    ):
+        return _NONE.union(*domain.pins.values())
+    return _NONE

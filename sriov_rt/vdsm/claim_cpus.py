@@ -1,0 +1,44 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The program that claims pCPUs for vdsm's user, as root by sudo.
+
+It takes a VM's UUID and pCPUs, none to end its claim, and nothing else. It
+prints the pCPUs that others have; if the VM's are among them, it has none.
+"""
+
+import sys
+from collections.abc import Sequence
+
+from sriov_rt import exceptions
+from sriov_rt.guest.claims import Claims
+from sriov_rt.host.root import Root
+from sriov_rt.parse import errors
+from sriov_rt.parse.cpulist import CpuSet
+from sriov_rt.parse.cpulist import format_cpu_list
+from sriov_rt.parse.cpulist import parse_cpu_list
+
+
+def main(
+    arguments: Sequence[str] | None = None, root: Root | None = None
+) -> int:
+    """Claim pCPUs, and return the exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    guest, text, *_ = [*words, "", ""]
+    try:
+        pins = parse_cpu_list(text) if text else CpuSet()
+        theirs = Claims(root or Root()).claim(guest, pins)
+    except (errors.ParseError, exceptions.SriovRtError, OSError) as error:
+        print(f"sriov-rt: {error}", file=sys.stderr)
+        return 1
+    print(format_cpu_list(theirs))
+    return 0
