@@ -62,10 +62,10 @@ class HookTest(base.VmTestCase):
         """Install the hook, and have a libvirtd that has seen it."""
         super().setUpClass()
         cls.python = str(base.product().program("python"))
-        _, _, script = HOOK.read_text().partition("\n")
         cls.addClassCleanup(cls._take_away)
         cls.vm.run(("mkdir", "-p", str(pathlib.PurePath(PLACE).parent)))
-        text = f"#!{cls.python} -I\n{script}"
+        named = f"python={cls.python}"
+        text = HOOK.read_text().replace("python=/usr/bin/python3", named)
         cls.vm.push(text.encode(), PLACE)
         cls.vm.run(("chmod", "755", PLACE))
         cls._restart()

@@ -25,6 +25,8 @@ import uuid
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 HOOK = ROOT / "etc/libvirt/sriov-rt"
 
+INTERPRETER = "python=/usr/bin/python3"
+
 #: No other's sockets, files or domains; what stands for files of the kernel
 #: is over them for this daemon and its hooks alone.
 DAEMON = """
@@ -101,6 +103,7 @@ class Libvirt:
     :param kernel: file of /sys/devices/system/cpu to its text, for hosts
         that this machine is not.
     :param policy: the text of guests.conf; None for no file.
+    :param python: that the hook names.
     """
 
     def __init__(
@@ -108,6 +111,7 @@ class Libvirt:
         kernel: dict[str, str] | None = None,
         policy: str | None = None,
         driver: str = "qemu",
+        python: str = sys.executable,
     ) -> None:
         self.stack = contextlib.ExitStack()
         self.place = pathlib.Path(tempfile.mkdtemp(prefix="srt-"))
@@ -117,8 +121,8 @@ class Libvirt:
         (self.place / "log/qemu").mkdir(parents=True)
         hooks = self.place / f"etc/hooks/{driver}.d"
         hooks.mkdir(parents=True)
-        _, _, script = HOOK.read_text().partition("\n")
-        (hooks / "sriov-rt").write_text(f"#!{sys.executable} -I\n{script}")
+        script = HOOK.read_text().replace(INTERPRETER, f"python={python}")
+        (hooks / "sriov-rt").write_text(script)
         (hooks / "sriov-rt").chmod(0o755)
         (self.place / "etc/libvirtd.conf").write_text(
             LIBVIRTD.format(place=self.place, uuid=uuid.uuid4())

@@ -146,6 +146,24 @@ class StartTest(Base):
         self.ok(libvirt.virsh("destroy", "rt"))
         self.assertIn("plain", libvirt.virsh("list", "--name").stdout)
 
+    def test_without_its_interpreter_who_asks_nothing_starts(self):
+        libvirt = self.started(
+            policy="[cockpit-*]\n", python="/nonexistent/python3"
+        )
+        for name, request in (
+            ("web-1", ""),
+            ("rt", REALTIME),
+            ("cockpit", ""),
+        ):
+            self.ok(libvirt.define(domain(name, request=request)))
+        self.ok(libvirt.define(domain("cockpit-1")))
+        for name in ("web-1", "cockpit"):
+            self.ok(libvirt.virsh("start", name))
+        for name in ("rt", "cockpit-1"):
+            refused = libvirt.virsh("start", name)
+            self.assertNotEqual(0, refused.returncode)
+            self.assertIn("name its Python in the line", refused.stderr)
+
     def test_what_the_host_cannot_give(self):
         """On this machine itself, which isolates no CPU."""
         libvirt = self.started(policy="[cockpit-*]\nrealtime = required\n")

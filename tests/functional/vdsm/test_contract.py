@@ -68,9 +68,12 @@ class InstalledTest(unittest.TestCase):
         for event in EVENTS:
             self.name_python(self.hooks / event / "50_sriov_rt")
 
-    def name_python(self, program):
-        _, _, script = program.read_text().partition("\n")
-        program.write_text(f"#!{sys.executable} -I\n{script}")
+    def name_python(self, program, python=sys.executable):
+        script = program.read_text()
+        for each in (f"{daemon.INTERPRETER}\n", "#!/usr/bin/python3 -I\n"):
+            named = each.replace("/usr/bin/python3", python)
+            script = script.replace(each, named)
+        program.write_text(script)
 
     def vdsm(self, event, xml, **properties):
         return stand_in.run_hooks(self.hooks, event, xml, properties)
@@ -103,6 +106,15 @@ class ContractTest(InstalledTest):
         for event in EVENTS:
             for xml in (domain(), "<half", ""):
                 self.assertEqual(xml, self.vdsm(event, xml))
+
+    def test_without_its_interpreter_who_asks_nothing_starts(self):
+        for event in EVENTS[:-1]:
+            program = self.hooks / event / "50_sriov_rt"
+            script = program.read_text()
+            program.write_text(script.replace(sys.executable, "/nonexistent"))
+            self.assertEqual(domain(), self.vdsm(event, domain()))
+            with self.assertRaisesRegex(HookError, "name its Python in"):
+                self.vdsm(event, domain(), sriov_rt="guest=lean")
 
     def test_a_refusal_stops_the_others_and_shows_one_sentence(self):
         later = self.hooks / "before_vm_start/99_later"

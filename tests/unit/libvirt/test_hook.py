@@ -455,25 +455,94 @@ class ProgramTest(unittest.TestCase):
     def test_without_arguments_and_input(self):
         self.assertEqual((0, "", "", []), self.call())
 
+    def run_file(self, python, xml, *words, policy=None, **environment):
+        """Run the file that is installed, with another Python."""
+        place = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        text = PROGRAM.read_text()
+        conf = place / "guests.conf"
+        if policy is not None:
+            conf.write_text(policy)
+        for line, now in (
+            ("python=/usr/bin/python3\n", f"python={python}\n"),
+            ("policy=/etc/sriov_rt/guests.conf\n", f"policy={conf}\n"),
+        ):
+            self.assertEqual(1, text.count(line))
+            text = text.replace(line, now)
+        return subprocess.run(
+            ("sh", "-c", text, "sriov-rt", *words),
+            input=xml,
+            capture_output=True,
+            env={**os.environ, **environment},
+            check=False,
+        )
+
     def test_the_file_runs_alone_and_says_if_we_are_missing(self):
         mode = PROGRAM.stat().st_mode
         self.assertTrue(mode & stat.S_IXUSR)
-        first = PROGRAM.read_text().splitlines()[0]
-        self.assertEqual("#!/usr/bin/python3 -I", first)
-        with tempfile.TemporaryDirectory() as place:
-            # Of that name, and without what is needed.
-            (pathlib.Path(place) / "sriov_rt.py").touch()
+        self.assertTrue(PROGRAM.read_text().startswith("#!/bin/sh\n"))
+        place = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        # Of that name, and of no effect.
+        (place / "sriov_rt.py").touch()
+        without = place / "without"
+        without.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+        without.chmod(0o755)
+        broken = place / "broken"
+        broken.write_text("#!/bin/sh\necho 'Fatal Python error' >&2; exit 1\n")
+        broken.chmod(0o755)
+        for python in (without, "/nonexistent/python3", place, broken):
             for xml, operation, code in (
                 (domain(None), "prepare", 0),
                 (domain('guest="lean"'), "prepare", 1),
+                (domain('guest="lean"'), "migrate", 1),
+                (domain('guest="lean"'), "started", 0),
                 (domain('guest="lean"'), "reconnect", 0),
             ):
-                done = subprocess.run(
-                    (sys.executable, PROGRAM, "rt", operation, "begin"),
-                    input=xml,
-                    capture_output=True,
-                    env={**os.environ, "PYTHONPATH": place},
-                    check=False,
+                with self.subTest(python, operation=operation):
+                    done = self.run_file(
+                        python,
+                        xml,
+                        *("rt", operation, "begin"),
+                        PYTHONPATH=str(place),
+                    )
+                    self.assertEqual(code, done.returncode, done.stderr)
+                    self.assertEqual(b"", done.stdout)
+                    last = done.stderr.splitlines()[-1:] if code else []
+                    self.assertEqual(code, len(last))
+                    for line in last:
+                        self.assertIn(b"the line python= of sriov-rt", line)
+
+    def test_a_missing_python_and_the_operators_patterns(self):
+        """Who is meant by guests.conf has asked; nobody else has."""
+        for text, name, code in (
+            ("[rt-*]\nguest = lean\n", "rt-1", 1),
+            ("[rt-*]\nguest = lean\n", "web-1", 0),
+            ("# none\n", "rt-1", 0),
+            ("", "rt-1", 0),
+            ("[a]\n  [b?] \nx=y\n[c]", "c", 1),
+            ("[a]\n  [b?] \nx=y\n[c]", "b2", 1),
+            ("[a]\n  [b?] \nx=y\n[c]", "b", 0),
+            ("[rt*\nguest = lean\n", "rt", 1),
+            ("[[ab]-*]\n", "b-1", 1),
+            ("[[!ab]-*]\n", "b-1", 0),
+            ("[*]\n", "a b $(touch x) *", 1),
+            ("[a b]\n[$(exit 3)]\n", "a b", 1),
+        ):
+            with self.subTest(text, name=name):
+                done = self.run_file(
+                    "/nonexistent/python3",
+                    domain(None),
+                    *(name, "prepare", "begin"),
+                    policy=text,
                 )
                 self.assertEqual(code, done.returncode, done.stderr)
-                self.assertEqual(code, done.stderr.count(b"\n"))
+
+    def test_a_guest_without_a_request_needs_no_python(self):
+        done = self.run_file("/bin/false", domain(None), "rt", "prepare")
+        self.assertEqual(
+            (0, b"", b""),
+            (
+                done.returncode,
+                done.stdout,
+                done.stderr,
+            ),
+        )

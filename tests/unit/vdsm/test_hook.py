@@ -457,21 +457,32 @@ class ProgramTest(unittest.TestCase):
             self.assertIn("the domain XML is rejected", said)
 
     def test_the_file_runs_alone_and_says_if_we_are_missing(self):
-        first = PROGRAM.read_text().splitlines()[0]
-        self.assertEqual("#!/usr/bin/python3 -I", first)
+        text = PROGRAM.read_text()
+        self.assertTrue(text.startswith("#!/bin/sh\n"))
+        self.assertEqual(1, text.count("python=/usr/bin/python3\n"))
         (self.place / "sriov_rt.py").touch()
-        for properties, code in (({}, 0), ({"pinning": "0#1"}, 2)):
-            done = subprocess.run(
-                (sys.executable, PROGRAM),
-                capture_output=True,
-                env={
-                    **os.environ,
-                    "PYTHONPATH": str(self.place),
-                    **properties,
-                },
-                check=False,
-            )
-            self.assertEqual(code, done.returncode, done.stderr)
+        without = self.place / "without"
+        without.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+        without.chmod(0o755)
+        for python in (str(without), "/nonexistent/python3"):
+            for properties, code in (
+                ({}, 0),
+                ({"sriov_rt": " ", "pinning": "\t"}, 0),
+                ({"pinning": "0#1"}, 2),
+            ):
+                named = text.replace("/usr/bin/python3", python)
+                done = subprocess.run(
+                    ("sh", "-c", named, "50_sriov_rt"),
+                    capture_output=True,
+                    env={
+                        **os.environ,
+                        "PYTHONPATH": str(self.place),
+                        **properties,
+                    },
+                    check=False,
+                )
+                self.assertEqual(code, done.returncode, done.stderr)
+                self.assertEqual(bool(code), b"python= of" in done.stderr)
 
 
 class CorpusTest(HostTest):
