@@ -25,8 +25,9 @@ from sriov_rt.kubernetes import runtime_class
 from sriov_rt.onload import plan
 from sriov_rt.onload.errors import OnloadError
 
-#: Label of accelerated pods, its value their network. Two of one value do
-#: not share a node: what Onload sends past macvlan does not come back in.
+#: Label of accelerated pods, its value their network. Two of one value and
+#: namespace do not share a node: what Onload sends past macvlan does not come
+#: back in.
 LABEL = "sriov-rt.openstack.org/onload"
 
 #: Annotation by which a pod requests a profile of the operator's.
@@ -351,16 +352,16 @@ def other_networks(pod: Mapping[str, Any], network: str) -> tuple[str, ...]:
 
 
 def _apart(spec: Mapping[str, Any], at: str, network: str) -> Iterator[Op]:
+    # Of the pod's own namespace, where the network is.
     term = {
         "labelSelector": {"matchLabels": {LABEL: network}},
-        "namespaceSelector": {},
         "topologyKey": _TOPOLOGY,
     }
     key = "requiredDuringSchedulingIgnoredDuringExecution"
     had = _object(spec.get("affinity") or {}, f"{at}/affinity")
     anti = _object(had.get("podAntiAffinity") or {}, "podAntiAffinity")
     terms = _list(anti.get(key), key)
-    if term not in terms:
+    if term not in terms and {**term, "namespaceSelector": {}} not in terms:
         now = {**had, "podAntiAffinity": {**anti, key: [*terms, term]}}
         yield _op("add", f"{at}/affinity", now)
 

@@ -74,8 +74,10 @@ class PoliciesTest(base.KubernetesTestCase):
         API servers learn of policies by watching them.
         """
         try:
-            cls.create(cls.pod(annotations=REQUESTS))
+            found = cls.create(cls.pod(annotations=REQUESTS))
         except ApiException:
+            return False
+        if pods.LABEL not in found["metadata"].get("labels", {}):
             return False
         try:
             cls.create(
@@ -225,12 +227,107 @@ class PoliciesTest(base.KubernetesTestCase):
         self.assertIn('RuntimeClass "absent" not found', said)
 
     def test_accelerated_pods_cannot_be_put_on_one_node(self) -> None:
-        said = self.refused(self.pod(REQUESTS, nodeName="n"))
-        self.assertIn("goes past the scheduler", said)
         bare = self.pod(limits={"amd.com/onload": "1"})
         self.assertIn("without saying for which network", self.refused(bare))
         bare["metadata"]["labels"] = {pods.LABEL: "fast"}
         self.assertIn("do not reach each other", self.refused(bare))
+
+    def test_every_kind_of_container_can_request_onload(self) -> None:
+        for resource in pods.RESOURCES:
+            for policy in (None, "Always"):
+                more = {"restartPolicy": policy} if policy else {}
+                of_init = {
+                    "name": "init",
+                    "image": "i",
+                    "resources": {"limits": {resource: "1"}},
+                    **more,
+                }
+                given = self.pod(initContainers=[of_init])
+                self.assertIn(
+                    "without saying for which network", self.refused(given)
+                )
+                of_init["resources"]["limits"] = {"cpu": "1"}
+                self.create(given)
+
+    def test_an_anti_affinity_that_keeps_nobody_apart(self) -> None:
+        key = "requiredDuringSchedulingIgnoredDuringExecution"
+        selector = {"matchLabels": {pods.LABEL: "fast"}}
+        wrong: dict[str, Any] = {
+            "namespaceSelector": {"matchLabels": {"of": "nobody"}},
+            "namespaces": ["other"],
+            "matchLabelKeys": ["pod-template-hash"],
+            "mismatchLabelKeys": ["pod-template-hash"],
+            "topologyKey": "rack",
+            "labelSelector": {
+                **selector,
+                "matchExpressions": [{"key": "x", "operator": "Exists"}],
+            },
+        }
+        good: tuple[dict[str, Any], ...] = (
+            {},
+            {"namespaceSelector": {}},
+            {"namespaces": ["other", "default"]},
+        )
+
+        def given(term: dict[str, Any]) -> dict[str, Any]:
+            term = {
+                "topologyKey": "kubernetes.io/hostname",
+                "labelSelector": selector,
+                **term,
+            }
+            found = self.pod(
+                limits={"amd.com/onload": "1"},
+                affinity={"podAntiAffinity": {key: [term]}},
+            )
+            found["metadata"]["labels"] = {
+                pods.LABEL: "fast",
+                "pod-template-hash": "x",
+            }
+            return found
+
+        for name, value in wrong.items():
+            with self.subTest(name):
+                said = self.refused(given({name: value}))
+                self.assertIn("do not reach each other", said)
+                # Who requests a profile gets one that does beside it.
+                asks = given({name: value})
+                asks["metadata"]["annotations"] = REQUESTS
+                terms = self.create(asks)["spec"]["affinity"]
+                self.assertEqual(2, len(terms["podAntiAffinity"][key]))
+        for each in good:
+            with self.subTest(each):
+                asks = given(each)
+                self.create(asks)
+                asks["metadata"]["annotations"] = REQUESTS
+                terms = self.create(asks)["spec"]["affinity"]
+                self.assertEqual(1, len(terms["podAntiAffinity"][key]))
+
+    def test_a_network_is_that_of_its_namespace(self) -> None:
+        """Pods of another's network of that name are no obstacle."""
+        affinity = self.create(self.pod(REQUESTS))["spec"]["affinity"]
+        (term,) = affinity["podAntiAffinity"][
+            "requiredDuringSchedulingIgnoredDuringExecution"
+        ]
+        self.assertNotIn("namespaceSelector", term)
+        self.assertNotIn("namespaces", term)
+        for text, count in (
+            ('[{"name": "fast", "namespace": "other"}]', 1),
+            ("other/fast", 1),
+            ('[{"name": "fast", "namespace": "default"}]', 0),
+            ('[{"NAME": "fast", "cni-args": {"name": "x"}}]', 0),
+            ('[{"name": "x", "cni-args": {"name": "fast"}}]', 1),
+            ("default/fast", 0),
+        ):
+            with self.subTest(text):
+                found = self.create(
+                    self.pod({**REQUESTS, f"{MULTUS}/networks": text})
+                )
+                added = found["metadata"]["annotations"][f"{MULTUS}/networks"]
+                self.assertEqual(count, len(added) > len(text))
+
+    def test_accelerated_pods_need_the_scheduler(self) -> None:
+        said = self.refused(self.pod(REQUESTS, nodeName="n"))
+        self.assertIn("goes past the scheduler", said)
 
     def test_the_label_that_keeps_them_apart_stays(self) -> None:
         self.create(self.pod(REQUESTS), dry_run=None)
@@ -253,6 +350,8 @@ class PoliciesTest(base.KubernetesTestCase):
         )
 
     def network(self, name: str, config: Any, **annotations: str) -> None:
+        if not isinstance(config, str):
+            config = json.dumps(config)
         self.networks.create_namespaced_custom_object(
             "k8s.cni.cncf.io",
             "v1",
@@ -262,9 +361,75 @@ class PoliciesTest(base.KubernetesTestCase):
                 "apiVersion": "k8s.cni.cncf.io/v1",
                 "kind": "NetworkAttachmentDefinition",
                 "metadata": {"name": name, "annotations": annotations},
-                "spec": {"config": json.dumps(config)},
+                "spec": {"config": config},
             },
         )
+
+    def test_what_a_definition_hides_in_json(self) -> None:
+        """The configuration is read as Go's encoding/json reads it."""
+        config = {"cniVersion": "1.0.0", "plugins": [{"type": "sriov-rt-vf"}]}
+        of_vfs = {f"{MULTUS}/resourceName": VFS}
+        text = json.dumps(config)
+        for hidden in (
+            text.replace("sriov-rt-vf", "sriov\\u002drt-vf"),
+            text.replace("sriov-rt-vf", "\\u0073riov-rt-\\u0076f"),
+            text.replace("sriov-rt-vf", "sri\\u006Fv-rt-vf"),
+        ):
+            with (
+                self.subTest(hidden),
+                self.assertRaises(ApiException) as caught,
+            ):
+                self.network("vfs", hidden)
+            self.assertIn("name their resource", caught.exception.body)
+        for key in (
+            *(
+                "device\\u0049D",
+                "DEVICEID",
+                "\\u0044\\u0045viceId",
+                "deviceid",
+            ),
+            *("pciBusID", "pciBu\u017fID", "pciBu\\u017FID", "PCI\\u0062usid"),
+        ):
+            hidden = f'{{"{key}": "01:10.1", {text[1:]}'
+            with self.subTest(key), self.assertRaises(ApiException) as caught:
+                self.network("vfs", hidden, **of_vfs)
+            self.assertIn("names a VF itself", caught.exception.body)
+        # Other plug-ins are none of ours, whatever their configuration.
+        self.network("plain", '{"type": "host\\u002ddevice", "deviceID": "x"}')
+
+    def check_lists(self) -> None:
+        """Multus's own reading of the annotation decides."""
+        for text, why in (
+            ('[{"name": "v\\u0066s"}]', "JSON escapes"),
+            ('[{"n\\u0061me": "vfs"}]', "JSON escapes"),
+            ('[{"name": "vfs", "x": {"y": {"z": {}}}}]', "nested too deep"),
+        ):
+            said = self.refused(self.pod({f"{MULTUS}/networks": text}))
+            self.assertIn(why, said)
+        for text in (
+            '[{"name": "vfs", "namespace": "other"}]',
+            '[{"name": "x", "cni-args": {"name": "vfs"}}]',
+            '[{"name": "x", "cni-args": {"y": {"z": {"<": "\\u003c"}}}}]',
+            "other/vfs, xvfs, vfsx",
+        ):
+            self.create(self.pod({f"{MULTUS}/networks": text}))
+
+    def check_containers_that_start_before(self) -> None:
+        """A sidecar keeps its VF; an init container that ends does not."""
+        for policy in ("Always", None):
+            of_init = {
+                "name": "init",
+                "image": "i",
+                "resources": {"limits": {VFS: "1"}},
+                **({"restartPolicy": policy} if policy else {}),
+            }
+            given = self.pod(
+                {f"{MULTUS}/networks": "vfs"}, initContainers=[of_init]
+            )
+            if policy:
+                self.create(given)
+            else:
+                self.assertIn(f"VFs of {VFS}", self.refused(given))
 
     def test_vfs_networks_and_classes_have_to_agree(self) -> None:
         plugins = [{"type": "sriov-rt-vf"}, {"type": "sriov"}]
@@ -298,6 +463,10 @@ class PoliciesTest(base.KubernetesTestCase):
             ("vfs", 0),
             ("vfs, default/vfs@net2", 1),
             ('[{"name": "vfs"}, {"name":"vfs"}]', 1),
+            ('[{"name": "vfs", "namespace": "default"}]', 0),
+            ('[{"name": "vfs", "namespace": null}]', 0),
+            ('[{"Name": "vfs", "cni-args": {"namespace": "x"}}]', 0),
+            ('[{"name": "x", "namespace": "x"}, {"name": "vfs"}]', 0),
         ):
             limits = {VFS: str(count)} if count else {}
             said = self.refused(self.pod({f"{MULTUS}/networks": text}, limits))
@@ -305,6 +474,8 @@ class PoliciesTest(base.KubernetesTestCase):
         one = ({f"{MULTUS}/networks": "vfs"}, {VFS: "1"})
         self.create(self.pod(*one))
         self.create(self.pod({f"{MULTUS}/networks": "other"}))
+        self.check_lists()
+        self.check_containers_that_start_before()
 
         def class_is_known() -> bool:
             try:

@@ -114,7 +114,6 @@ def spread(network):
     """Return what pod-patch adds, so that pods keep apart."""
     term = {
         "labelSelector": {"matchLabels": {pods.LABEL: network}},
-        "namespaceSelector": {},
         "topologyKey": "kubernetes.io/hostname",
     }
     key = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -108,8 +108,8 @@ class PatchTest(unittest.TestCase):
             {pod.LABEL: "fast"}, term["labelSelector"]["matchLabels"]
         )
         self.assertEqual("kubernetes.io/hostname", term["topologyKey"])
-        # Any namespace: the NIC knows none.
-        self.assertEqual({}, term["namespaceSelector"])
+        # Of the pod's namespace alone, where the network is.
+        self.assertEqual({"labelSelector", "topologyKey"}, term.keys())
         self.assertNotIn("volumes", after["spec"])
 
     def test_what_the_pod_has_stays(self):
