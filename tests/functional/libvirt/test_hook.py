@@ -11,6 +11,7 @@
 # under the License.
 """Real libvirt with our hook: start, save, restore, migrate, containers."""
 
+import concurrent.futures
 import os
 import pathlib
 import re
@@ -20,6 +21,7 @@ import time
 import unittest
 import uuid
 
+from sriov_rt.guest import claims
 from tests import periodic
 from tests.functional.libvirt import daemon
 from tests.functional.libvirt.daemon import DOMAIN
@@ -229,6 +231,53 @@ class TwoStartsTest(Base):
             for name in found:
                 self.ok(self.libvirt.virsh("destroy", name))
         self.assertEqual(0, both, f"{both} of {ROUNDS} rounds ran both")
+
+    def add_hook(self, script):
+        """Add a hook that libvirt calls after ours."""
+        program = self.libvirt.place / "etc/hooks/qemu.d/zz"
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+
+    def claims(self):
+        """Return the files of claims, in the daemon's own /run."""
+        root = pathlib.Path(f"/proc/{self.libvirt.process.pid}/root")
+        return list((root / claims.PLACE).glob("*.json"))
+
+    def test_a_start_that_fails_after_it_gives_its_pcpus_back(self):
+        one, two = self.NAMES
+        for operation in ("prepare", "start"):
+            self.add_hook(f'[ "$1 $2" != "{one} {operation}" ]')
+            self.assertIn("zz", self.start(one)[one])
+            self.assertEqual([], self.claims())
+            self.ok(self.libvirt.virsh("start", two))
+            self.ok(self.libvirt.virsh("destroy", two))
+            self.assertEqual([], self.claims())
+
+    def test_a_start_that_has_lost_them_meanwhile_ends(self):
+        """Its claim was as old as one of a libvirtd that was killed."""
+        one, two = self.NAMES
+        flag = self.libvirt.place / "slow"
+        flag.touch()
+        self.add_hook(
+            f'[ "$1 $2" != "{one} start" ] || while [ -e {flag} ]; '
+            "do sleep 0.1; done"
+        )
+        with concurrent.futures.ThreadPoolExecutor() as threads:
+            slow = threads.submit(self.start, one)
+            deadline = time.monotonic() + 60
+            while not self.claims() and time.monotonic() < deadline:
+                time.sleep(0.05)
+            (claim,) = self.claims()
+            said = self.start(two)[two]
+            self.assertIn("pCPUs 1 of realtime vCPUs", said)
+            os.utime(claim, (1, 1))
+            self.assertEqual("", self.start(two)[two])
+            flag.unlink()
+            said = slow.result(60)[one]
+        self.assertIn("op=started refused: pCPUs 1 of", said)
+        self.assertEqual([two], self.running())
+        self.ok(self.libvirt.virsh("destroy", two))
+        self.ok(self.libvirt.virsh("start", one))
 
 
 @periodic.periodic
