@@ -236,7 +236,7 @@ class PoliciesTest(base.KubernetesTestCase):
         for resource in pods.RESOURCES:
             for policy in (None, "Always"):
                 more = {"restartPolicy": policy} if policy else {}
-                of_init = {
+                of_init: dict[str, Any] = {
                     "name": "init",
                     "image": "i",
                     "resources": {"limits": {resource: "1"}},
