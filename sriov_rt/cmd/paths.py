@@ -92,6 +92,13 @@ def facts_in(path: pathlib.Path) -> list[host_facts.HostFacts]:
     return [facts(each) for each in found]
 
 
+def kubeconfig() -> str | None:
+    """Return the kubeconfig files that kubectl would read; None if none."""
+    default = pathlib.Path.home() / ".kube" / "config"
+    found = str(default) if default.exists() else None
+    return os.environ.get("KUBECONFIG") or found
+
+
 def check_writable(path: pathlib.Path) -> None:
     """Check that a file can be written, before there is anything to write.
 

@@ -159,10 +159,7 @@ def _rows(found: placement.Placement) -> list[tuple[object, ...]]:
 
 def _access(args: argparse.Namespace) -> tuple[str | None, str | None]:
     """Return the kubeconfig file, and the context."""
-    given = args.kubeconfig or os.environ.get("KUBECONFIG")
-    if not given:
-        default = pathlib.Path.home() / ".kube" / "config"
-        given = str(default) if default.exists() else None
+    given = args.kubeconfig or paths.kubeconfig()
     # The client would wait for a FIFO, and a KUBECONFIG may name several.
     if given and os.pathsep not in given:
         paths.read(pathlib.Path(given), pod.MAX_DOCUMENT, "a kubeconfig")

@@ -73,6 +73,9 @@ class Checks(upgradecheck.UpgradeCommands):
     def _compute_driver(self) -> upgradecheck.Result:
         return checks.compute_driver(self._host().compute(), self._version)
 
+    def _kubevirt(self) -> upgradecheck.Result:
+        return checks.kubevirt(self._host().kubevirt())
+
     _upgrade_checks = (
         ("Configuration", _configuration),
         ("Scheduler filters", _filters),
@@ -81,6 +84,7 @@ class Checks(upgradecheck.UpgradeCommands):
         ("Module in nova.virt", _shim),
         ("Capabilities of units", _units),
         ("Compute driver", _compute_driver),
+        ("Plugin of KubeVirt", _kubevirt),
     )
 
 

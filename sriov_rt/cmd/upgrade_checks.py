@@ -13,14 +13,17 @@
 """Verdicts of ``sriov-rt-status upgrade check`` over what was read."""
 
 import dataclasses
+import re
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+from typing import Any
 
 from oslo_upgradecheck import upgradecheck
 from oslo_upgradecheck.upgradecheck import Code
 
 from sriov_rt.codec import Unknown
+from sriov_rt.kubernetes import manifest
 from sriov_rt.reason import first_of
 
 #: The filter of nova-scheduler, and Nova's own that belong behind it: they
@@ -36,6 +39,11 @@ DRIVER = "sriov_rt.RealtimeLibvirtDriver"
 
 #: Options of a unit that grant capabilities.
 CAPABILITY_OPTIONS = ("CapabilityBoundingSet", "AmbientCapabilities")
+
+#: A release of KubeVirt, and conditions by either names of a VMI's fields.
+_RELEASE = re.compile(r"v?(\d{1,4})\.(\d{1,4})", re.ASCII)
+_GO_NAMES = re.compile(r"\bvmi\.[A-Z]")
+_JSON_NAMES = re.compile(r"\bvmi\.[a-z]")
 
 #: Names that one sentence lists; of more it says how many there are.
 _LISTED = 5
@@ -142,6 +150,20 @@ class Compute:
     configured: str | None | Unknown
     is_running: bool | Unknown
     driver: str | None | Unknown
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class KubeVirt:
+    """KubeVirt of a cluster, and sriov-rt's Plugin there.
+
+    :param version: of KubeVirt, such as ``v1.9.0``.
+    :param has_gate: whether its feature gate Plugins is on.
+    :param plugin: ``spec`` of the Plugin; None if there is none.
+    """
+
+    version: str
+    has_gate: bool
+    plugin: Mapping[str, Any] | None
 
 
 def configuration(
@@ -343,6 +365,59 @@ def compute_driver(found: Compute, version: str) -> upgradecheck.Result:
         "need it keep off this host; set [DEFAULT] compute_driver = "
         f"{DRIVER} if it is for realtime guests"
     )
+
+
+def kubevirt(found: KubeVirt | Unknown | None) -> upgradecheck.Result:
+    """Judge sriov-rt's Plugin by the release of KubeVirt that evaluates it.
+
+    Of 1.9 virt-launcher knows a VMI by the names of Go's structures and
+    virt-handler by those of JSON; from 1.10 on both know Go's
+    (kubevirt#18892).
+    """
+    if found is None:
+        return _success("no kubeconfig file names a cluster with KubeVirt")
+    if isinstance(found, Unknown):
+        return _unknown("the Plugin of KubeVirt", found)
+    version = found.version
+    if found.plugin is None:
+        return _success(f"KubeVirt {version} has no Plugin sriov-rt")
+    release = _RELEASE.match(version)
+    if release is None:
+        return _warning(
+            f"the release of KubeVirt is unknown ({version!r}); see that "
+            "virt-operator runs"
+        )
+    is_later = (int(release[1]), int(release[2])) >= (1, 10)
+    file = "plugin-1.10.yaml" if is_later else "plugin.yaml"
+    failures, warnings = [], []
+    if found.plugin.get("condition"):
+        failures.append(
+            f"the Plugin sriov-rt on KubeVirt {version} has spec.condition, "
+            "by which virt-handler of a release after 1.9.0 fails every VMI "
+            f"of the cluster; apply {file} of this release"
+        )
+    for hooks, others in (
+        ("domainHooks", _JSON_NAMES),
+        ("nodeHooks", _JSON_NAMES if is_later else _GO_NAMES),
+    ):
+        conditions = manifest.objects(found.plugin, hooks)
+        if any(
+            others.search(manifest.text(e, "condition")) for e in conditions
+        ):
+            failures.append(
+                f"conditions of the Plugin's {hooks} are not for KubeVirt "
+                f"{version}, which then fails every VMI that reaches them; "
+                f"apply {file} of this release"
+            )
+    if not found.has_gate:
+        warnings.append(
+            f"the feature gate Plugins of KubeVirt {version} is off, so that "
+            "no hook of the Plugin sriov-rt is called; turn it on, or delete "
+            "the Plugin"
+        )
+    if not (failures or warnings):
+        return _success(f"KubeVirt {version}")
+    return _result(failures, warnings)
 
 
 def _lacking(option: str, shipped: str, installed: Sequence[str]) -> set[str]:

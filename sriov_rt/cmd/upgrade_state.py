@@ -32,12 +32,16 @@ from sriov_rt import files as bounded
 from sriov_rt.agent import options as agent_options
 from sriov_rt.cmd import collect
 from sriov_rt.cmd import faults
+from sriov_rt.cmd import paths
 from sriov_rt.cmd import upgrade_checks as checks
 from sriov_rt.codec import Unknown
 from sriov_rt.devices import settings as devices
 from sriov_rt.host import compute_driver_socket
 from sriov_rt.host.root import Root
+from sriov_rt.kubernetes import cluster
+from sriov_rt.kubernetes import manifest
 from sriov_rt.kubernetes import options as kubernetes_options
+from sriov_rt.kubevirt import contract
 from sriov_rt.magnum import options as magnum_options
 from sriov_rt.neutron import options as neutron_options
 from sriov_rt.nic import provision
@@ -285,6 +289,31 @@ class Host:
         conf.register_opts([cfg.StrOpt("compute_driver")])
         found: str | None = conf.compute_driver
         return found
+
+    @staticmethod
+    def kubevirt() -> checks.KubeVirt | Unknown | None:
+        """Return KubeVirt of the cluster that a kubeconfig file names."""
+        path = paths.kubeconfig()
+        if path is None:
+            return None
+        try:
+            get = cluster.connect(path, None)
+            plugin = get(contract.PLUGIN_PATH)
+            every = manifest.objects(get(contract.KUBEVIRT_PATH), "items")
+        except exceptions.SriovRtError as error:
+            return Unknown(str(error))
+        if not every:
+            return None
+        gates = manifest.words(
+            every[0],
+            *("spec", "configuration", "developerConfiguration"),
+            "featureGates",
+        )
+        return checks.KubeVirt(
+            manifest.text(every[0], "status", "observedKubeVirtVersion"),
+            contract.GATE in gates,
+            None if plugin is None else manifest.mapping(plugin, "spec"),
+        )
 
     def _agent(self) -> cfg.ConfigOpts:
         """Return the agent's options, their defaults if one is rejected."""

@@ -28,6 +28,13 @@ from sriov_rt.kubevirt.messages import STRING
 #: The name of our Plugin, and of its directory below SOCKETS.
 PLUGIN = "sriov-rt"
 
+#: Where an API server has it, and where KubeVirt says what it is.
+PLUGIN_PATH = f"/apis/plugin.kubevirt.io/v1alpha1/plugins/{PLUGIN}"
+KUBEVIRT_PATH = "/apis/kubevirt.io/v1/kubevirts"
+
+#: The feature gate of plugins.
+GATE = "Plugins"
+
 #: Where virt-launcher looks for the sockets of domain hooks, and virt-handler
 #: by our manifest for that of node hooks.
 DOMAIN_SOCKET = f"/var/run/kubevirt-plugin/{PLUGIN}/domain.sock"

@@ -23,6 +23,7 @@ from typing import Any
 import yaml
 from kubernetes.client import ApiClient
 from kubernetes.client import ApiException
+from kubernetes.client import AppsV1Api
 from kubernetes.client import CoreV1Api
 from kubernetes.client import CustomObjectsApi
 from kubernetes.utils import create_from_dict
@@ -76,9 +77,9 @@ class KubeVirtTest(KubernetesTestCase):
     def setUpClass(cls) -> None:
         super().setUpClass()
         cls.client = cls.kube.admin()
-        for kind, plural in KINDS.items():
+        for kind, plural in (KINDS | {"KubeVirt": "kubevirts"}).items():
             create_from_dict(cls.client, _crd(kind, plural))
-        for name in ("realtime", "default"):
+        for name in ("realtime", "default", "kubevirt"):
             cls.make_namespace(name)
         for name in ("allow-list.yaml", "sidecar.yaml"):
             cls.apply(name)
@@ -109,6 +110,29 @@ class KubeVirtTest(KubernetesTestCase):
                 group, version, plural, each
             )
 
+    def setUp(self) -> None:
+        super().setUp()
+        self.gates("Plugins", "Snapshot")
+
+    def gates(self, *names: str) -> None:
+        """Turn feature gates of KubeVirt on, and all others off."""
+        api = CustomObjectsApi(self.client)
+        place = ("kubevirt.io", "v1", "kubevirt", "kubevirts")
+        body = {
+            "apiVersion": "kubevirt.io/v1",
+            "kind": "KubeVirt",
+            "metadata": {"name": "kubevirt"},
+            "spec": {
+                "configuration": {
+                    "developerConfiguration": {"featureGates": names}
+                }
+            },
+        }
+        try:
+            api.create_namespaced_custom_object(*place, body)
+        except ApiException:
+            api.patch_namespaced_custom_object(*place, "kubevirt", body)
+
     def vm(
         self, kind: str, namespace: str, annotations: Mapping[str, str]
     ) -> None:
@@ -136,12 +160,12 @@ class KubeVirtTest(KubernetesTestCase):
             },
         )
 
-    def refusal(self, kind: str) -> str:
+    def refusal(self, kind: str, namespace: str = "default") -> str:
         """Return why a VM that asks is refused, once the policy counts."""
         end = time.monotonic() + _SETTLE_S
         while time.monotonic() < end:
             try:
-                self.vm(kind, "default", GUEST)
+                self.vm(kind, namespace, GUEST)
             except ApiException as error:
                 return str(error.body)
             time.sleep(0.5)
@@ -161,16 +185,41 @@ class KubeVirtTest(KubernetesTestCase):
             self.vm(kind, "default", {"kubevirt.io/x": "y"})
             self.vm(kind, "realtime", GUEST)
 
+    def test_with_the_gate_off_who_asks_is_refused_and_no_other(self) -> None:
+        self.gates("Snapshot")
+        kind = "VirtualMachineInstance"
+        self.assertIn("gate Plugins is off", self.refusal(kind, "realtime"))
+        self.vm(kind, "realtime", {"kubevirt.io/x": "y"})
+        # A VM may be made before the gate is on; its VMI is what starts.
+        self.vm("VirtualMachine", "realtime", GUEST)
+
+    def test_a_pod_that_no_hook_would_be_called_for_is_refused(self) -> None:
+        """Wherever the KubeVirt is: the pod has no volume of sockets."""
+        self.with_sidecar()
+        with self.assertRaises(ApiException) as caught:
+            self.pod("realtime", GUEST, has_sockets=False)
+        self.assertIn("gate Plugins is off", str(caught.exception.body))
+        self.pod("realtime", {}, has_sockets=False)
+
+    def test_the_node_hook_is_a_valid_daemon_set(self) -> None:
+        self.make_namespace("sriov-rt")
+        _, each = yaml.safe_load_all((ETC / "node-hook.yaml").read_text())
+        AppsV1Api(self.client).create_namespaced_daemon_set(
+            "sriov-rt", each, dry_run="All", field_validation="Strict"
+        )
+
     def pod(
         self,
         namespace: str,
         annotations: Mapping[str, str],
         before: Sequence[str] = (),
+        has_sockets: bool = True,
         **labels: str,
     ) -> Any:
         """Return a virt-launcher pod, as the API server keeps it.
 
         :param before: names of its own init containers.
+        :param has_sockets: whether KubeVirt's feature gate Plugins is on.
         """
         mount = {"name": "kubevirt-plugin-sockets", "mountPath": "/x"}
         return CoreV1Api(self.client).create_namespaced_pod(
@@ -190,13 +239,15 @@ class KubeVirtTest(KubernetesTestCase):
                         {
                             "name": "compute",
                             "image": "x",
-                            "volumeMounts": [mount],
+                            "volumeMounts": [mount] if has_sockets else [],
                             "resources": _LIMITS,
                         }
                     ],
                     "volumes": [
                         {"name": "kubevirt-plugin-sockets", "emptyDir": {}}
-                    ],
+                    ]
+                    if has_sockets
+                    else [],
                 },
             },
         )

@@ -25,6 +25,7 @@ import pathlib
 import subprocess
 import sys
 import time
+import typing
 
 import grpc
 import yaml
@@ -53,6 +54,8 @@ def prepared(program):
 
 
 class DriverTestCase(base.HookTestCase):
+    file = "plugin.yaml"
+
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
@@ -60,7 +63,7 @@ class DriverTestCase(base.HookTestCase):
 
     def setUp(self):
         super().setUp()
-        (self.plugin,) = yaml.safe_load_all((ETC / "plugin.yaml").read_text())
+        (self.plugin,) = yaml.safe_load_all((ETC / self.file).read_text())
         self.spec = self.plugin["spec"]
 
     def drive(self, act, vmi, domain=documents.DOMAIN, **options):
@@ -86,40 +89,61 @@ class DriverTestCase(base.HookTestCase):
 
 @periodic.periodic
 class ConditionTest(DriverTestCase):
+    """Conditions where KubeVirt evaluates them, each by the names it has."""
+
+    options: typing.ClassVar[dict[str, str]] = {}
+
     def holds(self, vmi):
-        found = self.drive("conditions", vmi)
+        found = self.drive("conditions", vmi, **self.options)
         self.assertNotIn("error", found)
-        return found["domain"], *found["nodes"]
+        return *found["domains"], *found["nodes"]
 
     def test_a_vmi_that_asks_in_the_namespace(self):
         found = self.holds(documents.vmi(guest="lean"))
-        self.assertEqual((True, True, False), found)
+        self.assertEqual((True, True, True), found)
 
-    def test_a_vmi_that_asks_elsewhere_or_nothing(self):
-        other = json.loads(documents.vmi())
-        other["metadata"]["annotations"] = {"kubevirt.io/x": "y"}
-        elsewhere = self.elsewhere(documents.vmi(guest="lean"))
-        for each in (elsewhere, documents.vmi(), json.dumps(other).encode()):
-            self.assertEqual((False, False, False), self.holds(each))
-
-    def test_a_vmi_with_devices_is_cleaned_after_whatever_it_asks_by_then(
-        self,
-    ):
-        for given in ({"interfaces": ["fast"]}, {"devices": ["vf"]}):
-            found = documents.vmi(**given)
-            self.assertEqual((False, False, True), self.holds(found))
-            found = self.elsewhere(found)
+    def test_a_vmi_that_asks_elsewhere_is_a_stranger(self):
+        for given in (
+            {"guest": "lean"},
+            {"interfaces": ["fast"]},
+            {"devices": ["vf"]},
+        ):
+            found = self.elsewhere(documents.vmi(**given))
             self.assertEqual((False, False, False), self.holds(found))
 
-    def test_a_vmi_without_devices_that_are_listed(self):
-        bare = json.loads(documents.vmi())
-        bare["spec"]["domain"]["devices"] = {}
-        found = self.holds(json.dumps(bare).encode())
-        self.assertEqual((False, False, False), found)
+    def test_a_vmi_of_the_namespace_is_cleaned_after_whatever_it_asks_by_then(
+        self,
+    ):
+        other = json.loads(documents.vmi())
+        other["metadata"]["annotations"] = {"kubevirt.io/x": "y"}
+        for each in (documents.vmi(), json.dumps(other).encode()):
+            self.assertEqual((False, False, True), self.holds(each))
 
     @staticmethod
     def elsewhere(vmi):
         return vmi.replace(b'"namespace": "realtime"', b'"namespace": "x"')
+
+    def test_a_condition_of_the_plugin_stops_every_vmi(self):
+        """virt-handler evaluates it, too, in 1.9 by other names."""
+        self.spec["condition"] = 'vmi.Namespace == "realtime"'
+        found = self.drive("conditions", documents.vmi(), **self.options)
+        self.assertIn("virt-handler: CEL compilation", found["error"])
+
+
+class Condition110Test(ConditionTest):
+    """The same of 1.10, which has Go's names everywhere.
+
+    virt-launcher's evaluator of 1.9 stands in for both of 1.10.
+    """
+
+    file = "plugin-1.10.yaml"
+    options: typing.ClassVar[dict[str, str]] = {"gonames": "yes"}
+
+    def test_a_condition_of_the_plugin_stops_every_vmi(self):
+        """It compiles there; it would keep VFs from being cleaned."""
+        self.spec["condition"] = 'vmi.Namespace == "realtime"'
+        elsewhere = self.elsewhere(documents.vmi())
+        self.assertEqual((False, False, False), self.holds(elsewhere))
 
 
 @periodic.periodic
@@ -233,14 +257,17 @@ class NodeHookTest(DriverTestCase):
                     self.assertNotIn("error", found)
             found = self.drive("node", documents.vmi(max_latency_us="9"))
             self.assertIn("FailedPrecondition: no latency", found["error"])
-        # Without a server, who asks for nothing starts all the same, and
-        # ends without waiting for it: it would be an error here.
+        # Without a server, who asks for nothing starts and ends all the same.
+        for point in (*points, "PostVMStop"):
+            with self.subTest(stranger=point):
+                found = self.drive("node", documents.vmi(), point=point)
+                self.assertNotIn("error", found)
+        # A stranger elsewhere does not even wait: it would be an error here.
         self.spec["nodeHooks"][1]["failureStrategy"] = "Fail"
-        for point in ("PreVMStart", "PostVMStop"):
-            found = self.drive("node", documents.vmi(), point=point)
-            self.assertNotIn("error", found)
-        with_vf = documents.vmi(interfaces=["fast"])
-        found = self.drive("node", with_vf, point="PostVMStop")
+        stranger = ConditionTest.elsewhere(documents.vmi(devices=["vf"]))
+        found = self.drive("node", stranger, point="PostVMStop")
+        self.assertNotIn("error", found)
+        found = self.drive("node", documents.vmi(), point="PostVMStop")
         self.assertIn("dial", found["error"])
         self.assertIn("dial", self.drive("node", lean)["error"])
 

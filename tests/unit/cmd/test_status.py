@@ -29,6 +29,7 @@ from sriov_rt.cmd import upgrade_checks
 from sriov_rt.cmd import upgrade_state
 from sriov_rt.codec import Unknown
 from sriov_rt.host import compute_driver_socket
+from sriov_rt.kubevirt import contract
 from sriov_rt.vif import records
 from sriov_rt.vif.model import Kind
 from tests.unit.vif import fakes
@@ -53,6 +54,11 @@ class StatusTest(unittest.TestCase):
             )
         )
         self.write("proc/1/net/unix", "Num RefCount\n")
+        self.kubeconfig = self.enterContext(
+            mock.patch.object(
+                upgrade_state.paths, "kubeconfig", return_value=None
+            )
+        )
 
     def write(self, name, text):
         path = self.root / name
@@ -222,6 +228,23 @@ class StatusTest(unittest.TestCase):
         self.write("proc/1/net/unix", f"0: 2 0 0 2 01 1 {name}")
         _, results = self.results()
         self.assertEqual((0, None), results["Compute driver"])
+
+    def test_kubevirt_of_the_cluster_that_kubectl_has(self):
+        answers = {
+            contract.PLUGIN_PATH: {"spec": {"condition": "true"}},
+            contract.KUBEVIRT_PATH: {
+                "items": [{"status": {"observedKubeVirtVersion": "v1.9.0"}}]
+            },
+        }
+        self.kubeconfig.return_value = "/x"
+        with mock.patch.object(
+            upgrade_state.cluster, "connect", return_value=answers.get
+        ):
+            self.failing("Plugin of KubeVirt", "KubeVirt v1.9.0 has spec.")
+            answers.clear()
+            self.assertIn("no kubeconfig", str(self.results()))
+        self.kubeconfig.return_value = str(self.root / "missing")
+        self.assertIn("cannot be judged", str(self.results()))
 
     def test_units_of_the_package_and_their_drop_ins(self):
         units = {each.name: each for each in self.host().units()}

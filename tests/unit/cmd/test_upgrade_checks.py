@@ -12,13 +12,16 @@
 
 """Each check of an upgrade comes to success, warning and failure."""
 
+import pathlib
 import unittest
 
+import yaml
 from oslo_upgradecheck.upgradecheck import Code
 
 from sriov_rt.cmd import upgrade_checks as checks
 from sriov_rt.codec import Unknown
 
+ROOT = pathlib.Path(__file__).parents[3]
 OURS = checks.FILTER
 OPTION = "CapabilityBoundingSet"
 UNIT = f"[Service]\n{OPTION}=CAP_SYS_PTRACE CAP_DAC_READ_SEARCH\n"
@@ -208,3 +211,39 @@ class ComputeDriverTest(CheckTest):
             self.judged(None, configured=checks.DRIVER),
             "of an older release; restart it",
         )
+
+
+class KubeVirtTest(CheckTest):
+    def judged(self, file, version="v1.9.0", has_gate=True, **spec):
+        text = (ROOT / "etc/kubevirt" / file).read_text()
+        plugin = yaml.safe_load(text)["spec"] | spec
+        return checks.kubevirt(checks.KubeVirt(version, has_gate, plugin))
+
+    def test_no_cluster_or_no_plugin(self):
+        self.succeeds(checks.kubevirt(None), "no kubeconfig")
+        self.succeeds(
+            checks.kubevirt(checks.KubeVirt("v1.8.0", False, None)), "v1.8.0"
+        )
+
+    def test_a_cluster_that_does_not_answer_is_a_warning(self):
+        self.warns(checks.kubevirt(Unknown("refused")), "refused")
+
+    def test_each_file_is_for_its_release(self):
+        for file, version, other in (
+            ("plugin.yaml", "v1.9.3", "v1.10.0"),
+            ("plugin-1.10.yaml", "v1.10.0", "v1.9.0"),
+        ):
+            with self.subTest(file=file):
+                self.succeeds(self.judged(file, version), version)
+                self.fails(self.judged(file, other), f"KubeVirt {other}")
+
+    def test_a_condition_of_the_plugin_is_a_failure(self):
+        found = self.judged("plugin.yaml", condition='vmi.Name == "x"')
+        self.fails(found, "KubeVirt v1.9.0 has spec.condition")
+        self.assertIn("apply plugin.yaml", found.details)
+
+    def test_the_gate_is_off(self):
+        self.warns(self.judged("plugin.yaml", has_gate=False), "v1.9.0 is off")
+
+    def test_a_release_that_is_not_known(self):
+        self.warns(self.judged("plugin.yaml", ""), "virt-operator")

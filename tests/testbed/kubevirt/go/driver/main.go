@@ -52,10 +52,10 @@ type found struct {
 	XML string `json:"xml,omitempty"`
 	// Spec is what KubeVirt keeps of it for itself.
 	Spec string `json:"spec,omitempty"`
-	// Domain and Nodes are whether the conditions hold.
-	Domain bool   `json:"domain"`
-	Nodes  []bool `json:"nodes,omitempty"`
-	Error  string `json:"error,omitempty"`
+	// Domains and Nodes are whether the conditions of each hook hold.
+	Domains []bool `json:"domains,omitempty"`
+	Nodes   []bool `json:"nodes,omitempty"`
+	Error   string `json:"error,omitempty"`
 }
 
 var (
@@ -65,6 +65,7 @@ var (
 	invocation = flag.String("context", "Boot", "why domain hooks are called")
 	point      = flag.String("point", "PreVMStart", "point of node hooks")
 	nodeName   = flag.String("node", "node-1", "name of the node")
+	goNames    = flag.String("gonames", "no", "virt-handler has Go's names, as in 1.10")
 	cpuList    = flag.String("cpus", "", "CPUs of the pod, with commas between")
 )
 
@@ -155,6 +156,8 @@ func roundtrip() (found, error) {
 	return found{XML: text, Spec: string(own)}, err
 }
 
+// conditions evaluates each condition where KubeVirt does: that of the Plugin in
+// virt-launcher and, since release-1.9 of August 2026, in virt-handler, too.
 func conditions() (found, error) {
 	result := found{}
 	domain, err := translate.ToLibvirtDomain(spec())
@@ -162,28 +165,49 @@ func conditions() (found, error) {
 		return result, err
 	}
 	given, instance := plugin(), vmi()
-	evaluator := domaincel.GetEvaluator()
-	result.Domain = true
-	if given.Spec.Condition != "" {
-		result.Domain, err = evaluator.EvaluateCondition(
-			given.Spec.Condition, instance, domain)
+	launcher := func(condition string) (bool, error) {
+		return domaincel.GetEvaluator().EvaluateCondition(
+			condition, instance, domain)
+	}
+	handler := launcher
+	if *goNames == "no" {
+		nodes, err := plugincel.NewEvaluator()
 		if err != nil {
 			return result, err
 		}
+		handler = func(condition string) (bool, error) {
+			return nodes.EvaluateCondition(
+				condition, map[string]any{"vmi": instance})
+		}
 	}
-	nodes, err := plugincel.NewEvaluator()
-	if err != nil {
-		return result, err
+	for _, hook := range given.Spec.DomainHooks {
+		holds, err := all(launcher, given.Spec.Condition, hook.Condition)
+		if err != nil {
+			return result, fmt.Errorf("virt-launcher: %w", err)
+		}
+		result.Domains = append(result.Domains, holds)
 	}
 	for _, hook := range given.Spec.NodeHooks {
-		holds, err := nodes.EvaluateCondition(
-			hook.Condition, map[string]any{"vmi": instance})
+		holds, err := all(handler, given.Spec.Condition, hook.Condition)
 		if err != nil {
-			return result, err
+			return result, fmt.Errorf("virt-handler: %w", err)
 		}
 		result.Nodes = append(result.Nodes, holds)
 	}
 	return result, nil
+}
+
+// all returns whether conditions hold; one that is not set does.
+func all(holds func(string) (bool, error), conditions ...string) (bool, error) {
+	for _, condition := range conditions {
+		if condition == "" {
+			continue
+		}
+		if held, err := holds(condition); err != nil || !held {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 func node() (found, error) {
