@@ -71,9 +71,14 @@ FEATURES: Mapping[str, DeviceClass] = types.MappingProxyType(
     {"vmcoreinfo": DeviceClass.VMCOREINFO}
 )
 
-#: Devices that libvirt puts back, for they are in the machine's chipset
-#: (qemuDomainDefAddImplicitInputDevice and qemuDomainDefAddDefaultDevices in
-#: its src/qemu: qemu_domain.c, later qemu_postparse.c).
+#: Devices that libvirt puts back, for they are in the machine's chipset.
+#:
+#: What it adds to a QEMU guest by itself is here, in NONE_MODELS and, beside
+#: graphics, in :func:`needs`; SILENT is the one thing that may come and go
+#: (qemuDomainDefAddImplicitInputDevice, qemuDomainDefAddDefaultDevices and
+#: qemuDomainDefAddDefaultAudioBackend in its src/qemu: qemu_domain.c, later
+#: qemu_postparse.c; virDomainDefAddImplicitVideo in src/conf).
+#: tests/functional/libvirt defines, dumps and prepares each.
 IN_CHIPSET: Mapping[str, Test] = types.MappingProxyType(
     {
         "input": Test("bus", frozenset({"ps2"})),
@@ -81,6 +86,10 @@ IN_CHIPSET: Mapping[str, Test] = types.MappingProxyType(
         "watchdog": Test("model", frozenset({"itco"})),
     }
 )
+
+#: The sound backend of a guest without Spice, which makes no sound: as a
+#: change of a domain (action, element and detail).
+SILENT = ("removed", "audio", "type=none")
 
 #: Values of ``type`` of what Spice carries: it does not work without its
 #: ``<graphics>``.
@@ -148,6 +157,9 @@ SPECIAL = ONLY.keys() | IN_CHIPSET.keys() | MAY_BOOT
 #: _guest_add_usb_root_controller says so of ppc).
 USB_FOR_GOOD = frozenset({"ppc", "ppc64", "ppc64le"})
 
+#: Those of them that libvirt gives a USB keyboard and mouse beside graphics.
+USB_INPUT = frozenset({"ppc64", "ppc64le"})
+
 #: Architectures whose NIC is no virtio if the document names no model
 #: (qemuDomainDefaultNetModel).
 PLAIN_DEFAULT_NIC = frozenset({"i686", "x86_64"})
@@ -191,8 +203,10 @@ def disk_controller(disk: Element) -> int:
     return (index - 1) // _DISKS_A_CONTROLLER
 
 
-def needs(device: Element) -> Iterator[tuple[str, str]]:
+def needs(device: Element, arch: str) -> Iterator[tuple[str, str]]:
     """Yield the tag of what a device can't do without, and a clause why.
+
+    :param arch: of the guest.
 
     libvirt refuses a domain that has the one without the other (virsh define
     of 9.0: "graphics device is needed for attribute value 'display=on'",
@@ -203,6 +217,10 @@ def needs(device: Element) -> Iterator[tuple[str, str]]:
     tag = device.tag
     if tag == "graphics":
         yield "video", "the graphics needs it"
+        if device.get("type") == "spice":
+            yield "audio", "libvirt gives Spice one"
+        if arch in USB_INPUT:
+            yield "input", "libvirt gives graphics a keyboard and mouse"
     elif _is_by_spice(device):
         yield "graphics", f"the {tag} needs Spice"
     if device.get("display") == "on":

@@ -44,7 +44,7 @@ class Strip:
             return
         why = f"sriov_rt:guest={guest.value}"
         found = domain.devices()
-        stays = _staying(found, keep, report)
+        stays = _staying(found, keep, domain.arch, report)
         gone: list[Element] = []
         left: list[Element] = []
         carriers: list[Element] = []
@@ -68,7 +68,7 @@ class Strip:
 
 
 def _staying(
-    found: list[Element], keep: Classes, report: Recorder
+    found: list[Element], keep: Classes, arch: str, report: Recorder
 ) -> set[Element]:
     """Return the devices that stay: by themselves, or for one that does."""
     stays: set[Element] = set()
@@ -86,13 +86,13 @@ def _staying(
         needed.append(("graphics", "it is the only console"))
     for device in found:
         if device in stays:
-            needed += devices.needs(device)
+            needed += devices.needs(device, arch)
     why: dict[Element, str] = {}
     for tag, clause in needed:
         for device in going.pop(tag, ()):
             why[device] = clause
             # What it needs in turn comes at the end, and is looked at too.
-            needed += devices.needs(device)
+            needed += devices.needs(device, arch)
     for device in found:
         if device in why:
             report.note(f"{device.tag} stays: {why[device]}")

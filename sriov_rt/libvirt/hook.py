@@ -33,6 +33,7 @@ from sriov_rt.guest import passthrough
 from sriov_rt.guest import program
 from sriov_rt.guest.admission import Manager
 from sriov_rt.guest.claims import Claims
+from sriov_rt.guest.devices import SILENT
 from sriov_rt.guest.domain import parse_domain
 from sriov_rt.guest.passthrough import PassedThrough
 from sriov_rt.guest.program import Outcome
@@ -54,10 +55,6 @@ EXIT_REFUSED = 1
 MANAGER = Manager("libvirt", SENTENCES)
 
 _INCOMING = program.incoming(MANAGER)
-
-#: What libvirt adds to each domain by itself: a sound backend that no device
-#: uses (qemuDomainDefAddDefaultAudioBackend; seen with 9.0).
-_SILENT = ("removed", "audio", "type=none")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -186,7 +183,7 @@ def _changes(report: Report) -> str:
     texts = [
         f"{each.action} {each.element} {each.detail}".rstrip()
         for each in report.changes
-        if (each.action, each.element, each.detail) != _SILENT
+        if (each.action, each.element, each.detail) != SILENT
     ]
     return first_of(texts, 4)
 

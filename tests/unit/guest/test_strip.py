@@ -311,6 +311,24 @@ class InterlocksTest(unittest.TestCase):
         )
         self.assertEqual(NONE, devices(render(xml, LEAN)))
 
+    def test_spice_has_the_audio_that_libvirt_gives_it(self):
+        """It would be back once defined, and removed again, and so on."""
+        xml = domain(VIDEO + SPICE + "<audio id='1' type='spice'/>")
+        rendered = render(xml, kept("graphics"))
+        self.assertEqual(
+            ["video", "graphics", "audio", *NONE], devices(rendered)
+        )
+        self.assertEqual(NONE, devices(render(xml, LEAN)))
+
+    def test_graphics_of_a_pseries_guest_have_their_keyboard(self):
+        keyboard = "<input type='keyboard' bus='usb'/>"
+        for arch, stays in (("ppc64le", True), ("x86_64", False)):
+            xml = domain(VIDEO + "<graphics type='vnc'/>" + keyboard).replace(
+                "x86_64", arch
+            )
+            found = devices(render(xml, kept("graphics")))
+            self.assertEqual(stays, "input" in found, found)
+
     def test_needs_of_needs(self):
         # The redirected boot device needs Spice, which plays through audio.
         xml = domain(
