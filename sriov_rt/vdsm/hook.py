@@ -225,17 +225,20 @@ def _start(
 
 
 def _arrive(xml: bytes, request: GuestRequest, root: Root) -> Outcome:
-    """Return the domain of a VM that was saved, or runs elsewhere.
+    """Refuse a VM that was saved, or runs elsewhere, if it can't be here.
 
-    Its pCPUs are claimed by libvirt's hook, for vdsm may drop this domain.
+    vdsm drops the domain that hooks make of these events (their callers in
+    lib/vdsm/virt/vm.py), so that none is made: libvirt's hook moves the pins,
+    and claims the pCPUs.
 
     :raises Refused: if this host can't give what it requests.
     """
     facts = _facts(request, root)
     rendered = admission.admit(xml, request, facts, _INCOMING, taken=CpuSet())
     if not rendered.report.changes:
-        return Outcome()
-    return Outcome(xml=rendered.xml, done=rendered.report.summary())
+        return Outcome(done="admitted")
+    left = rendered.report.summary()
+    return Outcome(done=f"admitted; left to libvirt's hook: {left}")
 
 
 def _destroyed(xml: bytes, reset_vfs: ResetVfs, claim: Claim) -> Outcome:
@@ -292,7 +295,10 @@ def main(
         except OSError as error:
             outcome = Outcome(problem=f"{path} cannot be written: {error}")
     if outcome.problem:
-        print(f"sriov-rt: {outcome.problem}", file=sys.stderr)
+        # The engine shows other than ASCII as the bytes that it is.
+        problem = outcome.problem.replace("µ", "u")
+        problem = problem.encode("ascii", "replace").decode()
+        print(f"sriov-rt: {problem}", file=sys.stderr)
         _log(syslog.LOG_ERR, f"{vm}refused: {outcome.problem}")
     elif outcome.done:
         _log(syslog.LOG_INFO, vm + outcome.done)

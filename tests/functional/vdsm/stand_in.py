@@ -23,6 +23,10 @@ import subprocess
 import tempfile
 from collections.abc import Mapping
 
+#: Events of which vdsm takes no other domain (their callers in
+#: lib/vdsm/virt/vm.py, 4.50.7).
+DROPPED = frozenset({"before_vm_dehibernate", "before_vm_migrate_destination"})
+
 
 class HookError(Exception):
     """A hook has refused: its text is what the engine shows."""
@@ -31,7 +35,7 @@ class HookError(Exception):
 def run_hooks(
     hooks: pathlib.Path, event: str, xml: str, properties: Mapping[str, str]
 ) -> str:
-    """Run the hooks of an event, and return the domain as they left it.
+    """Run the hooks of an event, and return the domain that vdsm goes on with.
 
     :param hooks: vdsm's directory of hooks.
     :raises HookError: if one of a ``before_`` event refuses.
@@ -54,7 +58,7 @@ def run_hooks(
         **properties,
     }
     failed = False
-    errors = ""
+    errors = b""
     try:
         for program in programs:
             # vdsm wraps hooks in taskset, which gives them all CPUs.
@@ -63,7 +67,6 @@ def run_hooks(
                 env=environment,
                 cwd=hooks,
                 capture_output=True,
-                text=True,
                 check=False,
             )
             errors += done.stderr
@@ -72,6 +75,6 @@ def run_hooks(
                 break
         if failed and event.startswith("before_"):
             raise HookError(f"Hook Error: ({errors!r},)")
-        return path.read_text()
+        return xml if event in DROPPED else path.read_text()
     finally:
         path.unlink(missing_ok=True)

@@ -150,6 +150,14 @@ class ContractTest(InstalledTest):
             self.vdsm("after_vm_destroy", "<half", sriov_rt="guest=lean"),
         )
 
+    def test_a_vm_that_arrives_is_refused_or_left_to_libvirts_hook(self):
+        for event in sorted(stand_in.DROPPED):
+            with self.assertRaises(HookError) as raised:
+                self.vdsm(event, domain(), sriov_rt="realtime=required")
+            self.assertIn("no CPU is isolated", str(raised.exception))
+            xml = domain(devices="<video/>")
+            self.assertEqual(xml, self.vdsm(event, xml, sriov_rt="guest=lean"))
+
 
 class EngineConfigTest(unittest.TestCase):
     def test_the_patterns_take_the_examples_and_nothing_that_is_refused(self):

@@ -279,7 +279,8 @@ class ClaimTest(HostTest):
 
 
 class ArrivalTest(HostTest):
-    def test_pins_of_this_host(self):
+    def test_vdsm_would_drop_another_domain_so_none_is_made(self):
+        """What is to change is logged as left to libvirt's hook, not done."""
         xml = documents.domain(
             "<video/>",
             cputune=documents.pins(30, 31)
@@ -289,11 +290,17 @@ class ArrivalTest(HostTest):
             done = self.run_hook(
                 event, xml, sriov_rt="guest=lean & vcpu_sched=fifo:1"
             )
-            tree = documents.etree.fromstring(done.xml)
-            pins = [each.get("cpuset") for each in tree.iterfind("*/vcpupin")]
-            self.assertEqual(["2", "3"], pins)
-            # What the guest sees stays: it has been started.
-            self.assertIsNotNone(tree.find("devices/video"))
+            self.assertEqual(("", ""), (done.xml, done.problem))
+            self.assertIn("left to libvirt's hook: ", done.done)
+            self.assertIn("vcpupin vcpu=1 cpuset=3", done.done)
+
+    def test_a_vm_that_this_host_cannot_take_is_refused(self):
+        (self.place / "sys/devices/system/cpu/isolated").write_text("\n")
+        for event in (hook.DEHIBERNATE, hook.MIGRATE):
+            done = self.run_hook(
+                event, documents.domain(""), sriov_rt="realtime=required"
+            )
+            self.assertIn("isolated", done.problem)
 
 
 class AffinityTest(HostTest):
@@ -413,6 +420,20 @@ class ClaimProgramTest(HostTest):
         for words in ((), ("x", "2"), (ONE, "x"), ("../x", "2"), ("-h",)):
             code, out, err = self.run_program(*words)
             self.assertEqual((1, "", 1), (code, out, err.count("\n")))
+
+
+class RefusalTest(unittest.TestCase):
+    def test_the_engine_gets_ascii(self):
+        """vdsm shows standard error as bytes: \\xc2\\xb5s."""
+        outcome = Outcome(problem="40 µs are more than 9 µs – refused")
+        with (
+            mock.patch.object(hook, "run", return_value=outcome),
+            mock.patch.object(sys, "stderr", io.StringIO()) as said,
+        ):
+            self.assertEqual(hook.EXIT_REFUSED, hook.main("/x/y", {}))
+        self.assertEqual(
+            "sriov-rt: 40 us are more than 9 us ? refused\n", said.getvalue()
+        )
 
 
 class ProgramTest(unittest.TestCase):
