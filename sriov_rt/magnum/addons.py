@@ -19,6 +19,7 @@ version of each, the nodes that need it, and the checksum of each file.
 import dataclasses
 import hashlib
 import pathlib
+import re
 import sysconfig
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -40,6 +41,18 @@ MAX_FILE = 256 * 1024
 
 #: The chart truncates RELEASE-NAME at 63, and a release has up to 43.
 MAX_NAME = 19
+
+
+#: The release of Kubernetes from which on MutatingAdmissionPolicy is v1. 1.34
+#: and 1.35 have v1beta1, behind a feature gate.
+MUTATING_V1 = (1, 36)
+
+_MUTATING = re.compile(
+    r"^(apiVersion: admissionregistration\.k8s\.io/v1)"
+    r"(\nkind: MutatingAdmissionPolicy)",
+    re.MULTILINE,
+)
+_RELEASE = re.compile(r"v?(\d{1,3})\.(\d{1,4})", re.ASCII)
 
 
 class AddonsUnusable(errors.MagnumError):
@@ -95,18 +108,40 @@ class Addon:
     images: Mapping[str, str] = dataclasses.field(default_factory=dict)
     manifests: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
-    def rendered(self, images: Mapping[str, str]) -> dict[str, str]:
+    @property
+    def mutates(self) -> bool:
+        """Whether it has a MutatingAdmissionPolicy."""
+        return any(map(_MUTATING.search, self.manifests.values()))
+
+    def rendered(
+        self, images: Mapping[str, str], kubernetes: str | None = None
+    ) -> dict[str, str]:
         """Return the manifests by file, with images replaced.
 
         :param images: name to a reference; the others stay.
+        :param kubernetes: the cluster's release; one that serves all versions
+            of the files by default.
         """
         found = {}
         for file, text in self.manifests.items():
             for name, published in self.images.items():
                 text = text.replace(published, images.get(name, published))
+            text = for_kubernetes(text, kubernetes)
             head = f"# sriov-rt: add-on {self.name}, version {self.version}\n"
             found[file] = head + text
         return found
+
+
+def for_kubernetes(text: str, release: str | None) -> str:
+    """Return manifests as an API server of a release serves them.
+
+    :param text: with the versions of the newest one.
+    :param release: such as 1.35.2; the newest by default.
+    """
+    found = _RELEASE.match(release or "")
+    if found is None or (int(found[1]), int(found[2])) >= MUTATING_V1:
+        return text
+    return _MUTATING.sub(r"\1beta1\2", text)
 
 
 def default_directory() -> str:
@@ -214,15 +249,20 @@ def needed(
 
 
 def custom(
-    addons: Iterable[Addon], images: Mapping[str, str]
+    addons: Iterable[Addon],
+    images: Mapping[str, str],
+    kubernetes: str | None = None,
 ) -> dict[str, Any]:
-    """Return the add-ons as values of the chart's addons.custom."""
+    """Return the add-ons as values of the chart's addons.custom.
+
+    :param kubernetes: the cluster's release.
+    """
     found = {
         each.name: {
             "kind": "Manifests",
             "spec": {
                 "namespace": each.namespace,
-                "manifests": each.rendered(images),
+                "manifests": each.rendered(images, kubernetes),
             },
         }
         for each in addons

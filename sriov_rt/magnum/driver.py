@@ -321,10 +321,10 @@ class Driver(driver.Driver):  # type: ignore[misc]
         self._entries = under_way.entries(
             [_group(each) for each in _workers(groups)]
         )
-        self._carry_addons(cluster)
+        self._carry_addons(context, cluster)
         super()._update_helm_release(context, cluster, groups)
 
-    def _carry_addons(self, cluster: Object) -> None:
+    def _carry_addons(self, context: Any, cluster: Object) -> None:
         """Give the cluster the add-ons that its nodegroups need."""
         settings = CONF[options.GROUP]
         nodes = [
@@ -342,9 +342,14 @@ class Driver(driver.Driver):  # type: ignore[misc]
             chosen = addons.needed(
                 addons.select(every, settings.addons), nodes
             )
+        kubernetes = None
+        if any(each.mutates for each in chosen):
+            _, kubernetes, _ = self._get_image_details(
+                context, cluster.cluster_template.image_id
+            )
         if settings.addon_carrier == options.CUSTOM:
             self._helm_client.overlay = addons.custom(
-                chosen, settings.addon_images
+                chosen, settings.addon_images, kubernetes
             )
             return
         resource_set.apply(
@@ -354,6 +359,7 @@ class Driver(driver.Driver):  # type: ignore[misc]
             self._k8s_resource_labels(cluster),
             chosen,
             settings.addon_images,
+            kubernetes,
         )
 
     def _update_status_deleting(self, context: Any, cluster: Object) -> None:

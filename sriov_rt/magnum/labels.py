@@ -98,6 +98,9 @@ class Labels:
     :param pod_vif: how pods get interfaces on those networks.
     :param pod_subnets: of the pods' addresses, in the order of the label.
     :param pods_per_node: addresses of each node in each subnet.
+    :param port_security: whether fast ports have Neutron's port security.
+    :param trusted_vf: whether VFs of the nodes are trusted; None where that
+        follows from what pods have on them.
     """
 
     demands: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -107,6 +110,8 @@ class Labels:
     pod_vif: words.Vif | None = None
     pod_subnets: tuple[ipaddress.IPv4Network, ...] = ()
     pods_per_node: int = DEFAULT_PODS
+    port_security: bool = False
+    trusted_vf: bool | None = None
 
     @property
     def pod_networks(self) -> PodNetworks | None:
@@ -182,6 +187,12 @@ def _runtimes(text: str) -> tuple[str, ...]:
     return names
 
 
+def _switch(text: str) -> bool:
+    if text not in ("on", "off"):
+        raise parse_errors.ParseError("switch", text, "on or off expected")
+    return text == "on"
+
+
 #: Parser of each label that is not an extra spec, by field of
 #: :class:`Labels`.
 OWN: Mapping[str, Callable[[str], Any]] = {
@@ -191,6 +202,8 @@ OWN: Mapping[str, Callable[[str], Any]] = {
     "pod_vif": _pod_vif,
     "pod_subnets": _pod_subnets,
     "pods_per_node": _pods_per_node,
+    "port_security": _switch,
+    "trusted_vf": _switch,
 }
 
 

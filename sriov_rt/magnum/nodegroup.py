@@ -43,6 +43,10 @@ KATA = "katacontainers.io/kata-runtime"
 #: The chart's own rule (node-group/machine-deployment.yaml).
 _NAME = re.compile(r"[a-z][a-z0-9-]+[a-z0-9]")
 
+#: What the chart calls its own group: RELEASE-control-plane is the
+#: MachineHealthCheck of both (control-plane/machine-health-check.yaml).
+_CONTROL_PLANE = "control-plane"
+
 #: The chart truncates RELEASE-NAME, and Magnum looks for the full name.
 MAX_COMPONENT = 63
 
@@ -186,6 +190,11 @@ def _name_problems(nodegroup: Nodegroup, settings: Settings) -> list[str]:
             f"its name becomes {name!r} in the chart, which takes three or "
             "more of a-z, 0-9 and -, a letter first and a letter or digit "
             "last; choose another name"
+        ]
+    if name == _CONTROL_PLANE:
+        return [
+            f"its name is that of the chart's own {name}, whose health check "
+            "it would replace; choose another name"
         ]
     # A new cluster has no release name yet; default-worker always fits.
     longest = MAX_COMPONENT - len(settings.release or "") - 1
@@ -382,6 +391,7 @@ def _values(
             "ports": _ports(
                 [networks[name] for name in labels.networks],
                 requested.vif,
+                labels,
                 settings,
             )
         }
@@ -443,6 +453,7 @@ def _node_labels(
 def _ports(
     networks: Sequence[str],
     vif: words.Vif | None,
+    labels: own_labels.Labels,
     settings: Settings,
 ) -> list[dict[str, Any]]:
     """Return all ports of a node; the chart does not merge lists.
@@ -450,22 +461,32 @@ def _ports(
     A VF is a PCI device to Nova, of VNIC type direct. Our mechanism driver
     binds ports of type normal on its physical networks.
 
+    To Cluster API's OpenStack provider a port with an empty list of security
+    groups has the cluster's own (``len(port.SecurityGroups) == 0`` in its
+    pkg/cloud/services/networking/port.go), which Neutron refuses on a network
+    without port security.
+
     :param networks: UUIDs of the fast networks.
     """
     whole = vif is not None and vif.kind is words.VifKind.VF
-    vnic_type = "direct" if whole else "normal"
+    common: dict[str, Any] = {"vnicType": "direct" if whole else "normal"}
+    if not labels.port_security:
+        common["disablePortSecurity"] = True
+    trusted = labels.trusted_vf
+    if trusted is None:
+        # A VF that is not trusted takes no MAC addresses of pods.
+        trusted = (
+            labels.pod_vif is not None
+            and labels.pod_vif.kind is words.VifKind.MACVLAN
+        )
+    if whole and trusted:
+        common["profile"] = {"trustedVF": True}
+    # As magnum-capi-helm has them.
     ordinary: list[dict[str, Any]] = [
         {"network": {"name": name}, "securityGroups": []}
         for name in settings.extra_networks
     ]
-    fast: list[dict[str, Any]] = [
-        {
-            "network": {"id": each},
-            "vnicType": vnic_type,
-            "securityGroups": [],
-        }
-        for each in networks
-    ]
+    fast = [{"network": {"id": each}, **common} for each in networks]
     # The first is the port on the cluster's own network.
     return [{}, *ordinary, *fast]
 

@@ -47,11 +47,13 @@ def apply(
     labels: Mapping[str, str],
     addons: Iterable[Addon],
     images: Mapping[str, str],
+    release_of_kubernetes: str | None = None,
 ) -> None:
     """Have Cluster API apply add-ons to the cluster of a release.
 
     :param client: of the management cluster.
     :param labels: of the objects, including :data:`UUID_LABEL`.
+    :param release_of_kubernetes: the cluster's.
     """
     names = []
     for each in addons:
@@ -61,7 +63,7 @@ def apply(
             {
                 "metadata": {"labels": dict(labels)},
                 "type": SECRET_TYPE,
-                "stringData": each.rendered(images),
+                "stringData": each.rendered(images, release_of_kubernetes),
             },
             namespace,
         )

@@ -12,13 +12,16 @@
 
 """What all tests on a real control plane share."""
 
+import pathlib
 import typing
 import unittest
 from typing import Any
 
 import yaml
 
+from sriov_rt.magnum import addons
 from tests.testbed import paths
+from tests.testbed.kube import programs
 from tests.testbed.kube.cluster import Kube
 from tests.testbed.paths import Paths
 from tests.testbed.progress import Progress
@@ -34,6 +37,13 @@ def network_definitions() -> Any:
         for each in yaml.safe_load_all(text)
         if each["kind"] == "CustomResourceDefinition"
     )
+
+
+def objects(path: pathlib.Path) -> Any:
+    """Return the objects of a file in the versions of the API server here."""
+    text = path.read_text()
+    release = programs.version("k8s.io/kubernetes")
+    return yaml.safe_load_all(addons.for_kubernetes(text, release))
 
 
 class KubernetesTestCase(unittest.TestCase):

@@ -28,6 +28,7 @@ from kubernetes.client import CoreV1Api
 from kubernetes.client import CustomObjectsApi
 from kubernetes.utils import create_from_dict
 
+from tests.kubernetes import base
 from tests.kubernetes.base import KubernetesTestCase
 
 ETC = pathlib.Path(__file__).parents[2] / "etc/kubevirt"
@@ -95,10 +96,7 @@ class KubeVirtTest(KubernetesTestCase):
 
     @classmethod
     def apply(cls, name: str) -> None:
-        for each in yaml.safe_load_all((ETC / name).read_text()):
-            if each["kind"].startswith("Mutating"):
-                # As the file says of Kubernetes 1.34.
-                each["apiVersion"] = f"{each['apiVersion']}beta1"
+        for each in base.objects(ETC / name):
             group, _, version = each["apiVersion"].partition("/")
             kind = each["kind"]
             plural = (

@@ -16,7 +16,6 @@ import json
 import typing
 from typing import Any
 
-import yaml
 from kubernetes.client import ApiException
 from kubernetes.client import CoreV1Api
 from kubernetes.client import CustomObjectsApi
@@ -56,9 +55,7 @@ class PoliciesTest(base.KubernetesTestCase):
             profiles.config_map({"latency": ENVIRONMENT}, "amd.com/onload")
         )
         for name in ("pod-policies/policies.yaml", "onload-pods/policy.yaml"):
-            cls.kube.apply(
-                *yaml.safe_load_all((base.ADDONS / name).read_text())
-            )
+            cls.kube.apply(*base.objects(base.ADDONS / name))
         # What the controller manager would have made.
         account = {"metadata": {"name": "default"}}
         cls.core.create_namespaced_service_account("default", account)

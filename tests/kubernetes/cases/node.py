@@ -117,9 +117,7 @@ class NodeCases(base.KubernetesTestCase):
             "onload-pods/policy.yaml",
             "kata/runtimeclass.yaml",
         ):
-            cls.kube.apply(
-                *yaml.safe_load_all((base.ADDONS / name).read_text())
-            )
+            cls.kube.apply(*base.objects(base.ADDONS / name))
         cls.machine.start()
         cls.addClassCleanup(cls.machine.stop)
         cls.kube.install_nfd()

@@ -87,7 +87,7 @@ class CreateTest(conductor.ConductorCase):
                 {
                     "network": {"id": "id-of-fast0"},
                     "vnicType": "direct",
-                    "securityGroups": [],
+                    "disablePortSecurity": True,
                 },
             ],
             entry["machineNetworking"]["ports"],

@@ -207,7 +207,7 @@ class LifeTest(RealCase):
                 {
                     "network": {"id": "id-of-fast0"},
                     "vnicType": "direct",
-                    "securityGroups": [],
+                    "disablePortSecurity": True,
                 },
             ],
             machine["ports"],

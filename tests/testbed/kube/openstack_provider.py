@@ -210,8 +210,37 @@ class Provider:
             name=PREFIX + name,
             network_id=network,
             binding_vnic_type=wanted.get("vnicType", "normal"),
+            **self._security(wanted),
         )
         return str(made.id)
+
+    def _security(self, wanted: Object) -> Object:
+        """Return how a port is secured, as the provider creates it.
+
+        A port that names no security groups, or an empty list of them, has
+        those that the chart manages for the cluster; the project's default
+        group is in their place. Without port security it has none
+        (pkg/cloud/services/networking/port.go of the provider; read in 0.12).
+        """
+        found: Object = {}
+        if wanted.get("disablePortSecurity"):
+            found["is_port_security_enabled"] = False
+        else:
+            groups = [
+                each["id"] for each in wanted.get("securityGroups") or ()
+            ]
+            found["security_group_ids"] = groups or [self._default_group()]
+        if (wanted.get("profile") or {}).get("trustedVF"):
+            found["binding_profile"] = {"trusted": "true"}
+        return found
+
+    def _default_group(self) -> str:
+        group = self._api.network.find_security_group(
+            "default",
+            ignore_missing=False,
+            project_id=self._api.current_project_id,
+        )
+        return str(group.id)
 
     def _delete(self, machine: Object) -> None:
         name = PREFIX + _name(machine)

@@ -175,6 +175,27 @@ class ChoiceTest(unittest.TestCase):
             addons.custom(self.addons[1:], {}),
         )
 
+    def test_a_policy_is_of_the_version_that_the_cluster_serves(self):
+        (policy,) = (x for x in addons.load(SHIPPED) if x.mutates)
+        self.assertEqual("onload-pods", policy.name)
+        for release, expected in (
+            ("1.34.4", "v1beta1"),
+            ("1.35", "v1beta1"),
+            ("1.36.0", "v1"),
+            ("v1.40.1", "v1"),
+            (None, "v1"),
+        ):
+            (text,) = policy.rendered({}, release).values()
+            found = {each["apiVersion"] for each in yaml.safe_load_all(text)}
+            self.assertEqual(
+                {f"admissionregistration.k8s.io/{expected}"}, found, release
+            )
+
+    def test_what_is_served_in_one_version_stays(self):
+        for each in addons.load(SHIPPED):
+            if not each.mutates:
+                self.assertEqual(each.rendered({}), each.rendered({}, "1.34"))
+
     def test_each_can_be_left_out(self):
         self.assertEqual(self.addons, addons.select(self.addons, None))
         self.assertEqual((), addons.select(self.addons, []))

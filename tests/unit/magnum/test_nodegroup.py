@@ -103,6 +103,52 @@ class RenderTest(unittest.TestCase):
         self.assertTrue(text.isascii() and text.isprintable())
         self.assertLessEqual(len(text), errors.MAX_SENTENCE)
 
+    def test_port_security_stays_where_a_label_says_so(self):
+        for text, expected in (("on", None), ("off", True), (None, True)):
+            labels = dict(NETWORKS)
+            if text:
+                labels["sriov_rt_port_security"] = text
+            _, *ports = self._ports(labels=labels)
+            for each in ports:
+                with self.subTest(label=text):
+                    self.assertEqual(expected, each.get("disablePortSecurity"))
+                    # An empty list is the cluster's own to the provider.
+                    self.assertNotIn("securityGroups", each)
+
+    def test_a_vf_that_macvlans_of_pods_are_on_is_trusted(self):
+        trusted = {"trustedVF": True}
+        switch = "sriov_rt_trusted_vf"
+        for flavor, labels, expected in (
+            (shapes.REALTIME_VF, POD_NETWORKS, trusted),
+            (shapes.REALTIME_VF, NETWORKS, None),
+            (
+                shapes.REALTIME_VF,
+                POD_NETWORKS | {"sriov_rt_pod_vif": "ipvlan"},
+                None,
+            ),
+            (shapes.REALTIME_VF, POD_NETWORKS | {switch: "off"}, None),
+            (shapes.REALTIME_VF, NETWORKS | {switch: "on"}, trusted),
+            # Of a port of type normal Neutron's mechanism driver makes that.
+            (shapes.MACVLAN_ONLOAD, POD_NETWORKS, None),
+        ):
+            with self.subTest(labels=labels, flavor=flavor.name):
+                _, *ports = self._ports(flavor=flavor, labels=labels)
+                for each in ports:
+                    self.assertEqual(expected, each.get("profile"))
+
+    def _ports(self, **kwargs):
+        return self._render(**kwargs).values["machineNetworking"]["ports"]
+
+    def test_the_name_of_the_charts_control_plane_is_refused(self):
+        with self.assertRaises(errors.NodegroupRefused) as caught:
+            nodegroup.render(
+                shapes.nodegroup("control-plane"),
+                shapes.ORDINARY,
+                SETTINGS,
+                shapes.networks,
+            )
+        self.assertIn("choose another name", str(caught.exception))
+
     def test_the_default_nodegroup_has_no_taint_of_ours(self):
         values = self._render(default=True).values
         registration = values["kubeadmConfigSpec"]["joinConfiguration"]

@@ -80,6 +80,67 @@ class StockBindingTest(
                 self._check_unbound(context)
 
 
+class ClusterPortTest(in_process.PluginCase):
+    """Ports of a cluster's nodes, as its OpenStack provider creates them."""
+
+    def setUp(self):
+        extensions = self._extension_drivers
+        cfg.CONF.set_override("extension_drivers", extensions, "ml2")
+        super().setUp()
+
+    def created(self, network, **wanted):
+        """Return the status of an answer, and the answer."""
+        found = self.driver.get_network(self.context, network)
+        port = {
+            "network_id": network,
+            "project_id": found["project_id"],
+            **wanted,
+        }
+        request = self.new_create_request(
+            "ports", {"port": port}, as_admin=True
+        )
+        answer = request.get_response(self.api)
+        return answer.status_int, self.deserialize(self.fmt, answer)
+
+    def test_security_groups_on_a_network_without_port_security(self):
+        """With the cluster's groups no node would come up."""
+        made = self._make_network(
+            self.fmt,
+            "fast",
+            True,
+            as_admin=True,
+            arg_list=("port_security_enabled",),
+            port_security_enabled=False,
+        )
+        network = made["network"]["id"]
+        with self.subnet(network=made):
+            groups = self.driver.get_security_groups(self.context)
+            default = next(
+                each["id"]
+                for each in groups
+                if each["project_id"] == made["network"]["project_id"]
+            )
+            status, answer = self.created(network, security_groups=[default])
+            self.assertEqual(400, status, answer)
+            self.assertIn("PortSecurity", answer["NeutronError"]["type"])
+            # What disablePortSecurity of our nodegroups' ports makes of it.
+            status, answer = self.created(network, port_security_enabled=False)
+            self.assertEqual(201, status, answer)
+            self.assertEqual([], answer["port"]["security_groups"])
+
+    def test_a_trusted_vf_needs_a_policy(self):
+        """As the page says: by default services alone write the profile."""
+        status, answer = self.created(
+            self.network_on("physnet1"),
+            **{
+                portbindings.VNIC_TYPE: "direct",
+                portbindings.PROFILE: {"trusted": "true"},
+            },
+        )
+        self.assertEqual(403, status, answer)
+        self.assertIn("binding:profile", answer["NeutronError"]["message"])
+
+
 class PluginTest(in_process.PluginCase):
     def test_a_vlan_port_is_bound_with_what_nova_has_to_know(self):
         self.host("rt-1")
