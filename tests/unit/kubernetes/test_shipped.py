@@ -56,6 +56,17 @@ class KataTest(unittest.TestCase):
     def test_vfs_have_a_port(self):
         hypervisor = self.drop_in["hypervisor"]["qemu"]
         self.assertEqual("root-port", hypervisor["cold_plug_vfio"])
+        # runtime-rs of 4.1 does not know it, and its default is no-port.
+        self.assertNotIn("hot_plug_vfio", hypervisor)
+
+    def test_huge_pages_are_requested_where_the_sandbox_has_them(self):
+        hypervisor = self.drop_in["hypervisor"]["qemu"]
+        self.assertTrue(hypervisor["enable_hugepages"])
+        policy, _ = documents("addons/kata/policy.yaml")
+        self.assertIn(
+            repr(self.known["metadata"]["name"]),
+            policy["spec"]["matchConditions"][0]["expression"],
+        )
         self.assertGreater(hypervisor["pcie_root_port"], 0)
 
 
