@@ -17,6 +17,7 @@ import contextlib
 import os
 import pathlib
 import re
+import textwrap
 import time
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -43,8 +44,9 @@ EXIT_QUARANTINED = 1
 MAX_CLUSTER = 256 * 1024 * 1024
 
 _CLUSTER = (
-    "the output of 'kubectl get nodes,pods,runtimeclasses,"
-    "network-attachment-definitions,noderesourcetopologies -A -o json'"
+    "the output of 'for kind in nodes pods runtimeclasses "
+    "network-attachment-definitions noderesourcetopologies; do kubectl get "
+    "$kind -A -o json; done'"
 )
 
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
@@ -80,12 +82,14 @@ class PodUnknown(exceptions.SriovRtError):
 class Explain(command.Lister):
     """Print which nodes take a pod, and why the others do not.
 
-    A pod that runs is judged as if it were to be scheduled again.
+    Networks, VFs, runtime classes, Onload, the topology manager and labels
+    are judged, as if the pod were to be scheduled again. Of a pod of the
+    cluster what kube-scheduler says is quoted.
     """
 
     epilog = (
-        "Exit codes: 0 a node takes the pod, 1 none does, 2 the pod or the "
-        "cluster cannot be read."
+        "Exit codes: 0 a node takes the pod, 1 none does by what is judged or "
+        "by what kube-scheduler says, 2 the pod or the cluster cannot be read."
     )
     nothing = "the cluster has no nodes"
 
@@ -94,9 +98,9 @@ class Explain(command.Lister):
         parser.add_argument(
             "pod",
             metavar="POD|FILE",
-            help="[NAMESPACE/]NAME of a pod, or a file with the JSON of a Pod "
-            "or of something with a pod template ('kubectl create "
-            "--dry-run=client -o json'); '-' reads standard input",
+            help="[NAMESPACE/]NAME of a pod, or a file with the JSON or YAML "
+            "of a Pod or of something with a pod template; '-' reads standard "
+            "input",
         )
         source = parser.add_mutually_exclusive_group()
         source.add_argument(
@@ -121,14 +125,18 @@ class Explain(command.Lister):
         """Return the nodes with their Reasons."""
         given = _manifest(args.pod)
         get = None if args.cluster else cluster.connect(*_access(args))
+        is_file = given is not None
         if given is None:
             given = _running(args, get)
+        else:
+            given = pod_request.admitted(given)
+        said = placement.said(given)
         found = _cluster(args.cluster) if get is None else cluster.read(get)
         runtime = placement.find_class(given, found)
         with _naming(_path(args.pod), pod.NEEDED):
             request = pod_request.read(given, runtime)
         placements = placement.judge(request, found, time.time())
-        passes = any(each.passes for each in placements)
+        passes = said is None and any(each.passes for each in placements)
         return Result(
             columns=(
                 "Node",
@@ -140,9 +148,24 @@ class Explain(command.Lister):
             ),
             shown=("Node", "Passes", "Label Age", "Problem", "Remedy"),
             rows=[row for each in placements for row in _rows(each)],
-            document=[each.to_plain() for each in placements],
+            document=[
+                {
+                    **each.to_plain(),
+                    "said": said,
+                    "not_judged": list(placement.NOT_JUDGED),
+                }
+                for each in placements
+            ],
+            before=[] if said is None else [said],
+            after=_not_judged() if is_file and said is None else [],
             code=0 if passes else EXIT_NO_NODE,
         )
+
+
+def _not_judged() -> list[str]:
+    left = ", ".join(placement.NOT_JUDGED)
+    text = f"Not judged, since kube-scheduler has not seen a file: {left}."
+    return textwrap.wrap(text, 79)
 
 
 def _rows(found: placement.Placement) -> list[tuple[object, ...]]:
@@ -173,7 +196,7 @@ def _cluster(path: pathlib.Path) -> placement.Cluster:
     """
     text = paths.read(path, MAX_CLUSTER, _CLUSTER)
     with _naming(path, _CLUSTER):
-        found = cluster.of_objects([pod.decode(text, MAX_CLUSTER)])
+        found = cluster.of_objects(pod.decode(text, MAX_CLUSTER))
     if not found.nodes:
         raise paths.InputUnusable(path, "it has no Nodes", _CLUSTER)
     return found
@@ -216,16 +239,10 @@ def _running(
     namespace = prefix[0] if prefix else "default"
     if get is None:
         raise PodMalformed(args.pod)
-    found = cluster.find_pod(get, namespace, name)
+    found: Mapping[str, Any] | None = cluster.find_pod(get, namespace, name)
     if found is None:
         raise PodUnknown(f"{namespace}/{name}")
-    # Where it runs is what the scheduler made of it, not what it needs.
-    spec = {
-        key: value
-        for key, value in found.get("spec", {}).items()
-        if key != "nodeName"
-    }
-    return {**found, "spec": spec}
+    return found
 
 
 class Vfs(command.Lister):

@@ -10,13 +10,11 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Which nodes take a pod, and why the others do not. Pure.
+"""Which nodes take a pod by what sriov-rt judges, and why others do not. Pure.
 
-It applies the rules of kube-scheduler's filters (NodeName, NodeUnschedulable,
-TaintToleration, NodeAffinity, NodeResourcesFit, InterPodAffinity's
-anti-affinity), and those by which the kubelet refuses a pod later: the
-topology manager's single NUMA node, and the runtime's handler.
-Volumes, ports of the host and required podAffinity are not judged.
+Networks, VFs, runtime classes, Onload, the topology manager and labels are
+judged. The other rules are those of kube-scheduler, which says of a pod that
+exists what keeps it off (:func:`said`).
 """
 
 import dataclasses
@@ -31,6 +29,7 @@ from sriov_rt.kubernetes import manifest
 from sriov_rt.kubernetes import pod_request
 from sriov_rt.kubernetes import runtime_class as runtime_classes
 from sriov_rt.kubernetes import sentences
+from sriov_rt.kubernetes import topology
 from sriov_rt.kubernetes.pod_request import Expression
 from sriov_rt.kubernetes.pod_request import PodRequest
 from sriov_rt.kubernetes.sentences import reason
@@ -48,25 +47,29 @@ REALTIME_CPUS = "sriov-rt.openstack.org/realtime-cpus"
 #: sandboxes have a port for its VFs.
 KATA_CLASSES = "sriov-rt.openstack.org/kata-classes"
 
-_UNSCHEDULABLE = {
-    "key": "node.kubernetes.io/unschedulable",
-    "effect": "NoSchedule",
-}
+#: Annotations of a NetworkAttachmentDefinition: the resource of its VFs, and
+#: the label that network-resources-injector adds to a pod's nodeSelector.
+RESOURCE = "k8s.v1.cni.cncf.io/resourceName"
+NODE_SELECTOR = "k8s.v1.cni.cncf.io/nodeSelector"
 
-#: Taints that repeat a condition of the Node.
-_OF_CONDITIONS = frozenset(
-    {
-        "node.kubernetes.io/not-ready",
-        "node.kubernetes.io/unreachable",
-        "node.kubernetes.io/unschedulable",
-    }
+#: The class whose sandboxes have their memory in huge pages
+#: (addons/kata/policy.yaml refuses pods without any).
+_KATA_PAGES = "kata-rt"
+
+#: Rules of kube-scheduler and the kubelet that are left to them.
+NOT_JUDGED = (
+    "spec.nodeName",
+    "cordons, conditions and taints",
+    "free CPUs, memory, devices and pods of a Node",
+    "podAffinity and podAntiAffinity",
+    "topologySpreadConstraints",
+    "devices of ResourceClaims",
+    "volumes and ports of the host",
+    "memory of NUMA nodes",
 )
 
-#: Resources that are not devices.
-_BYTES = frozenset({"memory", "ephemeral-storage"})
-_PLAIN = _BYTES | {"cpu", "pods"}
-
-_ONE_NODE = "single-numa-node"
+#: The longest message of another that is passed on, in characters.
+MAX_MESSAGE = 1000
 
 _NONE = fractions.Fraction()
 
@@ -151,44 +154,72 @@ def judge(
     return tuple(found)
 
 
+def said(given: Mapping[str, Any]) -> str | None:
+    """Return what the cluster says of a pod that waits or was rejected.
+
+    :returns: the scheduler's own condition, or why the kubelet rejected the
+        pod; None if neither has anything against it.
+    """
+    status = manifest.mapping(given, "status")
+    message = manifest.text(status, "message")
+    if manifest.text(status, "phase") == "Failed":
+        why = manifest.text(status, "reason")
+        return f"kubelet: {why}: {message}"[:MAX_MESSAGE]
+    for each in manifest.objects(status, "conditions"):
+        if (
+            manifest.text(each, "type") == "PodScheduled"
+            and manifest.text(each, "status") != "True"
+        ):
+            message = manifest.text(each, "message")
+            message = message or manifest.text(each, "reason")
+            return f"kube-scheduler: {message}"[:MAX_MESSAGE]
+    return None
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class _View:
-    """Objects of the cluster, indexed for judging each Node."""
+    """Objects of the cluster, indexed for judging each Node.
 
-    running: Mapping[str, Sequence[PodRequest]]
-    labels: Mapping[str, Mapping[str, str]]
+    :param accelerated: of each Node, its pods whose accelerated traffic is in
+        the pod's own network.
+    """
+
+    accelerated: Mapping[str, Sequence[str]]
     topologies: Mapping[str, Mapping[str, Any]]
+    networks: Sequence[tuple[str, Mapping[str, str]]]
     runtime_class: Mapping[str, Any] | None
 
     @classmethod
     def of(cls, request: PodRequest, cluster: Cluster) -> "_View":
-        running: dict[str, list[PodRequest]] = {}
-        for each in cluster.pods:
+        accelerated: dict[str, list[str]] = {}
+        for each in cluster.pods if request.onload_network else ():
             node = manifest.text(each, "spec", "nodeName")
             phase = manifest.text(each, "status", "phase")
             if not node or phase in ("Succeeded", "Failed"):
                 continue
-            if (other := _other(each)).full_name != request.full_name:
-                running.setdefault(node, []).append(other)
+            name = f"{manifest.namespace(each)}/{manifest.name(each)}"
+            if (
+                pod_request.onload_network(each) == request.onload_network
+                and name != request.full_name
+            ):
+                accelerated.setdefault(node, []).append(name)
         return cls(
-            running,
-            {manifest.name(each): _labels(each) for each in cluster.nodes},
+            accelerated,
             {manifest.name(each): each for each in cluster.topologies},
+            [
+                (full, manifest.texts(found, "metadata", "annotations"))
+                for full, found in _networks(cluster).items()
+                if full in request.networks
+            ],
             _named(cluster.runtime_classes, request.runtime_class),
         )
 
 
-def _other(given: Mapping[str, Any]) -> PodRequest:
-    """Return the Request of a pod on a Node, without its networks."""
-    metadata = {
-        key: value
-        for key, value in manifest.mapping(given, "metadata").items()
-        if key != "annotations"
+def _networks(cluster: Cluster) -> Mapping[str, Mapping[str, Any]]:
+    return {
+        f"{manifest.namespace(each)}/{manifest.name(each)}": each
+        for each in cluster.networks
     }
-    spec = manifest.mapping(given, "spec")
-    if not manifest.objects(spec, "containers"):
-        spec = {**spec, "containers": [{}]}
-    return pod_request.read({"metadata": metadata, "spec": spec})
 
 
 def _labels(node: Mapping[str, Any]) -> Mapping[str, str]:
@@ -211,10 +242,13 @@ def _why_nowhere(request: PodRequest, cluster: Cluster) -> Iterator[Reason]:
         problem := runtime_classes.why_not(request.spec, found)
     ):
         yield reason("pod_class_without_onload", problem=problem)
-    networks = {
-        f"{manifest.namespace(each)}/{manifest.name(each)}": each
-        for each in cluster.networks
-    }
+    if found is not None and _lacks_pages(request, found):
+        yield reason(
+            "pod_class_without_pages", runtime_class=request.runtime_class
+        )
+    if request.claims:
+        yield reason("pod_claims", claims=", ".join(request.claims))
+    networks = _networks(cluster)
     for full in dict.fromkeys(request.networks):
         if full in networks:
             yield from _why_not_network(request, full, networks[full], found)
@@ -232,12 +266,13 @@ def _why_not_network(
     runtime_class: Mapping[str, Any] | None,
 ) -> Iterator[Reason]:
     annotations = manifest.texts(network, "metadata", "annotations")
-    resource = annotations.get(pod_request.RESOURCE)
+    resource = annotations.get(RESOURCE)
     if not resource:
         return
     attached = request.networks.count(full)
     requested = request.resources.get(resource, _NONE)
-    if requested < attached:
+    # Multus takes VFs of claims as well, by an attribute of their devices.
+    if requested < attached and not request.claims:
         yield reason(
             "pod_vf_not_requested",
             network=full,
@@ -260,91 +295,45 @@ def _why_not_network(
         )
 
 
+def _lacks_pages(request: PodRequest, found: Mapping[str, Any]) -> bool:
+    return manifest.text(found, "handler") == _KATA_PAGES and not any(
+        each.startswith("hugepages-") for each in request.resources
+    )
+
+
 def _why_not(
     request: PodRequest, node: Mapping[str, Any], view: _View
 ) -> Iterator[Reason]:
     name = manifest.name(node)
-    if request.node_name and request.node_name != name:
-        yield reason("pod_other_node", node=request.node_name)
-        return
-    yield from _why_not_ready(request, node)
-    yield from _why_not_tolerated(request, node)
     yield from _why_not_selected(request, node)
-    yield from _why_not_fitting(request, node, view)
-    yield from _why_not_apart(request, node, view)
+    yield from _why_no_vfs(request, node, view)
+    for other in view.accelerated.get(name, ()):
+        label = f"sriov-rt.openstack.org/onload={request.onload_network}"
+        yield reason("pod_spread", other=other, label=label)
     yield from _why_no_handler(request, node, view)
     yield from _why_split(request, name, view)
     yield from _isolated(request, node)
 
 
-def _why_not_ready(
-    request: PodRequest, node: Mapping[str, Any]
+def _why_no_vfs(
+    request: PodRequest, node: Mapping[str, Any], view: _View
 ) -> Iterator[Reason]:
-    if node_is_cordoned(node) and not _tolerates(request, _UNSCHEDULABLE):
-        yield reason("pod_node_cordoned", node=manifest.name(node))
-    why = _not_ready(node)
-    if why is not None:
-        yield reason("pod_node_not_ready", why=why[:200] or "no reason")
-
-
-def _not_ready(node: Mapping[str, Any]) -> str | None:
-    """Return why a Node reports that it is not ready; None if it is."""
-    for each in manifest.objects(node, "status", "conditions"):
-        if (
-            manifest.text(each, "type") == "Ready"
-            and manifest.text(each, "status") != "True"
+    """Yield what a Node lacks of the pod's networks."""
+    there = manifest.amounts(node, "status", "allocatable")
+    labels = _labels(node)
+    selected = {each.key for each in request.selector}
+    for full, annotations in view.networks:
+        resource = annotations.get(RESOURCE)
+        if request.resources.get(resource or "") and not there.get(
+            resource or ""
         ):
-            return manifest.text(each, "message") or manifest.text(
-                each, "reason"
-            )
-    return None
-
-
-def node_is_cordoned(node: Mapping[str, Any]) -> bool:
-    """Return whether a Node is cordoned."""
-    return manifest.mapping(node, "spec").get("unschedulable") is True
-
-
-def _why_not_tolerated(
-    request: PodRequest, node: Mapping[str, Any]
-) -> Iterator[Reason]:
-    reported = node_is_cordoned(node) or _not_ready(node) is not None
-    for taint in manifest.objects(node, "spec", "taints"):
-        key = manifest.text(taint, "key")
-        effect = manifest.text(taint, "effect")
-        if effect not in ("NoSchedule", "NoExecute"):
-            continue
-        if reported and key in _OF_CONDITIONS:
-            continue
-        if not _tolerates(request, taint):
-            value = manifest.text(taint, "value")
+            yield reason("pod_resource_missing", resource=resource)
+        key, _, value = annotations.get(NODE_SELECTOR, "").partition("=")
+        key, value = key.strip(), value.strip()
+        if key and key not in selected and labels.get(key) != value:
             yield reason(
-                "pod_taint",
-                taint=f"{key}={value}:{effect}"
-                if value
-                else f"{key}:{effect}",
-                node=manifest.name(node),
+                "pod_network_elsewhere", network=full, needed=f"{key}={value}"
             )
-
-
-def _tolerates(request: PodRequest, taint: Mapping[str, Any]) -> bool:
-    return any(_is_tolerated(taint, each) for each in request.tolerations)
-
-
-def _is_tolerated(
-    taint: Mapping[str, Any], toleration: Mapping[str, Any]
-) -> bool:
-    effect = manifest.text(toleration, "effect")
-    if effect and effect != manifest.text(taint, "effect"):
-        return False
-    key = manifest.text(toleration, "key")
-    if key and key != manifest.text(taint, "key"):
-        return False
-    if manifest.text(toleration, "operator") == "Exists":
-        return True
-    return bool(key) and (
-        manifest.text(toleration, "value") == manifest.text(taint, "value")
-    )
 
 
 def _why_not_selected(
@@ -354,20 +343,15 @@ def _why_not_selected(
     for each in request.selector:
         if not each.matches(labels):
             yield _unmatched(each, node, labels)
-    if not request.terms:
-        return
+    # A term without a condition matches nothing (NodeSelectorTerm's comment).
     missed = [
         [each for each in term if not each.matches(labels)]
         for term in request.terms
+        if term
     ]
-    # A term without a condition matches nothing (NodeSelectorTerm's comment).
-    if any(
-        term and not unmet
-        for term, unmet in zip(request.terms, missed, strict=True)
-    ):
-        return
-    nearest = min(missed, key=len)
-    for each in nearest:
+    if request.terms and not missed:
+        yield reason("pod_term_empty")
+    for each in min(missed, key=len, default=()):
         yield _unmatched(each, node, labels)
 
 
@@ -394,77 +378,6 @@ def _unmatched(
     )
 
 
-def _why_not_fitting(
-    request: PodRequest, node: Mapping[str, Any], view: _View
-) -> Iterator[Reason]:
-    total = manifest.amounts(node, "status", "allocatable")
-    running = view.running.get(manifest.name(node), ())
-    if "pods" in total and len(running) >= total["pods"]:
-        yield reason("pod_too_many", pods=len(running))
-    for resource, needed in sorted(request.resources.items()):
-        there = total.get(resource, _NONE)
-        if not there:
-            yield reason("pod_resource_missing", resource=resource)
-            continue
-        taken = sum(
-            (each.resources.get(resource, 0) for each in running),
-            _NONE,
-        )
-        if needed > there - taken:
-            yield reason(
-                "pod_resource_taken",
-                resource=resource,
-                needed=_amount(resource, needed),
-                free=_amount(resource, max(there - taken, _NONE)),
-                total=_amount(resource, there),
-            )
-
-
-def _why_not_apart(
-    request: PodRequest, node: Mapping[str, Any], view: _View
-) -> Iterator[Reason]:
-    own = _labels(node)
-    for name, others in view.running.items():
-        labels = view.labels.get(name, {})
-        for other in others:
-            term = _keeps_off(request, other, own, labels) or _keeps_off(
-                other, request, labels, own
-            )
-            if term is None:
-                continue
-            network = term.onload_network
-            if network is None:
-                yield reason("pod_anti_affinity", other=other.full_name)
-            else:
-                yield reason(
-                    "pod_spread",
-                    other=other.full_name,
-                    label=f"sriov-rt.openstack.org/onload={network}",
-                )
-
-
-def _keeps_off(
-    one: PodRequest,
-    other: PodRequest,
-    labels: Mapping[str, str],
-    others: Mapping[str, str],
-) -> pod_request.AntiAffinity | None:
-    """Return the term by which a pod keeps off the Node of another one.
-
-    :param labels: of the Node of the first pod.
-    :param others: labels of the Node of the other pod.
-    """
-    for term in one.anti_affinity:
-        place = labels.get(term.topology)
-        if (
-            place is not None
-            and place == others.get(term.topology)
-            and term.matches(other.namespace, other.labels)
-        ):
-            return term
-    return None
-
-
 def _why_no_handler(
     request: PodRequest, node: Mapping[str, Any], view: _View
 ) -> Iterator[Reason]:
@@ -486,63 +399,32 @@ def _why_no_handler(
 def _why_split(
     request: PodRequest, node: str, view: _View
 ) -> Iterator[Reason]:
-    """Yield why no single NUMA node can serve a pod."""
-    devices = {
-        key: value
-        for key, value in request.resources.items()
-        if "/" in key and not key.startswith("kubernetes.io/")
-    }
-    if not (devices and request.exclusive_cpus):
+    """Yield why a Node's topology manager rejects a pod."""
+    whole = pod_request.whole(request.spec)
+    known = view.topologies.get(node)
+    if known is None:
+        if request.exclusive_cpus and len(whole.needed) > 1:
+            yield reason("pod_numa_unknown")
         return
-    topology = view.topologies.get(node)
-    if topology is None:
-        yield reason("pod_numa_unknown")
+    found = topology.why_not(known, request.parts, whole)
+    if found is None:
         return
-    if _ONE_NODE not in _policies(topology):
-        return
-    needed = {"cpu": fractions.Fraction(request.exclusive_cpus), **devices}
-    zones = [
-        (manifest.text(each, "name"), _available(each))
-        for each in manifest.objects(topology, "zones")
-        if manifest.text(each, "type") in ("Node", "")
-    ]
-    if any(
-        all(zone.get(key, 0) >= value for key, value in needed.items())
-        for _, zone in zones
-    ):
-        return
+    needed = found.part.needed
+    name = found.part.name
     yield reason(
         "pod_numa_split",
+        what="the pod" if name is None else f"container {name}",
         needed=_listed(needed, needed),
+        where="one NUMA node"
+        if topology.REJECTING[found.policy] == 1
+        else "as few NUMA nodes as on an idle Node",
+        policy=found.policy,
+        scope=found.scope,
         zones="; ".join(
-            f"{name}: {_listed(needed, zone)}" for name, zone in zones[:16]
+            f"{name}: {_listed(needed, zone)}" for name, zone in found.zones
         )
         or "none",
     )
-
-
-def _policies(topology: Mapping[str, Any]) -> set[str]:
-    found = {
-        manifest.text(each, "value")
-        for each in manifest.objects(topology, "attributes")
-        if manifest.text(each, "name") == "topologyManagerPolicy"
-    }
-    # Until v1alpha2: SingleNUMANodeContainerLevel and the like.
-    if any(
-        each.startswith("SingleNUMANode")
-        for each in manifest.words(topology, "topologyPolicies")
-    ):
-        found.add(_ONE_NODE)
-    return found
-
-
-def _available(zone: Mapping[str, Any]) -> Mapping[str, fractions.Fraction]:
-    found: dict[str, fractions.Fraction] = {}
-    for each in manifest.objects(zone, "resources"):
-        amount = manifest.amounts(each).get("available")
-        if amount is not None:
-            found[manifest.text(each, "name")] = amount
-    return found
 
 
 def _listed(
@@ -603,12 +485,6 @@ def _seconds(text: str) -> float | None:
         return datetime.datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError):
         return None
-
-
-def _amount(resource: str, value: fractions.Fraction) -> str:
-    if resource in _BYTES or resource.startswith("hugepages-"):
-        return f"{int(value) // 2**20}Mi"
-    return _number(value)
 
 
 def _number(value: fractions.Fraction) -> str:

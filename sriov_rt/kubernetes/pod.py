@@ -33,6 +33,10 @@ LABEL = "sriov-rt.openstack.org/onload"
 #: Annotation by which a pod requests a profile of the operator's.
 PROFILE = "sriov-rt.openstack.org/onload-profile"
 
+#: Annotations that name the network of accelerated traffic, and a container.
+NETWORK = "sriov-rt.openstack.org/onload-network"
+CONTAINER = "sriov-rt.openstack.org/onload-container"
+
 #: Extended resources of Onload's devices: of AMD's operator, and before it.
 RESOURCES = frozenset({"amd.com/onload", "solarflare.com/sfc"})
 
@@ -59,8 +63,8 @@ MAX_DOCUMENT = 1536 * 1024
 
 #: What a document has to be.
 NEEDED = (
-    "the JSON of a Pod, or of something with a pod template, as 'kubectl get "
-    "-o json' prints it"
+    "the JSON or YAML of a Pod, or of something with a pod template, as "
+    "'kubectl get -o json' prints it"
 )
 
 Op = dict[str, Any]
@@ -80,27 +84,62 @@ class PodRejected(OnloadError):
 
 
 def parse(text: bytes) -> dict[str, Any]:
-    """Return the object of a JSON document.
+    """Return the object of a document with a pod, JSON or YAML.
 
-    :raises PodRejected: if it is not an object, or too long.
+    Of several documents it is the one that has a pod.
+
+    :raises PodRejected: if there is no such object, or it is too long.
     """
-    return decode(text, MAX_DOCUMENT)
+    every = decode(text, MAX_DOCUMENT)
+    found = [each for each in every if _has_pod(each)] or every
+    if len(found) != 1:
+        raise PodRejected(f"{len(found)} documents, of which one is judged")
+    return found[0]
 
 
-def decode(text: bytes, limit: int) -> dict[str, Any]:
-    """Return the object of a JSON document of any kind.
+def _has_pod(document: Mapping[str, Any]) -> bool:
+    spec = document.get("spec")
+    return type(spec) is dict and ("containers" in spec or "template" in spec)
 
+
+def decode(text: bytes, limit: int) -> list[dict[str, Any]]:
+    """Return the objects of documents of any kind.
+
+    :param text: JSON, one document after the other, or YAML.
     :param limit: the longest that is taken, in bytes.
-    :raises PodRejected: if it is not an object, or too long.
+    :raises PodRejected: if one is not an object, or they are too long.
     """
     if len(text) > limit:
         raise PodRejected(f"more than {limit} bytes")
+    is_json = text.lstrip()[:1] in (b"{", b"[", b"")
     try:
-        found = json.loads(text, parse_constant=_refuse_constant)
+        found = list(_of_json(text) if is_json else _of_yaml(text))
     except (ValueError, RecursionError) as error:
-        raise PodRejected(f"not JSON ({str(error)[:80]})") from None
-    _check_depth(found)
-    return _object(found, "the document")
+        kind = "JSON" if is_json else "JSON or YAML"
+        raise PodRejected(f"not {kind} ({str(error)[:80]})") from None
+    for each in found:
+        _check_depth(each)
+    return [_object(each, "the document") for each in found]
+
+
+def _of_json(data: bytes) -> Iterator[Any]:
+    decoder = json.JSONDecoder(parse_constant=_refuse_constant)
+    text, at = data.decode().rstrip(), 0
+    while True:
+        # raw_decode takes no white space before a document.
+        while text[at : at + 1].isspace():
+            at += 1
+        found, at = decoder.raw_decode(text, at)
+        yield found
+        if at == len(text):
+            return
+
+
+def _of_yaml(data: bytes) -> Iterator[Any]:
+    # Here, for few who read a pod read YAML.
+    from sriov_rt.kubernetes import plain_yaml
+
+    return plain_yaml.documents(data)
 
 
 def _refuse_constant(name: str) -> None:

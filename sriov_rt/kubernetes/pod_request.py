@@ -14,22 +14,32 @@
 
 import dataclasses
 import fractions
+import re
+from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 from sriov_rt.kubernetes import manifest
 from sriov_rt.kubernetes import pod as pods
+from sriov_rt.kubernetes import topology
 
 Amounts = Mapping[str, fractions.Fraction]
 
-#: Resources of which a pod has an amount beside its containers'.
-_OF_POD = frozenset({"cpu", "memory"})
+_CPU = "cpu"
+
+#: Resources by which the kubelet tells the class of a pod.
+_OF_POD = (_CPU, "memory")
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
-#: Annotation by which a NetworkAttachmentDefinition names the VFs' resource.
-RESOURCE = "k8s.v1.cni.cncf.io/resourceName"
+#: Integers of Gt and Lt, as Go's ParseInt reads them.
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
+
+#: What the policy of pods requests for Onload, unless its ConfigMap names
+#: another resource (onload-pods/policy.yaml).
+_ONLOAD = "amd.com/onload"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,11 +65,13 @@ class Expression:
         return self._compares(found)
 
     def _compares(self, found: str | None) -> bool:
-        try:
-            ours, theirs = int(found or ""), int(self.values[0])
-        except (IndexError, ValueError):
+        texts = (found or "", *self.values)
+        if len(texts) != 2 or not all(map(_INTEGER.fullmatch, texts)):
             return False
-        return ours > theirs if self.operator == "Gt" else ours < theirs
+        ours, theirs = map(int, texts)
+        if self.operator == "Gt":
+            return ours > theirs
+        return self.operator == "Lt" and ours < theirs
 
     def __str__(self) -> str:
         listed = ",".join(self.values)
@@ -76,68 +88,62 @@ class Expression:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class AntiAffinity:
-    """An anti-affinity term: the pods whose nodes a pod avoids.
-
-    :param expressions: conditions on their labels; None matches no pod.
-    :param namespaces: of those pods; None for all.
-    :param topology: label key of nodes; the pod avoids nodes that have the
-        value of such a pod's node.
-    """
-
-    expressions: tuple[Expression, ...] | None
-    namespaces: frozenset[str] | None
-    topology: str
-
-    def matches(self, namespace: str, labels: Mapping[str, str]) -> bool:
-        """Return whether the term is about a pod."""
-        if self.expressions is None:
-            return False
-        if self.namespaces is not None and namespace not in self.namespaces:
-            return False
-        return all(each.matches(labels) for each in self.expressions)
-
-    @property
-    def onload_network(self) -> str | None:
-        """The network of accelerated pods that the term spreads, if any."""
-        for each in self.expressions or ():
-            if each.key == pods.LABEL and each.values:
-                return each.values[0]
-        return None
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class PodRequest:
-    """Fields of a pod that decide on its node.
+    """Fields of a pod that decide on its node, as far as they are ours.
 
-    :param node_name: spec.nodeName.
     :param selector: conditions, all of which have to hold.
     :param terms: of its node affinity: one has to hold, if there are any.
-    :param resources: amounts that the scheduler counts.
+    :param resources: amounts of its containers together.
     :param exclusive_cpus: number of CPUs from the static CPU manager.
+    :param parts: what each container needs of NUMA nodes, in turn.
+    :param claims: names of its ResourceClaims.
     :param networks: that Multus attaches, NAMESPACE/NAME each.
+    :param onload_network: of its accelerated traffic, if it has any.
     :param requests_onload: by annotation, label or resource.
     """
 
     name: str
     namespace: str
-    labels: Mapping[str, str]
-    node_name: str
     selector: tuple[Expression, ...]
     terms: tuple[tuple[Expression, ...], ...]
-    tolerations: tuple[Mapping[str, Any], ...]
     resources: Amounts
     exclusive_cpus: int
+    parts: tuple[topology.Part, ...]
+    claims: tuple[str, ...]
     networks: tuple[str, ...]
     runtime_class: str
+    onload_network: str
     requests_onload: bool
-    anti_affinity: tuple[AntiAffinity, ...]
     spec: Mapping[str, Any]
 
     @property
     def full_name(self) -> str:
         """NAMESPACE/NAME."""
         return f"{self.namespace}/{self.name}"
+
+
+def admitted(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a pod of a file as the policy for Onload admits it.
+
+    One that requests nothing by annotation, or that the policy leaves alone,
+    is returned as it is.
+    """
+    template = _template(given)
+    annotations = manifest.texts(template, "metadata", "annotations")
+    network = annotations.get(pods.NETWORK)
+    if pods.PROFILE not in annotations or network is None:
+        return given
+    try:
+        operations = pods.patch(
+            given,
+            {},
+            resource=_ONLOAD,
+            network=network,
+            container=annotations.get(pods.CONTAINER),
+        )
+    except pods.PodRejected:
+        return given
+    return pods.apply(given, operations)
 
 
 def read(
@@ -152,56 +158,74 @@ def read(
     :raises PodRejected: if it has no containers, or Multus could not read
         its networks.
     """
-    template = given
-    if "template" in manifest.mapping(given, "spec"):
-        template = manifest.mapping(given, "spec", "template")
+    template = _template(given)
     spec = manifest.mapping(template, "spec")
     if not manifest.objects(spec, "containers"):
         raise pods.PodRejected("it has no containers")
     namespace = manifest.namespace(given)
-    labels = manifest.texts(template, "metadata", "labels")
-    resources = requests(spec, runtime_class)
+    resources = requests(spec)
     return PodRequest(
         name=manifest.name(given),
         namespace=namespace,
-        labels=labels,
-        node_name=manifest.text(spec, "nodeName"),
         selector=tuple(_selector(spec, runtime_class)),
         terms=tuple(_terms(spec)),
-        tolerations=(
-            *manifest.objects(spec, "tolerations"),
-            *manifest.objects(runtime_class, "scheduling", "tolerations"),
-        ),
         resources=resources,
         exclusive_cpus=exclusive_cpus(spec),
+        parts=tuple(_parts(spec)),
+        claims=tuple(
+            manifest.text(each, "name")
+            for each in manifest.objects(spec, "resourceClaims")
+        ),
         networks=tuple(
             each if "/" in each else f"{namespace}/{each}"
             for each in pods.attached(template)
         ),
         runtime_class=manifest.text(spec, "runtimeClassName"),
-        requests_onload=_requests_onload(template, labels, resources),
-        anti_affinity=tuple(_anti_affinity(spec, namespace)),
+        onload_network=onload_network(template),
+        requests_onload=_requests_onload(template, resources),
         spec=spec,
     )
 
 
-def requests(
-    spec: Mapping[str, Any], runtime_class: Mapping[str, Any] | None = None
-) -> Amounts:
-    """Return the resources that the scheduler counts for a pod.
+def _template(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a pod, or the template of an object that has one."""
+    if "template" in manifest.mapping(given, "spec"):
+        return manifest.mapping(given, "spec", "template")
+    return given
 
-    As PodRequests of k8s.io/component-helpers (resource/helpers.go) does: the
-    containers together, or an init container beside the sidecars before it if
-    that is more, and the overhead.
+
+def onload_network(pod: Mapping[str, Any]) -> str:
+    """Return the network of a pod's accelerated traffic; empty if none."""
+    return manifest.text(pod, "metadata", "labels", pods.LABEL)
+
+
+def requests(spec: Mapping[str, Any]) -> Amounts:
+    """Return the resources that a pod requests.
+
+    As PodRequests of k8s.io/component-helpers (resource/helpers.go) adds them
+    up: the containers together, or an init container beside the sidecars
+    before it if that is more.
     """
     total: dict[str, fractions.Fraction] = {}
     for each in manifest.objects(spec, "containers"):
         _add(total, _requested(each))
+    return _with_initial(spec, total, _requested)
+
+
+def _with_initial(
+    spec: Mapping[str, Any],
+    total: dict[str, fractions.Fraction],
+    amounts_of: Callable[[Mapping[str, Any]], Amounts],
+) -> Amounts:
+    """Return what a pod needs at its most, with its init containers.
+
+    :param total: of its containers.
+    """
     sidecars: dict[str, fractions.Fraction] = {}
     starting: dict[str, fractions.Fraction] = {}
     for each in manifest.objects(spec, "initContainers"):
-        needed = dict(_requested(each))
-        if manifest.text(each, "restartPolicy") == "Always":
+        needed = dict(amounts_of(each))
+        if _is_sidecar(each):
             _add(sidecars, needed)
             _add(total, needed)
             needed = dict(sidecars)
@@ -209,12 +233,11 @@ def requests(
             _add(needed, sidecars)
         _most(starting, needed)
     _most(total, starting)
-    total.update(manifest.amounts(spec, "resources", "requests"))
-    overhead = manifest.amounts(spec, "overhead") or manifest.amounts(
-        runtime_class, "overhead", "podFixed"
-    )
-    _add(total, overhead)
     return {key: value for key, value in total.items() if value}
+
+
+def _is_sidecar(container: Mapping[str, Any]) -> bool:
+    return manifest.text(container, "restartPolicy") == "Always"
 
 
 def _requested(container: Mapping[str, Any]) -> Amounts:
@@ -234,32 +257,85 @@ def _most(total: dict[str, fractions.Fraction], other: Amounts) -> None:
         total[key] = max(total.get(key, value), value)
 
 
-def exclusive_cpus(spec: Mapping[str, Any]) -> int:
-    """Return the number of exclusive CPUs of a pod.
-
-    The static CPU manager gives them to containers of a Guaranteed pod that
-    request whole CPUs
-    (pkg/kubelet/cm/cpumanager/policy_static.go, guaranteedCPUs).
-    """
-    containers = [
-        *manifest.objects(spec, "containers"),
-        *manifest.objects(spec, "initContainers"),
-    ]
-    found = 0
-    for each in containers:
+def is_guaranteed(spec: Mapping[str, Any]) -> bool:
+    """Return whether a pod is of the class Guaranteed, by its containers."""
+    for each in _containers(spec):
         limits = manifest.amounts(each, "resources", "limits")
         requested = _requested(each)
         if any(
             not limits.get(key) or limits[key] != requested[key]
             for key in _OF_POD
         ):
-            return 0
-        cpus = limits["cpu"]
-        if cpus.denominator == 1 and each in manifest.objects(
-            spec, "containers"
-        ):
-            found += int(cpus)
-    return found
+            return False
+    return True
+
+
+def _containers(spec: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """Return containers in the order in which the kubelet admits them."""
+    return [
+        *manifest.objects(spec, "initContainers"),
+        *manifest.objects(spec, "containers"),
+    ]
+
+
+def exclusive_cpus(spec: Mapping[str, Any]) -> int:
+    """Return the number of exclusive CPUs of a pod.
+
+    The static CPU manager gives them to containers of a Guaranteed pod that
+    request whole CPUs, sidecars among them
+    (pkg/kubelet/cm/cpumanager/policy_static.go, guaranteedCPUs).
+    """
+    return int(whole(spec).needed.get(_CPU, 0))
+
+
+def _parts(spec: Mapping[str, Any]) -> Iterator[topology.Part]:
+    aligned = _aligned(spec)
+    starting = manifest.objects(spec, "initContainers")
+    for index, each in enumerate(_containers(spec)):
+        yield topology.Part(
+            manifest.text(each, "name"),
+            aligned(each),
+            index < len(starting) and not _is_sidecar(each),
+        )
+
+
+def whole(spec: Mapping[str, Any]) -> topology.Part:
+    """Return what a pod as a whole needs of NUMA nodes."""
+    aligned = _aligned(spec)
+    total: dict[str, fractions.Fraction] = {}
+    for each in manifest.objects(spec, "containers"):
+        _add(total, aligned(each))
+    return topology.Part(None, _with_initial(spec, total, aligned))
+
+
+def _aligned(
+    spec: Mapping[str, Any],
+) -> Callable[[Mapping[str, Any]], Amounts]:
+    """Return what says which resources of a container have NUMA nodes.
+
+    Devices in a pod of any class, and whole CPUs in a Guaranteed one.
+    """
+    has_cpus = is_guaranteed(spec)
+
+    def of(container: Mapping[str, Any]) -> Amounts:
+        return {
+            key: amount
+            for key, amount in _requested(container).items()
+            if amount > 0
+            and (
+                has_cpus and amount.denominator == 1
+                if key == _CPU
+                else is_device(key)
+            )
+        }
+
+    return of
+
+
+def is_device(resource: str) -> bool:
+    """Return whether a resource is one of a device plugin."""
+    domain, slash, _ = resource.partition("/")
+    return bool(slash) and not f".{domain}".endswith(".kubernetes.io")
 
 
 def _selector(
@@ -273,9 +349,7 @@ def _selector(
             yield Expression(key, "In", (value,))
 
 
-def _terms(
-    spec: Mapping[str, Any],
-) -> Iterator[tuple[Expression, ...]]:
+def _terms(spec: Mapping[str, Any]) -> Iterator[tuple[Expression, ...]]:
     affinity = manifest.mapping(spec, "affinity", "nodeAffinity", _REQUIRED)
     for each in manifest.objects(affinity, "nodeSelectorTerms"):
         fields = tuple(
@@ -294,38 +368,10 @@ def _expressions(plain: Mapping[str, Any], key: str) -> Iterator[Expression]:
         )
 
 
-def _anti_affinity(
-    spec: Mapping[str, Any], namespace: str
-) -> Iterator[AntiAffinity]:
-    given = manifest.mapping(spec, "affinity", "podAntiAffinity")
-    for each in manifest.objects(given, _REQUIRED):
-        selector = each.get("labelSelector")
-        expressions = None
-        if type(selector) is dict:
-            labels = manifest.texts(selector, "matchLabels").items()
-            expressions = (
-                *(Expression(key, "In", (value,)) for key, value in labels),
-                *_expressions(selector, "matchExpressions"),
-            )
-        namespaces: frozenset[str] | None = frozenset(
-            manifest.words(each, "namespaces") or [namespace]
-        )
-        if type(each.get("namespaceSelector")) is dict:
-            # One with conditions is taken for all: Namespaces are not read.
-            namespaces = None
-        yield AntiAffinity(
-            expressions, namespaces, manifest.text(each, "topologyKey")
-        )
-
-
-def _requests_onload(
-    template: Mapping[str, Any],
-    labels: Mapping[str, str],
-    resources: Amounts,
-) -> bool:
+def _requests_onload(template: Mapping[str, Any], resources: Amounts) -> bool:
     annotations = manifest.texts(template, "metadata", "annotations")
     return (
         pods.PROFILE in annotations
-        or pods.LABEL in labels
+        or bool(onload_network(template))
         or not pods.RESOURCES.isdisjoint(resources)
     )

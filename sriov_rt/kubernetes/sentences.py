@@ -45,19 +45,14 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "(cold_plug_vfio); use a class of its annotation "
             "sriov-rt.openstack.org/kata-classes"
         ),
-        "pod_other_node": (
-            "spec.nodeName names {node}; remove it, so that the scheduler "
-            "chooses"
+        "pod_class_without_pages": (
+            "sandboxes of runtime class {runtime_class} have their memory in "
+            "huge pages, and the pod requests none; set resources.limits "
+            "hugepages-2Mi or hugepages-1Gi of a container"
         ),
-        "pod_node_cordoned": (
-            "the Node is cordoned; run 'kubectl uncordon {node}'"
-        ),
-        "pod_node_not_ready": (
-            "the Node is not ready ({why}); see its kubelet"
-        ),
-        "pod_taint": (
-            "the Node has the taint {taint}; add a toleration to the pod, or "
-            "remove it with 'kubectl taint nodes {node} {taint}-'"
+        "pod_term_empty": (
+            "a term of the pod's required nodeAffinity has no condition, "
+            "which matches no Node; remove the term, or add a condition"
         ),
         "pod_label_missing": (
             "the Node lacks the label of {needed}; use another Node, or label "
@@ -76,22 +71,10 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "the Node has no {resource}; see that its device plugin runs "
             "there and finds devices"
         ),
-        "pod_resource_taken": (
-            "the pod needs {needed} of {resource}, and {free} of {total} are "
-            "free; delete pods of the Node, or request less"
-        ),
-        "pod_too_many": (
-            "the Node has {pods} pods, which is all that it takes; raise "
-            "maxPods of its kubelet, or delete some"
-        ),
         "pod_spread": (
             "pod {other} on the Node and this one keep off each other's nodes "
             "({label}), since accelerated pods of one network do not reach "
             "each other on one node; use another node, or another network"
-        ),
-        "pod_anti_affinity": (
-            "pod {other} on the Node and this one keep off each other's nodes "
-            "by podAntiAffinity; use another node, or change the affinity"
         ),
         "pod_handler_missing": (
             "the Node's container runtime has no handler {handler} of runtime "
@@ -100,9 +83,9 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "scheduling.nodeSelector"
         ),
         "pod_numa_split": (
-            "no NUMA node of the host has {needed} free together ({zones}), "
-            "and its topology manager's policy is single-numa-node; delete "
-            "pods of the Node, or request less"
+            "the topology manager of the Node (policy {policy}, scope "
+            "{scope}) rejects {what}: {needed} have to be free together on "
+            "{where} ({zones}); delete pods of the Node, or request less"
         ),
         # Notes: the pod starts all the same.
         "pod_cpus_not_isolated": (
@@ -110,6 +93,16 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "{isolated} isolated CPUs; boot it with isolcpus for the "
             "kubelet's static CPUs, or run sriov-rt-agent there if it does "
             "not"
+        ),
+        "pod_claims": (
+            "devices of the pod's ResourceClaims ({claims}) are "
+            "kube-scheduler's to allocate, and are not judged here; see "
+            "'kubectl describe pod' for what it says of them"
+        ),
+        "pod_network_elsewhere": (
+            "network {network} is for Nodes with label {needed}, which the "
+            "Node lacks; network-resources-injector adds that to the pod's "
+            "nodeSelector where it runs, and elsewhere add it yourself"
         ),
         "pod_numa_unknown": (
             "whether a free VF and exclusive CPUs share a NUMA node is "
@@ -120,7 +113,14 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
 )
 
 #: Codes of Reasons that do not keep a pod off.
-NOTES = frozenset({"pod_cpus_not_isolated", "pod_numa_unknown"})
+NOTES = frozenset(
+    {
+        "pod_claims",
+        "pod_cpus_not_isolated",
+        "pod_network_elsewhere",
+        "pod_numa_unknown",
+    }
+)
 
 
 def reason(code: str, **fields: Any) -> Reason:

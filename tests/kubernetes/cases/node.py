@@ -347,7 +347,9 @@ class NodeCases(base.KubernetesTestCase):
         self.assertEqual(1, done.returncode)
         self.assertIn("default/first", done.stdout)
 
-    def test_what_the_scheduler_finds_pod_explain_finds(self) -> None:
+    def test_what_the_scheduler_finds_pod_explain_finds_or_quotes(
+        self,
+    ) -> None:
         key = "requiredDuringSchedulingIgnoredDuringExecution"
         term = {
             "matchExpressions": [
@@ -355,41 +357,41 @@ class NodeCases(base.KubernetesTestCase):
             ]
         }
         affinity = {"nodeAffinity": {key: {"nodeSelectorTerms": [term]}}}
-        cases: dict[str, tuple[dict[str, Any], str, str]] = {
+        empty = {"nodeAffinity": {key: {"nodeSelectorTerms": [{}]}}}
+        unmatched = "didn't match Pod's node affinity/selector"
+        cases: dict[str, tuple[dict[str, Any], str, list[str]]] = {
             "label": (
                 {"nodeSelector": {"absent": "true"}},
-                "didn't match Pod's node affinity/selector",
-                "pod_label_missing",
+                unmatched,
+                ["pod_label_missing"],
             ),
             "affinity": (
                 {"affinity": affinity},
-                "didn't match Pod's node affinity/selector",
-                "pod_label_differs",
+                unmatched,
+                ["pod_label_differs"],
             ),
+            "empty": ({"affinity": empty}, unmatched, ["pod_term_empty"]),
+            # Its rules are not ours: what it says is quoted.
             "cpu": (
                 {"container": {"resources": {"requests": {"cpu": "64"}}}},
                 "Insufficient cpu",
-                "pod_resource_taken",
+                [],
             ),
             "device": (
                 {"container": {"resources": {"limits": {"x.com/vf": "1"}}}},
                 "Insufficient x.com/vf",
-                "pod_resource_missing",
-            ),
-            "kata": (
-                {"runtimeClassName": "kata-rt"},
-                "didn't match Pod's node affinity/selector",
-                "pod_label_missing",
+                [],
             ),
         }
-        for name, (more, said, code) in cases.items():
+        for name, (more, said, codes) in cases.items():
             given = self.pod(name, **more)
             with self.subTest(name):
                 self.create(given)
                 found = self.pending(name)
                 print(f"{name}: {found}")
                 self.assertIn(said, found)
-                self.assertIn(code, self.explain(given))
+                self.assertEqual(codes, self.explain(given))
+                self.assertIn(said, self.quoted(name))
         self.kube.core.patch_node(
             node.NAME,
             {"spec": {"taints": [{"key": "rt", "effect": "NoSchedule"}]}},
@@ -398,8 +400,25 @@ class NodeCases(base.KubernetesTestCase):
             self.kube.core.patch_node, node.NAME, {"spec": {"taints": None}}
         )
         self.create(self.pod("tainted"))
-        self.assertIn("untolerated taint", self.pending("tainted"))
-        self.assertEqual(["pod_taint"], self.explain(self.pod("tainted")))
+        self.pending("tainted")
+        self.assertIn("untolerated taint", self.quoted("tainted"))
+
+    def quoted(self, name: str) -> str:
+        """Return the line that pod explain has above its table."""
+        done = subprocess.run(
+            (
+                *(sys.executable, "-m", "sriov_rt.cmd.main", "pod"),
+                *("explain", name, "--kubeconfig"),
+                str(self.kube.kubeconfig),
+            ),
+            cwd=paths.CHECKOUT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        print(done.stdout, done.stderr)
+        self.assertEqual(1, done.returncode, done.stderr)
+        return done.stdout.splitlines()[0]
 
     def test_kata_up_to_the_call_of_its_runtime(self) -> None:
         self.kube.nodes.label(node.NAME, {KATA: "true"})

@@ -10,7 +10,11 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Which nodes take a pod: each Reason, and what comes near it and is none."""
+"""Which nodes take a pod: each Reason, and what comes near it and is none.
+
+What kube-scheduler judges is no Reason here: a Node without room, with a taint
+or cordoned passes.
+"""
 
 import json
 import unittest
@@ -101,23 +105,21 @@ def zone(number, **available):
     }
 
 
-def topology(*zones, policy="single-numa-node", name="n1"):
+def topology(*zones, policy="single-numa-node", scope=None, name="n1"):
+    attributes = {
+        "topologyManagerPolicy": policy,
+        "topologyManagerScope": scope,
+    }
     return {
         "kind": "NodeResourceTopology",
         "metadata": {"name": name},
-        "attributes": [{"name": "topologyManagerPolicy", "value": policy}],
+        "attributes": [
+            {"name": key, "value": value}
+            for key, value in attributes.items()
+            if value is not None
+        ],
         "zones": list(zones),
     }
-
-
-def spread(network):
-    """Return what pod-patch adds, so that pods keep apart."""
-    term = {
-        "labelSelector": {"matchLabels": {pods.LABEL: network}},
-        "topologyKey": "kubernetes.io/hostname",
-    }
-    key = "requiredDuringSchedulingIgnoredDuringExecution"
-    return {"podAntiAffinity": {key: [term]}}
 
 
 def judged(given, *objects):
@@ -196,94 +198,103 @@ class PlacementTest(unittest.TestCase):
         )
         # An empty term matches nothing, and no terms ask for nothing.
         self.assertEqual([], self.codes(given(), there))
+        self.assertEqual(["pod_term_empty"], self.codes(given({}), there))
+        self.assertEqual(
+            ["pod_term_empty"],
+            self.codes(given({"matchExpressions": []}), there),
+        )
+        self.assertEqual(
+            [], self.codes(given({}, term(("a", "Exists", []))), there)
+        )
+        self.assertEqual(
+            ["pod_label_missing"], self.codes(given({}, missing), there)
+        )
+        name = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
+        self.assertEqual([], self.codes(given({"matchFields": [name]}), there))
 
-    def test_taints(self):
-        taint = {"key": "rt", "value": "yes", "effect": "NoSchedule"}
-        there = node(taints=[taint])
-        self.assertEqual(["pod_taint"], self.codes(pod(), there))
-        for toleration, holds in (
-            ({"operator": "Exists"}, True),
-            ({"key": "rt", "operator": "Exists"}, True),
-            ({"key": "rt", "value": "yes"}, True),
-            ({"key": "rt", "value": "no"}, False),
-            ({"key": "rt", "value": "yes", "effect": "NoExecute"}, False),
-            ({"key": "other", "operator": "Exists"}, False),
-            ({}, False),
-        ):
-            with self.subTest(toleration):
-                found = self.codes(pod(tolerations=[toleration]), there)
-                self.assertEqual(holds, not found)
-        soft = {**taint, "effect": "PreferNoSchedule"}
-        self.assertEqual([], self.codes(pod(), node(taints=[soft])))
-
-    def test_a_node_that_takes_nothing(self):
-        there = node()
+    def test_rules_of_the_scheduler_are_left_to_it(self):
+        there = node(taints=[{"key": "rt", "effect": "NoSchedule"}], pods="0")
         there["spec"]["unschedulable"] = True
-        self.assertEqual(["pod_node_cordoned"], self.codes(pod(), there))
-        there = node()
-        there["status"]["conditions"][0].update(
-            status="False", message="runtime is down"
-        )
-        self.assertEqual(["pod_node_not_ready"], self.codes(pod(), there))
-        self.assertEqual(
-            ["pod_other_node"], self.codes(pod(nodeName="n2"), node())
-        )
-        # Of one that has never reported, the taint alone says so.
-        taint = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
-        there = node(taints=[taint])
-        self.assertEqual(["pod_taint"], self.codes(pod(), there))
         there["status"]["conditions"][0]["status"] = "False"
-        self.assertEqual(["pod_node_not_ready"], self.codes(pod(), there))
-
-    def test_resources(self):
-        given = pod(limits={VFS: "2", "cpu": "500m"})
-        self.assertEqual(["pod_resource_missing"], self.codes(given, node()))
-        there = node(**{VFS: "3"})
-        self.assertEqual([], self.codes(given, there))
-        other = running(pod("other", limits={VFS: "2"}))
-        self.assertEqual(
-            ["pod_resource_taken"], self.codes(given, there, other)
+        key = "requiredDuringSchedulingIgnoredDuringExecution"
+        term = {"labelSelector": {}, "topologyKey": "kubernetes.io/hostname"}
+        given = pod(
+            limits={"cpu": "64"},
+            nodeName="n2",
+            affinity={"podAntiAffinity": {key: [term]}},
         )
-        done = {**other, "status": {"phase": "Succeeded"}}
-        self.assertEqual([], self.codes(given, there, done))
-        elsewhere = running(pod("other", limits={VFS: "2"}), on="n2")
-        self.assertEqual([], self.codes(given, there, elsewhere))
-        # The pod that is judged is not in its own way.
-        self.assertEqual([], self.codes(given, there, running(given)))
+        other = running(pod("other"))
+        self.assertEqual([], self.codes(given, there, other))
 
-    def test_pods_of_a_node_are_counted(self):
-        self.assertEqual(
-            ["pod_too_many"],
-            self.codes(pod(), node(pods="1"), running(pod("other"))),
+    def test_vfs_of_its_networks_have_to_be_on_the_node(self):
+        given = pod(
+            limits={VFS: "1", "example.com/other": "1"},
+            annotations={f"{MULTUS}/networks": "fast"},
         )
+        vfs = network(**{f"{MULTUS}/resourceName": VFS})
+        self.assertEqual(
+            ["pod_resource_missing"], self.codes(given, node(), vfs)
+        )
+        self.assertEqual([], self.codes(given, node(**{VFS: "1"}), vfs))
 
-    def test_an_overhead_is_counted(self):
-        given = pod(limits={"cpu": "4"}, runtimeClassName="kata-rt")
-        overhead = {"podFixed": {"cpu": "250m", "memory": "320Mi"}}
-        known = runtime_class("kata-rt", "kata-rt", overhead=overhead)
-        self.assertEqual(
-            ["pod_resource_taken"], self.codes(given, node(), known)
+    def test_vfs_of_claims_are_the_schedulers(self):
+        """Asking for resources.limits would ask for a second VF."""
+        given = pod(
+            annotations={f"{MULTUS}/networks": "fast"},
+            resourceClaims=[{"name": "vf"}],
         )
-        self.assertEqual([], self.codes(given, node(cpu="5"), known))
+        vfs = network(**{f"{MULTUS}/resourceName": VFS})
+        for each in (vfs, network()):
+            self.assertEqual(["pod_claims"], self.notes(given, node(), each))
+
+    def test_a_network_that_selects_nodes_is_a_note(self):
+        """Where network-resources-injector runs the pod selects them."""
+        selecting = network(**{f"{MULTUS}/nodeSelector": "fast-net = true"})
+        given = pod(annotations={f"{MULTUS}/networks": "fast"})
+        self.assertEqual(
+            ["pod_network_elsewhere"], self.notes(given, node(), selecting)
+        )
+        there = node(labels={"fast-net": "true"})
+        self.assertEqual([], self.notes(given, there, selecting))
+        given["spec"]["nodeSelector"] = {"fast-net": "true"}
+        self.assertEqual(
+            ["pod_label_missing"], self.codes(given, node(), selecting)
+        )
 
     def test_accelerated_pods_of_one_network_keep_apart(self):
-        one = pod(
-            "one",
-            labels={pods.LABEL: "fast"},
-            affinity=spread("fast"),
-        )
+        one = pod("one", labels={pods.LABEL: "fast"})
         other = running(pod("other", labels={pods.LABEL: "fast"}))
         self.assertEqual(["pod_spread"], self.codes(one, node(), other))
-        # It is the other's affinity as well: the scheduler looks at both.
-        plain = pod(labels={pods.LABEL: "fast"})
-        self.assertEqual(
-            ["pod_spread"], self.codes(plain, node(), running(one))
-        )
         slow = running(pod("slow", labels={pods.LABEL: "slow"}))
         self.assertEqual([], self.codes(one, node(), slow))
         self.assertEqual(
             [], self.codes(one, node(), node("n2"), running(other, on="n2"))
         )
+        done = {**other, "status": {"phase": "Succeeded"}}
+        self.assertEqual([], self.codes(one, node(), done))
+        # The pod that is judged is not in its own way.
+        self.assertEqual([], self.codes(one, node(), running(one)))
+
+    def test_a_pod_of_a_file_is_judged_as_the_policy_admits_it(self):
+        """By its annotations alone the second pod would seem to fit."""
+        annotations = {pods.PROFILE: "latency", pods.NETWORK: "fast"}
+        given = pod_request.admitted(pod("new", annotations=annotations))
+        other = running(pod("other", labels={pods.LABEL: "fast"}))
+        self.assertEqual(
+            ["pod_spread"], self.codes(given, node(), other, network())
+        )
+        # What it attaches is what it has to find.
+        self.assertEqual(["pod_network_missing"], self.codes(given, node()))
+        for left in (
+            pod(),
+            pod(annotations={pods.PROFILE: "latency"}),
+            pod(annotations={**annotations, pods.CONTAINER: "none"}),
+        ):
+            self.assertIs(left, pod_request.admitted(left))
+        template = {"kind": "Deployment", "spec": {"template": pod()}}
+        template["spec"]["template"]["metadata"]["annotations"] = annotations
+        found = pod_request.read(pod_request.admitted(template))
+        self.assertEqual("fast", found.onload_network)
 
     def test_networks_have_to_exist_and_their_vfs_to_be_requested(self):
         given = pod(annotations={f"{MULTUS}/networks": "fast, fast"})
@@ -299,7 +310,9 @@ class PlacementTest(unittest.TestCase):
         self.assertEqual([], self.codes(given, there, vfs))
 
     def test_runtime_classes(self):
-        given = pod(runtimeClassName="kata-rt")
+        given = pod(
+            runtimeClassName="kata-rt", limits={"hugepages-2Mi": "2Gi"}
+        )
         self.assertEqual(["pod_class_missing"], self.codes(given, node()))
         known = runtime_class("kata-rt", "kata-rt")
         self.assertEqual([], self.codes(given, node(), known))
@@ -318,6 +331,15 @@ class PlacementTest(unittest.TestCase):
         self.assertEqual(
             ["pod_label_missing"], self.codes(given, there, selecting)
         )
+
+    def test_sandboxes_in_huge_pages_have_to_request_them(self):
+        known = runtime_class("kata-rt", "kata-rt")
+        given = pod(runtimeClassName="kata-rt", limits={"memory": "1Gi"})
+        self.assertEqual(
+            ["pod_class_without_pages"], self.codes(given, node(), known)
+        )
+        other = runtime_class("kata-rt", "kata-qemu")
+        self.assertEqual([], self.codes(given, node(), other))
 
     def test_kata_and_onload_refuse_each_other(self):
         known = runtime_class("isolated", "kata-qemu")
@@ -353,16 +375,16 @@ class PlacementTest(unittest.TestCase):
         limits = {"cpu": "2", "memory": "1Gi", VFS: "1"}
         given = pod(limits=limits)
         there = node(labels={placement.ISOLATED: "4"}, **{VFS: "2"})
-        split = zone(0, cpu="4"), zone(1, **{VFS: "2"})
+        split = zone(0, cpu="4", **{VFS: "0"}), zone(1, cpu="0", **{VFS: "2"})
         self.assertEqual(
             ["pod_numa_split"], self.codes(given, there, topology(*split))
         )
         (found,) = judged(given, there, topology(*split))
-        self.assertIn("2 cpu, 1 intel.com/fast", found.reasons[0].message)
+        for each in ("2 cpu, 1 intel.com/fast", "container c", "scope conta"):
+            self.assertIn(each, found.reasons[0].message)
         whole = zone(0, cpu="4", **{VFS: "1"})
         self.assertEqual([], self.notes(given, there, topology(whole)))
-        # Another policy takes what it gets; without exclusive CPUs it is no
-        # matter.
+        # Another policy takes what it gets, and so do shared CPUs.
         self.assertEqual(
             [],
             self.notes(given, there, topology(*split, policy="best-effort")),
@@ -521,3 +543,42 @@ class ReadTest(unittest.TestCase):
     def test_a_placement_is_json(self):
         found = judged(pod(nodeSelector={CARD: "true"}), node())
         json.dumps([each.to_plain() for each in found])
+
+
+class SaidTest(unittest.TestCase):
+    """What is quoted of a pod that exists."""
+
+    def said(self, **status):
+        return placement.said({**pod(), "status": status})
+
+    def test_the_schedulers_own_condition(self):
+        message = "0/3 nodes are available: 3 Insufficient cpu."
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": message,
+        }
+        found = self.said(phase="Pending", conditions=[condition])
+        self.assertEqual(f"kube-scheduler: {message}", found)
+        gated = {**condition, "reason": "SchedulingGated", "message": ""}
+        self.assertIn("SchedulingGated", self.said(conditions=[gated]))
+
+    def test_the_kubelets_rejection(self):
+        found = self.said(
+            phase="Failed",
+            reason="TopologyAffinityError",
+            message="Resources cannot be allocated",
+        )
+        self.assertEqual(
+            "kubelet: TopologyAffinityError: Resources cannot be allocated",
+            found,
+        )
+
+    def test_a_pod_that_nobody_has_anything_against(self):
+        placed = {"type": "PodScheduled", "status": "True"}
+        self.assertIsNone(self.said(phase="Running", conditions=[placed]))
+        self.assertIsNone(self.said())
+        for odd in OddTest.ODD:
+            placement.said({"status": odd})
+            placement.said({"status": {"conditions": odd, "message": odd}})

@@ -1,0 +1,57 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Manifests in YAML, as the JSON that an API server would be sent. Pure."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """A loader without times, which JSON has as text."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [each for each in found if not each[0].endswith(":timestamp")]
+    for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def documents(data: bytes) -> Iterator[Any]:
+    """Yield the documents of a stream, but for empty ones.
+
+    :raises ValueError: if it is not YAML, has what JSON does not have, or an
+        alias: a few lines of those are gigabytes.
+    """
+    try:
+        for each in yaml.load_all(data, _Loader):
+            if each is not None:
+                _check_aliases(each)
+                yield json.loads(json.dumps(each, allow_nan=False))
+    except (yaml.YAMLError, TypeError) as error:
+        raise ValueError(" ".join(str(error).split())) from None
+
+
+def _check_aliases(document: Any) -> None:
+    seen: set[int] = set()
+    left = [document]
+    while left:
+        found = left.pop()
+        if not isinstance(found, (dict, list)):
+            continue
+        if id(found) in seen:
+            raise ValueError("an alias, which no manifest needs")
+        seen.add(id(found))
+        left += found.values() if isinstance(found, dict) else found
