@@ -400,13 +400,12 @@ def _why_split(
     request: PodRequest, node: str, view: _View
 ) -> Iterator[Reason]:
     """Yield why a Node's topology manager rejects a pod."""
-    whole = pod_request.whole(request.spec)
     known = view.topologies.get(node)
     if known is None:
-        if request.exclusive_cpus and len(whole.needed) > 1:
+        if request.exclusive_cpus and len(request.whole.needed) > 1:
             yield reason("pod_numa_unknown")
         return
-    found = topology.why_not(known, request.parts, whole)
+    found = topology.why_not(known, request.parts, request.whole)
     if found is None:
         return
     needed = found.part.needed

@@ -91,35 +91,34 @@ class Expression:
 class PodRequest:
     """Fields of a pod that decide on its node, as far as they are ours.
 
+    :param full_name: NAMESPACE/NAME.
     :param selector: conditions, all of which have to hold.
     :param terms: of its node affinity: one has to hold, if there are any.
     :param resources: amounts of its containers together.
-    :param exclusive_cpus: number of CPUs from the static CPU manager.
+    :param exclusive_cpus: number of CPUs that the static CPU manager gives
+        to containers of a Guaranteed pod with whole CPUs
+        (pkg/kubelet/cm/cpumanager/policy_static.go, guaranteedCPUs).
     :param parts: what each container needs of NUMA nodes, in turn.
+    :param whole: what they need together.
     :param claims: names of its ResourceClaims.
     :param networks: that Multus attaches, NAMESPACE/NAME each.
     :param onload_network: of its accelerated traffic, if it has any.
     :param requests_onload: by annotation, label or resource.
     """
 
-    name: str
-    namespace: str
+    full_name: str
     selector: tuple[Expression, ...]
     terms: tuple[tuple[Expression, ...], ...]
     resources: Amounts
     exclusive_cpus: int
     parts: tuple[topology.Part, ...]
+    whole: topology.Part
     claims: tuple[str, ...]
     networks: tuple[str, ...]
     runtime_class: str
     onload_network: str
     requests_onload: bool
     spec: Mapping[str, Any]
-
-    @property
-    def full_name(self) -> str:
-        """NAMESPACE/NAME."""
-        return f"{self.namespace}/{self.name}"
 
 
 def admitted(given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -163,15 +162,15 @@ def read(
     if not manifest.objects(spec, "containers"):
         raise pods.PodRejected("it has no containers")
     namespace = manifest.namespace(given)
-    resources = requests(spec)
+    resources, whole_pod = requests(spec), whole(spec)
     return PodRequest(
-        name=manifest.name(given),
-        namespace=namespace,
+        full_name=f"{namespace}/{manifest.name(given)}",
         selector=tuple(_selector(spec, runtime_class)),
         terms=tuple(_terms(spec)),
         resources=resources,
-        exclusive_cpus=exclusive_cpus(spec),
+        exclusive_cpus=int(whole_pod.needed.get(_CPU, 0)),
         parts=tuple(_parts(spec)),
+        whole=whole_pod,
         claims=tuple(
             manifest.text(each, "name")
             for each in manifest.objects(spec, "resourceClaims")
@@ -200,29 +199,25 @@ def onload_network(pod: Mapping[str, Any]) -> str:
 
 
 def requests(spec: Mapping[str, Any]) -> Amounts:
-    """Return the resources that a pod requests.
+    """Return the resources that a pod requests."""
+    return _sum(spec, _requested)
 
-    As PodRequests of k8s.io/component-helpers (resource/helpers.go) adds them
+
+def _sum(
+    spec: Mapping[str, Any],
+    amounts_of: Callable[[Mapping[str, Any]], Amounts],
+) -> Amounts:
+    """Return what a pod needs at its most.
+
+    As PodRequests of k8s.io/component-helpers (resource/helpers.go) adds it
     up: the containers together, or an init container beside the sidecars
     before it if that is more.
     """
     total: dict[str, fractions.Fraction] = {}
-    for each in manifest.objects(spec, "containers"):
-        _add(total, _requested(each))
-    return _with_initial(spec, total, _requested)
-
-
-def _with_initial(
-    spec: Mapping[str, Any],
-    total: dict[str, fractions.Fraction],
-    amounts_of: Callable[[Mapping[str, Any]], Amounts],
-) -> Amounts:
-    """Return what a pod needs at its most, with its init containers.
-
-    :param total: of its containers.
-    """
     sidecars: dict[str, fractions.Fraction] = {}
     starting: dict[str, fractions.Fraction] = {}
+    for each in manifest.objects(spec, "containers"):
+        _add(total, amounts_of(each))
     for each in manifest.objects(spec, "initContainers"):
         needed = dict(amounts_of(each))
         if _is_sidecar(each):
@@ -231,8 +226,10 @@ def _with_initial(
             needed = dict(sidecars)
         else:
             _add(needed, sidecars)
-        _most(starting, needed)
-    _most(total, starting)
+        for key, value in needed.items():
+            starting[key] = max(starting.get(key, value), value)
+    for key, value in starting.items():
+        total[key] = max(total.get(key, value), value)
     return {key: value for key, value in total.items() if value}
 
 
@@ -250,11 +247,6 @@ def _requested(container: Mapping[str, Any]) -> Amounts:
 def _add(total: dict[str, fractions.Fraction], more: Amounts) -> None:
     for key, value in more.items():
         total[key] = total.get(key, fractions.Fraction()) + value
-
-
-def _most(total: dict[str, fractions.Fraction], other: Amounts) -> None:
-    for key, value in other.items():
-        total[key] = max(total.get(key, value), value)
 
 
 def is_guaranteed(spec: Mapping[str, Any]) -> bool:
@@ -278,16 +270,6 @@ def _containers(spec: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     ]
 
 
-def exclusive_cpus(spec: Mapping[str, Any]) -> int:
-    """Return the number of exclusive CPUs of a pod.
-
-    The static CPU manager gives them to containers of a Guaranteed pod that
-    request whole CPUs, sidecars among them
-    (pkg/kubelet/cm/cpumanager/policy_static.go, guaranteedCPUs).
-    """
-    return int(whole(spec).needed.get(_CPU, 0))
-
-
 def _parts(spec: Mapping[str, Any]) -> Iterator[topology.Part]:
     aligned = _aligned(spec)
     starting = manifest.objects(spec, "initContainers")
@@ -301,11 +283,7 @@ def _parts(spec: Mapping[str, Any]) -> Iterator[topology.Part]:
 
 def whole(spec: Mapping[str, Any]) -> topology.Part:
     """Return what a pod as a whole needs of NUMA nodes."""
-    aligned = _aligned(spec)
-    total: dict[str, fractions.Fraction] = {}
-    for each in manifest.objects(spec, "containers"):
-        _add(total, aligned(each))
-    return topology.Part(None, _with_initial(spec, total, aligned))
+    return topology.Part(None, _sum(spec, _aligned(spec)))
 
 
 def _aligned(
