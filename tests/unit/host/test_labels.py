@@ -89,6 +89,18 @@ class LabelsTest(trees.TreeTest):
                 found = derive(self.replace(part, **changes))
                 self.assertEqual(gone, WANTED.keys() - found.keys())
 
+    def test_vendors_alone_are_labels_as_the_page_says(self):
+        """NFD's default form, by class and vendor, is left to NFD."""
+        self.assertFalse([each for each in WANTED if "pci-0200_" in each])
+
+    def test_a_nic_that_is_down_is_capable_of_vfs(self):
+        """NFD's own label leaves it out since 0.11."""
+        down = tuple(
+            dataclasses.replace(each, carrier=False)
+            for each in self.host.nics.nics
+        )
+        self.assertEqual(WANTED, derive(self.replace("nics", nics=down)))
+
     def test_one_thread_a_core_has_a_label_as_nfd_sets_it(self):
         host = self.replace("cpus", siblings=(frozenset({0}), frozenset({1})))
         self.assertEqual("false", derive(host)["cpu-hardware_multithreading"])

@@ -133,6 +133,17 @@ class RenderTest(unittest.TestCase):
         )
         self.assertIn("I/O threads 2 may run on", self.required(text, {}))
 
+    def test_io_threads_among_vcpus_that_are_not_realtime(self):
+        """By the mask vCPU 0 is an ordinary one, and may be disturbed."""
+        text = documents.DOMAIN.replace(
+            "<cputune>",
+            '<iothreads>1</iothreads><cputune><iothreadpin iothread="1" '
+            'cpuset="2"/>',
+        )
+        vmi = domain.vmi_of(documents.vmi(BY_MASK, realtime="required"))
+        domain.render(text, vmi, self.observe)
+        self.assertIn("I/O threads 1", self.required(text, {}))
+
     def test_unreadable_facts_refuse_who_asks_for_realtime(self):
         self.facts = domain.node_facts(Root("/nowhere"))
         self.assertIn("/sys and /proc", self.required(of_cpu={}))

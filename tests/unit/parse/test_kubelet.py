@@ -51,6 +51,23 @@ class StateTest(unittest.TestCase):
         none = '{"policyName":"none","defaultCpuSet":"","checksum":1}'
         self.assertEqual(((), None), self.parse(none))
 
+    def test_later_forms_keep_the_fields_of_this_one(self):
+        """Kubernetes 1.36 with pod-level managers, and 1.37."""
+        third = changed(podEntries={POD: {"cpuSet": "2-3,5"}})
+        fourth = changed(
+            podEntries={POD: {"cpuSet": "2-3,5"}},
+            data=json.dumps(json.loads(STATE)),
+            dataChecksum=99,
+        )
+        for text in (third, fourth):
+            self.assertEqual(self.parse(STATE), self.parse(text))
+
+    def test_the_first_form_had_no_pods(self):
+        """Kubelets before 1.18: what container has which CPUs is unknown."""
+        with self.assertRaises(errors.ParseError) as caught:
+            self.parse(changed(entries={"aa1bb2cc3dd4": "2-3"}))
+        self.assertIn("containers expected", str(caught.exception))
+
     def test_names_are_printable(self):
         ((pod, *_),), _ = self.parse(changed(entries={"a\n": {"b": "1"}}))
         self.assertEqual("a?", pod)
