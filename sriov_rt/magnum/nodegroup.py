@@ -463,8 +463,8 @@ def _ports(
 
     To Cluster API's OpenStack provider a port with an empty list of security
     groups has the cluster's own (``len(port.SecurityGroups) == 0`` in its
-    pkg/cloud/services/networking/port.go), which Neutron refuses on a network
-    without port security.
+    controllers/openstackmachine_controller.go), which Neutron refuses on a
+    network without port security.
 
     :param networks: UUIDs of the fast networks.
     """

@@ -220,7 +220,8 @@ class Provider:
         A port that names no security groups, or an empty list of them, has
         those that the chart manages for the cluster; the project's default
         group is in their place. Without port security it has none
-        (pkg/cloud/services/networking/port.go of the provider; read in 0.12).
+        (controllers/openstackmachine_controller.go of the provider, 0.14;
+        earlier releases refuse such a port).
         """
         found: Object = {}
         if wanted.get("disablePortSecurity"):
@@ -231,7 +232,7 @@ class Provider:
             ]
             found["security_group_ids"] = groups or [self._default_group()]
         if (wanted.get("profile") or {}).get("trustedVF"):
-            found["binding_profile"] = {"trusted": "true"}
+            found["binding_profile"] = {"trusted": True}
         return found
 
     def _default_group(self) -> str:

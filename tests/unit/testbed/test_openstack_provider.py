@@ -47,7 +47,7 @@ class PortTest(unittest.TestCase):
     def test_ports_of_our_nodegroups_have_no_group(self):
         for labels, profile in (
             (NETWORKS, None),
-            (POD_NETWORKS, {"trusted": "true"}),
+            (POD_NETWORKS, {"trusted": True}),
         ):
             rendered = nodegroup.render(
                 shapes.nodegroup(labels=labels),

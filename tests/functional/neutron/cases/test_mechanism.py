@@ -134,7 +134,7 @@ class ClusterPortTest(in_process.PluginCase):
             self.network_on("physnet1"),
             **{
                 portbindings.VNIC_TYPE: "direct",
-                portbindings.PROFILE: {"trusted": "true"},
+                portbindings.PROFILE: {"trusted": True},
             },
         )
         self.assertEqual(403, status, answer)
