@@ -17,6 +17,7 @@ judged. The other rules are those of kube-scheduler, which says of a pod that
 exists what keeps it off (:func:`said`).
 """
 
+import collections
 import dataclasses
 import datetime
 import fractions
@@ -207,7 +208,7 @@ class _View:
             accelerated,
             {manifest.name(each): each for each in cluster.topologies},
             [
-                (full, manifest.texts(found, "metadata", "annotations"))
+                (full, _annotations(found))
                 for full, found in _networks(cluster).items()
                 if full in request.networks
             ],
@@ -220,6 +221,10 @@ def _networks(cluster: Cluster) -> Mapping[str, Mapping[str, Any]]:
         f"{manifest.namespace(each)}/{manifest.name(each)}": each
         for each in cluster.networks
     }
+
+
+def _annotations(network: Mapping[str, Any]) -> Mapping[str, str]:
+    return manifest.texts(network, "metadata", "annotations")
 
 
 def _labels(node: Mapping[str, Any]) -> Mapping[str, str]:
@@ -249,9 +254,17 @@ def _why_nowhere(request: PodRequest, cluster: Cluster) -> Iterator[Reason]:
     if request.claims:
         yield reason("pod_claims", claims=", ".join(request.claims))
     networks = _networks(cluster)
+    attached = collections.Counter(
+        _annotations(networks[full]).get(RESOURCE)
+        for full in request.networks
+        if full in networks
+    )
     for full in dict.fromkeys(request.networks):
         if full in networks:
-            yield from _why_not_network(request, full, networks[full], found)
+            annotations = _annotations(networks[full])
+            yield from _why_not_network(
+                request, full, annotations, attached, found
+            )
         else:
             namespace, _, name = full.partition("/")
             yield reason(
@@ -262,23 +275,27 @@ def _why_nowhere(request: PodRequest, cluster: Cluster) -> Iterator[Reason]:
 def _why_not_network(
     request: PodRequest,
     full: str,
-    network: Mapping[str, Any],
+    annotations: Mapping[str, str],
+    attached: Mapping[str | None, int],
     runtime_class: Mapping[str, Any] | None,
 ) -> Iterator[Reason]:
-    annotations = manifest.texts(network, "metadata", "annotations")
+    """Yield why a pod cannot be on a network.
+
+    :param attached: its interfaces by resource: several networks may share
+        one.
+    """
     resource = annotations.get(RESOURCE)
     if not resource:
         return
-    attached = request.networks.count(full)
     requested = request.resources.get(resource, _NONE)
     # Multus takes VFs of claims as well, by an attribute of their devices.
-    if requested < attached and not request.claims:
+    if requested < attached[resource] and not request.claims:
         yield reason(
             "pod_vf_not_requested",
             network=full,
             resource=resource,
             requested=_number(requested),
-            attached=attached,
+            attached=attached[resource],
         )
     classes = annotations.get(KATA_CLASSES, "").split(",")
     if request.runtime_class in [each.strip() for each in classes]:
@@ -322,12 +339,11 @@ def _why_no_vfs(
     there = manifest.amounts(node, "status", "allocatable")
     labels = _labels(node)
     selected = {each.key for each in request.selector}
+    resources = {each.get(RESOURCE, "") for _, each in view.networks}
+    for each in sorted(resources & request.resources.keys()):
+        if not there.get(each):
+            yield reason("pod_resource_missing", resource=each)
     for full, annotations in view.networks:
-        resource = annotations.get(RESOURCE)
-        if request.resources.get(resource or "") and not there.get(
-            resource or ""
-        ):
-            yield reason("pod_resource_missing", resource=resource)
         key, _, value = annotations.get(NODE_SELECTOR, "").partition("=")
         key, value = key.strip(), value.strip()
         if key and key not in selected and labels.get(key) != value:

@@ -237,6 +237,24 @@ class PlacementTest(unittest.TestCase):
         )
         self.assertEqual([], self.codes(given, node(**{VFS: "1"}), vfs))
 
+    def test_networks_of_one_resource_share_its_vfs(self):
+        given = pod(
+            limits={VFS: "1"}, annotations={f"{MULTUS}/networks": "fast, slow"}
+        )
+        both = [
+            network(name, **{f"{MULTUS}/resourceName": VFS})
+            for name in ("fast", "slow")
+        ]
+        there = node(**{VFS: "8"})
+        self.assertEqual(
+            ["pod_vf_not_requested"] * 2, self.codes(given, there, *both)
+        )
+        given["spec"]["containers"][0]["resources"]["limits"] = {VFS: "2"}
+        self.assertEqual([], self.codes(given, there, *both))
+        self.assertEqual(
+            ["pod_resource_missing"], self.codes(given, node(), *both)
+        )
+
     def test_vfs_of_claims_are_the_schedulers(self):
         """Asking for resources.limits would ask for a second VF."""
         given = pod(
