@@ -414,7 +414,7 @@ class DocumentedHost(unittest.TestCase):
 
     def _in_place_of_verify_certificate(self, stack, arguments):
         """It is root's, and of this machine."""
-        counts = mock.Mock(withdrawn="", withdrawal="")
+        counts = mock.Mock(withdrawn="", withdrawal="", changes="")
         for name, value in (("read", ISSUED), ("status", counts)):
             stack.enter_context(
                 mock.patch.object(host_latency, name, return_value=value)

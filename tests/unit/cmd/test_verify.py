@@ -372,8 +372,10 @@ class CertificateTest(trees.TreeTest):
     """Of a bad certificate the command says one sentence."""
 
     def show(self):
-        with mock.patch.object(
-            verify_certificate, "Root", lambda _: self.root
+        lock = self.tree.path / "lock"
+        with (
+            mock.patch.object(verify_certificate, "Root", lambda _: self.root),
+            mock.patch.object(results, "LOCK", lock),
         ):
             return run_it("certificate")
 
@@ -451,11 +453,7 @@ class CertificateTest(trees.TreeTest):
         )
         self.tree.write(certificate.PATH, certificate.to_bytes(made))
         profile = "etc/tuned/active_profile"
-        lock = self.tree.path / "lock"
-        with (
-            mock.patch.object(os, "geteuid", return_value=effective_user),
-            mock.patch.object(results, "LOCK", lock),
-        ):
+        with mock.patch.object(os, "geteuid", return_value=effective_user):
             self.tree.write(profile, "powersave\n")
             self.assertEqual(1, self.show()[0])
             self.tree.remove(profile)
