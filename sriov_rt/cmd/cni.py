@@ -28,9 +28,11 @@ from typing import Any
 
 from sriov_rt import exceptions
 from sriov_rt.cmd import faults
-from sriov_rt.kubernetes import attachments
 from sriov_rt.kubernetes import cni
 from sriov_rt.kubernetes.vf_baseline import Baseline
+from sriov_rt.nic.errors import Locked
+from sriov_rt.nic.tenancy import Kind
+from sriov_rt.nic.tenancy import Tenancies
 
 if TYPE_CHECKING:
     from sriov_rt.nic.vfs import Vfs
@@ -48,7 +50,7 @@ def main() -> int:
         given = sys.stdin.buffer.read(cni.MAX_CONFIGURATION + 1)
     except (AttributeError, OSError):
         given = b""
-    baseline = Baseline(attachments.Store(), _vfs)
+    baseline = Baseline(Tenancies(), _vfs)
     code, answer = run(baseline, os.environ, given)
     if answer is not None:
         print(json.dumps(answer), flush=True)
@@ -60,7 +62,7 @@ def _vfs() -> "Vfs":
     from sriov_rt.nic.vfs import Vfs
     from sriov_rt.vif import tenants
 
-    return Vfs.of_host(functools.partial(tenants.uses, guests=True))
+    return Vfs.of_host(functools.partial(tenants.uses, guests=True), Kind.POD)
 
 
 def run(
@@ -78,7 +80,7 @@ def run(
         return 0, _done(baseline, request)
     except cni.CniError as error:
         problem = error
-    except attachments.Locked as error:
+    except Locked as error:
         problem = cni.CniError(cni.TRY_AGAIN, str(error))
     except (exceptions.SriovRtError, OSError) as error:
         problem = cni.CniError(cni.IO_FAILURE, exceptions.plain(error))

@@ -28,11 +28,12 @@ from sriov_rt.cmd import command
 from sriov_rt.cmd import faults
 from sriov_rt.cmd import paths
 from sriov_rt.cmd.command import Result
-from sriov_rt.kubernetes import attachments
 from sriov_rt.kubernetes import cluster
 from sriov_rt.kubernetes import placement
 from sriov_rt.kubernetes import pod
 from sriov_rt.kubernetes import pod_request
+from sriov_rt.nic.tenancy import Kind
+from sriov_rt.nic.tenancy import Tenancies
 
 #: Exit code if no node takes the pod.
 EXIT_NO_NODE = 1
@@ -256,7 +257,11 @@ class Vfs(command.Lister):
 
     def run(self, args: argparse.Namespace) -> Result:
         """Return the VFs."""
-        every = attachments.Store().all()
+        every = [
+            (each.address, holder, *holder.id.partition("/")[::2])
+            for each in Tenancies().all()
+            if (holder := each.of(Kind.POD)) is not None
+        ]
         return Result(
             columns=(
                 "VF",
@@ -270,29 +275,29 @@ class Vfs(command.Lister):
             shown=("VF", "Pod", "Network", "Interface", "State", "Problem"),
             rows=[
                 (
-                    each.address,
-                    each.pod,
+                    address,
+                    each.name,
                     each.network,
-                    each.interface,
-                    "quarantined" if each.is_quarantined else "in use",
-                    each.container,
+                    interface,
+                    each.state,
+                    container,
                     each.reason,
                 )
-                for each in every
+                for address, each, container, interface in every
             ],
             document=[
                 {
-                    "vf": each.address,
-                    "pod": each.pod,
+                    "vf": address,
+                    "pod": each.name,
                     "network": each.network,
-                    "interface": each.interface,
-                    "container": each.container,
+                    "interface": interface,
+                    "container": container,
                     "quarantined": each.is_quarantined,
                     "problem": each.reason,
                 }
-                for each in every
+                for address, each, container, interface in every
             ],
             code=EXIT_QUARANTINED
-            if any(each.is_quarantined for each in every)
+            if any(each.is_quarantined for _, each, _, _ in every)
             else 0,
         )

@@ -13,9 +13,11 @@
 """``sriov-rt vf``: the VFs of this host, and the verbs on them."""
 
 import argparse
+import contextlib
 import dataclasses
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 
@@ -29,15 +31,23 @@ from sriov_rt.nic import mapping
 from sriov_rt.nic import plan
 from sriov_rt.nic import settings_text
 from sriov_rt.nic import table
+from sriov_rt.nic import tenancy
+from sriov_rt.nic.model import VfId
 from sriov_rt.nic.model import VfState
+from sriov_rt.nic.use import Act
 from sriov_rt.nic.use import Use
 from sriov_rt.nic.vfs import Vfs
 from sriov_rt.parse.errors import ParseError
 
+_FRESH = tenancy.Reset(fresh=True)
+
 _VF = "a PCI address, PF/index such as enp1s0/3, or the VF's interface"
 
 
-_HEADERS = ("VF", "Address", "Driver", "Interface", "MAC", "VLAN", "Owner")
+_HEADERS = (
+    *("VF", "Address", "Driver", "Interface", "MAC", "VLAN"),
+    *("Held by", "Owner"),
+)
 _MAP = (
     *("VF", "Address", "Interface", "Driver", "Group"),
     *("Instance", "Port", "Alias"),
@@ -66,7 +76,7 @@ class List(_OfPf):
         states = Vfs.of_host().list(args.pf)
         return Result(
             columns=_HEADERS,
-            shown=_HEADERS[:-1],
+            shown=("VF", "Driver", "Interface", "MAC", "VLAN", "Held by"),
             rows=[table.row(each) for each in states],
             document=[table.to_plain(each) for each in states],
         )
@@ -136,10 +146,15 @@ class Set(command.Lister):
     def run(self, args: argparse.Namespace) -> Result:
         """Return the plan, and how to carry it out."""
         vfs, made = _planned(args)
+
+        def apply() -> None:
+            with _locked(vfs, [made.vf]):
+                vfs.apply(made)
+
         return _plan(
             made.lines(),
             table.plan_to_plain(made),
-            None if args.dry_run else lambda: vfs.apply(made),
+            None if args.dry_run else apply,
         )
 
 
@@ -178,7 +193,7 @@ def _plan(
 
 
 class Reset(command.Lister):
-    """Make VFs clean: as they are before each use."""
+    """Make VFs clean, as before each use; this ends their quarantine."""
 
     of_root = True
 
@@ -199,18 +214,37 @@ class Reset(command.Lister):
         chosen = [vfs.locate(each) for each in args.vf]
         words = [] if args.driver is None else [f"driver={args.driver}"]
         driver = settings_text.parse(words).driver
-        plans = vfs.plan_resets(chosen, driver, fresh=True)
+        plans = vfs.plan_resets(chosen, driver, _FRESH)
         if args.flr and not args.dry_run:
             for each in plans:
                 faults.say(f"resetting the function of {each.vf}")
                 if not each.flr:
-                    vfs.flr(each.vf)
-            plans = vfs.plan_resets(chosen, driver, fresh=True)
+                    with _locked(vfs, [each.vf]):
+                        vfs.flr(each.vf)
+            plans = vfs.plan_resets(chosen, driver, _FRESH)
+
+        def apply() -> None:
+            with _locked(vfs, chosen):
+                for each in chosen:
+                    vfs.check(each, Act.RESET)
+                vfs.apply_all(plans)
+                for each in chosen:
+                    vfs.tenancies.reset(each.address)
+
         return _plan(
             (line for each in plans for line in each.lines()),
             [table.plan_to_plain(each) for each in plans],
-            None if args.dry_run else lambda: vfs.apply_all(plans),
+            None if args.dry_run else apply,
         )
+
+
+@contextlib.contextmanager
+def _locked(vfs: Vfs, some: Iterable[VfId]) -> Iterator[None]:
+    """Hold VFs, in the order of their addresses."""
+    with contextlib.ExitStack() as stack:
+        for address in sorted({each.address for each in some}):
+            stack.enter_context(vfs.tenancies.locked(address))
+        yield
 
 
 def _uses(states: Sequence[VfState]) -> Mapping[str, Use]:

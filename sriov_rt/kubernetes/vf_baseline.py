@@ -24,31 +24,38 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sriov_rt.exceptions import SriovRtError
-from sriov_rt.kubernetes import attachments
 from sriov_rt.kubernetes import cni
-from sriov_rt.kubernetes.attachments import Attachment
-from sriov_rt.kubernetes.attachments import Store
 from sriov_rt.kubernetes.cni import CniError
 from sriov_rt.kubernetes.cni import Request
 from sriov_rt.nic import errors
+from sriov_rt.nic.tenancy import MANAGERS
+from sriov_rt.nic.tenancy import Holder
+from sriov_rt.nic.tenancy import Kind
+from sriov_rt.nic.tenancy import Reset
+from sriov_rt.nic.tenancy import State
+from sriov_rt.nic.tenancy import Tenancies
+from sriov_rt.nic.use import Act
 
 if TYPE_CHECKING:
     # It takes long to import, and most calls do not need it.
+    from sriov_rt.nic.model import VfState
     from sriov_rt.nic.vfs import Vfs
 
 LOG = logging.getLogger(__name__)
+
+_POD = MANAGERS[Kind.POD]
 
 
 class Baseline:
     """Commands of the CNI plug-in.
 
-    :param store: the attachments of this host.
+    :param tenancies: whose the VFs of this host are.
     :param vfs: returns the operations on VFs; called only when they are
         needed.
     """
 
-    def __init__(self, store: Store, vfs: Callable[[], "Vfs"]) -> None:
-        self._store = store
+    def __init__(self, tenancies: Tenancies, vfs: Callable[[], "Vfs"]) -> None:
+        self._tenancies = tenancies
         self._vfs = vfs
 
     def add(self, request: Request) -> None:
@@ -63,36 +70,36 @@ class Baseline:
                 f"network {request.network} lists sriov-rt-vf after another "
                 "plug-in, which has taken the VF by then; list it first",
             )
-        assert request.attachment is not None
-        with self._store.locked(address):
-            before = self._store.get(address)
-            if before is not None and _id(before) != request.attachment:
-                self._check_left(before)
-            intent = Attachment(
-                address,
-                request.network,
-                request.attachment.container,
-                request.attachment.interface,
+        with self._tenancies.locked(address):
+            before = self._tenancies.get(address).of(Kind.POD)
+            if before is not None and before.id != _id(request):
+                self._check_left(address, before)
+            now = self._checked(address, before)
+            driver = now.driver
+            if before is not None:
+                # One that a failed sandbox left on vfio-pci goes back.
+                driver = before.driver or driver
+            holder = Holder(
+                Kind.POD,
+                _id(request),
                 request.pod,
-                request.namespace,
-                self._driver(address, before),
-                reason="its reset was interrupted",
+                driver=driver,
+                network=request.network,
+                namespace=request.namespace,
             )
-            self._store.put(intent)
-            problem = self._reset(intent, fresh=before is not None)
-            if isinstance(problem, errors.VfBusy) and before is None:
-                # Somebody else's, and nothing was done to it.
-                self._store.remove(address)
-                raise CniError(cni.IN_USE, str(problem)) from problem
+            self._tenancies.hold(address, holder)
+            problem = self._reset(address, holder, _POD.before)
             if problem is not None:
-                self._quarantine(intent, problem)
+                self._quarantine(address, holder, problem)
                 raise CniError(
                     cni.QUARANTINED,
                     f"the VF {address} is not clean and is kept out of use: "
                     f"{problem}",
                 )
-            self._store.put(dataclasses.replace(intent, reason=""))
-        LOG.info("%s: clean, given to its pod", _about(intent))
+            self._tenancies.hold(
+                address, dataclasses.replace(holder, state=State.IN_USE)
+            )
+        LOG.info("%s: clean, given to its pod", _about(address, holder))
 
     def delete(self, request: Request) -> None:
         """Reset the VF of an attachment, if there is one.
@@ -102,10 +109,10 @@ class Baseline:
 
         :raises SriovRtError: if the record cannot be read or written.
         """
-        assert request.attachment is not None
-        for each in self._store.all():
-            if _id(each) == request.attachment:
-                self._release(each)
+        mine = _id(request)
+        for address, each in self._all():
+            if each.id == mine:
+                self._release(address, lambda it: it.id == mine)
 
     def check(self, request: Request) -> None:
         """Check that a VF exists and belongs to the pod.
@@ -113,9 +120,9 @@ class Baseline:
         :raises CniError: if it does not.
         """
         address = _address(request)
-        found = self._store.get(address)
-        if found is None or _id(found) != request.attachment:
-            whose = "nobody" if found is None else _whose(found)
+        found = self._tenancies.get(address).of(Kind.POD)
+        if found is None or found.id != _id(request):
+            whose = "nobody" if found is None else str(found)
             raise CniError(
                 cni.NOT_ATTACHED,
                 f"the VF {address} belongs to {whose}, not to this pod; "
@@ -134,18 +141,24 @@ class Baseline:
     def collect(self, request: Request) -> None:
         """Reset the VFs of attachments that no longer exist.
 
-        Quarantined VFs of the network are reset again.
+        Quarantined VFs of the network are reset again, and those that an ADD
+        was killed over.
 
         :raises CniError: if one is still not clean, after all were tried.
         """
+
+        def is_left(each: Holder) -> bool:
+            return each.network == request.network and (
+                _attachment(each) not in request.valid
+                or each.state is not State.IN_USE
+            )
+
         problems = []
-        for each in self._store.all():
-            if each.network != request.network:
-                continue
-            if _id(each) in request.valid and not each.is_quarantined:
-                continue
-            if (problem := self._release(each)) is not None:
-                problems.append(f"the VF {each.address}: {problem}")
+        for address, each in self._all():
+            if is_left(each):
+                problem = self._release(address, is_left)
+                if problem is not None:
+                    problems.append(f"the VF {address}: {problem}")
         if problems:
             raise CniError(cni.QUARANTINED, "; ".join(problems))
 
@@ -155,80 +168,99 @@ class Baseline:
         :raises CniError: if it could not.
         """
         try:
-            self._store.check()
-        except attachments.StoreUnusable as error:
+            self._tenancies.check()
+        except errors.NotRecorded as error:
             raise CniError(cni.NOT_AVAILABLE, str(error)) from error
 
-    def _check_left(self, before: Attachment) -> None:
+    def _all(self) -> list[tuple[str, Holder]]:
+        found = self._tenancies.all()
+        return [
+            (each.address, holder)
+            for each in found
+            if (holder := each.of(Kind.POD)) is not None
+        ]
+
+    def _check_left(self, address: str, before: Holder) -> None:
         """Check that the previous pod of a VF is gone.
 
         :raises CniError: if its network namespace still exists.
         """
-        if before.is_quarantined or not before.namespace:
+        if before.state is not State.IN_USE or not before.namespace:
             return
         if os.path.exists(before.namespace):  # noqa: PTH110
             raise CniError(
                 cni.TRY_AGAIN,
-                f"the VF {before.address} still belongs to {_whose(before)}, "
-                "which is not gone yet; the runtime tries again",
+                f"the VF {address} still belongs to {before}, which is not "
+                "gone yet; the runtime tries again",
             )
 
-    def _driver(self, address: str, before: Attachment | None) -> str | None:
-        """Return the driver that a VF has outside of sandboxes.
+    def _checked(self, address: str, before: Holder | None) -> "VfState":
+        """Return the VF of an address, which a pod may have.
 
-        A VF that a failed sandbox left on vfio-pci goes back to the driver
-        in its record.
-
-        :raises CniError: if there is no such VF.
+        :raises CniError: if there is no such VF, or it is somebody's.
         """
         vfs = self._vfs()
         try:
-            now = vfs.observe(vfs.locate(address)).driver
+            vf = vfs.locate(address)
+            return vfs.check(vf, Act.HAND_OUT)
+        except errors.VfBusy as error:
+            if before is None:
+                # Somebody else's, and nothing was done to it.
+                raise CniError(cni.IN_USE, str(error)) from error
+            self._quarantine(address, before, error)
+            raise CniError(
+                cni.QUARANTINED,
+                f"the VF {address} is kept out of use: {error}",
+            ) from error
         except errors.NicError as error:
             raise CniError(
                 cni.INVALID_CONFIGURATION,
                 f"the network's device is not a VF that can be used: {error}",
             ) from error
-        return now if before is None else before.driver or now
 
-    def _release(self, found: Attachment) -> SriovRtError | None:
-        with self._store.locked(found.address):
-            again = self._store.get(found.address)
-            if again is None or _id(again) != _id(found):
-                # Another call was quicker.
+    def _release(
+        self, address: str, is_left: Callable[[Holder], bool]
+    ) -> SriovRtError | None:
+        """Reset the VF of a pod that left it; return why it is not clean.
+
+        :param is_left: whether that is so, which may change until it is
+            locked.
+        """
+        with self._tenancies.locked(address):
+            again = self._tenancies.get(address).of(Kind.POD)
+            if again is None or not is_left(again):
+                # Another call was quicker, or its PF's VFs were made again.
                 return None
-            problem = self._reset(again, fresh=True)
+            problem = self._reset(address, again, _POD.after)
+            if self._tenancies.get(address).of(Kind.POD) is None:
+                return None  # it went meanwhile
             if problem is None:
-                self._store.remove(again.address)
-                LOG.info("%s: clean, taken back", _about(again))
+                self._tenancies.release(address, Kind.POD)
+                LOG.info("%s: clean, taken back", _about(address, again))
             else:
-                self._quarantine(again, problem)
+                self._quarantine(address, again, problem)
             return problem
 
     def _reset(
-        self, attachment: Attachment, *, fresh: bool
+        self, address: str, holder: Holder, depth: Reset
     ) -> SriovRtError | None:
         """Reset a VF; return why it is not clean."""
         try:
             vfs = self._vfs()
-            vf = vfs.locate(attachment.address)
-            vfs.reset(vf, attachment.driver, fresh=fresh)
-        except (errors.NoSuchDevice, errors.NotAVf) as error:
-            if _is_gone(attachment.address):
-                # Its PF has no VFs now: nothing can be left on it.
-                return None
-            return error
+            vfs.reset(vfs.locate(address), holder.driver, depth)
         except SriovRtError as error:
             return error
         return None
 
-    def _quarantine(self, found: Attachment, problem: SriovRtError) -> None:
-        self._store.put(dataclasses.replace(found, reason=str(problem)))
+    def _quarantine(
+        self, address: str, found: Holder, problem: SriovRtError
+    ) -> None:
+        self._tenancies.hold(address, found.quarantined(str(problem)))
         LOG.error(
             "%s: quarantined: %s; see 'sriov-rt vf show %s'",
-            _about(found),
+            _about(address, found),
             problem,
-            found.address,
+            address,
         )
 
 
@@ -244,22 +276,20 @@ def _address(request: Request) -> str:
     return request.device
 
 
-def _id(found: Attachment) -> cni.AttachmentId:
-    return cni.AttachmentId(found.container, found.interface)
+def _id(request: Request) -> str:
+    assert request.attachment is not None
+    return f"{request.attachment.container}/{request.attachment.interface}"
 
 
-def _is_gone(address: str) -> bool:
-    return not os.path.exists(  # noqa: PTH110
-        f"/sys/bus/pci/devices/{address}"
-    )
+def _attachment(found: Holder) -> cni.AttachmentId:
+    container, _, interface = found.id.partition("/")
+    return cni.AttachmentId(container, interface)
 
 
-def _whose(found: Attachment) -> str:
-    return f"pod {found.pod}" if found.pod else f"container {found.container}"
-
-
-def _about(found: Attachment) -> str:
+def _about(address: str, found: Holder) -> str:
+    attachment = _attachment(found)
     return (
-        f"vf={found.address} pod={found.pod or '-'} "
-        f"container={found.container[:13]} interface={found.interface}"
+        f"vf={address} pod={found.name or '-'} "
+        f"container={attachment.container[:13]} "
+        f"interface={attachment.interface}"
     )

@@ -41,8 +41,6 @@ from sriov_rt.kubevirt.domain_hook import parse
 from sriov_rt.kubevirt.errors import CallRejected
 from sriov_rt.kubevirt.errors import HookRefused
 from sriov_rt.kubevirt.pod_resources import Pod
-from sriov_rt.kubevirt.vf_uses import VfUse
-from sriov_rt.kubevirt.vf_uses import VfUses
 from sriov_rt.kubevirt.vmi import Identity
 from sriov_rt.kubevirt.vmi import Vmi
 from sriov_rt.nic import mapping
@@ -50,6 +48,11 @@ from sriov_rt.nic import waiting
 from sriov_rt.nic.errors import NoSuchDevice
 from sriov_rt.nic.errors import NotAVf
 from sriov_rt.nic.errors import VfBusy
+from sriov_rt.nic.tenancy import MANAGERS
+from sriov_rt.nic.tenancy import Holder
+from sriov_rt.nic.tenancy import Kind
+from sriov_rt.nic.tenancy import State
+from sriov_rt.nic.use import Act
 from sriov_rt.nic.vfs import VfId
 from sriov_rt.nic.vfs import Vfs
 from sriov_rt.request import Request
@@ -69,6 +72,8 @@ _IDLE = frozenset(
 _START = frozenset({"PreVMStart", "PreMigrationTarget"})
 _STOP = "PostVMStop"
 
+_VMI = MANAGERS[Kind.VMI]
+
 #: Seconds for QEMU to close its VFs after the domain has ended.
 CLOSE_S = 10.0
 
@@ -77,7 +82,6 @@ class NodeHook:
     """Cleans the VFs of VMIs, and refuses VMIs that this node cannot hold.
 
     :param vfs: the verbs on VFs; they refuse those in use.
-    :param uses: records of which VMI has which VF.
     :param pods: gives the pods of this node with their devices.
     :param network: gives the settings that a VF's network wants.
     :param observe: gives the facts of the node.
@@ -88,7 +92,6 @@ class NodeHook:
     def __init__(
         self,
         vfs: Vfs,
-        uses: VfUses,
         pods: Callable[[], Sequence[Pod]],
         network: Callable[[str], VfSettings],
         observe: Callable[[], HostFacts],
@@ -96,7 +99,7 @@ class NodeHook:
         clock: waiting.Clock | None = None,
     ) -> None:
         self._vfs = vfs
-        self._uses = uses
+        self._tenancies = vfs.tenancies
         self._pods = pods
         self._network = network
         self._observe = observe
@@ -143,16 +146,19 @@ class NodeHook:
         this server was away.
         """
         with self._lock:
-            uses = self._uses.all()
-            owners = _owners(self._pods()) if uses else {}
-            for use in uses:
-                if use.vf in owners:
+            held = self._held()
+            owners = _owners(self._pods()) if held else {}
+            for address, holder in held:
+                if address in owners:
                     continue
                 try:
-                    if not self._is_busy(use):
-                        self._clean(use, wait_s=0.0)
+                    if not self._is_busy(address):
+                        self._clean(address, holder, wait_s=0.0)
                 except exceptions.SriovRtError as error:
-                    _log_new(use, error)
+                    if str(error) != holder.reason:
+                        LOG.error(
+                            "vf=%s vmi=%s %s", address, holder.name, error
+                        )
 
     def _start(self, vmi: Vmi) -> None:
         self._judge(vmi.request)
@@ -204,16 +210,28 @@ class NodeHook:
             LOG.info("vf=%s vmi=%s in use by its guest", vf.address, vmi)
             return
         settings = self._network(vf.address) if vmi.interfaces else None
-        use = self._uses.get(vf.address)
-        is_ready = (
-            owner is None
-            and use is not None
-            and use.uid == vmi.uid
-            and use.ready
-        )
+        with self._tenancies.locked(vf.address):
+            self._prepare_alone(vf, vmi, owner, settings)
+
+    def _prepare_alone(
+        self,
+        vf: VfId,
+        vmi: Vmi,
+        owner: str | None,
+        settings: VfSettings | None,
+    ) -> None:
+        tenancy = self._tenancies.get(vf.address)
+        pod = tenancy.of(Kind.POD)
+        if pod is not None and not _is_launcher(pod, vmi):
+            raise HookRefused(f"{vf.address}: {pod.clause(vf.address)}")
+        now = tenancy.of(Kind.VMI)
+        mine = Holder(Kind.VMI, vmi.uid, str(vmi))
+        ready = dataclasses.replace(mine, state=State.IN_USE)
+        is_ready = owner is None and now == ready
         if not is_ready:
-            self._uses.put(VfUse(vf.address, vmi.uid, str(vmi)))
-            self._vfs.reset(vf, fresh=True)
+            self._vfs.check(vf, Act.HAND_OUT)
+            self._tenancies.hold(vf.address, mine)
+            self._vfs.reset(vf, depth=_VMI.before)
             LOG.info("vf=%s vmi=%s clean", vf.address, vmi)
         if settings is not None:
             (plan,) = self._vfs.plan_all({vf: settings}, required=False)
@@ -222,47 +240,50 @@ class NodeHook:
                 return
             self._vfs.apply(plan)
             LOG.info("vf=%s vmi=%s %s", vf.address, vmi, _brief(settings))
-        self._uses.put(VfUse(vf.address, vmi.uid, str(vmi), ready=True))
+        self._tenancies.hold(vf.address, ready)
 
     def _stop(self, who: Identity) -> None:
         """Clean the VFs that a VMI had."""
         uid = who.uid
-        mine = [each for each in self._uses.all() if uid and each.uid == uid]
+        mine = [each for each in self._held() if uid and each[1].id == uid]
         owners = _owners(self._pods()) if mine else {}
         problems = []
-        for use in mine:
-            pod = owners.get(use.vf)
-            if pod is not None and not _is_of(pod, use):
+        for address, holder in mine:
+            pod = owners.get(address)
+            if pod is not None and not _is_of(pod, holder):
                 LOG.warning(
                     "vf=%s vmi=%s kubelet has given it to %s/%s meanwhile: it "
                     "was not cleaned",
-                    use.vf,
-                    use.vmi,
+                    address,
+                    holder.name,
                     pod.namespace,
                     pod.name,
                 )
                 continue
             try:
-                self._clean(use, CLOSE_S)
+                self._clean(address, holder, CLOSE_S)
             except exceptions.SriovRtError as error:
                 problems.append(str(error))
         if problems:
             raise HookRefused("; ".join(problems))
 
-    def _clean(self, use: VfUse, wait_s: float) -> None:
+    def _clean(self, address: str, holder: Holder, wait_s: float) -> None:
         """Bring a VF to the baseline and read it back; keep why not.
 
         :param wait_s: for whoever has it to let go, seconds.
         """
-        vf = self._located(use.vf)
-        if vf is None:
-            # Gone with its PF's VFs: new ones are clean.
-            self._uses.remove(use.vf)
-            return
+        with self._tenancies.locked(address):
+            vf = self._located(address)
+            now = self._tenancies.get(address).of(Kind.VMI)
+            if vf is None or now is None or now.id != holder.id:
+                # Gone with its PF's VFs, or another VMI's by now.
+                return
+            self._clean_alone(vf, holder, wait_s)
 
+    def _clean_alone(self, vf: VfId, holder: Holder, wait_s: float) -> None:
         def attempt() -> bool | None:
             try:
-                self._vfs.reset(vf, fresh=True)
+                self._vfs.reset(vf, depth=_VMI.after)
             except VfBusy as error:
                 busy.append(error)
                 return None
@@ -273,13 +294,21 @@ class NodeHook:
             if waiting.until(self._clock, wait_s, attempt) is None:
                 raise busy[-1]
         except exceptions.SriovRtError as error:
-            self._uses.put(VfUse(use.vf, use.uid, use.vmi, reason=str(error)))
+            self._tenancies.hold(vf.address, holder.quarantined(str(error)))
             raise
-        LOG.info("vf=%s vmi=%s clean", use.vf, use.vmi)
-        self._uses.remove(use.vf)
+        LOG.info("vf=%s vmi=%s clean", vf.address, holder.name)
+        self._tenancies.release(vf.address, Kind.VMI)
 
-    def _is_busy(self, use: VfUse) -> bool:
-        vf = self._located(use.vf)
+    def _held(self) -> list[tuple[str, Holder]]:
+        """Return the VFs that VMIs have, or had."""
+        return [
+            (each.address, holder)
+            for each in self._tenancies.all()
+            if (holder := each.of(Kind.VMI)) is not None
+        ]
+
+    def _is_busy(self, address: str) -> bool:
+        vf = self._located(address)
         return vf is not None and self._owner(vf) is not None
 
     def _owner(self, vf: VfId) -> str | None:
@@ -290,19 +319,21 @@ class NodeHook:
         return owner
 
 
-def _log_new(use: VfUse, error: Exception) -> None:
-    if str(error) != use.reason:
-        LOG.error("vf=%s vmi=%s %s", use.vf, use.vmi, error)
-
-
 def _owners(pods: Sequence[Pod]) -> Mapping[str, Pod]:
     """Return VF to the pod that kubelet has given it to."""
     return {vf: pod for pod in pods for vf in pod.devices}
 
 
-def _is_of(pod: Pod, use: VfUse) -> bool:
-    namespace, _, name = use.vmi.partition("/")
+def _is_of(pod: Pod, holder: Holder) -> bool:
+    namespace, _, name = holder.name.partition("/")
     return pod.is_launcher(namespace, name)
+
+
+def _is_launcher(holder: Holder, vmi: Vmi) -> bool:
+    """Return whether a pod is that of a VMI; one without a name may be."""
+    namespace, _, name = holder.name.partition("/")
+    pod = Pod(namespace, name, frozenset())
+    return not holder.name or pod.is_launcher(vmi.namespace, vmi.name)
 
 
 def _brief(settings: VfSettings) -> str:

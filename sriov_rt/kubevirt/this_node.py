@@ -23,8 +23,8 @@ from sriov_rt.host.root import Root
 from sriov_rt.kubevirt import pod_resources
 from sriov_rt.kubevirt import sriov_cni
 from sriov_rt.kubevirt.node_hook import NodeHook
-from sriov_rt.kubevirt.vf_uses import VfUses
 from sriov_rt.nic import mapping
+from sriov_rt.nic.tenancy import Kind
 from sriov_rt.nic.vfs import Vfs
 from sriov_rt.vif import tenants
 
@@ -38,8 +38,9 @@ def hook(kubelet: str, cni: pathlib.Path) -> NodeHook:
     root = Root()
     name = socket.gethostname()
     return NodeHook(
-        vfs=Vfs.of_host(functools.partial(tenants.uses, guests=True)),
-        uses=VfUses(),
+        vfs=Vfs.of_host(
+            functools.partial(tenants.uses, guests=True), Kind.VMI
+        ),
         pods=functools.partial(pod_resources.pods, kubelet),
         network=functools.partial(sriov_cni.settings, directory=cni),
         observe=Observer(root, name, name, load_sources()).observe,

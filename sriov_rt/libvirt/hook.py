@@ -70,22 +70,28 @@ class Call:
     xml: bytes
 
 
-def _clean_vfs(devices: Sequence[PassedThrough]) -> Sequence[str]:
+#: Brings the VFs among PCI devices to the baseline, before or after a guest.
+CleanVfs = Callable[[Call, Sequence[PassedThrough]], Sequence[str]]
+
+
+def _clean_vfs(call: Call, devices: Sequence[PassedThrough]) -> Sequence[str]:
     # Here, for what talks to rtnetlink takes long to import.
     from sriov_rt.libvirt import vfs
 
-    return vfs.clean(vfs.of_host(), devices)
+    ends = answer(call.operation, call.stage) is Answer.CLEAN
+    act = vfs.release if ends else vfs.prepare
+    return act(vfs.of_host(), devices, call.guest)
 
 
 def run(
     call: Call,
     root: Root,
-    clean_vfs: Callable[[Sequence[PassedThrough]], Sequence[str]] = _clean_vfs,
+    clean_vfs: CleanVfs = _clean_vfs,
 ) -> Outcome:
     """Return what to answer to a call.
 
     :param root: the host's files.
-    :param clean_vfs: brings the VFs among PCI devices to the baseline.
+    :param clean_vfs: see CleanVfs.
     """
     may = answer(call.operation, call.stage)
     if may is Answer.NOTHING:
@@ -125,7 +131,7 @@ def _prepare(
     call: Call,
     request: GuestRequest,
     root: Root,
-    clean_vfs: Callable[[Sequence[PassedThrough]], Sequence[str]],
+    clean_vfs: CleanVfs,
 ) -> Outcome:
     """Refuse a guest that is not what it requests; clean its VFs.
 
@@ -141,7 +147,7 @@ def _prepare(
         )
         raise engine.Refused((found,))
     devices = passthrough.of(parse_domain(call.xml))
-    vfs = clean_vfs(devices) if devices else ()
+    vfs = clean_vfs(call, devices) if devices else ()
     done = f"VFs at the baseline: {', '.join(vfs)}" if vfs else "admitted"
     return Outcome(done=done)
 
@@ -162,7 +168,7 @@ def _arrive(call: Call, request: GuestRequest, root: Root) -> Outcome:
 def _release(
     call: Call,
     root: Root,
-    clean_vfs: Callable[[Sequence[PassedThrough]], Sequence[str]],
+    clean_vfs: CleanVfs,
 ) -> Outcome:
     """End the claim of a guest and clean its VFs; after a failed start, too.
 
@@ -171,7 +177,7 @@ def _release(
     domain = parse_domain(call.xml)
     try:
         devices = passthrough.of(domain)
-        vfs = clean_vfs(devices) if devices else ()
+        vfs = clean_vfs(call, devices) if devices else ()
     finally:
         Claims(root).claim(claims.uuid_of(domain), CpuSet())
     done = f"VFs at the baseline: {', '.join(vfs)}" if vfs else ""

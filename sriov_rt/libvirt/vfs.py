@@ -12,31 +12,95 @@
 
 """VFs of a guest: at the baseline before it has them, and after."""
 
+import dataclasses
 import functools
+from collections.abc import Callable
 from collections.abc import Collection
 
 from sriov_rt.guest.passthrough import PassedThrough
 from sriov_rt.host.vfs import is_vfio
 from sriov_rt.nic import errors
 from sriov_rt.nic.model import VfId
+from sriov_rt.nic.tenancy import MANAGERS
+from sriov_rt.nic.tenancy import Holder
+from sriov_rt.nic.tenancy import Kind
+from sriov_rt.nic.tenancy import Reset
+from sriov_rt.nic.tenancy import State
+from sriov_rt.nic.use import Act
 from sriov_rt.nic.vfs import Vfs
 from sriov_rt.vif import tenants
 
+_DOMAIN = MANAGERS[Kind.DOMAIN]
+
+#: The longest name of a domain that is kept, in characters.
+_MAX_NAME = 255
+
 
 def of_host() -> Vfs:
-    """Return the verbs on this host's VFs, for who has no use of them yet."""
-    return Vfs.of_host(functools.partial(tenants.uses, guests=True))
+    """Return the verbs on this host's VFs, for libvirt's domains."""
+    return Vfs.of_host(
+        functools.partial(tenants.uses, guests=True), Kind.DOMAIN
+    )
 
 
-def clean(vfs: Vfs, devices: Collection[PassedThrough]) -> tuple[str, ...]:
-    """Bring the VFs among some PCI devices to the baseline.
+def prepare(
+    vfs: Vfs, devices: Collection[PassedThrough], domain: str
+) -> tuple[str, ...]:
+    """Bring the VFs among some PCI devices to the baseline, for a domain.
 
-    One that libvirt manages is given back to the host if vfio-pci still has
-    it; any other keeps its driver, which somebody has chosen for it.
+    What uses one is asked for, whatever there is to be set.
 
+    :param domain: its name, which is written down.
     :returns: the addresses of the VFs.
     :raises NicError: for the first that can't be; the others are clean.
     """
+    holder = Holder(Kind.DOMAIN, domain[:_MAX_NAME])
+
+    def act(vf: VfId, managed: bool) -> None:
+        vfs.check(vf, Act.HAND_OUT)
+        vfs.tenancies.hold(vf.address, holder)
+        _reset(vfs, vf, holder, managed, _DOMAIN.before)
+        in_use = dataclasses.replace(holder, state=State.IN_USE)
+        vfs.tenancies.hold(vf.address, in_use)
+
+    return _each(vfs, devices, act)
+
+
+def release(
+    vfs: Vfs, devices: Collection[PassedThrough], domain: str
+) -> tuple[str, ...]:
+    """Bring the VFs that a domain had to the baseline; see :func:`prepare`.
+
+    Those that somebody else has are left alone: the domain's start was
+    refused for them.
+    """
+
+    def act(vf: VfId, managed: bool) -> None:
+        tenancy = vfs.tenancies.get(vf.address)
+        found = tenancy.of(Kind.DOMAIN)
+        if found is None or found.id != domain[:_MAX_NAME]:
+            return
+        _reset(vfs, vf, found, managed, _DOMAIN.after)
+        vfs.tenancies.release(vf.address, Kind.DOMAIN)
+
+    return _each(vfs, devices, act)
+
+
+def clean(vfs: Vfs, devices: Collection[PassedThrough]) -> tuple[str, ...]:
+    """Bring VFs to the baseline for a manager that names no domain."""
+
+    def act(vf: VfId, managed: bool) -> None:
+        vfs.check(vf, Act.HAND_OUT)
+        vfs.reset(vf, depth=_DOMAIN.after)
+
+    return _each(vfs, devices, act)
+
+
+def _each(
+    vfs: Vfs,
+    devices: Collection[PassedThrough],
+    act: Callable[[VfId, bool], None],
+) -> tuple[str, ...]:
     problem: errors.NicError | None = None
     done = []
     for each in devices:
@@ -44,10 +108,8 @@ def clean(vfs: Vfs, devices: Collection[PassedThrough]) -> tuple[str, ...]:
             vf = _located(vfs, each.address)
             if vf is None:
                 continue
-            if each.managed and is_vfio(vfs.observe(vf).driver):
-                vfs.restore(vf)
-            else:
-                vfs.reset(vf)
+            with vfs.tenancies.locked(vf.address):
+                act(vf, each.managed)
         except errors.NicError as error:
             problem = problem or error
         else:
@@ -55,6 +117,24 @@ def clean(vfs: Vfs, devices: Collection[PassedThrough]) -> tuple[str, ...]:
     if problem is not None:
         raise problem
     return tuple(done)
+
+
+def _reset(
+    vfs: Vfs, vf: VfId, holder: Holder, managed: bool, depth: Reset
+) -> None:
+    """Reset a VF; one that can't be is quarantined.
+
+    One that libvirt manages is given back to the host if vfio-pci still has
+    it; any other keeps its driver, which somebody has chosen for it.
+    """
+    try:
+        if managed and is_vfio(vfs.observe(vf).driver):
+            vfs.restore(vf)
+        else:
+            vfs.reset(vf, depth=depth)
+    except errors.NicError as error:
+        vfs.tenancies.hold(vf.address, holder.quarantined(str(error)))
+        raise
 
 
 def _located(vfs: Vfs, address: str) -> VfId | None:

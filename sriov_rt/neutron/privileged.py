@@ -41,6 +41,8 @@ from sriov_rt.neutron import claims
 from sriov_rt.nic import errors
 from sriov_rt.nic import use
 from sriov_rt.nic.model import VfState
+from sriov_rt.nic.tenancy import Kind
+from sriov_rt.nic.tenancy import Reset
 from sriov_rt.nic.use import Act
 from sriov_rt.nic.use import Use
 
@@ -202,7 +204,7 @@ def why_not(vf: VfState, before: str | None) -> str | None:
 
     :param before: what was returned of it some seconds ago, if it was.
     """
-    seen = use.of(vf)
+    seen = use.of(vf, Kind.PORT)
     if use.why_not(Use(mac=seen.mac), Act.CLEAN) == (before,):
         # It has had it for long without a guest: a leftover.
         seen = dataclasses.replace(seen, mac=None)
@@ -222,7 +224,7 @@ def clean(vfs: Any, slot: str, before: str | None) -> Answer:
         return None, problem, [], None
     try:
         # Nova hands it on whatever its PF keeps of it: it must not be trusted.
-        plan = vfs.plan_reset(vf, shared=True)
+        plan = vfs.plan_reset(vf, depth=Reset(shared=True))
         if not plan.is_empty:
             vfs.apply(plan)
     except errors.VfBusy as error:

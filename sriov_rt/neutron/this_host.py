@@ -35,6 +35,9 @@ from sriov_rt.vif.view import View
 
 LOG = logging.getLogger(__name__)
 
+#: A port that has drifted is there; its network is the operator's to mend.
+_THERE = frozenset({State.PLUGGED, State.DRIFTED})
+
 
 class ThisHost:
     """The real one.
@@ -112,7 +115,7 @@ class ThisHost:
     def ports(self) -> Sequence[Plugged]:
         """Return the ports that are plugged, where they were plugged."""
         found = self._plugger.show()
-        return [each for each in found if each.state == State.PLUGGED]
+        return [each for each in found if each.state in _THERE]
 
     def offer(self) -> Offer:
         """Return what ports can be made of."""

@@ -319,7 +319,7 @@ def apply(
     }
     for each in plans:
         if _ends_trust(family, each):
-            kernel.mark_filters(each.vf)
+            kernel.tenancies.mark(each.vf.address)
     done = write_all(kernel, family, written, clock)
     for each in plans:
         _device(kernel, family, each, clock)

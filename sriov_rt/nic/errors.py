@@ -139,7 +139,7 @@ class FiltersRemain(NicError):
             f"when no VF of {pf} is in use, make them again: write 0 to "
             f"/sys/class/net/{pf}/device/sriov_numvfs, then run 'sriov-rt vf "
             "provision'; if nobody else ever had the VF, remove its file in "
-            "/run/sriov-rt/filters"
+            "/run/sriov-rt/vfs"
         )
         super().__init__(device, None, f"it is clean otherwise, but {problem}")
 
@@ -158,8 +158,22 @@ class FunctionNotReset(NicError):
         )
 
 
-class NotMarked(NicError):
-    """It cannot be noted that a PF may keep filters of a VF."""
+class Locked(NicError):
+    """Another process holds a VF.
+
+    :param address: of the VF.
+    """
+
+    remedy = "try again in a minute"
+
+    def __init__(self, address: str) -> None:
+        super().__init__(
+            address, None, "another process is giving it out or resetting it"
+        )
+
+
+class NotRecorded(NicError):
+    """It cannot be written down whose a VF is."""
 
     remedy = (
         "free space on its file system and see that root can write there,"
@@ -167,10 +181,10 @@ class NotMarked(NicError):
     )
 
 
-class MarkNotKept(NotMarked):
-    """A mark would end with the container that writes it.
+class NotKept(NotRecorded):
+    """What is written down would end with the container that writes it.
 
-    :param directory: of the marks.
+    :param directory: of the files.
     """
 
     remedy = (

@@ -26,10 +26,10 @@ from sriov_rt.kernel.vf import VfSettings
 from sriov_rt.kernel.vf import decode
 from sriov_rt.kernel.vf import encode
 from sriov_rt.nic import errors
-from sriov_rt.nic.filter_marks import FilterMarks
 from sriov_rt.nic.model import VfDevice
 from sriov_rt.nic.model import VfId
 from sriov_rt.nic.sysfs import Sysfs
+from sriov_rt.nic.tenancy import Tenancies
 
 
 class Kernel(Sysfs):
@@ -37,11 +37,12 @@ class Kernel(Sysfs):
 
     :param root: where sysfs and procfs are; rtnetlink is that of the caller's
         network namespace.
+    :ivar tenancies: whose the VFs are.
     """
 
     def __init__(self, root: str = "/") -> None:
         super().__init__(Root(root))
-        self._marks = FilterMarks(self._root)
+        self.tenancies = Tenancies(self._root)
 
     def device(self, vf: VfId) -> VfDevice:
         """Return the PCI device of a VF and its interface.
@@ -129,14 +130,6 @@ class Kernel(Sysfs):
         with _conversation(netdev) as route:
             index = rtnetlink.index_of(netdev)
             return addressing.is_addressed(route, index)
-
-    def mark_filters(self, vf: VfId) -> None:
-        """Note that the PF may keep filters of a VF until it is made again."""
-        self._marks.put(vf.address)
-
-    def has_mark(self, vf: VfId) -> bool:
-        """Return whether the PF may keep filters of a VF's last use."""
-        return self._marks.has(vf.address)
 
     def _set(self, netdev: str, **desired: Any) -> None:
         with _conversation(netdev) as route:

@@ -85,6 +85,12 @@ def of(
 
 
 def _alone(state: VfState, owners: Owners) -> Mapped:
+    if state.tenancy.holders:
+        held = [
+            f"{each} ({each.reason or each.state})"
+            for each in state.tenancy.holders
+        ]
+        return _mapped(state, ", ".join(held), None)
     if state.netdev is not None:
         # Only its alias could name somebody.
         return _mapped(state, None, None)

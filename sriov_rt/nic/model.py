@@ -18,6 +18,8 @@ import enum
 from sriov_rt.kernel.vf import LinkState
 from sriov_rt.kernel.vf import VfSettings
 from sriov_rt.kernel.vf import VlanProtocol
+from sriov_rt.nic.tenancy import NOBODYS
+from sriov_rt.nic.tenancy import Tenancy
 from sriov_rt.parse import link
 
 #: The address of a VF that has no administrative MAC: the PF reports zeros.
@@ -136,6 +138,7 @@ class VfState:
     :param device: its device as it was read, with its interface's MAC.
     :param keeps_filters: whether its PF may keep MAC filters of its last use.
     :param baseline: of its family.
+    :param tenancy: whose it is, beside the records of ports.
     :param mac_budget: unicast MAC filters that it can count on for
         subinterfaces; None if the family does not tell.
     """
@@ -152,3 +155,4 @@ class VfState:
     device: VfDevice = VfDevice(None)
     keeps_filters: bool = False
     baseline: VfSettings = BASELINE
+    tenancy: Tenancy = NOBODYS

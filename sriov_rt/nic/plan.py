@@ -36,6 +36,7 @@ from sriov_rt.nic.model import Pf
 from sriov_rt.nic.model import VfDevice
 from sriov_rt.nic.model import VfId
 from sriov_rt.nic.model import VfState
+from sriov_rt.nic.tenancy import Reset as Reset
 from sriov_rt.nic.use import Act
 
 #: The kernel takes these together or zeroes those left out: IFLA_VF_VLAN
@@ -47,22 +48,6 @@ GROUPS = (
 
 _RATES = GROUPS[1]
 _NETDEV = (Attribute.MTU, Attribute.PROMISC, Attribute.ALLMULTI)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Reset:
-    """How far a reset goes.
-
-    :param fresh: bind the VF's driver again, for what it was out of sight:
-        that undoes what no attribute here speaks of (XDP, alternative names,
-        group, queue length, offloads, rings, coalescing, RPS and XPS). Of
-        a family that needs it, the function is reset before.
-    :param shared: the VF stays a parent of many tenants' subinterfaces:
-        filters that are left of one harm no other.
-    """
-
-    fresh: bool = False
-    shared: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -423,7 +408,7 @@ def _refuse_if_used(observed: VfState) -> None:
 
     :raises VfBusy: for what would lose it.
     """
-    if users := use.why_not(use.of(observed), Act.BIND):
+    if users := use.why_not(use.shown(observed), Act.BIND):
         raise errors.VfBusy(
             f"{observed.id}",
             Attribute.DRIVER,

@@ -12,6 +12,7 @@
 
 """Provisioning of VFs: as many as configured, and no harm to others."""
 
+import contextlib
 import dataclasses
 import enum
 import logging
@@ -233,7 +234,7 @@ def _use(
     known: Use | None,
 ) -> Use:
     """Return the use of a VF with what this namespace shows of it."""
-    seen = use.of(state) if known is None else known
+    seen = use.held(use.shown(state) if known is None else known, state)
     if is_vfio(state.driver):
         return dataclasses.replace(seen, guest=holder(state.id, state.device))
     netdev = state.netdev
@@ -366,12 +367,18 @@ class Provisioning:
         for each in plans:
             if not each.is_empty:
                 self._log(f"making {each.amount.number} VFs of {each.pf.name}")
-            apply(
-                self._vfs.kernel,
-                self._vfs.families.of(each.pf),
-                each,
-                self._vfs.clock,
-            )
+            with contextlib.ExitStack() as held:
+                if len(each.pf.vfs) != each.amount.number:
+                    for address in sorted(vf.address for vf in each.pf.vfs):
+                        held.enter_context(self._vfs.tenancies.locked(address))
+                    if users := self._in_use(each.pf):
+                        raise errors.VfsInUse(each.pf.name, users)
+                apply(
+                    self._vfs.kernel,
+                    self._vfs.families.of(each.pf),
+                    each,
+                    self._vfs.clock,
+                )
 
     def _in_use(self, pf: Pf) -> tuple[tuple[str, str], ...]:
         if not pf.vfs:

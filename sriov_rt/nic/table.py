@@ -29,6 +29,8 @@ def fields(state: VfState) -> Iterator[tuple[str, str]]:
         ("address", state.id.address),
         ("family", state.family),
         ("interface", interface(state)),
+        ("held_by", held_by(state)),
+        ("reason", "; ".join(_reasons(state)) or "-"),
         ("owner", state.alias or "-"),
         ("iommu_group", _or_dash(state.iommu_group)),
         ("numa_node", _or_dash(state.numa_node)),
@@ -50,6 +52,7 @@ def to_plain(state: VfState) -> dict[str, Any]:
     found = dataclasses.asdict(state)
     device = found.pop("device")
     found.pop("baseline")
+    found["holders"] = found.pop("tenancy")["holders"]
     found["vf"] = found.pop("id")
     found["interface_mac"] = device["mac"]
     found["elsewhere"] = device["elsewhere"]
@@ -69,7 +72,7 @@ def plan_to_plain(made: plan.Plan) -> dict[str, Any]:
 
 
 def row(state: VfState) -> tuple[str, ...]:
-    """Return address, driver, interface, MAC, VLAN and alias of a VF."""
+    """Return a VF as a row of the list."""
     settings = state.settings
     return (
         str(state.id),
@@ -78,8 +81,22 @@ def row(state: VfState) -> tuple[str, ...]:
         interface(state),
         settings.mac or "unknown",
         _or_dash(settings.vlan),
+        held_by(state),
         state.alias or "-",
     )
+
+
+def held_by(state: VfState) -> str:
+    """Return who holds a VF, and how it is with them."""
+    found = [f"{each} ({each.state})" for each in state.tenancy.holders]
+    return ", ".join(found) or "-"
+
+
+def _reasons(state: VfState) -> Iterator[str]:
+    """Yield why a VF is kept from others, clauses."""
+    for each in state.tenancy.holders:
+        if each.is_quarantined:
+            yield each.clause(state.id.address)
 
 
 def _or_dash(value: object) -> str:

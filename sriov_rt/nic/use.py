@@ -14,8 +14,9 @@
 
 Whoever is about to touch a VF or a parent makes one :class:`Use` of it, and
 asks :func:`why_not` for the act. What forbids what is the table RULES and
-nothing else. ``sriov_rt.vif.tenants.uses`` makes the observation from the
-records of ports, from the kernel and, if that is requested, from the guests.
+nothing else. Who holds a VF is read from :mod:`sriov_rt.nic.tenancy`, whose
+ports are on it from their records; ``sriov_rt.vif.tenants.uses`` adds what the
+kernel shows and, if that is requested, the guests.
 """
 
 import dataclasses
@@ -28,6 +29,8 @@ from sriov_rt.codec import Unknown
 from sriov_rt.host.vfs import is_vfio
 from sriov_rt.nic.model import NO_MAC
 from sriov_rt.nic.model import VfState
+from sriov_rt.nic.tenancy import Holder
+from sriov_rt.nic.tenancy import Kind
 
 
 class Act(enum.StrEnum):
@@ -58,6 +61,10 @@ class Use:
     :param whole: the port that has the VF to itself, a clause.
     :param ports: the ports on it, by their records, clauses.
     :param quarantined: the ports that are quarantined on it, clauses.
+    :param holders: who holds it, and has it in no guest, clauses.
+    :param guests: the guests that it is written down for, clauses.
+    :param kept: whom it is quarantined for, and what ends that, clauses.
+    :param drifted: what was changed of it behind its ports, clauses.
     :param guest: who has it through vfio-pci; None for nobody, Unknown if
         that cannot be found out.
     :param driver: of the VF; None if it has none.
@@ -76,6 +83,10 @@ class Use:
     whole: str | None = None
     ports: tuple[str, ...] = ()
     quarantined: tuple[str, ...] = ()
+    holders: tuple[str, ...] = ()
+    guests: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    drifted: tuple[str, ...] = ()
     guest: str | None | Unknown = None
     driver: str | None = None
     bare: bool = False
@@ -89,7 +100,13 @@ class Use:
     @property
     def is_seen(self) -> bool:
         """Whether it is known who or what is on it."""
-        return bool(self.whole or self.ports or self.quarantined or self.on)
+        return bool(
+            self.whole
+            or self.ports
+            or self.quarantined
+            or self.holders
+            or self.on
+        )
 
 
 class Rule(NamedTuple):
@@ -139,6 +156,22 @@ RULES = (
     Rule("a port is on it", lambda use: use.ports, _TAKING),
     # What cannot be seen may be its tenant's still.
     Rule("a port is quarantined on it", lambda use: use.quarantined, _ALL),
+    Rule("a pod has it", lambda use: use.holders, _ALL),
+    # A manager that went away leaves it so: to reset it by hand ends that,
+    # unless the guest is seen to have it.
+    Rule(
+        "a guest is to have it",
+        lambda use: use.guests,
+        _ALL - {Act.SET, Act.RESET},
+    ),
+    # To reset it is what ends that.
+    Rule("it is quarantined", lambda use: use.kept, _ALL - {Act.RESET}),
+    # Who comes next would be on the network that somebody else chose.
+    Rule(
+        "it has drifted",
+        lambda use: use.drifted,
+        frozenset({Act.HAND_OUT, Act.SHARE}),
+    ),
     # A guest goes on with a VF that is set through its PF.
     Rule("a guest has it", _guest, _UNBINDING | {Act.SHARE, Act.CLEAN}),
     # An interface that was kept for a guest is nobody's yet; only who is
@@ -162,7 +195,8 @@ RULES = (
     Rule(
         "something unseen is on it",
         lambda use: _if(use.unseen, "something that cannot be seen"),
-        _TAKING,
+        # A parent's first port needs an idle one.
+        _ALL,
     ),
     # The host itself may use it: only who gives the number of VFs knows less.
     Rule(
@@ -175,7 +209,7 @@ RULES = (
         lambda use: _if(
             use.addressed is not None, f"{use.addressed} has an address"
         ),
-        frozenset({Act.PROVISION}),
+        frozenset({Act.PROVISION, Act.HAND_OUT}),
     ),
     # Its next owner's comes before its guest (see neutron.vf_cleaning).
     Rule(
@@ -202,7 +236,37 @@ def why_not(use: Use, act: Act) -> tuple[str, ...]:
     )
 
 
-def of(
+def of(state: VfState, kind: Kind | None = None) -> Use:
+    """Return the use of a VF that its state alone says.
+
+    :param kind: see Tenancy.others.
+    """
+    return held(shown(state), state, kind)
+
+
+def held(seen: Use, state: VfState | None, kind: Kind | None = None) -> Use:
+    """Return a use with who holds the VF.
+
+    :param state: None for what is no VF.
+    :param kind: see Tenancy.others.
+    """
+    if state is None:
+        return seen
+    address = state.id.address
+    others = state.tenancy.others(kind)
+
+    def clauses(chosen: Callable[[Holder], bool]) -> tuple[str, ...]:
+        return tuple(each.clause(address) for each in others if chosen(each))
+
+    return dataclasses.replace(
+        seen,
+        holders=clauses(lambda it: not (it.is_quarantined or it.is_guest)),
+        guests=clauses(lambda it: it.is_guest and not it.is_quarantined),
+        kept=clauses(lambda it: it.is_quarantined),
+    )
+
+
+def shown(
     state: VfState,
     *,
     whole: str | None = None,
@@ -213,7 +277,7 @@ def of(
     unseen: bool = False,
     addressed: bool = False,
 ) -> Use:
-    """Return the use of a VF, from its state and what others know of it.
+    """Return the use of a VF by what is on it, whoever holds it.
 
     What this namespace shows on its interface counts beside ``on``.
     """

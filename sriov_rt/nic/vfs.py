@@ -40,7 +40,9 @@ from sriov_rt.nic.model import VfDevice
 from sriov_rt.nic.model import VfId as VfId
 from sriov_rt.nic.model import VfState as VfState
 from sriov_rt.nic.plan import Plan as Plan
-from sriov_rt.nic.plan import Reset
+from sriov_rt.nic.tenancy import Kind
+from sriov_rt.nic.tenancy import Reset
+from sriov_rt.nic.tenancy import Tenancies
 from sriov_rt.nic.use import Act
 from sriov_rt.nic.use import Use
 from sriov_rt.nic.waiting import Clock
@@ -49,6 +51,9 @@ from sriov_rt.nic.waiting import Clock
 #: it resets, i40e and ice leave it out (rtnl_fill_vfinfo in
 #: net/core/rtnetlink.c drops those whose ndo_get_vf_config fails).
 RESETTING_S = 10.0
+
+#: A reset of what attributes say, and no more.
+NO_DEEPER = Reset()
 
 
 def observe(
@@ -113,6 +118,7 @@ def _state(
     kernel: Kernel, family: Family, pf: Pf, vf: VfId, read: VfSettings
 ) -> VfState:
     device = kernel.device(vf)
+    tenancy = kernel.tenancies.get(vf.address)
     return VfState(
         id=vf,
         family=family.name,
@@ -125,10 +131,10 @@ def _state(
         mac_budget=family.mac_filters.budget(len(pf.vfs)),
         device=device,
         keeps_filters=(
-            family.filter_release is FilterRelease.REMAKE
-            and kernel.has_mark(vf)
+            family.filter_release is FilterRelease.REMAKE and tenancy.filters
         ),
         baseline=family.baseline,
+        tenancy=tenancy,
     )
 
 
@@ -169,6 +175,8 @@ class Vfs:
     :param users: read before a VF is changed, for the judge of use: sysfs
         shows what is on an interface in this namespace only. None for a
         caller who knows them, and whose the VFs are.
+    :param kind: of the holders that the caller manages; None for one who
+        has no VF written down.
     """
 
     def __init__(
@@ -177,19 +185,28 @@ class Vfs:
         families: Families,
         clock: Clock | None = None,
         users: Users | None = None,
+        kind: Kind | None = None,
     ) -> None:
         self._kernel = kernel
         self._families = families
         self._clock = waiting.real() if clock is None else clock
         self._users = users
+        self._kind = kind
 
     @classmethod
-    def of_host(cls, users: Users | None = None) -> Self:
+    def of_host(
+        cls, users: Users | None = None, kind: Kind | None = None
+    ) -> Self:
         """Return the verbs on this host's VFs.
 
-        :param users: see the class.
+        :param users: see the class; so for kind.
         """
-        return cls(Kernel(), Families.installed(), users=users)
+        return cls(Kernel(), Families.installed(), users=users, kind=kind)
+
+    @property
+    def tenancies(self) -> Tenancies:
+        """Whose the VFs are, beside the records of ports."""
+        return self._kernel.tenancies
 
     @property
     def kernel(self) -> Kernel:
@@ -362,10 +379,21 @@ class Vfs:
             if problems := use.why_not(seen, acts[state.id]):
                 raise errors.VfInUse(f"{state.id}", problems)
 
+    def check(self, vf: VfId, act: Act) -> VfState:
+        """Return a VF that an act is allowed on.
+
+        Whoever hands out a VF asks, whatever there is to be set.
+
+        :raises VfInUse: if what uses it forbids that.
+        """
+        state = self.observe(vf)
+        self._refuse_used([state], {vf: act})
+        return state
+
     def _use(self, state: VfState, found: Use | None) -> Use:
         """Return the use of a VF with what this namespace shows of it."""
-        if found is None:
-            found = use.of(state)
+        seen = use.shown(state) if found is None else found
+        found = use.held(seen, state, self._kind)
         if found.is_seen or state.netdev is None:
             return found
         unseen = found.unseen or self._kernel.carries(state.netdev)
@@ -375,25 +403,20 @@ class Vfs:
         self,
         vf: VfId,
         driver: str | None = None,
-        *,
-        fresh: bool = False,
-        shared: bool = False,
+        depth: Reset = NO_DEEPER,
     ) -> Plan:
         """Return what has to be done to make a VF clean.
 
         :param driver: that it is to have; None for the one it has, or the
             kernel's choice if it has none.
-        :param fresh: see plan.Reset; so for shared.
         """
-        return self.plan_resets((vf,), driver, fresh=fresh, shared=shared)[0]
+        return self.plan_resets((vf,), driver, depth)[0]
 
     def plan_resets(
         self,
         vfs: Iterable[VfId],
         driver: str | None = None,
-        *,
-        fresh: bool = False,
-        shared: bool = False,
+        depth: Reset = NO_DEEPER,
     ) -> tuple[Plan, ...]:
         """Return what has to be done to make VFs clean; see plan_reset."""
         some = tuple(vfs)
@@ -407,7 +430,7 @@ class Vfs:
                 for vf in some
             },
             required=False,
-            reset=Reset(fresh=fresh, shared=shared),
+            reset=depth,
         )
 
     def apply(self, plan: Plan) -> VfState:
@@ -452,9 +475,7 @@ class Vfs:
         self,
         vf: VfId,
         driver: str | None = None,
-        *,
-        fresh: bool = False,
-        shared: bool = False,
+        depth: Reset = NO_DEEPER,
     ) -> VfState:
         """Bring a VF to its family's baseline, and read back that it is.
 
@@ -462,8 +483,7 @@ class Vfs:
 
         :raises FiltersRemain: if it must have no other tenant.
         """
-        made = self.plan_reset(vf, driver, fresh=fresh, shared=shared)
-        return self.apply(made)
+        return self.apply(self.plan_reset(vf, driver, depth))
 
     def restore(self, vf: VfId, driver: str | None = None) -> VfState:
         """Give a VF back to the host: clean, and read back that it is.
@@ -484,7 +504,20 @@ class Vfs:
             driver_binding.bind(
                 self._kernel, family, vf, None, None, self._clock
             )
-        return self.reset(vf, driver, fresh=True)
+        return self.reset(vf, driver, Reset(fresh=True))
+
+    def renew(self, vf: VfId) -> VfState:
+        """Bind the driver of a VF again, and leave its attributes alone.
+
+        What was set on its interface that no attribute speaks of is gone
+        then.
+        """
+        (made,) = self.plan_all(
+            {vf: VfSettings()},
+            required=False,
+            reset=Reset(fresh=True, shared=True),
+        )
+        return self.apply(made)
 
     def mark_filters(self, vf: VfId) -> None:
         """Note that macvlans set filters through a VF.
@@ -492,11 +525,11 @@ class Vfs:
         Where the PF keeps them until the VF is made again, it is clean for
         no other tenant until then.
 
-        :raises NotMarked: if that cannot be noted.
+        :raises NotRecorded: if that cannot be written down.
         """
         family = self._families.of(self._kernel.pf(vf.pf))
         if family.filter_release is FilterRelease.REMAKE:
-            self._kernel.mark_filters(vf)
+            self.tenancies.mark(vf.address)
 
     def flr(self, vf: VfId) -> None:
         """Reset a VF's function.

@@ -49,6 +49,7 @@ class Candidate:
         and, where that was looked at, what is in other namespaces.
     :param holder: the port that has its VF to itself.
     :param quarantined: a port that may still be on it, unseen.
+    :param drifted: what was changed of its VF behind its ports, clauses.
     """
 
     link: Link
@@ -57,6 +58,7 @@ class Candidate:
     children: Sequence[Child]
     holder: Record | None = None
     quarantined: Record | None = None
+    drifted: Sequence[str] = ()
 
     @property
     def goes_on(self) -> bool:
@@ -76,7 +78,7 @@ class Candidate:
     def use(self) -> Use:
         """Its users, as clauses for the judge of use."""
         holder, quarantined = self.holder, self.quarantined
-        return Use(
+        found = Use(
             whole=None
             if holder is None
             else f"it is port {holder.port} of {holder.owner}",
@@ -84,7 +86,9 @@ class Candidate:
             if quarantined is None or self.goes_on
             else (f"port {quarantined.port} on it is quarantined",),
             on=tuple(f"{each.name} is on it" for each in self.children[:1]),
+            drifted=tuple(self.drifted),
         )
+        return use.held(found, self.vf)
 
     @property
     def room(self) -> int | None:

@@ -41,7 +41,8 @@ class State(enum.StrEnum):
 
     Plugging and unplugging are in progress: until they are done, the port is
     shown as it was. Absent is shown of one whose interface is not where it
-    was plugged, nor in a container that took it from the host; quarantined is
+    was plugged, nor in a container that took it from the host; drifted of one
+    whose VF was changed through its PF since it was plugged; quarantined is
     one that was to be removed and was not seen to come back.
     """
 
@@ -49,6 +50,7 @@ class State(enum.StrEnum):
     PLUGGED = "plugged"
     UNPLUGGING = "unplugging"
     ABSENT = "absent"
+    DRIFTED = "drifted"
     QUARANTINED = "quarantined"
 
 
@@ -110,7 +112,7 @@ class Plugged:
     :param network: UUID of the network of one that is accelerated, else None.
     :param accelerated: whether its owner may run over Onload.
     :param state: whether its interface is where it was plugged.
-    :param reason: why it is quarantined; empty for any other.
+    :param reason: why it is quarantined, or has drifted; else empty.
     """
 
     port: str

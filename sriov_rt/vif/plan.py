@@ -23,6 +23,7 @@ from sriov_rt.kernel.link import Link
 from sriov_rt.kernel.vf import VfSettings
 from sriov_rt.nic.model import VfId
 from sriov_rt.nic.plan import formatted
+from sriov_rt.nic.use import Act
 from sriov_rt.parse.errors import ParseError
 from sriov_rt.reason import first_of
 from sriov_rt.vif import budget
@@ -83,6 +84,7 @@ def candidate(link: Link, view: View, pools: Pools) -> Candidate:
         view.children(link),
         view.holder(link),
         view.quarantined(link),
+        () if vf is None else view.drift(vf),
     )
 
 
@@ -213,6 +215,9 @@ class PlugPlan:
     :param reset: whether that VF is brought to the baseline first.
     :param settings: what the VF is then set to; None for nothing.
     :param parent_up: whether the parent was up.
+    :param first: whether it is the first on a parent of ours.
+    :param inode: of the VF's device in sysfs; 0 for none.
+    :param parent_mtu: the parent's.
     """
 
     request: Plug
@@ -224,11 +229,21 @@ class PlugPlan:
     settings: VfSettings | None
     parent_up: bool
     alias: Alias
+    first: bool = False
+    inode: int = 0
+    parent_mtu: int = 0
 
     @property
     def is_rare(self) -> bool:
-        """Whether it could hurt who is on the VF unseen."""
-        return self.reset or self.settings is not None
+        """Whether it could hurt, or join, who is on the parent unseen."""
+        return self.reset or self.settings is not None or self.first
+
+    @property
+    def act(self) -> Act:
+        """What it is to the judge of use."""
+        if self.reset:
+            return Act.HAND_OUT
+        return Act.SHARE if self.settings is None else Act.RESET
 
     def lines(self) -> Iterator[str]:
         """Yield the plan as text, one line a step."""
@@ -287,6 +302,9 @@ def make(request: Plug, view: View, pools: Pools, rules: Rules) -> PlugPlan:
             host_name=found.link.name if whole else "",
             network=(request.network or "") if request.onload else "",
         ),
+        first=found.ours and not whole and not found.children,
+        inode=found.vf.tenancy.inode if found.vf else 0,
+        parent_mtu=found.link.mtu,
     )
 
 

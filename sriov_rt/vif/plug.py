@@ -26,6 +26,8 @@ from sriov_rt.kernel.namespaces import Identity
 from sriov_rt.kernel.tc import Limits
 from sriov_rt.nic import use
 from sriov_rt.nic.errors import NicError
+from sriov_rt.nic.tenancy import MANAGERS
+from sriov_rt.nic.tenancy import Kind as Holding
 from sriov_rt.nic.use import Act
 from sriov_rt.nic.use import Use
 from sriov_rt.vif import alias
@@ -40,10 +42,13 @@ from sriov_rt.vif.model import Plugged
 from sriov_rt.vif.plan import PlugPlan
 from sriov_rt.vif.records import Record
 from sriov_rt.vif.recovery import Recovery
+from sriov_rt.vif.unplug import note_settings
 from sriov_rt.vif.view import Host
 from sriov_rt.vif.view import View
 
 LOG = logging.getLogger(__name__)
+
+_WHOLE = MANAGERS[Holding.WHOLE]
 
 #: How often to look again at a host that has changed meanwhile.
 MAX_TRIES = 8
@@ -157,27 +162,31 @@ class Steps:
         request = plan.request
         assert plan.vf is not None
         assert plan.settings is not None
+        before = self._links.get(plan.parent)
+        mtu = request.mtu
+        if mtu is None and before is not None:
+            mtu = before.mtu
         self._note(plan, "baseline")
-        state = self._vfs.reset(plan.vf)
+        state = self._vfs.reset(plan.vf, depth=_WHOLE.before)
         # Its interface has the MAC before the PF says so: afterwards it
         # could have it by a reload of its driver only, and not at all if it
         # is not trusted (igbvf_set_mac in igbvf/netdev.c).
         self._note(plan, "own")
-        link = self._own(plan, self._netdev(plan, state.netdev))
+        link = self._own(plan, self._netdev(plan, state.netdev), mtu)
         self._note(plan, "settings")
         state = self._vfs.apply(self._vfs.plan(plan.vf, plan.settings))
         link = self._netdev(plan, state.netdev)
         if (link.mac, link.alias) != (plan.request.mac, str(plan.alias)):
             # Its driver was bound again, and the interface is a new one.
             self._note(plan, "own")
-            link = self._own(plan, link)
+            link = self._own(plan, link, mtu)
         self._note(plan, "move")
         return self._links.move(
             link, request.namespace, plan.interface, record.namespace_id
         )
 
-    def _own(self, plan: PlugPlan, link: Link) -> Link:
-        mac, mtu = plan.request.mac, plan.request.mtu
+    def _own(self, plan: PlugPlan, link: Link, mtu: int | None) -> Link:
+        mac = plan.request.mac
         return self._links.configure(
             link,
             mac=None if link.mac == mac else mac,
@@ -296,6 +305,10 @@ class Plugging:
             self._records.put(record)
         return report.plugged(record, link, self._observe())
 
+    def _is_kept(self, request: Plug) -> bool:
+        record = self._records.get(request.port)
+        return record is not None and record.is_quarantined
+
     def _kept(self, request: Plug) -> str | None:
         """Return the parent that is quarantined for a port's last interface.
 
@@ -378,10 +391,8 @@ class Plugging:
                     todo = self.plan(request, self._observe())
                     parent = todo.parent
                     chosen = dataclasses.replace(todo.request, parent=parent)
-                with self._locks.parent(parent):
-                    return self._make(
-                        self._checked(chosen), request, namespace_id
-                    )
+                with self._locks.parent(parent), self._claimed(parent):
+                    return self._make(chosen, request, namespace_id)
             except _TAKEN as error:
                 # The next intent must not hide one that is not undone.
                 self._recovery.finish_pending(request.port)
@@ -399,10 +410,55 @@ class Plugging:
                 refused.append(error)
         raise refused[-1]
 
+    def _claimed(self, parent: str) -> AbstractContextManager[object]:
+        """Keep other managers from the VF of a parent that is locked."""
+        vf = self._vfs.of(parent)
+        if vf is None:
+            return contextlib.nullcontext()
+        return self._vfs.tenancies.locked(vf.id.address)
+
+    def _renew(self, todo: PlugPlan) -> bool:
+        """Bind the driver of a parent again, before its first port ever.
+
+        What somebody has set on its interface before would reach all of its
+        ports. What has an address, an alias or a bridge is somebody's.
+
+        :returns: whether its interface is another one now.
+        """
+        vf = todo.vf
+        if not todo.first or vf is None:
+            return False
+        before = self._links.get(todo.parent)
+        if (
+            before is None
+            or self._vfs.tenancies.get(vf.address).bound
+            or before.master is not None
+            or before.alias not in ("", alias.PARENT)
+            or self._links.addressed(before)
+        ):
+            return False
+        self._records.step(todo.request.port, "renew")
+        state = self._vfs.renew(vf)
+        link = self._links.get(state.netdev or todo.parent)
+        if link is None:
+            raise kernel_errors.NoSuchLink(todo.parent, detail=f"{vf}")
+        if link.name != before.name:
+            # The kernel numbered it anew.
+            link = self._links.move(link, None, before.name)
+        self._links.configure(
+            link,
+            mtu=None if link.mtu == before.mtu else before.mtu,
+            up=before.up or None,
+        )
+        self._vfs.tenancies.bind(vf.address)
+        LOG.info("vf=%s bound again before its first port", vf.address)
+        return True
+
     def _checked(self, request: Plug) -> PlugPlan:
         """Return a plan for a parent that is locked.
 
-        What sets a VF is done only where nothing is on it in any namespace.
+        What sets a VF is done only where nothing is on it in any namespace,
+        and the first port of a parent needs an idle one.
         """
         view = self._observe(request.port)
         todo = self.plan(request, view)
@@ -422,11 +478,19 @@ class Plugging:
             not view.children(parent)
             and self._links.idle(parent.name) is False
         )
-        if problems := use.why_not(Use(unseen=unseen), Act.RESET):
+        addressed = self._links.addressed(parent)
+        # What is unseen on a parent that is quarantined for this port is its
+        # own tenant's.
+        own = todo.act is Act.SHARE and self._is_kept(request)
+        seen = Use(
+            unseen=unseen and not own,
+            addressed=parent.name if addressed else None,
+        )
+        if problems := use.why_not(seen, todo.act):
             raise kernel_errors.ParentTaken(
                 parent.name,
                 port=request.port,
-                detail=f"{problems[0]} is on it",
+                detail=", ".join(problems),
             )
         return todo
 
@@ -441,17 +505,27 @@ class Plugging:
         )
 
     def _make(
-        self, todo: PlugPlan, request: Plug, namespace_id: Identity | None
+        self, chosen: Plug, request: Plug, namespace_id: Identity | None
     ) -> Made:
-        """Do a plan while its port and its parent are locked.
+        """Make a port while it and its parent are locked.
 
+        :param chosen: with the parent that was chosen.
         :param request: as it was asked for, its parent not yet chosen.
         """
+        todo = self._checked(chosen)
         intent = report.intent(todo, namespace_id, request)
         self._records.begin(intent)
         try:
+            if self._renew(todo):
+                todo = self._checked(chosen)
+                intent = dataclasses.replace(
+                    intent, parent_index=todo.parent_index
+                )
+                self._records.begin(intent)
             link = self._steps.run(todo, intent)
             record = report.done(intent, link, self._nodes(todo, link))
+            if todo.vf is not None:
+                note_settings(self._vfs, todo.vf, todo.request)
             self._records.put(record)
         except (LinkError, NicError) as error:
             LOG.warning("%s: undone (%s)", report.about(intent), error)

@@ -64,6 +64,7 @@ class Evidence:
     :param unseen: how many interfaces of the machine cannot be seen; None if
         the kernel cannot tell.
     :param clue: what is known of an interface that was not found, a clause.
+    :param place: the namespace that the parent is in, if it is elsewhere.
     """
 
     parent: str
@@ -75,6 +76,7 @@ class Evidence:
     suspect: str | None = None
     unseen: int | None = None
     clue: str = ""
+    place: str = ""
 
 
 class Rule(NamedTuple):
@@ -103,7 +105,7 @@ RULES = (
     Rule(
         lambda it: it.where is Where.ELSEWHERE,
         Verdict.QUARANTINED,
-        "its parent was moved to {parent}; move it back",
+        "its parent {parent} was moved to {place}; move it back",
     ),
     Rule(
         lambda it: it.where is Where.UNKNOWN,

@@ -142,6 +142,9 @@ class Record:
     :param parent_up: whether its parent was up before the port was plugged.
     :param before: the quarantined record that a plug in progress replaces, as
         a file has it; empty if there is none.
+    :param inode: of the VF's device in sysfs: a VF that is made again at the
+        same address has another; 0 if that is not known.
+    :param parent_mtu: of its parent before the port was plugged; 0 likewise.
     """
 
     boot: str
@@ -169,6 +172,8 @@ class Record:
     lowered: bool = False
     parent_up: bool = True
     before: str = ""
+    inode: int = 0
+    parent_mtu: int = 0
 
     @property
     def name(self) -> str:
@@ -337,6 +342,16 @@ class Records:
         """
         found = [each.existing for each in self._all()]
         return tuple(each for each in found if each is not None)
+
+    def every(self) -> tuple[Record, ...]:
+        """Return the records with those of ports that are being plugged.
+
+        For who is about to take a VF: a plug that was killed is undone by
+        what it wrote down.
+
+        :raises JournalBroken: if the directory cannot be used.
+        """
+        return tuple(self._all())
 
     def _all(self) -> Sequence[Record]:
         if not self._is_there(None):

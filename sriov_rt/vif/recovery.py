@@ -24,6 +24,7 @@ from concurrent import futures
 
 from sriov_rt.kernel import errors as kernel_errors
 from sriov_rt.kernel.errors import LinkError
+from sriov_rt.nic.errors import Locked
 from sriov_rt.nic.errors import NicError
 from sriov_rt.vif import errors
 from sriov_rt.vif import log
@@ -85,6 +86,7 @@ class Recovery:
         self._undo = Undo(host)
         self._locks = host.locks
         self._records = host.records
+        self._tenancies = host.vfs.tenancies
         self._old = OldJournal(host.records)
         # Why ports could not be released, which is logged once.
         self._said: dict[str, str] = {}
@@ -473,21 +475,29 @@ class Recovery:
         """
         cleaned = []
         for link in self._undo.dirty(view):
+            vf = view.vf_of(link)
             try:
-                with self._locks.parent(link.name, wait=False):
+                with contextlib.ExitStack() as held:
+                    held.enter_context(
+                        self._locks.parent(link.name, wait=False)
+                    )
+                    if vf is not None:
+                        held.enter_context(
+                            self._tenancies.locked(vf.id.address, 0.0)
+                        )
                     now = self._observe()
                     for each in self._undo.dirty(now):
                         if each.name == link.name and self._undo.clean(
                             each, now
                         ):
                             cleaned.append(link.name)
-            except errors.Busy:
+            except (errors.Busy, Locked):
                 continue  # it is about to be used, and cleaned by that
             except GONE:
                 continue
             except (LinkError, NicError) as error:
-                vf = link.device or link.name
-                LOG.error("%s: not clean: %s", log.about(None, vf), error)
+                name = link.device or link.name
+                LOG.error("%s: not clean: %s", log.about(None, name), error)
         return tuple(cleaned)
 
     def _try(

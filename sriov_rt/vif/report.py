@@ -67,6 +67,8 @@ def intent(
         request=request,
         state=State.PLUGGING,
         parent_up=plan.parent_up,
+        parent_mtu=plan.parent_mtu,
+        inode=plan.inode,
     )
 
 
@@ -192,13 +194,27 @@ def plugged(record: Record, link: Link | None, view: View) -> Plugged:
     :param link: its interface; None if it is not where it was plugged.
     """
     found = _recorded(record)
-    if record.vf is not None and (state := view.vf_at(record.vf)):
+    state = None if record.vf is None else view.vf_at(record.vf)
+    if state is not None and not view.is_on(record, state):
+        state = None
+    if state is not None:
         found = dataclasses.replace(found, vlan=state.settings.vlan or 0)
     if record.is_quarantined:
         return dataclasses.replace(
             found, state=record.state, reason=record.reason
         )
-    return found if link is None else _seen(found, link)
+    if link is None:
+        return found
+    seen = _seen(found, link)
+    drifted = () if state is None else view.drift(state)
+    if not drifted:
+        return seen
+    reason = (
+        f"{', '.join(drifted)}: it was changed behind its ports, and no "
+        "further port is plugged there; set it back by 'ip link set "
+        f"{record.nic} vf', or unplug them"
+    )
+    return dataclasses.replace(seen, state=State.DRIFTED, reason=reason)
 
 
 def made(record: Record, link: Link) -> Plugged:

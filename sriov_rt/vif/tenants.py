@@ -46,7 +46,7 @@ def of_host(
     :param log: logs why there are none if the records cannot be read.
     """
     try:
-        return of(host.records().all())
+        return of(host.records().every())
     except SriovRtError as error:
         log(f"ports are not shown: {error}")
         return {}
@@ -71,7 +71,7 @@ def uses(
     :param guests: whether to look who has a VF through vfio-pci, too.
     :raises SriovRtError: if the caller may not find that out.
     """
-    found = uses_among(states, host.records().all(), Links())
+    found = uses_among(states, host.records().every(), Links())
     if not guests:
         return found
     owners = mapping.Owners(Root())
@@ -96,12 +96,16 @@ def uses_among(
 def _use(state: VfState, view: View) -> Use:
     link = None if state.netdev is None else view.on_host(state.netdev)
     if link is None:
-        seen = used(r for r in view.records if r.vf == state.id.address)
+        seen = used(
+            each
+            for each in view.records
+            if each.vf == state.id.address and view.is_on(each, state)
+        )
         addressed = False
     else:
         seen = view.use(link, look=True)
         addressed = view.links.addressed(link)
-    return use.of(
+    return use.shown(
         state,
         whole=seen.whole,
         ports=seen.ports,

@@ -22,27 +22,34 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
+from sriov_rt.host.vfs import is_vfio
 from sriov_rt.kernel import errors as kernel_errors
 from sriov_rt.kernel.inventory import Inventory
 from sriov_rt.kernel.link import Link
 from sriov_rt.kernel.namespaces import Identity
 from sriov_rt.kernel.tc import Limits
+from sriov_rt.kernel.vf import VfSettings
 from sriov_rt.nic import use
 from sriov_rt.nic.errors import FiltersRemain
 from sriov_rt.nic.errors import FunctionNotReset
 from sriov_rt.nic.errors import NoSuchDevice
 from sriov_rt.nic.model import VfId
 from sriov_rt.nic.model import VfState
+from sriov_rt.nic.tenancy import MANAGERS
+from sriov_rt.nic.tenancy import Kind as Holding
 from sriov_rt.nic.use import Act
+from sriov_rt.nic.vfs import Vfs
 from sriov_rt.parse.link import MAX_INTERFACE
 from sriov_rt.reason import first_of
 from sriov_rt.vif import alias
+from sriov_rt.vif import budget
 from sriov_rt.vif import errors
 from sriov_rt.vif import log
 from sriov_rt.vif import proof
 from sriov_rt.vif import report
 from sriov_rt.vif import validation
 from sriov_rt.vif.model import Kind
+from sriov_rt.vif.model import Plug
 from sriov_rt.vif.model import State
 from sriov_rt.vif.plan import unlike
 from sriov_rt.vif.proof import Evidence
@@ -62,6 +69,8 @@ PAUSE_S = 0.05
 
 #: What a tenant can stack on our interface.
 KINDS = ("macvlan", "macvtap", "ipvlan", "ipvtap")
+
+_WHOLE, _PARENT = MANAGERS[Holding.WHOLE], MANAGERS[Holding.PARENT]
 
 #: What has gone needs no way back.
 GONE = (kernel_errors.NoSuchLink, NoSuchDevice)
@@ -232,6 +241,8 @@ class Undo:
         if vf is None:
             there = self._vfs.is_present(record.vf)
             return Where.UNKNOWN if there else Where.DESTROYED, None
+        if not view.is_on(record, vf):
+            return Where.DESTROYED, None  # it was made again
         # A VF has one interface: where it has another, the first is no more.
         other = None if vf.netdev is None else view.on_host(vf.netdev)
         if other is not None and other.device == record.vf:
@@ -239,6 +250,13 @@ class Undo:
         if vf.netdev is None and not vf.device.elsewhere:
             return Where.DESTROYED, None
         return Where.UNKNOWN, None
+
+    def _place(self, record: Record) -> str:
+        """Return the namespace that a parent is in now, a clause."""
+        place = self._links.inventory().places.get(record.parent_node)
+        if place is None or place.namespace is None:
+            return "a namespace that nothing names"
+        return f"{place.namespace}, where it is {place.name}"
 
     def _is_idle(self, record: Record, view: View) -> bool:
         """Return whether the kernel says that nothing is on a parent.
@@ -275,7 +293,13 @@ class Undo:
         view = View(self._links, self._vfs, others)
         where, parent = self._parent(record, view)
         if parent is None:
-            return Evidence(record.parent, where, idle=None, removed=removed)
+            return Evidence(
+                record.parent,
+                where,
+                idle=None,
+                removed=removed,
+                place=self._place(record),
+            )
         idle = self._links.idle(parent.name)
         if idle:
             return Evidence(parent.name, idle=True, removed=removed)
@@ -434,9 +458,13 @@ class Undo:
         if not self._is_pooled(parent, view) and record.vf is None:
             return None
         on = self._on(parent)
+        # On a VF of a pool it can only be the tenant's that nobody accounts
+        # for; on another parent it may be anybody's.
+        ours = record.vf is not None and self._is_pooled(parent, view)
+        strays = not ours and self._strays(on, view.records)
         taken = (
             _has_others(parent, on)
-            or self._strays(on, view.records)
+            or strays
             or self._links.addressed(parent)
             or any(each.id.pf == parent.name for each in view.vfs)
         )
@@ -468,8 +496,16 @@ class Undo:
         """
         if record.kind == Kind.VF:
             return
+        if record.state is State.PLUGGING and self._put_back(record, view):
+            view = View(self._links, self._vfs, view.records)
         _, parent = self._parent(record, view)
-        if parent is None or view.children(parent):
+        if parent is None:
+            return
+        if view.children(parent):
+            vf = view.vf_of(parent)
+            if vf is not None and record.state is State.PLUGGING:
+                # What it was set to for this one stays for the others.
+                note_settings(self._vfs, vf.id, record.request)
             return
         if view.quarantined(parent) is not None:
             return
@@ -480,6 +516,31 @@ class Undo:
             self.clean(parent, view, record.port, raised=raised)
         except GONE as error:
             _gone(record, error)
+
+    def _put_back(self, record: Record, view: View) -> bool:
+        """Give a parent what it had before its first port.
+
+        Its driver was being bound again when that plug was interrupted.
+
+        :returns: whether its interface is another now.
+        """
+        vf = None if record.vf is None else view.vf_at(record.vf)
+        if vf is None or not view.is_on(record, vf):
+            return False
+        if vf.driver is None:
+            vf = self._vfs.reset(vf.id, depth=_PARENT.after)
+        link = None if vf.netdev is None else self._links.get(vf.netdev)
+        if link is None or link.index == record.parent_index:
+            return False
+        if link.name != record.parent:
+            link = self._links.move(link, None, record.parent)
+        mtu = record.parent_mtu or link.mtu
+        self._links.configure(
+            link,
+            mtu=None if link.mtu == mtu else mtu,
+            up=record.parent_up or None,
+        )
+        return True
 
     def _is_unused(self, record: Record, parent: Link, view: View) -> bool:
         """Return whether a VF can be set: nothing is on it in any namespace.
@@ -498,6 +559,7 @@ class Undo:
                 )
             # The kernel takes its time to end a namespace.
             time.sleep(PAUSE_S)
+        seen = use.held(seen, view.vf_of(parent))
         problems = use.why_not(seen, Act.RESET)
         if problems:
             LOG.warning(
@@ -530,7 +592,7 @@ class Undo:
         if vf is None or not self._needs_reset(vf):
             return lower
         self._note(port, "baseline")
-        self._vfs.reset(vf.id, shared=True)
+        self._vfs.reset(vf.id, depth=_PARENT.after)
         return True
 
     def _note(self, port: str | None, step: str) -> None:
@@ -559,7 +621,7 @@ class Undo:
             link = None if vf.netdev is None else view.on_host(vf.netdev)
             if (
                 link is not None
-                and not use.why_not(view.use(link), Act.CLEAN)
+                and not use.why_not(use.held(view.use(link), vf), Act.CLEAN)
                 and (self._is_marked(link) or self._needs_reset(vf))
                 # What takes a look at all namespaces comes last.
                 and not use.why_not(view.use(link, look=True), Act.CLEAN)
@@ -574,13 +636,18 @@ class Undo:
         return (
             self._pools.network_of(vf.netdev or "", vf.id) is not None
             and unlike(vf.settings, vf.baseline) is not None
-            and not self._vfs.plan_reset(vf.id, shared=True).is_empty
+            and not self._vfs.plan_reset(vf.id, depth=_PARENT.after).is_empty
         )
 
     def _bring_back(self, record: Record, view: View) -> bool:
         if record.vf is None or _is_anothers(record, view):
             return False
         vf = view.vf_at(record.vf)
+        if vf is not None and not view.is_on(record, vf):
+            LOG.info(
+                "%s: gone: the VF was made again since", report.about(record)
+            )
+            return False
         if vf is None:
             if self._vfs.is_present(record.vf):
                 raise errors.Quarantined(
@@ -616,7 +683,7 @@ class Undo:
         """
         self._records.step(record.port, "baseline")
         try:
-            return self._vfs.reset(vf, fresh=True)
+            return self._vfs.reset(vf, depth=_WHOLE.after)
         except (FiltersRemain, FunctionNotReset) as error:
             raise errors.Quarantined(
                 str(vf),
@@ -637,6 +704,16 @@ class Undo:
                 return self._links.get(now.netdev)
             if now.driver is None:
                 return None
+            if is_vfio(now.driver):
+                raise errors.Quarantined(
+                    str(vf.id),
+                    port=record.port,
+                    detail=f"{vf.id.address} was bound to {now.driver}, by "
+                    "hand or for a guest",
+                    remedy="stop the guest that has it, unbind it (echo "
+                    f"{vf.id.address} > /sys/bus/pci/drivers/{now.driver}/"
+                    "unbind), and unplug the port again",
+                )
             for thorough in (False, True):
                 for each in self._links.all(
                     everywhere=True, thorough=thorough
@@ -729,7 +806,28 @@ def _has_others(parent: Link, on: Sequence[Link]) -> bool:
 
 
 def _stray(link: Link) -> str:
-    return f"{link.kind} {link.name} in {link.namespace or 'the host'}"
+    where = link.namespace or "the host"
+    if link.nsid is not None:
+        where = f"namespace {link.nsid} of {where}, which nothing else names"
+    return f"{link.kind} {link.name} in {where}"
+
+
+def note_settings(vfs: Vfs, vf: VfId, request: Plug) -> None:
+    """Write down what a VF is set to, as its ports need it.
+
+    One in passthru mode has its parent's MAC, which it can change.
+    """
+    now = vfs.observe(vf).settings
+    passthru = request.mode == budget.PASSTHRU
+    vfs.tenancies.note(
+        vf.address,
+        VfSettings(
+            mac=None if passthru else now.mac,
+            vlan=now.vlan,
+            spoofchk=now.spoofchk,
+            trust=now.trust,
+        ),
+    )
 
 
 def _is_anothers(record: Record, view: View) -> bool:

@@ -27,8 +27,10 @@ from typing import Protocol
 from sriov_rt.kernel.link import Link
 from sriov_rt.kernel.links import Links
 from sriov_rt.kernel.namespaces import Identity
+from sriov_rt.nic import tenancy
 from sriov_rt.nic.model import VfId
 from sriov_rt.nic.model import VfState
+from sriov_rt.nic.tenancy import UNKNOWN_INODE
 from sriov_rt.nic.use import Use
 from sriov_rt.nic.vfs import Vfs
 from sriov_rt.vif import alias
@@ -174,7 +176,7 @@ class View:
 
     def record_of(self, link: Link) -> Record | None:
         """Return the record of the port whose interface a link is."""
-        for each in self._by_vf.get(link.device, ()):
+        for each in self._of_vf(link):
             if each.kind == Kind.VF:
                 return each
         for each in self.records:
@@ -221,6 +223,8 @@ class View:
         if vf is None:
             return None
         for each in self._by_vf.get(vf.id.address, ()):
+            if not self.is_on(each, vf):
+                continue
             if each.kind == Kind.VF and not each.is_quarantined:
                 return each
         return None
@@ -240,12 +244,30 @@ class View:
             each.port: each
             for each in (
                 *self._by_parent.get(link.index, ()),
-                *self._by_vf.get(link.device, ()),
+                *self._of_vf(link),
                 # What a damaged record says of its port may be in a part.
                 *(each for each in self._damaged if each.parent == link.name),
             )
         }
         return [found[port] for port in sorted(found)]
+
+    def _of_vf(self, link: Link) -> Sequence[Record]:
+        """Return the ports that are or sit on the VF of an interface."""
+        found = self._by_vf.get(link.device, ())
+        vf = self.vf_of(link) if found else None
+        return [each for each in found if vf is None or self.is_on(each, vf)]
+
+    def is_on(self, record: Record, vf: VfState) -> bool:
+        """Return whether a port's VF is the one that has its address now."""
+        inodes = (record.inode, vf.tenancy.inode)
+        return UNKNOWN_INODE in inodes or len(set(inodes)) == 1
+
+    def drift(self, vf: VfState) -> tuple[str, ...]:
+        """Return what was changed of a VF behind its ports, clauses."""
+        ports = self._by_vf.get(vf.id.address, ())
+        if not any(self.is_on(each, vf) for each in ports):
+            return ()
+        return tenancy.drift(vf.tenancy, vf.settings)
 
     def use(self, link: Link, *, look: bool = False) -> Use:
         """Return who uses an interface: by the records, and by a look.

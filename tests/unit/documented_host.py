@@ -31,13 +31,14 @@ from sriov_rt.cmd import collect
 from sriov_rt.cmd import device as cmd_device
 from sriov_rt.cmd import host as cmd_host
 from sriov_rt.cmd import main
+from sriov_rt.cmd import pod as cmd_pod
 from sriov_rt.cmd.verdict import Candidate
 from sriov_rt.devices import settings as device_settings
 from sriov_rt.facts import decisive
 from sriov_rt.host import conditions
 from sriov_rt.host import container
 from sriov_rt.host import latency as host_latency
-from sriov_rt.kubernetes import attachments
+from sriov_rt.nic import tenancy
 from sriov_rt.nic import vfs
 from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.verify import certificate
@@ -252,6 +253,18 @@ class DocumentedHost(unittest.TestCase):
     def boot(self) -> None:
         """Forget what commands have done to NICs and ports."""
         self.kernel = fakes.FakeKernel("i40e", vfs=4)
+        for number, reason in ((1, ""), (2, "enp1s0/2: vlan is 7, not 0")):
+            address = f"0000:01:10.{number}"
+            holder = tenancy.Holder(
+                tenancy.Kind.POD,
+                f"{number}c0ffee/net1",
+                f"trading/web-{number}",
+                tenancy.State.IN_USE,
+                network="fast",
+            )
+            self.kernel.tenancies.hold(
+                address, holder.quarantined(reason) if reason else holder
+            )
         journal = pathlib.Path(tempfile.mkdtemp(dir=self.place))
         self.plugger = vif_fakes.plugger(journal)
         self.devices = trees.Tree(tempfile.mkdtemp(dir=self.place))
@@ -273,19 +286,6 @@ class DocumentedHost(unittest.TestCase):
         )
         (place / "web.json").write_text(json.dumps(WEB))
         (place / "cluster.json").write_text(json.dumps(CLUSTER))
-        self.attachments = place / "run" / "pods"
-        store = attachments.Store(self.attachments)
-        for number, reason in ((1, ""), (2, "enp1s0/2: vlan is 7, not 0")):
-            store.put(
-                attachments.Attachment(
-                    f"0000:01:10.{number}",
-                    "fast",
-                    f"{number}c0ffee",
-                    "net1",
-                    f"trading/web-{number}",
-                    reason=reason,
-                )
-            )
 
     def run_command(self, words: list[str]) -> tuple[int, str]:
         """Return the exit code and the output of a command line.
@@ -308,7 +308,9 @@ class DocumentedHost(unittest.TestCase):
         with contextlib.ExitStack() as stack:
             self._put_in_place(stack)
             stack.enter_context(
-                mock.patch.object(attachments, "DIRECTORY", self.attachments)
+                mock.patch.object(
+                    cmd_pod, "Tenancies", lambda: self.kernel.tenancies
+                )
             )
             arguments = self._stand_in(stack, arguments)
             stack.enter_context(contextlib.redirect_stdout(to_file))
@@ -325,7 +327,7 @@ class DocumentedHost(unittest.TestCase):
             (
                 vfs.Vfs,
                 "of_host",
-                lambda users=None: fakes.vfs(self.kernel),
+                lambda users=None, kind=None: fakes.vfs(self.kernel),
             ),
             (host, "configured", lambda files: self.plugger),
             (os, "geteuid", lambda: 0),

@@ -99,7 +99,7 @@ class NodeHookTest(test_vf.VfTestCase):
     def setUp(self) -> None:
         """Give the VF to vfio-pci, as a tenant left it."""
         super().setUp()
-        self.sh(f"rm -rf {self.directory} /run/sriov-rt/kubevirt")
+        self.sh(f"rm -rf {self.directory} /run/sriov-rt/vfs")
         self.sh(f"mkdir -p {self.directory}/cni")
         self.addCleanup(self.restore)
         self.done("vf", "set", VF, "driver=vfio-pci")
@@ -145,7 +145,7 @@ class NodeHookTest(test_vf.VfTestCase):
 
     def is_clean(self) -> None:
         self.assertEqual(self.kernel(), {**self.kernel(), **CLEAN})
-        left = self.sh("ls /run/sriov-rt/kubevirt").text.split()
+        left = self.sh("ls /run/sriov-rt/vfs").text.split()
         self.assertEqual(left, [])
 
     def test_from_a_tenant_to_a_network_to_the_baseline(self) -> None:

@@ -72,7 +72,7 @@ class HookTest(base.VmTestCase):
         cls.vm.run(("mkdir", "-p", str(pathlib.PurePath(IMAGE).parent)))
         cls.vm.run(("truncate", "-s", "1M", IMAGE))
         # Other tests of this machine may have trusted the VF.
-        cls.vm.run(("rm", "-f", f"/run/sriov-rt/filters/{ADDRESS}"))
+        cls.vm.run(("rm", "-f", f"/run/sriov-rt/vfs/{ADDRESS}"))
 
     @classmethod
     def _restart(cls) -> None:

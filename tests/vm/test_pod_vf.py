@@ -48,7 +48,7 @@ class PodVfTest(test_vf.VfTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.addCleanup(self.restore)
-        self.addCleanup(self.sh, "rm -rf /run/sriov-rt/pods", check=False)
+        self.addCleanup(self.sh, "rm -rf /run/sriov-rt/vfs", check=False)
         self.addCleanup(self.sh, _TAKE, check=False)
         self.sh("ip netns add pod-rt")
 

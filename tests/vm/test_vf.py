@@ -24,7 +24,7 @@ VF = f"{network.PF}/2"
 INDEX = 2
 ADDRESS = "0000:01:10.4"
 #: That its PF keeps filters of it.
-MARK = f"/run/sriov-rt/filters/{ADDRESS}"
+MARK = f"/run/sriov-rt/vfs/{ADDRESS}"
 NETDEV = f"{network.PF}v2"
 MAC = "52:54:00:aa:00:02"
 

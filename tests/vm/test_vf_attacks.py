@@ -30,7 +30,7 @@ NETDEV = f"{network.PF}v{INDEX}"
 ADDRESS = "0000:01:10.2"
 DEVICE = f"/sys/bus/pci/devices/{ADDRESS}"
 #: That its PF keeps filters of it.
-MARK = f"/run/sriov-rt/filters/{ADDRESS}"
+MARK = f"/run/sriov-rt/vfs/{ADDRESS}"
 
 MAC = "52:54:00:aa:00:11"
 #: Whose frames an attacker wants.
@@ -60,6 +60,7 @@ time.sleep(600)
 _KILL = """
 import os, sys
 from sriov_rt.nic import sysfs
+from sriov_rt.nic.tenancy import Reset
 from sriov_rt.nic.vfs import Vfs
 left, write = int(sys.argv[2]), sysfs.write
 def counted(*arguments, **named):
@@ -71,7 +72,7 @@ def counted(*arguments, **named):
         os._exit(77)
 sysfs.write = counted
 vfs = Vfs.of_host()
-vfs.reset(vfs.locate(sys.argv[1]), fresh=True)
+vfs.reset(vfs.locate(sys.argv[1]), depth=Reset(fresh=True))
 """
 
 #: Puts a program on an interface that lets each frame pass: BPF_PROG_LOAD of

@@ -36,6 +36,7 @@ from sriov_rt.nic.model import BASELINE
 from sriov_rt.nic.model import VfId
 from sriov_rt.nic.model import VfState
 from sriov_rt.nic.plan import Plan
+from sriov_rt.nic.tenancy import Tenancies
 from sriov_rt.nic.vfs import Vfs
 from sriov_rt.vif import alias
 from sriov_rt.vif import errors
@@ -142,11 +143,20 @@ class OneVf:
     def of(self, interface):
         return ONE_VF if interface == "vf0" else None
 
-    def plan_reset(self, vf, *, shared=False):
+    def plan_reset(self, vf, driver=None, depth=None):
         return Plan(vf, "igb", (), (), BASELINE, VfSettings())
 
     def mark_filters(self, vf):
         pass
+
+    def observe(self, vf):
+        return ONE_VF
+
+    renew = observe
+
+    @property
+    def tenancies(self):
+        return Tenancies()
 
 
 class PluggerTestCase(IsolatedTestCase):

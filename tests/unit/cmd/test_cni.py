@@ -14,16 +14,14 @@
 
 import json
 import os
-import pathlib
 import subprocess
 import sys
-import tempfile
 import unittest
 from unittest import mock
 
 from sriov_rt.cmd import cni as program
-from sriov_rt.kubernetes import attachments
 from sriov_rt.kubernetes import vf_baseline
+from sriov_rt.nic.tenancy import Kind
 from tests.unit.kubernetes.test_cni import CONFIGURATION
 from tests.unit.kubernetes.test_cni import ENVIRONMENT
 from tests.unit.nic import fakes
@@ -32,12 +30,10 @@ from tests.unit.nic import fakes
 class RunTest(unittest.TestCase):
     def setUp(self):
         super().setUp()
-        place = tempfile.TemporaryDirectory()
-        self.addCleanup(place.cleanup)
-        store = attachments.Store(pathlib.Path(place.name) / "rt" / "pods")
         self.kernel = fakes.FakeKernel("ixgbe")
         self.baseline = vf_baseline.Baseline(
-            store, lambda: fakes.vfs(self.kernel)
+            self.kernel.tenancies,
+            lambda: fakes.vfs(self.kernel, kind=Kind.POD),
         )
 
     def run_it(self, command, configuration=CONFIGURATION):

@@ -53,7 +53,7 @@ class VfCommandTest(unittest.TestCase):
 
     def uses_among(self, states, records, links):
         return {
-            each.id.address: use.of(
+            each.id.address: use.shown(
                 each, ports=self.users.get(each.id.address, ())
             )
             for each in states
@@ -87,11 +87,11 @@ class VfCommandTest(unittest.TestCase):
         self.assertEqual(
             {
                 "VF": "enp1s0/1",
-                "Address": "0000:01:10.1",
                 "Driver": "igbvf",
                 "Interface": "enp1s0v1",
                 "MAC": "00:00:00:00:00:00",
                 "VLAN": "0",
+                "Held by": "-",
             },
             tables.rows(printed)[1],
         )

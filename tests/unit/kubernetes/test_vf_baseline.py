@@ -12,15 +12,20 @@
 
 """A pod gets a clean VF and leaves a clean one, whoever dies between."""
 
-import dataclasses
 import errno
 import pathlib
 import tempfile
+import threading
 import unittest
+from concurrent import futures
+from unittest import mock
 
-from sriov_rt.kubernetes import attachments
 from sriov_rt.kubernetes import cni
 from sriov_rt.kubernetes import vf_baseline
+from sriov_rt.nic import errors
+from sriov_rt.nic.tenancy import Holder
+from sriov_rt.nic.tenancy import Kind
+from sriov_rt.nic.tenancy import State
 from sriov_rt.nic.use import Use
 from tests.unit.nic import fakes
 
@@ -33,16 +38,28 @@ class BaselineTest(unittest.TestCase):
         place = tempfile.TemporaryDirectory()
         self.addCleanup(place.cleanup)
         self.place = pathlib.Path(place.name) / "rt"
-        self.store = attachments.Store(self.place / "pods", lambda _: None)
         self.kernel = fakes.FakeKernel("ixgbe")
         self.users = {}
         self.baseline = self.over(self.kernel)
 
     def over(self, kernel):
+        self.store = kernel.tenancies
         return vf_baseline.Baseline(
             self.store,
-            lambda: fakes.vfs(kernel, lambda states: self.users),
+            lambda: fakes.vfs(kernel, lambda states: self.users, Kind.POD),
         )
+
+    def holders(self):
+        """Return the pods that have VFs, by their addresses."""
+        return {
+            each.address: holder
+            for each in self.store.all()
+            if (holder := each.of(Kind.POD)) is not None
+        }
+
+    def holder(self):
+        (found,) = self.holders().values()
+        return found
 
     def request(self, command="ADD", **fields):
         given = {
@@ -77,12 +94,12 @@ class BaselineTest(unittest.TestCase):
         self.add()
         self.assertEqual(0, self.settings().vlan)
         self.assertFalse(self.settings().trust)
-        (found,) = self.store.all()
-        self.assertEqual("team/web-0", found.pod)
+        found = self.holder()
+        self.assertEqual("team/web-0", found.name)
         self.assertFalse(found.is_quarantined)
         self.kernel.change(1, vlan=9, max_tx_rate=100)
         self.delete()
-        self.assertEqual((), self.store.all())
+        self.assertEqual({}, self.holders())
         self.assertEqual(0, self.settings().vlan)
         self.assertEqual(0, self.settings().max_tx_rate)
 
@@ -93,7 +110,7 @@ class BaselineTest(unittest.TestCase):
         self.add()
         kernel.change(1, vlan=100, spoofchk=False, max_tx_rate=200)
         self.delete()
-        self.assertEqual((), self.store.all())
+        self.assertEqual({}, self.holders())
         self.assertEqual(
             (0, True), (self.settings().vlan, self.settings().spoofchk)
         )
@@ -101,7 +118,7 @@ class BaselineTest(unittest.TestCase):
         kernel.change(1, trust=True)
         with self.assertLogs("sriov_rt", "ERROR"):
             self.delete()
-        (found,) = self.store.all()
+        found = self.holder()
         self.assertIn("keeps MAC filters", found.reason)
 
     def test_every_command_can_be_said_twice(self):
@@ -111,7 +128,7 @@ class BaselineTest(unittest.TestCase):
         for _ in range(2):
             self.delete()
         self.collect()
-        self.assertEqual((), self.store.all())
+        self.assertEqual({}, self.holders())
 
     def test_what_a_failed_sandbox_left_on_vfio_gets_its_driver_back(self):
         before = self.kernel.devices[1].driver
@@ -145,7 +162,7 @@ class BaselineTest(unittest.TestCase):
         said = self.refused(cni.IN_USE, self.add)
         self.assertIn("port p1 of web", said)
         self.assertEqual(7, self.settings().vlan)
-        self.assertEqual((), self.store.all())
+        self.assertEqual({}, self.holders())
 
     def test_a_vf_that_does_not_come_clean_is_quarantined(self):
         self.add()
@@ -155,7 +172,7 @@ class BaselineTest(unittest.TestCase):
         with self.assertLogs("sriov_rt", "ERROR") as logged:
             self.delete()
         self.assertIn("vf=0000:01:10.1 pod=team/web-0", logged.output[0])
-        (found,) = self.store.all()
+        found = self.holder()
         self.assertTrue(found.is_quarantined)
         other = cni.AttachmentId("c2", "net1")
         with self.assertLogs("sriov_rt", "ERROR"):
@@ -165,7 +182,7 @@ class BaselineTest(unittest.TestCase):
         self.kernel.fail.clear()
         self.add(attachment=other)
         self.assertEqual(0, self.settings().vlan)
-        self.assertFalse(self.store.all()[0].is_quarantined)
+        self.assertFalse(self.holder().is_quarantined)
 
     def test_a_reset_that_was_interrupted_is_done_again(self):
         class Killed(BaseException):
@@ -180,10 +197,10 @@ class BaselineTest(unittest.TestCase):
         with self.assertRaises(Killed):
             self.add()
         self.kernel.write = write
-        (found,) = self.store.all()
-        self.assertTrue(found.is_quarantined)
+        found = self.holder()
+        self.assertIs(State.PREPARING, found.state)
         self.collect(valid={cni.AttachmentId("c1", "net1")})
-        self.assertEqual((), self.store.all())
+        self.assertEqual({}, self.holders())
         self.assertEqual(0, self.settings().vlan)
 
     def test_gc_takes_what_is_left_over_of_its_network_alone(self):
@@ -194,9 +211,9 @@ class BaselineTest(unittest.TestCase):
             network="other",
         )
         self.collect(valid={cni.AttachmentId("c1", "net1")})
-        self.assertEqual(2, len(self.store.all()))
+        self.assertEqual(2, len(self.holders()))
         self.collect()
-        (found,) = self.store.all()
+        found = self.holder()
         self.assertEqual("other", found.network)
 
     def test_gc_tries_all_before_it_fails(self):
@@ -208,9 +225,7 @@ class BaselineTest(unittest.TestCase):
         with self.assertLogs("sriov_rt", "ERROR"):
             said = self.refused(cni.QUARANTINED, self.collect)
         self.assertIn("qemu web", said)
-        self.assertEqual(
-            ["0000:01:10.0"], [each.address for each in self.store.all()]
-        )
+        self.assertEqual(["0000:01:10.0"], list(self.holders()))
 
     def test_check(self):
         check = self.request("CHECK")
@@ -223,8 +238,8 @@ class BaselineTest(unittest.TestCase):
         )
         said = self.refused(cni.NOT_ATTACHED, self.baseline.check, other)
         self.assertIn("team/web-0", said)
-        (found,) = self.store.all()
-        self.store.put(dataclasses.replace(found, reason="dirty"))
+        found = self.holder()
+        self.store.hold(ADDRESS, found.quarantined("dirty"))
         self.refused(cni.QUARANTINED, self.baseline.check, check)
 
     def test_vfs_that_were_removed_leave_nothing_to_clean(self):
@@ -233,7 +248,7 @@ class BaselineTest(unittest.TestCase):
         other = cni.AttachmentId("c2", "net1")
         self.refused(cni.INVALID_CONFIGURATION, self.add, attachment=other)
         self.delete()
-        self.assertEqual((), self.store.all())
+        self.assertEqual({}, self.holders())
 
     def test_a_network_without_a_device(self):
         said = self.refused(cni.INVALID_CONFIGURATION, self.add, device=None)
@@ -244,7 +259,7 @@ class BaselineTest(unittest.TestCase):
             cni.INVALID_CONFIGURATION, self.add, device="0000:00:01.0"
         )
         self.assertIn("0000:00:01.0", said)
-        self.assertEqual((), self.store.all())
+        self.assertEqual({}, self.holders())
 
     def test_it_has_to_be_the_first_of_its_list(self):
         said = self.refused(
@@ -252,21 +267,118 @@ class BaselineTest(unittest.TestCase):
         )
         self.assertIn("list it first", said)
 
-    def test_a_damaged_record_keeps_its_vf_out_until_it_is_clean(self):
+    def test_a_damaged_record_keeps_its_vf_out_until_it_is_reset(self):
         self.add()
-        path = self.place / "pods" / ADDRESS
+        path = self.store.directory / ADDRESS
         for data in (b"", b"{}", b"x" * 20000, b"[" * 9999):
             with self.subTest(data[:4]):
                 path.write_bytes(data)
-                (found,) = self.store.all()
-                self.assertTrue(found.is_quarantined)
-        self.kernel.change(1, vlan=7)
+                said = self.refused(cni.IN_USE, self.add)
+                self.assertIn("quarantined for somebody unknown", said)
+                self.assertIn(f"'sriov-rt vf reset {ADDRESS}'", said)
+                self.collect()
+                self.delete()
+        self.store.reset(ADDRESS)
         self.add()
-        self.assertEqual(0, self.settings().vlan)
 
     def test_a_directory_that_others_may_write_in(self):
         self.add()
-        (self.place / "pods").chmod(0o777)
+        self.store.directory.chmod(0o777)
         self.refused(cni.NOT_AVAILABLE, self.baseline.status)
-        with self.assertRaises(attachments.StoreUnusable):
+        with self.assertRaises(errors.NotRecorded):
             self.add()
+
+    def test_a_clean_vf_with_somebody_on_it_is_not_given(self):
+        # There is nothing to be set, so that nothing but this asks.
+        device = self.kernel.devices[1].netdev
+        for use, clause in (
+            (Use(ports=("port p1 of web",)), "port p1"),
+            (Use(whole="port p1 of web"), "port p1"),
+            (Use(on=("macvlan mv0",)), "mv0"),
+            (Use(on=("ipvlan ipvl0 in aa",)), "ipvl0"),
+            (Use(on=("br0 on e0",)), "br0"),
+            (Use(unseen=True), "cannot be seen"),
+            (Use(addressed=device), "address"),
+            (Use(elsewhere=True), "another network namespace"),
+            (Use(guest="qemu web", driver="vfio-pci"), "qemu web"),
+        ):
+            with self.subTest(use):
+                self.users = {ADDRESS: use}
+                binds = list(self.kernel.binds)
+                said = self.refused(cni.IN_USE, self.add)
+                self.assertIn(clause, said)
+                self.assertEqual({}, self.holders())
+                self.assertEqual([], self.kernel.writes)
+                self.assertEqual(binds, self.kernel.binds)
+
+    def test_a_vf_of_another_manager_is_not_given(self):
+        for kind in (Kind.VMI, Kind.DOMAIN, Kind.PORT):
+            for state in State:
+                holder = Holder(kind, "x", "realtime/rt", state, "dirty")
+                self.store.hold(ADDRESS, holder)
+                with self.subTest(holder):
+                    said = self.refused(cni.IN_USE, self.add)
+                    self.assertIn(f"{kind} realtime/rt", said)
+                self.store.release(ADDRESS, kind)
+        self.add()
+
+    def test_what_a_pod_hid_keeps_its_vf_from_the_next(self):
+        self.add()
+        self.kernel.carrying = {self.kernel.devices[1].netdev}
+        with self.assertLogs("sriov_rt", "ERROR"):
+            self.delete()
+        self.assertIn("cannot be seen", self.holder().reason)
+        with self.assertLogs("sriov_rt", "ERROR"):
+            self.refused(
+                cni.QUARANTINED,
+                self.add,
+                attachment=cni.AttachmentId("c2", "net1"),
+            )
+        self.assertTrue(self.holder().is_quarantined)
+
+    def test_the_first_use_is_clean_of_what_no_attribute_says(self):
+        self.add()
+        self.assertEqual([(1, "ixgbevf")], self.kernel.binds)
+
+    def test_two_at_once_have_one_after_the_other(self):
+        got, refused = [], []
+
+        def add(name):
+            try:
+                self.add(
+                    attachment=cni.AttachmentId(name, "net1"),
+                    namespace=str(self.place.parent),
+                )
+                got.append(name)
+            except cni.CniError as error:
+                refused.append(error.code)
+            except errors.Locked:
+                refused.append(cni.TRY_AGAIN)
+
+        with futures.ThreadPoolExecutor(2) as pool:
+            list(pool.map(add, ("c1", "c2")))
+        self.assertEqual(1, len(got))
+        self.assertEqual([cni.TRY_AGAIN], refused)
+        self.assertEqual(f"{got[0]}/net1", self.holder().id)
+
+    def test_gc_beside_an_add_leaves_its_vf(self):
+        bind = self.kernel.bind
+        valid = {cni.AttachmentId("c1", "net1")}
+        ended = threading.Event()
+
+        def meanwhile(*args):
+            thread = threading.Thread(target=gc)
+            thread.start()
+            bind(*args)
+            # What it would take back is what comes after the reset.
+            self.kernel.change_device(1, promisc=False)
+
+        def gc():
+            self.collect(valid)
+            ended.set()
+
+        with mock.patch.object(self.kernel, "bind", meanwhile):
+            self.add()
+        self.assertTrue(ended.wait(10))
+        self.assertEqual(1, len(self.kernel.binds))
+        self.assertIs(State.IN_USE, self.holder().state)

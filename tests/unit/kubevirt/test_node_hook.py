@@ -13,10 +13,9 @@
 
 import dataclasses
 import errno
-import pathlib
-import tempfile
 import unittest
 
+from sriov_rt import exceptions
 from sriov_rt.codec import Unknown
 from sriov_rt.host.root import Root
 from sriov_rt.kubevirt import domain
@@ -25,10 +24,11 @@ from sriov_rt.kubevirt.errors import HookRefused
 from sriov_rt.kubevirt.node_hook import NodeHook
 from sriov_rt.kubevirt.pod_resources import Pod
 from sriov_rt.kubevirt.sriov_cni import CniUnknown
-from sriov_rt.kubevirt.vf_uses import VfUse
-from sriov_rt.kubevirt.vf_uses import VfUses
 from sriov_rt.nic.errors import NicError
 from sriov_rt.nic.model import BASELINE
+from sriov_rt.nic.tenancy import Holder
+from sriov_rt.nic.tenancy import Kind
+from sriov_rt.nic.tenancy import State
 from sriov_rt.nic.use import Use
 from tests.unit.kubevirt import documents
 from tests.unit.nic import fakes
@@ -60,17 +60,15 @@ class Owners:
 
 class NodeHookTest(unittest.TestCase):
     def setUp(self):
-        directory = tempfile.TemporaryDirectory()
-        self.addCleanup(directory.cleanup)
-        self.uses = VfUses(pathlib.Path(directory.name, "kubevirt"))
         self.kernel = fakes.FakeKernel()
+        self.tenancies = self.kernel.tenancies
         self.owners = Owners()
+        self.other = None
         self.clock = fakes.Clock()
         self.networks = {VF: NETWORK}
         self.pods = (self.pod(),)
         self.hook = NodeHook(
-            fakes.vfs(self.kernel, self.users),
-            self.uses,
+            fakes.vfs(self.kernel, self.users, Kind.VMI),
             lambda: self.pods,
             self.network,
             lambda: domain.node_facts(Root("/nowhere")),
@@ -80,7 +78,16 @@ class NodeHookTest(unittest.TestCase):
         self.dirty(0)
         self.dirty(1)
 
+    def holder(self, address=VF):
+        return self.tenancies.get(address).of(Kind.VMI)
+
+    def is_ready(self):
+        found = self.holder()
+        return found is not None and found.state is State.IN_USE
+
     def users(self, states):
+        if self.other is not None:
+            return {each.id.address: self.other for each in states}
         return {
             each.id.address: Use(
                 guest=self.owners.found[each.id.address], driver="vfio-pci"
@@ -139,8 +146,8 @@ class StartTest(NodeHookTest):
         self.assertEqual((MAC, 100), (found.mac, found.vlan))
         self.assertEqual((True, 0), (found.spoofchk, found.max_tx_rate))
         self.assertEqual(
-            VfUse(VF, documents.UID, "realtime/rt", ready=True),
-            self.uses.get(VF),
+            Holder(Kind.VMI, documents.UID, "realtime/rt", State.IN_USE),
+            self.holder(),
         )
         self.assertFalse(self.is_clean(1), "another pod's or nobody's")
 
@@ -168,7 +175,7 @@ class StartTest(NodeHookTest):
         for owner in ("pid 7 qemu-kvm guest=realtime_rt2", "pid 8 dpdk"):
             self.owners.found[VF] = owner
             self.assertIn(owner, self.refused("PreVMStart", kind=NicError))
-        self.assertFalse(self.uses.get(VF).ready)
+        self.assertIsNone(self.holder())
 
     def test_another_took_the_vf_since_it_was_ready(self):
         self.at("PreVMStart")
@@ -183,24 +190,58 @@ class StartTest(NodeHookTest):
         for point in (*POINTS[:3], *POINTS[4:], "PostEverything"):
             self.hook.execute(documents.execute(point, document))
         self.assertEqual(writes, len(self.kernel.writes))
-        self.assertEqual((), self.uses.all())
+        self.assertIsNone(self.holder())
 
     def test_a_death_between_the_two_begins_anew(self):
-        self.uses.put(VfUse(VF, documents.UID, "realtime/rt"))
+        self.tenancies.hold(VF, Holder(Kind.VMI, documents.UID, "realtime/rt"))
         self.at("PreVMStart")
         self.assertEqual(0, self.settings().max_tx_rate)
-        self.assertTrue(self.uses.get(VF).ready)
+        self.assertTrue(self.is_ready())
 
     def test_a_vf_that_another_vmi_left_is_cleaned_first(self):
-        self.uses.put(VfUse(VF, OTHER_UID, "x/y", ready=True, reason="old"))
+        other = Holder(Kind.VMI, OTHER_UID, "x/y").quarantined("old")
+        self.tenancies.hold(VF, other)
         self.at("PreVMStart")
-        self.assertEqual(documents.UID, self.uses.get(VF).uid)
+        self.assertEqual(documents.UID, self.holder().id)
         self.assertEqual(0, self.settings().max_tx_rate)
+
+    def test_a_vf_of_another_manager_is_not_given(self):
+        for kind in (Kind.POD, Kind.DOMAIN, Kind.PORT):
+            for state in State:
+                holder = Holder(kind, "x", "team/web-0", state, "dirty")
+                self.tenancies.hold(VF, holder)
+                writes = len(self.kernel.writes)
+                with self.subTest(holder):
+                    self.assertIn(
+                        f"{kind} team/web-0",
+                        self.refused(
+                            "PreVMStart", kind=exceptions.SriovRtError
+                        ),
+                    )
+                    self.assertEqual(writes, len(self.kernel.writes))
+                self.tenancies.release(VF, kind)
+
+    def test_the_vf_of_its_own_launcher_is_given_unless_quarantined(self):
+        name = "realtime/virt-launcher-rt-x2b7k"
+        holder = Holder(Kind.POD, "c1/net1", name, State.IN_USE)
+        self.tenancies.hold(VF, holder)
+        self.at("PreVMStart")
+        self.at("PostVMStop")
+        self.assertEqual(holder, self.tenancies.get(VF).of(Kind.POD))
+        self.tenancies.hold(VF, holder.quarantined("dirty"))
+        self.assertIn("dirty", self.refused("PreVMStart", kind=NicError))
+
+    def test_a_port_on_a_clean_vf_keeps_it_from_a_vmi(self):
+        self.at("PreVMStart")
+        self.at("PostVMStop")
+        self.other = Use(ports=("port p1 of web",))
+        self.assertIn("port p1", self.refused("PreVMStart", kind=NicError))
+        self.assertIsNone(self.holder())
 
     def test_a_vf_that_cannot_be_cleaned_keeps_the_vmi_from_starting(self):
         self.kernel.fail = {"spoofchk": [errno.EIO, ...]}
         self.refused("PreVMStart", kind=NicError)
-        self.assertFalse(self.uses.get(VF).ready)
+        self.assertFalse(self.is_ready())
 
     def test_kubelet_names_too_few_vfs(self):
         for pods in (
@@ -229,7 +270,7 @@ class StartTest(NodeHookTest):
     def test_a_node_that_cannot_hold_the_vmi(self):
         sentence = self.refused("PreVMStart", max_latency_us="50")
         self.assertIn("certificate", sentence)
-        self.assertEqual((), self.uses.all())
+        self.assertIsNone(self.holder())
 
     def test_a_migrations_target_is_prepared_alike(self):
         self.at("PreMigrationTarget")
@@ -245,7 +286,7 @@ class StopTest(NodeHookTest):
     def test_its_vf_is_clean_afterwards(self):
         self.at("PostVMStop")
         self.assertTrue(self.is_clean())
-        self.assertEqual((), self.uses.all())
+        self.assertIsNone(self.holder())
         self.at("PostVMStop")
 
     def test_even_if_its_annotations_are_gone(self):
@@ -277,7 +318,7 @@ class StopTest(NodeHookTest):
     def test_one_that_does_not_let_go_stays_recorded(self):
         self.owners.found[VF] = "pid 7 qemu-kvm guest=realtime_rt"
         self.assertIn("pid 7", self.refused("PostVMStop"))
-        self.assertIn("pid 7", self.uses.get(VF).reason)
+        self.assertIn("pid 7", self.holder().reason)
 
     def test_a_vf_that_is_given_to_another_pod_meanwhile(self):
         self.pods = (self.pod("another"),)
@@ -291,7 +332,7 @@ class StopTest(NodeHookTest):
     def test_vfs_that_went_with_their_pf(self):
         self.kernel._make(0)
         self.at("PostVMStop")
-        self.assertEqual((), self.uses.all())
+        self.assertIsNone(self.holder())
 
 
 class SweepTest(NodeHookTest):
@@ -308,7 +349,7 @@ class SweepTest(NodeHookTest):
         self.pods = ()
         self.hook.sweep()
         self.assertTrue(self.is_clean())
-        self.assertEqual((), self.uses.all())
+        self.assertIsNone(self.holder())
 
     def test_what_a_process_has_is_left_alone(self):
         self.pods = ()
@@ -318,7 +359,7 @@ class SweepTest(NodeHookTest):
             self.assertFalse(self.is_clean())
 
     def test_one_that_cannot_be_looked_at_keeps_no_other_dirty(self):
-        self.uses.put(VfUse(OTHER, OTHER_UID, "x/y"))
+        self.tenancies.hold(OTHER, Holder(Kind.VMI, OTHER_UID, "x/y"))
         self.pods = ()
         self.kernel.untold = {0: 10**6}
         with self.assertLogs("sriov_rt", "ERROR"):
@@ -335,7 +376,7 @@ class SweepTest(NodeHookTest):
         self.assertIn("vmi=realtime/rt", logs.output[0])
 
     def test_nothing_recorded_asks_kubelet_nothing(self):
-        self.uses.remove(VF)
+        self.tenancies.release(VF, Kind.VMI)
         self.pods = None
         self.hook.sweep()
 

@@ -138,7 +138,7 @@ class ShippedTest(unittest.TestCase):
             (contract.NODE_SOCKET, True),
             (contract.POD_RESOURCES_SOCKET, False),
             (f"{contract.SRIOV_CNI_DIRECTORY}/x", False),
-            ("/run/sriov-rt/kubevirt/x", True),
+            ("/run/sriov-rt/vfs/x", True),
             ("/sys/bus/pci", True),
         ):
             with self.subTest(path=path):

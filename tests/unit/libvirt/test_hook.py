@@ -86,7 +86,7 @@ class HookTest(lab_host.LabHostTest):
         super().setUp()
         self.cleaned = []
 
-    def clean(self, devices):
+    def clean(self, call, devices):
         self.cleaned += devices
         return [each.address for each in devices]
 
@@ -353,7 +353,7 @@ class VfsTest(HookTest):
         self.assertEqual([PassedThrough(self.ADDRESS, True)] * 2, self.cleaned)
 
     def test_a_vf_that_cannot_be_cleaned_vetoes(self):
-        def fail(devices):
+        def fail(call, devices):
             raise errors.VfInUse(self.ADDRESS, ("qemu 77",))
 
         xml = domain("", VF.format(managed="no"))

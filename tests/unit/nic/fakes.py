@@ -14,7 +14,12 @@
 
 import dataclasses
 import errno
+import pathlib
+import shutil
+import tempfile
+import weakref
 
+from sriov_rt.host.root import Root
 from sriov_rt.kernel.vf import LinkState
 from sriov_rt.kernel.vf import VfSettings
 from sriov_rt.kernel.vf import VlanProtocol
@@ -27,6 +32,8 @@ from sriov_rt.nic.model import NO_MAC
 from sriov_rt.nic.model import Pf
 from sriov_rt.nic.model import VfDevice
 from sriov_rt.nic.model import VfId
+from sriov_rt.nic.tenancy import DEVICES
+from sriov_rt.nic.tenancy import Tenancies
 from sriov_rt.nic.vfs import Vfs
 
 #: As after its creation, with a driver bound.
@@ -100,12 +107,24 @@ class FakeKernel:
         self.carrying, self.with_address = set(), set()
         self.mtu_bounds = (68, 9216)
         self.vf_drivers = {_VF_DRIVERS.get(driver, "iavf"), "vfio-pci"}
+        self.root = pathlib.Path(tempfile.mkdtemp())
+        weakref.finalize(self, shutil.rmtree, self.root)
+        (self.root / DEVICES).mkdir(parents=True)
+        self.tenancies = Tenancies(Root(str(self.root)), Clock())
         self._make(vfs)
 
     def _make(self, number):
         #: What a VF gets beside its own MAC, by its index.
         self.filters = {}
-        self.marks = set()
+        devices = self.root / DEVICES
+        old = sorted(devices.iterdir())
+        for each in old:
+            each.rename(self.root / f"old-{each.name}")
+        for index in range(number):
+            (devices / f"0000:01:10.{index}").mkdir()
+        # Only now, so that none of the new ones has the inode of an old one.
+        for each in old:
+            (self.root / f"old-{each.name}").rmdir()
         self.settings = dict.fromkeys(range(number), FRESH)
         self.admin = dict.fromkeys(range(number), NO_MAC)
         if self.driver == "sfc":
@@ -280,12 +299,6 @@ class FakeKernel:
         self.trusted_filters(vf.index)
         self._tell(vf.index)
 
-    def mark_filters(self, vf):
-        self.marks.add(vf)
-
-    def has_mark(self, vf):
-        return vf in self.marks
-
     def flr(self, vf):
         self.flrs.append(vf.index)
 
@@ -433,6 +446,6 @@ def vf_id(index):
     return VfId("enp1s0", index, f"0000:01:10.{index}")
 
 
-def vfs(kernel, users=None):
+def vfs(kernel, users=None, kind=None):
     """Return the verbs over a kernel, with time that does not pass."""
-    return Vfs(kernel, Families(families.BUILT_IN), Clock(), users)
+    return Vfs(kernel, Families(families.BUILT_IN), Clock(), users, kind)

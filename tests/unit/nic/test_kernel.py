@@ -130,26 +130,6 @@ class HostTest(trees.TreeTest):
         self.netlink.flags.return_value = (False, False)
         self.assertIs(False, self.kernel.device(VF).promisc)
 
-    def test_a_mark_ends_with_the_vf(self):
-        self.assertFalse(self.kernel.has_mark(VF))
-        for _ in range(2):
-            self.kernel.mark_filters(VF)
-            self.assertTrue(self.kernel.has_mark(VF))
-        device = self.tree.path / f"sys/bus/pci/devices/{VF.address}"
-        # Its VFs are made again: the directory is another one.
-        device.rename(device.with_name("before"))
-        self.assertFalse(self.kernel.has_mark(VF))
-        self.kernel.mark_filters(VF)
-        self.assertFalse(self.kernel.has_mark(VF))
-        device.mkdir()
-        self.assertFalse(self.kernel.has_mark(VF))
-
-    def test_a_mark_that_cannot_be_written(self):
-        self.tree.write("run/sriov-rt", "no directory")
-        with self.assertRaises(errors.NotMarked) as caught:
-            self.kernel.mark_filters(VF)
-        self.assertIn("filters/0000:3b:02.0 cannot", str(caught.exception))
-
     def test_verbs_of_this_host(self):
         found = vfs.Vfs(self.kernel, Families.installed())
         self.netlink.read.return_value = dict.fromkeys(range(4), fakes.FRESH)

@@ -28,6 +28,7 @@ from sriov_rt.nic.model import ADDRESS_SET
 from sriov_rt.nic.model import BASELINE
 from sriov_rt.nic.model import NO_MAC
 from sriov_rt.nic.model import VfDevice
+from sriov_rt.nic.tenancy import Reset
 from sriov_rt.nic.use import Use
 from sriov_rt.nic.vfs import Vfs
 from tests.unit.nic import fakes
@@ -533,7 +534,7 @@ class ResetTest(VfsTest):
         ):
             with self.subTest(driver=driver):
                 self.use(driver)
-                made = self.vfs.plan_reset(self.vf, fresh=True)
+                made = self.vfs.plan_reset(self.vf, depth=Reset(fresh=True))
                 words = "reset its function, whatever its last user has left"
                 self.assertEqual(
                     bool(flrs), f"  {words}" in list(made.lines())
@@ -546,7 +547,7 @@ class ResetTest(VfsTest):
 
     def test_a_function_that_is_not_reset_is_an_error_before_it_is_bound(self):
         self.use("igb")
-        made = self.vfs.plan_reset(self.vf, fresh=True)
+        made = self.vfs.plan_reset(self.vf, depth=Reset(fresh=True))
         problem = errors.RefusedByNic(f"{self.vf}", None, "no FLR", 25)
         with (
             mock.patch.object(self.kernel, "flr", side_effect=problem),
@@ -560,7 +561,7 @@ class ResetTest(VfsTest):
         for driver in ("igb", "ixgbe", "i40e", "ice", "sfc", "nobody"):
             with self.subTest(driver=driver):
                 self.use(driver)
-                made = self.vfs.plan_reset(self.vf, fresh=True)
+                made = self.vfs.plan_reset(self.vf, depth=Reset(fresh=True))
                 self.assertIn("as a driver makes it", made.rebind)
                 before = self.kernel.devices[0].driver
                 with contextlib.suppress(errors.UnsupportedByNic):
@@ -575,13 +576,13 @@ class ResetTest(VfsTest):
         ):
             with self.subTest(device=device):
                 self.kernel.devices[0] = device
-                made = self.vfs.plan_reset(self.vf, fresh=True)
+                made = self.vfs.plan_reset(self.vf, depth=Reset(fresh=True))
                 self.assertIsNone(made.rebind)
 
     def test_fresh_reset_under_a_macvlan_is_refused(self):
         self.kernel.change_device(0, uppers=("mv0",))
         with self.assertRaises(errors.VfBusy):
-            self.vfs.reset(self.vf, fresh=True)
+            self.vfs.reset(self.vf, depth=Reset(fresh=True))
 
     def test_vf_without_a_driver_gets_the_one_of_the_kernels_choice(self):
         self.kernel.devices[0] = VfDevice(None)
@@ -592,7 +593,7 @@ class ResetTest(VfsTest):
 
     def test_vf_that_gets_a_driver_is_bound_once(self):
         self.kernel.devices[0] = VfDevice(None)
-        made = self.vfs.plan_reset(self.vf, "igbvf", fresh=True)
+        made = self.vfs.plan_reset(self.vf, "igbvf", depth=Reset(fresh=True))
         self.assertIsNone(made.rebind)
         self.assertEqual("igbvf", self.vfs.apply(made).driver)
         self.assertEqual(1, len(self.kernel.binds))
@@ -600,14 +601,16 @@ class ResetTest(VfsTest):
     def test_vf_that_is_for_guests_stays_without_a_driver(self):
         self.kernel.devices[0] = VfDevice(None)
         self.kernel.probes = False
-        self.assertIsNone(self.vfs.reset(self.vf, fresh=True).driver)
+        self.assertIsNone(
+            self.vfs.reset(self.vf, depth=Reset(fresh=True)).driver
+        )
         self.assertEqual([], self.kernel.binds)
 
     def test_trusted_vf_whose_pf_keeps_its_filters_is_marked(self):
         self.kernel.change(0, vlan=9, trust=True)
         for _ in range(2):
             with self.assertRaises(errors.FiltersRemain) as caught:
-                self.vfs.reset(self.vf, fresh=True)
+                self.vfs.reset(self.vf, depth=Reset(fresh=True))
             self.assertIn("enp1s0 keeps MAC filters", str(caught.exception))
             self.assertIn("'sriov-rt vf provision'", str(caught.exception))
             self.assertEqual("enp1s0", caught.exception.pf)
@@ -622,7 +625,7 @@ class ResetTest(VfsTest):
     def test_trusted_parent_of_many_is_for_no_other_tenant(self):
         self.kernel.change(0, vlan=9, trust=True)
         for _ in range(2):
-            state = self.vfs.reset(self.vf, shared=True)
+            state = self.vfs.reset(self.vf, depth=Reset(shared=True))
             self.assertIs(False, state.settings.trust)
         with self.assertRaises(errors.FiltersRemain):
             self.vfs.reset(self.vf)
@@ -717,7 +720,7 @@ class DriverThatRefusesTest(VfsTest):
                     )
                     self.kernel.fail = {refused: [code, ...]}
                     with self.assertRaises(errors.NicError) as caught:
-                        self.vfs.reset(self.vf, fresh=True)
+                        self.vfs.reset(self.vf, depth=Reset(fresh=True))
                     self.assertIn(refused, str(caught.exception))
                     after = self.kernel.settings[0]
                     self.assertEqual((0, False), (after.vlan, after.trust))
@@ -766,7 +769,7 @@ class UsersTest(VfsTest):
             lambda: self.set(vlan=7),
             lambda: self.set(driver="vfio-pci"),
             lambda: self.vfs.plan(self.vf, VfSettings(vlan=7)),
-            lambda: self.vfs.reset(self.vf, fresh=True),
+            lambda: self.vfs.reset(self.vf, depth=Reset(fresh=True)),
             lambda: self.vfs.flr(self.vf),
         ):
             with self.assertRaises(errors.VfBusy) as caught:

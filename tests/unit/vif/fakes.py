@@ -16,11 +16,14 @@
 import contextlib
 import dataclasses
 import pathlib
+import shutil
 import tempfile
 import unittest
+import weakref
 from collections.abc import Sequence
 from unittest import mock
 
+from sriov_rt.host.root import Root
 from sriov_rt.kernel import errors
 from sriov_rt.kernel.inventory import Inventory
 from sriov_rt.kernel.inventory import Place
@@ -36,6 +39,10 @@ from sriov_rt.nic.model import BASELINE
 from sriov_rt.nic.model import VfId
 from sriov_rt.nic.model import VfState
 from sriov_rt.nic.plan import Plan
+from sriov_rt.nic.tenancy import Reset
+from sriov_rt.nic.tenancy import Tenancies
+from sriov_rt.nic.tenancy import Tenancy
+from sriov_rt.nic.vfs import NO_DEEPER
 from sriov_rt.vif import unplug
 from sriov_rt.vif.counts import NOT_COUNTED
 from sriov_rt.vif.lock import Locks
@@ -49,6 +56,7 @@ from sriov_rt.vif.settings import Pools
 from sriov_rt.vif.settings import Rules
 from sriov_rt.vif.view import Host
 from sriov_rt.vif.view import anywhere
+from tests.unit.nic import fakes as nic_fakes
 
 PORT = "b3f2e1d0-1111-4222-8333-444455556666"
 OTHER = "c4f2e1d0-1111-4222-8333-444455556666"
@@ -118,6 +126,7 @@ class FakeHost:
         self.clock = Clock()
         self.links: dict[int, Link] = {}
         self.settings: dict[VfId, VfSettings] = {}
+        self.inodes: dict[str, int] = {}
         self.budget: int | None = 3
         self._pfs = 0
         self.nodes: dict[str, int] = {}
@@ -180,6 +189,7 @@ class FakeHost:
             vf = VfId(name, index, f"0000:{place}")
             self.add(f"{name}v{index}", device=vf.address, **fields)
             self.settings[vf] = CLEAN
+            self.inodes[vf.address] = self.next_index
 
     def vf(self, index: int) -> VfId:
         return list(self.settings)[index]
@@ -198,6 +208,7 @@ class FakeHost:
     def vanish(self, vf: VfId) -> None:
         """Take a VF away, with what sits on it."""
         self.settings.pop(vf, None)
+        self.inodes.pop(vf.address, None)
         for link in list(self.links.values()):
             if link.device == vf.address:
                 self.drop(link.index)
@@ -473,6 +484,11 @@ class FakeVfs:
         self.function_hangs = False
         #: VFs that have no driver.
         self.unbound: set[VfId] = set()
+        #: VFs that somebody has bound to vfio-pci.
+        self.on_vfio: set[VfId] = set()
+        #: Parents whose driver was bound again before their first port.
+        self.renewed: list[VfId] = []
+        self.tenancies = FakeTenancies(host)
 
     def locate(self, name: str) -> VfId:
         link = self.host.named(name)
@@ -507,9 +523,7 @@ class FakeVfs:
         self,
         vf: VfId,
         driver: str | None = None,
-        *,
-        fresh: bool = False,
-        shared: bool = False,
+        depth: Reset = NO_DEEPER,
     ) -> Plan:
         """As a NIC that cannot switch its spoof check on."""
         desired = dataclasses.replace(CLEAN, spoofchk=None)
@@ -531,18 +545,22 @@ class FakeVfs:
         self,
         vf: VfId,
         driver: str | None = None,
-        *,
-        fresh: bool = False,
-        shared: bool = False,
+        depth: Reset = NO_DEEPER,
     ) -> VfState:
         self.resets += 1
         if self.filters_remain:
             raise FiltersRemain(f"{vf}", "its PF keeps its filters", vf.pf)
         self._write(vf, CLEAN)
-        if fresh and self.function_hangs:
+        if depth.fresh and self.function_hangs:
             raise FunctionNotReset(f"{vf}", "it does not answer", 25)
-        if fresh:
+        if depth.fresh or vf in self.unbound:
             self._bind_again(vf)
+        return self._state(vf)
+
+    def renew(self, vf: VfId) -> VfState:
+        self.renewed.append(vf)
+        self.resets += 1
+        self._bind_again(vf)
         return self._state(vf)
 
     def _bind_again(self, vf: VfId) -> None:
@@ -569,6 +587,11 @@ class FakeVfs:
                 now, **{field.name: value}
             )
 
+    def _driver(self, vf: VfId) -> str | None:
+        if vf in self.unbound:
+            return None
+        return "vfio-pci" if vf in self.on_vfio else "igbvf"
+
     def _state(self, vf: VfId) -> VfState:
         if vf not in self.host.settings:
             raise NoSuchDevice(vf.address)
@@ -583,7 +606,7 @@ class FakeVfs:
         return VfState(
             id=vf,
             family="igb",
-            driver=None if vf in self.unbound else "igbvf",
+            driver=self._driver(vf),
             netdev=link.name if link else None,
             alias=link.alias if link else "",
             iommu_group=None,
@@ -591,7 +614,26 @@ class FakeVfs:
             settings=self.host.settings[vf],
             mac_budget=self.host.budget,
             keeps_filters=vf in self.marks,
+            tenancy=self.tenancies.get(vf.address),
         )
+
+
+class FakeTenancies(Tenancies):
+    """Real files of VFs, whose process can die before and after each write."""
+
+    def __init__(self, host: FakeHost) -> None:
+        self.root = pathlib.Path(tempfile.mkdtemp())
+        weakref.finalize(self, shutil.rmtree, self.root)
+        super().__init__(Root(str(self.root)), nic_fakes.Clock())
+        self._host = host
+
+    def _inode(self, address: str) -> int | None:
+        return self._host.inodes.get(address)
+
+    def _put(self, tenancy: Tenancy) -> None:
+        self._host.clock.tick(f"write down {tenancy.address}")
+        super()._put(tenancy)
+        self._host.clock.tick("written down")
 
 
 class FakeRecords(Records):

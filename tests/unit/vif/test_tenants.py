@@ -77,6 +77,6 @@ class HereTest(unittest.TestCase):
     def test_records_that_cannot_be_read_are_told_of(self):
         told = []
         broken = errors.JournalBroken("/run", detail="Permission denied")
-        with mock.patch.object(Records, "all", side_effect=broken):
+        with mock.patch.object(Records, "every", side_effect=broken):
             self.assertEqual({}, tenants.of_host((), told.append))
         self.assertIn("Permission denied", told[0])
