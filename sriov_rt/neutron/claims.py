@@ -57,7 +57,7 @@ def read(details: Mapping[str, Any]) -> Claim | None:
     if slot is None:
         return None
     return Claim(
-        port=_port(details.get("port_id")),
+        port=port(details.get("port_id")),
         slot=slot,
         desired=_settings(details),
     )
@@ -73,7 +73,7 @@ def read_unbound(details: Mapping[str, Any]) -> Claim | None:
     if slot is None:
         return None
     return Claim(
-        port=_port(details.get("port_id")),
+        port=port(details.get("port_id")),
         slot=slot,
         desired=VfSettings(),
     )
@@ -113,7 +113,11 @@ def _slot(details: Mapping[str, Any]) -> str | None:
     return str(pci.PciAddress.parse(_text(slot, "PCI address")))
 
 
-def _port(value: Any) -> str:
+def port(value: Any) -> str:
+    """Return a port's UUID.
+
+    :raises ParseError: if it is none.
+    """
     text = _text(value, "port")
     if not _PORT.fullmatch(text):
         raise errors.ParseError("port", text, "a UUID expected")

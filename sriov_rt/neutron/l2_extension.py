@@ -13,7 +13,6 @@
 """The L2 extension of the stock SR-IOV agent, ``[agent] extensions``."""
 
 import logging
-import pathlib
 from typing import Any
 
 from neutron_lib.agent import l2_extension
@@ -21,7 +20,6 @@ from oslo_config import cfg
 
 from sriov_rt import exceptions
 from sriov_rt.agent.worker import Worker
-from sriov_rt.host import container
 from sriov_rt.neutron import claims
 from sriov_rt.neutron import options
 from sriov_rt.neutron.privileged import PrivilegedVfs
@@ -63,15 +61,12 @@ class SriovRtExtension(
         conf = cfg.CONF
         options.register_extension(conf)
         section = conf[options.EXTENSION_GROUP]
-        state_file = pathlib.Path(section.state_file)
-        _warn_if_not_kept(state_file)
         self._vfs = PrivilegedVfs()
         self._started = False
         self._cleaner = VfCleaner(
             conf.host,
             self._vfs,
             Bindings(conf.host),
-            state_file,
             section.retry_interval,
         )
         self._retries = Worker("slots", self._retry, _crashed)
@@ -125,18 +120,6 @@ class SriovRtExtension(
             data.get("port_id"),
             cfg.CONF.host,
             error,
-        )
-
-
-def _warn_if_not_kept(state_file: pathlib.Path) -> None:
-    if container.ends_with_container(state_file.parent):
-        LOG.warning(
-            "host=%s %s would end with this container: a VF that is released "
-            "while the container is made again is cleaned only when it gets "
-            "another port. Mount a volume at %s",
-            cfg.CONF.host,
-            state_file,
-            state_file.parent,
         )
 
 

@@ -167,18 +167,6 @@ this time in case that message was lost.
 ]
 
 EXTENSION_OPTS = [
-    cfg.Opt(
-        "state_file",
-        type=config.Checked(config.absolute_path),
-        default="$state_path/sriov-rt-slots.json",
-        help="""
-Where the extension keeps which VF it has seen in use by which port.
-
-A VF that its guest gave back while the agent was down is found by it at the
-next start and reset. The agent's user has to be able to write the directory;
-without the file such a VF is cleaned only when its next port comes.
-""",
-    ),
     cfg.FloatOpt(
         "retry_interval",
         default=5.0,

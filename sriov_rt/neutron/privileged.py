@@ -41,10 +41,14 @@ from sriov_rt.neutron import claims
 from sriov_rt.nic import errors
 from sriov_rt.nic import use
 from sriov_rt.nic.model import VfState
+from sriov_rt.nic.tenancy import MANAGERS
+from sriov_rt.nic.tenancy import Holder
 from sriov_rt.nic.tenancy import Kind
-from sriov_rt.nic.tenancy import Reset
+from sriov_rt.nic.tenancy import State
+from sriov_rt.nic.tenancy import Tenancies
 from sriov_rt.nic.use import Act
 from sriov_rt.nic.use import Use
+from sriov_rt.parse import pci
 
 #: Sets the VF of a port, which a guest has or is about to.
 vf_set = priv_context.PrivContext(
@@ -73,6 +77,17 @@ _calls = deadline.Calls("a call of a privileged daemon", 32)
 #: What goes back: the error's sentence or None, why not or None, what was
 #: changed, what the PF keeps of the VF's last use or None.
 Answer = tuple[str | None, str | None, list[str], str | None]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Slot:
+    """A VF that a port has, or had until it is clean.
+
+    :param left: whether the port has left it.
+    """
+
+    port: str
+    left: bool
 
 
 class VfNotDone(exceptions.SriovRtError):
@@ -123,6 +138,29 @@ class PrivilegedVfs:
         """
         _answered(_ready_to_set)
         _answered(_ready_to_clean)
+
+    def held(self) -> Mapping[str, Slot]:
+        """Return the VFs that ports have, by their PCI addresses.
+
+        :raises VfNotDone: if that cannot be read.
+        :raises DaemonMissing: see there.
+        """
+        texts = _answered(_held)[1]
+        return {
+            slot: Slot(port, left=left == State.LEAVING)
+            for slot, port, left in (each.split(" ", 2) for each in texts)
+        }
+
+    def hold(self, slot: str, has: Slot | None) -> None:
+        """Write down which port has a VF, for the host's other managers.
+
+        :param has: None for none any more.
+        :raises VfNotDone: if that cannot be.
+        :raises DaemonMissing: see there.
+        """
+        port = "" if has is None else has.port
+        left = has is not None and has.left
+        _answered(lambda: _hold(slot, port, left))
 
     def set_right(self, slot: str, desired: VfSettings) -> Sequence[str]:
         """Set what is known to differ; return what was changed.
@@ -181,7 +219,10 @@ def set_right(
             raise NotAllowed(vf.address, f"{field.name} is not a port's")
     if vf.address in ports:
         raise NotAllowed(vf.address, "a port of sriov-rt is on it")
-    changes = differing(vfs.observe(vf).settings, desired)
+    state = vfs.observe(vf)
+    for why in use.why_not(use.of(state, Kind.PORT), Act.SET):
+        raise NotAllowed(vf.address, why)
+    changes = differing(state.settings, desired)
     plan = vfs.plan(vf, changes)
     if plan.is_empty:
         return None, None, [], None
@@ -219,17 +260,47 @@ def clean(vfs: Any, slot: str, before: str | None) -> Answer:
         users of VFs.
     """
     vf = vfs.locate(slot)
-    problem = why_not(vfs.observe(vf), before)
-    if problem is not None:
-        return None, problem, [], None
-    try:
-        # Nova hands it on whatever its PF keeps of it: it must not be trusted.
-        plan = vfs.plan_reset(vf, depth=Reset(shared=True))
-        if not plan.is_empty:
-            vfs.apply(plan)
-    except errors.VfBusy as error:
-        return None, error.problem, [], None
+    with vfs.tenancies.locked(vf.address):
+        problem = why_not(vfs.observe(vf), before)
+        if problem is not None:
+            return None, problem, [], None
+        try:
+            vfs.check(vf, Act.RESET)
+            # It must not be trusted: Nova hands it on whatever is left.
+            plan = vfs.plan_reset(vf, depth=MANAGERS[Kind.PORT].after)
+            if not plan.is_empty:
+                vfs.apply(plan)
+        except errors.VfBusy as error:
+            return None, error.problem, [], None
     return None, None, [str(each) for each in plan.steps], plan.remains
+
+
+def held(tenancies: Tenancies) -> Answer:
+    """Return the VFs of ports; see PrivilegedVfs.held."""
+    found = [
+        f"{each.address} {holder.id} {holder.state}"
+        for each in tenancies.all()
+        if (holder := each.of(Kind.PORT)) is not None
+    ]
+    return None, None, found, None
+
+
+def hold(tenancies: Tenancies, slot: str, port: str, left: bool) -> Answer:
+    """Write down which port has a VF; see PrivilegedVfs.hold.
+
+    :param port: empty for none.
+    """
+    address = str(pci.PciAddress.parse(slot))
+    if port:
+        holder = Holder(
+            Kind.PORT,
+            claims.port(port),
+            state=State.LEAVING if left else State.IN_USE,
+        )
+        tenancies.hold(address, holder)
+    else:
+        tenancies.release(address, Kind.PORT)
+    return None, None, [], None
 
 
 def _answered(
@@ -262,7 +333,7 @@ def _idle_vfs() -> Any:
     from sriov_rt.nic.vfs import Vfs
     from sriov_rt.vif import tenants
 
-    return Vfs.of_host(tenants.uses)
+    return Vfs.of_host(tenants.uses, Kind.PORT)
 
 
 def _ports() -> Collection[str]:
@@ -273,7 +344,7 @@ def _ports() -> Collection[str]:
     from sriov_rt.vif import host
     from sriov_rt.vif import tenants
 
-    found = tenants.recorded(host.records().all())
+    found = tenants.recorded(host.records().every())
     return [
         address
         for address, each in found.items()
@@ -300,6 +371,16 @@ def _ready_to_set() -> Answer:
 def _ready_to_clean() -> Answer:
     _idle_vfs()
     return None, None, [], None
+
+
+@vf_set.entrypoint
+def _held() -> Answer:
+    return _answer(lambda: held(_vfs().tenancies))
+
+
+@vf_set.entrypoint
+def _hold(slot: str, port: str, left: bool) -> Answer:
+    return _answer(lambda: hold(_vfs().tenancies, slot, port, left))
 
 
 @vf_set.entrypoint

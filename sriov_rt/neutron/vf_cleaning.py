@@ -14,17 +14,15 @@
 
 import logging
 import math
-import pathlib
 import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sriov_rt import exceptions
-from sriov_rt.neutron import slots
 from sriov_rt.neutron.claims import Claim
 from sriov_rt.neutron.privileged import PrivilegedVfs
-from sriov_rt.neutron.slots import Slot
+from sriov_rt.neutron.privileged import Slot
 
 if TYPE_CHECKING:
     # It needs neutron.
@@ -45,7 +43,6 @@ class VfCleaner:
 
     :param host: for the log.
     :param bindings: asked about ports that had a VF before the start.
-    :param path: where it keeps what it knows.
     :param retry_s: seconds from one look at a VF to be cleaned to the next.
     :param monotonic: the clock, seconds.
     """
@@ -55,7 +52,6 @@ class VfCleaner:
         host: str,
         vfs: PrivilegedVfs,
         bindings: "Bindings",
-        path: pathlib.Path,
         retry_s: float,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -63,11 +59,10 @@ class VfCleaner:
         self._host = host
         self._vfs = vfs
         self._bindings = bindings
-        self._path = path
         self._retry_s = retry_s
         self._lock = threading.Lock()
         self._busy: dict[str, threading.RLock] = {}
-        self._slots = slots.load(path)
+        self._slots = self._held()
         # What a port had may have been given back meanwhile. Ports that are
         # still here claim theirs again in the agent's first look.
         self._unsure = {
@@ -229,13 +224,38 @@ class VfCleaner:
             self._forget(address)
             if self._slots.get(address) != slot:
                 self._slots[address] = slot
-                slots.save(self._path, self._slots)
+                self._write_down(address, slot)
 
     def _drop(self, address: str) -> None:
         with self._lock:
             self._forget(address)
             del self._slots[address]
-            slots.save(self._path, self._slots)
+            self._write_down(address, None)
+
+    def _held(self) -> dict[str, Slot]:
+        """Return what was written down before this start."""
+        try:
+            return dict(self._vfs.held())
+        except exceptions.SriovRtError as error:
+            LOG.warning(
+                "host=%s VFs that were released while the agent was down are "
+                "cleaned when they get another port: %s",
+                self._host,
+                error,
+            )
+            return {}
+
+    def _write_down(self, address: str, slot: Slot | None) -> None:
+        try:
+            self._vfs.hold(address, slot)
+        except exceptions.SriovRtError as error:
+            LOG.warning(
+                "vf=%s host=%s other managers of this host do not see whose "
+                "it is: %s",
+                address,
+                self._host,
+                error,
+            )
 
     def _forget(self, address: str) -> None:
         self._unsure.discard(address)

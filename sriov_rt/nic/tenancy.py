@@ -272,6 +272,18 @@ class Tenancy:
 NOBODYS = Tenancy("")
 
 
+def parse(data: bytes) -> Tenancy:
+    """Return the tenancy that the bytes of a file are.
+
+    :raises SchemaError: if they are none.
+    """
+    found = documents.load(Tenancy, data, MAX_FILE, SCHEMA_VERSION)
+    kinds = [each.kind for each in found.holders]
+    if len(set(kinds)) != len(kinds):
+        raise codec.SchemaError("holders", "two of a kind")
+    return found
+
+
 def drift(tenancy: Tenancy, now: VfSettings) -> tuple[str, ...]:
     """Return what was changed of a VF behind its ports, clauses.
 
@@ -443,14 +455,13 @@ class Tenancies:
     def _read(self, address: str, inode: int) -> Tenancy:
         try:
             data = files.read(self.directory / address, MAX_FILE, private=True)
-            found = documents.load(Tenancy, data, MAX_FILE, SCHEMA_VERSION)
+            found = parse(data)
         except (FileNotFoundError, NotADirectoryError):
             return Tenancy(address, inode)
         except (OSError, codec.SchemaError) as error:
             problem = exceptions.plain(error)
             return _unknown(address, inode, f"its file is damaged: {problem}")
-        kinds = [each.kind for each in found.holders]
-        if found.address != address or len(set(kinds)) != len(kinds):
+        if found.address != address:
             problem = f"it is of {found.address[:20]!r}"
             return _unknown(address, inode, f"its file is damaged: {problem}")
         return found

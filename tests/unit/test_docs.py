@@ -38,7 +38,7 @@ from sriov_rt.cmd import shell
 from sriov_rt.facts import certificate
 from sriov_rt.labels import store
 from sriov_rt.neutron import privileged
-from sriov_rt.neutron import slots
+from sriov_rt.nic import tenancy
 from sriov_rt.parse import errors
 from sriov_rt.request import grammar
 from sriov_rt.vif import old_journal
@@ -429,7 +429,7 @@ class UpgradeTest(unittest.TestCase):
                 "journal": str(old_journal.SCHEMA_VERSION),
                 "records": str(records.SCHEMA_VERSION),
                 "labels": str(store.SCHEMA_VERSION),
-                "VFs": str(slots.SCHEMA_VERSION),
+                "VFs": str(tenancy.SCHEMA_VERSION),
                 "latency": str(certificate.SCHEMA_VERSION),
                 "port": os_vif_plugin.VIFPortProfileSriovRt.VERSION,
             },

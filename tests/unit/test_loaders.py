@@ -26,8 +26,9 @@ import hypothesis
 from hypothesis import strategies
 
 from sriov_rt import codec
+from sriov_rt.kernel.vf import VfSettings
 from sriov_rt.labels import store
-from sriov_rt.neutron import slots
+from sriov_rt.nic import tenancy
 from sriov_rt.verify import disk
 from sriov_rt.verify import network
 from sriov_rt.verify import results
@@ -54,7 +55,12 @@ LABELS = store.Record(
     {"kubernetes": store.Known({"a": "b"}, 1.79e9, None)},
     {"a": 1},
 )
-SLOTS = slots.Slots({"0000:01:10.0": slots.Slot("p", left=True)})
+VF = tenancy.Tenancy(
+    "0000:01:10.0",
+    7,
+    (tenancy.Holder(tenancy.Kind.POD, "c1/net1", driver="iavf"),),
+    settings=VfSettings(vlan=7),
+)
 
 #: In place of any value of a document.
 _VALUES = (
@@ -94,7 +100,7 @@ def parse(parser):
     def load(path):
         try:
             return parser(path.read_bytes())
-        except (codec.SchemaError, slots.errors.ParseError):
+        except codec.SchemaError:
             return None
 
     return load
@@ -103,9 +109,8 @@ def parse(parser):
 LOADERS = (
     (plain(RESULT), results.read),
     (plain(LABELS), store.load),
-    (plain(SLOTS), slots.load),
     (plain(LABELS), parse(store.parse)),
-    (plain(SLOTS), parse(slots.parse)),
+    (plain(VF), parse(tenancy.parse)),
     *(
         (plain(RESULT), lambda path, cls=cls: results.load(cls, path, 65536))
         for cls in (disk.Measured, network.Measured)
@@ -132,8 +137,8 @@ class LoadersTest(unittest.TestCase):
         self.assertEqual(RESULT, results.read(self.path))
         self.path.write_text(json.dumps(plain(LABELS)))
         self.assertEqual(LABELS, store.load(self.path))
-        self.path.write_text(json.dumps(plain(SLOTS)))
-        self.assertEqual(dict(SLOTS.slots), slots.load(self.path))
+        data = json.dumps(plain(VF)).encode()
+        self.assertEqual(VF, tenancy.parse(data))
 
     def test_a_wrong_value_in_each_place(self):
         for document, load in LOADERS:
@@ -167,5 +172,5 @@ class LoadersTest(unittest.TestCase):
 
     def test_no_regular_file(self):
         self.path.mkdir()
-        for _, load in LOADERS[:3]:
+        for _, load in LOADERS[:2]:
             self.assertFalse(load(self.path))

@@ -61,7 +61,6 @@ BAD = {
     ("vif", "journal"): "run/sriov-rt",
     ("nic", "vfs"): "enp1s0:4,0000:01:00.0",
     ("sriov_rt_agent", "config_file"): "sriov-rt.conf",
-    ("sriov_rt_extension", "state_file"): "slots.json",
     ("os_vif_sriov_rt", "config_file"): "sriov-rt.conf",
     ("ml2_sriov_rt", "physical_networks"): "physnet1,physnet2:tap",
     ("ml2_sriov_rt", "vif"): "tap",

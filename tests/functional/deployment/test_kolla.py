@@ -32,8 +32,7 @@ from oslo_config import cfg
 from sriov_rt import config
 from sriov_rt.agent import options as agent_options
 from sriov_rt.cmd import upgrade_checks
-from sriov_rt.neutron import options as neutron_options
-from sriov_rt.nic import filter_marks
+from sriov_rt.nic import tenancy
 from sriov_rt.vif import host
 from sriov_rt.vif import options as vif_options
 from sriov_rt.vif.settings import Pools
@@ -194,27 +193,15 @@ class KollaAnsibleTest(unittest.TestCase):
         for each in ("/etc/machine-id", "/var/lib/sriov-rt", "/dev"):
             self.assertEqual(each, mounted[each])
 
-    def test_the_sriov_agent_keeps_slots_marks_and_records(self):
+    def test_the_sriov_agent_keeps_whose_each_vf_is(self):
         mounted = self.volumes("neutron-sriov-agent")
         self.assertEqual("/run/sriov-rt", mounted["/run/sriov-rt"])
-        conf = options(
-            self.node / "neutron-sriov-agent/neutron.conf",
-            "DEFAULT",
-            cfg.StrOpt("state_path"),
-        )
-        (state_file,) = (
-            each.default
-            for each in neutron_options.EXTENSION_OPTS
-            if each.name == "state_file"
-        )
-        self.assertTrue(state_file.startswith("$state_path/"))
-        self.assertEqual("sriov_rt_slots", mounted[conf.state_path])
         (journal,) = (
             each.default
             for each in vif_options.VIF_OPTS
             if each.name == "journal"
         )
-        for each in (journal, f"/{filter_marks.DIRECTORY}"):
+        for each in (journal, f"/{tenancy.DIRECTORY}"):
             self.assertTrue(each.startswith("/run/sriov-rt/"))
 
     def test_neutron_has_the_driver_and_the_extension(self):

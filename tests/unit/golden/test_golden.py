@@ -31,7 +31,7 @@ from sriov_rt import request
 from sriov_rt.agent import traits
 from sriov_rt.facts import certificate
 from sriov_rt.labels import store
-from sriov_rt.neutron import slots
+from sriov_rt.nic import tenancy
 from sriov_rt.scheduler.facts_table import FactsTable
 from sriov_rt.scheduler.listener import Endpoint
 from sriov_rt.scheduler.verdicts import Verdicts
@@ -77,7 +77,7 @@ LOADERS: typing.Mapping[str, Loader] = {
     "labels": lambda path: store.parse(path.read_bytes()),
     "record": lambda path: records.parse(path.read_bytes()),
     "result": results.read,
-    "slots": lambda path: slots.parse(path.read_bytes()),
+    "vf": lambda path: tenancy.parse(path.read_bytes()),
 }
 
 

@@ -23,10 +23,15 @@ from oslo_privsep import daemon
 from sriov_rt.kernel.vf import VfSettings
 from sriov_rt.kernel.vf import VlanProtocol
 from sriov_rt.neutron import privileged
+from sriov_rt.nic import errors
 from sriov_rt.nic.model import ADDRESS_SET
 from sriov_rt.nic.model import NO_MAC
 from sriov_rt.nic.model import VfDevice
+from sriov_rt.nic.tenancy import Holder
+from sriov_rt.nic.tenancy import Kind
+from sriov_rt.nic.tenancy import State
 from sriov_rt.nic.use import Use
+from sriov_rt.parse.errors import ParseError
 from tests.unit.nic import fakes
 
 SLOT = "0000:01:10.1"
@@ -57,7 +62,9 @@ class VfCase(unittest.TestCase):
         self.kernel = fakes.FakeKernel("igb")
         self.vfs = fakes.vfs(self.kernel)
         self.users = {}
-        self.idle = fakes.vfs(self.kernel, lambda states: self.users)
+        self.idle = fakes.vfs(
+            self.kernel, lambda states: self.users, Kind.PORT
+        )
 
     def clean(self, before=None, remains=None):
         """Clean the VF; return why not and what was changed."""
@@ -121,6 +128,58 @@ class SettleTest(VfCase):
         )
         self.set_right()
         self.assertEqual(117, self.kernel.settings[1].vlan)
+
+
+class WhoseTest(VfCase):
+    def test_who_has_which_vf_is_read_again_after_a_start(self):
+        tenancies = self.kernel.tenancies
+        privileged.hold(tenancies, SLOT, "p1", False)
+        privileged.hold(tenancies, "0000:01:10.0", "p2", True)
+        found = privileged.held(tenancies)[2]
+        self.assertEqual(
+            ["0000:01:10.0 p2 leaving", f"{SLOT} p1 in use"], found
+        )
+        with unittest.mock.patch.object(
+            privileged, "_held", lambda: privileged.held(tenancies)
+        ):
+            self.assertEqual(
+                {
+                    "0000:01:10.0": privileged.Slot("p2", left=True),
+                    SLOT: privileged.Slot("p1", left=False),
+                },
+                privileged.PrivilegedVfs().held(),
+            )
+        privileged.hold(tenancies, SLOT, "", False)
+        self.assertEqual(1, len(privileged.held(tenancies)[2]))
+
+    def test_what_is_no_port_or_no_vf_is_not_written_down(self):
+        tenancies = self.kernel.tenancies
+        for slot, port in (("../x", "p1"), (SLOT, "p 1"), (SLOT, "x" * 99)):
+            with self.assertRaises(ParseError):
+                privileged.hold(tenancies, slot, port, False)
+        with self.assertRaises(errors.NoSuchDevice):
+            privileged.hold(tenancies, "0000:99:00.0", "p1", False)
+        self.assertEqual([], privileged.held(tenancies)[2])
+
+    def test_a_vf_of_another_manager_is_neither_set_nor_cleaned(self):
+        for kind in (Kind.POD, Kind.VMI):
+            for state in State:
+                holder = Holder(kind, "x", "team/web-0", state, "dirty")
+                self.kernel.tenancies.hold(SLOT, holder)
+                self.kernel.change(1, vlan=7)
+                with self.subTest(holder):
+                    why_not, _ = self.clean()
+                    self.assertIn("team/web-0", why_not)
+                    if kind is Kind.POD:
+                        with self.assertRaises(privileged.NotAllowed):
+                            privileged.set_right(self.vfs, SLOT, WANTED, ())
+                    self.assertEqual(7, self.kernel.settings[1].vlan)
+                self.kernel.tenancies.release(SLOT, kind)
+
+    def test_a_clean_vf_with_somebody_on_it_is_not_given_back(self):
+        self.users = {SLOT: Use(on=("ipvlan ipvl0 in aa",))}
+        why_not, _ = self.clean()
+        self.assertIn("ipvl0", why_not)
 
 
 class CleanTest(VfCase):

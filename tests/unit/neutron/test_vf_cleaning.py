@@ -13,18 +13,15 @@
 import contextlib
 import logging
 import math
-import pathlib
 import random
-import tempfile
 import threading
 import unittest
 
 from sriov_rt import exceptions
 from sriov_rt.kernel.vf import VfSettings
-from sriov_rt.neutron import slots
 from sriov_rt.neutron import vf_cleaning as keeping
 from sriov_rt.neutron.claims import Claim
-from sriov_rt.neutron.slots import Slot
+from sriov_rt.neutron.privileged import Slot
 from sriov_rt.neutron.vf_cleaning import VfCleaner
 
 SLOT, OTHER = "0000:01:10.0", "0000:01:10.2"
@@ -52,6 +49,20 @@ class FakeVfs:
         self.done = []
         self.vlans = {}
         self.remains = None
+        self.slots = {}
+        self.readable = True
+
+    def held(self):
+        if not self.readable:
+            raise Refused("no daemon")
+        return self.slots
+
+    def hold(self, slot, has):
+        if not self.readable:
+            raise Refused("no daemon")
+        self.slots = {k: v for k, v in self.slots.items() if k != slot}
+        if has is not None:
+            self.slots[slot] = has
 
     def set_right(self, slot, desired):
         if self.broken:
@@ -95,9 +106,6 @@ class FakeBindings:
 
 class CleanerCase(unittest.TestCase):
     def setUp(self):
-        directory = tempfile.TemporaryDirectory()
-        self.addCleanup(directory.cleanup)
-        self.path = pathlib.Path(directory.name, "slots.json")
         self.now = 100.0
         self.vfs = FakeVfs()
         self.bindings = FakeBindings()
@@ -109,7 +117,6 @@ class CleanerCase(unittest.TestCase):
             "rt-1",
             self.vfs,
             self.bindings,
-            self.path,
             RETRY_S,
             lambda: self.now,
         )
@@ -136,7 +143,7 @@ class UseTest(CleanerCase):
         self.cleaner.claim(claim("p1"))
         self.assertFalse(self.cleaner.leave(claim("p1")))
         self.assertEqual(("clean", SLOT), self.vfs.done[-1])
-        self.assertEqual({}, slots.load(self.path))
+        self.assertEqual({}, self.vfs.slots)
         self.assertEqual(math.inf, self.cleaner.retry())
 
     def test_a_vf_that_the_agent_never_told_of_is_cleaned_too(self):
@@ -175,9 +182,7 @@ class OrderTest(CleanerCase):
         self.assertEqual(math.inf, self.cleaner.retry())
         self.assertNotIn(("clean", SLOT), self.vfs.done)
         self.assertEqual(118, self.vfs.vlans[SLOT])
-        self.assertEqual(
-            {SLOT: Slot("new", left=False)}, slots.load(self.path)
-        )
+        self.assertEqual({SLOT: Slot("new", left=False)}, self.vfs.slots)
 
     def test_a_port_that_comes_back_is_not_cleaned(self):
         self.cleaner.claim(claim("p1"))
@@ -193,7 +198,7 @@ class OrderTest(CleanerCase):
         self.cleaner.claim(claim("p2", OTHER))
         self.cleaner.leave(claim("p2", OTHER))
         self.assertEqual(("clean", OTHER), self.vfs.done[-1])
-        self.assertEqual({SLOT: Slot("p1", left=False)}, slots.load(self.path))
+        self.assertEqual({SLOT: Slot("p1", left=False)}, self.vfs.slots)
 
 
 class RetryTest(CleanerCase):
@@ -258,7 +263,7 @@ class RestartTest(CleanerCase):
             self.assertEqual(RETRY_S, again.retry())
             self.now += RETRY_S
         self.assertNotIn(("clean", SLOT), self.vfs.done)
-        self.assertEqual({SLOT: Slot("p1", left=False)}, slots.load(self.path))
+        self.assertEqual({SLOT: Slot("p1", left=False)}, self.vfs.slots)
         # Its guest ends, and the agent is told of nothing it had not seen.
         self.vfs.busy = {}
         self.assertEqual(math.inf, again.retry())
@@ -273,9 +278,7 @@ class RestartTest(CleanerCase):
                 self.vfs.busy = {SLOT: "it has the MAC fa:16 still"}
                 again = self.start()
                 self.assertEqual(RETRY_S, again.retry())
-                self.assertEqual(
-                    {SLOT: Slot("p1", left=True)}, slots.load(self.path)
-                )
+                self.assertEqual({SLOT: Slot("p1", left=True)}, self.vfs.slots)
                 self.now += RETRY_S
                 self.assertEqual(math.inf, again.retry())
                 self.assertEqual(("clean", SLOT), self.vfs.done[-1])
@@ -302,10 +305,9 @@ class RestartTest(CleanerCase):
         self.start().retry()
         self.assertEqual([("clean", SLOT)], self.vfs.done)
 
-    def test_without_its_file_it_works_on(self):
-        self.path.parent.chmod(0o700)
-        self.path = self.path / "no" / "such"
-        with self.assertLogs(slots.LOG, "WARNING"):
+    def test_without_its_records_it_works_on(self):
+        self.vfs.readable = False
+        with self.logs("WARNING"):
             cleaner = self.start()
             cleaner.claim(claim("p1"))
             self.assertFalse(cleaner.leave(claim("p1")))
@@ -334,6 +336,13 @@ class Guests:
         self.owner = dict.fromkeys(addresses)
         self.lock = threading.Lock()
         self.cleaned = 0
+        self.slots = {}
+
+    def held(self):
+        return self.slots
+
+    def hold(self, slot, has):
+        self.slots[slot] = has
 
     def set_right(self, slot, desired):
         return []
@@ -356,32 +365,29 @@ class RaceTest(unittest.TestCase):
         )
         addresses = [f"0000:01:10.{each}" for each in range(4)]
         vfs = Guests(addresses)
-        with tempfile.TemporaryDirectory() as directory:
-            path = pathlib.Path(directory, "slots.json")
-            cleaner = VfCleaner("rt-1", vfs, FakeBindings(), path, 0.0)
-            over = threading.Event()
+        cleaner = VfCleaner("rt-1", vfs, FakeBindings(), 0.0)
+        over = threading.Event()
 
-            def retry():
-                while not over.is_set():
-                    cleaner.retry()
+        def retry():
+            while not over.is_set():
+                cleaner.retry()
 
-            threads = [threading.Thread(target=retry) for _ in range(2)]
-            for each in threads:
-                each.start()
-            self._live(cleaner, vfs, addresses)
-            over.set()
-            for each in threads:
-                each.join(30)
-            while cleaner.retry() != math.inf:
-                pass
-            kept = slots.load(path)
+        threads = [threading.Thread(target=retry) for _ in range(2)]
+        for each in threads:
+            each.start()
+        self._live(cleaner, vfs, addresses)
+        over.set()
+        for each in threads:
+            each.join(30)
+        while cleaner.retry() != math.inf:
+            pass
         self.assertEqual(
             {
                 slot: Slot(port, left=False)
                 for slot, port in vfs.owner.items()
                 if port is not None
             },
-            kept,
+            {slot: has for slot, has in vfs.slots.items() if has is not None},
         )
         self.assertGreater(vfs.cleaned, 0)
 

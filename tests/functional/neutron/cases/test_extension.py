@@ -30,6 +30,7 @@ from sriov_rt.neutron import l2_extension
 from sriov_rt.neutron import options
 from sriov_rt.neutron import privileged
 from sriov_rt.nic.model import VfDevice
+from sriov_rt.nic.tenancy import Kind
 from tests.unit.nic import fakes
 
 SLOT = "0000:01:10.1"
@@ -84,15 +85,11 @@ class ExtensionCase(base.BaseTestCase):
         self.addCleanup(directory.cleanup)
         self.place = pathlib.Path(directory.name)
         options.register_extension(cfg.CONF)
-        self.state = self.place / "slots.json"
-        cfg.CONF.set_override(
-            "state_file", str(self.state), options.EXTENSION_GROUP
-        )
         cfg.CONF.set_override("report_interval", 0, "AGENT")
         self.kernel = fakes.FakeKernel("igb")
         self.netdev = self.kernel.devices[1]
         self._patch(privileged, "_vfs", lambda: fakes.vfs(self.kernel))
-        idle = fakes.vfs(self.kernel, lambda _states: {})
+        idle = fakes.vfs(self.kernel, lambda _states: {}, Kind.PORT)
         self._patch(privileged, "_idle_vfs", lambda: idle)
         for each in (privileged.vf_set, privileged.vf_clean):
             each.set_client_mode(False)
