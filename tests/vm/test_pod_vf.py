@@ -16,6 +16,7 @@ import json
 from typing import Any
 
 from tests import periodic
+from tests.testbed.rtvm import RtVm
 from tests.vm import base
 from tests.vm import network
 from tests.vm import test_vf
@@ -33,12 +34,65 @@ ip netns del pod-rt
 """
 
 #: What a pod and its network have set.
+#: What Kata does with a VF before it starts a guest.
+_SANDBOX = f"""
+set -e
+cd /sys/bus/pci/devices/{test_vf.ADDRESS}
+modprobe vfio-pci
+echo vfio-pci > driver_override
+echo {test_vf.ADDRESS} > driver/unbind
+echo {test_vf.ADDRESS} > /sys/bus/pci/drivers_probe
+"""
+
 _DIRTY = f"""
 set -e
 ip link set {network.PF} vf {test_vf.INDEX} vlan 100
 ip link set {network.PF} vf {test_vf.INDEX} spoofchk off
 ip link set {network.PF} vf {test_vf.INDEX} max_tx_rate 200
 """
+
+
+def call(
+    vm: RtVm,
+    address: str,
+    verb: str,
+    container: str = "c1",
+    program: str | None = None,
+    **more: Any,
+) -> Any:
+    """Call a plug-in as a runtime does; return status and answer.
+
+    :param address: of the VF.
+    :param program: of the plug-in; ours by default.
+    :param more: of its configuration.
+    """
+    configuration = {
+        "cniVersion": "1.0.0",
+        "name": "fast",
+        "type": "sriov-rt-vf",
+        "deviceID": address,
+        **more,
+    }
+    variables = {
+        "CNI_COMMAND": verb,
+        "CNI_CONTAINERID": container,
+        "CNI_IFNAME": "net1",
+        "CNI_NETNS": "/run/netns/pod-rt",
+        "CNI_PATH": "/usr/lib/cni",
+        "CNI_ARGS": "K8S_POD_NAMESPACE=trading;K8S_POD_NAME=web",
+    }
+    done = vm.run(
+        (
+            "env",
+            *(f"{name}={value}" for name, value in variables.items()),
+            program or base.product().program("sriov-rt-vf"),
+        ),
+        timeout=base.PATIENCE,
+        check=False,
+        stdin=json.dumps(configuration).encode(),
+    )
+    answer = json.loads(done.stdout) if done.stdout else None
+    return done.status, answer
 
 
 @periodic.periodic
@@ -59,38 +113,8 @@ class PodVfTest(test_vf.VfTestCase):
         program: str | None = None,
         **more: Any,
     ) -> Any:
-        """Call a plug-in as a runtime does; return status and answer.
-
-        :param program: of the plug-in; ours by default.
-        :param more: of its configuration.
-        """
-        configuration = {
-            "cniVersion": "1.0.0",
-            "name": "fast",
-            "type": "sriov-rt-vf",
-            "deviceID": test_vf.ADDRESS,
-            **more,
-        }
-        variables = {
-            "CNI_COMMAND": verb,
-            "CNI_CONTAINERID": container,
-            "CNI_IFNAME": "net1",
-            "CNI_NETNS": "/run/netns/pod-rt",
-            "CNI_PATH": "/usr/lib/cni",
-            "CNI_ARGS": "K8S_POD_NAMESPACE=trading;K8S_POD_NAME=web",
-        }
-        done = self.vm.run(
-            (
-                "env",
-                *(f"{name}={value}" for name, value in variables.items()),
-                program or base.product().program("sriov-rt-vf"),
-            ),
-            timeout=base.PATIENCE,
-            check=False,
-            stdin=json.dumps(configuration).encode(),
-        )
-        answer = json.loads(done.stdout) if done.stdout else None
-        return done.status, answer
+        """Call a plug-in as a runtime does; see :func:`call`."""
+        return call(self.vm, test_vf.ADDRESS, verb, container, program, **more)
 
     def host_device(self, verb: str, result: Any) -> None:
         """Call the plug-in that comes after ours in the network's list.
@@ -131,7 +155,7 @@ class PodVfTest(test_vf.VfTestCase):
         status, answer = self.call("ADD")
         self.assertEqual(0, status, answer)
         # What Kata does before it starts a guest.
-        self.done("vf", "set", test_vf.VF, "driver=vfio-pci")
+        self.sh(_SANDBOX)
         self.assertEqual((0, None), self.call("DEL"))
         path = f"/sys/bus/pci/devices/{test_vf.ADDRESS}/driver"
         driver = self.sh(f"basename $(readlink {path})").text.strip()

@@ -44,7 +44,7 @@ _FRAMES = pathlib.Path(__file__).with_name("frames.py")
 
 #: Keeps a namespace that has no name and no process: a descriptor is all that
 #: holds it. With ip-link(8) it is HELD.
-_HIDE = f"""
+HIDE = f"""
 import ctypes, os, time
 libc = ctypes.CDLL(None, use_errno=True)
 own = os.open("/proc/self/ns/net", os.O_RDONLY)
@@ -77,7 +77,7 @@ vfs.reset(vfs.locate(sys.argv[1]), depth=Reset(fresh=True))
 
 #: Puts a program on an interface that lets each frame pass: BPF_PROG_LOAD of
 #: "mov r0, XDP_PASS; exit", and IFLA_XDP.
-_XDP = """
+XDP = """
 import ctypes, struct, sys
 from pyroute2 import IPRoute
 code = struct.pack("=BBhiBBhi", 0xB7, 0, 0, 2, 0x95, 0, 0, 0)
@@ -285,7 +285,7 @@ class UseTest(VfAttackTestCase):
     def test_macvlan_in_a_namespace_that_nothing_names(self) -> None:
         """It stays, and so do VLAN and driver."""
         self.addCleanup(self.sh, f"kill $(cat {HELD}.pid); rm {HELD}*")
-        self.vm.push(_HIDE.encode(), "/root/hide.py")
+        self.vm.push(HIDE.encode(), "/root/hide.py")
         config = f"[nic]\nvfs = {network.PF}:2\n"
         self.vm.push(config.encode(), "/root/two.conf")
         self.sh(
@@ -360,7 +360,7 @@ class ResetTest(VfAttackTestCase):
         self.done("vf", "reset", VF)
         before = self._fresh()
         self.sh(_LEAVE)
-        self.vm.push(_XDP.encode(), "/root/xdp.py")
+        self.vm.push(XDP.encode(), "/root/xdp.py")
         python = base.product().program("python")
         self.vm.run((python, "-I", "/root/xdp.py", NETDEV))
         left = self._fresh()
