@@ -494,6 +494,11 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "port {port} is quarantined ({why}); 'sriov-rt vif show {port}' "
             "has it, and 'sriov-rt vif unplug {port}' tries again"
         ),
+        "vf_quarantined": (
+            "VF {address} is quarantined for {holder} ({why}); 'sriov-rt vf "
+            "show {address}' has it, and 'sriov-rt vf reset {address}' ends "
+            "that once nothing is on it"
+        ),
         "guest_onload_idle": (
             "Onload is injected and cannot work ({why}); run 'onload_tool "
             "reload', and hard-reboot instance {instance}"

@@ -164,11 +164,15 @@ def pods(
 
 
 def quarantined(facts: HostFacts) -> Iterator[Drift]:
-    """Yield a drift for each quarantined port, whose instance may be gone."""
+    """Yield a drift for each quarantined port and VF of somebody gone."""
     ports = facts.vifs.quarantined
     for each in () if isinstance(ports, Unknown) else ports:
         why = audit.quarantined(each)
         yield _drift(each.instance, why)
+    found = facts.vifs.holders
+    for vf in () if isinstance(found, Unknown) else found:
+        if vf.why:
+            yield _drift("", audit.vf_quarantined(vf))
 
 
 def reserved(root: Root, now: float) -> Iterator[Drift]:

@@ -94,6 +94,9 @@ HELP = {
     "sriov_rt_quarantined_ports": (
         "Quarantined ports by the PF, or the parent without VFs, of each."
     ),
+    "sriov_rt_held_vfs": (
+        "VFs of pods, VMIs, domains and Neutron's agent, by PF and state."
+    ),
     "sriov_rt_guest_drifts": "Drifts of running guests, by code.",
     "sriov_rt_audit_known": "Whether the last audit could read the guests.",
     "sriov_rt_port_operations_total": (
@@ -133,6 +136,7 @@ def samples(facts: HostFacts) -> Iterator[Sample]:
     yield from _certificate(facts)
     yield from _vfs(facts)
     yield from _quarantined(facts)
+    yield from _holders(facts)
     drifts = facts.audit.drifts
     yield "sriov_rt_audit_known", {}, float(not isinstance(drifts, Unknown))
     if not isinstance(drifts, Unknown):
@@ -181,6 +185,16 @@ def _quarantined(facts: HostFacts) -> Iterator[Sample]:
         counts.update(dict.fromkeys(sum(pools.values(), ()), 0))
     for nic, count in sorted(counts.items()):
         yield "sriov_rt_quarantined_ports", {"parent": nic}, float(count)
+
+
+def _holders(facts: HostFacts) -> Iterator[Sample]:
+    found = facts.vifs.holders
+    if isinstance(found, Unknown):
+        return
+    counts = Counter((each.nic, each.kind, each.state) for each in found)
+    for (nic, kind, state), count in sorted(counts.items()):
+        labels = {"parent": nic, "holder": kind, "state": state}
+        yield "sriov_rt_held_vfs", labels, float(count)
 
 
 def operations(root: Root) -> Iterator[Sample]:

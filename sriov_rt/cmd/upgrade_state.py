@@ -129,8 +129,6 @@ def _check_neutron_agent(conf: cfg.ConfigOpts, service: str) -> None:
 
 
 def _check_extension(conf: cfg.ConfigOpts, service: str) -> None:
-    # Neutron's own, which the default of state_file names.
-    conf.register_opt(cfg.StrOpt("state_path", default="/var/lib/neutron"))
     neutron_options.register_extension(conf)
 
 

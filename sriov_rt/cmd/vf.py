@@ -76,7 +76,7 @@ class List(_OfPf):
         states = Vfs.of_host().list(args.pf)
         return Result(
             columns=_HEADERS,
-            shown=("VF", "Driver", "Interface", "MAC", "VLAN", "Held by"),
+            shown=("VF", "Driver", "Interface", "VLAN", "Held by"),
             rows=[table.row(each) for each in states],
             document=[table.to_plain(each) for each in states],
         )

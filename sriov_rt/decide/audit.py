@@ -21,6 +21,7 @@ from sriov_rt.decide import onload
 from sriov_rt.decide.unknown_facts import is_unknown
 from sriov_rt.facts import CpuSet
 from sriov_rt.facts import DecisiveFacts
+from sriov_rt.facts import HeldVf
 from sriov_rt.facts import QuarantinedPort
 from sriov_rt.facts.guests import GuestOnload
 from sriov_rt.facts.guests import GuestThread
@@ -89,6 +90,13 @@ def pods(
 def quarantined(port: QuarantinedPort) -> Reason:
     """Return the Reason of a port that is kept apart."""
     return reason("port_quarantined", port=port.port, why=port.why)
+
+
+def vf_quarantined(vf: HeldVf) -> Reason:
+    """Return the Reason of a VF that another manager's use has left dirty."""
+    return reason(
+        "vf_quarantined", address=vf.vf, holder=vf.holder, why=vf.why
+    )
 
 
 def _reasons(

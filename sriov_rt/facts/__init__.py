@@ -23,6 +23,7 @@ from sriov_rt.facts.host_facts import from_plain
 from sriov_rt.facts.host_facts import unknown
 from sriov_rt.facts.network import DecisiveNic
 from sriov_rt.facts.network import Endpoint
+from sriov_rt.facts.network import HeldVf
 from sriov_rt.facts.network import Nic
 from sriov_rt.facts.network import NicFacts
 from sriov_rt.facts.network import OnloadFacts
@@ -65,6 +66,7 @@ __all__ = [
     "Endpoint",
     "Governor",
     "GuestCgroup",
+    "HeldVf",
     "HostFacts",
     "HugePages",
     "IdleState",

@@ -153,6 +153,26 @@ class Endpoint:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class HeldVf:
+    """VF that another manager than ``sriov-rt vif`` has given somebody.
+
+    :param vf: its PCI address.
+    :param nic: interface of its PF; empty where that is not known.
+    :param kind: of the holder, such as ``pod``.
+    :param holder: kind and name, a clause.
+    :param state: such as ``in use`` or ``quarantined``.
+    :param why: the reason for a quarantine, a clause; else empty.
+    """
+
+    vf: str
+    nic: str
+    kind: str
+    holder: str
+    state: str
+    why: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class QuarantinedPort:
     """Port whose interface was not seen to come back: its VF is kept apart.
 
@@ -180,8 +200,10 @@ class VifFacts:
         its VFs; sorted.
     :param endpoints: sorted.
     :param quarantined: by their ports; sorted.
+    :param holders: VFs of pods, VMIs, domains and Neutron's agent, by address.
     """
 
     pools: Mapping[str, tuple[str, ...]] | Unknown
     endpoints: tuple[Endpoint, ...] | Unknown
     quarantined: tuple[QuarantinedPort, ...] | Unknown = NOT_REPORTED
+    holders: tuple[HeldVf, ...] | Unknown = NOT_REPORTED

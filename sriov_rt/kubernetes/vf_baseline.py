@@ -87,7 +87,7 @@ class Baseline:
                 network=request.network,
                 namespace=request.namespace,
             )
-            self._tenancies.hold(address, holder)
+            self._tenancies.assign(address, holder)
             problem = self._reset(address, holder, _POD.before)
             if problem is not None:
                 self._quarantine(address, holder, problem)
@@ -96,7 +96,7 @@ class Baseline:
                     f"the VF {address} is not clean and is kept out of use: "
                     f"{problem}",
                 )
-            self._tenancies.hold(
+            self._tenancies.assign(
                 address, dataclasses.replace(holder, state=State.IN_USE)
             )
         LOG.info("%s: clean, given to its pod", _about(address, holder))
@@ -255,7 +255,7 @@ class Baseline:
     def _quarantine(
         self, address: str, found: Holder, problem: SriovRtError
     ) -> None:
-        self._tenancies.hold(address, found.quarantined(str(problem)))
+        self._tenancies.assign(address, found.quarantined(str(problem)))
         LOG.error(
             "%s: quarantined: %s; see 'sriov-rt vf show %s'",
             _about(address, found),

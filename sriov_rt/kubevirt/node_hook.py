@@ -146,9 +146,9 @@ class NodeHook:
         this server was away.
         """
         with self._lock:
-            held = self._held()
-            owners = _owners(self._pods()) if held else {}
-            for address, holder in held:
+            found = self._assigned()
+            owners = _owners(self._pods()) if found else {}
+            for address, holder in found:
                 if address in owners:
                     continue
                 try:
@@ -230,7 +230,7 @@ class NodeHook:
         is_ready = owner is None and now == ready
         if not is_ready:
             self._vfs.check(vf, Act.HAND_OUT)
-            self._tenancies.hold(vf.address, mine)
+            self._tenancies.assign(vf.address, mine)
             self._vfs.reset(vf, depth=_VMI.before)
             LOG.info("vf=%s vmi=%s clean", vf.address, vmi)
         if settings is not None:
@@ -240,12 +240,12 @@ class NodeHook:
                 return
             self._vfs.apply(plan)
             LOG.info("vf=%s vmi=%s %s", vf.address, vmi, _brief(settings))
-        self._tenancies.hold(vf.address, ready)
+        self._tenancies.assign(vf.address, ready)
 
     def _stop(self, who: Identity) -> None:
         """Clean the VFs that a VMI had."""
         uid = who.uid
-        mine = [each for each in self._held() if uid and each[1].id == uid]
+        mine = [each for each in self._assigned() if uid and each[1].id == uid]
         owners = _owners(self._pods()) if mine else {}
         problems = []
         for address, holder in mine:
@@ -294,12 +294,12 @@ class NodeHook:
             if waiting.until(self._clock, wait_s, attempt) is None:
                 raise busy[-1]
         except exceptions.SriovRtError as error:
-            self._tenancies.hold(vf.address, holder.quarantined(str(error)))
+            self._tenancies.assign(vf.address, holder.quarantined(str(error)))
             raise
         LOG.info("vf=%s vmi=%s clean", vf.address, holder.name)
         self._tenancies.release(vf.address, Kind.VMI)
 
-    def _held(self) -> list[tuple[str, Holder]]:
+    def _assigned(self) -> list[tuple[str, Holder]]:
         """Return the VFs that VMIs have, or had."""
         return [
             (each.address, holder)

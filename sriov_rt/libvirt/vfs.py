@@ -58,10 +58,10 @@ def prepare(
 
     def act(vf: VfId, managed: bool) -> None:
         vfs.check(vf, Act.HAND_OUT)
-        vfs.tenancies.hold(vf.address, holder)
+        vfs.tenancies.assign(vf.address, holder)
         _reset(vfs, vf, holder, managed, _DOMAIN.before)
         in_use = dataclasses.replace(holder, state=State.IN_USE)
-        vfs.tenancies.hold(vf.address, in_use)
+        vfs.tenancies.assign(vf.address, in_use)
 
     return _each(vfs, devices, act)
 
@@ -133,7 +133,7 @@ def _reset(
         else:
             vfs.reset(vf, depth=depth)
     except errors.NicError as error:
-        vfs.tenancies.hold(vf.address, holder.quarantined(str(error)))
+        vfs.tenancies.assign(vf.address, holder.quarantined(str(error)))
         raise
 
 

@@ -139,19 +139,19 @@ class PrivilegedVfs:
         _answered(_ready_to_set)
         _answered(_ready_to_clean)
 
-    def held(self) -> Mapping[str, Slot]:
+    def assigned(self) -> Mapping[str, Slot]:
         """Return the VFs that ports have, by their PCI addresses.
 
         :raises VfNotDone: if that cannot be read.
         :raises DaemonMissing: see there.
         """
-        texts = _answered(_held)[1]
+        texts = _answered(_assigned)[1]
         return {
             slot: Slot(port, left=left == State.LEAVING)
             for slot, port, left in (each.split(" ", 2) for each in texts)
         }
 
-    def hold(self, slot: str, has: Slot | None) -> None:
+    def assign(self, slot: str, has: Slot | None) -> None:
         """Write down which port has a VF, for the host's other managers.
 
         :param has: None for none any more.
@@ -160,7 +160,7 @@ class PrivilegedVfs:
         """
         port = "" if has is None else has.port
         left = has is not None and has.left
-        _answered(lambda: _hold(slot, port, left))
+        _answered(lambda: _assign(slot, port, left))
 
     def set_right(self, slot: str, desired: VfSettings) -> Sequence[str]:
         """Set what is known to differ; return what was changed.
@@ -275,8 +275,8 @@ def clean(vfs: Any, slot: str, before: str | None) -> Answer:
     return None, None, [str(each) for each in plan.steps], plan.remains
 
 
-def held(tenancies: Tenancies) -> Answer:
-    """Return the VFs of ports; see PrivilegedVfs.held."""
+def assigned(tenancies: Tenancies) -> Answer:
+    """Return the VFs of ports; see PrivilegedVfs.assigned."""
     found = [
         f"{each.address} {holder.id} {holder.state}"
         for each in tenancies.all()
@@ -285,8 +285,8 @@ def held(tenancies: Tenancies) -> Answer:
     return None, None, found, None
 
 
-def hold(tenancies: Tenancies, slot: str, port: str, left: bool) -> Answer:
-    """Write down which port has a VF; see PrivilegedVfs.hold.
+def assign(tenancies: Tenancies, slot: str, port: str, left: bool) -> Answer:
+    """Write down which port has a VF; see PrivilegedVfs.assign.
 
     :param port: empty for none.
     """
@@ -297,7 +297,7 @@ def hold(tenancies: Tenancies, slot: str, port: str, left: bool) -> Answer:
             claims.port(port),
             state=State.LEAVING if left else State.IN_USE,
         )
-        tenancies.hold(address, holder)
+        tenancies.assign(address, holder)
     else:
         tenancies.release(address, Kind.PORT)
     return None, None, [], None
@@ -374,13 +374,13 @@ def _ready_to_clean() -> Answer:
 
 
 @vf_set.entrypoint
-def _held() -> Answer:
-    return _answer(lambda: held(_vfs().tenancies))
+def _assigned() -> Answer:
+    return _answer(lambda: assigned(_vfs().tenancies))
 
 
 @vf_set.entrypoint
-def _hold(slot: str, port: str, left: bool) -> Answer:
-    return _answer(lambda: hold(_vfs().tenancies, slot, port, left))
+def _assign(slot: str, port: str, left: bool) -> Answer:
+    return _answer(lambda: assign(_vfs().tenancies, slot, port, left))
 
 
 @vf_set.entrypoint

@@ -62,7 +62,7 @@ class VfCleaner:
         self._retry_s = retry_s
         self._lock = threading.Lock()
         self._busy: dict[str, threading.RLock] = {}
-        self._slots = self._held()
+        self._slots = self._assigned()
         # What a port had may have been given back meanwhile. Ports that are
         # still here claim theirs again in the agent's first look.
         self._unsure = {
@@ -232,10 +232,10 @@ class VfCleaner:
             del self._slots[address]
             self._write_down(address, None)
 
-    def _held(self) -> dict[str, Slot]:
+    def _assigned(self) -> dict[str, Slot]:
         """Return what was written down before this start."""
         try:
-            return dict(self._vfs.held())
+            return dict(self._vfs.assigned())
         except exceptions.SriovRtError as error:
             LOG.warning(
                 "host=%s VFs that were released while the agent was down are "
@@ -247,7 +247,7 @@ class VfCleaner:
 
     def _write_down(self, address: str, slot: Slot | None) -> None:
         try:
-            self._vfs.hold(address, slot)
+            self._vfs.assign(address, slot)
         except exceptions.SriovRtError as error:
             LOG.warning(
                 "vf=%s host=%s other managers of this host do not see whose "

@@ -182,7 +182,7 @@ class NotRecorded(NicError):
 
 
 class NotKept(NotRecorded):
-    """What is written down would end with the container that writes it.
+    """A file on a VF would end with the container that writes it.
 
     :param directory: of the files.
     """

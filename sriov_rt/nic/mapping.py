@@ -27,6 +27,7 @@ from sriov_rt.codec import Unknown
 from sriov_rt.host import vfio
 from sriov_rt.host import vfs
 from sriov_rt.host.root import Root
+from sriov_rt.nic import table
 from sriov_rt.nic.model import VfDevice
 from sriov_rt.nic.model import VfId
 from sriov_rt.nic.model import VfState
@@ -86,11 +87,7 @@ def of(
 
 def _alone(state: VfState, owners: Owners) -> Mapped:
     if state.tenancy.holders:
-        held = [
-            f"{each} ({each.reason or each.state})"
-            for each in state.tenancy.holders
-        ]
-        return _mapped(state, ", ".join(held), None)
+        return _mapped(state, table.holders_of(state), None)
     if state.netdev is not None:
         # Only its alias could name somebody.
         return _mapped(state, None, None)

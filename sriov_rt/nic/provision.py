@@ -234,7 +234,9 @@ def _use(
     known: Use | None,
 ) -> Use:
     """Return the use of a VF with what this namespace shows of it."""
-    seen = use.held(use.shown(state) if known is None else known, state)
+    seen = use.with_holders(
+        use.shown(state) if known is None else known, state
+    )
     if is_vfio(state.driver):
         return dataclasses.replace(seen, guest=holder(state.id, state.device))
     netdev = state.netdev
@@ -367,10 +369,12 @@ class Provisioning:
         for each in plans:
             if not each.is_empty:
                 self._log(f"making {each.amount.number} VFs of {each.pf.name}")
-            with contextlib.ExitStack() as held:
+            with contextlib.ExitStack() as locks:
                 if len(each.pf.vfs) != each.amount.number:
                     for address in sorted(vf.address for vf in each.pf.vfs):
-                        held.enter_context(self._vfs.tenancies.locked(address))
+                        locks.enter_context(
+                            self._vfs.tenancies.locked(address)
+                        )
                     if users := self._in_use(each.pf):
                         raise errors.VfsInUse(each.pf.name, users)
                 apply(

@@ -29,7 +29,7 @@ def fields(state: VfState) -> Iterator[tuple[str, str]]:
         ("address", state.id.address),
         ("family", state.family),
         ("interface", interface(state)),
-        ("held_by", held_by(state)),
+        ("holder", holders_of(state)),
         ("reason", "; ".join(_reasons(state)) or "-"),
         ("owner", state.alias or "-"),
         ("iommu_group", _or_dash(state.iommu_group)),
@@ -81,12 +81,12 @@ def row(state: VfState) -> tuple[str, ...]:
         interface(state),
         settings.mac or "unknown",
         _or_dash(settings.vlan),
-        held_by(state),
+        holders_of(state),
         state.alias or "-",
     )
 
 
-def held_by(state: VfState) -> str:
+def holders_of(state: VfState) -> str:
     """Return who holds a VF, and how it is with them."""
     found = [f"{each} ({each.state})" for each in state.tenancy.holders]
     return ", ".join(found) or "-"

@@ -101,7 +101,7 @@ class Kind(enum.StrEnum):
 
 
 class Manager(NamedTuple):
-    """What applies to a kind of holders.
+    """Rules for one kind of holders.
 
     :param before: how far a VF is reset before one has it.
     :param after: how far afterwards.
@@ -164,7 +164,7 @@ MANAGERS: Mapping[Kind, Manager] = types.MappingProxyType(
 
 
 class State(enum.StrEnum):
-    """What is known of a VF that somebody holds.
+    """State of a VF for its holder.
 
     Leaving is one whose holder has left it, and which is not clean yet.
     """
@@ -226,7 +226,7 @@ class Holder:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tenancy:
-    """Whose a VF is, beside the records of ports.
+    """Holders of a VF, beside the ports of ``sriov-rt vif``.
 
     :param inode: of its device in sysfs.
     :param holders: at most one of each kind.
@@ -374,8 +374,8 @@ class Tenancies:
         :raises NotRecorded: if the directory cannot be used.
         """
         path = str(self.directory / f"{_LOCK}{address}")
-        held = _held.__dict__
-        if path in held:
+        own = _mine.__dict__
+        if path in own:
             yield
             return
         self.check()
@@ -391,16 +391,16 @@ class Tenancies:
                 is None
             ):
                 raise errors.Locked(address)
-            held[path] = True
+            own[path] = True
             try:
                 yield
             finally:
-                del held[path]
+                del own[path]
         finally:
             _descriptors.discard(descriptor)
             os.close(descriptor)
 
-    def hold(self, address: str, holder: Holder) -> None:
+    def assign(self, address: str, holder: Holder) -> None:
         """Write down who has a VF; it replaces one of its kind.
 
         :raises NoSuchDevice: if the VF is not there.
@@ -498,7 +498,7 @@ class Tenancies:
 
 
 #: What each thread holds, by the lock's path.
-_held = threading.local()
+_mine = threading.local()
 
 #: Of all threads. A child that is forked would hold the locks beyond their
 #: owner's end.
@@ -509,7 +509,7 @@ def _drop_all() -> None:
     for each in tuple(_descriptors):
         os.close(each)
     _descriptors.clear()
-    _held.__dict__.clear()
+    _mine.__dict__.clear()
 
 
 os.register_at_fork(after_in_child=_drop_all)

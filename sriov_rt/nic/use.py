@@ -241,10 +241,12 @@ def of(state: VfState, kind: Kind | None = None) -> Use:
 
     :param kind: see Tenancy.others.
     """
-    return held(shown(state), state, kind)
+    return with_holders(shown(state), state, kind)
 
 
-def held(seen: Use, state: VfState | None, kind: Kind | None = None) -> Use:
+def with_holders(
+    seen: Use, state: VfState | None, kind: Kind | None = None
+) -> Use:
     """Return a use with who holds the VF.
 
     :param state: None for what is no VF.

@@ -205,7 +205,7 @@ class Vfs:
 
     @property
     def tenancies(self) -> Tenancies:
-        """Whose the VFs are, beside the records of ports."""
+        """The holders of VFs, beside the records of ports."""
         return self._kernel.tenancies
 
     @property
@@ -393,7 +393,7 @@ class Vfs:
     def _use(self, state: VfState, found: Use | None) -> Use:
         """Return the use of a VF with what this namespace shows of it."""
         seen = use.shown(state) if found is None else found
-        found = use.held(seen, state, self._kind)
+        found = use.with_holders(seen, state, self._kind)
         if found.is_seen or state.netdev is None:
             return found
         unseen = found.unseen or self._kernel.carries(state.netdev)

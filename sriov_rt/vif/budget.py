@@ -88,7 +88,7 @@ class Candidate:
             on=tuple(f"{each.name} is on it" for each in self.children[:1]),
             drifted=tuple(self.drifted),
         )
-        return use.held(found, self.vf)
+        return use.with_holders(found, self.vf)
 
     @property
     def room(self) -> int | None:

@@ -240,7 +240,7 @@ class PlugPlan:
 
     @property
     def act(self) -> Act:
-        """What it is to the judge of use."""
+        """The act that the judge of use is asked about."""
         if self.reset:
             return Act.HAND_OUT
         return Act.SHARE if self.settings is None else Act.RESET

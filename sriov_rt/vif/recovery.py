@@ -477,12 +477,12 @@ class Recovery:
         for link in self._undo.dirty(view):
             vf = view.vf_of(link)
             try:
-                with contextlib.ExitStack() as held:
-                    held.enter_context(
+                with contextlib.ExitStack() as locks:
+                    locks.enter_context(
                         self._locks.parent(link.name, wait=False)
                     )
                     if vf is not None:
-                        held.enter_context(
+                        locks.enter_context(
                             self._tenancies.locked(vf.id.address, 0.0)
                         )
                     now = self._observe()

@@ -27,10 +27,13 @@ from sriov_rt import config
 from sriov_rt.codec import Unknown
 from sriov_rt.exceptions import SriovRtError
 from sriov_rt.facts import Endpoint
+from sriov_rt.facts import HeldVf
 from sriov_rt.facts import QuarantinedPort
 from sriov_rt.facts import VifFacts
 from sriov_rt.host.root import CONFIG
 from sriov_rt.host.root import Root
+from sriov_rt.nic.tenancy import DEVICES
+from sriov_rt.nic.tenancy import Tenancies
 from sriov_rt.vif import options
 from sriov_rt.vif.records import Record
 from sriov_rt.vif.records import Records
@@ -46,10 +49,13 @@ def observe(root: Root) -> VifFacts:
         parents, journal = settings.parents, settings.journal
     except cfg.Error as error:
         unknown = Unknown(str(error))
-        return VifFacts(unknown, unknown, unknown)
+        return VifFacts(unknown, unknown, unknown, _holders(root))
     records = _records(root, journal)
     return VifFacts(
-        _pools(root, parents), _endpoints(records), _quarantined(records)
+        _pools(root, parents),
+        _endpoints(records),
+        _quarantined(records),
+        _holders(root),
     )
 
 
@@ -138,6 +144,32 @@ def _quarantined(
         for each in records
         if each.is_quarantined
     )
+
+
+def _holders(root: Root) -> tuple[HeldVf, ...] | Unknown:
+    if not root.is_running():
+        return Unknown("whose a host's VFs are is known only while it runs")
+    try:
+        found = Tenancies(root).all()
+    except SriovRtError as error:
+        return Unknown(str(error))
+    return tuple(
+        HeldVf(
+            each.address,
+            _pf(root, each.address),
+            holder.kind,
+            str(holder),
+            holder.state,
+            holder.reason,
+        )
+        for each in found
+        for holder in each.holders
+    )
+
+
+def _pf(root: Root, address: str) -> str:
+    names = root.list_dir(f"{DEVICES}/{address}/physfn/net")
+    return "" if isinstance(names, Unknown) or not names else names[0]
 
 
 def accelerated(records: Iterable[Record]) -> tuple[Endpoint, ...]:

@@ -559,7 +559,7 @@ class Undo:
                 )
             # The kernel takes its time to end a namespace.
             time.sleep(PAUSE_S)
-        seen = use.held(seen, view.vf_of(parent))
+        seen = use.with_holders(seen, view.vf_of(parent))
         problems = use.why_not(seen, Act.RESET)
         if problems:
             LOG.warning(
@@ -621,7 +621,9 @@ class Undo:
             link = None if vf.netdev is None else view.on_host(vf.netdev)
             if (
                 link is not None
-                and not use.why_not(use.held(view.use(link), vf), Act.CLEAN)
+                and not use.why_not(
+                    use.with_holders(view.use(link), vf), Act.CLEAN
+                )
                 and (self._is_marked(link) or self._needs_reset(vf))
                 # What takes a look at all namespaces comes last.
                 and not use.why_not(view.use(link, look=True), Act.CLEAN)

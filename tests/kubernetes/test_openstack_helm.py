@@ -132,22 +132,6 @@ class OpenStackHelmTest(base.KubernetesTestCase):
             )
             self.assertIn("--no-new-privs", container.command)
 
-    def test_what_outlives_a_pod_is_the_hosts(self) -> None:
-        values = yaml.safe_load((SHIPPED / "neutron.yaml").read_text())
-        agent = values["conf"]["plugins"]["sriov_agent"]
-        state_file = agent["sriov_rt_extension"]["state_file"]
-        mounts = values["pod"]["mounts"]["neutron_sriov_agent"]
-        mounts = mounts["neutron_sriov_agent"]
-        (name,) = (
-            each["name"]
-            for each in mounts["volumeMounts"]
-            if state_file.startswith(f"{each['mountPath']}/")
-        )
-        (volume,) = (
-            each for each in mounts["volumes"] if each["name"] == name
-        )
-        self.assertIn("hostPath", volume)
-
     def test_the_filter_is_known_and_in_its_place(self) -> None:
         values = yaml.safe_load((SHIPPED / "nova.yaml").read_text())
         section = values["conf"]["nova"]["filter_scheduler"]

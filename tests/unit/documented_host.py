@@ -262,7 +262,7 @@ class DocumentedHost(unittest.TestCase):
                 tenancy.State.IN_USE,
                 network="fast",
             )
-            self.kernel.tenancies.hold(
+            self.kernel.tenancies.assign(
                 address, holder.quarantined(reason) if reason else holder
             )
         journal = pathlib.Path(tempfile.mkdtemp(dir=self.place))

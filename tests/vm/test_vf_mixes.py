@@ -59,7 +59,7 @@ if state == "none":
     Tenancies().release("{ADDRESS}", kind)
 else:
     holder = Holder(kind, "h1", "realtime/rt", State(state), "dirty")
-    Tenancies().hold("{ADDRESS}", holder)
+    Tenancies().assign("{ADDRESS}", holder)
 """
 
 #: What is on the VF, how that is made and how it goes.

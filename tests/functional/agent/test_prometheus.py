@@ -28,6 +28,7 @@ import urllib.request
 import yaml
 
 from sriov_rt.agent import metrics
+from sriov_rt.facts import HeldVf
 from sriov_rt.facts import LatencyCertificate
 from sriov_rt.facts import QuarantinedPort
 from sriov_rt.facts.guests import AuditFacts
@@ -48,6 +49,9 @@ CASES = {
     "SriovRtFactsStale": "sriov_rt_facts_observed_timestamp_seconds 0x40",
     "SriovRtGuestDrifted": 'sriov_rt_guest_drifts{code="c"} 2x40',
     "SriovRtPortQuarantined": 'sriov_rt_quarantined_ports{parent="p"} 1x40',
+    "SriovRtVfQuarantined": (
+        'sriov_rt_held_vfs{parent="p", holder="pod", state="quarantined"} 1x40'
+    ),
     "SriovRtPlugsFail": (
         'sriov_rt_port_operations_total{operation="plug", result="Busy"} '
         "0+1x40"
@@ -79,7 +83,13 @@ def host():
     facts = builders.realtime_host(
         latency={"certificate": CERTIFICATE},
         memory={"ksm_run": 1},
-        vifs={"pools": {"physnet1": ("eth1",)}, "quarantined": (port,)},
+        vifs={
+            "pools": {"physnet1": ("eth1",)},
+            "quarantined": (port,),
+            "held": (
+                HeldVf("0000:01:10.1", "eth1", "pod", "p", "in use", ""),
+            ),
+        },
     )
     return dataclasses.replace(facts, audit=AuditFacts((DRIFT, DRIFT)))
 

@@ -24,6 +24,7 @@ from sriov_rt import documents
 from sriov_rt.agent import audit
 from sriov_rt.agent.audit import Audit
 from sriov_rt.codec import Unknown
+from sriov_rt.facts import HeldVf
 from sriov_rt.facts import QuarantinedPort
 from sriov_rt.facts.guests import Drift
 from sriov_rt.guest import thread_plan
@@ -224,14 +225,23 @@ class PodsTest(ProcessTestCase):
 
 
 class QuarantineTest(unittest.TestCase):
-    def drifts(self, ports):
+    def drifts(self, ports, held=()):
         host = builders.realtime_host()
-        vifs = dataclasses.replace(host.vifs, quarantined=ports)
+        vifs = dataclasses.replace(host.vifs, quarantined=ports, holders=held)
         return list(audit.quarantined(dataclasses.replace(host, vifs=vifs)))
 
     def test_each_quarantined_port_is_a_drift_of_its_instance(self):
         port = QuarantinedPort("p1", UUID, "enp1s0", None, "it is away")
-        (found,) = self.drifts((port,))
+        held = (
+            HeldVf("0000:01:10.1", "e0", "pod", "pod a/b", "in use", ""),
+            HeldVf("0000:01:10.2", "e0", "pod", "pod a/c", "quarantined", "x"),
+        )
+        (found, of_pod) = self.drifts((port,), held)
+        self.assertEqual(
+            ("", "vf_quarantined", "0000:01:10.2"),
+            (of_pod.instance, of_pod.code, of_pod.subject),
+        )
+        self.assertIn("'sriov-rt vf reset 0000:01:10.2'", of_pod.message)
         self.assertEqual(
             (UUID, "port_quarantined", "p1"),
             (found.instance, found.code, found.subject),
@@ -240,7 +250,8 @@ class QuarantineTest(unittest.TestCase):
         self.assertIn("sriov-rt vif unplug p1", found.remedy)
 
     def test_where_ports_are_unknown_there_is_no_drift(self):
-        self.assertEqual([], self.drifts(Unknown("why")))
+        unknown = Unknown("why")
+        self.assertEqual([], self.drifts(unknown, unknown))
 
 
 class ReservedDevicesTest(trees.TreeTest):

@@ -25,6 +25,7 @@ import yaml
 from sriov_rt.agent import metrics
 from sriov_rt.agent import metrics_server
 from sriov_rt.codec import Unknown
+from sriov_rt.facts import HeldVf
 from sriov_rt.facts import LatencyCertificate
 from sriov_rt.facts import QuarantinedPort
 from sriov_rt.facts import VifFacts
@@ -77,6 +78,23 @@ class SamplesTest(unittest.TestCase):
                 labels["parent"]: value
                 for name, labels, value in metrics.samples(host(vifs=vifs))
                 if name == "sriov_rt_quarantined_ports"
+            }
+            self.assertEqual(expected, found)
+
+    def test_held_vfs_by_their_holder_and_state(self):
+        held = tuple(
+            HeldVf(f"0000:01:10.{number}", "e0", "pod", "pod a/b", state, "")
+            for number, state in enumerate(("in use", "in use", "leaving"))
+        )
+        for given, expected in (
+            (held, {"in use": 2.0, "leaving": 1.0}),
+            (Unknown("why"), {}),
+        ):
+            vifs = VifFacts({}, (), (), given)
+            found = {
+                labels["state"]: value
+                for name, labels, value in metrics.samples(host(vifs=vifs))
+                if name == "sriov_rt_held_vfs"
             }
             self.assertEqual(expected, found)
 

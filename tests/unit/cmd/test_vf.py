@@ -89,7 +89,6 @@ class VfCommandTest(unittest.TestCase):
                 "VF": "enp1s0/1",
                 "Driver": "igbvf",
                 "Interface": "enp1s0v1",
-                "MAC": "00:00:00:00:00:00",
                 "VLAN": "0",
                 "Held by": "-",
             },

@@ -239,7 +239,7 @@ class BaselineTest(unittest.TestCase):
         said = self.refused(cni.NOT_ATTACHED, self.baseline.check, other)
         self.assertIn("team/web-0", said)
         found = self.holder()
-        self.store.hold(ADDRESS, found.quarantined("dirty"))
+        self.store.assign(ADDRESS, found.quarantined("dirty"))
         self.refused(cni.QUARANTINED, self.baseline.check, check)
 
     def test_vfs_that_were_removed_leave_nothing_to_clean(self):
@@ -315,7 +315,7 @@ class BaselineTest(unittest.TestCase):
         for kind in (Kind.VMI, Kind.DOMAIN, Kind.PORT):
             for state in State:
                 holder = Holder(kind, "x", "realtime/rt", state, "dirty")
-                self.store.hold(ADDRESS, holder)
+                self.store.assign(ADDRESS, holder)
                 with self.subTest(holder):
                     said = self.refused(cni.IN_USE, self.add)
                     self.assertIn(f"{kind} realtime/rt", said)

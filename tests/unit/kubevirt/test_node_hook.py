@@ -193,14 +193,16 @@ class StartTest(NodeHookTest):
         self.assertIsNone(self.holder())
 
     def test_a_death_between_the_two_begins_anew(self):
-        self.tenancies.hold(VF, Holder(Kind.VMI, documents.UID, "realtime/rt"))
+        self.tenancies.assign(
+            VF, Holder(Kind.VMI, documents.UID, "realtime/rt")
+        )
         self.at("PreVMStart")
         self.assertEqual(0, self.settings().max_tx_rate)
         self.assertTrue(self.is_ready())
 
     def test_a_vf_that_another_vmi_left_is_cleaned_first(self):
         other = Holder(Kind.VMI, OTHER_UID, "x/y").quarantined("old")
-        self.tenancies.hold(VF, other)
+        self.tenancies.assign(VF, other)
         self.at("PreVMStart")
         self.assertEqual(documents.UID, self.holder().id)
         self.assertEqual(0, self.settings().max_tx_rate)
@@ -209,7 +211,7 @@ class StartTest(NodeHookTest):
         for kind in (Kind.POD, Kind.DOMAIN, Kind.PORT):
             for state in State:
                 holder = Holder(kind, "x", "team/web-0", state, "dirty")
-                self.tenancies.hold(VF, holder)
+                self.tenancies.assign(VF, holder)
                 writes = len(self.kernel.writes)
                 with self.subTest(holder):
                     self.assertIn(
@@ -224,11 +226,11 @@ class StartTest(NodeHookTest):
     def test_the_vf_of_its_own_launcher_is_given_unless_quarantined(self):
         name = "realtime/virt-launcher-rt-x2b7k"
         holder = Holder(Kind.POD, "c1/net1", name, State.IN_USE)
-        self.tenancies.hold(VF, holder)
+        self.tenancies.assign(VF, holder)
         self.at("PreVMStart")
         self.at("PostVMStop")
         self.assertEqual(holder, self.tenancies.get(VF).of(Kind.POD))
-        self.tenancies.hold(VF, holder.quarantined("dirty"))
+        self.tenancies.assign(VF, holder.quarantined("dirty"))
         self.assertIn("dirty", self.refused("PreVMStart", kind=NicError))
 
     def test_a_port_on_a_clean_vf_keeps_it_from_a_vmi(self):
@@ -359,7 +361,7 @@ class SweepTest(NodeHookTest):
             self.assertFalse(self.is_clean())
 
     def test_one_that_cannot_be_looked_at_keeps_no_other_dirty(self):
-        self.tenancies.hold(OTHER, Holder(Kind.VMI, OTHER_UID, "x/y"))
+        self.tenancies.assign(OTHER, Holder(Kind.VMI, OTHER_UID, "x/y"))
         self.pods = ()
         self.kernel.untold = {0: 10**6}
         with self.assertLogs("sriov_rt", "ERROR"):

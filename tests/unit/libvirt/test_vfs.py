@@ -83,7 +83,7 @@ class VfsTest(unittest.TestCase):
         for kind in (Kind.POD, Kind.VMI):
             for state in State:
                 holder = Holder(kind, "x", "team/web-0", state, "dirty")
-                self.tenancies.hold(VF, holder)
+                self.tenancies.assign(VF, holder)
                 with self.subTest(holder):
                     said = self.refused(self.prepare)
                     self.assertIn(f"{kind} team/web-0", said)
@@ -95,11 +95,11 @@ class VfsTest(unittest.TestCase):
 
     def test_the_port_of_its_instance_is_beside_it(self):
         port = Holder(Kind.PORT, "p1", state=State.IN_USE)
-        self.tenancies.hold(VF, port)
+        self.tenancies.assign(VF, port)
         self.prepare()
         self.release()
         self.assertEqual((port,), self.tenancies.get(VF).holders)
-        self.tenancies.hold(VF, port.quarantined("dirty"))
+        self.tenancies.assign(VF, port.quarantined("dirty"))
         self.assertIn("Neutron port p1: dirty", self.refused(self.prepare))
 
     def test_one_that_cannot_be_cleaned_is_quarantined_and_the_other_is(self):

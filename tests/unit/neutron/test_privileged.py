@@ -133,39 +133,39 @@ class SettleTest(VfCase):
 class WhoseTest(VfCase):
     def test_who_has_which_vf_is_read_again_after_a_start(self):
         tenancies = self.kernel.tenancies
-        privileged.hold(tenancies, SLOT, "p1", False)
-        privileged.hold(tenancies, "0000:01:10.0", "p2", True)
-        found = privileged.held(tenancies)[2]
+        privileged.assign(tenancies, SLOT, "p1", False)
+        privileged.assign(tenancies, "0000:01:10.0", "p2", True)
+        found = privileged.assigned(tenancies)[2]
         self.assertEqual(
             ["0000:01:10.0 p2 leaving", f"{SLOT} p1 in use"], found
         )
         with unittest.mock.patch.object(
-            privileged, "_held", lambda: privileged.held(tenancies)
+            privileged, "_assigned", lambda: privileged.assigned(tenancies)
         ):
             self.assertEqual(
                 {
                     "0000:01:10.0": privileged.Slot("p2", left=True),
                     SLOT: privileged.Slot("p1", left=False),
                 },
-                privileged.PrivilegedVfs().held(),
+                privileged.PrivilegedVfs().assigned(),
             )
-        privileged.hold(tenancies, SLOT, "", False)
-        self.assertEqual(1, len(privileged.held(tenancies)[2]))
+        privileged.assign(tenancies, SLOT, "", False)
+        self.assertEqual(1, len(privileged.assigned(tenancies)[2]))
 
     def test_what_is_no_port_or_no_vf_is_not_written_down(self):
         tenancies = self.kernel.tenancies
         for slot, port in (("../x", "p1"), (SLOT, "p 1"), (SLOT, "x" * 99)):
             with self.assertRaises(ParseError):
-                privileged.hold(tenancies, slot, port, False)
+                privileged.assign(tenancies, slot, port, False)
         with self.assertRaises(errors.NoSuchDevice):
-            privileged.hold(tenancies, "0000:99:00.0", "p1", False)
-        self.assertEqual([], privileged.held(tenancies)[2])
+            privileged.assign(tenancies, "0000:99:00.0", "p1", False)
+        self.assertEqual([], privileged.assigned(tenancies)[2])
 
     def test_a_vf_of_another_manager_is_neither_set_nor_cleaned(self):
         for kind in (Kind.POD, Kind.VMI):
             for state in State:
                 holder = Holder(kind, "x", "team/web-0", state, "dirty")
-                self.kernel.tenancies.hold(SLOT, holder)
+                self.kernel.tenancies.assign(SLOT, holder)
                 self.kernel.change(1, vlan=7)
                 with self.subTest(holder):
                     why_not, _ = self.clean()

@@ -52,12 +52,12 @@ class FakeVfs:
         self.slots = {}
         self.readable = True
 
-    def held(self):
+    def assigned(self):
         if not self.readable:
             raise Refused("no daemon")
         return self.slots
 
-    def hold(self, slot, has):
+    def assign(self, slot, has):
         if not self.readable:
             raise Refused("no daemon")
         self.slots = {k: v for k, v in self.slots.items() if k != slot}
@@ -338,10 +338,10 @@ class Guests:
         self.cleaned = 0
         self.slots = {}
 
-    def held(self):
+    def assigned(self):
         return self.slots
 
-    def hold(self, slot, has):
+    def assign(self, slot, has):
         self.slots[slot] = has
 
     def set_right(self, slot, desired):

@@ -61,7 +61,7 @@ class StoreTest(unittest.TestCase):
 
     def test_who_has_it_is_read_by_every_other_process(self):
         self.assertEqual((), self.store.get(VF).holders)
-        self.store.hold(VF, POD)
+        self.store.assign(VF, POD)
         found = self.another().get(VF)
         self.assertEqual((POD,), found.holders)
         self.assertEqual(self.device.stat().st_ino, found.inode)
@@ -74,17 +74,17 @@ class StoreTest(unittest.TestCase):
 
     def test_a_holder_replaces_one_of_its_kind_alone(self):
         port = Holder(Kind.PORT, "p1")
-        self.store.hold(VF, port)
+        self.store.assign(VF, port)
         self.store.mark(VF)
         for state in State:
-            self.store.hold(VF, Holder(Kind.DOMAIN, "d1", state=state))
+            self.store.assign(VF, Holder(Kind.DOMAIN, "d1", state=state))
         found = self.store.get(VF)
         self.assertEqual(port, found.of(Kind.PORT))
         self.assertEqual(2, len(found.holders))
         self.assertTrue(found.filters)
 
     def test_a_vf_that_was_made_again_is_nobodys(self):
-        self.store.hold(VF, POD)
+        self.store.assign(VF, POD)
         self.store.mark(VF)
         self.store.note(VF, VfSettings(vlan=7))
         self.store.bind(VF)
@@ -92,12 +92,12 @@ class StoreTest(unittest.TestCase):
         self.assertEqual(Tenancy(VF), self.store.get(VF))
         self.store.mark(VF)
         with self.assertRaises(errors.NoSuchDevice):
-            self.store.hold(VF, POD)
+            self.store.assign(VF, POD)
         self.device.mkdir()
         self.assertTrue(self.store.get(VF).is_empty)
 
     def test_a_damaged_file_is_of_somebody_unknown_and_never_of_nobody(self):
-        self.store.hold(VF, POD)
+        self.store.assign(VF, POD)
         good = json.loads(self.file.read_text())
         twice = {**good, "holders": 2 * good["holders"]}
         for data in (
@@ -140,14 +140,14 @@ class StoreTest(unittest.TestCase):
                 self.assertIn(holder, found.others(kind))
 
     def test_a_file_that_others_can_write_is_damaged(self):
-        self.store.hold(VF, POD)
+        self.store.assign(VF, POD)
         self.file.chmod(0o666)
         self.assertDamaged()
 
     def test_what_a_damaged_file_said_goes_with_a_reset_alone(self):
-        self.store.hold(VF, POD)
+        self.store.assign(VF, POD)
         self.file.write_text("x")
-        self.store.hold(VF, POD)
+        self.store.assign(VF, POD)
         kinds = {each.kind for each in self.store.get(VF).holders}
         self.assertEqual({Kind.UNKNOWN, Kind.POD}, kinds)
         self.store.reset(VF)
@@ -157,7 +157,7 @@ class StoreTest(unittest.TestCase):
         self.store.check()
         self.store.directory.chmod(0o777)
         with self.assertRaises(errors.NotRecorded):
-            self.store.hold(VF, POD)
+            self.store.assign(VF, POD)
 
     def test_nothing_is_left_to_a_container(self):
         with mock.patch.object(
@@ -171,7 +171,7 @@ class StoreTest(unittest.TestCase):
         self.assertIs(Kind.UNKNOWN, found.holders[0].kind)
 
     def test_a_full_disk_leaves_the_old_file(self):
-        self.store.hold(VF, POD)
+        self.store.assign(VF, POD)
         full = OSError(errno.ENOSPC, "no space")
         with (
             mock.patch.object(files, "replace", side_effect=full),
@@ -186,10 +186,10 @@ class StoreTest(unittest.TestCase):
         seen = []
         for name in ("open", "write", "fchmod", "close"):
             for before in (True, False):
-                self.store.hold(VF, POD)
+                self.store.assign(VF, POD)
                 pid = os.fork()
                 if not pid:
-                    self.dies(name, before, lambda: self.store.hold(VF, new))
+                    self.dies(name, before, lambda: self.store.assign(VF, new))
                 seen.append(os.waitstatus_to_exitcode(os.wait()[1]))
                 found = self.store.get(VF).of(Kind.POD)
                 self.assertIn(found, (POD, new), name)
@@ -212,7 +212,7 @@ class StoreTest(unittest.TestCase):
         os._exit(0)
 
     def test_reasons_are_bounded(self):
-        self.store.hold(VF, POD.quarantined("x" * 10**6))
+        self.store.assign(VF, POD.quarantined("x" * 10**6))
         self.assertEqual(
             tenancy.MAX_TEXT, len(self.store.get(VF).holders[0].reason)
         )

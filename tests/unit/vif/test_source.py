@@ -17,11 +17,16 @@ from unittest import mock
 
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import Endpoint
+from sriov_rt.facts import HeldVf
 from sriov_rt.facts import QuarantinedPort
 from sriov_rt.facts import VifFacts
 from sriov_rt.host.root import BOOT_ID
 from sriov_rt.host.root import CONFIG
 from sriov_rt.host.root import Root
+from sriov_rt.nic.tenancy import DEVICES
+from sriov_rt.nic.tenancy import Holder
+from sriov_rt.nic.tenancy import Kind
+from sriov_rt.nic.tenancy import Tenancies
 from sriov_rt.vif import records
 from sriov_rt.vif import source
 from sriov_rt.vif.model import State
@@ -108,6 +113,18 @@ class EndpointsTest(fakes.HostTest):
             fakes.PORT, found.owner, found.nic, found.vf, "it is away"
         )
         self.assertEqual((wanted,), self.found().quarantined)
+
+    def test_vfs_of_other_managers_are_listed_with_their_pf(self):
+        address = "0000:01:10.0"
+        (self.tree.path / DEVICES / address / "physfn/net/e0").mkdir(
+            parents=True
+        )
+        holder = Holder(Kind.POD, "c1/net1", "a/b").quarantined("dirty")
+        Tenancies(Root(self.tree.path)).assign(address, holder)
+        self.assertEqual(
+            (HeldVf(address, "e0", "pod", "pod a/b", "quarantined", "dirty"),),
+            self.found().holders,
+        )
 
     def test_a_port_whose_record_is_damaged_is_quarantined(self):
         self.plugger.plug(fakes.asked())

@@ -52,7 +52,7 @@ class WhoseTest(fakes.HostTest):
         return str(caught.exception)
 
     def hold(self, *args):
-        self.vfs.tenancies.hold(VF, held(*args))
+        self.vfs.tenancies.assign(VF, held(*args))
 
 
 class TakenTest(WhoseTest):
