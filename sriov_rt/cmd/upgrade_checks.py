@@ -88,24 +88,16 @@ class Agents:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StoredPorts:
-    """Files of the records of ports, and of the journal before them.
+    """Files of the records of ports.
 
-    :param old: ports whose record has the schema of the release before.
     :param damaged: what is wrong with a record, by port.
     :param kept: names of damaged files that were kept.
     :param in_progress: ports that are being plugged or unplugged.
-    :param journal: ports with an entry in the old journal.
-    :param damaged_entries: what is wrong with such an entry, by port.
     """
 
-    old: tuple[str, ...] = ()
     damaged: Mapping[str, str] = dataclasses.field(default_factory=dict)
     kept: tuple[str, ...] = ()
     in_progress: tuple[str, ...] = ()
-    journal: tuple[str, ...] = ()
-    damaged_entries: Mapping[str, str] = dataclasses.field(
-        default_factory=dict
-    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -247,37 +239,18 @@ def records(found: StoredPorts | Unknown) -> upgradecheck.Result:
     if isinstance(found, Unknown):
         return _unknown("the records of ports", found)
     failures, warnings = [], []
-    for name, damaged, before in (
-        ("records", found.damaged, ""),
-        (
-            "entries in the old journal",
-            found.damaged_entries,
-            "run 'sriov-rt vif recover'; then ",
-        ),
-    ):
-        if damaged:
-            port, problem = min(damaged.items())
-            failures.append(
-                f"damaged {name}: {_listed(damaged)} ({port}: {problem}); "
-                f"{before}see that no interface of the ports is left and run "
-                "'sriov-rt vif forget PORT --force', or move the instances "
-                "away and reboot the host"
-            )
+    if found.damaged:
+        port, problem = min(found.damaged.items())
+        failures.append(
+            f"damaged records: {_listed(found.damaged)} ({port}: {problem}); "
+            "see that no interface of the ports is left and run 'sriov-rt vif "
+            "forget PORT --force', or move the instances away and reboot the "
+            "host"
+        )
     if found.in_progress:
         warnings.append(
             f"ports in progress: {_listed(found.in_progress)}; run 'sriov-rt "
             "vif recover'"
-        )
-    if found.journal:
-        warnings.append(
-            f"ports in the journal of an earlier release: "
-            f"{_listed(found.journal)}; run 'sriov-rt vif recover'"
-        )
-    if found.old:
-        warnings.append(
-            f"records of the schema before: {_listed(found.old)}; this "
-            "release reads them, the next one may not: plug the ports again, "
-            "or reboot the host, before the upgrade after this one"
         )
     if found.kept:
         warnings.append(

@@ -48,8 +48,6 @@ from sriov_rt.nic import provision
 from sriov_rt.nova import options as nova_options
 from sriov_rt.onload import settings as onload_settings
 from sriov_rt.scheduler import options as scheduler_options
-from sriov_rt.vif import lock
-from sriov_rt.vif import old_journal
 from sriov_rt.vif import options as vif_options
 from sriov_rt.vif import records
 from sriov_rt.vif import settings as vif_settings
@@ -86,8 +84,6 @@ _MAX_SHIM = 64 * 1024
 #: The longest command line of a process that is read, in bytes.
 _MAX_CMDLINE = 4096
 
-#: Beside the entries of the old journal.
-_NO_PORTS = (lock.FILE, old_journal.ASIDE, records.DIRECTORY)
 
 #: Options of nova-scheduler's own (nova/conf/scheduler.py).
 _FILTER_GROUP = "filter_scheduler"
@@ -382,7 +378,7 @@ class Host:
 
 
 def stored_ports(journal: pathlib.Path) -> checks.StoredPorts:
-    """Return what the files of a journal and of its records are.
+    """Return what the files of the records of ports are.
 
     Nothing is changed, and no lock is taken.
 
@@ -390,17 +386,13 @@ def stored_ports(journal: pathlib.Path) -> checks.StoredPorts:
     """
     directory = journal / records.DIRECTORY
     names = _names(directory)
-    found, damaged = _parsed(directory, names, records.MAX_FILE, _record)
+    found, damaged = _parsed(directory, names)
     current = {
         port: record
-        for port, (record, _) in found.items()
+        for port, record in found.items()
         if record.boot == records.boot_id()
     }
-    entries, damaged_entries = _parsed(
-        journal, _names(journal), old_journal.MAX_FILE, old_journal.parse
-    )
     return checks.StoredPorts(
-        old=tuple(port for port in current if found[port][1]),
         damaged={
             **damaged,
             **{
@@ -413,34 +405,23 @@ def stored_ports(journal: pathlib.Path) -> checks.StoredPorts:
         in_progress=tuple(
             port for port, each in current.items() if each.is_in_progress
         ),
-        journal=tuple(entries),
-        damaged_entries=damaged_entries,
     )
 
 
-def _record(data: bytes) -> tuple[records.Record, bool]:
-    """Return a record, and whether it has the schema of the release before."""
-    return records.parse(data), records.is_of_old_schema(data)
-
-
 def _parsed(
-    directory: pathlib.Path,
-    names: Sequence[str],
-    limit: int,
-    parse: Callable[[bytes], T],
-) -> tuple[dict[str, T], dict[str, str]]:
-    """Return what the files of ports are, and what is wrong with others.
-
-    :param limit: of each, in bytes.
-    """
-    found: dict[str, T] = {}
+    directory: pathlib.Path, names: Sequence[str]
+) -> tuple[dict[str, records.Record], dict[str, str]]:
+    """Return the records that files are, and what is wrong with others."""
+    found: dict[str, records.Record] = {}
     damaged: dict[str, str] = {}
     for name in names:
-        if name in _NO_PORTS or not validation.is_port(name):
+        if not validation.is_port(name):
             continue
         try:
-            data = bounded.read(directory / name, limit, private=True)
-            found[name] = parse(data)
+            path, limit = directory / name, records.MAX_FILE
+            found[name] = records.parse(
+                bounded.read(path, limit, private=True)
+            )
         except FileNotFoundError:
             continue  # unplugged meanwhile
         except (bounded.Unusable, exceptions.SriovRtError) as error:

@@ -39,7 +39,6 @@ EXIT_LEFT = 1
 
 #: What a recovery did, where it is called otherwise in JSON.
 _WORDS = {
-    "set_aside": "moved to set-aside",
     "standing": "existing",
     "damaged": "damaged record",
 }

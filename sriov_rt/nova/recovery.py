@@ -104,7 +104,5 @@ def _lines(recovered: Mapping[str, Any]) -> Iterator[str]:
         yield f"port={port} is left behind: {why}"
     for name in recovered["cleaned"]:
         yield f"VF {name} was in no use and not clean, and is at the baseline"
-    for name in recovered["set_aside"]:
-        yield f"{name} is not an entry of the journal; moved to set-aside"
     for name in recovered.get("damaged", ()):
         yield f"{name} was the record of a port, which is quarantined"

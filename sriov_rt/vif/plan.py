@@ -240,7 +240,7 @@ class PlugPlan:
 
     @property
     def act(self) -> Act:
-        """The act that the judge of use is asked about."""
+        """The act for the judge of use."""
         if self.reset:
             return Act.HAND_OUT
         return Act.SHARE if self.settings is None else Act.RESET

@@ -31,7 +31,6 @@ import time
 from collections.abc import Callable
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any
 
 from sriov_rt import codec
 from sriov_rt import documents
@@ -58,10 +57,6 @@ DIRECTORY = "records"
 
 #: Raised by one when an older reader would misread a newer file.
 SCHEMA_VERSION = 2
-
-#: Of the release before, and what is called otherwise by now.
-OLD_SCHEMA = 1
-_RENAMED = {"space": "namespace_id", "asked": "request"}
 
 #: The longest file, in bytes: 64 addresses and 64 routes take 9 kB, and a
 #: record that another one replaces as much again.
@@ -441,21 +436,6 @@ class Records:
             record.port,
         )
 
-    def keep(self, record: Record) -> None:
-        """Write the record that stands for a damaged entry of a journal.
-
-        :raises JournalFull: or JournalBroken, if it cannot be written.
-        """
-        self._write(record)
-        LOG.error(
-            "%s: its plug or unplug was interrupted and %s; see that no "
-            "interface of the port is left, then 'sriov-rt vif forget %s "
-            "--force'",
-            log.about(record.port, record.vf),
-            _out_of_use(record),
-            record.port,
-        )
-
     def clean(self, lock_port: LockPort) -> None:
         """Remove what another boot has left, and files half-written.
 
@@ -643,30 +623,12 @@ def parse(data: bytes) -> Record:
     return found
 
 
-def is_of_old_schema(data: bytes) -> bool:
-    """Return whether a file is a record of the release before.
-
-    :raises SchemaError: if it is no JSON.
-    """
-    if len(data) > MAX_FILE or data.startswith(_HEAD):
-        return False
-    return _has_old_schema(documents.plain(data, MAX_FILE))
-
-
-def _has_old_schema(plain: Any) -> bool:
-    return type(plain) is dict and repr(plain.get("schema")) == str(OLD_SCHEMA)
-
-
 def _load(data: bytes) -> Record:
     if len(data) > MAX_FILE:
         raise codec.SchemaError("", f"longer than {MAX_FILE} bytes")
     if data.startswith(_HEAD):
         data, _, _ = data.partition(b"\n")
         return documents.load(Record, data, MAX_FILE, SCHEMA_VERSION)
-    plain = documents.plain(data, MAX_FILE)
-    if _has_old_schema(plain):
-        plain = {_RENAMED.get(key, key): val for key, val in plain.items()}
-        return codec.from_plain(Record, plain)
     return documents.load(Record, data, MAX_FILE, SCHEMA_VERSION)
 
 

@@ -32,7 +32,6 @@ from sriov_rt.vif import report
 from sriov_rt.vif.errors import VifError
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import State
-from sriov_rt.vif.old_journal import OldJournal
 from sriov_rt.vif.records import Record
 from sriov_rt.vif.unplug import GONE
 from sriov_rt.vif.unplug import Undo
@@ -59,7 +58,6 @@ class Recovered:
     :param cleaned: VFs that nothing used: those of the pools that were not
         at the baseline, and parents that were still up.
     :param standing: ports that have a record and were left alone.
-    :param set_aside: files that were no entries of a journal.
     :param quarantined: ports whose interface was not seen to come back.
     :param released: those that were, and are not any more.
     :param damaged: files of records that were damaged, and are kept.
@@ -71,7 +69,6 @@ class Recovered:
     failed: tuple[tuple[str, str], ...] = ()
     cleaned: tuple[str, ...] = ()
     standing: tuple[str, ...] = ()
-    set_aside: tuple[str, ...] = ()
     quarantined: tuple[str, ...] = ()
     released: tuple[str, ...] = ()
     damaged: tuple[str, ...] = ()
@@ -87,7 +84,6 @@ class Recovery:
         self._locks = host.locks
         self._records = host.records
         self._tenancies = host.vfs.tenancies
-        self._old = OldJournal(host.records)
         # Why ports could not be released, which is logged once.
         self._said: dict[str, str] = {}
 
@@ -99,7 +95,7 @@ class Recovery:
 
         :raises JournalBroken: if the records cannot be read.
         """
-        return tuple(sorted({*self._records.ports(), *self._old.ports()}))
+        return self._records.ports()
 
     def run(self) -> Recovered:
         """Recover every port that no live process works on.
@@ -115,7 +111,6 @@ class Recovery:
                 except errors.Busy:
                     busy.append(port)
                     continue
-                self._old.take(port)
                 record = self._records.in_progress(port)
                 if record is not None:
                     records.append(record)
@@ -135,7 +130,6 @@ class Recovery:
             standing=tuple(
                 each.port for each in view.records if not each.is_quarantined
             ),
-            set_aside=self._old.set_aside(),
             damaged=self._records.damaged(),
             quarantined=tuple(
                 each.port for each in view.records if each.is_quarantined
@@ -193,7 +187,6 @@ class Recovery:
         :raises LinkError: if something of it cannot be removed.
         """
         self.mend(port)
-        self._old.take(port)
         record = self._records.in_progress(port)
         if record is None:
             return False

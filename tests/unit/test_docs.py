@@ -41,7 +41,6 @@ from sriov_rt.neutron import privileged
 from sriov_rt.nic import tenancy
 from sriov_rt.parse import errors
 from sriov_rt.request import grammar
-from sriov_rt.vif import old_journal
 from sriov_rt.vif import os_vif_plugin
 from sriov_rt.vif import privsep
 from sriov_rt.vif import records
@@ -426,7 +425,6 @@ class UpgradeTest(unittest.TestCase):
             {
                 "facts": str(facts.SCHEMA_VERSION),
                 "messages": messaging.VERSION,
-                "journal": str(old_journal.SCHEMA_VERSION),
                 "records": str(records.SCHEMA_VERSION),
                 "labels": str(store.SCHEMA_VERSION),
                 "VFs": str(tenancy.SCHEMA_VERSION),

@@ -48,7 +48,6 @@ _KEYS = {
     # Of what 'sriov-rt vif recover --json' prints.
     ("recovery.py", "standing"),
     # Of the journal that the release before wrote.
-    ("old_journal.py", "space"),
 }
 
 #: Text that is one of these words has a reader: a value in JSON, a key.

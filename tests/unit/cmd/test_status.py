@@ -316,23 +316,13 @@ class StoredPortsTest(fakes.HostTest):
         found = upgrade_state.stored_ports(self.directory / "none")
         self.assertEqual(upgrade_checks.StoredPorts(), found)
 
-    def test_one_of_the_schema_before(self):
-        self.plugger.plug(fakes.asked(Kind.MACVLAN))
-        plain = json.loads(self.path().read_text().splitlines()[0])
-        plain["schema"] = records.OLD_SCHEMA
-        self.path().write_text(json.dumps(plain))
-        self.assertEqual((fakes.PORT,), self.stored().old)
-
     def test_damaged_ones_are_left_as_they_are(self):
         self.plugger.plug(fakes.asked(Kind.MACVLAN))
         self.path().write_text("{")
         (self.path().parent / f"p{records.DAMAGED}0").write_text("")
-        other = fakes.PORT[:-1] + "0"
-        (self.directory / other).write_text("x\n")
         found = self.stored()
         self.assertEqual([fakes.PORT], list(found.damaged))
         self.assertEqual(("p.damaged.0",), found.kept)
-        self.assertEqual([other], list(found.damaged_entries))
         self.assertEqual("{", self.path().read_text())
 
     def test_a_link_is_damaged(self):

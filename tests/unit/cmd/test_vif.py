@@ -14,6 +14,7 @@
 """``sriov-rt vif``, on a host of memory."""
 
 import contextlib
+import dataclasses
 import io
 import json
 import pathlib
@@ -25,6 +26,8 @@ from sriov_rt import config
 from sriov_rt.cmd import main
 from sriov_rt.vif import errors
 from sriov_rt.vif import host
+from sriov_rt.vif.model import State
+from sriov_rt.vif.records import Records
 from sriov_rt.vif.recovery import Recovered
 from tests.unit.cmd import tables
 from tests.unit.vif import fakes
@@ -186,13 +189,12 @@ class VifCommandTest(unittest.TestCase):
             self.assertEqual(2, caught.exception.code)
 
     def test_a_start_recovers_first(self):
-        self.directory.mkdir()
-        (self.directory / fakes.OTHER).write_text("torn")
-        with self.assertLogs("sriov_rt.vif", "WARNING"):
-            self.run_command("unplug", PORT)
-        self.assertEqual(
-            [fakes.OTHER + ".0"], fakes.files(self.directory / "set-aside")
-        )
+        self.plugger.plug(fakes.asked(port=fakes.OTHER))
+        store = Records(self.directory)
+        record = store.get(fakes.OTHER)
+        store.put(dataclasses.replace(record, state=State.UNPLUGGING))
+        self.run_command("unplug", PORT)
+        self.assertIsNone(store.get(fakes.OTHER))
 
     def test_a_failed_recovery_of_others_stops_nothing(self):
         broken = errors.JournalBroken("/x")
@@ -213,14 +215,12 @@ class VifCommandTest(unittest.TestCase):
         done = Recovered(
             undone=(PORT,),
             failed=((fakes.OTHER, "eth1: not permitted"),),
-            set_aside=("README.0",),
         )
         with mock.patch.object(self.plugger, "recover", return_value=done):
             self.assertEqual(
                 [
                     f"undone: {PORT}",
                     f"failed: {fakes.OTHER}: eth1: not permitted",
-                    "moved to set-aside: README.0",
                 ],
                 self.run_command("recover", code=1).splitlines(),
             )

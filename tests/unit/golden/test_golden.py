@@ -36,7 +36,6 @@ from sriov_rt.scheduler.facts_table import FactsTable
 from sriov_rt.scheduler.listener import Endpoint
 from sriov_rt.scheduler.verdicts import Verdicts
 from sriov_rt.verify import results
-from sriov_rt.vif import old_journal
 from sriov_rt.vif import records
 from tests.unit import builders
 from tests.unit.scheduler.fakes import states
@@ -73,7 +72,6 @@ def _certificate(path: pathlib.Path) -> certificate.Certificate:
 LOADERS: typing.Mapping[str, Loader] = {
     "certificate": _certificate,
     "facts": _facts,
-    "journal": lambda path: old_journal.parse(path.read_bytes()),
     "labels": lambda path: store.parse(path.read_bytes()),
     "record": lambda path: records.parse(path.read_bytes()),
     "result": results.read,

@@ -241,15 +241,6 @@ class RecordsTest(fakes.HostTest):
         ):
             self.records.end(PORT)
 
-    def test_the_schema_before_is_read(self):
-        found = self.plugged()
-        plain = json.loads(self.file().read_text())
-        plain["space"] = plain.pop("namespace_id")
-        plain["asked"] = plain.pop("request")
-        del plain["before"], plain["parent_up"]
-        self.file().write_text(json.dumps(plain | {"schema": 1}))
-        self.assertEqual(found, Records(self.directory).get(PORT))
-
 
 def _truncated(file: pathlib.Path) -> None:
     data = file.read_bytes()
