@@ -13,6 +13,7 @@
 """A pod gets a clean VF and leaves a clean one, whoever dies between."""
 
 import errno
+import itertools
 import pathlib
 import tempfile
 import threading
@@ -26,6 +27,7 @@ from sriov_rt.nic import errors
 from sriov_rt.nic.tenancy import Holder
 from sriov_rt.nic.tenancy import Kind
 from sriov_rt.nic.tenancy import State
+from sriov_rt.nic.use import Act
 from sriov_rt.nic.use import Use
 from tests.unit.nic import fakes
 
@@ -360,6 +362,30 @@ class BaselineTest(unittest.TestCase):
         self.assertEqual(1, len(got))
         self.assertEqual([cni.TRY_AGAIN], refused)
         self.assertEqual(f"{got[0]}/net1", self.holder().id)
+
+    def test_a_kill_at_any_write_leaves_no_vf_that_passes_for_clean(self):
+        other = fakes.vfs(self.kernel, lambda _: {}, Kind.DOMAIN)
+        died = 0
+        for act, delete in itertools.product((self.add, self.delete), (1, 0)):
+            for number in range(1, 99):
+                if act == self.delete:
+                    self.add()
+                self.kernel.change(1, vlan=7, spoofchk=False)
+                if not fakes.killed_at(self.kernel, number, act):
+                    break
+                died += 1
+                if self.holders():
+                    with self.assertRaises(errors.VfInUse):
+                        other.check(fakes.vf_id(1), Act.HAND_OUT)
+                else:
+                    clean = self.settings().vlan == 0
+                    self.assertEqual(act == self.delete, clean, number)
+                (self.delete if delete else self.collect)()
+                self.assertEqual({}, self.holders())
+            else:
+                self.fail("it never ends")
+            self.delete()
+        self.assertGreater(died, 20)
 
     def test_gc_beside_an_add_leaves_its_vf(self):
         bind = self.kernel.bind

@@ -13,6 +13,7 @@
 
 import dataclasses
 import errno
+import functools
 import unittest
 
 from sriov_rt import exceptions
@@ -29,6 +30,7 @@ from sriov_rt.nic.model import BASELINE
 from sriov_rt.nic.tenancy import Holder
 from sriov_rt.nic.tenancy import Kind
 from sriov_rt.nic.tenancy import State
+from sriov_rt.nic.use import Act
 from sriov_rt.nic.use import Use
 from tests.unit.kubevirt import documents
 from tests.unit.nic import fakes
@@ -335,6 +337,33 @@ class StopTest(NodeHookTest):
         self.kernel._make(0)
         self.at("PostVMStop")
         self.assertIsNone(self.holder())
+
+
+class KillTest(NodeHookTest):
+    def test_a_kill_at_any_write_leaves_no_vf_that_passes_for_clean(self):
+        pod = fakes.vfs(self.kernel, lambda _: {}, Kind.POD)
+        died = 0
+        for point in ("PreVMStart", "PostVMStop"):
+            for number in range(1, 99):
+                if point == "PostVMStop":
+                    self.at("PreVMStart")
+                self.dirty(0)
+                act = functools.partial(self.at, point)
+                if not fakes.killed_at(self.kernel, number, act):
+                    break
+                died += 1
+                if self.holder():
+                    with self.assertRaises(NicError):
+                        pod.check(fakes.vf_id(0), Act.HAND_OUT)
+                else:
+                    done = point == "PostVMStop"
+                    self.assertEqual(done, self.is_clean(), number)
+                self.pods, pods = (), self.pods
+                self.hook.sweep()
+                self.pods = pods
+                self.assertIsNone(self.holder())
+            self.at("PostVMStop")
+        self.assertGreater(died, 10)
 
 
 class SweepTest(NodeHookTest):

@@ -21,6 +21,7 @@ from sriov_rt.nic import errors
 from sriov_rt.nic.tenancy import Holder
 from sriov_rt.nic.tenancy import Kind
 from sriov_rt.nic.tenancy import State
+from sriov_rt.nic.use import Act
 from sriov_rt.nic.use import Use
 from tests.unit.nic import fakes
 
@@ -120,6 +121,28 @@ class VfsTest(unittest.TestCase):
         self.release("web")
         self.assertEqual(7, self.kernel.settings[0].vlan)
         self.assertEqual("rt", self.holder().id)
+
+    def test_a_kill_at_any_write_leaves_no_vf_that_passes_for_clean(self):
+        pod = fakes.vfs(self.kernel, lambda _: {}, Kind.POD)
+        died = 0
+        for act in (self.prepare, self.release):
+            for number in range(1, 99):
+                if act == self.release:
+                    self.prepare()
+                self.kernel.change(0, vlan=7, spoofchk=False)
+                if not fakes.killed_at(self.kernel, number, act):
+                    break
+                died += 1
+                if self.holder():
+                    with self.assertRaises(errors.VfInUse):
+                        pod.check(fakes.vf_id(0), Act.HAND_OUT)
+                else:
+                    clean = self.kernel.settings[0].vlan == 0
+                    self.assertEqual(act == self.release, clean, number)
+                self.release()
+                self.assertIsNone(self.holder())
+            self.release()
+        self.assertGreater(died, 10)
 
     def test_who_names_no_domain_asks_as_well(self):
         self.users = {VF: Use(on=("br0 on e0",))}

@@ -12,12 +12,14 @@
 
 """A kernel whose NICs behave as their drivers do."""
 
+import contextlib
 import dataclasses
 import errno
 import pathlib
 import shutil
 import tempfile
 import weakref
+from unittest import mock
 
 from sriov_rt.host.root import Root
 from sriov_rt.kernel.vf import LinkState
@@ -449,3 +451,41 @@ def vf_id(index):
 def vfs(kernel, users=None, kind=None):
     """Return the verbs over a kernel, with time that does not pass."""
     return Vfs(kernel, Families(families.BUILT_IN), Clock(), users, kind)
+
+
+class Killed(BaseException):
+    """What SIGKILL is: nobody's ``except`` but the test's catches it."""
+
+
+def killed_at(kernel, number, act):
+    """Do something that is killed at one of its writes; return if it was.
+
+    Before and after each write of the kernel's and of the store of VFs.
+    """
+    count = 0
+
+    def ticking(real):
+        def ticked(*args, **named):
+            for write in (None, real):
+                nonlocal count
+                count += 1
+                if count == number:
+                    raise Killed
+                done = write and write(*args, **named)
+            return done
+
+        return ticked
+
+    with contextlib.ExitStack() as stack:
+        for of, name in (
+            (kernel, "write"),
+            (kernel, "bind"),
+            (kernel.tenancies, "_put"),
+        ):
+            patched = mock.patch.object(of, name, ticking(getattr(of, name)))
+            stack.enter_context(patched)
+        try:
+            act()
+        except Killed:
+            return True
+    return False
