@@ -110,7 +110,7 @@ class FakeKernel:
         self.mtu_bounds = (68, 9216)
         self.vf_drivers = {_VF_DRIVERS.get(driver, "iavf"), "vfio-pci"}
         self.root = pathlib.Path(tempfile.mkdtemp())
-        weakref.finalize(self, shutil.rmtree, self.root)
+        weakref.finalize(self, shutil.rmtree, self.root, ignore_errors=True)
         (self.root / DEVICES).mkdir(parents=True)
         self.tenancies = Tenancies(Root(str(self.root)), Clock())
         self._make(vfs)

@@ -623,7 +623,7 @@ class FakeTenancies(Tenancies):
 
     def __init__(self, host: FakeHost) -> None:
         self.root = pathlib.Path(tempfile.mkdtemp())
-        weakref.finalize(self, shutil.rmtree, self.root)
+        weakref.finalize(self, shutil.rmtree, self.root, ignore_errors=True)
         super().__init__(Root(str(self.root)), nic_fakes.Clock())
         self._host = host
 

@@ -29,6 +29,7 @@ from oslo_config import cfg
 from sriov_rt.neutron import l2_extension
 from sriov_rt.neutron import options
 from sriov_rt.neutron import privileged
+from sriov_rt.nic import tenancy
 from sriov_rt.nic.model import VfDevice
 from sriov_rt.nic.tenancy import Kind
 from tests.unit.nic import fakes
@@ -192,16 +193,18 @@ class LifeTest(ExtensionCase):
         self.agent()
         self.assertIsInstance(self.extension, l2_extension.SriovRtExtension)
 
-    def test_a_file_that_ends_with_its_container_is_warned_of(self):
+    def test_a_store_that_ends_with_its_container_is_warned_of(self):
         with (
             mock.patch.object(
-                l2_extension.container, "ends_with_container"
-            ) as ends,
-            self.assertLogs(l2_extension.__name__, "WARNING") as logged,
+                tenancy.container, "ends_with_container", return_value=True
+            ),
+            self.assertLogs("sriov_rt.neutron", "WARNING") as logged,
         ):
-            self.agent()
-        ends.assert_called_once_with(self.place)
-        self.assertIn(f"Mount a volume at {self.place}", logged.output[0])
+            agent = self.agent()
+            self.give(OLD, 117)
+            self.poll(agent)
+        self.assertIn("mount the host's /run", str(logged.output))
+        self.errors.take()
 
     def test_a_clean_vf_is_used_and_clean_again(self):
         agent = self.agent()
