@@ -33,6 +33,7 @@ from sriov_rt.nic import use
 from sriov_rt.nic.errors import FiltersRemain
 from sriov_rt.nic.errors import FunctionNotReset
 from sriov_rt.nic.errors import NoSuchDevice
+from sriov_rt.nic.errors import NotRecorded
 from sriov_rt.nic.model import VfId
 from sriov_rt.nic.model import VfState
 from sriov_rt.nic.tenancy import MANAGERS
@@ -505,7 +506,8 @@ class Undo:
             vf = view.vf_of(parent)
             if vf is not None and record.state is State.PLUGGING:
                 # What it was set to for this one stays for the others.
-                note_settings(self._vfs, vf.id, record.request)
+                with contextlib.suppress(NotRecorded):
+                    note_settings(self._vfs, vf.id, record.request)
             return
         if view.quarantined(parent) is not None:
             return
