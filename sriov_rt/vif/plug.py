@@ -469,15 +469,14 @@ class Plugging:
                 self._links.delete(each)
         if not todo.is_rare:
             return todo
-        view.look_everywhere()
-        todo = self.plan(request, view)
-        parent = view.on_host(todo.parent)
-        if parent is None:
-            raise kernel_errors.NoSuchLink(todo.parent, port=request.port)
-        unseen = (
-            not view.children(parent)
-            and self._links.idle(parent.name) is False
-        )
+        parent = self._parent_of(todo, view)
+        idle = self._links.idle(parent.name)
+        if not idle or todo.act is not Act.SHARE:
+            # A VLAN's interface on it keeps a parent idle, and may be shared.
+            view.look_everywhere()
+            todo = self.plan(request, view)
+            parent = self._parent_of(todo, view)
+        unseen = idle is False and not view.children(parent)
         addressed = self._links.addressed(parent)
         # What is unseen on a parent that is quarantined for this port is its
         # own tenant's.
@@ -493,6 +492,12 @@ class Plugging:
                 detail=", ".join(problems),
             )
         return todo
+
+    def _parent_of(self, todo: PlugPlan, view: View) -> Link:
+        parent = view.on_host(todo.parent)
+        if parent is None:
+            raise kernel_errors.NoSuchLink(todo.parent, port=todo.request.port)
+        return parent
 
     def _nodes(self, todo: PlugPlan, link: Link) -> tuple[int, int]:
         """Return what a port and its parent are known by for ever."""
