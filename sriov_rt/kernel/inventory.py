@@ -22,6 +22,12 @@ link count of that directory is the same in all of them, for it counts those
 of every namespace of the machine (kernfs_link_sibling). Every namespace has a
 loopback there. So where as many were seen as it counts, no namespace is
 hidden.
+
+All that an inventory says is true of one moment, that of the count: what was
+listed before it and is listed after it, by its node, was there then, wherever
+it was moved between. What a macvlan or an ipvlan is on never changes
+(macvlan_common_newlink, ipvlan_link_new), and ``iflink`` is read in the
+directory that has the node: that may be done later.
 """
 
 import contextlib
@@ -30,6 +36,8 @@ import dataclasses
 import functools
 import os
 from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -47,9 +55,13 @@ _FSOPEN_CLOEXEC = 1
 _FSMOUNT_CLOEXEC = 1
 _FSCONFIG_CMD_CREATE = 6
 
-#: include/uapi/linux/if_arp.h.
-_ARPHRD_LOOPBACK = b"772"
-_LO = "lo"
+#: How often to list again what changes meanwhile, as containers come and go.
+ROUNDS = 8
+
+#: How often the interfaces are counted. One that is renamed or moved is not
+#: counted for an instant (kernfs_rename_ns unlinks it first, and since Linux
+#: 6.4 a count takes another lock), and only one at a time is.
+COUNTS = 3
 
 _VIRTUAL = "devices/virtual/net"
 _ALL = "class/net"
@@ -74,12 +86,13 @@ class Inventory:
 
     :param places: where they are, by their nodes.
     :param unseen: how many more the kernel counts; None if that is not known.
-    :param loopbacks: the nodes of loopbacks that have their name still.
+    :param on: the nodes of those that are on the parent in question, or on
+        one of its index in another namespace, or that nobody could look at.
     """
 
     places: Mapping[int, Place]
     unseen: int | None
-    loopbacks: frozenset[int] = frozenset()
+    on: frozenset[int] = frozenset()
 
 
 class _Opened(NamedTuple):
@@ -90,45 +103,48 @@ class _Opened(NamedTuple):
     sysfs: int
 
 
-def take() -> Inventory:
+def take(parent: int = 0, known: Collection[int] = ()) -> Inventory:
     """Return the interfaces of all namespaces, and how many are unseen.
 
     Where names and processes lead to all that the kernel counts, no
     namespace is left that only a thread, a mount or a descriptor leads to,
     and none is looked for: that is a look at each descriptor of the host.
+
+    :param parent: index of the parent in question; 0 for none.
+    :param known: nodes of interfaces that are not looked at for that.
     """
-    found = _take(thorough=False)
-    return found if found.unseen == 0 else _take(thorough=True)
+    found = _take(parent, known, thorough=False)
+    if found.unseen == 0:
+        return found
+    return _take(parent, known, thorough=True)
 
 
-def _take(*, thorough: bool) -> Inventory:
-    """Return the interfaces of the namespaces that are found.
-
-    Everything is listed twice and counted in between: what is in both lists
-    was there when it was counted, wherever it was moved meanwhile.
-    """
+def _take(parent: int, known: Collection[int], *, thorough: bool) -> Inventory:
+    """Return the interfaces of the namespaces that are found."""
+    lowers = dict.fromkeys(known, 0)
     try:
         with _opened(thorough=thorough) as opened:
-            first = {node for each in opened for node in _virtual(each.sysfs)}
-            count = _count(opened[0].sysfs)
-            second = [(each, _virtual(each.sysfs)) for each in opened]
+            for _ in range(ROUNDS):
+                first = {x for each in opened for x in _virtual(each.sysfs)}
+                count = _count(opened[0].sysfs)
+                second = [(each, _virtual(each.sysfs)) for each in opened]
+                seen = {node for _, names in second for node in names}
+                if parent:
+                    _look(second, lowers)
+                if first == seen and (not parent or seen <= lowers.keys()):
+                    break
             places = {
                 node: Place(each.namespace, each.namespace_id, name)
                 for each, names in second
-                for node, name in (names | _others(each.sysfs, names)).items()
+                for node, name in (
+                    names if parent else names | _others(each.sysfs, names)
+                ).items()
             }
-            loopbacks = frozenset(
-                node
-                for each, names in second
-                for node, name in names.items()
-                if name == _LO and _is_loopback(each.sysfs)
-            )
     except OSError:
         return Inventory({}, None)
-    seen = {node for _, names in second for node in names}
-    if seen != first or count < len(seen):
-        return Inventory(places, None, loopbacks)
-    return Inventory(places, count - len(seen), loopbacks)
+    on = (x for x in seen if lowers.get(x, parent) == parent)
+    unseen = max(0, count - len(first & seen))
+    return Inventory(places, unseen, frozenset(on if parent else ()))
 
 
 def node(descriptor: int | None, name: str, index: int) -> int:
@@ -140,9 +156,7 @@ def node(descriptor: int | None, name: str, index: int) -> int:
 
     def read() -> int:
         with _sysfs() as root, _directory(root, f"{_ALL}/{name}") as there:
-            number = os.open("ifindex", os.O_RDONLY, dir_fd=there)
-            with os.fdopen(number) as file:
-                same = int(file.read()) == index
+            same = _number(there, "ifindex") == index
             return os.fstat(there).st_ino if same else 0
 
     try:
@@ -207,21 +221,36 @@ def _others(sysfs: int, virtual: Mapping[int, str]) -> dict[int, str]:
     return found
 
 
-def _is_loopback(sysfs: int) -> bool:
-    """Return whether a namespace's lo is one: others can be called so."""
+def _look(
+    listed: Iterable[tuple[_Opened, Mapping[int, str]]], lowers: dict[int, int]
+) -> None:
+    """Note which index has what an interface is on, for those not noted.
+
+    Nothing is noted of one that is gone, renamed or moved since it was listed.
+    """
+    for each, names in listed:
+        for node in names.keys() - lowers.keys():
+            with (
+                contextlib.suppress(OSError, ValueError),
+                _directory(each.sysfs, f"{_VIRTUAL}/{names[node]}") as there,
+            ):
+                if os.fstat(there).st_ino == node:
+                    lowers[node] = _number(there, "iflink")
+
+
+def _number(directory: int, name: str) -> int:
+    file = os.open(name, os.O_RDONLY, dir_fd=directory)
     try:
-        number = os.open(f"{_ALL}/{_LO}/type", os.O_RDONLY, dir_fd=sysfs)
-        with os.fdopen(number, "rb") as file:
-            return file.read().strip() == _ARPHRD_LOOPBACK
-    except OSError:
-        return False
+        return int(os.read(file, 16))
+    finally:
+        os.close(file)
 
 
 def _count(sysfs: int) -> int:
     """Return how many virtual interfaces all namespaces have together."""
     with _directory(sysfs, _VIRTUAL) as there:
         # Two more are its name and its own dot.
-        return os.fstat(there).st_nlink - 2
+        return max(os.fstat(there).st_nlink for _ in range(COUNTS)) - 2
 
 
 @contextlib.contextmanager

@@ -36,6 +36,7 @@ from sriov_rt.kernel import rtnetlink
 from sriov_rt.kernel import taps
 from sriov_rt.kernel import tc as rates
 from sriov_rt.kernel.inventory import Inventory
+from sriov_rt.kernel.inventory import Place
 from sriov_rt.kernel.link import Link
 from sriov_rt.kernel.link import Subinterface
 from sriov_rt.kernel.link import mode_of
@@ -344,18 +345,18 @@ class Links:
             return _own()
         return _everywhere(thorough=thorough)
 
-    def all_in(
-        self, namespace: str | None, namespace_id: Identity | None
-    ) -> Sequence[Link]:
-        """Return all interfaces of a namespace; none if it has ended."""
+    def of_node(self, node: int, place: Place) -> Link | None:
+        """Return the interface of a node; None if it has left its place."""
         try:
-            with (
-                opened(namespace, namespace_id) as links,
-                reporting(namespace or "links", "list"),
-            ):
-                return links.all()
+            with opened(place.namespace, place.namespace_id) as links:
+                found = links.find(place.name)
+                if found is None:
+                    return None
+                # It may have been renamed while it was looked up.
+                now = inventory.node(links.descriptor, found.name, found.index)
+                return found if now == node else None
         except errors.NoSuchNamespace:
-            return ()
+            return None
 
     @contextlib.contextmanager
     def keep_open(self, namespace: str | None) -> Iterator[Identity | None]:
@@ -405,9 +406,16 @@ class Links:
         except errors.LinkError:
             return 0
 
-    def inventory(self) -> Inventory:
-        """Return where all interfaces are, and how many cannot be seen."""
-        return inventory.take()
+    def inventory(
+        self, parent: int = 0, known: Collection[int] = ()
+    ) -> Inventory:
+        """Return where all interfaces are, and how many cannot be seen.
+
+        :param parent: index of one of the caller's: what is on it is looked
+            for, too; 0 for none.
+        :param known: nodes of interfaces that are not looked at for that.
+        """
+        return inventory.take(parent, known)
 
     def create(self, what: Subinterface) -> Link:
         """Make a subinterface with its alias in its namespace.

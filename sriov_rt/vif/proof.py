@@ -14,7 +14,8 @@
 """Whether a port's interface is gone: what the kernel says, and the verdict.
 
 Absence proves nothing: root in a container can hide an interface, give it
-another index, put another in its place and stack more on the same parent.
+another index, put another in its place and stack more on the same parent. Nor
+do two looks that are true of two moments: it can move it to and fro.
 """
 
 import dataclasses
@@ -61,8 +62,8 @@ class Evidence:
     :param unrecorded: interfaces on the parent that are of no port.
     :param beside: whether interfaces that are accounted for are on it.
     :param suspect: another port that the parent is quarantined for.
-    :param unseen: how many interfaces of the machine cannot be seen; None if
-        the kernel cannot tell.
+    :param unseen: how many interfaces of the machine could not be seen at the
+        moment of which the rest is true; None if the kernel cannot tell.
     :param clue: what is known of an interface that was not found, a clause.
     :param place: the namespace that the parent is in, if it is elsewhere.
     """

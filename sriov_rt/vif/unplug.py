@@ -18,13 +18,11 @@ import logging
 import secrets
 import time
 from collections.abc import Iterable
-from collections.abc import Iterator
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
 from sriov_rt.host.vfs import is_vfio
 from sriov_rt.kernel import errors as kernel_errors
-from sriov_rt.kernel.inventory import Inventory
 from sriov_rt.kernel.link import Link
 from sriov_rt.kernel.namespaces import Identity
 from sriov_rt.kernel.tc import Limits
@@ -67,6 +65,10 @@ LOG = logging.getLogger(__name__)
 #: interface back out of it, in seconds; and between two looks.
 PATIENCE_S = 2.0
 PAUSE_S = 0.05
+
+#: How many interfaces that may be on a parent are looked at, some ms each:
+#: a tenant can have thousands on one of the same index.
+MAX_LOOKS = 64
 
 #: What a tenant can stack on our interface.
 KINDS = ("macvlan", "macvtap", "ipvlan", "ipvtap")
@@ -199,16 +201,14 @@ class Undo:
     def _search(self, record: Record) -> Link | None:
         """Return the interface of a port wherever it is, if it is seen."""
         if record.node:
-            place = self._links.inventory().places.get(record.node)
+            seen = self._links.inventory()
+            place = seen.places.get(record.node)
             if place is not None:
-                for each in self._links.all_in(
-                    place.namespace, place.namespace_id
-                ):
-                    if (
-                        each.name == place.name
-                        and self._links.node(each) == record.node
-                    ):
-                        return each
+                found = self._links.of_node(record.node, place)
+                if found is not None:
+                    return found
+            elif seen.unseen == 0:
+                return None
         for thorough in (False, True):
             for each in self._links.all(everywhere=True, thorough=thorough):
                 if report.is_it(record, each) and (
@@ -304,20 +304,14 @@ class Undo:
         idle = self._links.idle(parent.name)
         if idle:
             return Evidence(parent.name, idle=True, removed=removed)
-        inventory = self._links.inventory()
-        on = self._on(parent, others, inventory, removed=removed)
+        on, unseen = self._unaccounted(parent, others)
         strays = self._strays(on, others)
-        mine = [
-            each
-            for each in strays
-            if each.namespace_id in namespace_ids and each.nsid is None
-        ]
+        mine = [each for each in strays if each.namespace_id in namespace_ids]
         if mine and self._is_pooled(parent, view):
             for each in mine:
                 self._unstack(record, each, others)
             idle = self._links.idle(parent.name)
-            inventory = self._links.inventory()
-            on = self._on(parent, others, inventory, removed=removed)
+            on, unseen = self._unaccounted(parent, others)
             strays = self._strays(on, others)
         suspect = view.quarantined(parent)
         again = record.is_quarantined
@@ -331,53 +325,44 @@ class Undo:
             unrecorded=tuple(map(_stray, strays)),
             beside=bool(ports) or _has_others(parent, on),
             suspect=None if suspect is None else suspect.port,
-            unseen=inventory.unseen,
-            clue="" if removed else self._clue(record, parent, on),
+            unseen=unseen,
+            clue="" if removed else self._clue(record, parent),
         )
 
-    def _on(
-        self,
-        parent: Link,
-        records: Sequence[Record] = (),
-        inventory: Inventory | None = None,
-        *,
-        removed: bool = False,
-    ) -> Sequence[Link]:
-        """Return what is seen on a parent, in all namespaces.
-
-        Where every interface of the machine is seen, and those of the ports
-        are known by their nodes, only namespaces are looked at that have
-        others: with as many as ports, each look takes its time.
-
-        :param records: of other ports.
-        :param removed: whether the port's own interface was deleted.
-        """
-        links: Iterable[Link]
-        if removed and inventory is not None and inventory.unseen == 0:
-            links = self._unaccounted(records, inventory)
-        else:
-            links = self._links.all(everywhere=True, thorough=True)
+    def _on(self, parent: Link) -> Sequence[Link]:
+        """Return what is seen on a parent, in all namespaces."""
         return [
             each
-            for each in links
+            for each in self._links.all(everywhere=True, thorough=True)
             if each.parent == parent.index and each.kind not in PEERS
         ]
 
     def _unaccounted(
-        self, records: Sequence[Record], inventory: Inventory
-    ) -> Iterator[Link]:
-        """Yield the links of all namespaces with something of no port.
+        self, parent: Link, records: Sequence[Record]
+    ) -> tuple[Sequence[Link], int | None]:
+        """Return what is on a parent and of no port, at one moment.
 
-        That is the host's always.
+        Two looks are no proof: what is moved to and fro between them can be
+        in neither. So each node that is not accounted for is followed, and
+        one that has moved on by then counts as unseen.
+
+        :param records: of other ports.
+        :returns: and how many interfaces that cannot be seen may be on it;
+            None if the kernel cannot tell.
         """
-        nodes = {each.node for each in records if not each.removed}
-        places = dict.fromkeys(
-            (place.namespace, place.namespace_id)
-            for node, place in inventory.places.items()
-            if node not in nodes and node not in inventory.loopbacks
-        )
-        for namespace, namespace_id in {(None, None): None} | places:
-            yield from self._links.all_in(namespace, namespace_id)
+        known = {each.node for each in records if not each.removed}
+        seen = self._links.inventory(parent.index, known)
+        found = [
+            self._links.of_node(node, seen.places[node])
+            for node in sorted(seen.on)[:MAX_LOOKS]
+        ]
+        links = [each for each in found if each is not None]
+        lost = len(seen.on) - len(links)
+        return [
+            each
+            for each in links
+            if each.parent == parent.index and each.kind not in PEERS
+        ], None if seen.unseen is None else seen.unseen + lost
 
     def _strays(
         self, on: Sequence[Link], records: Sequence[Record]
@@ -413,11 +398,8 @@ class Undo:
         )
         self._links.delete(link)
 
-    def _clue(self, record: Record, parent: Link, on: Sequence[Link]) -> str:
-        """Return what is known of an interface that is not seen.
-
-        :param on: what is seen on its parent.
-        """
+    def _clue(self, record: Record, parent: Link) -> str:
+        """Return what is known of an interface that is not seen."""
         if record.namespace_id is None:
             return f"{record.interface} has left the host and cannot be seen"
         if not self._links.ended(record.namespace_id):
@@ -426,7 +408,7 @@ class Undo:
                 "still"
             )
         heard = self._links.unknown_macs(
-            parent.name, {each.mac for each in on}
+            parent.name, {each.mac for each in self._on(parent)}
         )
         if heard:
             return (

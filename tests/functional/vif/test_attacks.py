@@ -12,6 +12,7 @@
 
 """What root in a container tries, and what the kernel says of it after."""
 
+import contextlib
 import ctypes
 import errno
 import itertools
@@ -24,10 +25,15 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from collections.abc import Iterator
+from concurrent import futures
+from typing import Any
 from unittest import mock
 
 from sriov_rt.kernel import errors as kernel_errors
+from sriov_rt.kernel import inventory
 from sriov_rt.kernel import links
+from sriov_rt.kernel import namespaces
 from sriov_rt.kernel import rtnetlink
 from sriov_rt.kernel.links import Links
 from sriov_rt.kernel.tc import Limits
@@ -54,15 +60,39 @@ OWN = "/proc/thread-self/ns/net"
 FOREIGN = (*("link", "vf0", "type", "macvlan", "mode", "bridge"),)
 
 
+class Flight:
+    """A socket that no process has: it is in another's queue (unix(7)).
+
+    Made by who is on the host: what it has keeps no other namespace.
+    """
+
+    def __init__(self) -> None:
+        self._ends = socket.socketpair()
+
+    def put(self, kept: socket.socket) -> None:
+        socket.send_fds(self._ends[0], [b"."], [kept.fileno()])
+        kept.close()
+
+    def take(self) -> socket.socket:
+        (found,) = socket.recv_fds(self._ends[1], 1, 1)[1]
+        return socket.socket(fileno=found)
+
+    def close(self) -> None:
+        for each in self._ends:
+            each.close()
+
+
 class Hidden:
     """A namespace without a name and without a process.
 
-    :param by: what keeps it: ``descriptor``, or ``socket``.
+    :param by: what keeps it: ``descriptor``, ``socket``, or ``flight``: a
+        socket that no process has either.
     """
 
     def __init__(self, by: str = "descriptor") -> None:
         self._by = by
-        self.kept: list[object] = []
+        self._flight = Flight()
+        self.kept: list[Any] = []
 
     def take(self, interface: str) -> None:
         """Move an interface of the tenant's into it, as root there would."""
@@ -83,10 +113,20 @@ class Hidden:
             self.kept.append(os.fdopen(hidden))
         else:
             os.close(hidden)
+            if self._by == "flight":
+                self._flight.put(kept)
             self.kept.append(kept)
+
+    @contextlib.contextmanager
+    def landed(self) -> Iterator[socket.socket]:
+        """Have the socket that no process has."""
+        found = self._flight.take()
+        yield found
+        self._flight.put(found)
 
     def end(self) -> None:
         """Let it end."""
+        self._flight.close()
         for each in self.kept:
             each.close()
         self.kept.clear()
@@ -145,7 +185,7 @@ class HiddenTest(AttackTestCase):
     def _lose(self) -> Hidden:
         """Hide where nothing leads to: the tenant's own namespace ends."""
         self.plugger.plug(self.asked())
-        hidden = self.hide("socket")
+        hidden = self.hide("flight")
         sh("ip", "netns", "del", "tenant")
         sh("ip", "netns", "add", "tenant")
         return hidden
@@ -185,11 +225,11 @@ class HiddenTest(AttackTestCase):
         sh("ip", "netns", "add", "other")
         self.plugger.plug(self.asked(namespace="other", port=OTHER))
         hidden = self._lose()
-        (socket_,) = hidden.kept
-        cookie = socket_.getsockopt(socket.SOL_SOCKET, 71, 8)
-        self.assertEqual(8, len(cookie))
-        # Its owner can set it up with a socket that is in there.
-        _set_up(socket_, b"eth1")
+        with hidden.landed() as kept:
+            cookie = kept.getsockopt(socket.SOL_SOCKET, 71, 8)
+            self.assertEqual(8, len(cookie))
+            # Its owner can set it up with a socket that is in there.
+            _set_up(kept, b"eth1")
         with self.assertRaises(errors.Quarantined) as caught:
             self.plugger.unplug(PORT)
         self.assertIn("has the MAC", str(caught.exception))
@@ -222,6 +262,11 @@ class End:
     def close(self) -> None:
         self.socket.close()
 
+    @contextlib.contextmanager
+    def out(self) -> Iterator[None]:
+        """Have its socket."""
+        yield
+
     def mac(self) -> bytes:
         self.socket.bind((self.name, PROTOCOL))
         found = self.socket.getsockname()[4]
@@ -230,6 +275,10 @@ class End:
 
     def reaches(self, other: "End") -> int:
         """Return how many of its frames arrive at another."""
+        with self.out(), other.out():
+            return self._reaches(other)
+
+    def _reaches(self, other: "End") -> int:
         try:
             _set_up(self.socket, self.name.encode())
             head = other.mac() + self.mac() + PROTOCOL.to_bytes(2)
@@ -289,8 +338,8 @@ class KeepTest(AttackTestCase):
         sh("ip", "-n", namespace, "link", "set", "eth1", "up")
 
     def hidden(self, name: str) -> End:
-        """Hide an interface where only a socket leads to; it is down."""
-        found = _Hiding(name)
+        """Hide an interface where nothing leads to; it is down."""
+        found = _Flying(name)
         self.addCleanup(found.close)
         return found
 
@@ -399,9 +448,58 @@ class KeepTest(AttackTestCase):
         self.lose()
         self.ended(old, kept=True)
 
+    def test_stacked_and_hidden_between_two_looks(self):
+        """It is seen when the kernel counts, and hidden when it is listed."""
+        self.stack("more")
+        sh("ip", "netns", "add", "way")
+        sh("ip", "-n", "tenant", "link", "set", "more", "netns", "way")
+        bouncer = Bouncer("more", "way")
+        self.addCleanup(bouncer.close)
+        take = inventory.take
+
+        def counted(*arguments: Any) -> Any:
+            bouncer.show()
+            found = take(*arguments)
+            bouncer.hide()
+            return found
+
+        with mock.patch.object(inventory, "take", counted):
+            with contextlib.suppress(errors.Quarantined):
+                self.plugger.unplug(PORT)
+            self.assertIn(PORT, {each.port for each in self.shown()})
+            # No quarantine is lifted by less.
+            self.assertEqual((PORT,), self.another().recover().quarantined)
+        bouncer.show()
+        self.ended(self.end("way", "more"), kept=True, cut=False)
+
+    def test_stacked_and_moved_to_and_fro(self):
+        self.stack("more")
+        sh("ip", "netns", "add", "way")
+        sh("ip", "-n", "tenant", "link", "set", "more", "netns", "way")
+        bouncer = Bouncer("more", "way")
+        self.addCleanup(bouncer.close)
+        done = threading.Event()
+
+        def bounce() -> None:
+            while not done.wait(0.06):
+                bouncer.hide()
+                done.wait(0.03)
+                bouncer.show()
+
+        with futures.ThreadPoolExecutor(1) as pool:
+            running = pool.submit(bounce)
+            with contextlib.suppress(errors.Quarantined):
+                self.plugger.unplug(PORT)
+            for _ in range(3):
+                self.assertIn(PORT, {each.port for each in self.shown()})
+                self.another().recover()
+            done.set()
+            running.result()
+        self.ended(self.end("way", "more"), kept=True, cut=False)
+
     def test_stacked_where_no_number_leads_to(self):
         """It is made in there, and so it never left the tenant's."""
-        old = _Hiding("more", made_on="eth1")
+        old = _Flying("more", made_on="eth1")
         self.addCleanup(old.close)
         self.ended(old, kept=True)
 
@@ -770,6 +868,74 @@ class _Hiding(End):
             )
         os.close(tenant)
         os.close(hidden)
+
+
+class _Flying(_Hiding):
+    """No process has its socket but while frames are sent."""
+
+    def __init__(self, name: str, made_on: str | None = None) -> None:
+        self._flight = Flight()
+        super().__init__(name, made_on)
+        self._flight.put(self.socket)
+
+    @contextlib.contextmanager
+    def out(self) -> Iterator[None]:
+        self.socket = self._flight.take()
+        try:
+            yield
+        finally:
+            self._flight.put(self.socket)
+
+    def close(self) -> None:
+        self._flight.close()
+
+
+class Bouncer:
+    """Moves an interface to and fro, where it is seen and where it is not.
+
+    :param name: of the interface.
+    :param seen: the namespace that is seen.
+    """
+
+    def __init__(self, name: str, seen: str) -> None:
+        self._name = name
+        self._seen = os.open(f"/run/netns/{seen}", os.O_RDONLY)
+        self._hidden: Flight | None = None
+
+    def hide(self) -> None:
+        """Move it into a new namespace that only a socket in flight keeps."""
+        if self._hidden is not None:
+            return
+        made: list[Any] = []
+
+        def make() -> None:
+            assert _libc().unshare(CLONE_NEWNET) == 0
+            made.extend((os.open(OWN, os.O_RDONLY), rtnetlink.open_socket()))
+
+        _in_thread(make)
+        hidden, kept = made
+        self._move(
+            namespaces.inside(self._seen, rtnetlink.open_socket), hidden
+        )
+        os.close(hidden)
+        self._hidden = Flight()
+        self._hidden.put(kept)
+
+    def show(self) -> None:
+        """Move it back."""
+        if self._hidden is not None:
+            self._move(self._hidden.take(), self._seen)
+            self._hidden.close()
+            self._hidden = None
+
+    def _move(self, opened: socket.socket, target: int) -> None:
+        with rtnetlink.conversation(opened) as route:
+            (index,) = route.link_lookup(ifname=self._name)
+            route.link("set", index=index, net_ns_fd=target)
+
+    def close(self) -> None:
+        self.show()
+        os.close(self._seen)
 
 
 def _libc() -> ctypes.CDLL:

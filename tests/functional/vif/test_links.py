@@ -12,6 +12,7 @@
 
 """Links of this machine's kernel."""
 
+import itertools
 import os
 import pathlib
 import signal
@@ -25,6 +26,7 @@ from unittest import mock
 
 from sriov_rt.kernel import announce
 from sriov_rt.kernel import errors as kernel_errors
+from sriov_rt.kernel import inventory
 from sriov_rt.kernel import link
 from sriov_rt.kernel import namespaces
 from sriov_rt.kernel import taps
@@ -219,16 +221,40 @@ class InventoryTest(IsolatedTestCase):
                 place = found.places[self.links.node(each)]
                 self.assertEqual(each.name, place.name)
                 self.assertEqual(each.namespace_id, place.namespace_id)
-        loopback = self.links.node(self.links.get("lo"))
-        self.assertIn(loopback, found.loopbacks)
 
-    def test_who_is_called_lo_may_be_no_loopback(self):
+    def test_what_is_on_a_parent_is_told_by_the_index_it_is_on(self):
         node = self.links.node(self.make())
+        index = self.links.get("vf0").index
+        self.assertIn(node, self.links.inventory(index).on)
+        self.assertNotIn(node, self.links.inventory(index, {node}).on)
+        self.assertNotIn(node, self.links.inventory(index + 9000).on)
+        # Whatever it is called.
         for name, other in (("lo", "lo9"), ("srt0", "lo")):
             self.ip("link", "set", name, "down", "name", other)
-        found = self.links.inventory()
+        found = self.links.inventory(index)
+        self.assertIn(node, found.on)
         self.assertEqual("lo", found.places[node].name)
-        self.assertNotIn(node, found.loopbacks)
+
+    def test_what_moves_while_it_is_looked_at_may_be_on_a_parent(self):
+        """It is counted and listed; what it is on can't be read any more."""
+        node = self.links.node(self.make())
+        look, names = (
+            vars(inventory)["_look"],
+            itertools.cycle(("srt1", "srt2")),
+        )
+
+        def renamed(*arguments):
+            (found,) = (
+                each
+                for each in self.ip("link")
+                if each["ifname"] in ("srt0", "srt1", "srt2")
+            )
+            self.ip("link", "set", found["ifname"], "name", next(names))
+            look(*arguments)
+
+        with mock.patch.object(inventory, "_look", renamed):
+            found = self.links.inventory(9000)
+        self.assertEqual({node}, found.on)
 
     def test_a_descriptor_leads_to_what_is_unseen(self):
         node = self.links.node(self.make())

@@ -291,10 +291,6 @@ class FakeLinks:
             or each.namespace is None
         ]
 
-    def all_in(self, namespace, namespace_id):
-        found = self.host.links.values()
-        return [each for each in found if each.namespace_id == namespace_id]
-
     @contextlib.contextmanager
     def keep_open(self, namespace):
         self._there(namespace)
@@ -318,7 +314,12 @@ class FakeLinks:
     def node(self, link):
         return 0 if link.nsid is not None else 90_000 + link.index
 
-    def inventory(self):
+    def of_node(self, node, place):
+        found = self.host.links.get(node - 90_000)
+        there = found and (found.namespace_id, found.name)
+        return found if there == (place.namespace_id, place.name) else None
+
+    def inventory(self, parent=0, known=()):
         hidden = [
             each
             for each in self.host.links.values()
@@ -331,8 +332,13 @@ class FakeLinks:
             for each in self.host.links.values()
             if each not in hidden
         }
+        on = frozenset(
+            node
+            for node in places.keys() - {*known}
+            if self.host.links[node - 90_000].parent == parent
+        )
         # Each namespace has a loopback.
-        return Inventory(places, len(hidden) + len(self.host.hidden))
+        return Inventory(places, len(hidden) + len(self.host.hidden), on)
 
     def idle(self, name):
         index = self.host.named(name).index
