@@ -31,11 +31,8 @@ directory that has the node: that may be done later.
 """
 
 import contextlib
-import ctypes
 import dataclasses
-import functools
 import os
-from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -270,26 +267,15 @@ def _sysfs() -> Iterator[int]:
 
     :raises OSError: if that cannot be done.
     """
-    context = _call(_FSOPEN, b"sysfs", _FSOPEN_CLOEXEC)
+    context = namespaces.call(_FSOPEN, b"sysfs", _FSOPEN_CLOEXEC)
     try:
-        _call(_FSCONFIG, context, _FSCONFIG_CMD_CREATE, None, None, 0)
-        root = _call(_FSMOUNT, context, _FSMOUNT_CLOEXEC, 0)
+        namespaces.call(
+            _FSCONFIG, context, _FSCONFIG_CMD_CREATE, None, None, 0
+        )
+        root = namespaces.call(_FSMOUNT, context, _FSMOUNT_CLOEXEC, 0)
     finally:
         os.close(context)
     try:
         yield root
     finally:
         os.close(root)
-
-
-def _call(number: int, *arguments: object) -> int:
-    found = _syscall()(number, *arguments)
-    if found < 0:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
-    return found
-
-
-@functools.cache
-def _syscall() -> Callable[..., int]:
-    return ctypes.CDLL(None, use_errno=True).syscall

@@ -41,8 +41,6 @@ class Link:
         (IFLA_PARENT_DEV_NAME, Linux 5.14); empty for a virtual one.
     :param master: index of the bridge or bond that it is a port of.
     :param namespace_id: which namespace that is; None for the caller's.
-    :param nsid: the number of its namespace in that one, where it is in
-        another still, which nothing but that number leads to.
     """
 
     name: str
@@ -61,7 +59,6 @@ class Link:
     device: str = ""
     master: int | None = None
     namespace_id: Identity | None = None
-    nsid: int | None = None
 
     @property
     def is_probe(self) -> bool:
@@ -71,7 +68,6 @@ class Link:
         """
         return (
             self.namespace is None
-            and self.nsid is None
             and self.mode == "passthru"
             and not self.up
             and self.name.startswith(rtnetlink.PROBE)

@@ -20,7 +20,6 @@ has deleted.
 import contextlib
 import dataclasses
 import errno
-import os
 import time
 from collections.abc import Collection
 from collections.abc import Iterator
@@ -241,60 +240,19 @@ def _everywhere(*, thorough: bool = False) -> list[Link]:
 
     A namespace that goes meanwhile has none.
 
-    :param thorough: of those too that have no name and no process. The
-        kernel numbers a namespace in the one that an interface left for it
-        (__dev_change_net_namespace in net/core/dev.c), so those that a
-        tenant has moved something to are found by number from its own.
+    :param thorough: of those too that have no name and no process.
     """
     found = _own()
-    with namespaces.opened(None) as own:
-        identity = namespaces.identity(own)
-        others = list(namespaces.others(identity, thorough=thorough))
-        # Most have a number for the caller's alone, where their parents are.
-        known = [namespaces.OWN, *(each.path for each in others)]
-        if thorough:
-            with opened(None) as links, reporting("links", "list"):
-                found += _numbered(links, known)
-        for each in others:
-            try:
-                with (
-                    opened(each.name, each.identity, each.path) as links,
-                    reporting(each.name, "list its links"),
-                ):
-                    found += links.all()
-                    if thorough:
-                        found += _numbered(links, known)
-            except errors.NoSuchNamespace:
-                continue
-    return found
-
-
-def _numbered(links: NamespaceLinks, known: list[str]) -> list[Link]:
-    """Return the links of namespaces that only their numbers lead to.
-
-    :param known: files of those that are listed by themselves.
-    """
-    numbers = links.numbers()
-    for each in known:
-        if not numbers:
-            break
+    own = namespaces.identity_of(None)
+    for each in namespaces.others(own, thorough=thorough):
         try:
-            descriptor = namespaces.open_file(each, each)
-        except errors.LinkError:
+            with (
+                opened(each.name, each.identity, each.path) as links,
+                reporting(each.name, "list its links"),
+            ):
+                found += links.all()
+        except errors.NoSuchNamespace:
             continue
-        try:
-            number = links.number(descriptor)
-        finally:
-            os.close(descriptor)
-        numbers.discard(-1 if number is None else number)
-    found = []
-    for number in numbers:
-        try:
-            found += links.of_number(number)
-        except OSError as error:
-            # It has ended meanwhile.
-            if error.errno != errno.EINVAL:
-                raise
     return found
 
 
@@ -339,7 +297,7 @@ class Links:
         :param everywhere: those of every other namespace too, found by
             /run/netns and /proc/*/ns/net, but for their loopbacks.
         :param thorough: and those that neither leads to, but a thread, an
-            open descriptor or another namespace.
+            open descriptor or a socket.
         """
         if not everywhere:
             return _own()
@@ -398,8 +356,6 @@ class Links:
 
         No other interface has it, whatever root in a container sets.
         """
-        if link.nsid is not None:
-            return 0
         try:
             with opened(link.namespace, link.namespace_id) as links:
                 return inventory.node(links.descriptor, link.name, link.index)
@@ -440,18 +396,11 @@ class Links:
         It is told by its namespace's identity, its index and its kind.
         """
         where = link.namespace
-        if link.nsid is not None and link.namespace_id is None:
-            where = None  # its number is one in the caller's own
         try:
             with (
                 opened(where, link.namespace_id) as links,
                 reporting(link.name, "delete"),
             ):
-                if link.nsid is not None:
-                    links.link(
-                        "del", index=link.index, IFLA_IF_NETNSID=link.nsid
-                    )
-                    return True
                 now = links.at(link.index)
                 if now is None or now.kind != link.kind:
                     return False

@@ -13,10 +13,8 @@
 """The links of one network namespace, over a socket that is opened in it."""
 
 import contextlib
-import dataclasses
 import errno
 import os
-import socket
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -64,16 +62,11 @@ class NamespaceLinks:
         with rtnetlink.refused():
             return list(self.route.link(command, **request))
 
-    def number(self, descriptor: int) -> int | None:
-        """Return which number another namespace has in it, if any."""
-        with rtnetlink.refused():
-            return rtnetlink.number(self.route, descriptor)
-
     def host_number(self) -> int | None:
         """Return which number the caller's namespace has in it, if any."""
         if self._host_number is None and self.descriptor is not None:
-            with namespaces.opened(None) as own:
-                self._host_number = self.number(own)
+            with namespaces.opened(None) as own, rtnetlink.refused():
+                self._host_number = rtnetlink.number(self.route, own)
         return self._host_number
 
     def all(self) -> list[Link]:
@@ -83,37 +76,6 @@ class NamespaceLinks:
         if self.name is not None:
             found = [each for each in found if not is_loopback(each)]
         return self._read(found)
-
-    def numbers(self) -> set[int]:
-        """Return the numbers that other namespaces have in it."""
-        with self._socket() as opened, rtnetlink.refused():
-            return rtnetlink.numbers(opened)
-
-    def of_number(self, number: int) -> list[Link]:
-        """Return the links of a namespace with a number, no loopback.
-
-        Where their parents are the kernel tells as seen from here.
-        """
-        with namespaces.opened(None) as own:
-            own_number = self.number(own)
-        name = self.name or f"nsid:{number}"
-        with self._socket() as opened, rtnetlink.refused():
-            found = rtnetlink.links_of(opened, number)
-        read = (
-            read_link(each, name, own_number, self.namespace_id)
-            for each in found
-            if not is_loopback(each)
-        )
-        return [
-            dataclasses.replace(each, nsid=number)
-            for each in read
-            if each is not None
-        ]
-
-    def _socket(self) -> socket.socket:
-        if self.descriptor is None:
-            return rtnetlink.open_socket()
-        return namespaces.inside(self.descriptor, rtnetlink.open_socket)
 
     def _read(self, found: Iterable[Any]) -> list[Link]:
         links = []

@@ -28,6 +28,7 @@ import pathlib
 import re
 import socket
 import sys
+import time
 from collections.abc import Callable
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -61,11 +62,18 @@ CLONE_NEWNET = 0x40000000
 #: include/uapi/asm-generic/socket.h; the socket module has none of it.
 SO_NETNS_COOKIE = 71
 
-#: How a link to a network namespace begins, in /proc/PID/fd.
+#: How a link to a network namespace and to a socket begins, in /proc/PID/fd,
+#: and how the file ends by which a tap is made, which is one, too.
 _NSFS = "net:["
+_SOCKET = "socket:["
+_TUN = "/tun"
 
 #: At most so many namespaces are found, those with names first.
 MAX_FOUND = 16384
+
+#: How long descriptors are looked at, in seconds, some microseconds each:
+#: anybody can have very many. What is not found by then is unseen.
+LOOK_S = 2.0
 
 #: Fields of a line of /proc/PID/mountinfo, and the most bytes that are read.
 _ROOT, _POINT = 3, 4
@@ -76,6 +84,12 @@ LIMIT_S = 120.0
 
 #: include/uapi/linux/nsfs.h.
 NS_GET_NSTYPE = 0xB703
+
+#: include/uapi/asm-generic/sockios.h: a descriptor of a socket's namespace.
+SIOCGSKNS = 0x894C
+
+#: arch/*/entry/syscalls: the same number on every architecture.
+_PIDFD_GETFD = 438
 
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
@@ -96,17 +110,29 @@ class Identity:
         return not self.cookie or not cookie or self.cookie == cookie
 
 
+class _Kept:
+    """Descriptor that is closed with the last who has it."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+
+    def __del__(self) -> None:
+        os.close(self.descriptor)
+
+
 class Namespace(NamedTuple):
     """A namespace other than the caller's.
 
     :param name: in /run/netns, or ``pid:N`` of a process in it; of one that
         a thread is in or a descriptor holds open, ``pid:N`` of that process.
     :param path: of its file.
+    :param kept: its descriptor, where its file is that alone.
     """
 
     name: str
     identity: Identity
     path: str
+    kept: _Kept | None = None
 
 
 # The names that a host has are asked for at each look at it.
@@ -271,16 +297,33 @@ def _setns() -> Callable[[int, int], int]:
     return ctypes.CDLL(None, use_errno=True).setns
 
 
+def call(number: int, *arguments: object) -> int:
+    """Make a system call that Python has no function for.
+
+    :raises OSError: as the kernel refuses it.
+    """
+    found = _syscall()(number, *arguments)
+    if found < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return found
+
+
+@functools.cache
+def _syscall() -> Callable[..., int]:
+    return ctypes.CDLL(None, use_errno=True).syscall
+
+
 def others(own: Identity, *, thorough: bool = False) -> Iterator[Namespace]:
     """Yield each namespace but one's own once, those with a name first.
 
     :param own: which one is left out.
     :param thorough: those too that no process is in, but a thread, or that
-        a process holds open by a descriptor; that takes a look at every
-        descriptor of the host.
+        a process holds open by a descriptor or a socket; that takes a look at
+        every descriptor of the host.
     """
     seen = {own}
-    for name, where in _candidates(thorough=thorough):
+    for name, where, kept in _candidates(thorough=thorough):
         if len(seen) > MAX_FOUND:
             return
         try:
@@ -291,7 +334,7 @@ def others(own: Identity, *, thorough: bool = False) -> Iterator[Namespace]:
         each = Identity(found.st_dev, found.st_ino)
         if each not in seen:
             seen.add(each)
-            yield Namespace(name, each, where)
+            yield Namespace(name, each, where, kept)
 
 
 def find(expected: Identity) -> Namespace | None:
@@ -325,26 +368,67 @@ def identity_of(name: str | None) -> Identity:
         return identity(found)
 
 
-def _candidates(*, thorough: bool) -> Iterator[tuple[str, str]]:
+def _candidates(*, thorough: bool) -> Iterator[tuple[str, str, _Kept | None]]:
     for name in _listed(NAMES):
         # By another name nobody could ask for it.
         if _is_name(name):
-            yield name, f"{NAMES}/{name}"
+            yield name, f"{NAMES}/{name}", None
     pids = sorted(int(each) for each in _listed(PROC) if each.isdecimal())
     for pid in pids:
-        yield f"{PID}{pid}", f"{PROC}/{pid}/ns/net"
+        yield f"{PID}{pid}", f"{PROC}/{pid}/ns/net", None
     if thorough:
-        yield from _mounted(pids)
-    for pid in pids if thorough else ():
-        for thread in _listed(f"{PROC}/{pid}/task"):
-            yield (
-                f"{PID}{pid}",
-                f"{PROC}/{pid}/task/{thread}/ns/net",
-            )
+        for name, where in _mounted(pids):
+            yield name, where, None
+        for pid in pids:
+            for thread in _listed(f"{PROC}/{pid}/task"):
+                where = f"{PROC}/{pid}/task/{thread}/ns/net"
+                yield f"{PID}{pid}", where, None
+        yield from _held(pids)
+
+
+def _held(pids: list[int]) -> Iterator[tuple[str, str, _Kept | None]]:
+    """Yield the namespaces of descriptors, those of sockets last."""
+    deadline = time.monotonic() + LOOK_S
+    sockets: dict[str, tuple[int, int]] = {}
+    for pid in pids:
         for number in _listed(f"{PROC}/{pid}/fd"):
+            if time.monotonic() > deadline:
+                return
             where = f"{PROC}/{pid}/fd/{number}"
-            if _is_namespace(where):
-                yield f"{PID}{pid}", where
+            link = _read_link(where)
+            if link.startswith(_NSFS):
+                yield f"{PID}{pid}", where, None
+            elif link.startswith(_SOCKET):
+                # Other processes may have the same one.
+                sockets[link] = pid, int(number)
+            elif link.endswith(_TUN):
+                sockets[where] = pid, int(number)
+    for pid, descriptor in sockets.values():
+        if time.monotonic() > deadline:
+            return
+        kept = _of_socket(pid, descriptor)
+        if kept is not None:
+            own = f"{PROC}/self/fd/{kept.descriptor}"
+            yield f"{PID}{pid}", own, kept
+
+
+def _of_socket(pid: int, number: int) -> _Kept | None:
+    """Return the namespace of a socket of a process, which it may alone keep.
+
+    A socket keeps its namespace (sk_alloc in net/core/sock.c), and so does a
+    tap's that was opened in it (tun_chr_open in drivers/net/tun.c): both tell
+    it from Linux 4.10 on. To ask, we have it too for as long, by
+    pidfd_getfd(2), Linux 5.6.
+
+    :returns: None where it is gone, or none of ours to look at.
+    """
+    with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+        process = os.pidfd_open(pid)
+        stack.callback(os.close, process)
+        copy = call(_PIDFD_GETFD, process, number, 0)
+        stack.callback(os.close, copy)
+        return _Kept(fcntl.ioctl(copy, SIOCGSKNS))
+    return None
 
 
 def _mounted(pids: list[int]) -> Iterator[tuple[str, str]]:
@@ -381,11 +465,11 @@ def _unescaped(text: bytes) -> bytes:
     return text.replace(b"\\134", b"\\")
 
 
-def _is_namespace(where: str) -> bool:
+def _read_link(where: str) -> str:
     try:
-        return os.readlink(where).startswith(_NSFS)  # noqa: PTH115
+        return os.readlink(where)  # noqa: PTH115
     except OSError:
-        return False
+        return ""
 
 
 def _is_name(text: str) -> bool:

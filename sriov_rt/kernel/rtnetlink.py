@@ -53,9 +53,6 @@ IFF_ALLMULTI = 0x200
 #: How often a dump is requested that changes while it is given.
 MAX_DUMPS = 8
 
-#: The kernel's dumps come in datagrams of 32 KiB at most (netlink_dump).
-_DATAGRAM = 64 * 1024
-
 #: NETNSA_NSID_NOT_ASSIGNED as pyroute2 reads it.
 _NOT_ASSIGNED = 0xFFFFFFFF
 
@@ -260,37 +257,6 @@ def links(route: Route) -> list[Any]:
     )
 
 
-def links_of(opened: socket.socket, number: int) -> list[Any]:
-    """Return the messages of all links of another namespace.
-
-    :param opened: by :func:`open_socket`.
-    :param number: of that namespace, in the socket's.
-    :raises OSError: EINVAL if there is none of the number.
-    """
-    from pyroute2.netlink.rtnl import RTM_GETLINK
-    from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
-
-    request = ifinfmsg()
-    # pyroute2 0.9 leaves the number out of a dump.
-    request["attrs"] = [
-        ("IFLA_IF_NETNSID", number),
-        ("IFLA_EXT_MASK", SKIP_STATS),
-    ]
-    return _whole(lambda: _dump(opened, RTM_GETLINK, request))
-
-
-def numbers(opened: socket.socket) -> set[int]:
-    """Return the numbers that other namespaces have in a socket's.
-
-    :param opened: by :func:`open_socket`.
-    """
-    from pyroute2.netlink.rtnl import RTM_GETNSID
-    from pyroute2.netlink.rtnl.nsidmsg import nsidmsg
-
-    found = _whole(lambda: _dump(opened, RTM_GETNSID, nsidmsg()))
-    return {each.get_attr("NETNSA_NSID") for each in found}
-
-
 def number(route: Route, descriptor: int) -> int | None:
     """Return the number of another namespace in a conversation's, if any.
 
@@ -312,36 +278,3 @@ def _whole(dump: Callable[[], T]) -> T:
             if refusal(error).errno != errno.EINTR:
                 raise
     return dump()
-
-
-def _dump(opened: socket.socket, kind: int, request: Any) -> list[Any]:
-    """Return the answers to a request that pyroute2 has no call for.
-
-    :raises NetlinkError: as the kernel refuses it.
-    """
-    import pyroute2
-    from pyroute2.netlink import NLM_F_DUMP
-    from pyroute2.netlink import NLM_F_DUMP_INTR
-    from pyroute2.netlink import NLM_F_REQUEST
-    from pyroute2.netlink import NLMSG_DONE
-    from pyroute2.netlink.rtnl.marshal import MarshalRtnl
-
-    request["header"]["type"] = kind
-    request["header"]["flags"] = NLM_F_REQUEST | NLM_F_DUMP
-    request["header"]["sequence_number"] = 1
-    request.encode()
-    marshal = MarshalRtnl()
-    found: list[Any] = []
-    torn = False
-    opened.send(request.data)
-    while True:
-        for each in marshal.parse(opened.recv(_DATAGRAM)):
-            header = each["header"]
-            torn |= bool(header["flags"] & NLM_F_DUMP_INTR)
-            if header["error"]:
-                raise header["error"]
-            if header["type"] == NLMSG_DONE:
-                if torn:
-                    raise pyroute2.NetlinkError(errno.EINTR)
-                return found
-            found.append(each)

@@ -141,10 +141,7 @@ class Undo:
             if found is not None:
                 self._records.step(record.port, "delete")
                 namespace_ids.add(found.namespace_id)
-                done = self._links.delete(found) or done
-                # What is reached by a number alone has no node: it may be
-                # another's with the same index.
-                removed = done and (not record.node or found.nsid is None)
+                removed = done = self._links.delete(found) or done
             with self._locked(record, locked=locked):
                 idle = self._is_idle(record, view)
             if idle:
@@ -306,7 +303,12 @@ class Undo:
             return Evidence(parent.name, idle=True, removed=removed)
         on, unseen = self._unaccounted(parent, others)
         strays = self._strays(on, others)
-        mine = [each for each in strays if each.namespace_id in namespace_ids]
+        mine = [
+            each
+            for each in strays
+            # Nobody else's has its index by chance.
+            if each.namespace_id in namespace_ids or report.is_it(record, each)
+        ]
         if mine and self._is_pooled(parent, view):
             for each in mine:
                 self._unstack(record, each, others)
@@ -704,7 +706,7 @@ class Undo:
                 for each in self._links.all(
                     everywhere=True, thorough=thorough
                 ):
-                    if _is_of(each, vf, record) and each.nsid is None:
+                    if _is_of(each, vf, record):
                         return each
             if time.monotonic() >= deadline:
                 raise errors.Quarantined(

@@ -132,7 +132,7 @@ class View:
                 self._on_host[each.name] = self._by_index[each.index] = each
             if each.parent is not None and each.kind not in PEERS:
                 on = self._seen.setdefault(each.parent, {})
-                on[each.namespace_id, each.nsid, each.index] = each
+                on[each.namespace_id, each.index] = each
 
     @functools.cached_property
     def _by_parent(self) -> Mapping[int, Sequence[Record]]:
@@ -210,7 +210,7 @@ class View:
             for each in self._by_parent.get(link.index, ())
             if each.kind != Kind.VF
             and not each.removed
-            and (each.namespace_id, None, each.index) not in seen
+            and (each.namespace_id, each.index) not in seen
         ]
         return [*seen.values(), *recorded]
 
@@ -316,8 +316,8 @@ class View:
         return (each for each in self.vfs if each.id.pf == pf and each.netdev)
 
 
-#: Where an interface is: the namespace, a number in it, and the index.
-Key = tuple[Identity | None, int | None, int]
+#: Where an interface is: the namespace, and the index.
+Key = tuple[Identity | None, int]
 
 
 def used(records: Iterable[Record]) -> Use:

@@ -13,6 +13,7 @@
 
 """A tenant that hides its interface gets nobody else's VLAN."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from tests.periodic import periodic
@@ -27,11 +28,13 @@ from tests.vm.test_vif_kinds import PEER_200
 from tests.vm.test_vif_kinds import PortTestCase
 
 #: Moves an interface into a namespace without a name or a process, which is
-#: held by a descriptor or by nothing but a socket, and says how to get there.
+#: held by a descriptor, or by nothing but a socket in the queue of another
+#: (unix(7)), and says how to get there.
 _HIDE = r"""
 import ctypes, os, socket, subprocess, sys, time
 libc, net = ctypes.CDLL(None, use_errno=True), 0x40000000
 namespace, interface, by = sys.argv[1:]
+queue = socket.socketpair()
 tenant = os.open(f"/run/netns/{namespace}", os.O_RDONLY)
 assert libc.setns(tenant, net) == 0 and libc.unshare(net) == 0
 hidden = os.open("/proc/self/ns/net", os.O_RDONLY)
@@ -41,12 +44,48 @@ path = f"/proc/{os.getpid()}/fd/{hidden}"
 subprocess.run(("ip", "link", "set", interface, "netns", path), check=True)
 assert libc.setns(os.open("/proc/1/ns/net", os.O_RDONLY), net) == 0
 os.close(tenant)
-if by == "socket":
+if by == "flight":
     os.close(hidden)
+    socket.send_fds(queue[0], [b"."], [kept.fileno()])
+kept.close()
 print(os.getpid(), path, flush=True)
 time.sleep(600)
 """
 _SCRIPT = "/root/hide.py"
+
+#: Moves an interface to and fro between a namespace and new ones that nothing
+#: but a socket holds, by RTM_SETLINK with IFLA_IFNAME and IFLA_NET_NS_FD.
+_BOUNCE = r"""
+import ctypes, os, socket, struct, sys, time
+libc, net = ctypes.CDLL(None, use_errno=True), 0x40000000
+seen = os.open(f"/run/netns/{sys.argv[1]}", os.O_RDONLY)
+def attribute(kind, value):
+    head = struct.pack("=HH", 4 + len(value), kind)
+    return head + value + bytes(-len(value) % 4)
+def opened():
+    return socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
+def move(route, target):
+    body = bytes(16) + attribute(3, sys.argv[2].encode() + b"\0")
+    body += attribute(28, struct.pack("=I", target))
+    route.send(struct.pack("=IHHII", 16 + len(body), 19, 5, 1, 0) + body)
+    assert struct.unpack_from("=i", route.recv(8192), 16)[0] == 0
+assert libc.setns(seen, net) == 0
+here = opened()
+while True:
+    time.sleep(0.06)
+    assert libc.unshare(net) == 0
+    hidden, there = os.open("/proc/self/ns/net", os.O_RDONLY), opened()
+    assert libc.setns(seen, net) == 0
+    move(here, hidden)
+    os.close(hidden)
+    time.sleep(0.03)
+    move(there, seen)
+    there.close()
+"""
+_BOUNCER = "/root/bounce.py"
+
+#: How often it is unplugged while it is moved.
+ROUNDS = 5
 
 
 # tests/functional hides macvlans on any NIC.
@@ -63,7 +102,7 @@ class HiddenTest(PortTestCase):
     def hide(self, by: str) -> tuple[str, str]:
         """Hide p0; return the process that holds it, and where.
 
-        :param by: ``descriptor`` or ``socket``.
+        :param by: ``descriptor`` or ``flight``.
         """
         self.vm.push(_HIDE.encode(), _SCRIPT)
         told = self.sh(
@@ -91,7 +130,7 @@ class HiddenTest(PortTestCase):
         parent = ("--parent", f"{network.PF}v1")
         words = self.words("macvlan:bridge", *parent, "--vlan", "100")
         plugged = self.plug(*words)
-        pid, _ = self.hide("socket")
+        pid, _ = self.hide("flight")
         # With the tenant's namespace goes the only way there.
         self.sh(f"ip netns del {NAMESPACE}; ip netns add {NAMESPACE}")
         sentence = self.refused("vif", "unplug", plugged["port"])
@@ -136,7 +175,7 @@ class HiddenTest(PortTestCase):
             "vf", "--parent", f"{network.PF}v1", "--vlan", "100"
         )
         plugged = self.plug(*words)
-        pid, _ = self.hide("socket")
+        pid, _ = self.hide("flight")
         self.sh(f"ip netns del {NAMESPACE}; ip netns add {NAMESPACE}")
         sentence = self.refused("vif", "unplug", plugged["port"])
         self.assertIn("quarantined", sentence)
@@ -166,7 +205,7 @@ class HiddenTest(PortTestCase):
             )
         )
         self.assert_answers(PEER_100, namespace=second)
-        pid, _ = self.hide("socket")
+        pid, _ = self.hide("flight")
         self.sh(f"ip netns del {NAMESPACE}; ip netns add {NAMESPACE}")
         sentence = self.refused("vif", "unplug", guilty["port"])
         self.assertIn("quarantined", sentence)
@@ -196,6 +235,60 @@ class HiddenTest(PortTestCase):
     def test_an_ipvlan_beside_anothers_is_the_one_that_is_kept(self) -> None:
         """Its sibling goes on, and goes."""
         self._beside("ipvlan:l2")
+
+    def test_an_ipvlan_that_moves_to_and_fro_keeps_the_vf(self) -> None:
+        """No look in between takes it for gone, nor lifts its quarantine.
+
+        Macvlans would soon leave no room for a MAC in the PF.
+        """
+        parent = ("--parent", f"{network.PF}v1", "--vlan", "100")
+        second, way = "srt-second", "srt-way"
+        self.vm.push(_BOUNCE.encode(), _BOUNCER)
+        for name in (second, way):
+            self.sh(f"ip netns add {name}")
+            self.addCleanup(self.sh, f"ip netns del {name}", check=False)
+        self.plug(
+            *self.words(
+                "ipvlan:l2",
+                *parent,
+                address="192.0.2.9/24",
+                namespace=second,
+            )
+        )
+        for number in range(ROUNDS):
+            with self.subTest(number=number):
+                guilty = self.plug(*self.words("ipvlan:l2", *parent))
+                self._bounced(guilty["port"], way, parent)
+                released = self.done("vif", "recover")["released"]
+                self.assertEqual([guilty["port"]], released)
+
+    def _bounced(self, port: str, way: str, parent: Sequence[str]) -> None:
+        """Unplug a port whose tenant moves another interface to and fro.
+
+        :param way: the namespace where that can be seen.
+        :param parent: what both are on, and its VLAN, as words.
+        """
+        inside = f"ip -n {NAMESPACE} link"
+        pid = self.sh(
+            f"{inside} add more link p0 type ipvlan mode l2; {inside} "
+            f"set more netns {way}; nohup python3 -I {_BOUNCER} {way} more "
+            ">/root/bounced 2>&1 & echo $!; sleep 0.3"
+        ).text.strip()
+        try:
+            self.unplug(port)
+            for _ in range(2):
+                shown = {x["port"]: x for x in self.done("vif", "show")}
+                self.assertIn(port, shown)
+                self.assertEqual("quarantined", shown[port]["state"])
+                self.done("vif", "recover")
+            other = self.words("ipvlan:l2", *parent)
+            self.assertIn("quarantined", self.refused("vif", "plug", *other))
+        finally:
+            self.sh(
+                f"kill {pid}; sleep 1; ip -n {way} link del more; sleep 1",
+                check=False,
+            )
+            self.assertEqual("", self.sh("cat /root/bounced").text)
 
     def test_a_sibling_goes_where_nothing_is_hidden(self) -> None:
         """The kernel counts as many interfaces as are seen."""

@@ -179,6 +179,8 @@ class HiddenTest(AttackTestCase):
     def test_a_namespace_that_only_a_socket_holds_is_found(self):
         self.plugger.plug(self.asked())
         self.hide("socket")
+        sh("ip", "netns", "del", "tenant")
+        sh("ip", "netns", "add", "tenant")
         self.assertTrue(self.plugger.unplug(PORT))
         self.assertTrue(self.is_idle())
 
@@ -337,9 +339,12 @@ class KeepTest(AttackTestCase):
         sh("ip", "link", "set", name, "netns", namespace, "name", "eth1")
         sh("ip", "-n", namespace, "link", "set", "eth1", "up")
 
-    def hidden(self, name: str) -> End:
-        """Hide an interface where nothing leads to; it is down."""
-        found = _Flying(name)
+    def hidden(self, name: str, *, seen: bool = False) -> End:
+        """Hide an interface where nothing leads to; it is down.
+
+        :param seen: whether a process has the socket that leads there.
+        """
+        found = (_Hiding if seen else _Flying)(name)
         self.addCleanup(found.close)
         return found
 
@@ -418,15 +423,20 @@ class KeepTest(AttackTestCase):
         self.assertNotEqual(index, str(self.links_of()["eth1"]))
         self.ended(self.old, kept=False)
 
-    def test_decoy_with_its_index(self):
+    def _decoy(self, *, seen: bool) -> End:
         index = str(self.links_of()["eth1"])
         self.stack("step")
-        old = self.hidden("eth1")
+        old = self.hidden("eth1", seen=seen)
         self.stack("eth1", "index", index, on="step")
         sh("ip", "-n", "tenant", "link", "del", "step")
-        # The real one is reached by its namespace's number, and deleted; the
-        # kernel confirms that where nobody else is on the parent.
-        self.ended(old, kept=self.beside)
+        return old
+
+    def test_decoy_with_its_index(self):
+        # Which of them is the port's, its node tells.
+        self.ended(self._decoy(seen=True), kept=False)
+
+    def test_decoy_with_its_index_that_alone_is_seen(self):
+        self.ended(self._decoy(seen=False), kept=True, cut=False)
 
     def test_stacked_on_its_own_and_visible(self):
         self.stack("more")

@@ -256,6 +256,28 @@ class InventoryTest(IsolatedTestCase):
             found = self.links.inventory(9000)
         self.assertEqual({node}, found.on)
 
+    def test_a_socket_leads_to_what_is_unseen(self):
+        """Its owner has no privilege, and the namespace is its user's."""
+        command = (
+            *("setpriv", "--reuid", "65534", "--clear-groups", "unshare"),
+            *("--user", "--map-root-user", "--net", "/usr/bin/python3", "-c"),
+            "import ctypes, os, socket, sys\n"
+            "net = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+            "assert ctypes.CDLL(None).unshare(0x40000000) == 0\n"
+            "print(flush=True)\n"
+            "sys.stdin.read()",
+        )
+        before = self.links.inventory()
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as process:
+            process.stdout.readline()
+            now = self.links.inventory()
+            process.stdin.close()
+        self.assertEqual((0, 0), (before.unseen, now.unseen))
+        # The one that it is in, and the one that its socket keeps.
+        self.assertEqual(2, len(now.places.keys() - before.places.keys()))
+
     def test_a_descriptor_leads_to_what_is_unseen(self):
         node = self.links.node(self.make())
         command = ("ip", "netns", "exec", "tenant", "cat")

@@ -222,6 +222,28 @@ class OthersTest(unittest.TestCase):
         )
         self.assertEqual([], self._found())
 
+    def test_descriptors_are_looked_at_for_some_time(self):
+        self._process(12, "own")
+        self._namespace("held")
+        (self.proc / "12" / "fd").mkdir()
+        (self.proc / "12" / "fd" / "3").symlink_to(self.top / "held")
+        for seconds, paths in ((9, [f"{self.proc}/12/fd/3"]), (-1, [])):
+            with (
+                mock.patch.object(namespaces, "_NSFS", str(self.top)),
+                mock.patch.object(namespaces, "LOOK_S", seconds),
+            ):
+                found = [*namespaces.others(self.own, thorough=True)]
+            self.assertEqual(paths, [each.path for each in found])
+
+    def test_a_socket_whose_process_has_ended_leads_nowhere(self):
+        self._process(namespaces.MAX_PID + 1, "own")
+        fds = self.proc / str(namespaces.MAX_PID + 1) / "fd"
+        fds.mkdir()
+        (fds / "3").symlink_to("socket:[4711]")
+        (fds / "4").symlink_to("/dev/net/tun")
+        found = namespaces.others(self.own, thorough=True)
+        self.assertEqual([], [each.path for each in found])
+
     def test_there_is_a_bound(self):
         for number in range(9):
             self._namespace(f"n{number}")

@@ -11,7 +11,6 @@
 # under the License.
 
 import errno
-import socket
 import struct
 import subprocess
 import sys
@@ -19,9 +18,6 @@ import unittest
 from unittest import mock
 
 import pyroute2
-from pyroute2.netlink import NLM_F_DUMP_INTR
-from pyroute2.netlink import NLMSG_DONE
-from pyroute2.netlink.rtnl import RTM_GETNSID
 
 from sriov_rt.kernel import rtnetlink
 
@@ -153,53 +149,6 @@ class NumberTest(RtnetlinkTestCase):
         ):
             self.route.get_netnsid.return_value = found
             self.assertEqual(wanted, rtnetlink.number(self.route, 9))
-
-
-def message(kind, body=b"", flags=0):
-    """Return a message of the kernel's, the first request's answer."""
-    return struct.pack("=IHHII", 16 + len(body), kind, flags, 1, 0) + body
-
-
-def nsid(number, flags=0):
-    body = struct.pack("=4xHHi", 8, 1, number)
-    return message(RTM_GETNSID - 2, body, flags)
-
-
-DONE = message(NLMSG_DONE, bytes(4))
-
-
-class NumbersTest(unittest.TestCase):
-    """What is read of datagrams, given beforehand."""
-
-    def setUp(self):
-        self.kernel, self.opened = socket.socketpair(
-            socket.AF_UNIX, socket.SOCK_DGRAM
-        )
-        self.addCleanup(self.kernel.close)
-        self.addCleanup(self.opened.close)
-
-    def give(self, *datagrams):
-        for each in datagrams:
-            self.kernel.send(each)
-
-    def test_several_datagrams(self):
-        self.give(nsid(0) + nsid(4), nsid(7), DONE)
-        self.assertEqual({0, 4, 7}, rtnetlink.numbers(self.opened))
-        kind, flags = struct.unpack_from("=4xHH", self.kernel.recv(4096))
-        self.assertEqual(RTM_GETNSID, kind)
-        self.assertEqual(0x301, flags)
-
-    def test_one_that_changed_is_requested_again(self):
-        self.give(nsid(1, NLM_F_DUMP_INTR), DONE, nsid(2), DONE)
-        self.assertEqual({2}, rtnetlink.numbers(self.opened))
-
-    def test_what_the_kernel_refuses(self):
-        refused = struct.pack("=i", -errno.EINVAL) + bytes(16)
-        self.give(message(2, refused))
-        with self.assertRaises(pyroute2.NetlinkError) as caught:
-            rtnetlink.links_of(self.opened, 5)
-        self.assertEqual(errno.EINVAL, caught.exception.code)
-        self.assertIn(struct.pack("=HHI", 8, 46, 5), self.kernel.recv(4096))
 
 
 class FlagsTest(unittest.TestCase):

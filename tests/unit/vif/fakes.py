@@ -312,7 +312,7 @@ class FakeLinks:
         ]
 
     def node(self, link):
-        return 0 if link.nsid is not None else 90_000 + link.index
+        return 90_000 + link.index
 
     def of_node(self, node, place):
         found = self.host.links.get(node - 90_000)
