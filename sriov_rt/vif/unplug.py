@@ -165,15 +165,29 @@ class Undo:
     def _undo_make(self, record: Record, view: View) -> bool:
         """Delete an interface that a plug may have made before it failed.
 
-        What was killed before it was made is nowhere.
+        What was killed before it was made is nowhere. What was, its tenant
+        can have hidden before anybody noted it.
+
+        :raises Quarantined: if it may be somewhere out of sight.
         """
-        where, parent = self._parent(record, view)
+        _, parent = self._parent(record, view)
         found = self._in_place(record)
-        if found is None and where is Where.ON_HOST and parent is not None:
-            idle = self._links.idle(parent.name)
-            found = None if idle else self._search(record)
-        if found is None:
-            return False
+        others = [each for each in view.records if each.port != record.port]
+        deadline = time.monotonic() + self._patience_s
+        while found is None:
+            if parent is None or self._links.idle(parent.name):
+                return False
+            on, unseen = self._unaccounted(parent, others)
+            found = report.among(record, on)
+            if found is None and unseen == 0:
+                return False
+            if time.monotonic() >= deadline:
+                raise errors.Quarantined(
+                    parent.name,
+                    port=record.port,
+                    detail="its interface may have been made, and hidden",
+                )
+            time.sleep(PAUSE_S)
         self._records.step(record.port, "delete")
         return self._links.delete(found)
 

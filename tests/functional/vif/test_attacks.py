@@ -212,6 +212,32 @@ class HiddenTest(AttackTestCase):
         self.assertEqual((), self.shown())
         self.plugger.plug(self.asked(port=OTHER, name="eth2"))
 
+    def test_what_is_hidden_while_it_is_made_is_quarantined(self):
+        """Its plug fails, and to undo it finds nothing."""
+        for name in ("second", "next"):
+            sh("ip", "netns", "add", name)
+        self.plugger.plug(self.asked(namespace="second", port=OTHER))
+        label, hidden = vars(links)["_label"], []
+
+        def late(*arguments):
+            hidden.append(_Flying("eth1"))
+            return label(*arguments)
+
+        with (
+            mock.patch.object(links, "_label", late),
+            self.assertRaises(kernel_errors.NoSuchLink),
+        ):
+            self.plugger.plug(self.asked())
+        shown = {each.port: each for each in self.shown()}
+        self.assertEqual(State.QUARANTINED, shown[PORT].state)
+        with self.assertRaises(kernel_errors.ParentTaken):
+            self.plugger.plug(self.asked(port=THIRD, namespace="next"))
+        hidden[0].close()
+        until(
+            "it is released",
+            lambda: self.another().recover().released == (PORT,),
+        )
+
     def test_an_operator_can_have_it_forgotten(self):
         self._lose()
         with self.assertRaises(errors.Quarantined):
