@@ -83,8 +83,8 @@ class Inventory:
 
     :param places: where they are, by their nodes.
     :param unseen: how many more the kernel counts; None if that is not known.
-    :param on: the nodes of those that are on the parent in question, or on
-        one of its index in another namespace, or that nobody could look at.
+    :param on: the nodes of those in other namespaces that are on the parent in
+        question, or on one of its index elsewhere, or could not be looked at.
     """
 
     places: Mapping[int, Place]
@@ -224,8 +224,13 @@ def _look(
     """Note which index has what an interface is on, for those not noted.
 
     Nothing is noted of one that is gone, renamed or moved since it was listed.
+    Those of the caller's own namespace are the host's, and many of them have
+    a peer with the index of a parent.
     """
     for each, names in listed:
+        if each.namespace is None:
+            lowers.update(dict.fromkeys(names, 0))
+            continue
         for node in names.keys() - lowers.keys():
             with (
                 contextlib.suppress(OSError, ValueError),

@@ -367,8 +367,8 @@ class Links:
     ) -> Inventory:
         """Return where all interfaces are, and how many cannot be seen.
 
-        :param parent: index of one of the caller's: what is on it is looked
-            for, too; 0 for none.
+        :param parent: index of one of the caller's: what is on it in other
+            namespaces is looked for, too; 0 for none.
         :param known: nodes of interfaces that are not looked at for that.
         """
         return inventory.take(parent, known)

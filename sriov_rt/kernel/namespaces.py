@@ -383,10 +383,10 @@ def _candidates(*, thorough: bool) -> Iterator[tuple[str, str, _Kept | None]]:
             for thread in _listed(f"{PROC}/{pid}/task"):
                 where = f"{PROC}/{pid}/task/{thread}/ns/net"
                 yield f"{PID}{pid}", where, None
-        yield from _held(pids)
+        yield from _descriptors(pids)
 
 
-def _held(pids: list[int]) -> Iterator[tuple[str, str, _Kept | None]]:
+def _descriptors(pids: list[int]) -> Iterator[tuple[str, str, _Kept | None]]:
     """Yield the namespaces of descriptors, those of sockets last."""
     deadline = time.monotonic() + LOOK_S
     sockets: dict[str, tuple[int, int]] = {}
@@ -416,8 +416,8 @@ def _of_socket(pid: int, number: int) -> _Kept | None:
     """Return the namespace of a socket of a process, which it may alone keep.
 
     A socket keeps its namespace (sk_alloc in net/core/sock.c), and so does a
-    tap's that was opened in it (tun_chr_open in drivers/net/tun.c): both tell
-    it from Linux 4.10 on. To ask, we have it too for as long, by
+    tap's that was opened in it (tun_chr_open in drivers/net/tun.c). Both
+    report it, from Linux 4.10 on; to ask, we have it too for as long, by
     pidfd_getfd(2), Linux 5.6.
 
     :returns: None where it is gone, or none of ours to look at.

@@ -68,7 +68,7 @@ PAUSE_S = 0.05
 
 #: How many interfaces that may be on a parent are looked at, some ms each:
 #: a tenant can have thousands on one of the same index.
-MAX_LOOKS = 64
+MAX_LOOKS = 256
 
 #: What a tenant can stack on our interface.
 KINDS = ("macvlan", "macvtap", "ipvlan", "ipvtap")
@@ -334,12 +334,13 @@ class Undo:
         if suspect is not None and suspect.removed and again:
             suspect = None
         ports = [each for each in view.on(parent) if not each.is_quarantined]
+        on_host = [x for x in view.children(parent) if isinstance(x, Link)]
         return Evidence(
             parent.name,
             idle=idle,
             removed=removed,
             unrecorded=tuple(map(_stray, strays)),
-            beside=bool(ports) or _has_others(parent, on),
+            beside=bool(ports) or _has_others(parent, [*on, *on_host]),
             suspect=None if suspect is None else suspect.port,
             unseen=unseen,
             clue="" if removed else self._clue(record, parent),
@@ -356,11 +357,12 @@ class Undo:
     def _unaccounted(
         self, parent: Link, records: Sequence[Record]
     ) -> tuple[Sequence[Link], int | None]:
-        """Return what is on a parent and of no port, at one moment.
+        """Return what is on a parent at one moment, and nobody's.
 
-        Two looks are no proof: what is moved to and fro between them can be
-        in neither. So each node that is not accounted for is followed, and
-        one that has moved on by then counts as unseen.
+        That is no port's, nor in the host's own namespace. Two looks are no
+        proof: what is moved to and fro between them can be in neither. So
+        each node that is not accounted for is followed, and one that has
+        moved on by then counts as unseen.
 
         :param records: of other ports.
         :returns: and how many interfaces that cannot be seen may be on it;

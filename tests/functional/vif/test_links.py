@@ -228,6 +228,10 @@ class InventoryTest(IsolatedTestCase):
         self.assertIn(node, self.links.inventory(index).on)
         self.assertNotIn(node, self.links.inventory(index, {node}).on)
         self.assertNotIn(node, self.links.inventory(index + 9000).on)
+        hosts = self.make(name="srt1", namespace=None, mac=None)
+        self.assertNotIn(
+            self.links.node(hosts), self.links.inventory(index).on
+        )
         # Whatever it is called.
         for name, other in (("lo", "lo9"), ("srt0", "lo")):
             self.ip("link", "set", name, "down", "name", other)

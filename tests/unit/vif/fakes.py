@@ -336,6 +336,7 @@ class FakeLinks:
             node
             for node in places.keys() - {*known}
             if self.host.links[node - 90_000].parent == parent
+            and self.host.links[node - 90_000].namespace
         )
         # Each namespace has a loopback.
         return Inventory(places, len(hidden) + len(self.host.hidden), on)

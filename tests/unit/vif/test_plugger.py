@@ -445,7 +445,7 @@ class UnplugTest(fakes.HostTest):
                 kind="macvlan",
                 parent=parent,
             )
-        with self.assertRaisesRegex(errors.Quarantined, "61 more"):
+        with self.assertRaisesRegex(errors.Quarantined, "253 more"):
             self.plugger.unplug(PORT)
         (found,) = self.plugger.show()
         self.assertEqual(State.QUARANTINED, found.state)
