@@ -46,24 +46,24 @@ def intent(
     :param namespace_id: the namespace that it is to be in.
     :param request: the port as it was requested.
     """
-    request = plan.request
-    whole = request.kind == Kind.VF
+    chosen = plan.request
+    whole = chosen.kind == Kind.VF
     return Record(
         boot=records.boot_id(),
-        port=request.port,
-        owner=request.owner,
-        kind=request.kind,
-        mode=request.mode,
+        port=chosen.port,
+        owner=chosen.owner,
+        kind=chosen.kind,
+        mode=chosen.mode,
         interface=plan.interface,
-        namespace=request.namespace,
+        namespace=chosen.namespace,
         namespace_id=namespace_id,
         index=0 if whole else rtnetlink.choose_index(),
         parent=plan.parent,
         parent_index=plan.parent_index,
         vf=plan.vf.address if plan.vf else None,
         nic=plan.vf.pf if plan.vf else plan.parent,
-        mac=request.mac or "",
-        accelerated=request.onload,
+        mac=chosen.mac or "",
+        accelerated=chosen.onload,
         request=request,
         state=State.PLUGGING,
         parent_up=plan.parent_up,

@@ -161,6 +161,53 @@ def _read_imports(path: pathlib.Path) -> Iterator[str]:
                 yield f"{node.module}.{alias.name}"
 
 
+#: Statements whose body may not be run.
+_CONDITIONAL = (ast.If, ast.While, ast.For, ast.AsyncFor, ast.Match)
+
+
+def _names(node: ast.AST) -> Iterator[tuple[str, bool]]:
+    """Yield the names that a statement uses, as they are evaluated.
+
+    :returns: the name, and whether it is overwritten for sure.
+    """
+    if isinstance(node, ast.Name):
+        yield node.id, isinstance(node.ctx, ast.Store)
+        return
+    children = list(ast.iter_child_nodes(node))
+    if isinstance(node, ast.Assign):
+        children = [node.value, *node.targets]
+    elif isinstance(node, ast.AugAssign):
+        children = [node.value]
+        if isinstance(node.target, ast.Name):
+            yield node.target.id, False
+    elif isinstance(node, ast.AnnAssign):
+        children = [node.value, node.target] if node.value else []
+    for child in children:
+        for name, written in _names(child):
+            scope = isinstance(
+                node, (*_CONDITIONAL, ast.comprehension, ast.Lambda)
+            )
+            if not (written and scope):
+                yield name, written
+
+
+def _overwritten(source: str) -> Iterator[tuple[str, str]]:
+    """Yield functions and their parameters that are overwritten unread."""
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        given = node.args
+        names = {
+            each.arg
+            for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)
+        }
+        for statement in node.body:
+            for name, written in _names(statement):
+                if name in names and written:
+                    yield node.name, name
+                names.discard(name)
+
+
 class LayersTest(unittest.TestCase):
     def test_rooms_import_downwards(self):
         for room, path in _modules():
@@ -191,6 +238,37 @@ class LayersTest(unittest.TestCase):
         self.assertEqual(
             sorted({room for room, _ in _modules()}), sorted(rooms)
         )
+
+
+class ParametersTest(unittest.TestCase):
+    def test_no_function_overwrites_a_parameter_before_it_reads_it(self):
+        for _, path in _modules():
+            with self.subTest(module=str(path)):
+                self.assertEqual([], list(_overwritten(path.read_text())))
+
+    def test_what_counts_as_overwritten(self):
+        for body, expected in (
+            ("a = b", ["a"]),
+            ("a, c = b", ["a"]),
+            ("a: int = b", ["a"]),
+            ("with b as a: pass", ["a"]),
+            ("try:\n  a = b\nfinally: pass", ["a"]),
+            ("c = b; a = c; print(a)", ["a"]),
+            ("a = a or b", []),
+            ("a += b", []),
+            ("a: int", []),
+            ("if b: a = 1", []),
+            ("for a in b: pass", []),
+            ("[a for a in b]", []),
+            ("print(a); a = b", []),
+            ("def inner(): return a\na = b", []),
+        ):
+            lines = "\n".join(f"  {each}" for each in body.split("\n"))
+            with self.subTest(body):
+                self.assertEqual(
+                    [("f", each) for each in expected],
+                    list(_overwritten(f"def f(a, b):\n{lines}\n")),
+                )
 
 
 class OptionsTest(unittest.TestCase):

@@ -192,6 +192,28 @@ class UnacceleratedTest(EndpointTest):
         self.assertEqual(f"sriov-rt:{fakes.port(3)}:guest-3", alias)
         self.assertIn(third, self.plugger.show())
 
+    def test_one_that_fell_back_is_plugged_again_as_it_was_requested(self):
+        self.plug(1)
+        self.plug(2)
+        third = self.plug(3)
+        self.assertEqual(third, self.plug(3))
+        # Nova's next start: another process, which has the records alone.
+        self.plugger = self.another(unaccelerated=True)
+        self.assertEqual(third, self.plug(3))
+        self.assertEqual(third, self.plug(3, onload=False))
+        self.assertIn(third, self.plugger.show())
+
+    def test_the_record_has_what_was_requested_and_what_became_of_it(self):
+        for number in (1, 2, 3):
+            self.plug(number)
+        record = Records(self.directory).get(fakes.port(3))
+        requested = record.request
+        self.assertEqual(
+            (True, NETWORK, None),
+            (requested.onload, requested.network, requested.parent),
+        )
+        self.assertEqual((False, None), (record.accelerated, record.network))
+
     def test_a_plain_one_may_be_on_any_nic(self):
         self.plugger = self.another(
             unaccelerated=True, onload_nics=lambda: {"enp2s0"}
