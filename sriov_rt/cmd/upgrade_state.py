@@ -37,6 +37,7 @@ from sriov_rt.cmd import upgrade_checks as checks
 from sriov_rt.codec import Unknown
 from sriov_rt.devices import settings as devices
 from sriov_rt.host import compute_driver_socket
+from sriov_rt.host.compute_driver_socket import Driver
 from sriov_rt.host.root import Root
 from sriov_rt.kubernetes import cluster
 from sriov_rt.kubernetes import manifest
@@ -269,10 +270,11 @@ class Host:
 
     def compute(self) -> checks.Compute:
         """Return the nova-compute of the host."""
+        driver = compute_driver_socket.observe(self.root, self.name)
         return checks.Compute(
             configured=self.configured_driver(),
             is_running=self._has_process("nova-compute"),
-            driver=compute_driver_socket.observe(self.root, self.name),
+            driver=driver.version if isinstance(driver, Driver) else driver,
         )
 
     def configured_driver(self) -> str | None | Unknown:

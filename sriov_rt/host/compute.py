@@ -23,6 +23,7 @@ from sriov_rt.facts import ComputeFacts
 from sriov_rt.facts import CpuSet
 from sriov_rt.facts import PowerManagement
 from sriov_rt.host import compute_driver_socket
+from sriov_rt.host.compute_driver_socket import Driver
 from sriov_rt.host.root import Root
 from sriov_rt.parse import cpulist
 from sriov_rt.parse import errors
@@ -130,12 +131,13 @@ def observe(
         dedicated=_cpus(settings, "cpu_dedicated_set"),
         shared=_cpus(settings, "cpu_shared_set"),
         power_management=_power_management(settings),
-        driver=(
-            NOT_REPORTED
-            if host is None
-            else compute_driver_socket.observe(root, host)
-        ),
+        driver=NOT_REPORTED if host is None else _driver(root, host),
     )
+
+
+def _driver(root: Root, host: str) -> str | None | Unknown:
+    found = compute_driver_socket.observe(root, host)
+    return found.version if isinstance(found, Driver) else found
 
 
 def _cpus(

@@ -20,6 +20,7 @@ container, too. It proves nothing against somebody who runs programs on the
 host itself, and need not.
 """
 
+import dataclasses
 import hashlib
 import secrets
 import socket
@@ -40,20 +41,35 @@ _MAX_LIST = 16 * 1024 * 1024
 _MAX_VERSION = 40
 
 
+#: What the names of all such sockets begin with.
+_PREFIX = "sriov-rt/nova-compute/"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Driver:
+    """Our driver in the nova-compute that runs.
+
+    :param version: of sriov-rt.
+    :param virt_type: ``[libvirt] virt_type``; empty in releases of before.
+    """
+
+    version: str
+    virt_type: str
+
+
 def prefix(host: str) -> str:
     """Return what the names of a host's sockets begin with.
 
     A digest, for Nova's name of a host may be longer than a socket's name.
     """
     digest = hashlib.sha256(host.encode()).hexdigest()[:16]
-    return f"sriov-rt/nova-compute/{digest}/"
+    return f"{_PREFIX}{digest}/"
 
 
-def bind(host: str, version: str) -> socket.socket:
+def bind(host: str, driver: Driver) -> socket.socket:
     """Bind the socket of this process, a nova-compute with our driver.
 
     :param host: as Nova names it.
-    :param version: of sriov-rt.
     :returns: it; the kernel drops it with the process at the latest.
     :raises OSError: if the kernel has no such socket for it.
     """
@@ -61,7 +77,8 @@ def bind(host: str, version: str) -> socket.socket:
     try:
         # One nova-compute may start before the last one has ended.
         number = secrets.token_hex(4)
-        name = f"{prefix(host)}{version[:_MAX_VERSION]}/{number}"
+        version = driver.version[:_MAX_VERSION]
+        name = f"{prefix(host)}{version}/{driver.virt_type}/{number}"
         bound.bind(b"\0" + name.encode())
     except OSError:
         bound.close()
@@ -69,19 +86,39 @@ def bind(host: str, version: str) -> socket.socket:
     return bound
 
 
-def observe(root: Root, host: str) -> str | None | Unknown:
-    """Return the version of our driver in the nova-compute that runs.
+def observe(root: Root, host: str) -> Driver | None | Unknown:
+    """Return our driver in the nova-compute that runs.
 
     :param host: as Nova names it.
     :returns: None where no nova-compute with our driver runs.
     """
+    names = _listed(root)
+    if isinstance(names, Unknown):
+        return names
+    begin = prefix(host)
+    for name in names:
+        if name.startswith(begin):
+            version, *more = name.removeprefix(begin).split("/")
+            return Driver(version or "?", more[0] if len(more) > 1 else "")
+    return None
+
+
+def has_other_names(root: Root, host: str) -> bool:
+    """Return whether such a nova-compute runs, but not as this host."""
+    names = _listed(root)
+    return not isinstance(names, Unknown) and any(
+        not name.startswith(prefix(host)) for name in names
+    )
+
+
+def _listed(root: Root) -> list[str] | Unknown:
+    """Return the names of all such sockets."""
     path = SOCKETS_OF_INIT if root.is_confined else SOCKETS
     text = root.read_text(path, _MAX_LIST)
     if isinstance(text, Unknown):
         return text
-    begin = f"@{prefix(host)}"
-    for line in text.splitlines():
-        _, found, after = line.partition(begin)
-        if found:
-            return after.partition("/")[0] or "?"
-    return None
+    return [
+        _PREFIX + line.partition(f"@{_PREFIX}")[2]
+        for line in text.splitlines()
+        if f"@{_PREFIX}" in line
+    ]

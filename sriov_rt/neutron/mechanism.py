@@ -22,10 +22,10 @@ from neutron_lib.plugins.ml2 import api
 from oslo_config import cfg
 from oslo_log import log as logging
 
-from sriov_rt.neutron import host_offer
 from sriov_rt.neutron import options
 from sriov_rt.request.words import Vif
 from sriov_rt.vif import details
+from sriov_rt.vif import host_offer
 
 LOG = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class SriovRtMechanismDriver(
         options.register_ml2(cfg.CONF)
         self._networks: Mapping[str, Vif] = options.networks(cfg.CONF)
         super().__init__(
-            host_offer.AGENT_TYPE,
+            options.AGENT_TYPE,
             details.VIF_TYPE,
             # The packets do not pass the host's firewall.
             {portbindings.CAP_PORT_FILTER: False},
@@ -78,19 +78,47 @@ class SriovRtMechanismDriver(
         """Return the types of network whose ports are bound."""
         return (constants.TYPE_FLAT, constants.TYPE_VLAN)
 
+    def bind_port(self, context: Any) -> None:
+        """Bind a port if it is ours; otherwise the next driver has its turn.
+
+        :param context: of the port.
+        """
+        why = host_offer.refusal(context.current)
+        if why is None:
+            super().bind_port(context)
+            return
+        # Who is at a loss is whose server would have had it of us.
+        owner = context.current.get("device_owner") or ""
+        is_servers = owner.startswith(host_offer.SERVERS)
+        LOG.log(
+            logging.WARNING
+            if is_servers and self._is_carried(context)
+            else logging.DEBUG,
+            "port=%s host=%s is not bound by sriov_rt: %s",
+            context.current["id"],
+            context.host,
+            why,
+        )
+
     def get_mappings(self, agent: Mapping[str, Any]) -> dict[str, int]:
         """Return the physical networks that a host serves.
 
         :param agent: as Neutron's database has it.
         """
-        offer = host_offer.Offer.from_configurations(
-            agent.get("configurations")
-        )
+        parents = _offer(agent).parents
         return {
-            name: offer.parents[name]
-            for name, vif in self._networks.items()
-            if name in offer.parents and vif.kind in offer.kinds
+            name: parents[name] for name in self._networks if name in parents
         }
+
+    def check_segment_for_agent(
+        self, segment: Mapping[str, Any], agent: Mapping[str, Any]
+    ) -> bool:
+        """Return whether a host carries ports of a segment."""
+        if not super().check_segment_for_agent(segment, agent):
+            return False
+        network = segment[api.PHYSICAL_NETWORK]
+        kind = self._networks[network].kind
+        return _offer(agent).carries(network, kind, _vlan(segment))
 
     def get_vif_details(
         self,
@@ -112,15 +140,22 @@ class SriovRtMechanismDriver(
     def _insert_provisioning_block(self, context: Any) -> None:
         # Of our own ports only. Others of VNIC type normal on the same host
         # may have a driver whose agent nobody waits for.
-        if self._may_bind(context):
+        if host_offer.refusal(context.current) is None and self._is_carried(
+            context
+        ):
             super()._insert_provisioning_block(context)
 
-    def _may_bind(self, context: Any) -> bool:
+    def _is_carried(self, context: Any) -> bool:
+        """Return whether a port's host carries ports of its network."""
         return any(
             self.check_segment_for_agent(segment, agent)
             for agent in context.host_agents(self.agent_type)
             for segment in context.network.network_segments
         )
+
+
+def _offer(agent: Mapping[str, Any]) -> host_offer.Offer:
+    return host_offer.Offer.from_configurations(agent.get("configurations"))
 
 
 def _vlan(segment: Mapping[str, Any]) -> int:

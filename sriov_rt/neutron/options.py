@@ -19,10 +19,14 @@ from oslo_config import types
 
 from sriov_rt import config
 from sriov_rt.host.root import CONFIG
-from sriov_rt.neutron import host_offer
 from sriov_rt.parse import errors
 from sriov_rt.request import grammar
 from sriov_rt.request.words import Vif
+from sriov_rt.vif import host_offer
+
+#: As ``openstack network agent list`` shows our agent.
+AGENT_TYPE = "SR-IOV RT VIF agent"
+AGENT_BINARY = "sriov-rt-neutron-agent"
 
 #: Of neutron-server.
 ML2_GROUP = "ml2_sriov_rt"

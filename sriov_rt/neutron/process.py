@@ -75,7 +75,7 @@ def serve(conf: cfg.ConfigOpts) -> int:
     received: queue.SimpleQueue[int] = queue.SimpleQueue()
     guru_meditation.handle_signals(conf, NAME, received.put)
     section = conf[options.AGENT_GROUP]
-    host = ThisHost(settings(section.config_file))
+    host = ThisHost(settings(section.config_file), conf.host)
     host.recover()
     agent = Agent(
         conf.host,

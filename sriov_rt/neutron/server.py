@@ -33,7 +33,7 @@ from neutron_lib.agent import topics
 
 from sriov_rt import exceptions
 from sriov_rt.agent.worker import Worker
-from sriov_rt.neutron import host_offer
+from sriov_rt.neutron import options
 from sriov_rt.neutron.ports import PortState
 from sriov_rt.neutron.ports import port_state
 
@@ -63,7 +63,7 @@ class Server:
 
     def __init__(self, host: str) -> None:
         self._host = host
-        self._id = f"{host_offer.AGENT_BINARY}.{host}"
+        self._id = f"{options.AGENT_BINARY}.{host}"
         self._context = context.get_admin_context_without_session()
         self._plugin = agent_rpc.PluginApi(topics.PLUGIN)
         self._reports = agent_rpc.PluginReportStateAPI(topics.REPORTS)
@@ -103,8 +103,8 @@ class Server:
         :raises ServerOutOfReach: see there.
         """
         state = {
-            "agent_type": host_offer.AGENT_TYPE,
-            "binary": host_offer.AGENT_BINARY,
+            "agent_type": options.AGENT_TYPE,
+            "binary": options.AGENT_BINARY,
             "host": self._host,
             "topic": constants.L2_AGENT_TOPIC,
             "configurations": dict(configurations),

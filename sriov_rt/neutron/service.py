@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from sriov_rt import exceptions
 from sriov_rt.agent.backoff import Backoff
 from sriov_rt.agent.worker import Worker
+from sriov_rt.host.compute_driver_socket import Driver
 from sriov_rt.neutron.ports import Ports
 from sriov_rt.neutron.ports import PortState
 from sriov_rt.neutron.ports import Work
@@ -79,6 +80,7 @@ class Agent:
         self._report_s = report_s
         self._monotonic = monotonic
         self._starting = True
+        self._driver: Driver | None = None
         self._ports_backoff = Backoff(FIRST_DELAY_S, DELAY_LIMIT_S)
         self._state_backoff = Backoff(FIRST_DELAY_S, DELAY_LIMIT_S)
         self._looking = Worker("ports", self.look, crashed, monotonic)
@@ -117,6 +119,7 @@ class Agent:
     def report(self) -> float:
         """Report the agent's state; return the seconds to the next time."""
         try:
+            self._driver = self._local.driver()
             offer = self._local.offer()
             revived = self._server.report(
                 offer.to_configurations(), starting=self._starting
@@ -127,9 +130,11 @@ class Agent:
             )
         if self._starting:
             LOG.info(
-                "host=%s reported with parents %s",
+                "host=%s reported with parents %s (VFs: %s) for %s",
                 self._host,
                 dict(offer.parents),
+                dict(offer.vfs),
+                ", ".join(sorted(offer.kinds)) or "no kind of port",
             )
         if revived or self._state_backoff.failures:
             LOG.info("host=%s resending the status of all ports", self._host)
@@ -144,6 +149,9 @@ class Agent:
 
     def look(self) -> float:
         """Report what came and went; return the seconds until due again."""
+        if not self._starting and self._local.driver() != self._driver:
+            # A server that comes must not find the host without parents.
+            self._living.wake()
         try:
             found = {each.port: each for each in self._local.ports()}
         except exceptions.SriovRtError as error:

@@ -13,21 +13,28 @@
 """This host, as the agent sees it: its ports and its pools."""
 
 import logging
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Callable
 from collections.abc import Sequence
 
 from oslo_config import cfg
 
 from sriov_rt import config
 from sriov_rt import exceptions
+from sriov_rt.codec import Unknown
+from sriov_rt.host import compute_driver_socket
 from sriov_rt.host import container
+from sriov_rt.host.compute_driver_socket import Driver
+from sriov_rt.host.root import Root
 from sriov_rt.kernel.links import Links
-from sriov_rt.neutron.host_offer import Offer
 from sriov_rt.nic.vfs import Vfs
-from sriov_rt.request.words import VifKind
 from sriov_rt.vif import host
 from sriov_rt.vif import log
 from sriov_rt.vif import options
+from sriov_rt.vif import parents
+from sriov_rt.vif.host_offer import NOTHING
+from sriov_rt.vif.host_offer import Offer
 from sriov_rt.vif.model import Plugged
 from sriov_rt.vif.model import State
 from sriov_rt.vif.settings import Pools
@@ -37,16 +44,36 @@ LOG = logging.getLogger(__name__)
 
 #: A port that has drifted is there; its network is the operator's to mend.
 _THERE = frozenset({State.PLUGGED, State.DRIFTED})
+#: Seconds that nova-compute may take to restart: it plugs nothing meanwhile,
+#: and is asked to plug at once when it is back.
+RESTART_S = 60.0
 
 
 class ThisHost:
     """The real one.
 
     :param conf: ``[vif]`` of sriov-rt.conf; see :func:`settings`.
+    :param name: that Nova and Neutron call this host by.
+    :param root: where the kernel lists its sockets.
+    :param monotonic: the clock, seconds.
     :raises ParseError: if ``[vif] parents`` is no list of parents.
     """
 
-    def __init__(self, conf: cfg.ConfigOpts) -> None:
+    def __init__(
+        self,
+        conf: cfg.ConfigOpts,
+        name: str,
+        root: Root | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._name = name
+        self._root = root or Root("/")
+        self._monotonic = monotonic
+        self._looking = threading.Lock()
+        self._driver: Driver | None = None
+        self._driver_at = 0.0
+        # What was logged of its absence.
+        self._missing = ""
         self._plugger = host.plugger(conf)
         self._pools = Pools.parse(conf[options.GROUP].parents)
         # What was logged: port to reason, and why none could be looked at.
@@ -117,11 +144,56 @@ class ThisHost:
         found = self._plugger.show()
         return [each for each in found if each.state in _THERE]
 
+    def driver(self) -> Driver | None:
+        """Return our driver in this host's nova-compute; log a change.
+
+        It counts as running for a while after it is gone: who restarts
+        nova-compute takes no network away from the cloud.
+
+        :returns: None where nothing would plug a port.
+        """
+        with self._looking:
+            return self._look_for_driver()
+
+    def _look_for_driver(self) -> Driver | None:
+        now = self._monotonic()
+        found = compute_driver_socket.observe(self._root, self._name)
+        if isinstance(found, Driver):
+            self._driver, self._driver_at = found, now
+            self._missing = ""
+            return found
+        if self._driver is not None and now - self._driver_at <= RESTART_S:
+            return self._driver
+        self._driver = None
+        why = self._why_missing(found)
+        if self._missing != why:
+            self._missing = why
+            LOG.warning("host=%s offers no parents: %s", self._name, why)
+        return None
+
+    def _why_missing(self, found: None | Unknown) -> str:
+        if isinstance(found, Unknown):
+            return f"it cannot be seen which driver runs: {found.reason}"
+        if compute_driver_socket.has_other_names(self._root, self._name):
+            return (
+                "nova-compute with sriov-rt's driver runs under another name; "
+                "set [DEFAULT] host in neutron.conf to the host of nova.conf "
+                "and restart the agent"
+            )
+        return (
+            "no nova-compute with sriov-rt's driver runs here, which alone "
+            "plugs such ports; set [DEFAULT] compute_driver = "
+            "sriov_rt.RealtimeLibvirtDriver in nova.conf and restart "
+            "nova-compute, or stop this agent"
+        )
+
     def offer(self) -> Offer:
         """Return what ports can be made of."""
+        driver = self.driver()
+        if driver is None:
+            return NOTHING
         view = View(Links(), Vfs.of_host())
-        found = parents(view, self._pools)
-        return Offer(found, frozenset(VifKind))
+        return parents.offer(view, self._pools, driver.virt_type)
 
 
 def settings(path: str) -> cfg.ConfigOpts:
@@ -134,23 +206,3 @@ def settings(path: str) -> cfg.ConfigOpts:
     conf = config.load([path])
     host.check(conf, "sriov-rt-neutron-agent")
     return conf
-
-
-def parents(view: View, pools: Pools) -> Mapping[str, int]:
-    """Return how many parents each physical network has on a host.
-
-    :param pools: those that the operator names; what is not there, or has
-        been given away as a whole VF, carries nothing.
-    """
-    found: dict[str, set[str]] = {}
-    for member in pools.members:
-        names = found.setdefault(member.network, set())
-        if not member.of_pf:
-            if view.on_host(member.name) is not None:
-                names.add(member.name)
-            continue
-        for vf in view.vfs_of(member.name):
-            netdev = vf.netdev or ""
-            if pools.network_of(netdev, vf.id) == member.network:
-                names.add(netdev)
-    return {network: len(names) for network, names in found.items() if names}

@@ -82,11 +82,17 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
         try:
             # It is closed with this driver, with the process at the latest.
             self._sriov_rt_socket = compute_driver_socket.bind(
-                host, observer.installed_version()
+                host,
+                compute_driver_socket.Driver(
+                    observer.installed_version(),
+                    nova.conf.CONF.libvirt.virt_type,
+                ),
             )
         except OSError as error:
             LOG.warning(
-                "sriov-rt-agent will not see which driver runs here: %s", error
+                "the agents will not see which driver runs here, so that no "
+                "flavor that needs it and no port of sriov_rt comes: %s",
+                error,
             )
 
     def spawn(

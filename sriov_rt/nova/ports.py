@@ -28,25 +28,10 @@ from sriov_rt.request.words import VifKind
 from sriov_rt.vif import details
 from sriov_rt.vif import os_vif_plugin
 from sriov_rt.vif import validation
-from sriov_rt.vif.model import Kind
+from sriov_rt.vif.model import KINDS
 
 #: Where the kernel lists the interfaces of the host.
 _INTERFACES = "/sys/class/net"
-
-#: What a port becomes by ``[libvirt] virt_type``. QEMU takes packets from a
-#: character device, which of these a macvlan has alone: its macvtap. A
-#: container takes any interface of the host.
-KINDS: Mapping[str, Mapping[VifKind, Kind]] = MappingProxyType(
-    {
-        "kvm": {VifKind.MACVLAN: Kind.MACVTAP},
-        "qemu": {VifKind.MACVLAN: Kind.MACVTAP},
-        "lxc": {
-            VifKind.MACVLAN: Kind.MACVLAN,
-            VifKind.IPVLAN: Kind.IPVLAN,
-            VifKind.VF: Kind.VF,
-        },
-    }
-)
 
 #: What to do about a kind that the virt_type has not.
 _INSTEAD: Mapping[VifKind, str] = MappingProxyType(

@@ -14,9 +14,12 @@
 
 import dataclasses
 import enum
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from sriov_rt.kernel.tc import UNLIMITED
 from sriov_rt.kernel.tc import Limits
+from sriov_rt.request.words import VifKind
 
 #: The first part of the alias that every interface of ours carries:
 #: ``sriov-rt:<port>:<owner>[:<home>[:<network>]]``. It is a label for people:
@@ -34,6 +37,22 @@ class Kind(enum.StrEnum):
     MACVTAP = "macvtap"
     IPVLAN = "ipvlan"
     VF = "vf"
+
+
+#: What a port becomes by ``[libvirt] virt_type``. QEMU takes packets from a
+#: character device, which of these a macvlan has alone: its macvtap. A
+#: container takes any interface of the host.
+KINDS: Mapping[str, Mapping[VifKind, Kind]] = MappingProxyType(
+    {
+        "kvm": {VifKind.MACVLAN: Kind.MACVTAP},
+        "qemu": {VifKind.MACVLAN: Kind.MACVTAP},
+        "lxc": {
+            VifKind.MACVLAN: Kind.MACVLAN,
+            VifKind.IPVLAN: Kind.IPVLAN,
+            VifKind.VF: Kind.VF,
+        },
+    }
+)
 
 
 class State(enum.StrEnum):

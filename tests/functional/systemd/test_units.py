@@ -89,8 +89,12 @@ print("kept")
 #: Sees what the agent for Neutron sees.
 _HERE = f"""
 {_LINKS}
+from sriov_rt.host import compute_driver_socket
 from sriov_rt.neutron.this_host import ThisHost, settings
-here = ThisHost(settings("/etc/sriov_rt/sriov-rt.conf"))
+driver = compute_driver_socket.bind(
+    "rt-1", compute_driver_socket.Driver("test", "lxc")
+)
+here = ThisHost(settings("/etc/sriov_rt/sriov-rt.conf"), "rt-1")
 here.recover()
 print("ports", here.ports(), "parents", here.offer().parents)
 """
@@ -114,7 +118,9 @@ from sriov_rt.agent import process, publisher
 from sriov_rt.host import compute_driver_socket
 
 # As a nova-compute with our driver, which is not in the container.
-driver = compute_driver_socket.bind("rt-1", "test")
+driver = compute_driver_socket.bind(
+    "rt-1", compute_driver_socket.Driver("test", "kvm")
+)
 
 def cast(self, method, **arguments):
     if method == "facts":

@@ -224,7 +224,7 @@ class StatusTest(unittest.TestCase):
         self.assertEqual(1, result)
         self.assertIn("of an older release; restart it", details)
         version = status.importlib.metadata.version("sriov-rt")
-        name = f"@{compute_driver_socket.prefix('rt-1')}{version}/0\n"
+        name = f"@{compute_driver_socket.prefix('rt-1')}{version}/kvm/0\n"
         self.write("proc/1/net/unix", f"0: 2 0 0 2 01 1 {name}")
         _, results = self.results()
         self.assertEqual((0, None), results["Compute driver"])

@@ -26,6 +26,7 @@ from sriov_rt.facts import ComputeFacts
 from sriov_rt.facts import decisive
 from sriov_rt.host import compute
 from sriov_rt.host import compute_driver_socket
+from sriov_rt.host.compute_driver_socket import Driver
 from sriov_rt.host.root import Root
 from tests.unit import builders
 
@@ -34,7 +35,8 @@ _HERE = Root("/")
 _HOST = f"rt-1.of-{os.getpid()}"
 _BIND = f"""
 from sriov_rt.host import compute_driver_socket
-bound = compute_driver_socket.bind({_HOST!r}, "2.3.4")
+driver = compute_driver_socket.Driver("2.3.4", "lxc")
+bound = compute_driver_socket.bind({_HOST!r}, driver)
 print("bound", flush=True)
 input()
 """
@@ -53,7 +55,8 @@ class SocketTest(unittest.TestCase):
         ) as child:
             self.assertEqual("bound\n", child.stdout.readline())
             self.assertEqual(
-                "2.3.4", compute_driver_socket.observe(_HERE, _HOST)
+                Driver("2.3.4", "lxc"),
+                compute_driver_socket.observe(_HERE, _HOST),
             )
             self.assertIsNone(
                 compute_driver_socket.observe(_HERE, f"not-{_HOST}")
@@ -69,17 +72,27 @@ class SocketTest(unittest.TestCase):
             text=True,
         ) as child:
             child.stdout.readline()
-            with compute_driver_socket.bind(_HOST, "2.3.5"):
+            with compute_driver_socket.bind(_HOST, Driver("2.3.5", "kvm")):
                 child.kill()
                 child.wait()
                 self.assertEqual(
-                    "2.3.5", compute_driver_socket.observe(_HERE, _HOST)
+                    Driver("2.3.5", "kvm"),
+                    compute_driver_socket.observe(_HERE, _HOST),
                 )
 
     def test_a_long_name_and_version(self):
-        with compute_driver_socket.bind("h" * 255, "1" * 255):
+        long = Driver("1" * 255, "parallels")
+        with compute_driver_socket.bind("h" * 255, long):
             found = compute_driver_socket.observe(_HERE, "h" * 255)
-        self.assertEqual("1" * 40, found)
+        self.assertEqual(Driver("1" * 40, "parallels"), found)
+
+    def test_one_that_runs_as_another_host_is_seen(self):
+        other = f"not-{_HOST}"
+        with compute_driver_socket.bind(other, Driver("1.0", "kvm")):
+            self.assertIsNone(compute_driver_socket.observe(_HERE, _HOST))
+            self.assertTrue(
+                compute_driver_socket.has_other_names(_HERE, _HOST)
+            )
 
 
 class ObserveTest(unittest.TestCase):
@@ -100,7 +113,7 @@ class ObserveTest(unittest.TestCase):
         line = (
             "0: 2 0 0 2 1 9 @"
             + compute_driver_socket.prefix("rt-1")
-            + "1.0/77\n"
+            + "1.0/kvm/77\n"
         )
         self._write("proc/1/net/unix", "Num Path\n" + line)
         self.assertEqual("1.0", self._observe().driver)

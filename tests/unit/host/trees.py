@@ -123,7 +123,7 @@ _FILES = {
     "proc/1/net/unix": (
         "Num       RefCount Protocol Flags    Type St Inode Path\n"
         "0000000000000000: 00000002 00000000 00000000 0002 01 4711 "
-        f"@{compute_driver_socket.prefix('rt-1')}1.0.0/1f2e3d4c\n"
+        f"@{compute_driver_socket.prefix('rt-1')}1.0.0/kvm/1f2e3d4c\n"
     ),
     "proc/cmdline": f"{_COMMAND_LINE}\n",
     "proc/irq/default_smp_affinity": "3333\n",

@@ -17,9 +17,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from sriov_rt import exceptions
-from sriov_rt.neutron.host_offer import Offer
+from sriov_rt.host.compute_driver_socket import Driver
 from sriov_rt.neutron.ports import PortState
 from sriov_rt.request.words import VifKind
+from sriov_rt.vif.host_offer import NOTHING
+from sriov_rt.vif.host_offer import Offer
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Plugged
 
@@ -55,12 +57,14 @@ class FakeHost:
     """A host with these ports.
 
     :ivar broken: whether nothing can be seen of it.
+    :ivar runs: the driver of its nova-compute.
     """
 
     def __init__(self, *ports: Plugged) -> None:
         self.found = list(ports)
         self.parents = {"physnet2": 2}
         self.broken = False
+        self.runs: Driver | None = Driver("1.0", "lxc")
 
     def ports(self) -> Sequence[Plugged]:
         """Return them."""
@@ -72,7 +76,13 @@ class FakeHost:
         """Return its parents."""
         if self.broken:
             raise Broken("no netlink")
-        return Offer(self.parents, frozenset(VifKind))
+        if self.runs is None:
+            return NOTHING
+        return Offer(self.parents, self.parents, frozenset(VifKind))
+
+    def driver(self) -> Driver | None:
+        """Return the driver of its nova-compute."""
+        return self.runs
 
     def recheck(self) -> None:
         """None is quarantined."""

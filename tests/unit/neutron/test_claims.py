@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from sriov_rt.kernel.vf import VlanProtocol
 from sriov_rt.neutron import claims
 from sriov_rt.parse.errors import ParseError
-from tests.unit.neutron.test_host_offer import PLAIN
+from tests.unit.vif.test_host_offer import PLAIN
 
 PORT = "8f6f0000-0000-4000-8000-000000000001"
 

@@ -44,7 +44,7 @@ class QuarantineTest(HostTest):
         path = pathlib.Path(place.name, "sriov-rt.conf")
         path.write_text("[vif]\n")
         with mock.patch.object(this_host.host, "plugger", self._plugger):
-            local = ThisHost(this_host.settings(str(path)))
+            local = ThisHost(this_host.settings(str(path)), "rt-1")
         self.now = 100.0
         self.agent = Agent(
             "rt-1",

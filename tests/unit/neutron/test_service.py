@@ -11,9 +11,11 @@
 # under the License.
 
 import threading
+import time
 import unittest
 import unittest.mock
 
+from sriov_rt.host.compute_driver_socket import Driver
 from sriov_rt.neutron.ports import Ports
 from sriov_rt.neutron.ports import PortState
 from sriov_rt.neutron.ports import port_state
@@ -184,6 +186,7 @@ class ReportTest(AgentCase):
         self.assertEqual(
             {
                 "parents": {"physnet2": 2},
+                "vfs": {"physnet2": 2},
                 "kinds": ["ipvlan", "macvlan", "vf"],
             },
             first,
@@ -201,6 +204,25 @@ class ReportTest(AgentCase):
         self.local.parents = {}
         self.agent.report()
         self.assertEqual({}, self.server.reports[-1][0]["parents"])
+
+    def test_a_driver_that_goes_or_comes_is_reported_at_once(self):
+        self.agent.report()
+        before = len(self.server.reports)
+        self.agent.start()
+        self.addCleanup(self.agent.stop)
+        for driver, parents in (
+            (None, {}),
+            (Driver("1.0", "kvm"), {"physnet2": 2}),
+        ):
+            self.local.runs = driver
+            self.agent.touched(ONE)
+            for _ in range(600):
+                if len(self.server.reports) > before and (
+                    self.server.reports[-1][0]["parents"] == parents
+                ):
+                    break
+                time.sleep(0.05)
+            self.assertEqual(parents, self.server.reports[-1][0]["parents"])
 
     def test_after_an_outage_every_port_is_told_anew(self):
         self.agent.report()

@@ -22,7 +22,6 @@ import unittest
 from oslo_config import cfg
 
 from sriov_rt import opts
-from sriov_rt.neutron import host_offer
 from sriov_rt.neutron import options
 from sriov_rt.vif import options as vif_options
 
@@ -89,18 +88,18 @@ class GuideTest(unittest.TestCase):
 
     def test_it_names_the_agent_as_neutron_lists_it(self):
         text = GUIDE.read_text()
-        self.assertIn(host_offer.AGENT_TYPE, text)
-        self.assertIn(host_offer.AGENT_BINARY, text)
+        self.assertIn(options.AGENT_TYPE, text)
+        self.assertIn(options.AGENT_BINARY, text)
 
 
 class UnitTest(unittest.TestCase):
     def test_it_starts_the_program_that_is_installed(self):
         project = tomllib.loads((ROOT / "pyproject.toml").read_text())
         scripts = project["project"]["scripts"]
-        self.assertIn(host_offer.AGENT_BINARY, scripts)
+        self.assertIn(options.AGENT_BINARY, scripts)
         self.assertRegex(
             UNIT.read_text(),
-            rf"(?m)^ExecStart=/usr/bin/{host_offer.AGENT_BINARY} ",
+            rf"(?m)^ExecStart=/usr/bin/{options.AGENT_BINARY} ",
         )
 
     def test_a_wrong_configuration_is_not_tried_again(self):

@@ -19,93 +19,20 @@ import unittest.mock
 from oslo_config import cfg
 
 from sriov_rt.config import OptionRejected
-from sriov_rt.kernel.link import Link
+from sriov_rt.host import compute_driver_socket
+from sriov_rt.host.root import Root
 from sriov_rt.neutron import this_host
 from sriov_rt.neutron.this_host import ThisHost
-from sriov_rt.neutron.this_host import parents
 from sriov_rt.request.words import VifKind
 from sriov_rt.vif.errors import Busy
+from sriov_rt.vif.host_offer import NOTHING
 from sriov_rt.vif.model import State
 from sriov_rt.vif.recovery import Recovered
-from sriov_rt.vif.settings import Pools
 from sriov_rt.vif.view import View
 from tests.unit.neutron import fakes
-from tests.unit.nic import fakes as nic_fakes
-
-
-def link(name, namespace=None):
-    """Return an interface of the host."""
-    return Link(
-        name=name,
-        index=hash(name) % 1000 + 1,
-        namespace=namespace,
-        kind="",
-        mode=None,
-        parent=None,
-        mac="02:00:00:00:00:01",
-        mtu=1500,
-        up=True,
-        carrier=True,
-        alias="",
-    )
-
-
-class FakeLinks:
-    """The links of a host, and nothing in other namespaces."""
-
-    def __init__(self, links):
-        self.links = links
-
-    def all(self):
-        return self.links
-
-
-class Fixed:
-    """VFs that were read before."""
-
-    def __init__(self, states):
-        self.list = lambda: states
-
-    def of(self, interface):
-        found = (x for x in self.list() if x.netdev == interface)
-        return next(found, None)
-
-
-class ParentsTest(unittest.TestCase):
-    def setUp(self):
-        self.kernel = nic_fakes.FakeKernel("igb", vfs=4)
-
-    def count(self, *items, links=()):
-        """Return the parents of a host with enp1s0 and its four VFs."""
-        vfs = nic_fakes.vfs(self.kernel).list()
-        names = [vf.netdev for vf in vfs if vf.netdev]
-        kernel = FakeLinks(list(map(link, (*names, *links))))
-        return parents(View(kernel, Fixed(vfs)), Pools.parse(items))
-
-    def test_interfaces_that_are_there_count(self):
-        self.assertEqual(
-            {"physnet1": 2, "physnet2": 1},
-            self.count(
-                "physnet1:enp1s0v0",
-                "physnet1:enp1s0v1",
-                "physnet1:enp1s0v9",
-                "physnet2:eno1",
-                links=["eno1"],
-            ),
-        )
-
-    def test_a_pf_counts_by_its_vfs_that_are_here(self):
-        self.kernel.change_device(3, netdev=None, elsewhere=True)
-        self.assertEqual({"physnet1": 3}, self.count("physnet1:pf:enp1s0"))
-
-    def test_a_vf_that_is_named_is_not_counted_with_its_pf(self):
-        self.assertEqual(
-            {"physnet1": 3, "physnet2": 1},
-            self.count("physnet1:pf:enp1s0", "physnet2:enp1s0v2"),
-        )
-
-    def test_a_network_without_any_is_not_offered(self):
-        self.assertEqual({}, self.count("physnet1:enp9s0v0"))
+from tests.unit.vif.test_host_offer import FakeLinks
+from tests.unit.vif.test_host_offer import Fixed
+from tests.unit.vif.test_host_offer import link
 
 
 class ThisHostTest(unittest.TestCase):
@@ -114,6 +41,7 @@ class ThisHostTest(unittest.TestCase):
         self.addCleanup(directory.cleanup)
         self.path = pathlib.Path(directory.name, "sriov-rt.conf")
         self.plugger = unittest.mock.Mock()
+        self.now = 1000.0
         for where, name, value in (
             (this_host.host, "plugger", lambda _conf: self.plugger),
             (this_host, "Links", unittest.mock.Mock),
@@ -126,7 +54,25 @@ class ThisHostTest(unittest.TestCase):
     def start(self, parents=""):
         """Return the host of a configuration."""
         self.path.write_text(f"[vif]\nparents = {parents}\n")
-        return ThisHost(this_host.settings(str(self.path)))
+        return ThisHost(
+            this_host.settings(str(self.path)),
+            "rt-1",
+            Root(str(self.path.parent)),
+            lambda: self.now,
+        )
+
+    def run_driver(self, host="rt-1", virt_type="lxc"):
+        """Have a nova-compute with our driver run; None for none."""
+        name = compute_driver_socket.prefix(host) if host else "/run/other/"
+        sockets = self.path.with_name("proc") / "1/net/unix"
+        sockets.parent.mkdir(parents=True, exist_ok=True)
+        sockets.write_text(f"0: 2 0 0 2 1 9 @{name}1.0/{virt_type}/77\n")
+
+    def offered(self, found):
+        """Return the offer of a host with eno1."""
+        view = View(FakeLinks([link("eno1")]), Fixed(()))
+        with unittest.mock.patch.object(this_host, "View", lambda *_: view):
+            return found.offer()
 
     def test_its_ports_are_those_of_the_plugger(self):
         self.plugger.show.return_value = (fakes.plugged(1),)
@@ -138,12 +84,55 @@ class ThisHostTest(unittest.TestCase):
         self.assertEqual([fakes.plugged(1)], list(self.start().ports()))
 
     def test_it_offers_what_is_configured_and_there(self):
-        found = self.start("physnet1:eno1")
-        view = View(FakeLinks([link("eno1")]), Fixed(()))
-        with unittest.mock.patch.object(this_host, "View", lambda *_: view):
-            offer = found.offer()
+        self.run_driver()
+        offer = self.offered(self.start("physnet1:eno1"))
         self.assertEqual({"physnet1": 1}, offer.parents)
+        self.assertEqual({}, offer.vfs)
         self.assertEqual(frozenset(VifKind), offer.kinds)
+
+    def test_it_offers_the_kinds_that_its_guests_can_have(self):
+        for virt_type in ("kvm", "qemu"):
+            self.run_driver(virt_type=virt_type)
+            offer = self.offered(self.start("physnet1:eno1"))
+            self.assertEqual({VifKind.MACVLAN}, offer.kinds)
+        self.run_driver(virt_type="parallels")
+        offer = self.offered(self.start("physnet1:eno1"))
+        self.assertEqual(frozenset(), offer.kinds)
+
+    def test_without_our_driver_it_offers_nothing_and_says_so_once(self):
+        """Nova's own driver does not know the vif type."""
+        self.run_driver(None)
+        found = self.start("physnet1:eno1")
+        with self.assertLogs(this_host.LOG, "WARNING") as logged:
+            self.assertEqual(NOTHING, self.offered(found))
+            self.assertEqual(NOTHING, self.offered(found))
+        (said,) = logged.output
+        self.assertIn("host=rt-1 offers no parents", said)
+        self.assertIn("sriov_rt.RealtimeLibvirtDriver", said)
+        self.run_driver()
+        self.assertEqual({"physnet1": 1}, self.offered(found).parents)
+
+    def test_a_driver_under_another_name_is_told_as_that(self):
+        self.run_driver("rt-1.example.org")
+        with self.assertLogs(this_host.LOG, "WARNING") as logged:
+            self.assertEqual(NOTHING, self.offered(self.start()))
+        self.assertIn("set [DEFAULT] host in neutron.conf", logged.output[0])
+
+    def test_a_list_that_cannot_be_read_is_told_as_that(self):
+        with self.assertLogs(this_host.LOG, "WARNING") as logged:
+            self.assertEqual(NOTHING, self.offered(self.start()))
+        self.assertIn("it cannot be seen which driver runs", logged.output[0])
+
+    def test_a_restart_of_nova_compute_takes_no_parents_away(self):
+        self.run_driver()
+        found = self.start("physnet1:eno1")
+        self.assertEqual({"physnet1": 1}, self.offered(found).parents)
+        self.run_driver(None)
+        self.now += this_host.RESTART_S
+        self.assertEqual({"physnet1": 1}, self.offered(found).parents)
+        self.now += 1
+        with self.assertLogs(this_host.LOG, "WARNING"):
+            self.assertEqual(NOTHING, self.offered(found))
 
     def test_what_cannot_be_recovered_does_not_stop_the_agent(self):
         self.plugger.recover.side_effect = Busy("enp1s0v0")

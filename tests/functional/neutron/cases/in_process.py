@@ -23,7 +23,6 @@ from neutron_lib.api.definitions import portbindings
 from neutron_lib.callbacks import resources
 from oslo_config import cfg
 
-from sriov_rt.neutron import host_offer
 from sriov_rt.neutron import options
 
 ML2 = options.ML2_GROUP
@@ -33,17 +32,26 @@ INSTANCE = "c4f5d2f0-9f6a-4a2e-8b1e-0d5f0a3c7b11"
 #: The VLAN of the network on each physical network.
 VLANS = {"physnet1": 17, "physnet2": 217}
 
-OFFER = {"parents": {"physnet1": 3}, "kinds": ["ipvlan", "macvlan", "vf"]}
+OFFER = {
+    "parents": {"physnet1": 3},
+    "vfs": {"physnet1": 3},
+    "kinds": ["ipvlan", "macvlan", "vf"],
+}
 
 
 def agent(
     host: str = "rt-1", alive: bool = True, **configurations: Any
 ) -> dict[str, Any]:
-    """Return an agent of ours, as the database has it."""
+    """Return an agent of ours, as the database has it.
+
+    Without a word of others all of its parents are VFs.
+    """
+    if "parents" in configurations:
+        configurations.setdefault("vfs", configurations["parents"])
     return {
         "host": host,
-        "agent_type": host_offer.AGENT_TYPE,
-        "binary": host_offer.AGENT_BINARY,
+        "agent_type": options.AGENT_TYPE,
+        "binary": options.AGENT_BINARY,
         "topic": constants.L2_AGENT_TOPIC,
         "alive": alive,
         "configurations": {**OFFER, **configurations},
@@ -60,6 +68,9 @@ class PluginCase(test_plugin.Ml2PluginV2TestCase):
         options.register_ml2(cfg.CONF)
         cfg.CONF.set_override(
             "physical_networks", ["physnet1", "physnet2:ipvlan:l3s"], ML2
+        )
+        cfg.CONF.set_override(
+            "extension_drivers", self._extension_drivers, "ml2"
         )
 
     def setUp(self) -> None:
@@ -102,12 +113,16 @@ class PluginCase(test_plugin.Ml2PluginV2TestCase):
         network: str = made["network"]["id"]
         return network
 
-    def port_of(self, network: str, host: str) -> dict[str, Any]:
-        """Return a port of a network that Nova has put on a host."""
+    def port_of(self, network: str, host: str, **more: Any) -> dict[str, Any]:
+        """Return a port of a network that Nova has put on a host.
+
+        :param more: what it is beside that, or in place of it.
+        """
         wanted = {
             portbindings.HOST_ID: host,
             "device_owner": "compute:nova",
             "device_id": INSTANCE,
+            **more,
         }
         made = self._make_port(
             self.fmt,
@@ -118,6 +133,25 @@ class PluginCase(test_plugin.Ml2PluginV2TestCase):
         )
         port: dict[str, Any] = made["port"]
         return port
+
+    def users_port(self, network: str, **more: Any) -> dict[str, Any]:
+        """Return a port of a network that no server has yet.
+
+        :param more: what else a user has set.
+        """
+        return self.port_of(network, "", device_owner="", device_id="", **more)
+
+    def bind(self, port: dict[str, Any], host: str) -> dict[str, Any]:
+        """Have Nova give a user's port to a server; return it."""
+        wanted = {
+            portbindings.HOST_ID: host,
+            "device_owner": "compute:nova",
+            "device_id": INSTANCE,
+        }
+        bound: dict[str, Any] = self.driver.update_port(
+            self.context, port["id"], {"port": wanted}
+        )
+        return bound
 
     def port_on(
         self, host: str, physical: str = "physnet1", kind: str = "vlan"

@@ -12,18 +12,23 @@
 
 """The mechanism driver in a real ML2 plugin with its database."""
 
+from typing import Any
 from typing import ClassVar
+from unittest import mock
 
 import in_process
 from neutron.db import provisioning_blocks
 from neutron.plugins.ml2 import plugin as ml2
+from neutron.services.qos.drivers.openvswitch import driver as ovs_qos
+from neutron.services.trunk import exceptions as trunk_exceptions
 from neutron.tests.unit.plugins.ml2 import _test_mech_agent as mech_agent
 from neutron_lib.api.definitions import portbindings
+from neutron_lib.callbacks import exceptions as callbacks
 from neutron_lib.callbacks import resources
+from neutron_lib.plugins import directory
 from neutron_lib.plugins.ml2 import api
 from oslo_config import cfg
 
-from sriov_rt.neutron import host_offer
 from sriov_rt.neutron import mechanism
 from sriov_rt.neutron import options
 from sriov_rt.vif import details
@@ -36,7 +41,7 @@ class StockBindingTest(
 ):
     """Neutron's own tests of a driver with an agent."""
 
-    AGENT_TYPE = host_offer.AGENT_TYPE
+    AGENT_TYPE = options.AGENT_TYPE
     VIF_TYPE = details.VIF_TYPE
     CAP_PORT_FILTER = False
     GOOD_MAPPINGS: ClassVar = {"fake_physical_network": 2}
@@ -187,6 +192,52 @@ class PluginTest(in_process.PluginCase):
         port = self.port_on("rt-1")
         self.assertEqual("sriov_rt", port[portbindings.VIF_TYPE])
 
+    def test_a_vlan_needs_a_parent_that_tags(self):
+        """A plug on a veth would fail, on every host and at each try."""
+        cfg.CONF.set_override("flat_networks", ["*"], "ml2_type_flat")
+        self.driver.type_manager.drivers["flat"].obj._parse_networks(["*"])
+        self.host("rt-1", parents={"physnet1": 2}, vfs={})
+        port = self.port_on("rt-1")
+        self.assertEqual(
+            portbindings.VIF_TYPE_BINDING_FAILED, port[portbindings.VIF_TYPE]
+        )
+        self.assertFalse(self.blocked(port))
+        untagged = self.port_on("rt-1", kind="flat")
+        self.assertEqual("sriov_rt", untagged[portbindings.VIF_TYPE])
+
+    def test_a_kind_that_the_guests_cannot_have_is_left_alone(self):
+        """physnet2 is ipvlan's, which no virtual machine takes."""
+        self.host("rt-1", parents={"physnet2": 2}, kinds=["macvlan"])
+        self.ovs_host("rt-1")
+        port = self.port_on("rt-1", "physnet2")
+        self.assertEqual("ovs", port[portbindings.VIF_TYPE])
+
+    def test_ports_that_are_no_servers_are_left_to_the_next_driver(self):
+        self.host("rt-1")
+        self.ovs_host("rt-1")
+        network = self.network_on("physnet1")
+        for owner in (
+            "network:dhcp",
+            "network:router_interface",
+            "network:router_gateway",
+            "baremetal:none",
+            "trunk:subport",
+            "",
+        ):
+            with self.subTest(owner):
+                port = self.port_of(network, "rt-1", device_owner=owner)
+                self.assertEqual("ovs", port[portbindings.VIF_TYPE])
+
+    def test_a_port_becomes_ours_with_its_server(self):
+        """Nova sets the owner and the host of a user's port at once."""
+        self.host("rt-1")
+        self.ovs_host("rt-1")
+        network = self.network_on("physnet1")
+        port = self.users_port(network)
+        self.assertEqual("unbound", port[portbindings.VIF_TYPE])
+        bound = self.bind(port, "rt-1")
+        self.assertEqual("sriov_rt", bound[portbindings.VIF_TYPE])
+
     def test_it_turns_active_when_it_is_plugged_and_not_before(self):
         self.host("rt-1")
         port = self.port_on("rt-1")
@@ -273,3 +324,152 @@ class PluginTest(in_process.PluginCase):
             self.driver.get_agents,
         )
         self.assertEqual({"rt-1"}, found)
+
+
+class QosTest(in_process.PluginCase):
+    """What nothing enforces is refused, by us or by Neutron itself."""
+
+    _extension_drivers: ClassVar = ["port_security", "qos"]
+
+    def get_additional_service_plugins(self) -> dict[str, str]:
+        """Return Neutron's QoS plugin, beside those of every test."""
+        return {
+            **super().get_additional_service_plugins(),
+            "qos_plugin_name": "qos",
+        }
+
+    def preSetUp(self) -> None:
+        super().preSetUp()
+        # It registers with the plugin when it is made, once in a process.
+        patched = mock.patch.object(ovs_qos, "DRIVER", None)
+        patched.start()
+        self.addCleanup(patched.stop)
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.qos = directory.get_plugin("QOS")
+        self.host("rt-1")
+
+    def policy(self) -> str:
+        """Return a policy that limits the bandwidth."""
+        made = self.qos.create_policy(
+            self.context,
+            {"policy": {"name": "p", "project_id": "t", "shared": True}},
+        )
+        self.qos.create_policy_bandwidth_limit_rule(
+            self.context,
+            made["id"],
+            {
+                "bandwidth_limit_rule": {
+                    "max_kbps": 1000,
+                    "max_burst_kbps": 0,
+                    "direction": "egress",
+                }
+            },
+        )
+        policy: str = made["id"]
+        return policy
+
+    def test_a_port_with_a_policy_is_left_to_a_driver_that_enforces_it(self):
+        network = self.network_on("physnet1")
+        policy = self.policy()
+        port = self.users_port(network, qos_policy_id=policy)
+        with self.assertLogs(mechanism.__name__, "WARNING") as logged:
+            bound = self.bind(port, "rt-1")
+        self.assertEqual(
+            portbindings.VIF_TYPE_BINDING_FAILED, bound[portbindings.VIF_TYPE]
+        )
+        self.assertFalse(self.blocked(port))
+        self.assertIn(port["id"], logged.output[0])
+        self.assertIn("it has a QoS policy", logged.output[0])
+        self.ovs_host("rt-1")
+        port = self.users_port(network, qos_policy_id=policy)
+        bound = self.bind(port, "rt-1")
+        self.assertEqual("ovs", bound[portbindings.VIF_TYPE])
+
+    def test_a_policy_of_its_network_counts_as_its_own(self):
+        network = self.network_on("physnet1")
+        self.driver.update_network(
+            self.context,
+            network,
+            {"network": {"qos_policy_id": self.policy()}},
+        )
+        self.ovs_host("rt-1")
+        port = self.port_of(network, "rt-1")
+        self.assertEqual("ovs", port[portbindings.VIF_TYPE])
+
+    def test_neutron_refuses_a_policy_for_a_port_that_is_bound(self):
+        network = self.network_on("physnet1")
+        port = self.port_of(network, "rt-1")
+        self.assertEqual("sriov_rt", port[portbindings.VIF_TYPE])
+        policy = {"qos_policy_id": self.policy()}
+        for change in (
+            lambda: self.driver.update_port(
+                self.context, port["id"], {"port": policy}
+            ),
+            lambda: self.driver.update_network(
+                self.context, network, {"network": policy}
+            ),
+        ):
+            error = self.assertRaises(callbacks.CallbackFailure, change)
+            self.assertIn("is not supported by port", str(error))
+
+    def test_a_host_of_others_is_not_warned_of(self):
+        self.ovs_host("std-1")
+        with self.assertNoLogs(mechanism.__name__, "WARNING"):
+            network = self.network_on("physnet1")
+            port = self.users_port(network, qos_policy_id=self.policy())
+            self.bind(port, "std-1")
+
+
+class TrunkTest(in_process.PluginCase):
+    """The subports of a parent of ours would be wired by nobody."""
+
+    def get_additional_service_plugins(self) -> dict[str, str]:
+        """Return Neutron's trunk plugin, beside those of every test."""
+        return {
+            **super().get_additional_service_plugins(),
+            "trunk_plugin_name": "trunk",
+        }
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.trunks = directory.get_plugin("trunk")
+        self.trunks.add_segmentation_type("vlan", lambda _id: True)
+        self.host("rt-1")
+        self.network = self.network_on("physnet1")
+
+    def trunk_on(self, port: dict[str, Any]) -> None:
+        """Have a trunk with a port for its parent."""
+        self.trunks.create_trunk(
+            self.context,
+            {
+                "trunk": {
+                    "port_id": port["id"],
+                    "project_id": "t",
+                    "sub_ports": [],
+                }
+            },
+        )
+
+    def test_the_parent_of_a_trunk_is_left_to_a_driver_of_trunks(self):
+        port = self.users_port(self.network)
+        self.trunk_on(port)
+        with self.assertLogs(mechanism.__name__, "WARNING") as logged:
+            bound = self.bind(port, "rt-1")
+        self.assertEqual(
+            portbindings.VIF_TYPE_BINDING_FAILED, bound[portbindings.VIF_TYPE]
+        )
+        self.assertIn("it is the parent of a trunk", logged.output[0])
+        self.ovs_host("rt-1")
+        other = self.users_port(self.network)
+        self.trunk_on(other)
+        bound = self.bind(other, "rt-1")
+        self.assertEqual("ovs", bound[portbindings.VIF_TYPE])
+
+    def test_neutron_refuses_a_trunk_on_a_port_that_is_bound(self):
+        port = self.port_of(self.network, "rt-1")
+        self.assertEqual("sriov_rt", port[portbindings.VIF_TYPE])
+        self.assertRaises(
+            trunk_exceptions.ParentPortInUse, self.trunk_on, port
+        )

@@ -10,7 +10,11 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Offer of a host, as its agent reports it to the mechanism driver."""
+"""Offer of a host to Neutron, and the rule by which Neutron binds to it.
+
+The agent reports it, the mechanism driver binds by it, and nova-compute judges
+by the same rule what a port will be on its host.
+"""
 
 import dataclasses
 import re
@@ -18,10 +22,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from sriov_rt.request.words import VifKind
-
-#: As ``openstack network agent list`` shows our agent.
-AGENT_TYPE = "SR-IOV RT VIF agent"
-AGENT_BINARY = "sriov-rt-neutron-agent"
 
 #: The longest name of a physical network (PHYSICAL_NETWORK_MAX_LEN in
 #: neutron_lib/api/definitions/provider_net.py), in characters.
@@ -34,6 +34,13 @@ MAX_NETWORKS = 256
 #: No host has more parents on one network: VFs are numbered by 16 bits.
 MAX_PARENTS = 65535
 
+#: How the device_owner of a server's port begins (DEVICE_OWNER_COMPUTE_PREFIX
+#: in neutron_lib/constants.py); its availability zone follows.
+SERVERS = "compute:"
+
+#: VNIC type of a port that is no PCI device to Nova.
+NORMAL = "normal"
+
 _NAME = re.compile(rf"[^\s,:]{{1,{MAX_NAME}}}")
 
 
@@ -43,16 +50,30 @@ class Offer:
 
     :param parents: physical network to how many interfaces of its pool are
         there to carry ports.
+    :param vfs: how many of them are VFs.
     :param kinds: the kinds of port that it makes.
     """
 
     parents: Mapping[str, int]
+    vfs: Mapping[str, int]
     kinds: frozenset[VifKind]
+
+    def carries(self, network: str, kind: VifKind, vlan: int) -> bool:
+        """Return whether a port can be made here.
+
+        Only a VF tags a port's VLAN, or is handed out itself.
+
+        :param network: the physical one.
+        :param vlan: 0 is untagged.
+        """
+        able = self.vfs if vlan or kind is VifKind.VF else self.parents
+        return kind in self.kinds and able.get(network, 0) > 0
 
     def to_configurations(self) -> dict[str, Any]:
         """Return it as the agent reports it."""
         return {
             "parents": dict(sorted(self.parents.items())),
+            "vfs": dict(sorted(self.vfs.items())),
             "kinds": sorted(self.kinds),
         }
 
@@ -66,10 +87,34 @@ class Offer:
         :param reported: ``configurations`` as Neutron's database has them.
         """
         if not isinstance(reported, Mapping):
-            return cls({}, frozenset())
+            return NOTHING
         return cls(
-            _parents(reported.get("parents")), _kinds(reported.get("kinds"))
+            _counts(reported.get("parents")),
+            _counts(reported.get("vfs")),
+            _kinds(reported.get("kinds")),
         )
+
+
+#: The offer of a host that can carry no port of ours.
+NOTHING = Offer({}, {}, frozenset())
+
+
+def refusal(port: Mapping[str, Any]) -> str | None:
+    """Return why a port is none of ours on any host, a clause.
+
+    :param port: as Neutron's API shows it to an administrator.
+    :returns: None if it is ours where the host carries it.
+    """
+    owner = port.get("device_owner") or ""
+    if not owner.startswith(SERVERS):
+        return f"its device_owner is {owner or 'unset'}, and no server's"
+    if (port.get("binding:vnic_type") or NORMAL) != NORMAL:
+        return "it is a PCI device to Nova"
+    if port.get("qos_policy_id") or port.get("qos_network_policy_id"):
+        return "it has a QoS policy, which nothing enforces on such a port"
+    if port.get("trunk_details"):
+        return "it is the parent of a trunk, whose subports nothing wires"
+    return None
 
 
 def is_network(name: object) -> bool:
@@ -77,7 +122,7 @@ def is_network(name: object) -> bool:
     return isinstance(name, str) and _NAME.fullmatch(name) is not None
 
 
-def _parents(reported: Any) -> dict[str, int]:
+def _counts(reported: Any) -> dict[str, int]:
     if not isinstance(reported, Mapping) or len(reported) > MAX_NETWORKS:
         return {}
     return {
