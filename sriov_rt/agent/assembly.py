@@ -22,7 +22,6 @@ from oslo_config import cfg
 from sriov_rt import exceptions
 from sriov_rt import messaging
 from sriov_rt.agent import audit
-from sriov_rt.agent import options
 from sriov_rt.agent import placement
 from sriov_rt.agent import withdrawal
 from sriov_rt.agent.audit import Audit
@@ -157,7 +156,7 @@ def _observing(conf: cfg.ConfigOpts) -> Callable[[], HostFacts]:
     observer = Observer(
         Root(conf.agent.root),
         conf.host,
-        options.node_name(conf),
+        conf.agent.node or conf.host,
         load_sources(),
         nova_files=conf.agent.nova_config_files,
         keep=withdrawal.Keeper().keep,
@@ -168,7 +167,7 @@ def _observing(conf: cfg.ConfigOpts) -> Callable[[], HostFacts]:
 def _publisher(conf: cfg.ConfigOpts) -> Publisher:
     return Publisher(
         conf.host,
-        options.node_name(conf),
+        conf.agent.node or conf.host,
         Bus(conf),
         heartbeat_s=conf.agent.heartbeat_interval,
         slack_s=conf.agent.observe_interval / 2,
@@ -193,7 +192,7 @@ def _tending(
         )
         return None
     provider = Provider(
-        placement.Placement(client), conf.host, options.node_name(conf)
+        placement.Placement(client), conf.host, conf.agent.node or conf.host
     )
     return Reconciler(
         "traits",

@@ -19,8 +19,10 @@ from oslo_config import cfg
 
 from sriov_rt import config
 from sriov_rt.agent import metrics
+from sriov_rt.codec import Unknown
 from sriov_rt.host import compute
 from sriov_rt.host import kubelet
+from sriov_rt.host.root import Root
 from sriov_rt.labels import options as label_options
 
 GROUP = "agent"
@@ -29,14 +31,14 @@ PLACEMENT_GROUP = "placement"
 HOST_OPTS = [
     cfg.StrOpt(
         "host",
-        default=socket.gethostname(),
-        sample_default="<current_hostname>",
+        sample_default="<[DEFAULT] host of nova.conf, or the hostname>",
         help="""
 The name that Nova calls this host by.
 
-It has to be the value of ``[DEFAULT] host`` in the nova.conf of this host's
-nova-compute, whose default is the same. The scheduler finds the host's facts
-by this name: with another one, no realtime instance is placed on this host.
+Leave it unset: it is the ``[DEFAULT] host`` of ``[agent] nova_config_files``,
+and where they have none the hostname, as in nova-compute. An agent does not
+start with a name that contradicts them; set it only where they are not on
+this host, such as in a container. The scheduler finds the facts by this name.
 """,
     ),
 ]
@@ -49,8 +51,8 @@ The name of this host's hypervisor, as ``openstack hypervisor list`` shows it.
 
 libvirt gives it (``virsh hostname``, most often the fully qualified name),
 and Nova names the host's resource provider in Placement by it. Where it is
-not set, ``[DEFAULT] host`` is used; set it if the two differ, or Placement
-never gets this host's traits.
+not set, the name of ``[DEFAULT] host`` is used; set it if the two differ, or
+Placement never gets this host's traits.
 """,
     ),
     cfg.FloatOpt(
@@ -237,7 +239,43 @@ def check(conf: cfg.ConfigOpts) -> None:
     )
 
 
-def node_name(conf: cfg.ConfigOpts) -> str:
-    """Return the name of the host's resource provider."""
-    name: str = conf.agent.node or conf.host
+def host_name(conf: cfg.ConfigOpts, service: str) -> str:
+    """Return the name that Nova calls the host by.
+
+    :param service: who reads it.
+    :raises OptionRejected: for a name that contradicts nova-compute's files.
+    """
+    root = Root(conf.agent.root)
+    settings = compute.read(root, conf.agent.nova_config_files)
+    name = compute.host_name(root, settings)
+    configured: str | None = conf.host
+    if configured is None:
+        return socket.gethostname() if isinstance(name, Unknown) else name
+    if settings is None or isinstance(settings, Unknown):
+        return configured
+    if isinstance(name, Unknown) or name == configured:
+        return configured
+    whence = (
+        "[DEFAULT] host there"
+        if ("DEFAULT", "host") in settings
+        else "the hostname, since [DEFAULT] host is not set there"
+    )
+    raise config.OptionRejected(
+        config.DEFAULT,
+        "host",
+        f"nova-compute of this host is {name} by its configuration files "
+        f"({whence}); remove this line, or name the files in [agent] "
+        "nova_config_files",
+        service,
+        configured,
+    )
+
+
+def node_name(conf: cfg.ConfigOpts, service: str) -> str:
+    """Return the name of the host's resource provider.
+
+    :param service: who reads it.
+    :raises OptionRejected: as of :func:`host_name`.
+    """
+    name: str = conf.agent.node or host_name(conf, service)
     return name

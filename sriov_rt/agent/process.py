@@ -80,6 +80,7 @@ def configure(
     )
     log.setup(conf, "sriov_rt")
     options.check(conf)
+    conf.set_override("host", options.host_name(conf, NAME))
     check(conf, NAME)
     return conf
 

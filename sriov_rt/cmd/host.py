@@ -45,8 +45,6 @@ from sriov_rt.parse import duration
 from sriov_rt.reason import Reason
 from sriov_rt.request import words
 
-HOSTNAME = "proc/sys/kernel/hostname"
-
 #: The mode that also lists NICs.
 ONLOAD = "onload"
 
@@ -101,7 +99,8 @@ class _Host(command.Command):
             action="append",
             metavar="FILE",
             help="a configuration file of nova-compute, below the root; may "
-            f"be repeated (default: {', '.join(compute.FILES)})",
+            "be repeated (default: those of [agent] nova_config_files in "
+            f"sriov-rt.conf, or else {', '.join(compute.FILES)})",
         )
 
 
@@ -236,22 +235,14 @@ def _observe(args: argparse.Namespace) -> tuple[Recorded, bool]:
             raise NovaConfigMissing(each, args.root)
     # What goes wrong is printed as the reason of what is unknown.
     logging.getLogger("sriov_rt").handlers = [logging.NullHandler()]
-    files = args.nova_config or compute.FILES
+    files = args.nova_config or compute.files(root)
     settings = compute.read(root, files)
-    name = _name(root, settings)
+    name = compute.host_name(root, settings)
+    if isinstance(name, Unknown):
+        name = "unknown"
     observer = Observer(root, name, name, load_sources(), nova_files=files)
     found = recorded.complete(observer.observe(), root)
     return found, settings is not None
-
-
-def _name(root: Root, settings: compute.Settings | None | Unknown) -> str:
-    """Return the host's name as nova-compute has it."""
-    if settings is not None and not isinstance(settings, Unknown):
-        configured = settings.get(("DEFAULT", "host"), "").strip()
-        if configured:
-            return configured
-    hostname = root.read_text(HOSTNAME)
-    return "unknown" if isinstance(hostname, Unknown) else hostname.strip()
 
 
 def _verdict(

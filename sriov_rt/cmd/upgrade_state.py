@@ -97,6 +97,7 @@ _FILTER_OPTS = [
 def _check_agent(conf: cfg.ConfigOpts, service: str) -> None:
     agent_options.register(conf)
     agent_options.check(conf)
+    agent_options.host_name(conf, service)
 
 
 def _check_vfs(conf: cfg.ConfigOpts, service: str) -> None:
@@ -171,7 +172,11 @@ class Host:
         self._own = tuple(pathlib.Path(each) for each in found)
         agent = self._agent()
         self.root = Root(agent.agent.root)
-        self.name: str = agent.host
+        try:
+            self.name: str = agent_options.host_name(agent, "sriov-rt-agent")
+        except config.OptionRejected:
+            # It is one of the problems.
+            self.name = agent.host
         self._nova = tuple(self._expanded(agent.agent.nova_config_files))
 
     def problems(self) -> Iterator[checks.ConfigurationProblem]:

@@ -97,4 +97,5 @@ def check(conf: cfg.ConfigOpts, service: str) -> Settings:
         (options.GROUP, options.DEVICE_OPTS),
     )
     config.check(conf, groups, service)
-    return Settings(agent_options.node_name(conf), options.chosen(conf), conf)
+    node = agent_options.node_name(conf, service)
+    return Settings(node, options.chosen(conf), conf)

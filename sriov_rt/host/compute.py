@@ -24,6 +24,7 @@ from sriov_rt.facts import CpuSet
 from sriov_rt.facts import PowerManagement
 from sriov_rt.host import compute_driver_socket
 from sriov_rt.host.compute_driver_socket import Driver
+from sriov_rt.host.root import CONFIG
 from sriov_rt.host.root import Root
 from sriov_rt.parse import cpulist
 from sriov_rt.parse import errors
@@ -38,6 +39,9 @@ FILES = (
     "etc/nova/nova.conf.d",
     "etc/nova/nova-compute.conf.d",
 )
+
+#: The kernel's name of the host, which is Nova's where nova.conf has none.
+HOSTNAME = "proc/sys/kernel/hostname"
 
 #: The longest file taken, in bytes. Nova's sample with every option and its
 #: help is 0.5 MB.
@@ -100,6 +104,35 @@ def read(
             # Its text would have the line, which may be a password.
             return Unknown(f"/{path}: line {error.lineno}: {error.msg}")
     return settings if found else None
+
+
+def files(root: Root) -> Sequence[str]:
+    """Return nova-compute's files, as the agent of a host reads them.
+
+    Those of ``[agent] nova_config_files`` in its sriov-rt.conf.
+    """
+    own = read(root, (CONFIG,))
+    if own is None or isinstance(own, Unknown):
+        return FILES
+    named = own.get(("agent", "nova_config_files"), "").split(",")
+    return [each.strip() for each in named if each.strip()] or FILES
+
+
+def host_name(
+    root: Root, settings: Settings | None | Unknown
+) -> str | Unknown:
+    """Return the host's name as nova-compute has it.
+
+    :param settings: Nova's; without them it is the kernel's.
+    """
+    if settings is not None and not isinstance(settings, Unknown):
+        configured = settings.get(("DEFAULT", "host"), "").strip()
+        if "$" in configured:
+            return Unknown(f"[DEFAULT] host of nova.conf is {configured}")
+        if configured:
+            return configured
+    hostname = root.read_text(HOSTNAME)
+    return hostname if isinstance(hostname, Unknown) else hostname.strip()
 
 
 def _expand(root: Root, files: Sequence[str]) -> list[str | Unknown]:

@@ -28,10 +28,11 @@ class OptionsTest(unittest.TestCase):
         self.conf([])
 
     def test_the_node_is_called_like_the_host_unless_named(self):
+        self.conf.set_override("root", "/nowhere", group="agent")
         self.conf.set_override("host", "rt-1")
-        self.assertEqual("rt-1", options.node_name(self.conf))
+        self.assertEqual("rt-1", options.node_name(self.conf, "x"))
         self.conf.set_override("node", "rt-1.example.org", group="agent")
-        self.assertEqual("rt-1.example.org", options.node_name(self.conf))
+        self.assertEqual("rt-1.example.org", options.node_name(self.conf, "x"))
 
     def test_no_request_to_placement_waits_without_an_end(self):
         self.assertEqual(
@@ -43,6 +44,67 @@ class OptionsTest(unittest.TestCase):
         for name in ("observe_interval", "heartbeat_interval"):
             with self.subTest(name), self.assertRaises(ValueError):
                 self.conf.set_override(name, 0, group="agent")
+
+
+class HostNameTest(unittest.TestCase):
+    """The name is nova-compute's, on a host that is called cmp2."""
+
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.root = pathlib.Path(directory.name)
+        self.write("proc/sys/kernel/hostname", "cmp2\n")
+        self.conf = cfg.ConfigOpts()
+        options.register(self.conf)
+        self.conf([])
+        self.conf.set_override("root", directory.name, group="agent")
+
+    def write(self, name, text):
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def name(self, configured=None):
+        self.conf.set_override("host", configured)
+        return options.host_name(self.conf, "sriov-rt-agent")
+
+    def test_a_name_in_nova_conf_alone_is_the_agents(self):
+        self.write("etc/nova/nova.conf", "[DEFAULT]\nhost = cmp2.rack1\n")
+        self.assertEqual("cmp2.rack1", self.name())
+        self.assertEqual("cmp2.rack1", self.name("cmp2.rack1"))
+
+    def test_without_any_it_is_the_hostname(self):
+        self.assertEqual("cmp2", self.name())
+        self.write("etc/nova/nova.conf", "[DEFAULT]\n")
+        self.assertEqual("cmp2", self.name())
+        self.assertEqual("cmp2", self.name("cmp2"))
+
+    def test_without_novas_files_the_operator_decides(self):
+        self.assertEqual("cmp1", self.name("cmp1"))
+
+    def test_a_later_file_of_novas_decides(self):
+        self.write("etc/nova/nova.conf", "[DEFAULT]\nhost = cmp1\n")
+        self.write("etc/nova/nova-cpu.conf", "[DEFAULT]\nhost = cmp3\n")
+        self.assertEqual("cmp3", self.name())
+
+    def test_a_copied_sriov_rt_conf_is_refused(self):
+        self.write("etc/nova/nova.conf", "[DEFAULT]\n")
+        with self.assertRaises(config.OptionRejected) as caught:
+            self.name("cmp1")
+        said = str(caught.exception)
+        self.assertIn("[DEFAULT] host = cmp1", said)
+        self.assertIn("is cmp2 by its configuration files", said)
+        self.assertIn("remove this line", said)
+        self.write("etc/nova/nova.conf", "[DEFAULT]\nhost = cmp2.rack1\n")
+        with self.assertRaisesRegex(config.OptionRejected, "cmp2.rack1 by"):
+            self.name("cmp2")
+
+    def test_what_cannot_be_known_contradicts_nothing(self):
+        self.write("etc/nova/nova.conf", "[DEFAULT]\nhost = cmp-$my_ip\n")
+        self.assertEqual("cmp1", self.name("cmp1"))
+        self.write("etc/nova/nova.conf", "no option\n")
+        self.assertEqual("cmp1", self.name("cmp1"))
+        self.assertEqual("cmp2", self.name())
 
 
 class ListOptsTest(unittest.TestCase):

@@ -278,6 +278,17 @@ class HostCommandTest(trees.TreeTest):
         found = self.reasons("--nova-config", "/srv/n.conf")
         self.assertIn("dedicated pCPUs 0 are not isolated", found.values())
 
+    def test_configuration_of_nova_where_the_agent_reads_it(self):
+        self.make_ready()
+        self.tree.write(
+            "etc/sriov_rt/sriov-rt.conf",
+            "[agent]\nnova_config_files = /etc/nova/other.conf, /etc/none\n",
+        )
+        self.tree.write("etc/nova/other.conf", "[compute]\n")
+        self.assertIn("dedicated_unset", self.reasons())
+        self.tree.remove("etc/sriov_rt/sriov-rt.conf")
+        self.run_command("check")
+
     def test_advice_is_shown_and_does_not_fail(self):
         self.make_ready()
         self.tree.write("proc/irq/default_smp_affinity", "ffff\n")

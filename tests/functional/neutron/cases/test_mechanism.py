@@ -62,6 +62,20 @@ class StockBindingTest(
         )
         self.driver = mechanism.SriovRtMechanismDriver()
         self.driver.initialize()
+        # Neutron's port is nobody's, and ours are servers'.
+        of_neutron = mech_agent.FakePortContext.current.fget
+        patched = mock.patch.object(
+            mech_agent.FakePortContext,
+            "current",
+            property(
+                lambda context: {
+                    **of_neutron(context),
+                    "device_owner": "compute:nova",
+                }
+            ),
+        )
+        patched.start()
+        self.addCleanup(patched.stop)
 
     def test_a_host_without_the_kind_is_left_alone(self):
         context = mech_agent.FakePortContext(
@@ -395,7 +409,7 @@ class QosTest(in_process.PluginCase):
             {"network": {"qos_policy_id": self.policy()}},
         )
         self.ovs_host("rt-1")
-        port = self.port_of(network, "rt-1")
+        port = self.bind(self.users_port(network), "rt-1")
         self.assertEqual("ovs", port[portbindings.VIF_TYPE])
 
     def test_neutron_refuses_a_policy_for_a_port_that_is_bound(self):
