@@ -25,6 +25,9 @@ sriov_rt        gone                 host, node
 sriov_rt_agent  report_now           hosts: their names, or None for all
 =============== ==================== =====================================
 
+The context of a report says which agent sends it (:data:`AGENT`): its machine
+and a number of the process.
+
 Notifications for operators go where ``[oslo_messaging_notifications]`` sends
 them, as any OpenStack service's.
 """
@@ -44,6 +47,9 @@ EXCHANGE = "sriov_rt"
 VERSION = "1.0"
 REPORT_TOPIC = "sriov_rt"
 AGENT_TOPIC = "sriov_rt_agent"
+
+#: In the context of a report: the agent's name, unlike that of its host.
+AGENT = "agent"
 
 #: Of a broker whose URL names no port.
 _AMQP_PORT = 5672

@@ -122,6 +122,10 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "no facts from this host; start sriov-rt-agent on it and see "
             "that it reaches the message queue"
         ),
+        "agents_of_one_name": (
+            "two agents report as this host ({agents}); remove [DEFAULT] host "
+            "from a copied sriov-rt.conf and restart sriov-rt-agent there"
+        ),
         "facts_stale": (
             "the last facts are {age_s} s old, {max_age_s} s is the limit; "
             "see that sriov-rt-agent runs and reaches the message queue"

@@ -15,6 +15,8 @@
 import json
 import logging
 import math
+import secrets
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -64,6 +66,9 @@ class Bus:
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self._conf = conf
+        # By the kernel, for what the configuration says may be copied.
+        name = f"{socket.gethostname()}/{secrets.token_hex(4)}"
+        self._context = {messaging.AGENT: name}
         self._transport = messaging.transport(conf)
 
     def cast(self, method: str, **arguments: Any) -> None:
@@ -77,7 +82,7 @@ class Bus:
             retry=0,
         )
         try:
-            client.cast({}, method, **arguments)
+            client.cast(self._context, method, **arguments)
         except Exception as error:
             # oslo.messaging lets through what its driver's libraries raise
             # (kombu's, amqp's and socket's errors): there is no common base.

@@ -19,6 +19,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from sriov_rt import decide
 from sriov_rt import exceptions
 from sriov_rt.agent import traits
 from sriov_rt.cmd import arguments
@@ -147,7 +148,7 @@ def judge(candidate: Candidate) -> Agent:
     """Return a host's agent with its verdict."""
     facts, age_s = candidate.facts, candidate.age_s
     if facts is None:
-        silent = (reason("facts_missing"),)
+        silent = (decide.silent(candidate.agents),)
         return Agent(candidate.host, "", None, MISSING, silent)
     age_s = round(age_s or 0.0, 1)
     if age_s > candidate.max_age_s:

@@ -248,10 +248,17 @@ class Collector(FactsTable):
         """Return every host that was expected or has reported, by name."""
         now, entries = time.monotonic(), dict(self.entries)
         found = []
-        for name in sorted({*expected, *entries}):
+        for name in sorted({*expected, *entries, *self.rivals}):
             entry = entries.get(name)
             if entry is None:
-                found.append(Candidate(name, None, max_age_s=max_age_s))
+                found.append(
+                    Candidate(
+                        name,
+                        None,
+                        max_age_s=max_age_s,
+                        agents=self.rivals.of(name),
+                    )
+                )
                 continue
             version, reported = self._shown[name]
             found.append(

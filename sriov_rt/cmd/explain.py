@@ -198,6 +198,7 @@ def _judge(
         now=time.time(),
         facts_age_s=candidate.age_s,
         max_age_s=candidate.max_age_s,
+        agents=candidate.agents,
     )
     reasons = decide.why_not(request, candidate.facts, view)
     if candidate.facts is None:

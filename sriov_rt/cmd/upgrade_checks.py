@@ -23,6 +23,7 @@ from oslo_upgradecheck import upgradecheck
 from oslo_upgradecheck.upgradecheck import Code
 
 from sriov_rt.codec import Unknown
+from sriov_rt.decide import silent
 from sriov_rt.kubernetes import manifest
 from sriov_rt.reason import first_of
 
@@ -80,10 +81,12 @@ class Agents:
 
     :param versions: release of each, by host.
     :param refused: what is wrong with the facts of others, by host.
+    :param rivals: agents that report as one host, by its name.
     """
 
     versions: Mapping[str, str]
     refused: Mapping[str, str]
+    rivals: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -216,6 +219,9 @@ def agents(found: Agents | Unknown, version: str) -> upgradecheck.Result:
             f"{problem}): install this release there and restart "
             "sriov-rt-agent"
         )
+    for host, names in sorted(found.rivals.items())[:_LISTED]:
+        why = silent(names)
+        failures.append(f"{host}: {why.message}")
     others = {
         f"{host} ({theirs})"
         for host, theirs in found.versions.items()

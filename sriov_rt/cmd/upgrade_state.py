@@ -224,9 +224,12 @@ class Host:
         except exceptions.SriovRtError as error:
             return Unknown(str(error))
         versions = {
-            each.host: each.version for each in found.candidates((), 0)
+            each.host: each.version
+            for each in found.candidates((), 0)
+            if each.facts is not None
         }
-        return checks.Agents(versions, dict(found.refused))
+        rivals = {host: found.rivals.of(host) for host in found.rivals}
+        return checks.Agents(versions, dict(found.refused), rivals)
 
     def stored_ports(self) -> checks.StoredPorts | Unknown:
         """Return what the files of the records are."""

@@ -29,6 +29,7 @@ class Candidate:
     :param max_age_s: seconds from which they are stale.
     :param version: of the agent that reported them.
     :param reported: all facts, where they are to be shown.
+    :param agents: those that report as the host by turns, a list.
     """
 
     host: str
@@ -37,6 +38,7 @@ class Candidate:
     max_age_s: float = 0.0
     version: str = ""
     reported: HostFacts | None = None
+    agents: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

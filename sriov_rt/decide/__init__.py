@@ -37,6 +37,8 @@ class View:
     :param facts_age_s: seconds since the facts were last confirmed; None
         for facts that have no age, such as a file's.
     :param max_age_s: seconds from which facts are stale.
+    :param agents: those that report as the host by turns, a list; empty for
+        one agent.
     :param placed_by_nova: Nova picks the pCPUs, from ``cpu_dedicated_set``
         and by the flavor's ``hw:`` extra specs.
     """
@@ -44,6 +46,7 @@ class View:
     now: float
     facts_age_s: float | None = None
     max_age_s: float = 0.0
+    agents: str = ""
     placed_by_nova: bool = True
 
 
@@ -70,7 +73,7 @@ def reasons(
 ) -> Iterator[Reason]:
     """Yield the Reasons of :func:`why_not` one by one."""
     if facts is None:
-        yield reason("facts_missing")
+        yield silent(view.agents)
         return
     if view.facts_age_s is not None and view.facts_age_s > view.max_age_s:
         yield reason(
@@ -91,6 +94,16 @@ def reasons(
         if compute_driver.is_needed(request):
             yield from compute_driver.reasons(facts)
     yield from demands.reasons(request, facts, view.now)
+
+
+def silent(agents: str) -> Reason:
+    """Return the Reason of a host without facts.
+
+    :param agents: as of a :class:`View`.
+    """
+    if agents:
+        return reason("agents_of_one_name", agents=agents)
+    return reason("facts_missing")
 
 
 def why_never(

@@ -12,13 +12,16 @@
 
 """The scheduler's filter, for ``[filter_scheduler] available_filters``."""
 
+import functools
 import logging
 from collections.abc import Iterable
 from collections.abc import Sequence
 from typing import Any
 
 import nova.conf
+from nova import context
 from nova import exception
+from nova.objects import host_mapping
 from nova.scheduler import filters
 from nova.scheduler import utils
 
@@ -28,6 +31,7 @@ from sriov_rt.nova import request_spec
 from sriov_rt.reason import reason
 from sriov_rt.scheduler import options
 from sriov_rt.scheduler import worker
+from sriov_rt.scheduler.unknown_hosts import UnknownHosts
 from sriov_rt.scheduler.verdicts import Verdicts
 from sriov_rt.scheduler.verdicts import lines
 from sriov_rt.scheduler.verdicts import summary
@@ -155,6 +159,11 @@ class RealtimeSriovFilter(filters.BaseHostFilter):  # type: ignore[misc]
                 problem,
             )
 
+    @functools.cached_property
+    def _unknown_hosts(self) -> UnknownHosts:
+        table = worker.of_this_process().table
+        return UnknownHosts(lambda: table.entries.keys(), _mapped)
+
     def filter_all(
         self, filter_obj_list: Iterable[Any], spec_obj: Any
     ) -> Iterable[Any]:
@@ -177,11 +186,18 @@ class RealtimeSriovFilter(filters.BaseHostFilter):  # type: ignore[misc]
             _refuse_all(hosts, spec_obj, error)
             return []
         own.warm_up(lambda: own.verdicts.known(hosts))
+        self._unknown_hosts.look()
         passing = own.verdicts.passing(request, hosts, spec_obj.instance_uuid)
         log(own.verdicts, request, hosts, passing, spec_obj)
         if hosts and not passing:
             end(own, request, hosts, spec_obj)
         return passing
+
+
+def _mapped() -> list[str]:
+    """Return the hosts of all cells."""
+    found = host_mapping.HostMappingList.get_all(context.get_admin_context())
+    return [each.host for each in found]
 
 
 def _check_order(enabled: Sequence[str]) -> None:

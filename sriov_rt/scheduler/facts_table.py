@@ -22,6 +22,7 @@ from sriov_rt import codec
 from sriov_rt.facts import DecisiveFacts
 from sriov_rt.facts import HostFacts
 from sriov_rt.facts import decisive
+from sriov_rt.scheduler.rivals import Rivals
 
 LOG = logging.getLogger(__name__)
 
@@ -64,6 +65,7 @@ class FactsTable:
     :param stale_s: seconds after which a host gives way when the table is
         full.
     :param monotonic: the clock, seconds.
+    :ivar rivals: who reports as which host.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class FactsTable:
         self._lock = threading.Lock()
         self._entries: dict[str, Entry] = {}
         self._full_logged = -_FULL_LOG_S
+        self.rivals = Rivals(max_hosts, stale_s, monotonic)
         #: What the facts of all entries take.
         self._bytes = 0
 

@@ -112,7 +112,9 @@ class Endpoint:
                 "Facts refused: they name no host, or are no text"
             )
             return
-        if self._table.confirm(host, digest):
+        if self._is_of_rivals(context, host) or self._table.confirm(
+            host, digest
+        ):
             return
         try:
             found = facts.from_json(document)
@@ -134,6 +136,8 @@ class Endpoint:
         if not _named(host, node):
             self._complaints.log("Heartbeat refused: it names no host")
             return
+        if self._is_of_rivals(context, host):
+            return
         if not self._table.confirm(host, digest):
             self._request(host)
 
@@ -141,6 +145,30 @@ class Endpoint:
         """Drop a host whose agent was stopped."""
         if _named(host, node):
             self._table.forget(host)
+            self._table.rivals.forget(host)
+
+    def _is_of_rivals(self, context: Any, host: str) -> bool:
+        """Return whether two agents report as a host; drop it then.
+
+        What one of two machines is says nothing about the other.
+        """
+        rivals = self._table.rivals
+        before = rivals.of(host)
+        if rivals.hear(host, context.get(messaging.AGENT)):
+            # If the other one lives it will be heard again.
+            self._request(host)
+        now = rivals.of(host)
+        if now and not before:
+            LOG.error(
+                "Two agents report as host %s (%s), and neither is used until "
+                "one stops: remove [DEFAULT] host from a copied sriov-rt.conf "
+                "and restart sriov-rt-agent there",
+                host,
+                now,
+            )
+        if now:
+            self._table.forget(host)
+        return bool(now)
 
 
 def _named(*names: Any) -> bool:

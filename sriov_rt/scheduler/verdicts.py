@@ -156,7 +156,7 @@ class Verdicts:
         """Return every Reason why a host does not satisfy the request."""
         entry = self._table.entries.get(host.host)
         return (
-            *self._reasons(request, entry),
+            *self._reasons(request, host.host, entry),
             *self._same_host(request, entry, instance),
         )
 
@@ -183,11 +183,12 @@ class Verdicts:
         return [each for each in found.values() if each.reasons]
 
     def _reasons(
-        self, request: Request, entry: Entry | None
+        self, request: Request, host: str, entry: Entry | None
     ) -> tuple[Reason, ...]:
         request, now = _without_networks(request), self._wall()
         if entry is None:
-            return decide.why_not(request, None, decide.View(now))
+            view = decide.View(now, agents=self._table.rivals.of(host))
+            return decide.why_not(request, None, view)
         view = decide.View(
             now=now,
             facts_age_s=self._monotonic() - entry.confirmed,

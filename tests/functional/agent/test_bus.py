@@ -109,6 +109,25 @@ class AgentToSchedulerTest(unittest.TestCase):
         self.facts = builders.realtime_host(cpus={"isolated": cpus("2")})
         self._wait_for(lambda: "cpus_not_isolated" in self._codes(worker))
 
+    def test_two_agents_of_one_name_are_told_as_that(self):
+        """One whose sriov-rt.conf was copied to another host."""
+        worker = self._start_worker()
+        with self.assertLogs("sriov_rt.scheduler.listener", "ERROR") as logged:
+            for _ in range(2):
+                self.addCleanup(self._start_agent().stop)
+            self._wait_for(
+                lambda: self._codes(worker) == {"agents_of_one_name"}
+            )
+        self.assertIn("Two agents report as host rt-1", logged.output[0])
+
+    def test_of_two_agents_the_one_that_is_left_serves(self):
+        worker = self._start_worker()
+        first, second = self._start_agent(), self._start_agent()
+        self.addCleanup(second.stop)
+        self._wait_for(lambda: self._codes(worker) == {"agents_of_one_name"})
+        first.stop()
+        self._wait_for(lambda: self._serves_realtime(worker))
+
     def test_workers_that_start_later_ask_and_are_answered(self):
         agent = self._start_agent()
         self.addCleanup(agent.stop)

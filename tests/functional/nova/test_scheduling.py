@@ -12,6 +12,7 @@
 
 import pathlib
 import socket
+import time
 from unittest import mock
 
 import fixtures
@@ -41,6 +42,19 @@ class SchedulingTest(base.CloudTest):
         self.assertEqual(["rt-1"], [self.host_of(each) for each in servers])
         # Its two pCPUs are taken now: the ordinary host is no way out.
         self.boot(base.REALTIME, state="ERROR")
+
+    def test_an_agent_under_a_name_that_nova_lacks_is_told_once(self):
+        facts = base.realtime_host()
+        self.start_host(facts)
+        self.report(base.realtime_host("ghost"))
+        self.boot(base.REALTIME)
+        for _ in range(100):
+            if "Agents report as ghost" in self.logged():
+                break
+            time.sleep(0.1)
+        said = "Agents report as ghost, and Nova has no such host"
+        self.assertEqual(1, self.logged().count(said))
+        self.assertNotIn("Agents report as rt-1", self.logged())
 
     def test_no_host_will_do(self):
         self.start_host(base.ordinary_host())

@@ -14,6 +14,7 @@ import itertools
 import json
 import threading
 import time
+import types
 import unittest
 from unittest import mock
 
@@ -23,11 +24,13 @@ from oslo_config import cfg
 from sriov_rt import config
 from sriov_rt import facts
 from sriov_rt import messaging
+from sriov_rt import request
 from sriov_rt.scheduler import listener
 from sriov_rt.scheduler.facts_table import FactsTable
 from sriov_rt.scheduler.listener import Endpoint
 from sriov_rt.scheduler.listener import Listener
 from sriov_rt.scheduler.listener import ReportRequests
+from sriov_rt.scheduler.verdicts import Verdicts
 from tests.unit import builders
 
 
@@ -67,6 +70,47 @@ class EndpointTest(unittest.TestCase):
         self.endpoint.heartbeat({}, "a", "a", "00" * 32)
         self.endpoint.heartbeat({}, "b", "b", "00" * 32)
         self.assertEqual(["a", "b"], self.wanted)
+
+    def test_two_agents_of_one_name_are_told_and_neither_is_used(self):
+        other = builders.realtime_host("a", memory={"ksm_run": 1})
+        verdicts = Verdicts(self.table, 60.0)
+        state = types.SimpleNamespace(host="a")
+        realtime = request.parse(
+            {"sriov_rt:realtime": "required", "hw:cpu_policy": "dedicated"}
+        )
+
+        def report(facts, agent):
+            arguments = (
+                "a",
+                "a",
+                facts.digest(),
+                json.dumps(facts.to_plain()),
+            )
+            self.endpoint.facts({messaging.AGENT: agent}, *arguments)
+
+        def codes():
+            found = verdicts.why_not(realtime, state)
+            return [each.code for each in found]
+
+        report(self.host, "cmp1/1")
+        self.assertEqual([], codes())
+        report(other, "cmp2/2")
+        # The first one is asked whether it is there still.
+        self.assertEqual(["a"], self.wanted)
+        with self.assertLogs(listener.LOG, "ERROR") as logged:
+            report(self.host, "cmp1/1")
+            report(other, "cmp2/2")
+            heartbeat = (other.digest(),)
+            self.endpoint.heartbeat(
+                {messaging.AGENT: "cmp1/1"}, "a", "a", *heartbeat
+            )
+        (said,) = logged.output
+        self.assertIn("as host a (cmp1/1, cmp2/2)", said)
+        self.assertNotIn("a", self.table.entries)
+        self.assertEqual(["agents_of_one_name"], codes())
+        self.endpoint.gone({messaging.AGENT: "cmp2/2"}, "a", "a")
+        report(self.host, "cmp1/1")
+        self.assertEqual([], codes())
 
     def test_a_host_that_says_goodbye_is_forgotten(self):
         self._report()

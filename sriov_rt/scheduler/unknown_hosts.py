@@ -1,0 +1,84 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""Hosts whose agents report, and which Nova does not know."""
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Iterable
+
+from sriov_rt.reason import first_of
+
+LOG = logging.getLogger(__name__)
+
+#: Seconds between two queries of Nova's database, and names in one line.
+INTERVAL_S = 60.0
+_LISTED = 10
+
+
+class UnknownHosts:
+    """Logs each such host once; an agent's wrong name is found by it.
+
+    :param reported: returns the hosts whose agents report.
+    :param mapped: returns the hosts of all cells; it may wait, and fail.
+    :param monotonic: the clock, seconds.
+    """
+
+    def __init__(
+        self,
+        reported: Callable[[], Collection[str]],
+        mapped: Callable[[], Iterable[str]],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._reported = reported
+        self._mapped = mapped
+        self._monotonic = monotonic
+        self._next = -math.inf
+        self._known: frozenset[str] = frozenset()
+        self._told: frozenset[str] = frozenset()
+
+    def look(self) -> threading.Thread | None:
+        """Look in a thread for hosts that are new; return it if there is one.
+
+        Who schedules does not wait for it.
+        """
+        now = self._monotonic()
+        if now < self._next:
+            return None
+        self._next = now + INTERVAL_S
+        if self._known.issuperset(self._reported()):
+            return None
+        thread = threading.Thread(
+            target=self._look, name="sriov-rt-hosts", daemon=True
+        )
+        thread.start()
+        return thread
+
+    def _look(self) -> None:
+        try:
+            self._known = frozenset(self._mapped())
+        except Exception:
+            # Nova's database may be away, and raise anything.
+            LOG.debug("The hosts of Nova were not read", exc_info=True)
+            return
+        unknown = {*self._reported()} - self._known
+        if new := unknown - self._told:
+            LOG.warning(
+                "Agents report as %s, and Nova has no such host: compare "
+                "'nova-manage cell_v2 list_hosts' with [DEFAULT] host of "
+                "nova.conf there, or run 'nova-manage cell_v2 discover_hosts'",
+                first_of(sorted(new), _LISTED),
+            )
+        self._told = frozenset(unknown)
