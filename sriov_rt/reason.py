@@ -384,6 +384,11 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "no {nic} NIC is on Ethernet ({links}); add one that is, or set "
             "the port's type to Ethernet in the NIC's firmware"
         ),
+        "parents_missing": (
+            "parents of physical network {physical_network} are not on this "
+            "host ({parents}); create them, at each boot (VFs with 'sriov-rt "
+            "vf provision'), or correct [vif] parents in sriov-rt.conf"
+        ),
         "no_vfs": (
             "no VF on {nic} NICs; set [nic] vfs in sriov-rt.conf and run "
             "'sriov-rt vf provision', and enable SR-IOV in the firmware if "

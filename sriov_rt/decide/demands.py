@@ -23,9 +23,13 @@ from sriov_rt.facts import DecisiveNic
 from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.parse.cpulist import format_cpu_list
 from sriov_rt.reason import Reason
+from sriov_rt.reason import first_of
 from sriov_rt.reason import reason
 from sriov_rt.request import Request
 from sriov_rt.request import words
+
+#: Parents that one sentence lists.
+_LISTED = 8
 
 #: The kernel module that each kind of port needs on the host.
 VIF_MODULES = {
@@ -49,6 +53,7 @@ def reasons(
         yield from _nics(request, facts)
     if request.vif is not None:
         yield from module(facts, VIF_MODULES.get(request.vif.kind))
+        yield from no_parents(facts)
     if request.onload:
         yield from onload.reasons(request, facts)
     if request.max_latency_us is not None:
@@ -171,6 +176,26 @@ def _nics(request: Request, facts: DecisiveFacts) -> Iterator[Reason]:
             yield unknown("nics.sriov_numvfs", count)
             return
     yield reason("no_vfs", nic=name)
+
+
+def no_parents(facts: DecisiveFacts) -> Iterator[Reason]:
+    """Yield why a host that is to have parents has none."""
+    pools = facts.vifs.pools
+    if not isinstance(pools, Unknown) and not any(pools.values()):
+        yield from missing_parents(facts)
+
+
+def missing_parents(facts: DecisiveFacts) -> Iterator[Reason]:
+    """Yield the networks of which a parent is configured and not there."""
+    missing = facts.vifs.missing
+    if isinstance(missing, Unknown):
+        return  # agents of before do not report it
+    for network, names in missing.items():
+        yield reason(
+            "parents_missing",
+            physical_network=network,
+            parents=first_of(names, _LISTED),
+        )
 
 
 def module(facts: DecisiveFacts, name: str | None) -> Iterator[Reason]:

@@ -201,9 +201,12 @@ class VifFacts:
     :param endpoints: sorted.
     :param quarantined: by their ports; sorted.
     :param holders: VFs of pods, VMIs, domains and Neutron's agent, by address.
+    :param missing: physical network to those of its parents that are not on
+        the host, as they are configured.
     """
 
     pools: Mapping[str, tuple[str, ...]] | Unknown
     endpoints: tuple[Endpoint, ...] | Unknown
     quarantined: tuple[QuarantinedPort, ...] | Unknown = NOT_REPORTED
     holders: tuple[HeldVf, ...] | Unknown = NOT_REPORTED
+    missing: Mapping[str, tuple[str, ...]] | Unknown = NOT_REPORTED

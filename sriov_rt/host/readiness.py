@@ -74,9 +74,12 @@ def judge(
     if placed_by_nova:
         must += compute_driver.reasons(facts)
     should = list(realtime.advice(facts, placed_by_nova=placed_by_nova))
+    should += demands.missing_parents(facts)
     (should if any_kernel else must).extend(demands.preempt_rt(facts))
     must += further
-    return Readiness(_once(must), _once(should))
+    return Readiness(
+        _once(must), _once(each for each in should if each not in must)
+    )
 
 
 def _once(found: Iterable[Reason]) -> tuple[Reason, ...]:
@@ -161,7 +164,9 @@ def _vfio(facts: HostFacts) -> Iterator[Reason]:
 
 
 def _macvlan(facts: HostFacts) -> Iterator[Reason]:
-    yield from module(decisive(facts), "macvlan")
+    judged = decisive(facts)
+    yield from module(judged, "macvlan")
+    yield from demands.no_parents(judged)
 
 
 def _onload(facts: HostFacts) -> Iterator[Reason]:

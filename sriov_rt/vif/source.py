@@ -35,11 +35,15 @@ from sriov_rt.host.root import Root
 from sriov_rt.nic.tenancy import DEVICES
 from sriov_rt.nic.tenancy import Tenancies
 from sriov_rt.vif import options
+from sriov_rt.vif.model import Kind
 from sriov_rt.vif.records import Record
 from sriov_rt.vif.records import Records
 from sriov_rt.vif.settings import Pools
 
 NET = "sys/class/net"
+
+#: By physical network.
+Networks = Mapping[str, tuple[str, ...]]
 
 
 def observe(root: Root) -> VifFacts:
@@ -49,13 +53,17 @@ def observe(root: Root) -> VifFacts:
         parents, journal = settings.parents, settings.journal
     except cfg.Error as error:
         unknown = Unknown(str(error))
-        return VifFacts(unknown, unknown, unknown, _holders(root))
+        return VifFacts(
+            unknown, unknown, unknown, holders=_holders(root), missing=unknown
+        )
     records = _records(root, journal)
+    pools, missing = _pools(root, parents, records)
     return VifFacts(
-        _pools(root, parents),
+        pools,
         _endpoints(records),
         _quarantined(records),
-        _holders(root),
+        holders=_holders(root),
+        missing=missing,
     )
 
 
@@ -68,20 +76,48 @@ def _settings(root: Root) -> cfg.ConfigOpts.GroupAttr:
 
 
 def _pools(
-    root: Root, parents: Sequence[str]
-) -> Mapping[str, tuple[str, ...]] | Unknown:
+    root: Root,
+    parents: Sequence[str],
+    records: tuple[Record, ...] | Unknown,
+) -> tuple[Networks | Unknown, Networks | Unknown]:
+    """Return the NICs of each physical network, and the missing parents."""
     try:
         pools = Pools.parse(parents)
     except SriovRtError as error:
-        return Unknown(str(error))
+        return Unknown(str(error)), Unknown(str(error))
     found: dict[str, set[str]] = {each: set() for each in pools.networks}
+    missing: dict[str, list[str]] = {}
+    away = {} if isinstance(records, Unknown) else _away(records)
     for member in pools.members:
         nic = nic_of(root, member.name)
+        if nic is not None and member.of_pf and _has_no_vfs(root, member.name):
+            nic = None
+        nic = away.get(member.name) if nic is None else nic
         if isinstance(nic, Unknown):
-            return nic
+            return nic, nic
         if nic is not None:
             found[member.network].add(nic)
-    return {name: tuple(sorted(nics)) for name, nics in found.items()}
+        else:
+            named = missing.setdefault(member.network, [])
+            named.append(str(member).partition(":")[2])
+    return (
+        {name: tuple(sorted(nics)) for name, nics in found.items()},
+        {name: tuple(names) for name, names in missing.items()},
+    )
+
+
+def _away(records: Iterable[Record]) -> dict[str, str]:
+    """Return the NICs of parents that ports have to themselves, by name."""
+    return {
+        each.parent: each.nic
+        for each in records
+        if each.kind == Kind.VF and each.nic
+    }
+
+
+def _has_no_vfs(root: Root, pf: str) -> bool:
+    text = root.read_text(f"{NET}/{pf}/device/sriov_numvfs")
+    return not isinstance(text, Unknown) and text.strip() == "0"
 
 
 def nic_of(root: Root, name: str) -> str | None | Unknown:

@@ -128,6 +128,24 @@ class DemandTest(DecideTestCase):
             ["fact_unknown"], self.codes(specs, nics={"nics": (dark,)})
         )
 
+    def test_parents_that_are_configured_and_not_there(self):
+        """After a boot that made neither its veths nor its VFs."""
+        specs = {"sriov_rt:vif": "macvlan"}
+        gone = {"physnet2": ("veth0", "pf:ens9")}
+        for pools, missing, expected in (
+            ({}, {}, []),
+            ({"physnet2": ("ens1",)}, {}, []),
+            ({"physnet2": ()}, gone, ["parents_missing"]),
+            # A port may be on the other one.
+            ({"physnet1": ("ens1",), "physnet2": ()}, gone, []),
+            ({"physnet2": ()}, Unknown("an older agent"), []),
+            (Unknown("no configuration"), gone, []),
+        ):
+            vifs = {"pools": pools, "missing": missing}
+            with self.subTest(vifs):
+                self.assertEqual(expected, self.codes(specs, vifs=vifs))
+                self.assertEqual([], self.codes({}, vifs=vifs))
+
     def test_modules(self):
         self.assertEqual([], self.codes({"sriov_rt:vif": "macvlan"}))
         self.assertEqual(

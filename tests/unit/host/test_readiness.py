@@ -17,6 +17,7 @@ import unittest
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import HostFacts
 from sriov_rt.facts import NicFacts
+from sriov_rt.facts import decisive
 from sriov_rt.host import readiness
 from tests.unit import builders
 
@@ -87,6 +88,29 @@ class ModesTest(unittest.TestCase):
                 (reason,) = readiness.reasons(mode, host)
                 self.assertEqual("module_missing", reason.code)
                 self.assertIn(name, reason.message)
+
+    def test_parents_that_are_not_there(self):
+        def host(pools):
+            gone = {"physnet1": ("veth0",)}
+            vifs = dataclasses.replace(
+                self.host.vifs, pools=pools, missing=gone
+            )
+            return dataclasses.replace(self.host, vifs=vifs)
+
+        none, one = host({"physnet1": ()}), host({"physnet1": ("eno1",)})
+        self.assertEqual(["parents_missing"], codes("macvlan", none))
+        self.assertEqual([], codes("macvlan", one))
+        for each in (none, one):
+            found = readiness.judge(decisive(each), placed_by_nova=False)
+            self.assertIn(
+                "parents_missing", [reason.code for reason in found.should]
+            )
+        # What is in the way is told once.
+        further = tuple(readiness.reasons("macvlan", none))
+        found = readiness.judge(
+            decisive(none), placed_by_nova=False, further=further
+        )
+        self.assertEqual(1, [*found.must, *found.should].count(further[0]))
 
     def test_onload(self):
         onload = dataclasses.replace(

@@ -29,6 +29,7 @@ from sriov_rt.nic.tenancy import Kind
 from sriov_rt.nic.tenancy import Tenancies
 from sriov_rt.vif import records
 from sriov_rt.vif import source
+from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import State
 from tests.unit.host import trees
 from tests.unit.vif import fakes
@@ -44,6 +45,7 @@ class PoolsTest(trees.TreeTest):
         self.assertEqual({}, source.observe(self.root).pools)
 
     def test_a_vfs_nic_is_its_pf(self):
+        self.tree.write("sys/class/net/ens2f0/device/sriov_numvfs", "2\n")
         self.assertEqual(
             {"physnet1": ("eno1", "ens2f0"), "physnet2": ("eth0",)},
             self.pools(
@@ -59,6 +61,31 @@ class PoolsTest(trees.TreeTest):
             {"physnet1": (), "physnet2": ("eno1",)},
             self.pools("physnet1:ens9v0", "physnet2:pf:eno1"),
         )
+
+    def missing(self, *parents):
+        self.pools(*parents)
+        return source.observe(self.root).missing
+
+    def test_parents_that_are_not_here_are_named(self):
+        self.assertEqual({}, self.missing("physnet1:eno1v0", "physnet2:eth0"))
+        self.assertEqual(
+            {"physnet1": ("ens9v0", "pf:ens9"), "physnet2": ("veth0",)},
+            self.missing(
+                "physnet1:ens9v0",
+                "physnet1:eno1v0",
+                "physnet1:pf:ens9",
+                "physnet2:veth0",
+            ),
+        )
+
+    def test_a_pf_without_vfs_has_no_parents(self):
+        self.tree.write("sys/class/net/eno1/device/sriov_numvfs", "0\n")
+        self.assertEqual(
+            {"physnet1": ("pf:eno1",)}, self.missing("physnet1:pf:eno1")
+        )
+        self.assertEqual({"physnet1": ()}, self.pools("physnet1:pf:eno1"))
+        # For itself it is one.
+        self.assertEqual({}, self.missing("physnet1:eno1"))
 
     def test_a_vf_whose_pf_is_in_another_namespace(self):
         vf = f"sys/{trees.X710.rpartition('/')[0]}/0000:3b:02.0"
@@ -97,6 +124,18 @@ class EndpointsTest(fakes.HostTest):
 
     def observe(self):
         return self.found().endpoints
+
+    def test_a_vf_that_a_port_has_to_itself_is_not_missing(self):
+        self.plugger.plug(fakes.asked(kind=Kind.VF, mode=None))
+        (record,) = records.Records(self.directory).all()
+        self.tree.write(
+            CONFIG,
+            f"[vif]\njournal = /{self.directory.name}\n"
+            f"parents = physnet1:{record.parent}, physnet1:other\n",
+        )
+        found = self.found()
+        self.assertEqual({"physnet1": ("other",)}, found.missing)
+        self.assertEqual({"physnet1": (record.nic,)}, found.pools)
 
     def test_quarantined_ports_are_listed_with_the_reason(self):
         self.plugger.plug(fakes.asked(port=fakes.OTHER, name="eth2"))
