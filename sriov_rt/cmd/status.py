@@ -76,6 +76,9 @@ class Checks(upgradecheck.UpgradeCommands):
     def _kubevirt(self) -> upgradecheck.Result:
         return checks.kubevirt(self._host().kubevirt())
 
+    def _dhcp(self) -> upgradecheck.Result:
+        return checks.dhcp(self._host().dhcp())
+
     _upgrade_checks = (
         ("Configuration", _configuration),
         ("Scheduler filters", _filters),
@@ -85,6 +88,7 @@ class Checks(upgradecheck.UpgradeCommands):
         ("Capabilities of units", _units),
         ("Compute driver", _compute_driver),
         ("Plugin of KubeVirt", _kubevirt),
+        ("DHCP beside OVN", _dhcp),
     )
 
 

@@ -161,6 +161,22 @@ class KubeVirt:
     plugin: Mapping[str, Any] | None
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Dhcp:
+    """Sources of DHCP and metadata for ports that OVN does not bind.
+
+    :param drivers: ``[ml2] mechanism_drivers``.
+    :param networks: whether ``[ml2_sriov_rt] physical_networks`` has any.
+    :param config_drive: whether nova.conf of this host forces a config drive.
+    :param agent: whether neutron-dhcp-agent runs on this host.
+    """
+
+    drivers: tuple[str, ...]
+    networks: bool
+    config_drive: bool
+    agent: bool | Unknown
+
+
 def configuration(
     problems: Sequence[ConfigurationProblem],
 ) -> upgradecheck.Result:
@@ -313,6 +329,22 @@ def units(found: Iterable[Unit]) -> upgradecheck.Result:
                     "and run 'systemctl daemon-reload'"
                 )
     return _result([], warnings)
+
+
+def dhcp(found: Dhcp | Unknown) -> upgradecheck.Result:
+    """Judge whether servers behind OVN get addresses and metadata."""
+    if isinstance(found, Unknown):
+        return _unknown("the mechanism drivers of neutron-server", found)
+    if not (found.networks and {"sriov_rt", "ovn"} <= {*found.drivers}):
+        return _success()
+    if found.config_drive or found.agent is True:
+        return _success()
+    return _warning(
+        "OVN gives ports of sriov_rt neither DHCP nor metadata, and this host "
+        "has no sign of another way; run neutron-dhcp-agent on a network "
+        "node, or set [DEFAULT] force_config_drive = true in nova.conf of "
+        "the compute hosts"
+    )
 
 
 def compute_driver(found: Compute, version: str) -> upgradecheck.Result:

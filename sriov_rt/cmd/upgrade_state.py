@@ -25,6 +25,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from oslo_config import cfg
+from oslo_utils import strutils
 
 from sriov_rt import config
 from sriov_rt import exceptions
@@ -197,6 +198,24 @@ class Host:
         return checks.Filters(
             None if enabled is None else tuple(enabled),
             tuple(section.available_filters),
+        )
+
+    def dhcp(self) -> checks.Dhcp | Unknown:
+        """Return who gives addresses to ports that OVN does not bind."""
+        neutron = _loaded(tuple(self._expanded(NEUTRON_FILES)))
+        nova = _loaded(self._nova)
+        if isinstance(neutron, Unknown) or isinstance(nova, Unknown):
+            return neutron if isinstance(neutron, Unknown) else nova
+        neutron.register_opts([cfg.ListOpt("mechanism_drivers")], group="ml2")
+        nova.register_opts([cfg.StrOpt("force_config_drive", default="")])
+        networks = cfg.ListOpt("physical_networks", default=[])
+        neutron.register_opts([networks], group=neutron_options.ML2_GROUP)
+        return checks.Dhcp(
+            drivers=tuple(neutron.ml2.mechanism_drivers or ()),
+            networks=bool(neutron[neutron_options.ML2_GROUP][networks.name]),
+            # As Nova takes it (nova/virt/configdrive.py).
+            config_drive=strutils.bool_from_string(nova.force_config_drive),
+            agent=self._has_process("neutron-dhcp-agent"),
         )
 
     def agents(self) -> checks.Agents | Unknown:

@@ -43,7 +43,7 @@ class _Heard:
 
 
 class Rivals:
-    """Who reports as which host.
+    """Agents by the host that they report as.
 
     :param max_hosts: of more none is remembered.
     :param end_s: seconds of one alone after which the others are gone.

@@ -47,7 +47,7 @@ class UnknownHosts:
         self._monotonic = monotonic
         self._next = -math.inf
         self._known: frozenset[str] = frozenset()
-        self._told: frozenset[str] = frozenset()
+        self._logged: frozenset[str] = frozenset()
 
     def look(self) -> threading.Thread | None:
         """Look in a thread for hosts that are new; return it if there is one.
@@ -74,11 +74,11 @@ class UnknownHosts:
             LOG.debug("The hosts of Nova were not read", exc_info=True)
             return
         unknown = {*self._reported()} - self._known
-        if new := unknown - self._told:
+        if new := unknown - self._logged:
             LOG.warning(
                 "Agents report as %s, and Nova has no such host: compare "
                 "'nova-manage cell_v2 list_hosts' with [DEFAULT] host of "
                 "nova.conf there, or run 'nova-manage cell_v2 discover_hosts'",
                 first_of(sorted(new), _LISTED),
             )
-        self._told = frozenset(unknown)
+        self._logged = frozenset(unknown)

@@ -68,6 +68,24 @@ class SamplesTest(unittest.TestCase):
         self.assertEqual((0, None), (judged.code.value, judged.details))
         self.assertEqual(2, len(available))
 
+    def test_ports_behind_ovn_have_a_config_drive(self):
+        patch = yaml.safe_load((SHIPPED / "controlplane.yaml").read_text())
+        ml2 = configparser.ConfigParser()
+        template = patch["spec"]["neutron"]["template"]
+        ml2.read_string(template["customServiceConfig"])
+        nova = configparser.ConfigParser()
+        found = documents("dataplane.yaml")
+        for text in found["ConfigMap", "nova-extra-config"]["data"].values():
+            nova.read_string(text)
+        dhcp = upgrade_checks.Dhcp(
+            tuple(ml2["ml2"]["mechanism_drivers"].split(",")),
+            networks=bool(ml2["ml2_sriov_rt"]["physical_networks"]),
+            config_drive=nova.getboolean("DEFAULT", "force_config_drive"),
+            agent=False,
+        )
+        self.assertIn("ovn", dhcp.drivers)
+        self.assertEqual(0, upgrade_checks.dhcp(dhcp).code.value)
+
     def test_the_roles_find_our_files(self):
         found = documents("dataplane.yaml")
         # The patterns of edpm_nova and edpm_neutron_sriov.

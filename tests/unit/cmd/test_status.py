@@ -30,6 +30,7 @@ from sriov_rt.cmd import upgrade_state
 from sriov_rt.codec import Unknown
 from sriov_rt.host import compute_driver_socket
 from sriov_rt.kubevirt import contract
+from sriov_rt.scheduler.rivals import Rivals
 from sriov_rt.vif import records
 from sriov_rt.vif.model import Kind
 from tests.unit.vif import fakes
@@ -196,8 +197,12 @@ class StatusTest(unittest.TestCase):
         found = mock.Mock(spec=collect.Collector)
         found.candidates.return_value = []
         found.refused = {"rt-2": "schema: 1 expected"}
+        found.rivals = Rivals(2, 60.0)
+        for agent in ("cmp1/1", "cmp2/2", "cmp1/1"):
+            found.rivals.hear("rt-3", agent)
         with mock.patch.object(collect, "hear", return_value=found) as hear:
             self.failing("Agents", "rt-2")
+            self.failing("Agents", "rt-3: two agents report as this host")
         self.assertEqual([str(self.own)], hear.call_args.args[0])
 
     def test_a_queue_that_does_not_answer_is_a_warning(self):
@@ -245,6 +250,31 @@ class StatusTest(unittest.TestCase):
             self.assertIn("no kubeconfig", str(self.results()))
         self.kubeconfig.return_value = str(self.root / "missing")
         self.assertIn("cannot be judged", str(self.results()))
+
+    def test_ports_behind_ovn_need_dhcp_or_a_config_drive(self):
+        def result():
+            return self.results()[1]["DHCP beside OVN"]
+
+        self.assertEqual((0, None), result())
+        ml2 = "etc/neutron/plugins/ml2/ml2_conf.ini"
+        drivers = "[ml2]\nmechanism_drivers = sriov_rt,sriovnicswitch,{}\n"
+        networks = "[ml2_sriov_rt]\nphysical_networks = physnet1\n"
+        self.write(ml2, drivers.format("openvswitch") + networks)
+        self.assertEqual((0, None), result())
+        self.write(ml2, drivers.format("ovn"))
+        self.assertEqual((0, None), result())
+        self.write(ml2, drivers.format("ovn") + networks)
+        code, details = result()
+        self.assertEqual(1, code)
+        for way in ("run neutron-dhcp-agent", "force_config_drive = true"):
+            self.assertIn(way, details)
+        drive = self.write(
+            "etc/nova/nova.conf", "[DEFAULT]\nforce_config_drive = True\n"
+        )
+        self.assertEqual((0, None), result())
+        drive.unlink()
+        self.write("proc/7/cmdline", "python3\0/usr/bin/neutron-dhcp-agent\0")
+        self.assertEqual((0, None), result())
 
     def test_units_of_the_package_and_their_drop_ins(self):
         units = {each.name: each for each in self.host().units()}

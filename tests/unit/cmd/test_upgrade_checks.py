@@ -85,8 +85,9 @@ class FiltersTest(CheckTest):
 
 
 class AgentsTest(CheckTest):
-    def judged(self, versions, refused=()):
-        return checks.agents(checks.Agents(versions, dict(refused)), "1.1")
+    def judged(self, versions, refused=(), rivals=()):
+        found = checks.Agents(versions, dict(refused), dict(rivals))
+        return checks.agents(found, "1.1")
 
     def test_all_have_this_release(self):
         self.succeeds(self.judged({"rt-1": "1.1", "rt-2": "1.1"}))
@@ -101,6 +102,13 @@ class AgentsTest(CheckTest):
     def test_facts_of_another_schema_are_a_failure(self):
         refused = {"rt-2": "schema: 1 expected"}
         self.fails(self.judged({"rt-1": "1.1"}, refused), "schema: 1")
+
+    def test_two_agents_of_one_name_are_a_failure(self):
+        rivals = {"rt-2": "cmp1/1, cmp2/2"}
+        self.fails(
+            self.judged({"rt-1": "1.1"}, rivals=rivals),
+            "rt-2: two agents report as this host (cmp1/1, cmp2/2)",
+        )
 
     def test_of_many_hosts_a_few_are_named(self):
         versions = {f"rt-{each}": "1.0" for each in range(9)}
