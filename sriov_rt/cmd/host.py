@@ -235,7 +235,7 @@ def _observe(args: argparse.Namespace) -> tuple[Recorded, bool]:
             raise NovaConfigMissing(each, args.root)
     # What goes wrong is printed as the reason of what is unknown.
     logging.getLogger("sriov_rt").handlers = [logging.NullHandler()]
-    files = args.nova_config or compute.files(root)
+    files = args.nova_config or compute.named_files(root)
     settings = compute.read(root, files)
     name = compute.host_name(root, settings)
     if isinstance(name, Unknown):

@@ -204,8 +204,10 @@ class Host:
         """Return who gives addresses to ports that OVN does not bind."""
         neutron = _loaded(tuple(self._expanded(NEUTRON_FILES)))
         nova = _loaded(self._nova)
-        if isinstance(neutron, Unknown) or isinstance(nova, Unknown):
-            return neutron if isinstance(neutron, Unknown) else nova
+        if isinstance(neutron, Unknown):
+            return neutron
+        if isinstance(nova, Unknown):
+            return nova
         neutron.register_opts([cfg.ListOpt("mechanism_drivers")], group="ml2")
         nova.register_opts([cfg.StrOpt("force_config_drive", default="")])
         networks = cfg.ListOpt("physical_networks", default=[])

@@ -18,10 +18,8 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
-from collections.abc import Sequence
 
 from sriov_rt import codec
-from sriov_rt import config
 from sriov_rt.cmd import arguments
 from sriov_rt.cmd import command
 from sriov_rt.cmd import verify
@@ -66,7 +64,7 @@ class ShowCertificate(command.Lister):
             raise errors.CertificateUnusable(found.reason)
         why = ""
         if found is not None:
-            nova = compute.observe(root, nova_files())
+            nova = compute.observe(root)
             status = host_latency.status(found, root, nova)
             why = status.withdrawn
             if status.changes and os.geteuid() == 0:
@@ -131,7 +129,7 @@ class Watch(command.Lister):
                 args.duration,
                 results.LOCK,
                 args.housekeeping,
-                nova_files(),
+                compute.named_files(root),
             )
             document = {
                 "cpu": found.cpu,
@@ -150,7 +148,7 @@ class Watch(command.Lister):
         _log_what_happens()
         if emulated:
             LOG.warning("%s", verify.EMULATED)
-        files = nova_files()
+        files = compute.named_files(root)
         return command.lines(
             (),
             apply=lambda: watch.watch(
@@ -171,24 +169,6 @@ def _log_what_happens() -> None:
         if each.level == logging.WARNING:
             each.setLevel(logging.INFO)
             ours.setLevel(logging.INFO)
-
-
-def nova_files() -> Sequence[str]:
-    """Return where the agent reads Nova's settings, as sriov-rt.conf says.
-
-    :raises ConfigurationUnreadable: if that cannot be read.
-    :raises OptionRejected: if the option has a value that it can't have.
-    """
-    from sriov_rt.agent import options
-
-    with config.reading():
-        conf = config.load()
-    conf.register_opts(options.AGENT_OPTS, group=options.GROUP)
-    config.check(
-        conf, ((options.GROUP, options.AGENT_OPTS),), "sriov-rt-agent"
-    )
-    found: Sequence[str] = conf.agent.nova_config_files
-    return found
 
 
 def certified(found: Certificate, why: str) -> Iterator[str]:

@@ -230,7 +230,7 @@ def _earn(
         certificate, and why there is none.
     """
     root = Root("/")
-    nova_files = verify_certificate.nova_files()
+    nova_files = compute.named_files(root)
     nova = compute.observe(root, nova_files)
     before = conditions.observe(root, nova, boot=args.per_boot)
     found = latency.LatencyRun(
@@ -283,7 +283,7 @@ def _checked(
     """
     root = Root("/")
     profile, cpus = _profile(args), latency.cpus_of(root)
-    latency.check_online(root, cpus, verify_certificate.nova_files())
+    latency.check_online(root, cpus, compute.named_files(root))
     load = LOADS[args.load]
     if args.hotplug is not None:
         if not load.stressors:

@@ -59,6 +59,9 @@ _POWER_DEFAULTS = {
 #: another.
 STRATEGIES = ("cpu_state", "governor")
 
+#: Names of files, or why they are not known.
+Files = Sequence[str] | Unknown
+
 #: Section to option to value, as the last file says it.
 Settings = Mapping[tuple[str, str], str]
 
@@ -80,13 +83,13 @@ class _Collector(iniparser.BaseParser):
         self._settings[self._section, key] = "\n".join(value)
 
 
-def read(
-    root: Root, files: Sequence[str] = FILES
-) -> Settings | None | Unknown:
+def read(root: Root, files: Files = FILES) -> Settings | None | Unknown:
     """Return Nova's settings; None where it has no configuration.
 
     :param files: relative to the root; a later one overrides an earlier one.
     """
+    if isinstance(files, Unknown):
+        return files
     settings: dict[tuple[str, str], str] = {}
     found = False
     for path in _expand(root, files):
@@ -106,14 +109,16 @@ def read(
     return settings if found else None
 
 
-def files(root: Root) -> Sequence[str]:
+def named_files(root: Root) -> Files:
     """Return nova-compute's files, as the agent of a host reads them.
 
     Those of ``[agent] nova_config_files`` in its sriov-rt.conf.
     """
     own = read(root, (CONFIG,))
-    if own is None or isinstance(own, Unknown):
+    if own is None:
         return FILES
+    if isinstance(own, Unknown):
+        return own
     named = own.get(("agent", "nova_config_files"), "").split(",")
     return [each.strip() for each in named if each.strip()] or FILES
 
@@ -152,14 +157,17 @@ def _expand(root: Root, files: Sequence[str]) -> list[str | Unknown]:
 
 
 def observe(
-    root: Root, files: Sequence[str] = FILES, host: str | None = None
+    root: Root,
+    files: Files | None = None,
+    host: str | None = None,
 ) -> ComputeFacts:
     """Return the CPUs that Nova was given, and the driver that it runs.
 
-    :param files: its configuration files, relative to the root.
+    :param files: its configuration files, relative to the root; None for
+        those of :func:`named_files`.
     :param host: as Nova names it; without a name no driver is looked for.
     """
-    settings = read(root, files)
+    settings = read(root, named_files(root) if files is None else files)
     return ComputeFacts(
         dedicated=_cpus(settings, "cpu_dedicated_set"),
         shared=_cpus(settings, "cpu_shared_set"),

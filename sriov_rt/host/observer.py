@@ -18,7 +18,6 @@ import logging
 import time
 from collections.abc import Callable
 from collections.abc import Mapping
-from collections.abc import Sequence
 from typing import Any
 
 from sriov_rt import codec
@@ -58,7 +57,7 @@ class Observer:
     :param sources: part to its source, or to the reason why there is none:
         what :func:`load_sources` gives.
     :param nova_files: Nova's configuration files below the root, in place
-        of :data:`sriov_rt.host.compute.FILES`.
+        of those that sriov-rt.conf names there.
     :param keep: keeps a certificate's withdrawal before it is reported.
     :param clock: gives Unix time, seconds.
     """
@@ -70,7 +69,7 @@ class Observer:
         node: str,
         sources: Mapping[str, Source | Unknown],
         *,
-        nova_files: Sequence[str] | None = None,
+        nova_files: compute_source.Files | None = None,
         keep: latency.Keep | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -87,7 +86,7 @@ class Observer:
         compute = self._sources.get("compute")
         if nova_files is not None and callable(compute):
             self._sources["compute"] = functools.partial(
-                compute, files=tuple(nova_files)
+                compute, files=nova_files
             )
         if self._sources.get("irqs") is irqs.observe:
             self._sources["irqs"] = functools.partial(

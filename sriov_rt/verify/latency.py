@@ -20,7 +20,6 @@ import tempfile
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
-from collections.abc import Sequence
 
 from sriov_rt.codec import Unknown
 from sriov_rt.decide import power
@@ -107,7 +106,7 @@ def cpus_of(root: Root) -> Cpus:
 
 
 def check_online(
-    root: Root, cpus: Cpus, nova_files: Sequence[str] = compute.FILES
+    root: Root, cpus: Cpus, nova_files: compute.Files = compute.FILES
 ) -> None:
     """Refuse to certify a host while Nova keeps pCPUs of guests offline.
 
@@ -148,7 +147,7 @@ class LatencyRun:
         results: Results,
         progress: Callable[[Progress], object] | None = None,
         since: float = 0.0,
-        nova_files: Sequence[str] = compute.FILES,
+        nova_files: compute.Files = compute.FILES,
     ) -> None:
         self._root = root
         self._nova = compute.observe(root, nova_files)

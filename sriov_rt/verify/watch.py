@@ -24,7 +24,6 @@ import pathlib
 import time
 from collections.abc import Callable
 from collections.abc import Mapping
-from collections.abc import Sequence
 
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import ComputeFacts
@@ -82,7 +81,7 @@ def probe(
     duration_s: int,
     lock: pathlib.Path,
     housekeeping_us: int | None = None,
-    nova_files: Sequence[str] = compute.FILES,
+    nova_files: compute.Files = compute.FILES,
 ) -> Probe:
     """Probe one idle isolated CPU, and withdraw what it contradicts.
 
@@ -202,7 +201,7 @@ def watch(
     interval_s: int,
     lock: pathlib.Path,
     housekeeping_us: int | None = None,
-    nova_files: Sequence[str] = compute.FILES,
+    nova_files: compute.Files = compute.FILES,
 ) -> None:
     """Probe until Ctrl-C, and log each change.
 

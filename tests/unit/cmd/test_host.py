@@ -286,6 +286,9 @@ class HostCommandTest(trees.TreeTest):
         )
         self.tree.write("etc/nova/other.conf", "[compute]\n")
         self.assertIn("dedicated_unset", self.reasons())
+        self.tree.write("etc/sriov_rt/sriov-rt.conf", "no option\n")
+        found = self.reasons()
+        self.assertIn("sriov-rt.conf: line 1", found["fact_unknown"])
         self.tree.remove("etc/sriov_rt/sriov-rt.conf")
         self.run_command("check")
 
