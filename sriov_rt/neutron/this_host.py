@@ -49,6 +49,29 @@ _THERE = frozenset({State.PLUGGED, State.DRIFTED})
 RESTART_S = 60.0
 
 
+_NO_DRIVER = (
+    "no nova-compute with sriov-rt's driver runs under this name, which alone "
+    "plugs such ports; set [DEFAULT] compute_driver = "
+    "sriov_rt.RealtimeLibvirtDriver in nova.conf and restart nova-compute, or "
+    "stop this agent"
+)
+
+
+class AnotherName(exceptions.SriovRtError):
+    """nova-compute with our driver runs here as another host.
+
+    :param name: the agent's own.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(
+            "nova-compute with sriov-rt's driver runs on this host under "
+            f"another name than {name}; set [DEFAULT] host in neutron.conf to "
+            "that of nova.conf and restart the agent"
+        )
+
+
 class ThisHost:
     """The real one.
 
@@ -165,32 +188,23 @@ class ThisHost:
         if self._driver is not None and now - self._driver_at <= RESTART_S:
             return self._driver
         self._driver = None
-        why = self._why_missing(found)
+        why = _NO_DRIVER
+        if isinstance(found, Unknown):
+            why = f"it cannot be seen which driver runs: {found.reason}"
         if self._missing != why:
             self._missing = why
             LOG.warning("host=%s offers no parents: %s", self._name, why)
         return None
 
-    def _why_missing(self, found: None | Unknown) -> str:
-        if isinstance(found, Unknown):
-            return f"it cannot be seen which driver runs: {found.reason}"
-        if compute_driver_socket.has_other_names(self._root, self._name):
-            return (
-                "nova-compute with sriov-rt's driver runs under another name; "
-                "set [DEFAULT] host in neutron.conf to the host of nova.conf "
-                "and restart the agent"
-            )
-        return (
-            "no nova-compute with sriov-rt's driver runs here, which alone "
-            "plugs such ports; set [DEFAULT] compute_driver = "
-            "sriov_rt.RealtimeLibvirtDriver in nova.conf and restart "
-            "nova-compute, or stop this agent"
-        )
-
     def offer(self) -> Offer:
-        """Return what ports can be made of."""
+        """Return what ports can be made of.
+
+        :raises AnotherName: rather than to speak for another host.
+        """
         driver = self.driver()
         if driver is None:
+            if compute_driver_socket.has_other_names(self._root, self._name):
+                raise AnotherName(self._name)
             return NOTHING
         view = View(Links(), Vfs.of_host())
         return parents.offer(view, self._pools, driver.virt_type)

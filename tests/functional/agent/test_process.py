@@ -130,6 +130,15 @@ class ProcessTest(unittest.TestCase):
                     f"stopping on {number.name}", self.log.read_text()
                 )
 
+    def test_a_copied_configuration_ends_it_with_a_sentence(self):
+        nova = self.directory / "nova.conf"
+        nova.write_text("[DEFAULT]\nhost = rt-2\n")
+        process = self._start(more=f"nova_config_files = {nova}")
+        self.assertEqual(2, process.wait(120))
+        log = self.log.read_text()
+        self.assertIn("sriov-rt-agent: error: [DEFAULT] host = rt-1", log)
+        self.assertIn("nova-compute of this host is rt-2", log)
+
     def test_ctrl_c_while_it_starts(self):
         process = self._start(program=("-c", INTERRUPTED))
         self.assertEqual(130, process.wait(120))

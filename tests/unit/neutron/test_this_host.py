@@ -112,11 +112,14 @@ class ThisHostTest(unittest.TestCase):
         self.run_driver()
         self.assertEqual({"physnet1": 1}, self.offered(found).parents)
 
-    def test_a_driver_under_another_name_is_told_as_that(self):
-        self.run_driver("rt-1.example.org")
-        with self.assertLogs(this_host.LOG, "WARNING") as logged:
-            self.assertEqual(NOTHING, self.offered(self.start()))
-        self.assertIn("set [DEFAULT] host in neutron.conf", logged.output[0])
+    def test_it_does_not_speak_for_another_host(self):
+        """One whose neutron.conf was copied."""
+        self.run_driver("rt-2")
+        found = self.start("physnet1:eno1")
+        with self.assertRaises(this_host.AnotherName) as caught:
+            self.offered(found)
+        said = str(caught.exception)
+        self.assertIn("under another name than rt-1; set [DEFAULT] host", said)
 
     def test_a_list_that_cannot_be_read_is_told_as_that(self):
         with self.assertLogs(this_host.LOG, "WARNING") as logged:
