@@ -141,7 +141,8 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
         ),
         "cpu_policy_not_dedicated": (
             "sriov_rt:realtime needs pinned vCPUs; set "
-            "hw:cpu_policy=dedicated on the flavor"
+            "hw:cpu_policy=dedicated on the flavor and unset its "
+            "resources:VCPU"
         ),
         "compute_driver_missing": (
             "no nova-compute with sriov-rt's driver runs on this host, and "

@@ -12,6 +12,7 @@
 
 """Request of a flavor, parsed once from its extra specs."""
 
+import contextlib
 import re
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -65,6 +66,10 @@ _PAGE_UNITS = {"KB": 1, "MB": 1024, "GB": 1024 * 1024}
 #: The largest page that is no huge one, on any architecture, KiB.
 _SMALL_KIB = 64
 
+#: Keys by which Nova claims CPUs without ``hw:cpu_policy``
+#: (_get_vcpu_pcpu_resources of nova/virt/hardware.py).
+_CPUS = re.compile(r"resources(?:[1-9][0-9]*)?:([VP])CPU", re.ASCII)
+
 
 #: What people write for the namespace.
 _MISSPELT = re.compile(r"(?i)\s*sriov[-_. ]?rt\s*[:._-]")
@@ -110,6 +115,13 @@ def parse(extra_specs: Mapping[str, str]) -> Request:
             "sriov_rt:onload_profile",
             "a profile without Onload; add sriov_rt:onload=required",
         )
+    claimed = _claimed_cpus(extra_specs)
+    policy = {"hw:cpu_policy"} & extra_specs.keys()
+    if claimed and (policy or len({*claimed.values()}) > 1):
+        problems[max(claimed)] = (
+            f"Nova takes one of {', '.join(sorted({*claimed, *policy}))}; "
+            "unset the others"
+        )
     if problems:
         raise RequestError(problems)
     values["keep"] = values.get("keep", frozenset()) | _kept_by_nova(
@@ -143,6 +155,18 @@ def _huge_page_kib(text: str) -> int | None:
     return kib if kib > _SMALL_KIB else None
 
 
+def _claimed_cpus(extra_specs: Mapping[str, str]) -> dict[str, str]:
+    """Return the keys that claim CPUs, with V or P for which; as Nova does."""
+    found = {}
+    for key, text in extra_specs.items():
+        match = _CPUS.fullmatch(key)
+        # Nova passes over what is no number.
+        with contextlib.suppress(ValueError):
+            if match and int(text):
+                found[key] = match[1]
+    return found
+
+
 def _nova_cpus(
     extra_specs: Mapping[str, str], values: Mapping[str, Any]
 ) -> dict[str, Any]:
@@ -152,6 +176,9 @@ def _nova_cpus(
         extra_specs.get("hw:cpu_realtime", "").strip().lower() in truths
     )
     policy = extra_specs.get("hw:cpu_policy")
+    if policy is None and "P" in _claimed_cpus(extra_specs).values():
+        # numa_get_constraints of nova/virt/hardware.py
+        policy = "dedicated"
     return {
         "dedicated_cpus": policy == "dedicated",
         "mixed_cpus": policy == "mixed",

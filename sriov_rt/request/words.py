@@ -126,7 +126,8 @@ class Request:
     """Request of one flavor to a host and its guest.
 
     :param realtime: the host's dedicated pCPUs must be realtime.
-    :param dedicated_cpus: ``hw:cpu_policy=dedicated``.
+    :param dedicated_cpus: ``hw:cpu_policy=dedicated``, or
+        ``resources:PCPU``, by which Nova dedicates CPUs too.
     :param mixed_cpus: ``hw:cpu_policy=mixed``.
     :param realtime_cpus: ``hw:cpu_realtime``, or ``sriov_rt:realtime``.
     :param huge_page_kib: ``hw:mem_page_size`` where it is a huge page's, KiB;

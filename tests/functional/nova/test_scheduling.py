@@ -56,6 +56,14 @@ class SchedulingTest(base.CloudTest):
         self.assertEqual(1, self.logged().count(said))
         self.assertNotIn("Agents report as rt-1", self.logged())
 
+    def test_so_does_one_that_claims_its_pcpus_itself(self):
+        self.start_host(base.ordinary_host())
+        self.start_host(base.realtime_host())
+        specs = {"sriov_rt:realtime": "required", "resources:PCPU": "2"}
+        self.assertEqual("rt-1", self.host_of(self.boot(specs)))
+        (vcpus,) = self.domain().iter("vcpusched")
+        self.assertEqual("0-1", vcpus.get("vcpus"))
+
     def test_no_host_will_do(self):
         self.start_host(base.ordinary_host())
         server = self.boot(base.REALTIME, state="ERROR")

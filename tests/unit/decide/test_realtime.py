@@ -28,6 +28,7 @@ class RealtimeTest(DecideTestCase):
     def test_the_flavor_must_pin(self):
         specs = {"sriov_rt:realtime": "required"}
         self.assertEqual(["cpu_policy_not_dedicated"], self.codes(specs))
+        self.assertEqual([], self.codes({**specs, "resources:PCPU": "2"}))
         elsewhere = decide.View(now=NOW, placed_by_nova=False)
         self.assertEqual([], self.codes(specs, elsewhere))
 

@@ -111,6 +111,36 @@ class ParseTest(unittest.TestCase):
         )
         self.assertIn("any, preempt_rt", str(caught.exception))
 
+    def test_cpus_that_nova_dedicates(self):
+        for specs, dedicated in (
+            ({"hw:cpu_policy": "dedicated"}, True),
+            ({"resources:PCPU": "2"}, True),
+            ({"resources1:PCPU": "1", "resources2:PCPU": "1"}, True),
+            ({"resources:PCPU": "0"}, False),
+            ({"resources:PCPU": "two"}, False),
+            ({"resources:VCPU": "2"}, False),
+            ({"resources:PCPUS": "2"}, False),
+            ({"resources:PCPU": "0", "hw:cpu_policy": "dedicated"}, True),
+        ):
+            with self.subTest(specs):
+                found = request.parse(specs)
+                self.assertIs(dedicated, found.dedicated_cpus)
+                self.assertFalse(found.mixed_cpus)
+
+    def test_cpus_that_nova_rejects(self):
+        for specs in (
+            {"hw:cpu_policy": "dedicated", "resources:PCPU": "2"},
+            {"hw:cpu_policy": "shared", "resources1:VCPU": "2"},
+            {"resources:VCPU": "1", "resources:PCPU": "1"},
+        ):
+            with self.subTest(specs):
+                with self.assertRaises(request.RequestError) as caught:
+                    request.parse(specs)
+                said = str(caught.exception)
+                for key in specs:
+                    self.assertIn(key, said)
+                self.assertIn("unset the others", said)
+
     def test_a_request_can_key_a_cache(self):
         specs = {"sriov_rt:node_selector": "a in (x,y)"}
         self.assertEqual(
