@@ -25,7 +25,6 @@ from nova.compute import task_states
 from nova.virt.libvirt import driver
 from oslo_log import log as logging
 
-from sriov_rt import exceptions
 from sriov_rt import request as requests
 from sriov_rt.guest import engine
 from sriov_rt.guest import plugins
@@ -124,17 +123,13 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
         :raises HostRefused: if another host may.
         :raises GuestRefused: if none does.
         """
-        self._sriov_rt_judge_flavor(instance, flavor)
+        if requests.asks(flavor.extra_specs or {}):
+            with refusals.checking(instance):
+                self._sriov_rt_judge_flavor(instance, flavor)
         self.vif_driver.check_ports(instance, flavor)
 
     def _sriov_rt_judge_flavor(self, instance: Any, flavor: Any) -> None:
-        specs = flavor.extra_specs or {}
-        if not requests.asks(specs):
-            return
-        try:
-            found = self._sriov_rt_host.why_not(specs)
-        except exceptions.SriovRtError as error:
-            raise refusals.refused(instance, error) from error
+        found = self._sriov_rt_host.why_not(flavor.extra_specs)
         if not found:
             return
         conf = nova.conf.CONF[options.GROUP]
@@ -154,19 +149,16 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
         :raises HostRefused: if another host may.
         :raises GuestRefused: if none does.
         """
-        specs = flavor.extra_specs or {}
-        if not requests.asks(specs):
+        if not requests.asks(flavor.extra_specs or {}):
             return
-        topology = instance.migration_context.new_numa_topology
-        try:
+        with refusals.checking(instance):
+            topology = instance.migration_context.new_numa_topology
             names = ", ".join(self._sriov_rt_hooks)
             LOG.debug("Guest hooks: %s", names, instance=instance)
             if topology is not None and not containers.is_lxc():
                 self._get_live_migrate_numa_info(
                     topology, flavor, instance.image_meta
                 )
-        except exceptions.SriovRtError as error:
-            raise refusals.refused(instance, error) from error
 
     def migrate_disk_and_power_off(
         self,
@@ -184,7 +176,8 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
         """
         specs = flavor.extra_specs or {}
         if requests.asks(specs) and not containers.is_lxc():
-            self._sriov_rt_check_devices(instance, specs)
+            with refusals.rolled_back(), refusals.checking(instance):
+                self._sriov_rt_check_devices(instance, specs)
         return super().migrate_disk_and_power_off(
             context, instance, dest, flavor, *args, **kwargs
         )
@@ -197,8 +190,7 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
         except exception.InstanceNotFound:
             return
         if found := devices.on_virtio(xml, specs):
-            error = refusals.refused(instance, engine.Refused(found))
-            raise exception.InstanceFaultRollback(error)
+            raise engine.Refused(found)
 
     def _sriov_rt_check_rescue(self, instance: Any, image: Any) -> None:
         """Refuse a rescue image whose disk or NICs the server can't have.
@@ -208,12 +200,9 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
         specs = instance.flavor.extra_specs or {}
         if not requests.asks(specs) or containers.is_lxc():
             return
-        try:
-            found = devices.of_rescue(instance, image, specs)
-        except exceptions.SriovRtError as error:
-            raise refusals.refused(instance, error) from error
-        if found:
-            raise refusals.refused(instance, engine.Refused(found))
+        with refusals.checking(instance):
+            if found := devices.of_rescue(instance, image, specs):
+                raise engine.Refused(found)
 
     def check_can_live_migrate_destination(
         self, context: Any, instance: Any, *args: Any, **kwargs: Any
@@ -235,8 +224,12 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
 
         :raises MigrationPreCheckError: if the claimed pCPUs won't do.
         """
+        if not requests.asks(claim.flavor.extra_specs or {}):
+            return super().post_claim_migrate_data(
+                context, instance, migrate_data, claim
+            )
         try:
-            with refusals.before_migration():
+            with refusals.before_migration(), refusals.checking(instance):
                 return super().post_claim_migrate_data(
                     context, instance, migrate_data, claim
                 )
@@ -289,7 +282,7 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
         specs = instance.flavor.extra_specs or {}
         if not requests.asks(specs):
             return xml
-        try:
+        with refusals.checking(instance):
             rendered = engine.render(
                 xml,
                 requests.parse(specs),
@@ -297,8 +290,6 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
                 pinning=containers.pinning(instance),
                 hooks=self._sriov_rt_hooks,
             )
-        except exceptions.SriovRtError as error:
-            raise refusals.refused(instance, error) from error
         LOG.info(
             "Guest rendered by sriov-rt: %s",
             rendered.report.summary(),

@@ -121,6 +121,32 @@ def recorded(context: Any, instance: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def checking(instance: Any) -> Iterator[None]:
+    """Turn whatever goes wrong in a check of ours into a refusal.
+
+    For a refusal Nova tries another host, or leaves the instance as it is.
+    For anything else the instance that is checked comes to be in ERROR, where
+    a move has not even begun.
+
+    :raises HostRefused: if another host may.
+    :raises GuestRefused: if none does.
+    """
+    try:
+        yield
+    except REFUSED:
+        raise
+    except exceptions.SriovRtError as error:
+        raise refused(instance, error) from error
+    except Exception as error:
+        LOG.exception("A check by sriov-rt has failed", instance=instance)
+        raise HostRefused(
+            reason="sriov-rt cannot check this host "
+            f"({type(error).__name__}: {exceptions.plain(error)}); see the "
+            "log of its nova-compute"
+        ) from error
+
+
+@contextlib.contextmanager
 def rolled_back() -> Iterator[None]:
     """Turn a refusal into one by which Nova leaves the instance as it is.
 
@@ -147,9 +173,6 @@ def before_migration() -> Iterator[None]:
         raise exception.MigrationPreCheckError(
             reason=error.format_message()
         ) from error
-    except exceptions.SriovRtError as error:
-        LOG.error("Live migration refused by sriov-rt: %s", error)
-        raise exception.MigrationPreCheckError(reason=str(error)) from error
 
 
 def _logged(

@@ -127,6 +127,16 @@ class BuildTest(UnfitTest):
             server = self.boot(base.REALTIME)
         self.assertEqual("rt-2", self.host_of(server))
 
+    def test_a_fault_of_ours_is_a_refusal_of_this_host(self):
+        self.start_host(base.realtime_host("rt-2"))
+        host = self.computes["rt-1"].driver._sriov_rt_host
+        fault = RuntimeError("a mistake of ours")
+        with mock.patch.object(host, "facts", side_effect=fault):
+            server = self.boot(base.REALTIME)
+        self.assertEqual("rt-2", self.host_of(server))
+        (sentence,) = self.sentences(server)
+        self.assertIn("RuntimeError: a mistake of ours", sentence)
+
     def test_the_sentence_outlives_the_last_attempt(self):
         self.degrade()
         server = self.boot(base.REALTIME, state="ERROR")
