@@ -65,6 +65,7 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
         Nova plugs the ports of its instances after this.
         """
         super().init_host(host)
+        self._sriov_rt_name = host
         self._sriov_rt_bind_socket(host)
         moves.guard_claims(
             self.virtapi._compute.rt,  # noqa: SLF001
@@ -126,7 +127,8 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
         if requests.asks(flavor.extra_specs or {}):
             with refusals.checking(instance):
                 self._sriov_rt_judge_flavor(instance, flavor)
-        self.vif_driver.check_ports(instance, flavor)
+        stays = instance.host == self._sriov_rt_name
+        self.vif_driver.check_ports(instance, flavor, stays=stays)
 
     def _sriov_rt_judge_flavor(self, instance: Any, flavor: Any) -> None:
         found = self._sriov_rt_host.why_not(flavor.extra_specs)

@@ -121,13 +121,15 @@ def recorded(context: Any, instance: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def checking(instance: Any) -> Iterator[None]:
+def checking(instance: Any, *, asks: bool = True) -> Iterator[None]:
     """Turn whatever goes wrong in a check of ours into a refusal.
 
     For a refusal Nova tries another host, or leaves the instance as it is.
     For anything else the instance that is checked comes to be in ERROR, where
     a move has not even begun.
 
+    :param asks: whether the flavor asks for anything of ours; another host
+        may serve one that does not, whatever is wrong with it here.
     :raises HostRefused: if another host may.
     :raises GuestRefused: if none does.
     """
@@ -136,7 +138,10 @@ def checking(instance: Any) -> Iterator[None]:
     except REFUSED:
         raise
     except exceptions.SriovRtError as error:
-        raise refused(instance, error) from error
+        found = refused(instance, error)
+        if not asks:
+            found = HostRefused(reason=found.format_message())
+        raise found from error
     except Exception as error:
         LOG.exception("A check by sriov-rt has failed", instance=instance)
         raise HostRefused(

@@ -14,6 +14,7 @@
 """The vif driver: ports that are ours go to os-vif, all others to Nova."""
 
 from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 import nova.conf
@@ -32,11 +33,15 @@ from sriov_rt import exceptions
 from sriov_rt import request as requests
 from sriov_rt.guest import bare
 from sriov_rt.guest import engine
+from sriov_rt.nova import arrivals
 from sriov_rt.nova import devices
 from sriov_rt.nova import ports
+from sriov_rt.nova.refusals import checking
 from sriov_rt.nova.refusals import refused
 from sriov_rt.request.words import Guest
+from sriov_rt.vif import host_offer
 from sriov_rt.vif import os_vif_plugin
+from sriov_rt.vif import privsep
 
 LOG = logging.getLogger(__name__)
 
@@ -161,10 +166,9 @@ class RealtimeVifDriver(
         virt_type: str,
     ) -> Any:
         """Return what the domain has for a port of ours."""
-        try:
-            osvif_vif = ports.to_plug(vif, flavor.extra_specs or {}, virt_type)
-        except exceptions.SriovRtError as error:
-            raise refused(instance, error) from error
+        specs = flavor.extra_specs or {}
+        with checking(instance, asks=requests.asks(specs)):
+            osvif_vif = ports.to_plug(vif, specs, virt_type)
         if virt_type == "lxc":
             return HostInterface(osvif_vif.vif_name)
         made = self.get_base_config(
@@ -199,30 +203,54 @@ class RealtimeVifDriver(
         if found := devices.on_virtio(domain, specs):
             raise refused(instance, engine.Refused(found))
 
-    def check_ports(self, instance: Any, flavor: Any) -> None:
+    def check_ports(
+        self, instance: Any, flavor: Any, *, stays: bool = False
+    ) -> None:
         """Check the ports that an instance brings along, as a spawn would.
 
-        Nova builds an instance before it has any.
+        Nova builds an instance before it has any. Those are checked that
+        Neutron will bind to parents of this host; where none may be, nothing
+        that goes wrong here is in the way of a flavor that does not ask.
 
         :param flavor: that it is to have here.
+        :param stays: whether it is on this host: its ports stay bound.
         :raises GuestRefused: if such a guest can't have one of them.
         :raises HostRefused: if this host has no place for one.
         """
         if "info_cache" not in instance:
             return
+        specs = flavor.extra_specs or {}
+        asks = requests.asks(specs)
+        try:
+            vifs = instance.get_network_info()
+            if stays:
+                found = [each for each in vifs if ports.is_ours(each)]
+            else:
+                found = arrivals.candidates(vifs, privsep.networks)
+        except Exception:
+            if asks:
+                raise
+            LOG.debug("Ports not checked", instance=instance, exc_info=True)
+            return
+        if found:
+            with checking(instance, asks=asks):
+                self._check(instance, found, specs, stays=stays)
+
+    def _check(
+        self,
+        instance: Any,
+        vifs: Sequence[Mapping[str, Any]],
+        specs: Mapping[str, str],
+        *,
+        stays: bool,
+    ) -> None:
         virt_type = nova.conf.CONF.libvirt.virt_type
-        for vif in instance.get_network_info():
-            if not ports.is_ours(vif):
-                continue
-            try:
-                osvif_vif = ports.to_plug(
-                    vif, flavor.extra_specs or {}, virt_type
-                )
-                os_vif_plugin.check(
-                    osvif_vif, os_vif_util.nova_to_osvif_instance(instance)
-                )
-            except exceptions.SriovRtError as error:
-                raise refused(instance, error) from error
+        info = os_vif_util.nova_to_osvif_instance(instance)
+        offer = host_offer.NOTHING if stays else privsep.offer(virt_type)
+        for each in vifs:
+            vif = each if stays else arrivals.bound(each, offer)
+            if vif is not None:
+                os_vif_plugin.check(ports.to_plug(vif, specs, virt_type), info)
 
     def plug(self, instance: Any, vif: Mapping[str, Any]) -> None:
         """Plug a port; one that is plugged stays as it is.

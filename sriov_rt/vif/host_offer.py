@@ -69,6 +69,28 @@ class Offer:
         able = self.vfs if vlan or kind is VifKind.VF else self.parents
         return kind in self.kinds and able.get(network, 0) > 0
 
+    def carried(
+        self,
+        port: Mapping[str, Any],
+        network: Mapping[str, Any],
+        kind: VifKind,
+    ) -> tuple[str, int] | None:
+        """Return physical network and VLAN of a port that will be bound here.
+
+        :param port: as Neutron's API shows it to an administrator.
+        :param network: likewise; one of several segments has these alone.
+        :param kind: how ports of the network are made.
+        :returns: None if the next driver has it.
+        """
+        if refusal(port) is not None:
+            return None
+        for segment in network.get("segments") or [network]:
+            name = segment.get("provider:physical_network")
+            vlan = segment.get("provider:segmentation_id") or 0
+            if name and self.carries(name, kind, vlan):
+                return name, vlan
+        return None
+
     def to_configurations(self) -> dict[str, Any]:
         """Return it as the agent reports it."""
         return {

@@ -22,9 +22,11 @@ from sriov_rt.kernel.errors import LinkError
 from sriov_rt.kernel.link import Link
 from sriov_rt.vif import errors
 from sriov_rt.vif import log
+from sriov_rt.vif import parents
 from sriov_rt.vif import report
 from sriov_rt.vif import validation
 from sriov_rt.vif.counts import OK
+from sriov_rt.vif.host_offer import Offer
 from sriov_rt.vif.model import Plug
 from sriov_rt.vif.model import Plugged
 from sriov_rt.vif.plan import PlugPlan
@@ -78,6 +80,14 @@ class Plugger:
         request = _checked(request)
         if self._records.get(request.port) is None:
             self._plugging.check(request)
+
+    def offer(self, virt_type: str) -> Offer:
+        """Return what this host offers to Neutron.
+
+        :param virt_type: ``[libvirt] virt_type`` of its nova-compute.
+        """
+        view = View(self._links, self._host.vfs)
+        return parents.offer(view, self._host.pools, virt_type)
 
     def _observe(self) -> View:
         return self._host.observe()

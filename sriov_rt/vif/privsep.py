@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""Privileged part of the os-vif plugin: plug, check, unplug, recover.
+"""Privileged part of the os-vif plugin: plug, check, offer, unplug, recover.
 
 The daemon that runs it is root with few capabilities. CAP_NET_ADMIN does all
 the work on a port in the host's own namespace:
@@ -45,6 +45,7 @@ import logging
 import pathlib
 import time
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Mapping
 from typing import Any
 
@@ -59,6 +60,7 @@ from sriov_rt import deadline
 from sriov_rt import exceptions
 from sriov_rt.host.root import CONFIG
 from sriov_rt.vif import errors
+from sriov_rt.vif.host_offer import Offer
 from sriov_rt.vif.model import Plug
 
 LOG = logging.getLogger(__name__)
@@ -168,6 +170,35 @@ def check(request: Plug) -> None:
     _value(_check, codec.to_plain(request))
 
 
+def networks() -> Collection[str] | None:
+    """Return the physical networks that this host has parents on.
+
+    Read without privileges: most hosts have none, and ask for none.
+
+    :returns: None if that cannot be read so.
+    """
+    from sriov_rt.vif import options
+    from sriov_rt.vif.settings import Pools
+
+    if not is_configured():
+        return ()
+    try:
+        conf = config.load([_config_file()])
+        options.register(conf)
+        return Pools.parse(conf[options.GROUP].parents).networks
+    except (cfg.Error, exceptions.SriovRtError, OSError):
+        return None
+
+
+def offer(virt_type: str) -> Offer:
+    """Return what this host offers to Neutron now.
+
+    :param virt_type: ``[libvirt] virt_type`` of its nova-compute.
+    :raises HostRefused: if that is not to be seen.
+    """
+    return Offer.from_configurations(_value(_offer, virt_type))
+
+
 def unplug(port: str) -> bool:
     """Unplug a port; False if there was nothing to unplug.
 
@@ -266,6 +297,13 @@ def _plug(requested: Mapping[str, Any], until: float) -> Answer:
 @vif_plug.entrypoint
 def _check(requested: Mapping[str, Any], until: float) -> Answer:
     return _answered(lambda: _host_plugger().check(_want(requested, until)))
+
+
+@vif_plug.entrypoint
+def _offer(virt_type: str, _until: float) -> Answer:
+    return _answered(
+        lambda: _host_plugger().offer(virt_type).to_configurations()
+    )
 
 
 @vif_plug.entrypoint

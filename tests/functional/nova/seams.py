@@ -33,6 +33,7 @@ from nova.compute import manager
 from nova.compute import resource_tracker
 from nova.compute import task_states
 from nova.conductor.tasks import live_migrate
+from nova.network import model as network_model
 from nova.network import neutron
 from nova.objects import migration_context
 from nova.scheduler import filters as nova_filters
@@ -132,6 +133,16 @@ class SchedulerSeams(unittest.TestCase):
             ["self", "context", "port_id"],
             parameters(neutron.API.show_port),
         )
+
+    def test_a_port_is_known_by_its_network(self):
+        self.assertEqual(
+            ["self", "context", "network_uuid"], parameters(neutron.API.get)
+        )
+        source = inspect.getsource(neutron.API._nw_info_build_network)
+        self.assertIn("physical_network=physnet", source)
+        vif = network_model.VIF(network=network_model.Network())
+        self.assertEqual("normal", vif["vnic_type"])
+        self.assertIsNone(vif["network"].get_meta("physical_network"))
 
     def test_a_host_state_has_novas_name_of_the_host(self):
         state = host_manager.HostState("rt-1", "rt-1.example.org", "cell")

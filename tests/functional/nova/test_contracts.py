@@ -63,6 +63,13 @@ _CLOUD = (
     "test_moves.LeftHostTest.test_nor_does_one_whose_pins_will_not_do",
     "test_moves.LeftHostTest.test_an_unshelve_that_is_refused_binds_nothing",
     "test_moves.RecordedTest.test_a_resize_to_bare_names_a_remedy_that_works",
+    "test_mixed_cloud.FromParentsTest.test_by_cold_migration",
+    "test_mixed_cloud.FromParentsTest.test_by_evacuation",
+    "test_mixed_cloud.FromParentsTest.test_by_live_migration",
+    "test_mixed_cloud.FromParentsTest.test_by_unshelve",
+    "test_mixed_cloud.ToParentsTest.test_an_evacuation_without_a_parent_left_"
+    "changes_nothing",
+    "test_mixed_cloud.FaultTest.test_which_leaves_a_running_server_as_it_is",
     "test_validation.ValidationTest.test_values_out_of_the_grammar_are_"
     "refused_with_a_sentence",
 )

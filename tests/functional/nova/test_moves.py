@@ -26,7 +26,7 @@ from nova.tests.functional.libvirt import base as libvirt_base
 from nova.virt.libvirt import driver as libvirt_driver
 
 from sriov_rt.guest import metadata
-from sriov_rt.nova import ports
+from sriov_rt.nova import moves
 from sriov_rt.nova import refusals
 from sriov_rt.nova import weights
 from sriov_rt.parse.cpulist import CpuSet
@@ -164,6 +164,16 @@ class LiveMigrationTest(
             "none is left for the guest's emulator threads", self.logged()
         )
 
+    def test_a_fault_of_ours_is_a_refusal_that_gives_the_pins_back(self):
+        with mock.patch.object(
+            moves, "place", side_effect=RuntimeError("a mistake of ours")
+        ):
+            self.migrate(_OURS, migration_expected_state="error")
+        self.assertFalse(self.migrate_stub_ran)
+        self.assertIn("RuntimeError: a mistake of ours", self.logged())
+        self._run_periodics()
+        self.assertEqual(set(), test_unfit_host.pinned("rt-2"))
+
 
 class ColdMigrationTest(test_unfit_host.UnfitTest):
     def setUp(self) -> None:
@@ -246,6 +256,18 @@ class ColdMigrationTest(test_unfit_host.UnfitTest):
         self._assert_left_alone(server)
         (kept,) = self.sentences(server, "compute_prep_resize")
         self.assertIn("realtime vCPUs", kept)
+
+    def test_a_fault_of_ours_leaves_it_as_it_is(self):
+        server = self.boot(base.LEAN)
+        self.start_host(base.realtime_host("rt-2"))
+        fault = RuntimeError("a mistake of ours")
+        with mock.patch.object(test_guest.plugins, "load", side_effect=fault):
+            self.api.post_server_action(server["id"], {"migrate": None})
+            self._assert_left_alone(server)
+        self._run_periodics()
+        self.assertEqual(set(), test_unfit_host.pinned("rt-2"))
+        (kept,) = self.sentences(server, "compute_prep_resize")
+        self.assertIn("a mistake of ours", kept)
 
 
 class LeftHostCase(test_unfit_host.UnfitTest):
@@ -406,10 +428,6 @@ class PortTest(LeftHostCase, test_vif.VifTest):
             "enp1s0", port=self.port
         )
 
-    def no_macvlan(self) -> Any:
-        """Return what keeps macvlans from guests while it lasts."""
-        return mock.patch.object(ports, "KINDS", {})
-
     def test_an_evacuation_without_a_nic_left_changes_nothing(self) -> None:
         self.refuse()
         self.down()
@@ -417,13 +435,6 @@ class PortTest(LeftHostCase, test_vif.VifTest):
         self.pluggers.refuse = None
         self._evacuate_server(self.server, expected_host="rt-2")
         self.assertEqual("rt-2", self.bound_to())
-
-    def test_nor_does_one_to_a_virt_type_without_its_kind(self) -> None:
-        self.down()
-        with self.no_macvlan():
-            self.assert_left_alone(
-                f"port={self.port} is macvlan, which no guest of virt_type kvm"
-            )
 
     def _resize(self, specs: dict[str, str]) -> Any:
         self.flags(allow_resize_to_same_host=False)
@@ -504,21 +515,6 @@ class PortTest(LeftHostCase, test_vif.VifTest):
         )
         moved.assert_not_called()
         self.assertIn("onload_same_host", self.recorded_fault())
-
-
-class OtherPortTest(LeftHostCase, test_vif.VifTest):
-    """The same with a port of another driver's."""
-
-    def bind(self, **_details: Any) -> None:
-        """Leave the port to Open vSwitch."""
-
-    def test_it_is_not_asked_about(self) -> None:
-        self.pluggers.refuse = vif_errors.SpreadNeeded(
-            "enp1s0", port=self.port
-        )
-        self.down()
-        self._evacuate_server(self.server, expected_host="rt-2")
-        self.assertEqual([], self.pluggers.checked)
 
 
 class RevertTest(test_unfit_host.UnfitTest):

@@ -16,6 +16,8 @@
 from sriov_rt.exceptions import SriovRtError
 from sriov_rt.vif import errors
 from sriov_rt.vif import validation
+from sriov_rt.vif.host_offer import Offer
+from sriov_rt.vif.model import KINDS
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Plug
 from sriov_rt.vif.model import Plugged
@@ -39,6 +41,8 @@ class FakePlugger:
         self.refuse: SriovRtError | None = None
         self.checked: list[Plug] = []
         self.ports: dict[str, Plugged] = {}
+        #: Physical network to how many VFs are parents on it.
+        self.parents = {"physnet1": 2}
         self.undone: tuple[str, ...] = ()
         #: Whether a NIC is free for the accelerated port of a network.
         self.accelerates = True
@@ -76,6 +80,13 @@ class FakePlugger:
         if self.refuse:
             raise self.refuse
         self.checked.append(want)
+
+    def offer(self, virt_type: str) -> Offer:
+        """Return what a host with the parents offers."""
+        if self.fail:
+            raise self.fail
+        kinds = frozenset(KINDS.get(virt_type, {}))
+        return Offer(self.parents, self.parents, kinds)
 
     def unplug(self, port: str) -> bool:
         """Unplug a port."""

@@ -11,6 +11,7 @@
 # under the License.
 
 import unittest
+from typing import ClassVar
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -158,6 +159,48 @@ class RefusalTest(unittest.TestCase):
             with self.subTest(changes):
                 why = host_offer.refusal({**port, **changes})
                 self.assertIn(expected, why)
+
+
+class CarriedTest(unittest.TestCase):
+    """Ports as Neutron's API shows them; tests/functional binds them."""
+
+    OFFER = Offer({"physnet1": 2}, {"physnet1": 1}, frozenset(VifKind))
+    PORT: ClassVar = {"device_owner": "compute:nova"}
+
+    def carried(self, network):
+        """Return what becomes of a macvlan on a network."""
+        return self.OFFER.carried(self.PORT, network, VifKind.MACVLAN)
+
+    def segment(self, physical, vlan):
+        """Return a segment of a network."""
+        return {
+            "provider:physical_network": physical,
+            "provider:segmentation_id": vlan,
+        }
+
+    def test_a_network_of_one_segment(self):
+        found = self.carried(self.segment("physnet1", 7))
+        self.assertEqual(("physnet1", 7), found)
+        found = self.carried(self.segment("physnet1", None))
+        self.assertEqual(("physnet1", 0), found)
+        self.assertIsNone(self.carried(self.segment("physnet2", 7)))
+
+    def test_the_first_of_several_that_is_carried(self):
+        segments = [
+            self.segment(None, 4001),
+            self.segment("physnet2", 6),
+            self.segment("physnet1", 7),
+        ]
+        found = self.carried({"segments": segments})
+        self.assertEqual(("physnet1", 7), found)
+
+    def test_a_network_that_a_user_sees(self):
+        self.assertIsNone(self.carried({"id": "n"}))
+
+    def test_a_port_that_is_none_of_ours(self):
+        port = {**self.PORT, "qos_policy_id": "p"}
+        network = self.segment("physnet1", 7)
+        self.assertIsNone(self.OFFER.carried(port, network, VifKind.MACVLAN))
 
 
 class OfferTest(unittest.TestCase):

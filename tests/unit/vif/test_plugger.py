@@ -71,6 +71,12 @@ class PlugTest(fakes.HostTest):
         )
         self.assertEqual((found,), self.plugger.show())
 
+    def test_what_it_offers(self):
+        found = self.plugger.offer("kvm")
+        self.assertEqual({"physnet1": 3, "physnet2": 1}, found.parents)
+        self.assertEqual({"physnet1": 3}, found.vfs)
+        self.assertEqual({"macvlan"}, found.kinds)
+
     def test_a_whole_vf(self):
         self.host.settings[self.host.vf(0)] = dataclasses.replace(
             fakes.CLEAN, trust=True, vlan=7

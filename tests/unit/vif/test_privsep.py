@@ -72,7 +72,7 @@ class PrivsepTest(unittest.TestCase):
         )
         self.plugger = fake_plugger.FakePlugger()
         self._patch(privsep.vif_plug, "client_mode", False)
-        for name in ("_plug", "_check", "_unplug", "_recover"):
+        for name in ("_plug", "_check", "_offer", "_unplug", "_recover"):
             self._patch(privsep, name, through(getattr(privsep, name)))
 
     def _patch(self, target, name, new):
@@ -106,6 +106,10 @@ class CallTest(PrivsepTest):
         self.assertEqual([WANT], self.plugger.checked)
         self.assertEqual({}, self.plugger.ports)
 
+    def test_an_offer_arrives_as_it_is(self):
+        self.assertEqual(self.plugger.offer("lxc"), privsep.offer("lxc"))
+        self.assertEqual({"physnet1": 2}, dict(privsep.offer("kvm").parents))
+
     def test_unplug_tells_whether_there_was_anything(self):
         privsep.plug(WANT)
         self.assertIs(True, privsep.unplug(PORT))
@@ -122,6 +126,7 @@ class CallTest(PrivsepTest):
         for action in (
             lambda: privsep.plug(WANT),
             lambda: privsep.check(WANT),
+            lambda: privsep.offer("kvm"),
             lambda: privsep.unplug(PORT),
             privsep.recover,
         ):
@@ -199,6 +204,23 @@ class ConfigurationTest(PrivsepTest):
         hidden = PermissionError(13, "Permission denied")
         with mock.patch.object(pathlib.Path, "stat", side_effect=hidden):
             self.assertTrue(privsep.is_configured())
+
+    def test_the_networks_of_a_host_are_read_without_privileges(self):
+        with mock.patch.object(privsep, "_host_plugger", side_effect=OSError):
+            self.assertEqual({"physnet1"}, set(privsep.networks()))
+            self.file.write_text("[vif]\n")
+            self.assertEqual(set(), set(privsep.networks()))
+            self.file.unlink()
+            self.assertEqual(set(), set(privsep.networks()))
+
+    def test_networks_that_cannot_be_read_are_unknown(self):
+        self.file.write_text("[vif]\nparents = nonsense\n")
+        self.assertIsNone(privsep.networks())
+        self.file.write_text("parents = physnet1:vf0\n")
+        self.assertIsNone(privsep.networks())
+        denied = cfg.ConfigFilesPermissionDeniedError([str(self.file)])
+        with mock.patch.object(privsep.config, "load", side_effect=denied):
+            self.assertIsNone(privsep.networks())
 
 
 class ContextTest(unittest.TestCase):

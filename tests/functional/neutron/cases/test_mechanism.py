@@ -31,7 +31,9 @@ from oslo_config import cfg
 
 from sriov_rt.neutron import mechanism
 from sriov_rt.neutron import options
+from sriov_rt.request.words import VifKind
 from sriov_rt.vif import details
+from sriov_rt.vif.host_offer import Offer
 
 
 class StockBindingTest(
@@ -225,6 +227,62 @@ class PluginTest(in_process.PluginCase):
         self.ovs_host("rt-1")
         port = self.port_on("rt-1", "physnet2")
         self.assertEqual("ovs", port[portbindings.VIF_TYPE])
+
+    def _carried(self, host: str, offer: Offer, which: str) -> bool:
+        """Return whether a port is ours, as binding and rule both say."""
+        network, kind, more = self.wanted[which]
+        port = self.port_of(network, host, **more)
+        found = offer.carried(
+            self.shown(port),
+            self.driver.get_network(self.context, network),
+            kind,
+        )
+        is_ours = port[portbindings.VIF_TYPE] == "sriov_rt"
+        self.assertEqual(is_ours, found is not None)
+        if found is not None:
+            shown = port[portbindings.VIF_DETAILS]
+            self.assertEqual((shown["physical_network"], shown["vlan"]), found)
+        return is_ours
+
+    def test_what_nova_judges_is_what_will_be_bound(self):
+        """A host is claimed for a move by the rule that binds there."""
+        cfg.CONF.set_override("flat_networks", ["*"], "ml2_type_flat")
+        self.driver.type_manager.drivers["flat"].obj._parse_networks(["*"])
+        vlan, flat = (self.network_on("physnet1", k) for k in ("vlan", "flat"))
+        other = self.network_on("physnet2")
+        tunnel = self._make_network(self.fmt, "net", True)["network"]["id"]
+        self.wanted: dict[str, tuple[str, VifKind, dict[str, str]]] = {
+            "vlan": (vlan, VifKind.MACVLAN, {}),
+            "flat": (flat, VifKind.MACVLAN, {}),
+            "other": (other, VifKind.IPVLAN, {}),
+            "tunnel": (tunnel, VifKind.MACVLAN, {}),
+            "direct": (vlan, VifKind.MACVLAN, {"binding:vnic_type": "direct"}),
+            "router": (vlan, VifKind.MACVLAN, {"device_owner": "network:x"}),
+        }
+        met = set()
+        for host, given in {
+            "rt-1": {},
+            "rt-2": {"vfs": {}},
+            "rt-3": {"kinds": ["ipvlan"], "parents": {"physnet2": 1}},
+            "rt-4": {"parents": {}},
+        }.items():
+            self.host(host, **given)
+            self.ovs_host(host)
+            reported = in_process.agent(host, **given)["configurations"]
+            offer = Offer.from_configurations(reported)
+            for which in self.wanted:
+                with self.subTest(host, network=which):
+                    if self._carried(host, offer, which):
+                        met.add((host, which))
+        self.assertEqual(
+            {
+                ("rt-1", "vlan"),
+                ("rt-1", "flat"),
+                ("rt-2", "flat"),
+                ("rt-3", "other"),
+            },
+            met,
+        )
 
     def test_ports_that_are_no_servers_are_left_to_the_next_driver(self):
         self.host("rt-1")

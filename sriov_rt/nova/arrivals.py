@@ -1,0 +1,96 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Ports of an instance that comes to this host, as Neutron will bind them.
+
+Nova claims a host before the instance's ports are bound to it: what it knows
+of them then is their binding on the host that is left, where another driver
+may have them. So the rule of the mechanism driver is asked.
+"""
+
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Iterable
+from collections.abc import Mapping
+from typing import Any
+
+from nova import context
+from nova.network import neutron
+
+from sriov_rt.nova import ports
+from sriov_rt.request.words import Vif
+from sriov_rt.request.words import VifKind
+from sriov_rt.vif import details
+from sriov_rt.vif import host_offer
+from sriov_rt.vif.host_offer import Offer
+
+#: The kind by default ([ml2_sriov_rt] vif), of a port that another driver has.
+_DEFAULT = Vif(VifKind.MACVLAN, "bridge")
+
+
+def candidates(
+    vifs: Iterable[Mapping[str, Any]],
+    networks: Callable[[], Collection[str] | None],
+) -> list[Mapping[str, Any]]:
+    """Return the ports that may be ours here, by what Nova knows of them.
+
+    :param networks: returns the physical networks that this host has parents
+        on; None if they are unknown: what was ours may be so again.
+    """
+    found = [
+        each
+        for each in vifs
+        if each["vnic_type"] == host_offer.NORMAL and _physical_network(each)
+    ]
+    known = networks() if found else ()
+    if known is None:
+        return [each for each in found if ports.is_ours(each)]
+    return [each for each in found if _physical_network(each) in known]
+
+
+def _physical_network(vif: Mapping[str, Any]) -> str | None:
+    """Return the physical network that a port is on; None for a tunnel."""
+    if ports.is_ours(vif):
+        found: str | None = (vif["details"] or {}).get(
+            details.PHYSICAL_NETWORK
+        )
+        return found
+    network = vif["network"]
+    return None if network is None else network.get_meta("physical_network")
+
+
+def bound(vif: Mapping[str, Any], offer: Offer) -> Mapping[str, Any] | None:
+    """Return a port as Neutron will bind it to this host.
+
+    :param vif: as it is bound on the host that it leaves.
+    :param offer: of this host.
+    :returns: None if another driver will have it.
+    :raises ParseError: for a binding of ours that makes no sense.
+    :raises NovaException: or another error of Neutron's, if it is unknown.
+    """
+    how = details.parse(vif["details"]).vif if ports.is_ours(vif) else _DEFAULT
+    admin, api = context.get_admin_context(), neutron.API()
+    port = api.show_port(admin, vif["id"])["port"]
+    network = api.get(admin, port["network_id"])
+    found = offer.carried(port, network, how.kind)
+    if found is None:
+        return None
+    return {
+        **vif,
+        "type": details.VIF_TYPE,
+        "details": {
+            details.KIND: how.kind.value,
+            details.MODE: how.mode,
+            details.PHYSICAL_NETWORK: found[0],
+            details.VLAN: found[1],
+        },
+    }
