@@ -99,9 +99,9 @@ How strongly instances that are not realtime are kept off realtime hosts.
 
 A realtime host weighs less by this number for them, so that it stays free
 for realtime instances; the default outdoes Nova's own weighers at their
-defaults. At 0 nothing is kept off; the metadata
-``realtime_host_weight_multiplier`` of a host aggregate overrides it for the
-aggregate's hosts.
+defaults but BuildFailureWeigher, which takes more than 1000000. At 0 nothing
+is kept off; the metadata ``realtime_host_weight_multiplier`` of a host
+aggregate overrides it for the aggregate's hosts.
 """,
     ),
 ]

@@ -22,6 +22,7 @@ import fixtures
 from neutronclient.common import exceptions as neutron_exceptions
 from nova import context
 from nova import objects
+from nova.scheduler.filters import aggregate_instance_extra_specs
 from nova.tests.functional.libvirt import base as libvirt_base
 from oslo_privsep import daemon
 
@@ -80,10 +81,13 @@ class MixedCloudTest(libvirt_base.LibvirtMigrationMixin, test_vif.VifTest):
 
         def update_port(port: str, body: Any = None) -> Any:
             given = dict(body["port"])
-            if host := given.get("binding:host_id"):
-                kind, details = self.binding(host)
+            if "binding:host_id" in given:
+                kind, details = self.binding(given["binding:host_id"])
                 given["binding:vif_type"] = kind
                 given["binding:vif_details"] = details
+            if not self.neutron._port_bindings[port]:
+                # One that is bound to nobody stays so.
+                given = {k: v for k, v in given.items() if v is not None}
             return update(port, {"port": given})
 
         def create_port_binding(port: str, body: Any) -> Any:
@@ -394,3 +398,40 @@ class UnshelvedBoundTest(MixedCloudTest):
             self.server,
             {"status": "SHELVED_OFFLOADED", "OS-EXT-STS:task_state": None},
         )
+
+
+class FastNetworkTest(MixedCloudTest):
+    """A network that realtime hosts alone reach, and the page's aggregate."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.start("std-1")
+        self.start("rt-1", PARENTS)
+        self.first = "std-1"
+
+    def binding(self, host: str | None) -> tuple[str, dict[str, Any]]:
+        """Return the port's binding, which no other host can have."""
+        if host is None or self.parents[host]:
+            return super().binding(host)
+        return "binding_failed", {}
+
+    def test_another_host_is_tried_first_for_a_build(self) -> None:
+        self.server_on("rt-1")
+        self.assertIn("Binding failed for port", self.logged())
+
+    def test_by_its_flavor_it_is_built_and_comes_back_where_it_can(self):
+        self.scheduler.manager.host_manager.enabled_filters.append(
+            aggregate_instance_extra_specs.AggregateInstanceExtraSpecsFilter()
+        )
+        made = self.api.post_aggregate({"aggregate": {"name": "fast-net"}})
+        self.api.add_host_to_aggregate(made["id"], "rt-1")
+        self.api.post_aggregate_action(
+            made["id"], {"set_metadata": {"metadata": {"fast": "true"}}}
+        )
+        self.server = self.serve(
+            {"aggregate_instance_extra_specs:fast": "true"}
+        )
+        self.shelve()
+        self._unshelve_server(self.server)
+        self.assertEqual(("rt-1", "sriov_rt"), self.bound())
+        self.assertNotIn("Binding failed for port", self.logged())

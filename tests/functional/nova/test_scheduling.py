@@ -18,6 +18,7 @@ from unittest import mock
 import fixtures
 from nova import context
 from nova import objects
+from nova.conf import scheduler as scheduler_conf
 from nova.scheduler import host_manager
 from nova.scheduler.weights import WeighedHost
 from oslo_config import cfg
@@ -203,6 +204,36 @@ class OrdinaryFlavorTest(base.CloudTest):
     def test_it_may_have_the_realtime_host_if_there_is_no_other(self):
         self.start_host(base.realtime_host())
         self.assertEqual("rt-1", self.host_of(self.boot({})))
+
+    def _failed(self, host: str, builds: int) -> None:
+        """Have a host report failed builds, with Nova's own default."""
+        name = "build_failure_weight_multiplier"
+        (default,) = (
+            each.default
+            for each in scheduler_conf.filter_scheduler_opts
+            if each.name == name
+        )
+        self.flags(**{name: default}, group="filter_scheduler")
+        node = objects.ComputeNode.get_by_nodename(
+            context.get_admin_context(), host
+        )
+        node.stats = {**node.stats, "failed_builds": str(builds)}
+        node.save()
+
+    def test_failed_builds_weigh_more_than_the_preference(self):
+        self.start_host(base.ordinary_host())
+        self.start_host(base.realtime_host())
+        self._failed("std-1", 1)
+        self.assertEqual("rt-1", self.host_of(self.boot({})))
+
+    def test_unless_it_outweighs_them(self):
+        self.flags(
+            realtime_host_weight_multiplier=2_000_000.0, group="sriov_rt"
+        )
+        self.start_host(base.ordinary_host())
+        self.start_host(base.realtime_host())
+        self._failed("std-1", 3)
+        self.assertEqual("std-1", self.host_of(self.boot({})))
 
     def test_an_aggregate_may_lift_the_preference(self):
         self.start_host(base.ordinary_host())
