@@ -57,6 +57,9 @@ def run(host: str, vif_driver: Any, guests: Any) -> None:
             error,
         )
         return
+    except Exception:
+        LOG.exception("ports of sriov-rt were not recovered")
+        return
     for instance in _unborn(host, guests):
         _unplug(instance, vif_driver)
 

@@ -487,6 +487,16 @@ class RestartTest(VifTest):
             self.restart_compute_service("rt-1")
         self.assertIn("were not recovered", self.logged())
 
+    def test_nor_does_a_mistake_of_ours(self):
+        fault = RuntimeError("a mistake of ours")
+        with (
+            mock.patch.object(privsep, "is_configured", lambda: True),
+            mock.patch.object(self.pluggers, "recover", side_effect=fault),
+        ):
+            self.restart_compute_service("rt-1")
+        self.assertIn("were not recovered", self.logged())
+        self.assertIn("a mistake of ours", self.logged())
+
     def test_an_option_that_cannot_be_stops_it(self):
         self.pluggers.fail = OptionRejected(
             "vif", "journal", "an absolute path expected", "nova-compute"
