@@ -23,9 +23,9 @@ from sriov_rt.facts import VifFacts
 from sriov_rt.host.root import BOOT_ID
 from sriov_rt.host.root import CONFIG
 from sriov_rt.host.root import Root
+from sriov_rt.nic import tenancy
 from sriov_rt.nic.tenancy import DEVICES
 from sriov_rt.nic.tenancy import Holder
-from sriov_rt.nic.tenancy import Kind
 from sriov_rt.nic.tenancy import Tenancies
 from sriov_rt.vif import records
 from sriov_rt.vif import source
@@ -158,7 +158,9 @@ class EndpointsTest(fakes.HostTest):
         (self.tree.path / DEVICES / address / "physfn/net/e0").mkdir(
             parents=True
         )
-        holder = Holder(Kind.POD, "c1/net1", "a/b").quarantined("dirty")
+        holder = Holder(tenancy.Kind.POD, "c1/net1", "a/b").quarantined(
+            "dirty"
+        )
         Tenancies(Root(self.tree.path)).assign(address, holder)
         self.assertEqual(
             (HeldVf(address, "e0", "pod", "pod a/b", "quarantined", "dirty"),),
