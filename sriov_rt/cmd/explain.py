@@ -201,7 +201,7 @@ def _judge(
         agents=candidate.agents,
     )
     reasons = decide.why_not(request, candidate.facts, view)
-    if candidate.facts is None:
+    if candidate.facts is None and not candidate.agents:
         # It may be slow, and schedulers may have its facts.
         reasons = tuple(_not_heard(each, wait_s) for each in reasons)
     if flavor is not None:

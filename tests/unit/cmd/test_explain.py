@@ -28,6 +28,7 @@ from sriov_rt import request
 from sriov_rt.cmd import cloud
 from sriov_rt.cmd import collect
 from sriov_rt.cmd import main
+from sriov_rt.cmd.verdict import Candidate
 from sriov_rt.facts import CpuSet
 from sriov_rt.scheduler import options
 from tests.unit import builders
@@ -415,6 +416,15 @@ class CollectTest(unittest.TestCase):
 
     def _explain(self, *words: str) -> tuple[int, str, str]:
         return explain(*words, f"--transport-url={self.URL}", "--json")
+
+    def test_two_agents_of_one_name_are_no_silence(self):
+        found = [Candidate("rt-1", None, agents="cmp1/1, cmp2/2")]
+        with mock.patch.object(collect, "from_args", return_value=found):
+            _, out, _ = self._explain(*REALTIME)
+        ((host,),) = (json.loads(out),)
+        (why,) = host["reasons"]
+        self.assertEqual("agents_of_one_name", why["code"])
+        self.assertIn("(cmp1/1, cmp2/2); remove [DEFAULT]", why["message"])
 
     def test_hosts_that_report_are_shown(self):
         with hearing.over_after("rt-1"):
