@@ -505,12 +505,15 @@ class TouchedTest(unittest.TestCase):
             self.assertEqual([needs], touched.of_file(name))
 
     def test_what_only_a_part_has_is_named_and_not_run(self):
-        found = touched.needed({"vm.test_pair", "vm.test_vf", "docs"})
+        found = touched.needed(
+            {"vm.test_pair", "vm.test_vf", "cluster.test_magnum", "docs"}
+        )
         self.assertEqual(
             {"vm": [r"^tests\.vm\.test_vf\."], "docs": []}, found.runners
         )
         self.assertIn("tools/test --periodic vm-peers", found.left_out)
         self.assertIn("tools/test --periodic vm-vfs", found.left_out)
+        self.assertIn("tools/test --periodic cluster", found.left_out)
         self.assertIn("other tests of vm (tools/test vm)", found.left_out)
         self.assertNotIn("docs (tools/test docs)", found.left_out)
 
