@@ -120,7 +120,8 @@ class Scratch:
                 directory / name,
                 ignore=shutil.ignore_patterns("__pycache__", "build"),
             )
-        shutil.copy(ROOT / "tests/__init__.py", directory / "tests")
+        for each in ("__init__.py", "periodic.py"):
+            shutil.copy(ROOT / "tests" / each, directory / "tests")
         shutil.copy(ROOT / "pyproject.toml", directory)
 
     def write(self, name: str, text: str) -> None:
