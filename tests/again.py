@@ -29,7 +29,7 @@ from tests import results
 
 #: How a test ends that is run again, as the machine hung in it.
 REPEATED = "run again below"
-#: Set in that second run, where such a test has failed.
+#: Set in the first run: where it is not, such a test has failed.
 VARIABLE = "SRIOV_RT_AGAIN"
 
 #: Begins the lines of tests of which stestr has no result.
@@ -49,7 +49,8 @@ def run(
     :param arguments: more options, or what names of tests match.
     :param renew: makes a new machine, if they don't do that.
     """
-    code, lines = _run((*command, *arguments), os.environ)
+    first = {**os.environ, VARIABLE: "1"}
+    code, lines = _run((*command, *arguments), first)
     hung = _classes(package, (x for x in lines if x.endswith(REPEATED)))
     if not hung:
         return code
@@ -60,8 +61,7 @@ def run(
     names = "|".join(map(re.escape, sorted(hung)))
     print(f"a machine hung; run again: {', '.join(sorted(hung))}", flush=True)
     renew()
-    environment = {**os.environ, VARIABLE: "1"}
-    again, _ = _run((*command, f"^({names})\\."), environment)
+    again, _ = _run((*command, f"^({names})\\."), os.environ)
     return again or (code if failed or lost - hung else 0)
 
 

@@ -25,17 +25,19 @@ from tests.testbed import paths
 _TESTBED = (sys.executable, "-m", "tests.testbed")
 
 
-def main(*arguments: str) -> int:
-    """Run them, and return stestr's exit status.
+def main(package: str, *arguments: str) -> int:
+    """Run the tests of a package, and return stestr's exit status.
 
-    :param arguments: its options, or what names of tests match.
+    :param package: whose tests need such a cloud.
+    :param arguments: stestr's options, or what names of tests match.
     """
+    directory = paths.CHECKOUT / package.replace(".", "/")
     command = (
         *(*_TESTBED, "inside", "--"),
-        *("stestr", "--test-path", str(paths.CHECKOUT / "tests/cloud")),
+        *("stestr", "--test-path", str(directory)),
         *("run", "--concurrency", "1"),
     )
-    return again.run("tests.cloud", command, arguments, _renew)
+    return again.run(package, command, arguments, _renew)
 
 
 def _renew() -> None:
@@ -44,4 +46,4 @@ def _renew() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(main("tests.cloud", *sys.argv[1:]))

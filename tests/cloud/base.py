@@ -359,7 +359,7 @@ class CloudTestCase(unittest.TestCase):
 
     def _why_again(self) -> str:
         """Return why a test that failed is run again in a new cloud."""
-        if not os.environ.get(again.VARIABLE):
+        if os.environ.get(again.VARIABLE):
             try:
                 self.cloud.check()
             except errors.MachineHangs as error:

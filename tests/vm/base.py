@@ -148,7 +148,7 @@ class SharedVm(RtVm):
             yield
         except errors.MachineHangs as error:
             self.hangs = True
-            if os.environ.get(again.VARIABLE):
+            if not os.environ.get(again.VARIABLE):
                 raise
             raise unittest.SkipTest(f"{error}; {again.REPEATED}") from error
 

@@ -240,9 +240,10 @@ class AgainTest(unittest.TestCase):
         """And what the second run says counts."""
         code, calls = self._run(("{0} tests.vm.test_a ... ok", self.SKIPPED))
         self.assertEqual(code, 3)
+        self.assertIn(again.VARIABLE, calls[0].args[1])
         (words, environment) = calls[1].args
         self.assertEqual(words[-1], r"^(tests\.vm\.test_vf\.VfTest)\.")
-        self.assertIn(again.VARIABLE, environment)
+        self.assertNotIn(again.VARIABLE, environment)
 
     def test_nothing_is_without_that(self) -> None:
         """A skip for another reason is none."""
@@ -294,10 +295,10 @@ class AgainTest(unittest.TestCase):
                 )
 
     def test_a_test_is_skipped_once_alone(self) -> None:
-        """In the second run it fails."""
+        """In the second run it fails, and where there is none."""
         for variables, expected in (
-            ({}, unittest.SkipTest),
-            ({again.VARIABLE: "1"}, errors.MachineHangs),
+            ({again.VARIABLE: "1"}, unittest.SkipTest),
+            ({}, errors.MachineHangs),
         ):
             vm = base.SharedVm(Paths(*(pathlib.Path("/nowhere"),) * 2))
             vm.hangs = True
