@@ -93,7 +93,7 @@ def _candidates(
 ) -> Iterator[Candidate]:
     for name in _names(request, view, pools):
         link = view.on_host(name)
-        if link is not None:
+        if link is not None and name not in view.avoid:
             yield candidate(link, view, pools)
 
 

@@ -16,6 +16,7 @@
 import contextlib
 import dataclasses
 import logging
+from collections.abc import Collection
 from contextlib import AbstractContextManager
 
 from sriov_rt.kernel import errors as kernel_errors
@@ -220,17 +221,20 @@ class Plugging:
         self._recovery = recovery
         self._records = host.records
 
-    def _observe(self, port: str | None = None) -> View:
+    def _observe(
+        self, port: str | None = None, avoid: Collection[str] = ()
+    ) -> View:
         """Return the host as it is, but for an interface that is deleted.
 
         :param port: whose it was.
+        :param avoid: see View.
         """
         records = [
             each
             for each in self._recovery.mended()
             if each.port != port or not each.removed
         ]
-        return View(self._links, self._vfs, records)
+        return View(self._links, self._vfs, records, avoid)
 
     def plan(self, request: Plug, view: View) -> PlugPlan:
         """Return the plan for a port that is not plugged."""
@@ -381,6 +385,7 @@ class Plugging:
         :param kept: the only one that it can have.
         """
         refused: list[LinkError] = []
+        avoid: set[str] = set()
         while len(refused) < MAX_TRIES:
             chosen = request
             if kept is not None:
@@ -388,7 +393,7 @@ class Plugging:
             try:
                 parent = chosen.parent
                 if parent is None:
-                    todo = self.plan(request, self._observe())
+                    todo = self.plan(request, self._observe(avoid=avoid))
                     parent = todo.parent
                     chosen = dataclasses.replace(todo.request, parent=parent)
                 with self._locks.parent(parent), self._claimed(parent):
@@ -405,7 +410,12 @@ class Plugging:
                 freed = not refused and self._recovery.release()
                 # Or another port was quicker: choose again.
                 if chosen is request and not freed:
+                    if avoid:
+                        raise refused[-1] from error
                     raise
+                if not freed and isinstance(error, kernel_errors.ParentTaken):
+                    # By what is not in the records: it is so again.
+                    avoid.add(error.device)
                 LOG.debug("%s: %s", log.about(request.port), error)
                 refused.append(error)
         raise refused[-1]

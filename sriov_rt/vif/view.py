@@ -17,6 +17,7 @@ import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -93,6 +94,7 @@ class View:
     :param source: where VFs are read when they are first asked for: a plug
         on one of 64 needs to know of that.
     :param records: of all ports.
+    :param avoid: parents of pools that have turned out to be taken.
     """
 
     def __init__(
@@ -100,8 +102,10 @@ class View:
         links: Links,
         source: Source,
         records: Sequence[Record] = (),
+        avoid: Collection[str] = (),
     ) -> None:
         self.links = links
+        self.avoid = avoid
         self.source = source
         self.records = records
         self._on_host: dict[str, Link] = {}

@@ -183,6 +183,18 @@ class FirstTest(WhoseTest):
         self.assertEqual(before, self.host.state())
         self.assertEqual((), self.pending())
 
+    def test_a_pool_has_another_for_them(self):
+        self.hide_one()
+        for number, kind in enumerate((Kind.MACVLAN, Kind.VF, Kind.VF)):
+            port = fakes.port(number)
+            words = asked(kind, port=port, name=port[:8])
+            if number < 2:
+                self.assertNotEqual(VF, self.plugger.plug(words).vf)
+                continue
+            with self.assertRaises(kernel_errors.ParentTaken) as caught:
+                self.plugger.plug(words)
+            self.assertIn("cannot be seen", str(caught.exception))
+
     def test_an_address_keeps_it_from_being_handed_out_whole(self):
         link = self.host.named("enp1s0v0")
         self.host.addresses[link.index] = ["192.0.2.1/24"]
