@@ -39,6 +39,13 @@ def observe(root: Root) -> MemoryFacts:
 
     A kernel that was built without THP or KSM never does what they do.
     """
+    swap = values.unless_absent(
+        root,
+        SWAPS,
+        values.parsed(root, SWAPS, _swaps),
+        (),
+        beside="proc/sys/kernel/osrelease",
+    )
     return MemoryFacts(
         thp=values.unless_absent(
             root, THP, values.parsed(root, THP, _chosen), "never", beside=MM
@@ -47,14 +54,10 @@ def observe(root: Root) -> MemoryFacts:
             root, KSM, values.integer(root, KSM, 0, 2), 0, beside=MM
         ),
         hugepages=_hugepages(root),
-        swap=values.unless_absent(
-            root,
-            SWAPS,
-            values.parsed(root, SWAPS, _swaps),
-            (),
-            beside="proc/sys/kernel/osrelease",
+        swap=swap,
+        zram_generator=(
+            swap if isinstance(swap, Unknown) else root.exists(ZRAM_GENERATOR)
         ),
-        zram_generator=root.exists(ZRAM_GENERATOR),
     )
 
 

@@ -71,8 +71,8 @@ _TUN = "/tun"
 #: At most so many namespaces are found, those with names first.
 MAX_FOUND = 16384
 
-#: How long descriptors are looked at, in seconds, some microseconds each:
-#: anybody can have very many. What is not found by then is unseen.
+#: How long descriptors are looked at, in seconds of the CPU, some microseconds
+#: each: anybody can have very many. What is not found by then is unseen.
 LOOK_S = 2.0
 
 #: Fields of a line of /proc/PID/mountinfo, and the most bytes that are read.
@@ -388,11 +388,11 @@ def _candidates(*, thorough: bool) -> Iterator[tuple[str, str, _Kept | None]]:
 
 def _descriptors(pids: list[int]) -> Iterator[tuple[str, str, _Kept | None]]:
     """Yield the namespaces of descriptors, those of sockets last."""
-    deadline = time.monotonic() + LOOK_S
+    end = time.thread_time() + LOOK_S
     sockets: dict[str, tuple[int, int]] = {}
     for pid in pids:
         for number in _listed(f"{PROC}/{pid}/fd"):
-            if time.monotonic() > deadline:
+            if time.thread_time() > end:
                 return
             where = f"{PROC}/{pid}/fd/{number}"
             link = _read_link(where)
@@ -404,7 +404,7 @@ def _descriptors(pids: list[int]) -> Iterator[tuple[str, str, _Kept | None]]:
             elif link.endswith(_TUN):
                 sockets[where] = pid, int(number)
     for pid, descriptor in sockets.values():
-        if time.monotonic() > deadline:
+        if time.thread_time() > end:
             return
         kept = _of_socket(pid, descriptor)
         if kept is not None:

@@ -63,7 +63,7 @@ rpc_response_timeout``; flavors without such an extra spec never wait.
 The most hosts that facts are kept of, in each worker.
 
 It bounds the memory that a flood of forged host names can take: the facts
-of a host with 64 CPUs, 256 VFs and 80 labels take about 10 kB, and those of
+of a host with 64 CPUs, 256 VFs and 80 labels take about 11 kB, and those of
 all hosts together at most 64 kB for each that this option allows. Hosts
 beyond it are refused with a line in the log, and serve no ``sriov_rt:``
 flavor: raise it in clouds that have more compute hosts.

@@ -810,10 +810,7 @@ def _has_others(parent: Link, on: Sequence[Link]) -> bool:
 
 
 def _stray(link: Link) -> str:
-    where = link.namespace or "the host"
-    if link.nsid is not None:
-        where = f"namespace {link.nsid} of {where}, which nothing else names"
-    return f"{link.kind} {link.name} in {where}"
+    return f"{link.kind} {link.name} in {link.namespace or 'the host'}"
 
 
 def note_settings(vfs: Vfs, vf: VfId, request: Plug) -> None:

@@ -70,7 +70,8 @@ class KataTest(base.KubernetesTestCase):
         return None
 
     def test_a_sandbox_without_huge_pages_is_refused(self) -> None:
-        for limits in ([{}], [{"memory": "2Gi"}, {}]):
+        cases: list[list[dict[str, str]]] = [[{}], [{"memory": "2Gi"}, {}]]
+        for limits in cases:
             said = self.refusal(*limits)
             self.assertIn("has its memory in huge pages", str(said))
 

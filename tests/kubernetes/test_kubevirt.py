@@ -212,7 +212,7 @@ class KubeVirtTest(KubernetesTestCase):
         annotations: Mapping[str, str],
         before: Sequence[str] = (),
         has_sockets: bool = True,
-        **labels: str,
+        labels: Mapping[str, str] | None = None,
     ) -> Any:
         """Return a virt-launcher pod, as the API server keeps it.
 
@@ -225,7 +225,10 @@ class KubeVirtTest(KubernetesTestCase):
             {
                 "metadata": {
                     "generateName": "virt-launcher-rt-",
-                    "labels": {"kubevirt.io": "virt-launcher", **labels},
+                    "labels": {
+                        "kubevirt.io": "virt-launcher",
+                        **(labels or {}),
+                    },
                     "annotations": annotations,
                 },
                 "spec": {
@@ -285,6 +288,8 @@ class KubeVirtTest(KubernetesTestCase):
         for pod in (
             self.pod("realtime", {}),
             self.pod("default", GUEST),
-            self.pod("realtime", GUEST, **{"kubevirt.io": "hotplug-disk"}),
+            self.pod(
+                "realtime", GUEST, labels={"kubevirt.io": "hotplug-disk"}
+            ),
         ):
             self.assertIsNone(pod.spec.init_containers)

@@ -357,7 +357,9 @@ class NodeCases(base.KubernetesTestCase):
             ]
         }
         affinity = {"nodeAffinity": {key: {"nodeSelectorTerms": [term]}}}
-        empty = {"nodeAffinity": {key: {"nodeSelectorTerms": [{}]}}}
+        empty: dict[str, Any] = {
+            "nodeAffinity": {key: {"nodeSelectorTerms": [{}]}}
+        }
         unmatched = "didn't match Pod's node affinity/selector"
         cases: dict[str, tuple[dict[str, Any], str, list[str]]] = {
             "label": (

@@ -289,4 +289,4 @@ class PodTest(Base):
                     code, said = self.explain(pod, text.encode())
                     self.assertEqual(2, code)
                     self.assertIn(f"error: {name}: ", said)
-                    self.assertIn("give the JSON of a Pod", said)
+                    self.assertIn("give the JSON or YAML of a Pod", said)

@@ -58,7 +58,7 @@ SCHEDULER_PAGE = (
 DECIDE = pathlib.Path(decide.__file__).parent
 
 #: What a host takes in a scheduler by the documents, kB.
-DOCUMENTED_KB = 10
+DOCUMENTED_KB = 11
 
 
 def _paths(plain: typing.Any, at: tuple = ()) -> typing.Iterator[tuple]:
