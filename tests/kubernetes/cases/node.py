@@ -357,9 +357,8 @@ class NodeCases(base.KubernetesTestCase):
             ]
         }
         affinity = {"nodeAffinity": {key: {"nodeSelectorTerms": [term]}}}
-        empty: dict[str, Any] = {
-            "nodeAffinity": {key: {"nodeSelectorTerms": [{}]}}
-        }
+        terms: list[dict[str, Any]] = [{}]
+        empty = {"nodeAffinity": {key: {"nodeSelectorTerms": terms}}}
         unmatched = "didn't match Pod's node affinity/selector"
         cases: dict[str, tuple[dict[str, Any], str, list[str]]] = {
             "label": (

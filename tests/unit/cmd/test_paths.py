@@ -279,7 +279,7 @@ class PodTest(Base):
                 code, said = self.explain()
                 self.assertEqual(2, code)
                 self.assertIn(f"error: {self.cluster}: ", said)
-                self.assertIn("give the output of 'kubectl get nodes,", said)
+                self.assertIn("give the output of 'for kind in nodes ", said)
 
     def test_a_pod_that_is_none(self):
         for text in ("{", "[]", "{}", self.cluster.read_text()):
