@@ -22,6 +22,7 @@ import json
 import os
 import pathlib
 import shutil
+import subprocess
 import tempfile
 import unittest
 from typing import Any
@@ -158,6 +159,12 @@ class BuildTest(unittest.TestCase):
         built = _built()
         self.assertEqual(set(debian.PACKAGES), set(built.packages))
         built.builder.lint(built.directory / "new")
+
+    def test_it_breaks_an_older_nova_by_debians_epoch(self) -> None:
+        library = _built().packages["python3-sriov-rt"]
+        command = ("dpkg-deb", "--field", str(library), "Breaks")
+        done = subprocess.run(command, capture_output=True, check=True)
+        self.assertIn(b"python3-nova (<< 2:32~)", done.stdout)
 
 
 @periodic
