@@ -140,8 +140,8 @@ RULES = (
     Rule(
         lambda _: True,
         Verdict.KEPT,
-        "its interface is deleted, but {unseen} interfaces of this host"
-        " cannot be seen, which may be on {parent} beside other ports",
+        "its interface is deleted, but {unseen} of this host cannot be seen,"
+        " which may be on {parent} beside other ports",
     ),
 )
 
@@ -153,5 +153,7 @@ def judge(evidence: Evidence) -> tuple[Verdict, str]:
         field.name: getattr(evidence, field.name)
         for field in dataclasses.fields(evidence)
     }
+    count = "1 interface" if evidence.unseen == 1 else "{} interfaces"
+    named["unseen"] = count.format(evidence.unseen)
     named["unrecorded"] = first_of(evidence.unrecorded, NAMED)
     return rule.verdict, rule.reason.format(**named)
