@@ -239,12 +239,17 @@ class HiddenTest(AttackTestCase):
         )
 
     def test_an_operator_can_have_it_forgotten(self):
-        self._lose()
+        hidden = self._lose()
         with self.assertRaises(errors.Quarantined):
             self.plugger.unplug(PORT)
         self.assertTrue(self.plugger.forget(PORT))
         self.assertEqual((), self.shown())
         self.assertFalse(self.plugger.forget(PORT))
+        # Nobody else gets its parent while the kernel knows better.
+        with self.assertRaises(kernel_errors.ParentTaken):
+            self.plugger.plug(self.asked(port=OTHER, name="eth2"))
+        hidden.end()
+        until("the namespace has ended", self.is_idle)
         self.plugger.plug(self.asked(port=OTHER, name="eth2"))
         with self.assertRaises(errors.NotForgotten):
             self.plugger.forget(OTHER)
