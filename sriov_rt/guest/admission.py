@@ -70,7 +70,7 @@ def admit(
         is raised, whatever the domain and the request are.
     """
     try:
-        parsed = requests.parse(request.extra_specs)
+        parsed = _parsed(request)
         if manager.keeps:
             keep = parsed.keep | manager.keeps
             parsed = dataclasses.replace(parsed, keep=keep)
@@ -98,9 +98,21 @@ def parse(request: GuestRequest, manager: Manager) -> Request:
     :raises Refused: with every problem of its extra specs.
     """
     try:
-        return requests.parse(request.extra_specs)
+        return _parsed(request)
     except requests.RequestError as error:
         raise _refused(_invalid(error), manager) from None
+
+
+def _parsed(request: GuestRequest) -> Request:
+    parsed = requests.parse(request.extra_specs)
+    if parsed.onload:
+        raise requests.RequestError(
+            {
+                "sriov_rt:onload": "Onload accelerates processes of "
+                "containers of Nova and of pods, not guests; take it out"
+            }
+        )
+    return parsed
 
 
 def pinning_of(request: GuestRequest) -> Pinning | None:

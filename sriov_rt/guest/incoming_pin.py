@@ -8,6 +8,7 @@ from sriov_rt.guest.domain import Domain
 from sriov_rt.guest.hook import Context
 from sriov_rt.guest.pin import Pin
 from sriov_rt.guest.report import Recorder
+from sriov_rt.guest.xml import cpusets
 from sriov_rt.parse.cpulist import CpuSet
 
 #: Pins of threads that go on housekeeping CPUs, which are each host's own.
@@ -19,8 +20,8 @@ _WHY = "it names pCPUs of another host"
 class IncomingPin:
     """Pins a realtime guest that is migrated here or restored.
 
-    Nothing that the guest can see is changed. Pins of vCPUs that serve on
-    this host too are kept.
+    Nothing that the guest can see is changed. Pins that serve on this host
+    too are kept.
     """
 
     def apply(
@@ -31,11 +32,11 @@ class IncomingPin:
             return
         if not cputune.realtime_vcpus(domain, context.request):
             return
-        tags = list(_OTHERS)
         if domain.pins and not _serve(domain, context):
-            tags.append("vcpupin")
-        for tag in tags:
-            _drop(domain, tag, report)
+            _drop(domain, "vcpupin", report)
+        for tag in _OTHERS:
+            if not _others_serve(domain, tag, context):
+                _drop(domain, tag, report)
         Pin().apply(domain, context, report)
 
 
@@ -54,6 +55,26 @@ def _serve(domain: Domain, context: Context) -> bool:
         and not every & context.taken
         and isinstance(online, CpuSet)
         and every <= online
+    )
+
+
+def _others_serve(domain: Domain, tag: str, context: Context) -> bool:
+    """Return whether the threads with these pins have a place here.
+
+    It is among the housekeeping CPUs, or those of the guest's own vCPUs that
+    are not realtime, where Nova puts them.
+    """
+    assert context.facts is not None
+    pins = domain.pins
+    vcpus = cputune.realtime_vcpus(domain, context.request)
+    realtime = CpuSet().union(*(pins[v] for v in vcpus if v in pins))
+    taken = realtime | context.taken
+    free = cpu_placement.housekeeping(context.facts, taken, Recorder("pin"))
+    if free is None:
+        return False
+    place = free | (CpuSet().union(*pins.values()) - taken)
+    return all(
+        cpus <= place for _, cpus in cpusets(domain.tunes(tag), "cpuset")
     )
 
 

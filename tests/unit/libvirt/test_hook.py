@@ -270,6 +270,10 @@ class ClaimTest(HookTest):
             self.assertEqual("", self.problem(operation, xml))
         self.assertFalse((self.place / claims.PLACE).exists())
 
+    def test_onload_is_not_for_guests(self):
+        found = self.problem("prepare", domain('onload="required"', NONE))
+        self.assertIn("Onload accelerates processes of containers", found)
+
     def test_a_user_that_may_not_claim(self):
         """The daemon of a session."""
         (self.place / "run").mkdir(exist_ok=True)
@@ -294,13 +298,24 @@ class ArrivalTest(HookTest):
         return self.run_hook(operation, xml)
 
     def test_pins_that_serve_here_stay(self):
-        pins = documents.pins(6, 7) + '<emulatorpin cpuset="0-1"/>'
-        done = self.arrive(pins + self.SCHED)
-        tree = documents.etree.fromstring(done.xml)
-        self.assertEqual(
-            ["6", "7"],
-            [each.get("cpuset") for each in tree.iterfind("*/vcpupin")],
+        """Those of other threads on one of several quiet CPUs, too."""
+        others = (
+            '<emulatorpin cpuset="0"/><iothreadpin iothread="1" cpuset="1"/>'
         )
+        for operation in ("migrate", "restore"):
+            done = self.arrive(
+                documents.pins(6, 7) + others + self.SCHED, operation
+            )
+            self.assertEqual(("", ""), (done.problem, done.xml))
+
+    def test_pins_of_other_threads_on_realtime_vcpus_are_replaced(self):
+        done = self.arrive(
+            documents.pins(2, 3) + '<emulatorpin cpuset="2"/>' + self.SCHED
+        )
+        (emulator,) = documents.etree.fromstring(done.xml).iterfind(
+            "*/emulatorpin"
+        )
+        self.assertEqual("0-1,4-5,8-9,12-13", emulator.get("cpuset"))
 
     def test_pins_of_another_host_are_replaced(self):
         for operation in ("migrate", "restore"):
