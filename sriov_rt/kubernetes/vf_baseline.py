@@ -145,10 +145,15 @@ class Baseline:
 
         problems = []
         for address, each in self._all():
-            if is_left(each):
+            if not is_left(each):
+                continue
+            problem: SriovRtError | None
+            try:
                 problem = self._release(address, is_left)
-                if problem is not None:
-                    problems.append(f"the VF {address}: {problem}")
+            except errors.Locked as error:
+                problem = error
+            if problem is not None:
+                problems.append(f"the VF {address}: {problem}")
         if problems:
             raise CniError(cni.QUARANTINED, "; ".join(problems))
 

@@ -11,12 +11,14 @@ import unittest
 from concurrent import futures
 from unittest import mock
 
+from sriov_rt.host.root import Root
 from sriov_rt.kubernetes import cni
 from sriov_rt.kubernetes import vf_baseline
 from sriov_rt.nic import errors
 from sriov_rt.nic.tenancy import Holder
 from sriov_rt.nic.tenancy import Kind
 from sriov_rt.nic.tenancy import State
+from sriov_rt.nic.tenancy import Tenancies
 from sriov_rt.nic.use import Act
 from sriov_rt.nic.use import Use
 from tests.unit.nic import fakes
@@ -378,6 +380,9 @@ class BaselineTest(unittest.TestCase):
         self.assertGreater(died, 20)
 
     def test_gc_beside_an_add_leaves_its_vf(self):
+        # That waits for the lock as long as it is held.
+        self.kernel.tenancies = Tenancies(Root(str(self.kernel.root)))
+        self.baseline = self.over(self.kernel)
         bind = self.kernel.bind
         valid = {cni.AttachmentId("c1", "net1")}
         ended = threading.Event()
