@@ -44,8 +44,8 @@ class ParentTaken(LinkError):
 
     problem = "the parent is taken by something that cannot share it"
     advice = (
-        "unplug what it carries ('sriov-rt vif show' lists it) or name"
-        " another parent"
+        "unplug or delete what it carries ('sriov-rt vif show' lists ports,"
+        " and 'ip -d link' all in its namespace) or name another parent"
     )
 
 
