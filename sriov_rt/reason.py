@@ -373,7 +373,7 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
         ),
         "nic_not_ethernet": (
             "no {nic} NIC is on Ethernet ({links}); add one that is, or set "
-            "the port's type to Ethernet in the NIC's firmware"
+            "the type of an InfiniBand port to Ethernet in its NIC's firmware"
         ),
         "parents_missing": (
             "parents of physical network {physical_network} are not on this "

@@ -133,6 +133,8 @@ class ModesTest(unittest.TestCase):
                     (reason,) = readiness.reasons(mode, host)
                     self.assertEqual("nic_not_ethernet", reason.code)
                     self.assertIn(f"ib0: {link}", reason.message)
+                    # No other port has a type that could be set.
+                    self.assertIn("of an InfiniBand port", reason.message)
 
     def test_one_nic_on_ethernet_is_enough(self):
         other = builders.nic(name="ib0", link="infiniband")
