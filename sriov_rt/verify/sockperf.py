@@ -32,6 +32,8 @@ _MEAN = re.compile(
     # From 3.8 on, other measures of the spread follow.
     r"\(std-dev=(\d{1,12}\.\d{1,9})[,)]"
 )
+#: What versions before 3.6 have in its place.
+_OLD_MEAN = re.compile(r"avg-lat= *\d")
 _ERROR = re.compile(r"^sockperf: ERROR: (.{1,200})", re.MULTILINE)
 _P99 = re.compile(r"percentile 99\.000 =\s*(\d{1,12}\.\d{1,9})")
 
@@ -66,7 +68,8 @@ def parse(
     :param outputs: of each stream; at least one.
     :raises OutputInvalid: if one is not in the form of sockperf 3, or is of
         a run that ended early.
-    :raises RunFailed: if it says why it has none; its exit code is 0 then.
+    :raises RunFailed: if it says why it has none, when its exit code is 0,
+        or is too old.
     """
     version, rate, variance, worst = "", 0.0, 0.0, 0.0
     for output in outputs:
@@ -77,6 +80,12 @@ def parse(
         late, mean = _P99.search(text), _MEAN.search(text)
         if said := _ERROR.search(text):
             raise RunFailed(TOOL, said[1].strip())
+        if named and mean is None and _OLD_MEAN.search(text):
+            raise RunFailed(
+                TOOL,
+                f"{named[1]} writes its statistics in another form; install "
+                "sockperf 3.7 or later",
+            )
         if not (named and valid and late and mean):
             raise OutputInvalid(TOOL, "no statistics in it")
         seconds, received = float(valid[1]), int(valid[3])

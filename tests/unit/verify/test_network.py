@@ -77,6 +77,8 @@ class Iperf3Test(unittest.TestCase):
             json.dumps(good | {"end": {"sum_received": {}}}).encode(),
             IPERF3.replace(b'"bits_per_second": 2052', b'"x": 2052'),
             IPERF3.replace(b'"seconds": 2.063012', b'"seconds": NaN'),
+            # Of a server that went away: no JSON.
+            IPERF3.replace(b'"seconds": 2.063012', b'"seconds": -nan'),
         ):
             with (
                 self.subTest(document[:20]),
@@ -111,6 +113,13 @@ class SockperfTest(unittest.TestCase):
         self.assertEqual((83063, 8.85), (round(rate), p99_us))
         self.assertEqual(2270, round(error))
 
+    def test_a_version_with_other_statistics(self):
+        old = SOCKPERF.replace(b"3.7-no.git", b"3.5-no.git").replace(
+            b"avg-latency=130.758", b"avg-lat=130.758"
+        )
+        with self.assertRaisesRegex(RunFailed, "3.5-no.git.*sockperf 3.7"):
+            sockperf.parse([SOCKPERF, old], 2)
+
     def test_an_error_whose_exit_code_is_0(self):
         output = (
             b"sockperf: \x1b[2;35m== version #3.10-no.git == \x1b[0m\n"
@@ -139,6 +148,8 @@ class SockperfTest(unittest.TestCase):
             SOCKPERF.replace(b"Messages=5907", b"Messages=0"),
             SOCKPERF.replace(b"RunTime=1.545", b"RunTime=0.000"),
             SOCKPERF.replace(b"Valid", b"Invalid"),
+            # With --full-rtt, which is not of our command line.
+            SOCKPERF.replace(b"avg-latency", b"avg-rtt"),
         ):
             with self.subTest(output[:20]), self.assertRaises(OutputInvalid):
                 sockperf.parse([SOCKPERF, output], 1)
@@ -154,6 +165,14 @@ class NetperfTest(unittest.TestCase):
     def test_recorded(self):
         self.assertEqual(13908.45, netperf.parse([NETPERF], 2))
         self.assertEqual(3 * 13908.45, netperf.parse([NETPERF] * 3, 2))
+
+    def test_results_on_the_way(self):
+        """A netperf that was built with its demo mode says each second's."""
+        interim = (
+            b"Interim result: 9876.54 Trans/s over 1.000 seconds ending at "
+            b"1700000000.000\n"
+        )
+        self.assertEqual(13908.45, netperf.parse([interim * 2 + NETPERF], 2))
 
     def test_version(self):
         self.assertEqual("2.7.1", netperf.version(b"Netperf version 2.7.1\n"))
