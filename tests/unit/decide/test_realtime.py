@@ -141,6 +141,37 @@ class RealtimeTest(DecideTestCase):
         best = facts.decisive(builders.realtime_host())
         self.assertEqual([], list(realtime.advice(best, placed_by_nova=True)))
 
+    def test_smt_where_some_cores_have_one_thread(self):
+        """Of a hybrid CPU it is told if a dedicated core has two."""
+        for siblings, codes in (
+            ((cpus("0"), cpus("1"), cpus("2-3")), ["smt_on"]),
+            ((cpus("0-1"), cpus("2"), cpus("3")), []),
+        ):
+            host = facts.decisive(
+                builders.realtime_host(cpus={"siblings": siblings})
+            )
+            with self.subTest(siblings):
+                self.assertEqual(
+                    [], list(realtime.reasons(host, placed_by_nova=True))
+                )
+                found = realtime.advice(host, placed_by_nova=True)
+                self.assertEqual(codes, [each.code for each in found])
+
+    def test_a_host_that_is_a_virtual_machine(self):
+        """It has kvm-clock and no cpufreq, and its CPUs poll when idle."""
+        self.assertEqual(
+            [],
+            self.codes(
+                kernel={"clock_source": "kvm-clock"},
+                cpus={
+                    "governors": (),
+                    "idle_states": (
+                        facts.IdleState("haltpoll idle", 1, cpus("2-3")),
+                    ),
+                },
+            ),
+        )
+
     def test_advice_is_of_the_cpus_that_guests_get(self):
         host = facts.decisive(
             builders.realtime_host(

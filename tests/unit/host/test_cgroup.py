@@ -36,6 +36,17 @@ class CgroupTest(trees.TreeTest):
         self.tree.write(f"{SLICE}/cgroup.procs", "")
         self.assertEqual(f"/{ROOT}", self.observe().path)
 
+    def test_slices_below_it_are_the_operator_s(self):
+        """Which of them a guest is in is not known before it starts."""
+        self.tree.guest_cgroup("2-7", "2-7", "member")
+        for name, chosen in (("rt", "4-7"), ("nort", "2-3")):
+            below = f"machine.slice/machine-{name}.slice"
+            self.tree.cgroup(below, chosen, chosen, "member")
+        self.assertEqual(
+            GuestCgroup(f"/{SLICE}", parse_cpu_list("2-7"), "member"),
+            self.observe(),
+        )
+
     def test_cpus_that_will_be_back(self):
         self.tree.take_offline("2-3")
         self.assertEqual(EVERY, self.observe().cpus)

@@ -263,6 +263,40 @@ class FixPlanTest(unittest.TestCase):
         self.assertTrue(plan.command_line.startswith("root=/dev/sda1 quiet "))
         self.assertTrue(plan.command_line.endswith(" -- nohz_full=9"))
 
+    def test_an_argument_without_a_value_goes(self):
+        """tuned leaves one whose variable is empty."""
+        plan = self.assert_ready_by_plan(
+            ordinary_host(kernel={"command_line": "quiet isolcpus= splash"})
+        )
+        self.assertEqual(("isolcpus=",), plan.removed)
+        self.assertTrue(plan.command_line.startswith("quiet splash isolcpus="))
+
+    def test_lists_with_strides_are_the_same_cpus(self):
+        strided = ("isolcpus=managed_irq,domain,1-3:1/2", "nohz_full=1-3:1/2")
+        odd = cpus("1,3")
+        facts = ordinary_host(
+            kernel={"command_line": " ".join(("quiet", *strided))},
+            cpus={"isolated": odd, "nohz_full": odd},
+            compute={"dedicated": odd},
+        )
+        plan = self.assert_ready_by_plan(facts)
+        self.assertEqual(odd, plan.dedicated)
+        self.assertEqual(strided, plan.removed)
+        self.assertIn("nohz_full=1,3", plan.arguments)
+
+    def test_threads_that_are_offline_are_in_no_plan(self):
+        """Those of nosmt, and the online ones have even numbers."""
+        facts = ordinary_host(
+            cpus={
+                "online": cpus("0,2,4,6"),
+                "offline": cpus("1,3,5,7"),
+                "smt": "off",
+                "siblings": tuple(cpus(str(cpu)) for cpu in (0, 2, 4, 6)),
+            }
+        )
+        plan = self.assert_ready_by_plan(facts)
+        self.assertEqual(cpus("2,4,6"), plan.dedicated)
+
     def test_swap_by_each_maker(self):
         for swap, generator, arguments, by_hand in (
             (("/dev/sda2",), False, ["systemd.swap=0"], []),

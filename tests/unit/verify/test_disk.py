@@ -81,6 +81,11 @@ class FioTest(unittest.TestCase):
             fio.parse(FIO, JOB), fio.parse(b"note: all has ended\n" + FIO, JOB)
         )
 
+    def test_a_key_that_is_there_twice(self):
+        twice = FIO.replace(b'"error": 0,', b'"error": 0, "error": 0,')
+        self.assertLess(len(FIO), len(twice))
+        self.assertEqual(fio.parse(FIO, JOB), fio.parse(twice, JOB))
+
     def test_a_worker_that_was_killed(self):
         # Its error is 0 all the same.
         job = dataclasses.replace(JOB, pattern="read", runtime_s=4)

@@ -22,6 +22,22 @@ class ParseTest(unittest.TestCase):
             [(each.cpu, each.samples, each.max_us) for each in cpus],
         )
 
+    def test_lines_of_other_kernels(self):
+        """Before 5.18 without a count, and with the NMIs of a gap."""
+        place = b"<...>-9 [003] d.... 452.055944: #1     inner/outer(us):   "
+        at = b"    ts:1499801089.066141940"
+        for gap, more, worst in (
+            (b"12/14", b"", 14),
+            (b"11/9", b" count:3", 11),
+            (b"1/32", b" count:1 nmi-total:4 nmi-count:1", 32),
+        ):
+            line = b"".join((place, gap, at, more, b"\n"))
+            with self.subTest(line):
+                (found,) = hwlat.parse(b"# tracer: hwlat\n" + line)
+                self.assertEqual(
+                    (3, 1, worst), (found.cpu, found.samples, found.max_us)
+                )
+
     def test_no_gap(self):
         self.assertEqual([], hwlat.parse(b"# tracer: hwlat\n#\n"))
 
