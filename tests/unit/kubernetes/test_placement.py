@@ -314,8 +314,33 @@ class PlacementTest(unittest.TestCase):
         self.assertEqual(
             ["pod_vf_not_requested"], self.codes(given, there, vfs)
         )
-        given["spec"]["containers"][0]["resources"]["limits"] = {VFS: "2"}
-        self.assertEqual([], self.codes(given, there, vfs))
+        resources = given["spec"]["containers"][0]["resources"]
+        resources["limits"] = {VFS: "1"}
+        self.assertEqual(
+            ["pod_vf_not_requested"], self.codes(given, there, vfs)
+        )
+        # More than its networks attach are its own affair.
+        for number in ("2", "3"):
+            resources["limits"] = {VFS: number}
+            self.assertEqual([], self.codes(given, there, vfs))
+
+    def test_networks_in_the_form_of_json(self):
+        attached = {
+            "name": "fast",
+            "ips": ["192.0.2.7/24"],
+            "default-route": ["192.0.2.1"],
+        }
+        text = json.dumps([attached])
+        given = pod(
+            limits={VFS: "1"}, annotations={f"{MULTUS}/networks": text}
+        )
+        vfs = network(**{f"{MULTUS}/resourceName": VFS})
+        self.assertEqual([], self.codes(given, node(**{VFS: "1"}), vfs))
+        given["spec"]["containers"][0]["resources"] = {}
+        self.assertEqual(
+            ["pod_vf_not_requested"],
+            self.codes(given, node(**{VFS: "1"}), vfs),
+        )
 
     def test_runtime_classes(self):
         given = pod(
