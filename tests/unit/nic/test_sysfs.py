@@ -232,6 +232,21 @@ class WriteTest(trees.TreeTest):
             self.written,
         )
 
+    def test_vfs_for_which_there_is_no_room(self):
+        """It is the room of the PF that lacks, not that of another VF."""
+
+        def refuse(descriptor, data):
+            if data == b"64\n":
+                raise OSError(errno.ENOSPC, "full")
+
+        self.tree.write(f"{PF}/sriov_drivers_autoprobe", "1\n")
+        with (
+            mock.patch.object(sysfs.os, "write", refuse),
+            self.assertRaises(errors.VfsNotMade) as caught,
+        ):
+            Sysfs(self.root).provision("eno1", 64, probe=False)
+        self.assertIn("eno1: vfs: No space left", str(caught.exception))
+
     def test_kernels_answer_is_named(self):
         def refuse(descriptor, data):
             raise OSError(errno.EBUSY, "busy")
