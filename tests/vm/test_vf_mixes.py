@@ -99,6 +99,8 @@ class MixTestCase(test_vf_attacks.AttackerTestCase, PortTestCase):
         self.sh(f"rm -f /run/sriov-rt/vfs/*; ip netns add {POD}")
 
     def _restore(self) -> None:
+        # Whole VFs first: they are not here otherwise.
+        self._unplug_all()
         self.sh(
             f"ip netns del {POD}; ip netns del {OTHER}; sleep 1; "
             f"rm -f /run/sriov-rt/vfs/*",
