@@ -21,6 +21,7 @@ from tests.vm.test_vf_attacks import MAC
 from tests.vm.test_vf_attacks import NEAR
 from tests.vm.test_vf_attacks import NETDEV
 from tests.vm.test_vf_attacks import VF
+from tests.vm.test_vif_kinds import PEER
 from tests.vm.test_vif_kinds import PortTestCase
 
 POD = "pod-rt"
@@ -171,7 +172,11 @@ class HolderTest(MixTestCase):
                 else:
                     # What is on a parent shares it with its like.
                     self._others_of(kind)
-                self.assertEqual(8, self.frames(mac, f"{NEAR}/p0"))
+                if kind.startswith("ipvlan"):
+                    # It takes what is for its address, of no other protocol.
+                    self.assert_answers(PEER)
+                else:
+                    self.assertEqual(8, self.frames(mac, f"{NEAR}/p0"))
                 self.unplug(plugged["port"])
                 self.make_room()
 
