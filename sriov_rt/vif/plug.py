@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import logging
 from collections.abc import Collection
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
 from sriov_rt.kernel import errors as kernel_errors
@@ -21,6 +22,7 @@ from sriov_rt.nic.tenancy import MANAGERS
 from sriov_rt.nic.tenancy import Kind as Holding
 from sriov_rt.nic.use import Act
 from sriov_rt.nic.use import Use
+from sriov_rt.reason import first_of
 from sriov_rt.vif import alias
 from sriov_rt.vif import budget
 from sriov_rt.vif import errors
@@ -34,6 +36,7 @@ from sriov_rt.vif.plan import PlugPlan
 from sriov_rt.vif.records import Record
 from sriov_rt.vif.recovery import Recovery
 from sriov_rt.vif.unplug import note_settings
+from sriov_rt.vif.view import Child
 from sriov_rt.vif.view import Host
 from sriov_rt.vif.view import View
 
@@ -469,28 +472,29 @@ class Plugging:
                 self._links.delete(each)
         if not todo.is_rare:
             return todo
+        # What is unseen on a parent that is quarantined for this port is its
+        # own tenant's.
+        own = todo.act is Act.SHARE and self._is_kept(request)
+        first = todo.first and todo.vf is not None and not own
         parent = self._parent_of(todo, view)
         idle = self._links.idle(parent.name)
         if not idle or todo.act is not Act.SHARE:
             # A VLAN's interface on it keeps a parent idle, and may be shared.
             view.look_everywhere()
+            # Whatever a look finds is of nobody who has a record.
+            found = view.children(parent) if first and not idle else ()
+            if found:
+                raise _taken(parent, request, [_on_it(x) for x in found])
             todo = self.plan(request, view)
             parent = self._parent_of(todo, view)
         unseen = idle is False and not view.children(parent)
         addressed = self._links.addressed(parent)
-        # What is unseen on a parent that is quarantined for this port is its
-        # own tenant's.
-        own = todo.act is Act.SHARE and self._is_kept(request)
         seen = Use(
             unseen=unseen and not own,
             addressed=parent.name if addressed else None,
         )
         if problems := use.why_not(seen, todo.act):
-            raise kernel_errors.ParentTaken(
-                parent.name,
-                port=request.port,
-                detail=", ".join(problems),
-            )
+            raise _taken(parent, request, problems)
         return todo
 
     def _parent_of(self, todo: PlugPlan, view: View) -> Link:
@@ -539,6 +543,16 @@ class Plugging:
         name = f"{link.name} in {link.namespace or 'this namespace'}"
         LOG.info("%s: plugged: %s", report.about(record), name)
         return link, report.made(record, link)
+
+
+def _on_it(child: Child) -> str:
+    return f"{child.kind} {child.name} in {child.namespace} is on it"
+
+
+def _taken(parent: Link, request: Plug, problems: Sequence[str]) -> LinkError:
+    return kernel_errors.ParentTaken(
+        parent.name, port=request.port, detail=first_of(problems, 3)
+    )
 
 
 def _differing(record: Record, found: dict[str, str]) -> errors.VifError:

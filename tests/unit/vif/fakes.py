@@ -46,7 +46,6 @@ from sriov_rt.vif.settings import Pools
 from sriov_rt.vif.settings import Rules
 from sriov_rt.vif.view import Host
 from sriov_rt.vif.view import anywhere
-from tests.unit.nic import fakes as nic_fakes
 
 PORT = "b3f2e1d0-1111-4222-8333-444455556666"
 OTHER = "c4f2e1d0-1111-4222-8333-444455556666"
@@ -621,7 +620,7 @@ class FakeTenancies(Tenancies):
     def __init__(self, host: FakeHost) -> None:
         self.root = pathlib.Path(tempfile.mkdtemp())
         weakref.finalize(self, shutil.rmtree, self.root, ignore_errors=True)
-        super().__init__(Root(str(self.root)), nic_fakes.Clock())
+        super().__init__(Root(str(self.root)))
         self._host = host
 
     def _inode(self, address: str) -> int | None:

@@ -173,6 +173,20 @@ class FirstTest(WhoseTest):
         self.assertEqual(before, self.host.state())
         self.assertEqual((), self.pending())
 
+    def test_what_a_look_finds_on_it_keeps_every_first_port_off(self):
+        index = self.host.named("enp1s0v0").index
+        self.host.add(
+            "mv0",
+            namespace="box2",
+            kind="macvlan",
+            mode="bridge",
+            parent=index,
+        )
+        for kind in (Kind.MACVLAN, Kind.VF):
+            for vlan in (0, 5):
+                self.assertIn("mv0", self.refused(kind, vlan=vlan))
+        self.assertEqual((), self.pending())
+
     def test_a_pool_has_another_for_them(self):
         self.hide_one()
         for number, kind in enumerate((Kind.MACVLAN, Kind.VF, Kind.VF)):
