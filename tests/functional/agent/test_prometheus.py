@@ -76,7 +76,7 @@ def host():
         vifs={
             "pools": {"physnet1": ("eth1",)},
             "quarantined": (port,),
-            "held": (
+            "holders": (
                 HeldVf("0000:01:10.1", "eth1", "pod", "p", "in use", ""),
             ),
         },

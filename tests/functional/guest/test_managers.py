@@ -148,7 +148,7 @@ class ManagersTest(lab_host.LabHostTest):
             call = libvirt_hook.Call(
                 "d", operation, stage, etree.tostring(found)
             )
-            done = libvirt_hook.run(call, self.root, lambda devices: ())
+            done = libvirt_hook.run(call, self.root, lambda call, devices: ())
             self.assertEqual("", done.problem)
         metadata.remove(element)
         return made
