@@ -17,6 +17,7 @@ from sriov_rt.guest import metadata
 from sriov_rt.guest.domain import parse_domain
 from sriov_rt.host.root import Root
 from sriov_rt.libvirt import hook
+from sriov_rt.parse.cpulist import CpuSet
 from tests import periodic
 from tests.functional.libvirt import daemon
 from tests.functional.libvirt.daemon import DOMAIN
@@ -148,7 +149,9 @@ class AddedTest(Base):
     def rendered(self, xml):
         """Return what 'guest render' makes of a domain."""
         request = metadata.requested(parse_domain(xml.encode()))
-        found = admission.admit(xml.encode(), request, None, hook.MANAGER)
+        found = admission.admit(
+            xml.encode(), request, None, hook.MANAGER, taken=CpuSet()
+        )
         return found.xml
 
     @staticmethod
@@ -229,7 +232,7 @@ class StartTest(Base):
         for name in ("rt", "cockpit-1"):
             refused = libvirt.virsh("start", name)
             self.assertNotEqual(0, refused.returncode)
-            self.assertIn("name its Python in the line", refused.stderr)
+            self.assertIn("that has it in the line python=", refused.stderr)
 
     def test_what_the_host_cannot_give(self):
         """On this machine itself, which isolates no CPU."""
