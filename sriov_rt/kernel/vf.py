@@ -63,6 +63,26 @@ class VfSettings:
     driver: str | None = None
 
 
+def changed(
+    now: VfSettings, desired: VfSettings
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yield name, value and desired value of attributes that differ.
+
+    What is not desired, or the kernel does not tell, cannot be compared.
+    """
+    for field in dataclasses.fields(VfSettings):
+        is_, to_be = getattr(now, field.name), getattr(desired, field.name)
+        if None not in (is_, to_be) and is_ != to_be:
+            yield field.name, is_, to_be
+
+
+def differing(now: VfSettings, desired: VfSettings) -> VfSettings:
+    """Return the desired attributes that differ; see :func:`changed`."""
+    return VfSettings(
+        **{name: to_be for name, _, to_be in changed(now, desired)}
+    )
+
+
 #: ETH_P_8021Q and ETH_P_8021AD (linux/if_ether.h).
 _PROTOCOLS = types.MappingProxyType(
     {VlanProtocol.Q: 0x8100, VlanProtocol.AD: 0x88A8}

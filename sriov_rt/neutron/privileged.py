@@ -27,6 +27,7 @@ from sriov_rt import codec
 from sriov_rt import deadline
 from sriov_rt import exceptions
 from sriov_rt.kernel.vf import VfSettings
+from sriov_rt.kernel.vf import differing
 from sriov_rt.neutron import claims
 from sriov_rt.nic import errors
 from sriov_rt.nic import use
@@ -178,21 +179,6 @@ class PrivilegedVfs:
         return _answered(lambda: _clean(slot, before))
 
 
-def differing(found: VfSettings, desired: VfSettings) -> VfSettings:
-    """Return the requested settings that differ from the kernel's.
-
-    What the kernel does not tell cannot have been read back either: it is
-    left to the baseline.
-    """
-    changes: dict[str, Any] = {}
-    for field in dataclasses.fields(VfSettings):
-        value = getattr(desired, field.name)
-        now = getattr(found, field.name)
-        if value is not None and now is not None and now != value:
-            changes[field.name] = value
-    return VfSettings(**changes)
-
-
 def set_right(
     vfs: Any, slot: str, desired: VfSettings, ports: Collection[str]
 ) -> Answer:
@@ -212,8 +198,9 @@ def set_right(
     state = vfs.observe(vf)
     for why in use.why_not(use.of(state, Kind.PORT), Act.SET):
         raise NotAllowed(vf.address, why)
-    changes = differing(state.settings, desired)
-    plan = vfs.plan(vf, changes)
+    # What the kernel does not tell cannot have been read back either: it is
+    # left to the baseline.
+    plan = vfs.plan(vf, differing(state.settings, desired))
     if plan.is_empty:
         return None, None, [], None
     vfs.apply(plan)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sriov_rt.kernel.vf import VfSettings
+from sriov_rt.kernel.vf import changed
 from sriov_rt.nic import driver_binding
 from sriov_rt.nic import errors
 from sriov_rt.nic import plan
@@ -266,13 +267,11 @@ def differences(
 
     :param beside: attributes not to look at.
     """
-    reported = []
-    for each in Attribute:
-        desired, got = getattr(expect, each), getattr(found.settings, each)
-        if desired is None or got is None or each in beside:
-            continue
-        if desired != got:
-            reported.append((str(each), desired, got))
+    reported = [
+        (name, desired, got)
+        for name, got, desired in changed(found.settings, expect)
+        if name not in beside
+    ]
     inner = found.device.mac
     if inner is not None and expect.mac not in (None, NO_MAC, inner):
         reported.append(("the interface's mac", expect.mac, inner))

@@ -38,6 +38,7 @@ from sriov_rt.host import container
 from sriov_rt.host.root import Root
 from sriov_rt.kernel.vf import VfSettings
 from sriov_rt.nic import errors
+from sriov_rt.kernel.vf import changed
 from sriov_rt.nic import waiting
 from sriov_rt.parse import pci
 from sriov_rt.parse.errors import ParseError
@@ -281,13 +282,10 @@ def drift(tenancy: Tenancy, now: VfSettings) -> tuple[str, ...]:
     """
     if tenancy.settings is None:
         return ()
-    found = []
-    for field in dataclasses.fields(VfSettings):
-        expected = getattr(tenancy.settings, field.name)
-        is_ = getattr(now, field.name)
-        if None not in (expected, is_) and expected != is_:
-            found.append(f"its {field.name} is {is_} and not {expected}")
-    return tuple(found)
+    return tuple(
+        f"its {name} is {is_} and not {expected}"
+        for name, is_, expected in changed(now, tenancy.settings)
+    )
 
 
 class Tenancies:

@@ -11,6 +11,7 @@ from sriov_rt.kernel import errors as kernel_errors
 from sriov_rt.kernel.errors import LinkError
 from sriov_rt.kernel.link import Link
 from sriov_rt.kernel.vf import VfSettings
+from sriov_rt.kernel.vf import differing
 from sriov_rt.nic.model import VfId
 from sriov_rt.nic.plan import formatted
 from sriov_rt.nic.use import Act
@@ -340,12 +341,8 @@ def unlike(now: VfSettings, desired: VfSettings) -> VfSettings | None:
 
     What the NIC does not tell, it does not have.
     """
-    changes = {}
-    for field in dataclasses.fields(VfSettings):
-        found, value = getattr(now, field.name), getattr(desired, field.name)
-        if None not in (found, value) and found != value:
-            changes[field.name] = value
-    return VfSettings(**changes) if changes else None
+    changes = differing(now, desired)
+    return None if changes == VfSettings() else changes
 
 
 def _check_name(

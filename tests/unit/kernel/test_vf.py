@@ -25,6 +25,17 @@ SETTINGS = VfSettings(
 )
 
 
+class DifferingTest(unittest.TestCase):
+    def test_what_is_unknown_or_unasked_is_left_alone(self):
+        self.assertEqual(
+            VfSettings(vlan=5),
+            vf.differing(
+                VfSettings(vlan=4, trust=None, mac="00:00:00:00:00:00", qos=0),
+                VfSettings(vlan=5, trust=False, qos=0),
+            ),
+        )
+
+
 class EncodingTest(unittest.TestCase):
     def test_what_is_written_reads_back(self):
         received = message(

@@ -15,7 +15,6 @@ from sriov_rt.kernel.vf import VlanProtocol
 from sriov_rt.neutron import privileged
 from sriov_rt.nic import errors
 from sriov_rt.nic.model import ADDRESS_SET
-from sriov_rt.nic.model import NO_MAC
 from sriov_rt.nic.model import VfDevice
 from sriov_rt.nic.tenancy import Holder
 from sriov_rt.nic.tenancy import Kind
@@ -280,17 +279,6 @@ class CleanTest(VfCase):
         self.kernel.change(1, vlan=117)
         self.assertIsNone(self.clean()[0])
         self.assertEqual(0, self.kernel.settings[1].vlan)
-
-
-class DifferingTest(unittest.TestCase):
-    def test_what_is_unknown_or_unasked_is_left_alone(self):
-        self.assertEqual(
-            VfSettings(vlan=5),
-            privileged.differing(
-                VfSettings(vlan=4, trust=None, mac=NO_MAC, qos=0),
-                VfSettings(vlan=5, trust=False, qos=0),
-            ),
-        )
 
 
 class DaemonTest(VfCase):
