@@ -3,9 +3,11 @@
 """Files that are replaced as a whole, and read within bounds."""
 
 import errno
+import fcntl
 import os
 import pathlib
 import stat
+import time
 
 
 class Unusable(OSError):
@@ -24,6 +26,9 @@ _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
 #: What open says of a link (with O_NOFOLLOW), a socket, a device without
 #: a driver.
 _NO_FILE = (errno.ELOOP, errno.ENXIO, errno.ENODEV)
+
+#: Seconds between two tries to lock a file.
+_PAUSE_S = 0.02
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
@@ -80,6 +85,32 @@ def _check(status: os.stat_result, name: str = "") -> None:
     if status.st_mode & _OTHERS_WRITE:
         mode = stat.S_IMODE(status.st_mode)
         raise Unusable(f"{name}can be written by others (mode {mode:04o})")
+
+
+def lock(path: pathlib.Path, seconds: float = 0.0) -> int:
+    """Lock a file, which is made if need be and stays.
+
+    :param seconds: how long to wait for whoever holds it.
+    :returns: its descriptor; who closes it lets go.
+    :raises BlockingIOError: if it is held for longer.
+    :raises OSError: if it cannot be made, or is a link.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    descriptor = os.open(path, flags, 0o600)
+    end = time.monotonic() + seconds
+    try:
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() >= end:
+                    raise
+                time.sleep(_PAUSE_S)
+            else:
+                return descriptor
+    except BaseException:
+        os.close(descriptor)
+        raise
 
 
 def replace(

@@ -11,7 +11,6 @@ program in between leaves the device reserved, for the next run.
 import contextlib
 import dataclasses
 import enum
-import fcntl
 import logging
 import os
 from collections.abc import Callable
@@ -262,17 +261,14 @@ def alone(root: Root) -> Iterator[None]:
     path = root.path / LOCK
     try:
         files.check_directory(path.parent)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(path, flags, 0o600)
+        descriptor = files.lock(path)
+    except BlockingIOError:
+        raise CleaningRuns from None
     except OSError as error:
         raise RecordUnwritable(
             f"{path} cannot be locked: {error.strerror}"
         ) from error
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise CleaningRuns from None
         yield
     finally:
         os.close(descriptor)

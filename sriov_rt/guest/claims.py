@@ -17,7 +17,6 @@ other there, at the latest.
 
 import contextlib
 import dataclasses
-import fcntl
 import os
 import pathlib
 import re
@@ -141,21 +140,14 @@ class Claims:
         self._directory.mkdir(0o700, exist_ok=True)
         for each in (self._directory.parent, self._directory):
             files.check_directory(each)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(self._directory / _LOCK, flags, 0o600)
+        path = self._directory / _LOCK
         try:
-            deadline = time.monotonic() + self._lock_s
-            while True:
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > deadline:
-                        raise ClaimsUnusable(
-                            f"{self._directory}/{_LOCK} is held by another "
-                            "start; start the guest again"
-                        ) from None
-                    time.sleep(0.02)
+            descriptor = files.lock(path, self._lock_s)
+        except BlockingIOError:
+            raise ClaimsUnusable(
+                f"{path} is held by another start; start the guest again"
+            ) from None
+        try:
             yield
         finally:
             os.close(descriptor)

@@ -3,7 +3,6 @@
 """Measurements kept in a directory, so that a run can be resumed."""
 
 import dataclasses
-import fcntl
 import os
 import pathlib
 import tempfile
@@ -139,13 +138,11 @@ def exclusive(lock: pathlib.Path = LOCK) -> Iterator[None]:
 
     :raises Busy: if there is one.
     """
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-    descriptor = os.open(lock, flags, 0o600)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise Busy(str(lock)) from None
+        descriptor = files.lock(lock)
+    except BlockingIOError:
+        raise Busy(str(lock)) from None
+    try:
         yield
     finally:
         os.close(descriptor)

@@ -4,10 +4,31 @@ import os
 import pathlib
 import stat
 import tempfile
+import threading
 import unittest
 from unittest import mock
 
 from sriov_rt import files
+
+
+class LockTest(unittest.TestCase):
+    def test_one_that_is_held_is_waited_for(self):
+        with tempfile.TemporaryDirectory() as place:
+            path = pathlib.Path(place) / "lock"
+            held = files.lock(path)
+            for seconds in (0.0, 0.05):
+                with self.assertRaises(BlockingIOError):
+                    files.lock(path, seconds)
+            threading.Timer(0.05, os.close, (held,)).start()
+            os.close(files.lock(path, 10.0))
+
+    def test_a_link_is_none(self):
+        with tempfile.TemporaryDirectory() as place:
+            path = pathlib.Path(place) / "lock"
+            path.symlink_to("another")
+            with self.assertRaises(OSError):
+                files.lock(path)
+            self.assertFalse(path.exists())
 
 
 class ReplaceTest(unittest.TestCase):
