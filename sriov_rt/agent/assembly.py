@@ -138,6 +138,12 @@ def assemble(conf: cfg.ConfigOpts, crashed: Callable[[], None]) -> Agent:
     return agent
 
 
+def _node(conf: cfg.ConfigOpts) -> str:
+    """Return the name of the host's resource provider."""
+    name: str = conf.agent.node or conf.host
+    return name
+
+
 def _observing(conf: cfg.ConfigOpts) -> Callable[[], HostFacts]:
     """Return what observes the host.
 
@@ -146,7 +152,7 @@ def _observing(conf: cfg.ConfigOpts) -> Callable[[], HostFacts]:
     observer = Observer(
         Root(conf.agent.root),
         conf.host,
-        conf.agent.node or conf.host,
+        _node(conf),
         load_sources(),
         nova_files=conf.agent.nova_config_files,
         keep=withdrawal.Keeper().keep,
@@ -157,7 +163,7 @@ def _observing(conf: cfg.ConfigOpts) -> Callable[[], HostFacts]:
 def _publisher(conf: cfg.ConfigOpts) -> Publisher:
     return Publisher(
         conf.host,
-        conf.agent.node or conf.host,
+        _node(conf),
         Bus(conf),
         heartbeat_s=conf.agent.heartbeat_interval,
         slack_s=conf.agent.observe_interval / 2,
@@ -181,9 +187,7 @@ def _tending(
             "publish_traits = false if that is meant"
         )
         return None
-    provider = Provider(
-        placement.Placement(client), conf.host, conf.agent.node or conf.host
-    )
+    provider = Provider(placement.Placement(client), conf.host, _node(conf))
     return Reconciler(
         "traits",
         provider.set_traits,
