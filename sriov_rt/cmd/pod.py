@@ -248,9 +248,8 @@ class Vfs(command.Lister):
     def run(self, args: argparse.Namespace) -> Result:
         """Return the VFs."""
         every = [
-            (each.address, holder, *holder.id.partition("/")[::2])
-            for each in Tenancies().all()
-            if (holder := each.of(Kind.POD)) is not None
+            (address, holder, *holder.id.partition("/")[::2])
+            for address, holder in Tenancies().of_kind(Kind.POD)
         ]
         return Result(
             columns=(

@@ -100,7 +100,7 @@ class Baseline:
         :raises SriovRtError: if the record cannot be read or written.
         """
         mine = _id(request)
-        for address, each in self._all():
+        for address, each in self._tenancies.of_kind(Kind.POD):
             if each.id == mine:
                 self._release(address, lambda it: it.id == mine)
 
@@ -144,7 +144,7 @@ class Baseline:
             )
 
         problems = []
-        for address, each in self._all():
+        for address, each in self._tenancies.of_kind(Kind.POD):
             if not is_left(each):
                 continue
             problem: SriovRtError | None
@@ -166,14 +166,6 @@ class Baseline:
             self._tenancies.check()
         except errors.NotRecorded as error:
             raise CniError(cni.NOT_AVAILABLE, str(error)) from error
-
-    def _all(self) -> list[tuple[str, Holder]]:
-        found = self._tenancies.all()
-        return [
-            (each.address, holder)
-            for each in found
-            if (holder := each.of(Kind.POD)) is not None
-        ]
 
     def _check_left(self, address: str, before: Holder) -> None:
         """Check that the previous pod of a VF is gone.

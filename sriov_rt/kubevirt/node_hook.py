@@ -136,7 +136,7 @@ class NodeHook:
         this server was away.
         """
         with self._lock:
-            found = self._assigned()
+            found = self._tenancies.of_kind(Kind.VMI)
             owners = _owners(self._pods()) if found else {}
             for address, holder in found:
                 if address in owners:
@@ -235,7 +235,11 @@ class NodeHook:
     def _stop(self, who: Identity) -> None:
         """Clean the VFs that a VMI had."""
         uid = who.uid
-        mine = [each for each in self._assigned() if uid and each[1].id == uid]
+        mine = [
+            each
+            for each in self._tenancies.of_kind(Kind.VMI)
+            if uid and each[1].id == uid
+        ]
         owners = _owners(self._pods()) if mine else {}
         problems = []
         for address, holder in mine:
@@ -288,14 +292,6 @@ class NodeHook:
             raise
         LOG.info("vf=%s vmi=%s clean", vf.address, holder.name)
         self._tenancies.release(vf.address, Kind.VMI)
-
-    def _assigned(self) -> list[tuple[str, Holder]]:
-        """Return the VFs that VMIs have, or had."""
-        return [
-            (each.address, holder)
-            for each in self._tenancies.all()
-            if (holder := each.of(Kind.VMI)) is not None
-        ]
 
     def _is_busy(self, address: str) -> bool:
         vf = self._located(address)

@@ -255,9 +255,8 @@ def clean(vfs: Any, slot: str, before: str | None) -> Answer:
 def assigned(tenancies: Tenancies) -> Answer:
     """Return the VFs of ports; see PrivilegedVfs.assigned."""
     found = [
-        f"{each.address} {holder.id} {holder.state}"
-        for each in tenancies.all()
-        if (holder := each.of(Kind.PORT)) is not None
+        f"{address} {holder.id} {holder.state}"
+        for address, holder in tenancies.of_kind(Kind.PORT)
     ]
     return None, None, found, None
 

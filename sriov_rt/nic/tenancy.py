@@ -35,15 +35,15 @@ from sriov_rt import documents
 from sriov_rt import exceptions
 from sriov_rt import files
 from sriov_rt.host import container
+from sriov_rt.host.interfaces import DEVICES
 from sriov_rt.host.root import Root
 from sriov_rt.kernel.vf import VfSettings
-from sriov_rt.nic import errors
 from sriov_rt.kernel.vf import changed
+from sriov_rt.nic import errors
 from sriov_rt.nic import waiting
 from sriov_rt.parse import pci
 from sriov_rt.parse.errors import ParseError
 
-DEVICES = "sys/bus/pci/devices"
 DIRECTORY = "run/sriov-rt/vfs"
 
 #: Raised by one when an older reader would misread a newer file.
@@ -333,6 +333,17 @@ class Tenancies:
         except OSError as error:
             raise self._unusable(None, error) from error
         return tuple(self.get(each) for each in names if _is_address(each))
+
+    def of_kind(self, kind: Kind) -> list[tuple[str, Holder]]:
+        """Return the VFs that holders of a kind have, by their addresses.
+
+        :raises NotRecorded: as of :meth:`all`.
+        """
+        return [
+            (each.address, holder)
+            for each in self.all()
+            if (holder := each.of(kind)) is not None
+        ]
 
     def check(self) -> None:
         """Make the directory, and check that only root can write in it.

@@ -20,9 +20,9 @@ from sriov_rt.facts import Endpoint
 from sriov_rt.facts import HeldVf
 from sriov_rt.facts import QuarantinedPort
 from sriov_rt.facts import VifFacts
+from sriov_rt.host.interfaces import DEVICES
 from sriov_rt.host.root import CONFIG
 from sriov_rt.host.root import Root
-from sriov_rt.nic.tenancy import DEVICES
 from sriov_rt.nic.tenancy import Tenancies
 from sriov_rt.vif import options
 from sriov_rt.vif.model import Kind

@@ -11,6 +11,7 @@ import tempfile
 import weakref
 from unittest import mock
 
+from sriov_rt.host.interfaces import DEVICES
 from sriov_rt.host.root import Root
 from sriov_rt.kernel.vf import LinkState
 from sriov_rt.kernel.vf import VfSettings
@@ -24,7 +25,6 @@ from sriov_rt.nic.model import NO_MAC
 from sriov_rt.nic.model import Pf
 from sriov_rt.nic.model import VfDevice
 from sriov_rt.nic.model import VfId
-from sriov_rt.nic.tenancy import DEVICES
 from sriov_rt.nic.tenancy import Tenancies
 from sriov_rt.nic.vfs import Vfs
 

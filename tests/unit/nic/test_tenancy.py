@@ -12,6 +12,7 @@ import unittest
 from unittest import mock
 
 from sriov_rt import files
+from sriov_rt.host.interfaces import DEVICES
 from sriov_rt.host.root import Root
 from sriov_rt.kernel.vf import VfSettings
 from sriov_rt.nic import errors
@@ -41,7 +42,7 @@ class StoreTest(unittest.TestCase):
         place = tempfile.TemporaryDirectory()
         self.addCleanup(place.cleanup)
         self.root = pathlib.Path(place.name)
-        self.device = self.root / tenancy.DEVICES / VF
+        self.device = self.root / DEVICES / VF
         self.device.mkdir(parents=True)
         self.store = self.another()
         self.file = self.store.directory / VF

@@ -10,11 +10,11 @@ from sriov_rt.facts import Endpoint
 from sriov_rt.facts import HeldVf
 from sriov_rt.facts import QuarantinedPort
 from sriov_rt.facts import VifFacts
+from sriov_rt.host.interfaces import DEVICES
 from sriov_rt.host.root import BOOT_ID
 from sriov_rt.host.root import CONFIG
 from sriov_rt.host.root import Root
 from sriov_rt.nic import tenancy
-from sriov_rt.nic.tenancy import DEVICES
 from sriov_rt.nic.tenancy import Holder
 from sriov_rt.nic.tenancy import Tenancies
 from sriov_rt.vif import records
