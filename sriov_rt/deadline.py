@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+
 """Limits to what has none of its own: a read in the kernel, another process.
 
 What waits in the kernel cannot be interrupted. So it runs in a thread, whose

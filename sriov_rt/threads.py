@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+
 """Native threads in place of eventlet's, for programs of ours."""
 
 import warnings

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The vendordata service, as a WSGI server loads it.
 
 ``application`` is its factory, for uwsgi's ``callable`` or gunicorn's

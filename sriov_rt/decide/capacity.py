@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+
 """Capacity of a host for a flavor, which Nova itself requires.
 
 Only what the whole host lacks. What other instances take of it is for Nova to

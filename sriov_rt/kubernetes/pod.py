@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """A JSON patch (RFC 6902) that puts Onload into a pod. Pure."""
 
 import copy

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """A domain made as its VMI's annotations ask."""
 
 import time

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The node hook over this node's kernel, kubelet and sriov-cni."""
 
 import functools

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """CPUs of LXC containers: the pCPUs that Nova claims, as a cpuset.
 
 Nova claims pCPUs for whoever asks for dedicated ones, whatever the

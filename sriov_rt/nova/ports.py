@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """A port of Nova's as our os-vif plugin takes it."""
 
 import pathlib

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Recovery of ports left by an earlier nova-compute."""
 
 from collections.abc import Iterator

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Vendordata service: user data by which a VM's services run over Onload.
 
 Nothing can be preloaded into a VM from outside. This writes a file that

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The vif driver: ports that are ours go to os-vif, all others to Nova."""
 
 from collections.abc import Mapping

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """ELF files, read in bounds: they may be a tenant's.
 
 Structures and numbers are those of the System V gABI and of glibc's

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Errors in Onload's configuration, profiles and programs."""
 
 from sriov_rt import exceptions

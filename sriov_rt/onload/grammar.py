@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Grammar of Onload profiles (``*.opf``), read as data.
 
 Onload sources profiles into a shell. Of a shell's language this takes what

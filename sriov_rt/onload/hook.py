@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Guest hook that puts Onload into containers, and its check at their start.
 
 The hook writes the domain before Nova has mounted the image and plugged the

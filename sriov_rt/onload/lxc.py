@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Lines for lxc.conf(5) that put Onload into a container. Pure."""
 
 import dataclasses

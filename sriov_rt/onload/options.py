@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The options of Onload, ``[onload]``."""
 
 from oslo_config import cfg

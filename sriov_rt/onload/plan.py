@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Plan of an injection into a workload. Pure."""
 
 import dataclasses

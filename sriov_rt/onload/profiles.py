@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Onload profiles: the files of the operator, with all that they import."""
 
 import dataclasses

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Whether a library can be preloaded into what an image starts."""
 
 import dataclasses

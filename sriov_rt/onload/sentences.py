@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Sentences of Onload's Reasons, code by code."""
 
 import types

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Settings of ``[onload]``, each value checked."""
 
 import dataclasses

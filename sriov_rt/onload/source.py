@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Fact source of Onload: the installation and the allowed profiles.
 
 The configuration is read below the root, as nova-compute's is: what flavors

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Whether Onload is in effect: processes in /proc, and its driver's counts."""
 
 import dataclasses

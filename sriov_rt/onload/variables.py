@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The variables of Onload that a profile may set, and their values.
 
 Names and bounds are those of Onload 9.2's own tables

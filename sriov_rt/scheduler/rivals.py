@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+
 """Agents that report as one host.
 
 An agent that starts again has another name, and its last one is never heard

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+
 """Hosts whose agents report, and which Nova does not know."""
 
 import logging

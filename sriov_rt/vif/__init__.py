@@ -1,4 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Ports of instances and containers: plan, plug, unplug and recovery."""

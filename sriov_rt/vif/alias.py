@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The alias of an interface: a label for people, and never a proof."""
 
 import dataclasses

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The rules of the hardware: whether a parent can carry a port."""
 
 import dataclasses

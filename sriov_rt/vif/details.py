@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Binding details of a port, of which it is made: total, bounded.
 
 The ML2 driver writes these details, and the compute host reads them out of

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The plugger of this host, put together from its configuration."""
 
 import contextlib

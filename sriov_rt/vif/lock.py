@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Locks between processes and threads, which end with their owner.
 
 Not fasteners (as in oslo.concurrency): it opens a file for each name, and a

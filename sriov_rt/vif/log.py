@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Prefix of each log line about a port."""
 
 import functools

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The lines of an LXC configuration that plug and unplug a port."""
 
 import shlex

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The options of the VIF driver."""
 
 from oslo_config import cfg

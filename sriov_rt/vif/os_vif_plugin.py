@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The os-vif plugin ``sriov_rt``: what calls os_vif.plug() can use it.
 
 It translates and hands on. Loading it reads no configuration and touches no

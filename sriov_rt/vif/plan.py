@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Plan of a plug: the parent that is chosen, and the steps there."""
 
 import dataclasses

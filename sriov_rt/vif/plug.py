@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Plugging of a port: its steps, one port after the other on a parent."""
 
 import contextlib

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Ports: plugged, unplugged, shown; and recovered after a crash."""
 
 import dataclasses

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Privileged part of the os-vif plugin: plug, check, offer, unplug, recover.
 
 The daemon that runs it is root with few capabilities. CAP_NET_ADMIN does all

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Whether a port's interface is gone: what the kernel says, and the verdict.
 
 Absence proves nothing: root in a container can hide an interface, give it

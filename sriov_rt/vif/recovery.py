@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Recovery of port changes that a crash has interrupted."""
 
 import contextlib

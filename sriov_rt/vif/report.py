@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Ports as they are reported: to the records and to callers."""
 
 import dataclasses

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Which ports are on the VFs of a host, wherever their interfaces are."""
 
 import dataclasses

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Removal of a port: unplug, and undo of a plug that was not finished."""
 
 import contextlib

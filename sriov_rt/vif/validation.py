@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """A requested port: checked, and with its defaults filled in."""
 
 import dataclasses

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """View of a host: its links and VFs, and which port has which."""
 
 import contextlib

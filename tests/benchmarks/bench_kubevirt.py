@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """What a guest of KubeVirt waits for: its hooks, for a domain of 20 kB."""
 
 import pathlib

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The data path of ports, beside the bare VF, a bridge and a veth.
 
 The figures that the seeds have published stand beside ours. To measure for

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Attributes on every VF, beside ip(8)."""
 
 from typing import Any

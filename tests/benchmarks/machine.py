@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The machine that benchmarks of VFs run in, booted once for all of them."""
 
 import atexit

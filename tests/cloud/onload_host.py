@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The host lxc-1 as if it had Onload: all that it is given stands in.
 
 No card, no module and no library of Onload is there. What our code looks at

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Instances of which no two of a network may be on one NIC."""
 
 import concurrent.futures

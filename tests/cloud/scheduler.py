@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """What the scheduler knows: asked for, and brought about."""
 
 import subprocess

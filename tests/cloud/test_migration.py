@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Realtime guests that move between two realtime hosts."""
 
 from typing import Any

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Onload flavors on a compute host of containers, through Nova.
 
 The host has stand-ins for all of Onload (onload_host): it is injected, and

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """A cloud that goes back to the state that landed last, and forth again.
 
 Each step is one of doc/source/admin/upgrade.rst, which has what was seen.

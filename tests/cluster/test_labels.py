@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """A flavor that follows a label of a real Kubernetes Node."""
 
 import json

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The policy of Kata's add-on, judged by a real API server."""
 
 import typing

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The policies of etc/kubevirt, judged by a real API server."""
 
 import pathlib

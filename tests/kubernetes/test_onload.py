@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """A real API server takes our patch, and says what it made of it."""
 
 import copy

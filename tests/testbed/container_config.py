@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Configuration of the compute host lxc-1, and where it keeps its things."""
 
 import dataclasses

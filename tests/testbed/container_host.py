@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The compute host lxc-1: containers, beside std-1 on the same machine.
 
 It has namespaces of its own (container_world) and is there only when it was

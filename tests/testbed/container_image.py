@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Images of containers: a shell, a program with sockets, the machine's libc.
 
 Nova mounts such an image as it is, through a loop device: a file system

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """What instances have left on the compute host lxc-1."""
 
 from tests.testbed import loops

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The namespaces of the compute host lxc-1: network, mounts, host name.
 
 Started in new ones, it makes a host of them and stays: they last as long as

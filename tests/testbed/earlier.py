@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """sriov-rt of an earlier commit, in a directory beside the installed one.
 
 A service that has the directory first in PYTHONPATH runs that commit, entry

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Loop devices: the machine has them in common with the cloud.
 
 They belong to no namespace: one whose file was mounted by a process that was

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """A library that stands in for Onload's, and programs to preload it into.
 
 It counts the calls of socket() that it sees and accelerates nothing. Its

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Runs inside: plugs and unplugs that die, and the recovery after each.
 
 Each attempt is a process of its own that ends itself, as SIGKILL would, at

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Runs inside: the node hook's server, and who calls it.
 
 A stand-in answers for kubelet: it names one VF as that of the VMI's pod, in

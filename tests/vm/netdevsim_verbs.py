@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Runs inside: the verbs on VFs of a netdevsim, which takes everything.
 
 netdevsim has no VFs in sysfs, so these are as told; what is written and

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The wire of rt-1 as the tests of the VIF driver use it.
 
 The VFs of one PF are the host's under test. Those of the other stand in

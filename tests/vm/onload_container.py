@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """A container with Onload's preload, on a macvlan over a VF of its host.
 
 A library that counts calls of socket() stands in for Onload's own, and a node

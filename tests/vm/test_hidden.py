@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """A tenant that hides its interface gets nobody else's VLAN."""
 
 from collections.abc import Sequence

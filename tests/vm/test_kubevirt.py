@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Node hooks of KubeVirt on the VFs of an 82576 that QEMU emulates."""
 
 import json

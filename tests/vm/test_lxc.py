@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Containers of LXC and of libvirt, whose networks are ports of ours."""
 
 import pathlib

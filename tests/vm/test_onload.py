@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Onload's preload in containers, each on a macvlan over a VF of its host.
 
 No host here has Onload: a library that counts calls of socket() stands in

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Two hosts on one wire: VFs made, used, given back, and made again."""
 
 import configparser

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """sriov-rt vf, on the VFs of an 82576 that QEMU emulates."""
 
 from typing import Any

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """VFs in the hands of who means no good, by what the kernel does then."""
 
 import json

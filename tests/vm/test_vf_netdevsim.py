@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The attributes of a VF that an 82576 refuses, on a netdevsim."""
 
 import json

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """sriov-rt vif, killed: nothing is left after the next start."""
 
 import json

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """sriov-rt vif: every kind and mode on emulated VFs, with traffic."""
 
 import json

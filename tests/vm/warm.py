@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Runs the command of the project inside, without its start each time.
 
 An emulated CPU needs seconds to import what one command needs, and the

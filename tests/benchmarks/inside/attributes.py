@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Attributes on every VF of a PF, beside ip(8).
 
 What is ours is planned, written and read back; ip(8) reads nothing back.

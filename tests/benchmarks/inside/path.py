@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The data path: iperf3 as in seed 000, packets of 64 bytes as in seed 001.
 
 Prints rows as JSON::

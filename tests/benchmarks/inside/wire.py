@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Who sends over the wire of a machine, and who hears it.
 
 The VFs of one PF are the host's; one of the other PF is in a namespace of

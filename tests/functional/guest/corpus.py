@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+
 """libvirt's own test domains, of Debian's source package of libvirt.
 
 They are fetched with apt, from the mirror that the machine itself uses, into

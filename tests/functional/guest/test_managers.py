@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+
 """The same request and domain, through every manager's adapter.
 
 What each manager's own code makes of it is compared as canonical XML, without

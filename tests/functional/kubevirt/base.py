@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Real processes of the hooks' programs."""
 
 import contextlib

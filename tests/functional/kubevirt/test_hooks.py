@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The programs as processes, called by gRPC's own client."""
 
 import os

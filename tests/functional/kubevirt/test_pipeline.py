@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """KubeVirt's own callers and the programs of hooks.
 
 KubeVirt 1.9 calls the domain hook by its pipeline and the node hook by

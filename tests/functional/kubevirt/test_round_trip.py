@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """What hooks return survives the library that KubeVirt reads it with."""
 
 import json

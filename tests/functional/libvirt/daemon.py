@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+
 """A libvirtd of a test's own, with our hook, and QEMU without KVM."""
 
 import contextlib

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+
 """Real libvirt with our hook: start, save, restore, migrate, containers."""
 
 import concurrent.futures

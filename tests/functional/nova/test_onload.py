@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Onload's same-host rule: real API, conductor, scheduler and Placement."""
 
 from typing import Any

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Nova's own vendordata driver asks our service, behind Keystone's."""
 
 import io

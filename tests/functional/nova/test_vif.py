@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 import copy
 from typing import Any
 from unittest import mock

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Stand-ins, and images of containers to put them into."""
 
 import json

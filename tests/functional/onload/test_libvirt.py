@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """libvirt starts a container as the hook rendered it."""
 
 import json

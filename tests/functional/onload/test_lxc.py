@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """LXC starts a container with the lines that lxc-config prints."""
 
 import os

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """What we make of files is what a shell and readelf make of them."""
 
 import os

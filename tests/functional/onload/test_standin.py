@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """A stand-in for Onload's library is preloaded, and told of as one."""
 
 import shutil

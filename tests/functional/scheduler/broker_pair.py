@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Two nodes of RabbitMQ between an agent and a scheduler's worker.
 
 Run as root: ``python -m tests.functional.scheduler.broker_pair FILE`` kills

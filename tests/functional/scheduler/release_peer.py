@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The agent's messages and records of ports, by the release that runs this.
 
 It reads what the other release has written, and writes what that one shall

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """A message queue of two nodes, one of which goes or cannot be reached.
 
 The promise: a worker that hears nothing places nothing, and hears again by

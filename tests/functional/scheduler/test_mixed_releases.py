@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """This release and the last one that landed read what the other writes."""
 
 import json

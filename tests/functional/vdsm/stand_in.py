@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+
 """A stand-in of vdsm: the contract of its hooks, and nothing else of it.
 
 Written from lib/vdsm/common/hooks.py of vdsm as of June 2026: executables of

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+
 """oVirt's hook by vdsm's contract, on real libvirt."""
 
 import concurrent.futures

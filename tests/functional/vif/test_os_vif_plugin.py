@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The os-vif plugin with its daemon, which has few capabilities."""
 
 import json

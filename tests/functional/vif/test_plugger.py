@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Ports on this machine's kernel, on a veth in place of a VF."""
 
 import dataclasses

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Programs that call hooks as KubeVirt does, built from Go modules.
 
 ``python -m tests.testbed.kubevirt.programs`` builds them. Modules that are

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """``sriov-rt onload`` says what is allowed, refused and set."""
 
 import contextlib

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """``sriov-rt onload status``, ``lxc-config``, ``lxc-hook``, ``pod-patch``."""
 
 import contextlib

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """What the vendordata service asks Nova, and what it makes of the answer."""
 
 import builtins

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """``sriov-rt vif``, on a host of memory."""
 
 import contextlib

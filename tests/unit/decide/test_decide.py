@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 from sriov_rt import decide
 from sriov_rt import request
 from tests.unit.decide.case import NOW

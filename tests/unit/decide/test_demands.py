@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 from sriov_rt import facts
 from sriov_rt.codec import Unknown
 from sriov_rt.facts.parts import NOT_REPORTED

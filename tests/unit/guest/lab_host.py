@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+
 """A tuned host without Nova, for guests of other managers."""
 
 import pathlib

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+
 """What every manager's adapter calls."""
 
 import dataclasses

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """A pod is patched once, with what the operator configured."""
 
 import copy

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """VMIs and their domains, as KubeVirt passes them to hooks."""
 
 import json

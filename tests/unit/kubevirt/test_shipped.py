@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """What etc/kubevirt has fits together, and what the code has."""
 
 import json

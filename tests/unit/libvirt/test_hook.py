@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+
 """What libvirt's hook program answers, call by call."""
 
 import io

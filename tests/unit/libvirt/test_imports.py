@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+
 """What hook programs import, while a domain waits for them."""
 
 import json

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """The vendordata service answers Nova, and by the flavor alone."""
 
 import io

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Small ELF files, built byte by byte."""
 
 import dataclasses

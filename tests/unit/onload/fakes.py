@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """What the tests of Onload share."""
 
 from sriov_rt.onload import grammar

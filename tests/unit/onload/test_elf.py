@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """An ELF file is read in bounds, whatever is in it."""
 
 import dataclasses

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Profiles are data: what needs a shell is refused with its line."""
 
 import pathlib

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """What is injected comes from the operator, and changes nothing else."""
 
 import dataclasses

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """A profile with its imports is frozen, and holds allowed variables only."""
 
 import os

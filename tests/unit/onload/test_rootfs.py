@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """A preload that would silently do nothing is refused, with its Reason."""
 
 import dataclasses

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """What is worked with is what the operator wrote, or an error says why."""
 
 import pathlib

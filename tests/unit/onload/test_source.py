@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """A host's profiles are those that its operator allows and that are data."""
 
 from unittest import mock

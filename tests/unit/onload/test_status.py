@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Asked, injected or accelerated is told from /proc, and never more."""
 
 import pathlib

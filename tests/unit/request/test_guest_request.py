@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+
 """A request outside Nova: a line of text, or attributes."""
 
 import unittest

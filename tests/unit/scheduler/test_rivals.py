@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 import unittest
 
 from sriov_rt.scheduler.rivals import Rivals

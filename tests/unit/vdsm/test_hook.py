@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+
 """What vdsm's hook program answers, event by event."""
 
 import io

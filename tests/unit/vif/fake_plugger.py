@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """A plugger without a kernel, for what calls one."""
 
 from sriov_rt.exceptions import SriovRtError

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Which parent a port gets, and why none."""
 
 import dataclasses

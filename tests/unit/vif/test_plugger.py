@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Ports on a host of memory: made, found, removed, left alone."""
 
 import contextlib

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Whether a port is gone: a table of what the kernel says, and verdicts."""
 
 import itertools

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Records of ports: strict, bounded, of this boot."""
 
 import dataclasses

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Death at each step of each kind and mode, and what is there afterwards."""
 
 import dataclasses

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Parents after their last port: as we found them, and nobody's taken."""
 
 import dataclasses
