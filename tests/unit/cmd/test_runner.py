@@ -16,6 +16,7 @@ from sriov_rt.cmd import command
 from sriov_rt.cmd import runner
 from sriov_rt.cmd import shell
 from sriov_rt.vif import host
+from tests.unit import imports
 from tests.unit.vif import fakes
 from tests.unit.vif.fakes import PORT
 
@@ -163,7 +164,7 @@ class PlugTest(unittest.TestCase):
             return runner.main([*self.WORDS, *words]), printed.getvalue()
 
     def test_json_and_plans_take_no_cliff(self):
-        with mock.patch.dict(sys.modules, {"sriov_rt.cmd.display": None}):
+        with imports.replaced("sriov_rt.cmd.display", None):
             code, printed = self.run_hook("--json", "--dry-run")
             self.assertEqual(0, code)
             self.assertTrue(json.loads(printed))

@@ -19,6 +19,7 @@ from sriov_rt.kubernetes.node import Event
 from sriov_rt.kubernetes.node import Listing
 from sriov_rt.labels.source import LabelSourceMissing
 from sriov_rt.labels.source import Wiring
+from tests.unit import imports
 from tests.unit.labels import fakes
 
 NFD = "feature.node.kubernetes.io/"
@@ -47,7 +48,7 @@ class MakeTest(unittest.TestCase):
         wiring = Wiring(self.conf, mock.Mock(), mock.Mock())
         # Both as imported and as an attribute of the room.
         with (
-            mock.patch.dict(sys.modules, {"sriov_rt.kubernetes.api": api}),
+            imports.replaced("sriov_rt.kubernetes.api", api),
             mock.patch.multiple("sriov_rt.kubernetes", create=True, api=api),
         ):
             source.make(wiring)
@@ -87,15 +88,9 @@ class MakeTest(unittest.TestCase):
         )
 
     def test_without_the_package_the_remedy_is_named(self):
-        # None in sys.modules: the import fails.
         with (
-            mock.patch.dict(
-                sys.modules,
-                {
-                    "kubernetes": None,
-                    "sriov_rt.kubernetes.api": None,
-                },
-            ),
+            mock.patch.dict(sys.modules, {"kubernetes": None}),
+            imports.replaced("sriov_rt.kubernetes.api", None),
             self.assertRaises(LabelSourceMissing) as caught,
         ):
             wiring = Wiring(self.conf, mock.Mock(), mock.Mock())

@@ -2,19 +2,17 @@
 
 import contextlib
 import io
-import sys
 import unittest
 from unittest import mock
 
 from sriov_rt import threads
 from sriov_rt.neutron import agent
+from tests.unit import imports
 
 
 class CommandTest(unittest.TestCase):
     def run_without(self, name):
         said = io.StringIO()
-        # None in place of a module is one that cannot be imported.
-        gone = {"sriov_rt.neutron.process": None}
         error = ModuleNotFoundError(f"No module named '{name}'", name=name)
         real = __import__
 
@@ -24,7 +22,7 @@ class CommandTest(unittest.TestCase):
             return real(module, *args, **kwargs)
 
         with (
-            mock.patch.dict(sys.modules, gone),
+            imports.replaced("sriov_rt.neutron.process", None),
             mock.patch.object(threads, "choose"),
             mock.patch("builtins.__import__", fail),
             contextlib.redirect_stderr(said),
@@ -43,9 +41,7 @@ class CommandTest(unittest.TestCase):
         process.main.side_effect = KeyboardInterrupt
         said = io.StringIO()
         with (
-            mock.patch.dict(
-                sys.modules, {"sriov_rt.neutron.process": process}
-            ),
+            imports.replaced("sriov_rt.neutron.process", process),
             mock.patch.object(threads, "choose"),
             contextlib.redirect_stderr(said),
         ):
