@@ -24,7 +24,7 @@ VARIABLE = "SRIOV_RT_PREVIOUS"
 #: where the environment names none. When another has landed, put its commit
 #: here, and what tests.functional.scheduler.test_mixed_releases and
 #: tests.cloud.test_rolling find then into doc/source/admin/upgrade.rst.
-LANDED = "ec08137fd5e03052764e737d6c83202369094e27"
+LANDED = "8de7bcfb107726a4d74cd077009200ded769cac7"
 
 
 def commit() -> str:
