@@ -94,7 +94,9 @@ class SchedulingTest(base.CloudTest):
         fault = self.fault(server)
         self.assertIn("sriov_rt:realtime", fault)
         self.assertIn("'maybe'", fault)
-        self.assertIn("openstack flavor set", fault)
+        self.assertIn(
+            "openstack --os-compute-api-version 2.86 flavor set", fault
+        )
 
     def test_a_host_with_novas_own_driver_serves_no_realtime(self):
         self.start_host(base.realtime_host())

@@ -104,7 +104,9 @@ class ContractTest(InstalledTest):
             script = program.read_text()
             program.write_text(script.replace(sys.executable, "/nonexistent"))
             self.assertEqual(domain(), self.vdsm(event, domain()))
-            with self.assertRaisesRegex(HookError, "name its Python in"):
+            with self.assertRaisesRegex(
+                HookError, "that has it in the line python="
+            ):
                 self.vdsm(event, domain(), sriov_rt="guest=lean")
 
     def test_a_refusal_stops_the_others_and_shows_one_sentence(self):
