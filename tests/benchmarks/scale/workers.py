@@ -35,6 +35,7 @@ class Counted:
 
     def __init__(self, table: Any) -> None:
         self._table = table
+        self.rivals = table.rivals
         self.messages = 0
         self.decoded = 0
 
