@@ -32,6 +32,7 @@ import functools
 import json
 import logging
 import pathlib
+import threading
 import time
 from collections.abc import Callable
 from collections.abc import Collection
@@ -102,6 +103,8 @@ vif_plug = priv_context.PrivContext(
 #: More that wait for an answer would fill the daemon's socket, on which
 #: oslo.privsep waits, holding the lock of all its callers.
 _calls = deadline.Calls("a call of sriov-rt's privileged daemon", 32)
+
+_restart_lock = threading.Lock()
 
 #: What goes back through the privsep daemon: (value, None) or (None, error).
 Answer = tuple[Any, dict[str, str] | None]
@@ -212,6 +215,7 @@ def _value(function: Callable[..., Answer], *arguments: Any) -> Any:
     """
     limit_s = _conf().answer_timeout
     until = time.monotonic() + limit_s
+    _stop_if_reset()
     try:
         value, error = _calls.result(
             lambda: function(*arguments, until), limit_s
@@ -233,6 +237,24 @@ def _value(function: Callable[..., Answer], *arguments: Any) -> Any:
     if error is not None:
         raise HostRefused(error["name"], error["sentence"])
     return value
+
+
+def _stop_if_reset() -> None:
+    """Stop the client of a daemon that was killed, so that a call starts one.
+
+    oslo.privsep does that itself once its reader has seen the stream end. A
+    daemon that dies with requests unread resets the connection instead: the
+    reader dies of ConnectionResetError and leaves the channel as running
+    (ClientChannel._reader_main in oslo_privsep/comm.py, 3.12.0), and every
+    later call fails.
+    """
+    with _restart_lock:
+        channel = vif_plug.channel
+        if channel is None or not channel.running:
+            return
+        if not channel.reader_thread.is_alive():
+            LOG.warning("the privileged daemon was killed; starting another")
+            vif_plug.stop()
 
 
 @functools.cache
