@@ -84,6 +84,12 @@ PARTS = (
         ),
     ),
     Part(
+        "vm-mixes",
+        "a VF that two holders want, each mix of two by its frames",
+        "vm",
+        _modules("vm", "test_vf_mixes"),
+    ),
+    Part(
         "vm-hosts",
         "what a host is, its remedies from boot to boot",
         "vm",
