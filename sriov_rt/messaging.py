@@ -44,6 +44,12 @@ AGENT = "agent"
 #: Of a broker whose URL names no port.
 _AMQP_PORT = 5672
 
+#: RabbitMQ's words for reports that nobody listens to any more. It deletes
+#: the exchange with the queue of the last listener, half an hour after that
+#: one left ([oslo_messaging_rabbit] rabbit_transient_queues_ttl).
+#: oslo.messaging declares an exchange only once a connection.
+_NO_LISTENER = f"NOT_FOUND - no exchange '{REPORT_TOPIC}_fanout'"
+
 
 def transport(conf: cfg.ConfigOpts) -> oslo_messaging.transport.RPCTransport:
     """Return a transport to the queue that the configuration names.
@@ -131,6 +137,32 @@ def target(topic: str, server: str | None = None) -> oslo_messaging.Target:
         server=server,
         fanout=server is None,
     )
+
+
+def nobody_listens(error: str) -> bool:
+    """Return whether a report was refused only because nobody listens.
+
+    The next connection declares the exchange again.
+
+    :param error: the driver's own words.
+    """
+    return _NO_LISTENER in error
+
+
+def log_no_listener_once() -> None:
+    """Keep from the log what oslo.messaging says of :func:`nobody_listens`.
+
+    It calls the broker unreachable, at ERROR, before who casts can know. All
+    else that it logs stays.
+    """
+    # One function, which a logger adds once.
+    logging.getLogger("oslo.messaging._drivers.impl_rabbit").addFilter(
+        _names_a_fault
+    )
+
+
+def _names_a_fault(record: logging.LogRecord) -> bool:
+    return not nobody_listens(record.getMessage())
 
 
 def stop(server: Any, client: Any, method: str, **arguments: Any) -> None:

@@ -60,12 +60,26 @@ class Bus:
         name = f"{socket.gethostname()}/{secrets.token_hex(4)}"
         self._context = {messaging.AGENT: name}
         self._transport = messaging.transport(conf)
+        messaging.log_no_listener_once()
 
     def cast(self, method: str, **arguments: Any) -> None:
         """Send one message to all schedulers.
 
         :raises BusUnreachable: if the message queue did not confirm it.
         """
+        try:
+            self._send(method, arguments)
+        except BusUnreachable as error:
+            if not messaging.nobody_listens(error.why):
+                raise
+            LOG.info(
+                "no scheduler listens; the next one that does asks for all "
+                "facts"
+            )
+            # One may have come meanwhile.
+            self._send(method, arguments)
+
+    def _send(self, method: str, arguments: dict[str, Any]) -> None:
         client = oslo_messaging.get_rpc_client(
             self._transport,
             messaging.target(messaging.REPORT_TOPIC),

@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import dataclasses
+import logging
 import threading
 import unittest
 from unittest import mock
 
+import oslo_messaging
+from oslo_config import cfg
+
 from sriov_rt import codec
 from sriov_rt import facts
+from sriov_rt.agent.publisher import Bus
 from sriov_rt.agent.publisher import BusUnreachable
 from sriov_rt.agent.publisher import Publisher
 from sriov_rt.codec import Unknown
@@ -162,4 +167,66 @@ class PublisherTest(unittest.TestCase):
         self.assertEqual(
             [("gone", {"host": "rt-1", "node": "rt-1.example.org"})],
             self.bus.sent,
+        )
+
+
+class NobodyListensTest(unittest.TestCase):
+    #: As RabbitMQ and oslo.messaging 18.2 have it.
+    GONE = (
+        "Basic.publish: (404) NOT_FOUND - no exchange 'sriov_rt_fanout' in "
+        "vhost '/'"
+    )
+    DOWN = "Unable to connect to AMQP server after 0 tries: refused"
+
+    def setUp(self):
+        conf = cfg.ConfigOpts()
+        conf([], default_config_files=[])
+        transport = mock.patch("sriov_rt.messaging.transport")
+        self.transport = transport.start()
+        self.addCleanup(transport.stop)
+        get = mock.patch("oslo_messaging.get_rpc_client")
+        self.cast = get.start().return_value.cast
+        self.addCleanup(get.stop)
+        self.bus = Bus(conf)
+
+    def refuse(self, *words):
+        self.cast.side_effect = [
+            word and oslo_messaging.MessageDeliveryFailure(word)
+            for word in words
+        ]
+
+    def test_the_report_is_sent_over_a_connection_that_declares(self):
+        self.refuse(self.GONE, None)
+        with self.assertLogs("sriov_rt.agent", "INFO") as logs:
+            self.bus.cast("heartbeat", host="rt-1")
+        self.assertEqual(["INFO"], [each.levelname for each in logs.records])
+        self.assertEqual(2, self.cast.call_count)
+        self.assertEqual(*self.cast.call_args_list)
+        # The first one, and one after the failure.
+        self.assertEqual(2, self.transport.call_count)
+
+    def test_another_failure_is_one_at_once(self):
+        self.refuse(self.DOWN)
+        with self.assertRaises(BusUnreachable):
+            self.bus.cast("heartbeat", host="rt-1")
+        self.assertEqual(1, self.cast.call_count)
+
+    def test_a_second_failure_is_one(self):
+        for words in (self.DOWN, self.GONE):
+            with self.subTest(words):
+                self.refuse(self.GONE, words)
+                with self.assertRaises(BusUnreachable) as caught:
+                    self.bus.cast("heartbeat", host="rt-1")
+                self.assertEqual(words, caught.exception.why)
+
+    def test_only_that_is_kept_from_the_log_of_oslo(self):
+        log = logging.getLogger("oslo.messaging._drivers.impl_rabbit")
+        other = self.GONE.replace("sriov_rt", "other")
+        with self.assertLogs(log, "ERROR") as logs:
+            log.error("Failed to publish message: %s", self.GONE)
+            log.error("Failed to publish message: %s", other)
+            log.error(self.DOWN)
+        self.assertEqual(
+            [f"Failed to publish message: {other}", self.DOWN],
+            [each.getMessage() for each in logs.records],
         )
