@@ -96,7 +96,6 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
         "kubernetes.test_magnum",
         "cluster.test_magnum",
     ),
-    "sriov_rt/messaging.py": ("functional.agent", "functional.scheduler"),
     "sriov_rt/neutron": ("functional.neutron", "vm.test_vf", "cloud.test_vif"),
     "sriov_rt/nic": (*_VFS, "vm.test_vif_kill", "vm.test_pod_vf"),
     "sriov_rt/nova": ("functional.nova", *_SCHEDULING, *_CLOUD),
@@ -118,7 +117,11 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
         "cloud.test_placement",
         "cloud.test_scheduler",
     ),
-    "sriov_rt/threads.py": ("functional.agent", "functional.neutron"),
+    "sriov_rt/service": (
+        "functional.agent",
+        "functional.neutron",
+        "functional.scheduler",
+    ),
     "sriov_rt/vdsm": ("functional.vdsm", "functional.guest"),
     "sriov_rt/verify": (
         "functional.verify",

@@ -14,8 +14,8 @@ from keystoneauth1.adapter import Adapter
 from oslo_config import cfg
 
 from sriov_rt.agent import options
-from sriov_rt.agent import reconciler
 from sriov_rt.agent import traits
+from sriov_rt.service import reconciler
 
 LOG = logging.getLogger(__name__)
 

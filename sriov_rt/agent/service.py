@@ -17,13 +17,13 @@ from oslo_service.backend import base
 from sriov_rt.agent import traits
 from sriov_rt.agent.audit import Audit
 from sriov_rt.agent.publisher import Publisher
-from sriov_rt.agent.reconciler import Reconciler
 from sriov_rt.agent.withdrawal import Withdrawals
-from sriov_rt.agent.worker import Worker
 from sriov_rt.facts import PARTS
 from sriov_rt.facts import HostFacts
 from sriov_rt.labels.service import Labels
 from sriov_rt.reason import Reason
+from sriov_rt.service.reconciler import Reconciler
+from sriov_rt.service.worker import Worker
 
 LOG = logging.getLogger(__name__)
 

@@ -24,7 +24,6 @@ from sriov_rt import files
 from sriov_rt.agent.placement import GenerationConflict
 from sriov_rt.agent.placement import PlacementRefused
 from sriov_rt.agent.placement import PlacementUnreachable
-from sriov_rt.agent.reconciler import NotYet
 from sriov_rt.devices import one_time_use
 from sriov_rt.devices import rules
 from sriov_rt.devices.one_time_use import Availability
@@ -40,6 +39,7 @@ from sriov_rt.host.root import Root
 from sriov_rt.parse.pci import PciAddress
 from sriov_rt.reason import Reason
 from sriov_rt.reason import reason
+from sriov_rt.service.reconciler import NotYet
 
 LOG = logging.getLogger(__name__)
 

@@ -9,8 +9,6 @@ from collections.abc import Callable
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from sriov_rt.agent.backoff import Backoff
-from sriov_rt.agent.worker import Worker
 from sriov_rt.kubernetes import errors
 from sriov_rt.kubernetes import node
 from sriov_rt.kubernetes import options
@@ -18,6 +16,8 @@ from sriov_rt.labels.source import Answer
 from sriov_rt.labels.source import LabelSourceMissing
 from sriov_rt.labels.source import Wiring
 from sriov_rt.parse import features
+from sriov_rt.service.backoff import Backoff
+from sriov_rt.service.worker import Worker
 
 if TYPE_CHECKING:
     # It needs the package kubernetes.

@@ -36,12 +36,11 @@ MAY_IMPORT = {
     "facts": {"exceptions", "parse", "codec", "documents"},
     "reason": set(),
     "decide": WORDS,
-    "messaging": {"config"},
-    "threads": set(),
     "deadline": {"exceptions"},
     "config": {"exceptions", "files"},
     "entry_points": set(),
     "files": set(),
+    "service": {"exceptions", "config"},
     "kernel": {"exceptions", "parse", "deadline"},
     "host": PURE | {"entry_points"},
     "guest": PURE | {"host", "files"},
@@ -50,15 +49,14 @@ MAY_IMPORT = {
     "nic": PURE | {"kernel", "host", "config", "files", "entry_points"},
     "vif": PURE
     | {"kernel", "host", "nic", "onload", "config", "files", "deadline"},
-    "agent": PURE
-    | {"host", "guest", "labels", "messaging", "files", "config"},
+    "agent": PURE | {"host", "guest", "labels", "service", "files", "config"},
     "verify": PURE | {"kernel", "host", "files"},
-    "devices": PURE | {"host", "nic", "agent", "config", "files"},
+    "devices": PURE | {"host", "nic", "agent", "service", "config", "files"},
     "kubernetes": PURE
-    | {"kernel", "host", "nic", "onload", "labels", "agent"}
+    | {"kernel", "host", "nic", "onload", "labels", "service"}
     | {"config", "files"},
     "kubevirt": PURE | {"kernel", "host", "guest", "nic", "vif", "files"},
-    "scheduler": PURE | {"messaging", "onload", "config"},
+    "scheduler": PURE | {"service", "onload", "config"},
     "nova": PURE
     | {
         "host",
@@ -68,13 +66,13 @@ MAY_IMPORT = {
         "onload",
         "vif",
         "scheduler",
-        "messaging",
+        "service",
         "config",
         "deadline",
     },
     "neutron": PURE
-    | {"kernel", "host", "nic", "vif", "agent", "config", "files"}
-    | {"messaging", "threads", "deadline"},
+    | {"kernel", "host", "nic", "vif", "service", "config", "files"}
+    | {"deadline"},
     "magnum": PURE | {"agent", "scheduler"},
     "libvirt": PURE | {"host", "guest", "nic", "vif"},
     "vdsm": PURE | {"host", "guest", "libvirt", "files"},
@@ -104,11 +102,10 @@ MAY_IMPORT = {
         "vif",
         "agent",
         "scheduler",
-        "messaging",
+        "service",
         "config",
         "files",
         "verify",
-        "threads",
         "kubernetes",
         "kubevirt",
         "nova",

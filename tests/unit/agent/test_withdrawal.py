@@ -11,7 +11,6 @@ from oslo_messaging.notify import _impl_test
 
 from sriov_rt import config
 from sriov_rt import facts
-from sriov_rt import messaging
 from sriov_rt.agent import traits
 from sriov_rt.agent import withdrawal
 from sriov_rt.agent.withdrawal import Affected
@@ -21,6 +20,7 @@ from sriov_rt.facts import certificate
 from sriov_rt.guest.metadata import Promise
 from sriov_rt.host import latency
 from sriov_rt.reason import reason
+from sriov_rt.service import messaging
 from sriov_rt.verify import certificate as verify_certificate
 from tests.unit import builders
 from tests.unit.agent import fakes

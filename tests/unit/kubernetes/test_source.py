@@ -9,7 +9,6 @@ from unittest import mock
 
 from oslo_config import cfg
 
-from sriov_rt.agent.backoff import Backoff
 from sriov_rt.config import OptionRejected
 from sriov_rt.kubernetes import errors
 from sriov_rt.kubernetes import source
@@ -19,6 +18,7 @@ from sriov_rt.kubernetes.node import Event
 from sriov_rt.kubernetes.node import Listing
 from sriov_rt.labels.source import LabelSourceMissing
 from sriov_rt.labels.source import Wiring
+from sriov_rt.service.backoff import Backoff
 from tests.unit import imports
 from tests.unit.labels import fakes
 

@@ -4,7 +4,7 @@ import math
 import threading
 import unittest
 
-from sriov_rt.agent.worker import Worker
+from sriov_rt.service.worker import Worker
 from tests.unit.agent import fakes
 
 
@@ -93,7 +93,7 @@ class ThreadTest(unittest.TestCase):
         worker = Worker("w", step, crashed)
         hook, threading.excepthook = threading.excepthook, lambda args: None
         self.addCleanup(setattr, threading, "excepthook", hook)
-        with self.assertLogs("sriov_rt.agent.worker", "CRITICAL"):
+        with self.assertLogs("sriov_rt.service.worker", "CRITICAL"):
             worker.start()
             self.assertTrue(worker.join(5))
         self.assertEqual(1, crashed.count)

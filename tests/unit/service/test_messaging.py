@@ -5,7 +5,7 @@ import unittest
 from oslo_config import cfg
 
 from sriov_rt import config
-from sriov_rt import messaging
+from sriov_rt.service import messaging
 
 
 class BrokersTest(unittest.TestCase):

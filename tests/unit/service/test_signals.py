@@ -5,7 +5,7 @@ import signal
 import threading
 import unittest
 
-from sriov_rt.agent import signals
+from sriov_rt.service import signals
 
 
 class WaitTest(unittest.TestCase):

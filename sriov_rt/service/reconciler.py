@@ -11,8 +11,8 @@ from typing import Generic
 from typing import TypeVar
 
 from sriov_rt import exceptions
-from sriov_rt.agent.backoff import Backoff
-from sriov_rt.agent.worker import Worker
+from sriov_rt.service.backoff import Backoff
+from sriov_rt.service.worker import Worker
 
 LOG = logging.getLogger(__name__)
 

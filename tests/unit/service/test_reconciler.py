@@ -4,11 +4,11 @@ import math
 import threading
 import unittest
 
-from sriov_rt.agent.reconciler import NotYet
-from sriov_rt.agent.reconciler import Reconciler
+from sriov_rt.service.reconciler import NotYet
+from sriov_rt.service.reconciler import Reconciler
 from tests.unit.agent import fakes
 
-LOGGER = "sriov_rt.agent.reconciler"
+LOGGER = "sriov_rt.service.reconciler"
 
 
 class ReconcilerTest(unittest.TestCase):

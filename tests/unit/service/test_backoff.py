@@ -2,7 +2,7 @@
 
 import unittest
 
-from sriov_rt.agent.backoff import Backoff
+from sriov_rt.service.backoff import Backoff
 
 
 class BackoffTest(unittest.TestCase):

@@ -5,7 +5,7 @@ import socket
 import threading
 import unittest
 
-from sriov_rt.agent import uevents
+from sriov_rt.service import uevents
 from tests.unit.agent import fakes
 
 VF_ADDED = (
@@ -94,7 +94,7 @@ class UeventsTest(unittest.TestCase):
             raise PermissionError(errno.EPERM, "not permitted")
 
         events = uevents.Uevents(lambda: None, opener)
-        with self.assertLogs("sriov_rt.agent.uevents", "WARNING") as logs:
+        with self.assertLogs("sriov_rt.service.uevents", "WARNING") as logs:
             events.start()
             fakes.wait_for(lambda: logs.output)
         self.assertIn("Allow AF_NETLINK", logs.output[0])
