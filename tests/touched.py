@@ -109,6 +109,12 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     ),
     "sriov_rt/opts.py": ("docs",),
     "sriov_rt/parse": (*_SCHEDULING, "functional.host", "vm.test_host"),
+    "sriov_rt/placement": (
+        "functional.agent.test_placement",
+        "functional.nova.test_one_time_use",
+        "functional.magnum",
+        "cloud.test_placement",
+    ),
     "sriov_rt/reason.py": (*_SCHEDULING, "docs"),
     "sriov_rt/request": (*_SCHEDULING, "functional.nova", "docs"),
     "sriov_rt/scheduler": (

@@ -41,17 +41,20 @@ MAY_IMPORT = {
     "entry_points": set(),
     "files": set(),
     "service": {"exceptions", "config"},
+    "placement": PURE | {"service"},
     "kernel": {"exceptions", "parse", "deadline"},
     "host": PURE | {"entry_points"},
     "guest": PURE | {"host", "files"},
     "onload": PURE | {"host", "guest", "config"},
-    "labels": PURE | {"host", "files", "config", "entry_points"},
+    "labels": PURE | {"host", "placement", "files", "config", "entry_points"},
     "nic": PURE | {"kernel", "host", "config", "files", "entry_points"},
     "vif": PURE
     | {"kernel", "host", "nic", "onload", "config", "files", "deadline"},
-    "agent": PURE | {"host", "guest", "labels", "service", "files", "config"},
+    "agent": PURE
+    | {"host", "guest", "labels", "placement", "service", "files", "config"},
     "verify": PURE | {"kernel", "host", "files"},
-    "devices": PURE | {"host", "nic", "agent", "service", "config", "files"},
+    "devices": PURE
+    | {"host", "nic", "placement", "agent", "service", "config", "files"},
     "kubernetes": PURE
     | {"kernel", "host", "nic", "onload", "labels", "service"}
     | {"config", "files"},
@@ -73,7 +76,7 @@ MAY_IMPORT = {
     "neutron": PURE
     | {"kernel", "host", "nic", "vif", "service", "config", "files"}
     | {"deadline"},
-    "magnum": PURE | {"agent", "scheduler"},
+    "magnum": PURE | {"placement", "scheduler"},
     "libvirt": PURE | {"host", "guest", "nic", "vif"},
     "vdsm": PURE | {"host", "guest", "libvirt", "files"},
     "opts": {
@@ -86,6 +89,7 @@ MAY_IMPORT = {
         "neutron",
         "nic",
         "onload",
+        "placement",
         "scheduler",
         "config",
         "vif",
@@ -101,6 +105,7 @@ MAY_IMPORT = {
         "onload",
         "vif",
         "agent",
+        "placement",
         "scheduler",
         "service",
         "config",

@@ -8,12 +8,12 @@ import unittest
 
 import yaml
 
-from sriov_rt.agent import traits
 from sriov_rt.kubernetes import placement
 from sriov_rt.magnum import errors
 from sriov_rt.magnum import node
 from sriov_rt.magnum import nodegroup
 from sriov_rt.magnum.nodegroup import Settings
+from sriov_rt.placement import host_traits
 from tests.unit.magnum import shapes
 from tests.unit.magnum.test_labels import ODD
 
@@ -362,7 +362,7 @@ class RenderTest(unittest.TestCase):
             sriov_rt__max_latency_us="50",
         )
         self.assertEqual(
-            set(traits.TRAITS) | {"CUSTOM_RACK_7"},
+            set(host_traits.TRAITS) | {"CUSTOM_RACK_7"},
             self._render(flavor=flavor).traits,
         )
 

@@ -5,12 +5,12 @@
 import dataclasses
 from typing import Any
 
-from sriov_rt.agent import placement
-from sriov_rt.agent.placement import PlacementUnreachable
-from sriov_rt.agent.placement import field
 from sriov_rt.devices.one_time_use import TRAIT
 from sriov_rt.devices.one_time_use import Holding
 from sriov_rt.devices.one_time_use import Inventory
+from sriov_rt.placement import resource_provider
+from sriov_rt.placement.resource_provider import PlacementUnreachable
+from sriov_rt.placement.resource_provider import field
 
 #: The first microversion that lists the providers of a tree (1.14) that have
 #: a trait (1.18).
@@ -29,7 +29,7 @@ class DeviceProvider:
     parent: str | None
 
 
-class DeviceProviders(placement.Placement):
+class DeviceProviders(resource_provider.Placement):
     """Read one-time-use devices, and un-reserve them.
 
     Every method raises PlacementUnreachable and PlacementRefused.

@@ -10,7 +10,7 @@ from sriov_rt import decide
 from sriov_rt import request
 from sriov_rt.facts import HostFacts
 from sriov_rt.facts import decisive
-from sriov_rt.labels import traits as label_traits
+from sriov_rt.placement import label_traits as label_traits
 from sriov_rt.reason import Reason
 from sriov_rt.request import grammar
 

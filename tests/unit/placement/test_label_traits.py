@@ -8,7 +8,7 @@ from hypothesis import strategies
 
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import LabelFacts
-from sriov_rt.labels import traits
+from sriov_rt.placement import label_traits
 from tests.periodic import wanted
 
 NFD = "feature.node.kubernetes.io/"
@@ -16,8 +16,8 @@ LEGAL = re.compile("CUSTOM_NFD_[A-Z0-9_]{1,244}")
 
 WORDS = strategies.text("aB0_.-", min_size=1, max_size=6)
 KEYS = strategies.one_of(
-    strategies.from_regex(traits.FLAGS, fullmatch=True),
-    strategies.from_regex(traits.NUMBERS, fullmatch=True),
+    strategies.from_regex(label_traits.FLAGS, fullmatch=True),
+    strategies.from_regex(label_traits.NUMBERS, fullmatch=True),
     strategies.builds("pci-{}.present".format, WORDS),
     strategies.builds("kernel-config.{}".format, WORDS),
     WORDS,
@@ -41,7 +41,7 @@ class NameTest(unittest.TestCase):
             ("cpu-cpuid.AVX512F", "true", "CPU_CPUID_AVX512F"),
         ):
             with self.subTest(label=label):
-                found = traits.name(NFD + label, value)
+                found = label_traits.name(NFD + label, value)
                 self.assertEqual("CUSTOM_NFD_" + expected, found)
 
     def test_all_others_are_told_apart_by_a_hash(self):
@@ -56,13 +56,13 @@ class NameTest(unittest.TestCase):
             ("pci-1924.present", "true"),
         ):
             with self.subTest(key=key, value=value):
-                found = traits.name(key, value)
+                found = label_traits.name(key, value)
                 self.assertRegex(found, "^CUSTOM_NFD_.*__[0-9A-F]{10}$")
 
     def test_the_longest_label(self):
         key = f"{'a' * 63}." * 3 + "b" * 61 + "/" + "c" * 63
-        found = traits.name(key, "d" * 63)
-        self.assertEqual(traits.MAX_TRAIT, len(found))
+        found = label_traits.name(key, "d" * 63)
+        self.assertEqual(label_traits.MAX_TRAIT, len(found))
         self.assertRegex(found, LEGAL)
 
     @hypothesis.settings(
@@ -72,9 +72,11 @@ class NameTest(unittest.TestCase):
     )
     @hypothesis.given(LABELS, LABELS)
     def test_legal_and_never_shared(self, one, other):
-        self.assertIsNotNone(LEGAL.fullmatch(traits.name(*one)))
+        self.assertIsNotNone(LEGAL.fullmatch(label_traits.name(*one)))
         if one != other:
-            self.assertNotEqual(traits.name(*one), traits.name(*other))
+            self.assertNotEqual(
+                label_traits.name(*one), label_traits.name(*other)
+            )
 
 
 class AllowedTest(unittest.TestCase):
@@ -92,7 +94,7 @@ class AllowedTest(unittest.TestCase):
             },
             "stale": stale,
         }
-        return traits.of(LabelFacts(**labels | parts), allowed)
+        return label_traits.of(LabelFacts(**labels | parts), allowed)
 
     def test_patterns(self):
         pci, rt = (
@@ -124,6 +126,6 @@ class AllowedTest(unittest.TestCase):
 
     def test_too_many_are_said_and_cut(self):
         many = {f"{NFD}kernel-config.N{n}": "true" for n in range(300)}
-        with self.assertLogs("sriov_rt.labels.traits"):
+        with self.assertLogs("sriov_rt.placement.label_traits"):
             found = self.of(["*"], values=many, sources={})
-        self.assertEqual(traits.MAX_TRAITS, len(found))
+        self.assertEqual(label_traits.MAX_TRAITS, len(found))

@@ -2,14 +2,14 @@
 
 import unittest
 
-from sriov_rt.agent import traits
 from sriov_rt.codec import Unknown
 from sriov_rt.parse.cpulist import parse_cpu_list as cpus
+from sriov_rt.placement import host_traits
 from tests.unit import builders
 
 
 def fulfilled(host):
-    return traits.fulfilled(traits.verdicts(host, host.observed_at))
+    return host_traits.fulfilled(host_traits.verdicts(host, host.observed_at))
 
 
 class VerdictsTest(unittest.TestCase):
@@ -41,8 +41,8 @@ class VerdictsTest(unittest.TestCase):
         self.assertEqual(frozenset(), fulfilled(host))
 
     def test_every_trait_is_ours(self):
-        for name in traits.TRAITS:
-            self.assertTrue(name.startswith(traits.PREFIX))
+        for name in host_traits.TRAITS:
+            self.assertTrue(name.startswith(host_traits.PREFIX))
             self.assertRegex(name, r"\ACUSTOM_[A-Z0-9_]{1,248}\Z")
 
 
@@ -56,9 +56,9 @@ class MergedTest(unittest.TestCase):
         }
         self.assertEqual(
             {"COMPUTE_NODE", "CUSTOM_GOLD", "CUSTOM_SRIOV_RT_REALTIME"},
-            traits.merged(there, {"CUSTOM_SRIOV_RT_REALTIME"}),
+            host_traits.merged(there, {"CUSTOM_SRIOV_RT_REALTIME"}),
         )
 
     def test_a_name_that_only_resembles_ours_stays(self):
         there = {"CUSTOM_SRIOV_RTX", "CUSTOM_SRIOV", "CUSTOM_NFDX"}
-        self.assertEqual(there, traits.merged(there, frozenset()))
+        self.assertEqual(there, host_traits.merged(there, frozenset()))

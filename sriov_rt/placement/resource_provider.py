@@ -13,8 +13,8 @@ from keystoneauth1 import loading
 from keystoneauth1.adapter import Adapter
 from oslo_config import cfg
 
-from sriov_rt.agent import options
-from sriov_rt.agent import traits
+from sriov_rt.placement import host_traits
+from sriov_rt.placement import options
 from sriov_rt.service import reconciler
 
 LOG = logging.getLogger(__name__)
@@ -89,7 +89,7 @@ def adapter(conf: cfg.ConfigOpts) -> Adapter | None:
     :raises keystoneauth1.exceptions.ClientException: where what it says is
         not complete.
     """
-    group = options.PLACEMENT_GROUP
+    group = options.GROUP
     auth = loading.load_auth_from_conf_options(conf, group)
     if auth is None:
         return None
@@ -230,7 +230,7 @@ class Provider:
         """Give the provider those of our traits, and no other of ours.
 
         :param desired: names that begin with one of
-            :data:`traits.PREFIXES`.
+            :data:`host_traits.PREFIXES`.
         :raises NotYet: whatever stands in the way; trying again may help.
         """
         try:
@@ -252,7 +252,7 @@ class Provider:
 
     def _set_traits(self, uuid: str, desired: frozenset[str]) -> None:
         there = self._client.traits(uuid)
-        merged = traits.merged(there.traits, desired)
+        merged = host_traits.merged(there.traits, desired)
         if merged == there.traits:
             return
         added, removed = merged - there.traits, there.traits - merged

@@ -7,13 +7,13 @@ from keystoneauth1 import session
 from keystoneauth1 import token_endpoint
 from keystoneauth1.adapter import Adapter
 
-from sriov_rt.agent.placement import GenerationConflict
-from sriov_rt.agent.placement import PlacementRefused
-from sriov_rt.agent.placement import PlacementUnreachable
 from sriov_rt.devices.one_time_use import Holding
 from sriov_rt.devices.one_time_use import Inventory
-from sriov_rt.devices.placement import DeviceProvider
-from sriov_rt.devices.placement import DeviceProviders
+from sriov_rt.devices.providers import DeviceProvider
+from sriov_rt.devices.providers import DeviceProviders
+from sriov_rt.placement.resource_provider import GenerationConflict
+from sriov_rt.placement.resource_provider import PlacementRefused
+from sriov_rt.placement.resource_provider import PlacementUnreachable
 from tests.unit.devices import fakes
 
 URL = "http://placement.example.org"

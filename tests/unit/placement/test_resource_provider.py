@@ -10,8 +10,8 @@ from keystoneauth1 import session
 from keystoneauth1 import token_endpoint
 from keystoneauth1.adapter import Adapter
 
-from sriov_rt.agent import placement
-from sriov_rt.agent.placement import Provider
+from sriov_rt.placement import resource_provider
+from sriov_rt.placement.resource_provider import Provider
 from tests.unit.agent import fake_placement
 
 URL = "http://placement.example.org"
@@ -19,7 +19,7 @@ UUID = "2ee1a2a4-7f41-4a53-b0b0-9d4f0d1a5a01"
 TRAITS = f"{URL}/resource_providers/{UUID}/traits"
 REALTIME = "CUSTOM_SRIOV_RT_REALTIME"
 PREEMPT_RT = "CUSTOM_SRIOV_RT_PREEMPT_RT"
-LOGGER = "sriov_rt.agent.placement"
+LOGGER = "sriov_rt.placement.resource_provider"
 
 
 class PlacementTestCase(unittest.TestCase):
@@ -28,7 +28,7 @@ class PlacementTestCase(unittest.TestCase):
         self.http.start()
         self.addCleanup(self.http.stop)
         auth = token_endpoint.Token(URL, "token")
-        self.placement = placement.Placement(
+        self.placement = resource_provider.Placement(
             Adapter(
                 session.Session(auth=auth, timeout=30),
                 service_type="placement",
@@ -56,7 +56,7 @@ class RequestsTest(PlacementTestCase):
         self.http.get(
             f"{URL}/resource_providers", json={"resource_providers": []}
         )
-        with self.assertRaises(placement.ProviderMissing):
+        with self.assertRaises(resource_provider.ProviderMissing):
             self.placement.find("rt-1")
 
     def test_traits_come_with_their_generation(self):
@@ -64,7 +64,7 @@ class RequestsTest(PlacementTestCase):
             TRAITS, json={"traits": ["A"], "resource_provider_generation": 9}
         )
         self.assertEqual(
-            placement.ProviderTraits(frozenset({"A"}), 9),
+            resource_provider.ProviderTraits(frozenset({"A"}), 9),
             self.placement.traits(UUID),
         )
 
@@ -95,12 +95,12 @@ class RequestsTest(PlacementTestCase):
 class FailuresTest(PlacementTestCase):
     def test_a_conflict_has_its_own_error(self):
         self.http.put(TRAITS, status_code=409, text="generation conflict")
-        with self.assertRaises(placement.GenerationConflict):
+        with self.assertRaises(resource_provider.GenerationConflict):
             self.placement.set_traits(UUID, set(), 9)
 
     def test_a_refusal_says_status_and_words(self):
         self.http.put(TRAITS, status_code=403, text="policy forbids it")
-        with self.assertRaises(placement.PlacementRefused) as raised:
+        with self.assertRaises(resource_provider.PlacementRefused) as raised:
             self.placement.set_traits(UUID, set(), 9)
         self.assertEqual(403, raised.exception.status)
         self.assertIn("policy forbids it", str(raised.exception))
@@ -109,7 +109,7 @@ class FailuresTest(PlacementTestCase):
     def test_server_errors_are_waited_out(self):
         for status in (500, 502, 503, 504):
             self.http.get(TRAITS, status_code=status)
-            with self.assertRaises(placement.PlacementUnreachable):
+            with self.assertRaises(resource_provider.PlacementUnreachable):
                 self.placement.traits(UUID)
 
     def test_so_are_errors_of_the_network(self):
@@ -122,14 +122,14 @@ class FailuresTest(PlacementTestCase):
         ):
             with self.subTest(error.__name__):
                 self.http.get(TRAITS, exc=error)
-                with self.assertRaises(placement.PlacementUnreachable):
+                with self.assertRaises(resource_provider.PlacementUnreachable):
                     self.placement.traits(UUID)
 
     def test_an_answer_out_of_form_is_no_crash(self):
         for body in ("<html>", "[]", "{}", '{"traits": 1}', '{"traits": []}'):
             with self.subTest(body):
                 self.http.get(TRAITS, text=body)
-                with self.assertRaises(placement.PlacementUnreachable):
+                with self.assertRaises(resource_provider.PlacementUnreachable):
                     self.placement.traits(UUID)
 
     def test_providers_out_of_form_are_no_crash(self):
@@ -140,7 +140,7 @@ class FailuresTest(PlacementTestCase):
         ):
             with self.subTest(body):
                 self.http.get(f"{URL}/resource_providers", text=body)
-                with self.assertRaises(placement.PlacementUnreachable):
+                with self.assertRaises(resource_provider.PlacementUnreachable):
                     self.placement.find("rt-1")
 
 
@@ -156,7 +156,7 @@ class ConflictTest(PlacementTestCase):
         )
         self.http.put(f"{URL}/traits/{REALTIME}", status_code=201)
         self.http.put(TRAITS, [{"status_code": 409}, {"json": {}}])
-        with self.assertLogs("sriov_rt.agent.placement", "INFO"):
+        with self.assertLogs("sriov_rt.placement.resource_provider", "INFO"):
             Provider(self.placement, "rt-1", "rt-1").set_traits(
                 frozenset({REALTIME})
             )
@@ -179,7 +179,9 @@ def _traits(generation, *names):
 class ProviderTest(unittest.TestCase):
     def setUp(self):
         self.placement = fake_placement.FakePlacement("rt-1", "COMPUTE_NODE")
-        self.provider = placement.Provider(self.placement, "rt-1", "rt-1")
+        self.provider = resource_provider.Provider(
+            self.placement, "rt-1", "rt-1"
+        )
 
     def test_traits_are_made_known_and_set(self):
         with self.assertLogs(LOGGER, "INFO") as logs:
@@ -223,13 +225,13 @@ class ProviderTest(unittest.TestCase):
             self.placement.generation += 1
 
         self.placement.meddle = meddle
-        with self.assertRaises(placement.GenerationConflict):
+        with self.assertRaises(resource_provider.GenerationConflict):
             self.provider.set_traits(frozenset({REALTIME}))
-        self.assertEqual(placement.ATTEMPTS, len(attempts))
+        self.assertEqual(resource_provider.ATTEMPTS, len(attempts))
 
     def test_a_provider_that_is_not_there_yet_is_waited_for(self):
         self.placement.provider = None
-        with self.assertRaises(placement.ProviderMissing) as raised:
+        with self.assertRaises(resource_provider.ProviderMissing) as raised:
             self.provider.set_traits(frozenset({REALTIME}))
         self.assertEqual("rt-1", raised.exception.node)
         self.assertIn("start nova-compute", str(raised.exception))
