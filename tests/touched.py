@@ -67,6 +67,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
         "cloud.test_demo",
     ),
     "sriov_rt/cmd": ("functional.cmd", "functional.host", "vm.test_host"),
+    "sriov_rt/cni": ("functional.cmd", "vm.test_pod_vf", "vm.test_kubevirt"),
     "sriov_rt/codec.py": ("functional.scheduler", "functional.agent"),
     "sriov_rt/config.py": ("functional.agent", "functional.vif"),
     "sriov_rt/deadline.py": ("functional.vif", "functional.nova.test_vif"),
@@ -83,7 +84,11 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "sriov_rt/guest": _GUESTS,
     "sriov_rt/host": (*_HOSTS, "functional.agent"),
     "sriov_rt/kernel": (*_VFS, *_PORTS),
-    "sriov_rt/kubernetes": (*_PODS, "vm.test_pod_vf"),
+    "sriov_rt/kubernetes": (
+        "functional.kubernetes",
+        "kubernetes.test_labels",
+        "kubernetes.test_node",
+    ),
     "sriov_rt/kubevirt": (
         "functional.kubevirt",
         "kubernetes.test_kubevirt",
@@ -115,6 +120,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
         "functional.magnum",
         "cloud.test_placement",
     ),
+    "sriov_rt/pods": _PODS,
     "sriov_rt/reason.py": (*_SCHEDULING, "docs"),
     "sriov_rt/request": (*_SCHEDULING, "functional.nova", "docs"),
     "sriov_rt/scheduler": (

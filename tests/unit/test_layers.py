@@ -55,10 +55,10 @@ MAY_IMPORT = {
     "verify": PURE | {"kernel", "host", "files"},
     "devices": PURE
     | {"host", "nic", "placement", "agent", "service", "config", "files"},
-    "kubernetes": PURE
-    | {"kernel", "host", "nic", "onload", "labels", "service"}
-    | {"config", "files"},
-    "kubevirt": PURE | {"kernel", "host", "guest", "nic", "vif", "files"},
+    "kubernetes": PURE | {"labels", "service", "config"},
+    "pods": PURE | {"onload", "kubernetes"},
+    "cni": PURE | {"kernel", "nic", "files"},
+    "kubevirt": PURE | {"kernel", "host", "guest", "nic", "vif", "cni"},
     "scheduler": PURE | {"service", "onload", "config"},
     "nova": PURE
     | {
@@ -112,6 +112,8 @@ MAY_IMPORT = {
         "files",
         "verify",
         "kubernetes",
+        "pods",
+        "cni",
         "kubevirt",
         "nova",
         "neutron",

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
-from sriov_rt.kubernetes import manifest
+from sriov_rt.pods import manifest
 
 Amounts = Mapping[str, fractions.Fraction]
 

@@ -5,7 +5,7 @@
 import json
 import unittest
 
-from sriov_rt.kubernetes import cni
+from sriov_rt.cni import protocol
 
 ENVIRONMENT = {
     "CNI_COMMAND": "ADD",
@@ -26,19 +26,21 @@ def parse(configuration=None, **environment):
     data = CONFIGURATION if configuration is None else configuration
     if not isinstance(data, bytes):
         data = json.dumps(data).encode()
-    return cni.parse({**ENVIRONMENT, **environment}, data)
+    return protocol.parse({**ENVIRONMENT, **environment}, data)
 
 
 class ParseTest(unittest.TestCase):
     def refused(self, code, configuration=None, **environment):
-        with self.assertRaises(cni.CniError) as caught:
+        with self.assertRaises(protocol.CniError) as caught:
             parse(configuration, **environment)
         self.assertEqual(code, caught.exception.code)
         return str(caught.exception)
 
     def test_a_call(self):
         found = parse()
-        self.assertEqual(cni.AttachmentId("c0ffee", "net1"), found.attachment)
+        self.assertEqual(
+            protocol.AttachmentId("c0ffee", "net1"), found.attachment
+        )
         self.assertEqual("0000:01:10.1", found.device)
         self.assertEqual("team/web-0", found.pod)
         self.assertTrue(found.is_first)
@@ -55,7 +57,7 @@ class ParseTest(unittest.TestCase):
         self.assertEqual("", parse(CNI_COMMAND="DEL", CNI_NETNS="").namespace)
         for command in ("ADD", "CHECK"):
             self.refused(
-                cni.INVALID_ENVIRONMENT, CNI_COMMAND=command, CNI_NETNS=""
+                protocol.INVALID_ENVIRONMENT, CNI_COMMAND=command, CNI_NETNS=""
             )
 
     def test_what_is_no_environment(self):
@@ -68,14 +70,14 @@ class ParseTest(unittest.TestCase):
             for value in values:
                 with self.subTest(name, value=value):
                     said = self.refused(
-                        cni.INVALID_ENVIRONMENT, **{name: value}
+                        protocol.INVALID_ENVIRONMENT, **{name: value}
                     )
                     self.assertIn(name, said)
 
     def test_what_is_no_configuration(self):
         for data in (b"", b"\xff", b"[1]", b"[" * 100000, b"x" * 2**21):
             with self.subTest(data[:10]):
-                self.refused(cni.DECODE_FAILURE, data)
+                self.refused(protocol.DECODE_FAILURE, data)
         for change in (
             {"name": ""},
             {"name": "../x"},
@@ -86,14 +88,14 @@ class ParseTest(unittest.TestCase):
         ):
             with self.subTest(change):
                 self.refused(
-                    cni.INVALID_CONFIGURATION, {**CONFIGURATION, **change}
+                    protocol.INVALID_CONFIGURATION, {**CONFIGURATION, **change}
                 )
 
     def test_another_version_of_the_specification(self):
         for version in ("0.2.0", "2.0.0", 1, None, ["1.1.0"]):
             with self.subTest(version):
                 said = self.refused(
-                    cni.INCOMPATIBLE_VERSION,
+                    protocol.INCOMPATIBLE_VERSION,
                     {**CONFIGURATION, "cniVersion": version},
                 )
                 self.assertIn("1.1.0", said)
@@ -102,7 +104,7 @@ class ParseTest(unittest.TestCase):
         for given in (None, {}, [1], [{"containerID": "a"}]):
             with self.subTest(given):
                 self.refused(
-                    cni.INVALID_CONFIGURATION,
+                    protocol.INVALID_CONFIGURATION,
                     {**CONFIGURATION, "cni.dev/valid-attachments": given},
                     CNI_COMMAND="GC",
                 )
@@ -115,7 +117,7 @@ class ParseTest(unittest.TestCase):
             },
             CNI_COMMAND="GC",
         )
-        self.assertEqual({cni.AttachmentId("a", "net1")}, found.valid)
+        self.assertEqual({protocol.AttachmentId("a", "net1")}, found.valid)
 
     def test_what_a_pod_calls_itself_reaches_no_log_unless_it_is_a_name(self):
         for text in (

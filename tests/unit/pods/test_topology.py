@@ -5,9 +5,9 @@
 import itertools
 import unittest
 
-from sriov_rt.kubernetes import pod_request
-from sriov_rt.kubernetes import topology
-from tests.unit.kubernetes import test_placement
+from sriov_rt.pods import pod_request
+from sriov_rt.pods import topology
+from tests.unit.pods import test_feasible_nodes
 
 VF = "example.com/vf"
 NIC = "example.com/nic"
@@ -50,7 +50,7 @@ class TopologyTest(unittest.TestCase):
         }
         request = pod_request.read({"spec": spec})
         found = topology.why_not(
-            test_placement.topology(*zones, policy=policy, scope=scope),
+            test_feasible_nodes.topology(*zones, policy=policy, scope=scope),
             request.parts,
             pod_request.whole(spec),
         )
@@ -166,13 +166,13 @@ class TopologyTest(unittest.TestCase):
             with self.subTest(text):
                 found = topology.settings({"topologyPolicies": [text]})
                 self.assertEqual(expected, found)
-        stated = test_placement.topology(policy="none", scope="pod")
+        stated = test_feasible_nodes.topology(policy="none", scope="pod")
         stated["topologyPolicies"] = ["SingleNUMANodeContainerLevel"]
         self.assertEqual(("none", "pod"), topology.settings(stated))
 
     def test_odd_objects(self):
         whole = topology.Part("c", {"cpu": 1})
-        for odd in test_placement.OddTest.ODD:
+        for odd in test_feasible_nodes.OddTest.ODD:
             for where in ("attributes", "zones", "topologyPolicies"):
-                found = test_placement.topology(zone(0, 4))
+                found = test_feasible_nodes.topology(zone(0, 4))
                 topology.why_not({**found, where: odd}, [whole], whole)

@@ -9,8 +9,8 @@ import unittest
 import hypothesis
 from hypothesis import strategies as st
 
-from sriov_rt.kubernetes import pod
 from sriov_rt.onload import plan
+from sriov_rt.pods import pod
 from tests.unit.parse.properties import deterministic
 
 ENVIRONMENT = {"LD_PRELOAD": "/o/libonload.so", "EF_POLL_USEC": "9"}

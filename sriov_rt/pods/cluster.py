@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from sriov_rt.kubernetes import errors
-from sriov_rt.kubernetes import manifest
-from sriov_rt.kubernetes.placement import Cluster
+from sriov_rt.pods import manifest
+from sriov_rt.pods.feasible_nodes import Cluster
 
 #: Objects of one answer, and the most answers of one list: room for 200,000
 #: pods, where Kubernetes' own limit is 150,000.

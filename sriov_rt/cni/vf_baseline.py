@@ -13,10 +13,10 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from sriov_rt.cni import protocol
+from sriov_rt.cni.protocol import CniError
+from sriov_rt.cni.protocol import Request
 from sriov_rt.exceptions import SriovRtError
-from sriov_rt.kubernetes import cni
-from sriov_rt.kubernetes.cni import CniError
-from sriov_rt.kubernetes.cni import Request
 from sriov_rt.nic import errors
 from sriov_rt.nic.tenancy import MANAGERS
 from sriov_rt.nic.tenancy import Holder
@@ -56,7 +56,7 @@ class Baseline:
         address = _address(request)
         if not request.is_first:
             raise CniError(
-                cni.INVALID_CONFIGURATION,
+                protocol.INVALID_CONFIGURATION,
                 f"network {request.network} lists sriov-rt-vf after another "
                 "plug-in, which has taken the VF by then; list it first",
             )
@@ -82,7 +82,7 @@ class Baseline:
             if problem is not None:
                 self._quarantine(address, holder, problem)
                 raise CniError(
-                    cni.QUARANTINED,
+                    protocol.QUARANTINED,
                     f"the VF {address} is not clean and is kept out of use: "
                     f"{problem}",
                 )
@@ -114,19 +114,19 @@ class Baseline:
         if found is None or found.id != _id(request):
             whose = "nobody" if found is None else str(found)
             raise CniError(
-                cni.NOT_ATTACHED,
+                protocol.NOT_ATTACHED,
                 f"the VF {address} belongs to {whose}, not to this pod; "
                 "delete the pod, so that it is made again",
             )
         if found.is_quarantined:
             raise CniError(
-                cni.QUARANTINED,
+                protocol.QUARANTINED,
                 f"the VF {address} is quarantined: {found.reason}",
             )
         try:
             self._vfs().locate(address)
         except errors.NicError as error:
-            raise CniError(cni.NOT_ATTACHED, str(error)) from error
+            raise CniError(protocol.NOT_ATTACHED, str(error)) from error
 
     def collect(self, request: Request) -> None:
         """Reset the VFs of attachments that no longer exist.
@@ -155,7 +155,7 @@ class Baseline:
             if problem is not None:
                 problems.append(f"the VF {address}: {problem}")
         if problems:
-            raise CniError(cni.QUARANTINED, "; ".join(problems))
+            raise CniError(protocol.QUARANTINED, "; ".join(problems))
 
     def status(self) -> None:
         """Check that ADD could be served.
@@ -165,7 +165,7 @@ class Baseline:
         try:
             self._tenancies.check()
         except errors.NotRecorded as error:
-            raise CniError(cni.NOT_AVAILABLE, str(error)) from error
+            raise CniError(protocol.NOT_AVAILABLE, str(error)) from error
 
     def _check_left(self, address: str, before: Holder) -> None:
         """Check that the previous pod of a VF is gone.
@@ -176,7 +176,7 @@ class Baseline:
             return
         if os.path.exists(before.namespace):  # noqa: PTH110
             raise CniError(
-                cni.TRY_AGAIN,
+                protocol.TRY_AGAIN,
                 f"the VF {address} still belongs to {before}, which is not "
                 "gone yet; the runtime tries again",
             )
@@ -193,15 +193,15 @@ class Baseline:
         except errors.VfBusy as error:
             if before is None:
                 # Somebody else's, and nothing was done to it.
-                raise CniError(cni.IN_USE, str(error)) from error
+                raise CniError(protocol.IN_USE, str(error)) from error
             self._quarantine(address, before, error)
             raise CniError(
-                cni.QUARANTINED,
+                protocol.QUARANTINED,
                 f"the VF {address} is kept out of use: {error}",
             ) from error
         except errors.NicError as error:
             raise CniError(
-                cni.INVALID_CONFIGURATION,
+                protocol.INVALID_CONFIGURATION,
                 f"the network's device is not a VF that can be used: {error}",
             ) from error
 
@@ -254,7 +254,7 @@ class Baseline:
 def _address(request: Request) -> str:
     if request.device is None:
         raise CniError(
-            cni.INVALID_CONFIGURATION,
+            protocol.INVALID_CONFIGURATION,
             f"network {request.network} has no deviceID, so that it is not "
             "known which VF the pod has; name the VFs' resource in the "
             "annotation k8s.v1.cni.cncf.io/resourceName of its "
@@ -268,9 +268,9 @@ def _id(request: Request) -> str:
     return f"{request.attachment.container}/{request.attachment.interface}"
 
 
-def _attachment(found: Holder) -> cni.AttachmentId:
+def _attachment(found: Holder) -> protocol.AttachmentId:
     container, _, interface = found.id.partition("/")
-    return cni.AttachmentId(container, interface)
+    return protocol.AttachmentId(container, interface)
 
 
 def _about(address: str, found: Holder) -> str:

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
-from sriov_rt.kubernetes import manifest
-from sriov_rt.kubernetes import pod as pods
-from sriov_rt.kubernetes import topology
+from sriov_rt.pods import manifest
+from sriov_rt.pods import pod as pods
+from sriov_rt.pods import topology
 
 Amounts = Mapping[str, fractions.Fraction]
 

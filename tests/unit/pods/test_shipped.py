@@ -8,8 +8,8 @@ import unittest
 
 import yaml
 
-from sriov_rt.kubernetes import profiles
-from sriov_rt.kubernetes import runtime_class
+from sriov_rt.pods import profiles
+from sriov_rt.pods import runtime_class
 
 SHIPPED = pathlib.Path(__file__).resolve().parents[3] / "etc" / "kubernetes"
 

@@ -11,9 +11,9 @@ import unittest
 from concurrent import futures
 from unittest import mock
 
+from sriov_rt.cni import protocol
+from sriov_rt.cni import vf_baseline
 from sriov_rt.host.root import Root
-from sriov_rt.kubernetes import cni
-from sriov_rt.kubernetes import vf_baseline
 from sriov_rt.nic import errors
 from sriov_rt.nic.tenancy import Holder
 from sriov_rt.nic.tenancy import Kind
@@ -58,12 +58,12 @@ class BaselineTest(unittest.TestCase):
     def request(self, command="ADD", **fields):
         given = {
             "network": "fast",
-            "attachment": cni.AttachmentId("c1", "net1"),
+            "attachment": protocol.AttachmentId("c1", "net1"),
             "namespace": "/nonexistent/netns",
             "device": ADDRESS,
             "pod": "team/web-0",
         }
-        return cni.Request(command, "1.1.0", **{**given, **fields})
+        return protocol.Request(command, "1.1.0", **{**given, **fields})
 
     def add(self, **fields):
         self.baseline.add(self.request(**fields))
@@ -75,7 +75,7 @@ class BaselineTest(unittest.TestCase):
         self.baseline.collect(self.request("GC", valid=frozenset(valid)))
 
     def refused(self, code, call, *args, **fields):
-        with self.assertRaises(cni.CniError) as caught:
+        with self.assertRaises(protocol.CniError) as caught:
             call(*args, **fields)
         self.assertEqual(code, caught.exception.code, caught.exception)
         return str(caught.exception)
@@ -136,7 +136,7 @@ class BaselineTest(unittest.TestCase):
         before = self.kernel.devices[1].driver
         self.add()
         self.kernel.bind(fakes.vf_id(1), "vfio-pci")
-        self.add(attachment=cni.AttachmentId("c2", "net1"))
+        self.add(attachment=protocol.AttachmentId("c2", "net1"))
         self.assertEqual(before, self.kernel.devices[1].driver)
         # That of the first pod comes late, and is of no attachment now.
         self.kernel.change(1, vlan=5)
@@ -146,14 +146,16 @@ class BaselineTest(unittest.TestCase):
     def test_a_vf_of_a_pod_that_is_not_gone_is_not_given_to_another(self):
         self.add(namespace=str(self.place.parent))
         said = self.refused(
-            cni.TRY_AGAIN, self.add, attachment=cni.AttachmentId("c2", "net1")
+            protocol.TRY_AGAIN,
+            self.add,
+            attachment=protocol.AttachmentId("c2", "net1"),
         )
         self.assertIn("team/web-0", said)
 
     def test_a_vf_in_use_is_neither_touched_nor_given(self):
         self.users = {ADDRESS: Use(ports=("port p1 of web",))}
         self.kernel.change(1, vlan=7)
-        said = self.refused(cni.IN_USE, self.add)
+        said = self.refused(protocol.IN_USE, self.add)
         self.assertIn("port p1 of web", said)
         self.assertEqual(7, self.settings().vlan)
         self.assertEqual({}, self.holders())
@@ -168,9 +170,11 @@ class BaselineTest(unittest.TestCase):
         self.assertIn("vf=0000:01:10.1 pod=team/web-0", logged.output[0])
         found = self.holder()
         self.assertTrue(found.is_quarantined)
-        other = cni.AttachmentId("c2", "net1")
+        other = protocol.AttachmentId("c2", "net1")
         with self.assertLogs("sriov_rt", "ERROR"):
-            said = self.refused(cni.QUARANTINED, self.add, attachment=other)
+            said = self.refused(
+                protocol.QUARANTINED, self.add, attachment=other
+            )
         self.assertIn("kept out of use", said)
         # The NIC has recovered.
         self.kernel.fail.clear()
@@ -193,7 +197,7 @@ class BaselineTest(unittest.TestCase):
         self.kernel.write = write
         found = self.holder()
         self.assertIs(State.PREPARING, found.state)
-        self.collect(valid={cni.AttachmentId("c1", "net1")})
+        self.collect(valid={protocol.AttachmentId("c1", "net1")})
         self.assertEqual({}, self.holders())
         self.assertEqual(0, self.settings().vlan)
 
@@ -201,10 +205,10 @@ class BaselineTest(unittest.TestCase):
         self.add()
         self.add(
             device="0000:01:10.0",
-            attachment=cni.AttachmentId("c2", "net1"),
+            attachment=protocol.AttachmentId("c2", "net1"),
             network="other",
         )
-        self.collect(valid={cni.AttachmentId("c1", "net1")})
+        self.collect(valid={protocol.AttachmentId("c1", "net1")})
         self.assertEqual(2, len(self.holders()))
         self.collect()
         found = self.holder()
@@ -213,51 +217,56 @@ class BaselineTest(unittest.TestCase):
     def test_gc_tries_all_before_it_fails(self):
         self.add()
         self.add(
-            device="0000:01:10.0", attachment=cni.AttachmentId("c2", "net1")
+            device="0000:01:10.0",
+            attachment=protocol.AttachmentId("c2", "net1"),
         )
         self.users = {"0000:01:10.0": Use(guest="qemu web", driver="vfio-pci")}
         with self.assertLogs("sriov_rt", "ERROR"):
-            said = self.refused(cni.QUARANTINED, self.collect)
+            said = self.refused(protocol.QUARANTINED, self.collect)
         self.assertIn("qemu web", said)
         self.assertEqual(["0000:01:10.0"], list(self.holders()))
 
     def test_check(self):
         check = self.request("CHECK")
-        said = self.refused(cni.NOT_ATTACHED, self.baseline.check, check)
+        said = self.refused(protocol.NOT_ATTACHED, self.baseline.check, check)
         self.assertIn("nobody", said)
         self.add()
         self.baseline.check(check)
         other = self.request(
-            "CHECK", attachment=cni.AttachmentId("c2", "net1")
+            "CHECK", attachment=protocol.AttachmentId("c2", "net1")
         )
-        said = self.refused(cni.NOT_ATTACHED, self.baseline.check, other)
+        said = self.refused(protocol.NOT_ATTACHED, self.baseline.check, other)
         self.assertIn("team/web-0", said)
         found = self.holder()
         self.store.assign(ADDRESS, found.quarantined("dirty"))
-        self.refused(cni.QUARANTINED, self.baseline.check, check)
+        self.refused(protocol.QUARANTINED, self.baseline.check, check)
 
     def test_vfs_that_were_removed_leave_nothing_to_clean(self):
         self.add()
         self.kernel.provision("enp1s0", 0, probe=True)
-        other = cni.AttachmentId("c2", "net1")
-        self.refused(cni.INVALID_CONFIGURATION, self.add, attachment=other)
+        other = protocol.AttachmentId("c2", "net1")
+        self.refused(
+            protocol.INVALID_CONFIGURATION, self.add, attachment=other
+        )
         self.delete()
         self.assertEqual({}, self.holders())
 
     def test_a_network_without_a_device(self):
-        said = self.refused(cni.INVALID_CONFIGURATION, self.add, device=None)
+        said = self.refused(
+            protocol.INVALID_CONFIGURATION, self.add, device=None
+        )
         self.assertIn("k8s.v1.cni.cncf.io/resourceName", said)
 
     def test_what_is_no_vf(self):
         said = self.refused(
-            cni.INVALID_CONFIGURATION, self.add, device="0000:00:01.0"
+            protocol.INVALID_CONFIGURATION, self.add, device="0000:00:01.0"
         )
         self.assertIn("0000:00:01.0", said)
         self.assertEqual({}, self.holders())
 
     def test_it_has_to_be_the_first_of_its_list(self):
         said = self.refused(
-            cni.INVALID_CONFIGURATION, self.add, is_first=False
+            protocol.INVALID_CONFIGURATION, self.add, is_first=False
         )
         self.assertIn("list it first", said)
 
@@ -267,7 +276,7 @@ class BaselineTest(unittest.TestCase):
         for data in (b"", b"{}", b"x" * 20000, b"[" * 9999):
             with self.subTest(data[:4]):
                 path.write_bytes(data)
-                said = self.refused(cni.IN_USE, self.add)
+                said = self.refused(protocol.IN_USE, self.add)
                 self.assertIn("quarantined for somebody unknown", said)
                 self.assertIn(f"'sriov-rt vf reset {ADDRESS}'", said)
                 self.collect()
@@ -278,7 +287,7 @@ class BaselineTest(unittest.TestCase):
     def test_a_directory_that_others_may_write_in(self):
         self.add()
         self.store.directory.chmod(0o777)
-        self.refused(cni.NOT_AVAILABLE, self.baseline.status)
+        self.refused(protocol.NOT_AVAILABLE, self.baseline.status)
         with self.assertRaises(errors.NotRecorded):
             self.add()
 
@@ -299,7 +308,7 @@ class BaselineTest(unittest.TestCase):
             with self.subTest(use):
                 self.users = {ADDRESS: use}
                 binds = list(self.kernel.binds)
-                said = self.refused(cni.IN_USE, self.add)
+                said = self.refused(protocol.IN_USE, self.add)
                 self.assertIn(clause, said)
                 self.assertEqual({}, self.holders())
                 self.assertEqual([], self.kernel.writes)
@@ -311,7 +320,7 @@ class BaselineTest(unittest.TestCase):
                 holder = Holder(kind, "x", "realtime/rt", state, "dirty")
                 self.store.assign(ADDRESS, holder)
                 with self.subTest(holder):
-                    said = self.refused(cni.IN_USE, self.add)
+                    said = self.refused(protocol.IN_USE, self.add)
                     self.assertIn(f"{kind} realtime/rt", said)
                 self.store.release(ADDRESS, kind)
         self.add()
@@ -324,9 +333,9 @@ class BaselineTest(unittest.TestCase):
         self.assertIn("cannot be seen", self.holder().reason)
         with self.assertLogs("sriov_rt", "ERROR"):
             self.refused(
-                cni.QUARANTINED,
+                protocol.QUARANTINED,
                 self.add,
-                attachment=cni.AttachmentId("c2", "net1"),
+                attachment=protocol.AttachmentId("c2", "net1"),
             )
         self.assertTrue(self.holder().is_quarantined)
 
@@ -340,19 +349,19 @@ class BaselineTest(unittest.TestCase):
         def add(name):
             try:
                 self.add(
-                    attachment=cni.AttachmentId(name, "net1"),
+                    attachment=protocol.AttachmentId(name, "net1"),
                     namespace=str(self.place.parent),
                 )
                 got.append(name)
-            except cni.CniError as error:
+            except protocol.CniError as error:
                 refused.append(error.code)
             except errors.Locked:
-                refused.append(cni.TRY_AGAIN)
+                refused.append(protocol.TRY_AGAIN)
 
         with futures.ThreadPoolExecutor(2) as pool:
             list(pool.map(add, ("c1", "c2")))
         self.assertEqual(1, len(got))
-        self.assertEqual([cni.TRY_AGAIN], refused)
+        self.assertEqual([protocol.TRY_AGAIN], refused)
         self.assertEqual(f"{got[0]}/net1", self.holder().id)
 
     def test_a_kill_at_any_write_leaves_no_vf_that_passes_for_clean(self):
@@ -384,7 +393,7 @@ class BaselineTest(unittest.TestCase):
         self.kernel.tenancies = Tenancies(Root(str(self.kernel.root)))
         self.baseline = self.over(self.kernel)
         bind = self.kernel.bind
-        valid = {cni.AttachmentId("c1", "net1")}
+        valid = {protocol.AttachmentId("c1", "net1")}
         ended = threading.Event()
 
         def meanwhile(*args):

@@ -9,12 +9,12 @@ or cordoned passes.
 import json
 import unittest
 
-from sriov_rt.kubernetes import cluster as clusters
 from sriov_rt.kubernetes import errors
-from sriov_rt.kubernetes import placement
-from sriov_rt.kubernetes import pod as pods
-from sriov_rt.kubernetes import pod_request
-from sriov_rt.kubernetes import sentences
+from sriov_rt.pods import cluster as clusters
+from sriov_rt.pods import feasible_nodes
+from sriov_rt.pods import pod as pods
+from sriov_rt.pods import pod_request
+from sriov_rt.pods import sentences
 
 NFD = "feature.node.kubernetes.io"
 CARD = f"{NFD}/pci-1924.present"
@@ -114,8 +114,8 @@ def topology(*zones, policy="single-numa-node", scope=None, name="n1"):
 
 def judged(given, *objects):
     found = clusters.of_objects([{"kind": "List", "items": list(objects)}])
-    known = placement.find_class(given, found)
-    return placement.judge(pod_request.read(given, known), found, NOW)
+    known = feasible_nodes.find_class(given, found)
+    return feasible_nodes.judge(pod_request.read(given, known), found, NOW)
 
 
 class PlacementTest(unittest.TestCase):
@@ -398,7 +398,7 @@ class PlacementTest(unittest.TestCase):
             ["pod_class_without_vf"],
             self.codes(given, there, known, network(**of_vfs)),
         )
-        named = {placement.KATA_CLASSES: "kata-rt, kata-qemu"}
+        named = {feasible_nodes.KATA_CLASSES: "kata-rt, kata-qemu"}
         self.assertEqual(
             [],
             self.codes(given, there, known, network(**of_vfs, **named)),
@@ -407,7 +407,7 @@ class PlacementTest(unittest.TestCase):
     def test_vf_and_exclusive_cpus_have_to_be_of_one_numa_node(self):
         limits = {"cpu": "2", "memory": "1Gi", VFS: "1"}
         given = pod(limits=limits)
-        there = node(labels={placement.ISOLATED: "4"}, **{VFS: "2"})
+        there = node(labels={feasible_nodes.ISOLATED: "4"}, **{VFS: "2"})
         split = zone(0, cpu="4", **{VFS: "0"}), zone(1, cpu="0", **{VFS: "2"})
         self.assertEqual(
             ["pod_numa_split"], self.codes(given, there, topology(*split))
@@ -430,7 +430,7 @@ class PlacementTest(unittest.TestCase):
         given = pod(limits={"cpu": "2", "memory": "1Gi"})
         for text, noted in (("4", 0), ("2", 0), ("1", 1), ("x", 1)):
             with self.subTest(text):
-                labels = {placement.ISOLATED: text}
+                labels = {feasible_nodes.ISOLATED: text}
                 found = self.notes(given, node(labels=labels))
                 self.assertEqual(noted, len(found))
         self.assertEqual(["pod_cpus_not_isolated"], self.notes(given, node()))
@@ -439,12 +439,15 @@ class PlacementTest(unittest.TestCase):
     def test_cpus_that_a_nodegroup_of_magnum_has_isolated(self):
         given = pod(limits={"cpu": "2", "memory": "1Gi"})
         for text, noted in (("2", 0), ("1", 1)):
-            labels = {placement.REALTIME_CPUS: text}
+            labels = {feasible_nodes.REALTIME_CPUS: text}
             with self.subTest(text):
                 found = self.notes(given, node(labels=labels))
                 self.assertEqual(noted, len(found))
         # Figures of the agent come first.
-        labels = {placement.ISOLATED: "1", placement.REALTIME_CPUS: "2"}
+        labels = {
+            feasible_nodes.ISOLATED: "1",
+            feasible_nodes.REALTIME_CPUS: "2",
+        }
         self.assertEqual(
             ["pod_cpus_not_isolated"], self.notes(given, node(labels=labels))
         )
@@ -582,7 +585,7 @@ class SaidTest(unittest.TestCase):
     """What is quoted of a pod that exists."""
 
     def said(self, **status):
-        return placement.said({**pod(), "status": status})
+        return feasible_nodes.said({**pod(), "status": status})
 
     def test_the_schedulers_own_condition(self):
         message = "0/3 nodes are available: 3 Insufficient cpu."
@@ -613,5 +616,7 @@ class SaidTest(unittest.TestCase):
         self.assertIsNone(self.said(phase="Running", conditions=[placed]))
         self.assertIsNone(self.said())
         for odd in OddTest.ODD:
-            placement.said({"status": odd})
-            placement.said({"status": {"conditions": odd, "message": odd}})
+            feasible_nodes.said({"status": odd})
+            feasible_nodes.said(
+                {"status": {"conditions": odd, "message": odd}}
+            )

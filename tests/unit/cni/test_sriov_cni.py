@@ -7,9 +7,9 @@ import tempfile
 import unittest
 from unittest import mock
 
+from sriov_rt.cni import sriov_cni
 from sriov_rt.kernel.vf import LinkState
 from sriov_rt.kernel.vf import VlanProtocol
-from sriov_rt.kubevirt import sriov_cni
 from sriov_rt.nic.model import BASELINE
 
 VF = "0000:01:10.0"

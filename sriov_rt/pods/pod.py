@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
 
-from sriov_rt.kubernetes import runtime_class
 from sriov_rt.onload import plan
 from sriov_rt.onload.errors import OnloadError
+from sriov_rt.pods import runtime_class
 
 #: Label of accelerated pods, its value their network. Two of one value and
 #: namespace do not share a node: what Onload sends past macvlan does not come
@@ -126,7 +126,7 @@ def _of_json(data: bytes) -> Iterator[Any]:
 
 def _of_yaml(data: bytes) -> Iterator[Any]:
     # Here, for few who read a pod read YAML.
-    from sriov_rt.kubernetes import plain_yaml
+    from sriov_rt.pods import plain_yaml
 
     return plain_yaml.documents(data)
 

@@ -16,15 +16,15 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
-from sriov_rt.kubernetes import manifest
-from sriov_rt.kubernetes import pod_request
-from sriov_rt.kubernetes import runtime_class as runtime_classes
-from sriov_rt.kubernetes import sentences
-from sriov_rt.kubernetes import topology
-from sriov_rt.kubernetes.pod_request import Expression
-from sriov_rt.kubernetes.pod_request import PodRequest
-from sriov_rt.kubernetes.sentences import reason
 from sriov_rt.parse import features
+from sriov_rt.pods import manifest
+from sriov_rt.pods import pod_request
+from sriov_rt.pods import runtime_class as runtime_classes
+from sriov_rt.pods import sentences
+from sriov_rt.pods import topology
+from sriov_rt.pods.pod_request import Expression
+from sriov_rt.pods.pod_request import PodRequest
+from sriov_rt.pods.sentences import reason
 from sriov_rt.reason import Reason
 
 #: How many isolated CPUs sriov-rt-agent reports (labels.own).
