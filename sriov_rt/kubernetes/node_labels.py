@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from sriov_rt.kubernetes import errors
 from sriov_rt.kubernetes import node
 from sriov_rt.kubernetes import options
-from sriov_rt.labels.source import Answer
-from sriov_rt.labels.source import LabelSourceMissing
-from sriov_rt.labels.source import Wiring
+from sriov_rt.labels.label_source import Answer
+from sriov_rt.labels.label_source import LabelSourceMissing
+from sriov_rt.labels.label_source import Wiring
 from sriov_rt.parse import features
 from sriov_rt.service.backoff import Backoff
 from sriov_rt.service.worker import Worker

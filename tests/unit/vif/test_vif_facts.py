@@ -18,7 +18,7 @@ from sriov_rt.nic import tenancy
 from sriov_rt.nic.tenancy import Holder
 from sriov_rt.nic.tenancy import Tenancies
 from sriov_rt.vif import records
-from sriov_rt.vif import source
+from sriov_rt.vif import vif_facts
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import State
 from tests.unit.host import trees
@@ -29,10 +29,10 @@ class PoolsTest(trees.TreeTest):
     def pools(self, *parents):
         text = f"[vif]\nparents = {', '.join(parents)}\n"
         self.tree.write(CONFIG, text)
-        return source.observe(self.root).pools
+        return vif_facts.observe(self.root).pools
 
     def test_without_a_configuration_there_are_none(self):
-        self.assertEqual({}, source.observe(self.root).pools)
+        self.assertEqual({}, vif_facts.observe(self.root).pools)
 
     def test_a_vfs_nic_is_its_pf(self):
         self.tree.write("sys/class/net/ens2f0/device/sriov_numvfs", "2\n")
@@ -54,7 +54,7 @@ class PoolsTest(trees.TreeTest):
 
     def missing(self, *parents):
         self.pools(*parents)
-        return source.observe(self.root).missing
+        return vif_facts.observe(self.root).missing
 
     def test_parents_that_are_not_here_are_named(self):
         self.assertEqual({}, self.missing("physnet1:eno1v0", "physnet2:eth0"))
@@ -89,7 +89,7 @@ class PoolsTest(trees.TreeTest):
             found = self.pools(*parents)
             self.assertIn("[vif] parents", found.reason)
         self.tree.write(CONFIG, "[vif\n")
-        self.assertIsInstance(source.observe(self.root).pools, Unknown)
+        self.assertIsInstance(vif_facts.observe(self.root).pools, Unknown)
 
     def test_what_cannot_be_read_is_not_known(self):
         for path in ("device/physfn/net", "device/physfn"):
@@ -110,7 +110,7 @@ class EndpointsTest(fakes.HostTest):
         self.tree.write(BOOT_ID, Root().read_text(BOOT_ID))
 
     def found(self):
-        return source.observe(Root(self.tree.path))
+        return vif_facts.observe(Root(self.tree.path))
 
     def observe(self):
         return self.found().endpoints

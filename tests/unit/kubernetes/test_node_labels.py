@@ -11,13 +11,13 @@ from oslo_config import cfg
 
 from sriov_rt.config import OptionRejected
 from sriov_rt.kubernetes import errors
-from sriov_rt.kubernetes import source
+from sriov_rt.kubernetes import node_labels
 from sriov_rt.kubernetes.node import BOOKMARK
 from sriov_rt.kubernetes.node import DELETED
 from sriov_rt.kubernetes.node import Event
 from sriov_rt.kubernetes.node import Listing
-from sriov_rt.labels.source import LabelSourceMissing
-from sriov_rt.labels.source import Wiring
+from sriov_rt.labels.label_source import LabelSourceMissing
+from sriov_rt.labels.label_source import Wiring
 from sriov_rt.service.backoff import Backoff
 from tests.unit import imports
 from tests.unit.labels import fakes
@@ -51,7 +51,7 @@ class MakeTest(unittest.TestCase):
             imports.replaced("sriov_rt.kubernetes.api", api),
             mock.patch.multiple("sriov_rt.kubernetes", create=True, api=api),
         ):
-            source.make(wiring)
+            node_labels.make(wiring)
         return api.NodeApi.call_args.args[0]
 
     def test_an_option_that_cannot_be_is_refused_at_the_start(self):
@@ -94,7 +94,7 @@ class MakeTest(unittest.TestCase):
             self.assertRaises(LabelSourceMissing) as caught,
         ):
             wiring = Wiring(self.conf, mock.Mock(), mock.Mock())
-            source.make(wiring)
+            node_labels.make(wiring)
         self.assertIn("sriov-rt[kubernetes]", str(caught.exception))
 
 
@@ -145,7 +145,7 @@ class NodeLabelsTest(unittest.TestCase):
         self.clock = fakes.Clock()
         self.api = FakeApi(self.clock)
         self.changes = 0
-        self.source = source.NodeLabels(
+        self.source = node_labels.NodeLabels(
             self.api,
             "h",
             Backoff(1.0, 30.0, uniform=max),
@@ -225,7 +225,7 @@ class NodeLabelsTest(unittest.TestCase):
         gone = [errors.Expired()]
         delays = [self.play(CARD, gone) for _ in range(3)]
         self.assertEqual([1, 2, 4], delays)
-        with self.assertLogs(source.LOG, "DEBUG") as logged:
+        with self.assertLogs(node_labels.LOG, "DEBUG") as logged:
             self.play(CARD, gone, NO_CARD, [5.0])
         self.assertIn("listed again", logged.output[0])
         self.assertEqual(NO_CARD, self.source.read().labels)

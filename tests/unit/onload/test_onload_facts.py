@@ -7,7 +7,7 @@ from unittest import mock
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import OnloadFacts
 from sriov_rt.host.root import Root
-from sriov_rt.onload import source
+from sriov_rt.onload import onload_facts
 from tests.unit.host import trees
 
 
@@ -17,13 +17,15 @@ class SourceTest(trees.TreeTest):
         self.tree.write("etc/sriov_rt/sriov-rt.conf", text)
 
     def test_without_a_configuration_what_is_installed(self):
-        found = source.observe(self.root)
+        found = onload_facts.observe(self.root)
         self.assertEqual(("latency",), found.profiles)
         self.assertEqual("/usr/lib64/libonload.so", found.library)
 
     def test_without_allowed_profiles_what_is_installed(self):
         self.configure("inside = /opt/x")
-        self.assertEqual(("latency",), source.observe(self.root).profiles)
+        self.assertEqual(
+            ("latency",), onload_facts.observe(self.root).profiles
+        )
 
     def test_allowed_profiles_that_can_be_used(self):
         self.configure(
@@ -33,20 +35,21 @@ class SourceTest(trees.TreeTest):
         self.tree.write("etc/onload/mine.opf", "onload_import latency\n")
         self.tree.write("etc/onload/shell.opf", "eval x\n")
         self.assertEqual(
-            ("latency", "mine"), source.observe(self.root).profiles
+            ("latency", "mine"), onload_facts.observe(self.root).profiles
         )
 
     def test_the_library_that_is_configured(self):
         self.configure("library = /opt/onload/lib/libonload.so")
-        self.assertIsNone(source.observe(self.root).library)
+        self.assertIsNone(onload_facts.observe(self.root).library)
         self.tree.write("opt/onload/lib/libonload.so")
         self.assertEqual(
-            "/opt/onload/lib/libonload.so", source.observe(self.root).library
+            "/opt/onload/lib/libonload.so",
+            onload_facts.observe(self.root).library,
         )
 
     def test_a_configuration_that_is_wrong(self):
         self.configure("library = libonload.so")
-        found = source.observe(self.root)
+        found = onload_facts.observe(self.root)
         self.assertIsInstance(found.profiles, Unknown)
         self.assertIn("[onload] library", found.library.reason)
         self.assertEqual(("onload", "sfc"), found.modules)
@@ -54,7 +57,7 @@ class SourceTest(trees.TreeTest):
 
 class OnloadTest(trees.TreeTest):
     def observe(self) -> OnloadFacts:
-        return source.installed(self.root)
+        return onload_facts.installed(self.root)
 
     def test_installed(self):
         self.assertEqual(
