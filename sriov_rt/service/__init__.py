@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What services are made of: threads, signals, retries, messages."""
+"""Parts of any service: threads, signals, retries, messages."""
