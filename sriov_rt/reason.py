@@ -59,7 +59,7 @@ class Reason:
 #: domain has to change. Every other code is a fault of the one host, and
 #: another host may do. The codes of :mod:`sriov_rt.guest.sentences` and
 #: :mod:`sriov_rt.onload.sentences` are here as well, and those of pods
-#: (:mod:`sriov_rt.kubernetes.sentences`).
+#: (:mod:`sriov_rt.pods.sentences`).
 REQUEST_FAULTS: frozenset[str] = frozenset(
     {
         "request_invalid",

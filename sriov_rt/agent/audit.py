@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
 
-from sriov_rt.agent.worker import Worker
 from sriov_rt.codec import Unknown
 from sriov_rt.decide import audit
 from sriov_rt.facts import CpuSet
@@ -38,6 +37,7 @@ from sriov_rt.host import reserved_devices
 from sriov_rt.host.root import Root
 from sriov_rt.reason import Reason
 from sriov_rt.reason import reason
+from sriov_rt.service.worker import Worker
 
 LOG = logging.getLogger(__name__)
 

@@ -20,7 +20,6 @@ import oslo_messaging
 
 from sriov_rt import exceptions
 from sriov_rt import files
-from sriov_rt.agent.worker import Worker
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import HostFacts
 from sriov_rt.facts import LatencyCertificate
@@ -31,6 +30,7 @@ from sriov_rt.guest.metadata import Promise
 from sriov_rt.host.latency import Status
 from sriov_rt.host.root import Root
 from sriov_rt.reason import Reason
+from sriov_rt.service.worker import Worker
 
 LOG = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from oslo_upgradecheck.upgradecheck import Code
 
 from sriov_rt.codec import Unknown
 from sriov_rt.decide import silent
-from sriov_rt.kubernetes import manifest
+from sriov_rt.pods import manifest
 from sriov_rt.reason import first_of
 
 #: The filter of nova-scheduler, and Nova's own that belong behind it: they

@@ -30,8 +30,6 @@ from sriov_rt.devices import settings as devices
 from sriov_rt.host import compute_driver_socket
 from sriov_rt.host.compute_driver_socket import Driver
 from sriov_rt.host.root import Root
-from sriov_rt.kubernetes import cluster
-from sriov_rt.kubernetes import manifest
 from sriov_rt.kubernetes import options as kubernetes_options
 from sriov_rt.kubevirt import contract
 from sriov_rt.magnum import options as magnum_options
@@ -39,6 +37,8 @@ from sriov_rt.neutron import options as neutron_options
 from sriov_rt.nic import provision
 from sriov_rt.nova import options as nova_options
 from sriov_rt.onload import settings as onload_settings
+from sriov_rt.pods import cluster
+from sriov_rt.pods import manifest
 from sriov_rt.scheduler import options as scheduler_options
 from sriov_rt.vif import options as vif_options
 from sriov_rt.vif import records

@@ -16,8 +16,8 @@ from sriov_rt import exceptions
 from sriov_rt.facts import LabelFacts
 from sriov_rt.labels import merge
 from sriov_rt.labels import store
-from sriov_rt.labels.source import Answer
-from sriov_rt.labels.source import LabelSource
+from sriov_rt.labels.label_source import Answer
+from sriov_rt.labels.label_source import LabelSource
 
 LOG = logging.getLogger(__name__)
 

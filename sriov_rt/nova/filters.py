@@ -15,7 +15,6 @@ from nova.objects import host_mapping
 from nova.scheduler import filters
 from nova.scheduler import utils
 
-from sriov_rt import messaging
 from sriov_rt import request as requests
 from sriov_rt.nova import request_spec
 from sriov_rt.reason import reason
@@ -25,6 +24,7 @@ from sriov_rt.scheduler.unknown_hosts import UnknownHosts
 from sriov_rt.scheduler.verdicts import Verdicts
 from sriov_rt.scheduler.verdicts import lines
 from sriov_rt.scheduler.verdicts import summary
+from sriov_rt.service import messaging
 
 LOG = logging.getLogger(__name__)
 

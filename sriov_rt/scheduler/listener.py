@@ -15,8 +15,8 @@ from oslo_config import cfg
 
 from sriov_rt import codec
 from sriov_rt import facts
-from sriov_rt import messaging
 from sriov_rt.scheduler.facts_table import FactsTable
+from sriov_rt.service import messaging
 
 LOG = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class _Complaints:
 
 
 class Endpoint:
-    """The methods that are called; see :mod:`sriov_rt.messaging`.
+    """The methods that are called; see :mod:`sriov_rt.service.messaging`.
 
     :param table: where the reports go.
     :param request: requests a report from a host.

@@ -22,13 +22,13 @@ import sriov_rt
 from sriov_rt import reason
 from sriov_rt.guest import sentences
 from sriov_rt.host import fix_plan
-from sriov_rt.kubernetes import sentences as kubernetes_sentences
 from sriov_rt.nic import families
 from sriov_rt.nic.families import Attribute
 from sriov_rt.nic.families import Family
 from sriov_rt.nic.families import Support
 from sriov_rt.onload import sentences as onload_sentences
 from sriov_rt.parse import duration
+from sriov_rt.pods import sentences as kubernetes_sentences
 from sriov_rt.verify.measurement import Step
 from sriov_rt.verify.profiles import DEFAULT
 from sriov_rt.verify.profiles import PROFILES

@@ -6,6 +6,7 @@ import functools
 import unittest
 
 from sriov_rt import exceptions
+from sriov_rt.cni.sriov_cni import CniUnknown
 from sriov_rt.codec import Unknown
 from sriov_rt.host.root import Root
 from sriov_rt.kubevirt import domain
@@ -13,7 +14,6 @@ from sriov_rt.kubevirt.errors import CallRejected
 from sriov_rt.kubevirt.errors import HookRefused
 from sriov_rt.kubevirt.node_hook import NodeHook
 from sriov_rt.kubevirt.pod_resources import Pod
-from sriov_rt.kubevirt.sriov_cni import CniUnknown
 from sriov_rt.nic.errors import NicError
 from sriov_rt.nic.model import BASELINE
 from sriov_rt.nic.tenancy import Holder
