@@ -161,8 +161,7 @@ class RealtimeSriovFilter(filters.BaseHostFilter):  # type: ignore[misc]
 
         :param filter_obj_list: HostState objects.
         :param spec_obj: the RequestSpec.
-        :raises nova.exception.NoValidHost: if none passes; see
-            :func:`refusals.end`.
+        :raises nova.exception.NoValidHost: if none passes; see :func:`end`.
         """
         if not requests.asks(request_spec.extra_specs(spec_obj)):
             return filter_obj_list
