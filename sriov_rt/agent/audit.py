@@ -267,7 +267,7 @@ class Audit:
         self.worker.start()
 
     def stop(self) -> None:
-        """Let the thread end after the audit that it is in."""
+        """Stop the thread after the audit that it is in."""
         self.worker.stop()
 
     def complete(self, facts: HostFacts) -> HostFacts:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sriov_rt import exceptions
+from sriov_rt.parse import link
 from sriov_rt.parse import pci
 from sriov_rt.parse.errors import ParseError
 
@@ -47,9 +48,6 @@ COMMANDS = _OF_ATTACHMENT | {"GC", "STATUS", "VERSION"}
 # The specification: a container's id starts with an alphanumeric character,
 # followed by those and _ . -; a network's name likewise.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,254}", re.ASCII)
-
-# Kernel, dev_valid_name(): at most 15 bytes, no slash, colon or white space.
-_INTERFACE = re.compile(r"(?!\.{1,2}$)[^/:\s]{1,15}", re.ASCII)
 
 #: Names of pods and namespaces in CNI_ARGS, for the log.
 _POD_NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
@@ -188,12 +186,12 @@ def _object(configuration: bytes) -> dict[str, Any]:
 
 def _attachment(environment: Mapping[str, str]) -> AttachmentId:
     found = []
-    for name, pattern in (
-        ("CNI_CONTAINERID", _NAME),
-        ("CNI_IFNAME", _INTERFACE),
+    for name, is_valid in (
+        ("CNI_CONTAINERID", _NAME.fullmatch),
+        ("CNI_IFNAME", link.is_interface),
     ):
         text = environment.get(name, "")
-        if not pattern.fullmatch(text):
+        if not is_valid(text):
             raise _environment(name, text, "a name")
         found.append(text)
     return AttachmentId(*found)

@@ -99,7 +99,7 @@ def is_single(spec: Any) -> bool:
 
 
 def no_valid_host(why: str, spec: Any) -> exception.NoValidHost:
-    """Return Nova's fault of a server that no host may have.
+    """Return NoValidHost with our reason.
 
     :param why: a clause; it comes last, since Nova cuts a fault to 255
         characters.
@@ -161,8 +161,7 @@ class RealtimeSriovFilter(filters.BaseHostFilter):  # type: ignore[misc]
 
         :param filter_obj_list: HostState objects.
         :param spec_obj: the RequestSpec.
-        :raises nova.exception.NoValidHost: if none passes; see
-            :func:`refusals.end`.
+        :raises nova.exception.NoValidHost: if none passes; see :func:`end`.
         """
         if not requests.asks(request_spec.extra_specs(spec_obj)):
             return filter_obj_list
