@@ -44,6 +44,7 @@ from sriov_rt.vif import options as vif_options
 from sriov_rt.vif import records
 from sriov_rt.vif import settings as vif_settings
 from sriov_rt.vif import validation
+from sriov_rt.vif.model import Record
 
 T = TypeVar("T")
 
@@ -431,9 +432,9 @@ def stored_ports(journal: pathlib.Path) -> checks.StoredPorts:
 
 def _parsed(
     directory: pathlib.Path, names: Sequence[str]
-) -> tuple[dict[str, records.Record], dict[str, str]]:
+) -> tuple[dict[str, Record], dict[str, str]]:
     """Return the records that files are, and what is wrong with others."""
-    found: dict[str, records.Record] = {}
+    found: dict[str, Record] = {}
     damaged: dict[str, str] = {}
     for name in names:
         if not validation.is_port(name):

@@ -28,14 +28,14 @@ from sriov_rt.vif import errors
 from sriov_rt.vif import log
 from sriov_rt.vif import plan
 from sriov_rt.vif import report
+from sriov_rt.vif.model import Child
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Plug
 from sriov_rt.vif.model import Plugged
+from sriov_rt.vif.model import Record
 from sriov_rt.vif.plan import PlugPlan
-from sriov_rt.vif.records import Record
 from sriov_rt.vif.recovery import Recovery
 from sriov_rt.vif.unplug import note_settings
-from sriov_rt.vif.view import Child
 from sriov_rt.vif.view import Host
 from sriov_rt.vif.view import View
 

@@ -18,9 +18,9 @@ from sriov_rt.vif.counts import OK
 from sriov_rt.vif.host_offer import Offer
 from sriov_rt.vif.model import Plug
 from sriov_rt.vif.model import Plugged
+from sriov_rt.vif.model import Record
 from sriov_rt.vif.plan import PlugPlan
 from sriov_rt.vif.plug import Plugging
-from sriov_rt.vif.records import Record
 from sriov_rt.vif.recovery import Recovered
 from sriov_rt.vif.recovery import Recovery
 from sriov_rt.vif.settings import Pools

@@ -28,7 +28,6 @@ from sriov_rt import files
 from sriov_rt.exceptions import SriovRtError
 from sriov_rt.host import container
 from sriov_rt.kernel import namespaces
-from sriov_rt.kernel.namespaces import Identity
 from sriov_rt.parse import pci
 from sriov_rt.parse.errors import ParseError
 from sriov_rt.vif import errors
@@ -36,8 +35,8 @@ from sriov_rt.vif import lock
 from sriov_rt.vif import log
 from sriov_rt.vif import salvage
 from sriov_rt.vif import validation
-from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Plug
+from sriov_rt.vif.model import Record
 from sriov_rt.vif.model import State
 
 LOG = logging.getLogger(__name__)
@@ -66,9 +65,6 @@ _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
-#: What is in progress: a plug is undone, an unplug is finished.
-IN_PROGRESS = frozenset({State.PLUGGING, State.UNPLUGGING})
-
 #: The most records that are read: VFs of 16 PFs with 256 functions each, as
 #: many parents as a configuration may name, of four ports each.
 MAX_RECORDS = 16384
@@ -92,105 +88,6 @@ MAX_DAMAGED = 100
 _MAX_INDEX = 2**31 - 1
 
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Record:
-    """One port.
-
-    :param boot: id of the boot that it is of.
-    :param mode: of a macvlan, macvtap or ipvlan.
-    :param interface: its name when it was plugged.
-    :param namespace: where, as it was requested; ``pid:N`` may have ended.
-    :param namespace_id: which namespace that is; None for the host's.
-    :param index: of the interface there, which a plug chooses before it makes
-        it; 0 if that is not known.
-    :param parent: name of what it sits on; of a whole VF, the name that it
-        has on the host.
-    :param parent_index: of what it sits on.
-    :param vf: PCI address of the VF that it is or sits on.
-    :param nic: interface of the PF, or the parent that is no VF.
-    :param mac: as it was plugged.
-    :param accelerated: whether its owner may run over Onload.
-    :param request: the port as it was requested.
-    :param state: plugging, plugged, unplugging or quarantined.
-    :param reason: why it is quarantined; empty if it is not.
-    :param damaged: whether it stands for a file that can't be read, with what
-        is known of the port: it keeps that out of use, and is no proof of
-        anything. What is not known is empty, 0 or None.
-    :param node: of the interface in sysfs (see kernel.inventory); 0 if that
-        is not known.
-    :param parent_node: of what it sits on, likewise.
-    :param removed: whether its interface was deleted, and it is quarantined
-        for what may be left on its parent.
-    :param lowered: whether its parent was set down to cut it off.
-    :param parent_up: whether its parent was up before the port was plugged.
-    :param before: the quarantined record that a plug in progress replaces, as
-        a file has it; empty if there is none.
-    :param inode: of the VF's device in sysfs: a VF that is made again at the
-        same address has another; 0 if that is not known.
-    :param parent_mtu: of its parent before the port was plugged; 0 likewise.
-    """
-
-    boot: str
-    port: str
-    owner: str
-    kind: Kind
-    mode: str | None
-    interface: str
-    namespace: str | None
-    namespace_id: Identity | None
-    index: int
-    parent: str
-    parent_index: int
-    vf: str | None
-    nic: str
-    mac: str
-    accelerated: bool
-    request: Plug
-    state: State = State.PLUGGED
-    reason: str = ""
-    damaged: bool = False
-    node: int = 0
-    parent_node: int = 0
-    removed: bool = False
-    lowered: bool = False
-    parent_up: bool = True
-    before: str = ""
-    inode: int = 0
-    parent_mtu: int = 0
-
-    @property
-    def name(self) -> str:
-        """The name of its interface, as of a link."""
-        return self.interface
-
-    @property
-    def network(self) -> str | None:
-        """UUID of the network of one that is accelerated, else None."""
-        return self.request.network if self.accelerated else None
-
-    @property
-    def is_quarantined(self) -> bool:
-        """Whether its interface was not seen to come back.
-
-        It is still while it is looked for once more.
-        """
-        return self.state is State.QUARANTINED or (
-            self.state is State.UNPLUGGING and bool(self.reason)
-        )
-
-    @property
-    def is_in_progress(self) -> bool:
-        """Whether a plug of it is to be undone, or an unplug finished."""
-        return self.state in IN_PROGRESS
-
-    @property
-    def existing(self) -> "Record | None":
-        """The record that others see: the earlier one until a plug is done."""
-        if self.state is not State.PLUGGING:
-            return self
-        return parse(self.before.encode()) if self.before else None
 
 
 @functools.cache
@@ -267,7 +164,7 @@ class Records:
         :raises JournalBroken: if it cannot be.
         """
         record = self._read(port)
-        before = None if record is None else record.existing
+        before = _existing(record)
         if before is not None and before is not record:
             self._write(before)
             return
@@ -298,7 +195,7 @@ class Records:
         :raises JournalBroken: if the directory cannot be used.
         """
         record = self._read(port)
-        return None if record is None else record.existing
+        return _existing(record)
 
     def in_progress(self, port: str) -> Record | None:
         """Return the record of a port that is being plugged or unplugged.
@@ -325,7 +222,7 @@ class Records:
 
         :raises JournalBroken: if the directory cannot be used.
         """
-        found = [each.existing for each in self._all()]
+        found = [_existing(each) for each in self._all()]
         return tuple(each for each in found if each is not None)
 
     def every(self) -> tuple[Record, ...]:
@@ -552,6 +449,13 @@ class Records:
 def form(record: Record) -> bytes:
     """Return the line that a record is in its file."""
     return documents.dump(record, SCHEMA_VERSION) + b"\n"
+
+
+def _existing(record: Record | None) -> Record | None:
+    """Return what others see of a record: the earlier one in a plug."""
+    if record is None or record.state is not State.PLUGGING:
+        return record
+    return parse(record.before.encode()) if record.before else None
 
 
 def stand_in(port: str, data: bytes, problem: str) -> Record:

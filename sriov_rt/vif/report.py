@@ -16,9 +16,9 @@ from sriov_rt.vif import records
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Plug
 from sriov_rt.vif.model import Plugged
+from sriov_rt.vif.model import Record
 from sriov_rt.vif.model import State
 from sriov_rt.vif.plan import PlugPlan
-from sriov_rt.vif.records import Record
 from sriov_rt.vif.view import View
 
 

@@ -26,7 +26,7 @@ from sriov_rt.host.root import Root
 from sriov_rt.nic.tenancy import Tenancies
 from sriov_rt.vif import options
 from sriov_rt.vif.model import Kind
-from sriov_rt.vif.records import Record
+from sriov_rt.vif.model import Record
 from sriov_rt.vif.records import Records
 from sriov_rt.vif.settings import Pools
 

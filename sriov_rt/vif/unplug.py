@@ -38,12 +38,12 @@ from sriov_rt.vif import report
 from sriov_rt.vif import validation
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Plug
+from sriov_rt.vif.model import Record
 from sriov_rt.vif.model import State
 from sriov_rt.vif.plan import unlike
 from sriov_rt.vif.proof import Evidence
 from sriov_rt.vif.proof import Verdict
 from sriov_rt.vif.proof import Where
-from sriov_rt.vif.records import Record
 from sriov_rt.vif.view import PEERS
 from sriov_rt.vif.view import Host
 from sriov_rt.vif.view import View

@@ -27,8 +27,9 @@ from sriov_rt.vif import alias
 from sriov_rt.vif.counts import NOT_COUNTED
 from sriov_rt.vif.counts import Counts
 from sriov_rt.vif.lock import Locks
+from sriov_rt.vif.model import Child
 from sriov_rt.vif.model import Kind
-from sriov_rt.vif.records import Record
+from sriov_rt.vif.model import Record
 from sriov_rt.vif.records import Records
 from sriov_rt.vif.settings import Pools
 from sriov_rt.vif.settings import Rules
@@ -54,26 +55,6 @@ class Source(Protocol):
 
     def of(self, interface: str) -> VfState | None:
         """Return the VF of an interface, None if it is none's."""
-
-
-class Child(Protocol):
-    """Interface on another one: a link that was seen, or a port's record."""
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-
-    @property
-    def kind(self) -> str:
-        """The kernel's kind, such as macvlan."""
-
-    @property
-    def mode(self) -> str | None:
-        """Of a macvlan, macvtap or ipvlan."""
-
-    @property
-    def namespace(self) -> str | None:
-        """Where it is; None for the caller's namespace."""
 
 
 class View:

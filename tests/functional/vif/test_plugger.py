@@ -33,9 +33,9 @@ from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Plug
 from sriov_rt.vif.model import Plugged
+from sriov_rt.vif.model import Record
 from sriov_rt.vif.model import State
 from sriov_rt.vif.plugger import Plugger
-from sriov_rt.vif.records import Record
 from sriov_rt.vif.records import Records as Journal
 from sriov_rt.vif.settings import Pools
 from sriov_rt.vif.settings import Rules

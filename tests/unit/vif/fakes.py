@@ -37,9 +37,9 @@ from sriov_rt.vif.counts import NOT_COUNTED
 from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Plug
+from sriov_rt.vif.model import Record
 from sriov_rt.vif.plan import unlike
 from sriov_rt.vif.plugger import Plugger
-from sriov_rt.vif.records import Record
 from sriov_rt.vif.records import Records
 from sriov_rt.vif.settings import Pools
 from sriov_rt.vif.settings import Rules
