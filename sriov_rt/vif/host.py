@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The plugger of this host, put together from its configuration."""
+"""The host that ports are made on, put together from its configuration."""
 
 import contextlib
+import dataclasses
 import logging
 import pathlib
+import time
+from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -25,43 +28,94 @@ from sriov_rt.onload import options as onload_options
 from sriov_rt.vif import counts
 from sriov_rt.vif import options
 from sriov_rt.vif import settings
+from sriov_rt.vif.counts import NOT_COUNTED
+from sriov_rt.vif.counts import Counts
 from sriov_rt.vif.lock import Locks
-from sriov_rt.vif.plugger import Plugger
 from sriov_rt.vif.records import Records
 from sriov_rt.vif.settings import Pools
 from sriov_rt.vif.settings import Rules
-from sriov_rt.vif.view import Host
+from sriov_rt.vif.view import View
 
 LOG = logging.getLogger(__name__)
 
 #: Read where no file is named, if it is there.
 CONFIG_FILE = f"/{CONFIG}"
 
+#: How long the kernel is given to end a namespace, and to bring a VF's
+#: interface back out of it, in seconds; and between two looks.
+PATIENCE_S = 2.0
+PAUSE_S = 0.05
 
-def configured(files: Sequence[str] | None = None) -> Plugger:
-    """Return the plugger that configuration files describe.
+#: Keeps the thread off the CPU that serves a VF's PF while it sets links of
+#: the VF (see nic.affinity); None for no VF.
+Away = Callable[[VfId | None], AbstractContextManager[object]]
 
-    :param files: None for CONFIG_FILE, or the defaults if there is none.
-    :raises ConfigurationUnreadable: if they cannot be read.
+
+def anywhere(vf: VfId | None) -> AbstractContextManager[object]:
+    """Keep the thread off no CPU."""
+    return contextlib.nullcontext()
+
+
+#: Where no rules are given.
+DEFAULTS = Rules()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Host:
+    """Host that ports are made on, with its links, VFs and records.
+
+    :param links: the kernel's links.
+    :param vfs: the verbs on VFs.
+    :param pools: the parents of each physical network.
+    :param records: of the ports.
+    :param locks: between processes, and threads of this one.
+    :param rules: what the operator chooses.
+    :param away: where the thread must not run meanwhile.
+    :param patience_s: how long the kernel is given to end a namespace, in
+        seconds; None for PATIENCE_S.
+    :param counts: where operations are counted.
     """
-    with config.reading():
-        return plugger(_read(files))
+
+    links: Links
+    vfs: Vfs
+    pools: Pools
+    records: Records
+    locks: Locks
+    rules: Rules = DEFAULTS
+    away: Away = anywhere
+    patience_s: float | None = None
+    counts: Counts = NOT_COUNTED
+
+    def observe(self, *without: str) -> View:
+        """Return it as it is: its links now, its VFs as they are needed.
+
+        :param without: ports that have gone.
+        """
+        found = self.records.all()
+        left = [each for each in found if each.port not in without]
+        return View(self.links, self.vfs, left if without else found)
+
+    def deadline(self) -> float:
+        """Return until when the kernel is waited for, by time.monotonic()."""
+        patience_s = PATIENCE_S if self.patience_s is None else self.patience_s
+        return time.monotonic() + patience_s
 
 
 def records(files: Sequence[str] | None = None) -> Records:
     """Return the records of the ports of this host.
 
-    :param files: as of :func:`configured`.
+    :param files: None for CONFIG_FILE, or the defaults if there is none.
     :raises ConfigurationUnreadable: if they cannot be read.
     """
     with config.reading():
-        conf = _read(files)
+        conf = read(files)
         options.register(conf)
         directory = conf[options.GROUP].journal
     return Records(pathlib.Path(directory).absolute())
 
 
-def _read(files: Sequence[str] | None) -> cfg.ConfigOpts:
+def read(files: Sequence[str] | None) -> cfg.ConfigOpts:
+    """Return the configuration of files; see :func:`records`."""
     if files is None:
         files = [CONFIG_FILE] if pathlib.Path(CONFIG_FILE).exists() else []
     return config.load(files)
@@ -79,8 +133,8 @@ def check(conf: cfg.ConfigOpts, service: str) -> None:
     )
 
 
-def plugger(conf: cfg.ConfigOpts) -> Plugger:
-    """Return the plugger that acts on this host; nothing is touched yet.
+def of(conf: cfg.ConfigOpts) -> Host:
+    """Return this host; nothing is touched yet.
 
     :param conf: has read its files; ``[vif]`` and ``[onload]`` are
         registered here.
@@ -91,22 +145,20 @@ def plugger(conf: cfg.ConfigOpts) -> Plugger:
     section = conf[options.GROUP]
     second = conf[onload_options.GROUP].second_endpoint
     directory = pathlib.Path(section.journal).absolute()
-    return Plugger(
-        Host(
-            links=Links(),
-            vfs=Vfs.of_host(),
-            pools=Pools.parse(section.parents),
-            records=Records(directory),
-            locks=Locks(directory, section.lock_timeout),
-            rules=Rules(
-                allow_trust=section.allow_trust,
-                carrier_wait_s=section.carrier_wait,
-                unaccelerated=second == onload_options.UNACCELERATED,
-                onload_nics=_onload_nics,
-            ),
-            away=away,
-            counts=counts.of_host(),
-        )
+    return Host(
+        links=Links(),
+        vfs=Vfs.of_host(),
+        pools=Pools.parse(section.parents),
+        records=Records(directory),
+        locks=Locks(directory, section.lock_timeout),
+        rules=Rules(
+            allow_trust=section.allow_trust,
+            carrier_wait_s=section.carrier_wait,
+            unaccelerated=second == onload_options.UNACCELERATED,
+            onload_nics=_onload_nics,
+        ),
+        away=away,
+        counts=counts.of_host(),
     )
 
 

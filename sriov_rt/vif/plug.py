@@ -28,6 +28,7 @@ from sriov_rt.vif import errors
 from sriov_rt.vif import log
 from sriov_rt.vif import plan
 from sriov_rt.vif import report
+from sriov_rt.vif.host import Host
 from sriov_rt.vif.model import Child
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Plug
@@ -36,7 +37,6 @@ from sriov_rt.vif.model import Record
 from sriov_rt.vif.plan import PlugPlan
 from sriov_rt.vif.recovery import Recovery
 from sriov_rt.vif.unplug import note_settings
-from sriov_rt.vif.view import Host
 from sriov_rt.vif.view import View
 
 LOG = logging.getLogger(__name__)

@@ -4,17 +4,23 @@
 
 import dataclasses
 import logging
+from collections.abc import Sequence
 
+from oslo_config import cfg
+
+from sriov_rt import config
 from sriov_rt.host import container
 from sriov_rt.kernel import namespaces
 from sriov_rt.kernel.errors import LinkError
 from sriov_rt.kernel.link import Link
 from sriov_rt.vif import errors
+from sriov_rt.vif import host
 from sriov_rt.vif import log
 from sriov_rt.vif import parents
 from sriov_rt.vif import report
 from sriov_rt.vif import validation
 from sriov_rt.vif.counts import OK
+from sriov_rt.vif.host import Host
 from sriov_rt.vif.host_offer import Offer
 from sriov_rt.vif.model import Plug
 from sriov_rt.vif.model import Plugged
@@ -24,7 +30,6 @@ from sriov_rt.vif.plug import Plugging
 from sriov_rt.vif.recovery import Recovered
 from sriov_rt.vif.recovery import Recovery
 from sriov_rt.vif.settings import Pools
-from sriov_rt.vif.view import Host
 from sriov_rt.vif.view import View
 
 LOG = logging.getLogger(__name__)
@@ -239,3 +244,18 @@ def _checked(request: Plug) -> Plug:
     ):
         raise errors.ProcessUnseen(place, port=request.port)
     return request
+
+
+def configured(files: Sequence[str] | None = None) -> Plugger:
+    """Return the plugger that configuration files describe.
+
+    :param files: None for CONFIG_FILE, or the defaults if there is none.
+    :raises ConfigurationUnreadable: if they cannot be read.
+    """
+    with config.reading():
+        return of(host.read(files))
+
+
+def of(conf: cfg.ConfigOpts) -> Plugger:
+    """Return the plugger of this host; see :func:`host.of`."""
+    return Plugger(host.of(conf))

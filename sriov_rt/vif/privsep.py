@@ -261,10 +261,11 @@ def _stop_if_reset() -> None:
 def _plugger(config_file: str) -> Any:
     # Only the daemon needs it: whoever loads the plugin loads this module.
     from sriov_rt.vif import host
+    from sriov_rt.vif import plugger
 
     conf = config.load([config_file])
     host.check(conf, "nova-compute")
-    return host.plugger(conf)
+    return plugger.of(conf)
 
 
 def _host_plugger() -> Any:

@@ -19,12 +19,12 @@ from sriov_rt.vif import errors
 from sriov_rt.vif import log
 from sriov_rt.vif import report
 from sriov_rt.vif.errors import VifError
+from sriov_rt.vif.host import Host
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Record
 from sriov_rt.vif.model import State
 from sriov_rt.vif.unplug import GONE
 from sriov_rt.vif.unplug import Undo
-from sriov_rt.vif.view import Host
 from sriov_rt.vif.view import View
 
 LOG = logging.getLogger(__name__)

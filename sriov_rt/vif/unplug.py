@@ -36,6 +36,8 @@ from sriov_rt.vif import log
 from sriov_rt.vif import proof
 from sriov_rt.vif import report
 from sriov_rt.vif import validation
+from sriov_rt.vif.host import PAUSE_S
+from sriov_rt.vif.host import Host
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Plug
 from sriov_rt.vif.model import Record
@@ -45,15 +47,9 @@ from sriov_rt.vif.proof import Evidence
 from sriov_rt.vif.proof import Verdict
 from sriov_rt.vif.proof import Where
 from sriov_rt.vif.view import PEERS
-from sriov_rt.vif.view import Host
 from sriov_rt.vif.view import View
 
 LOG = logging.getLogger(__name__)
-
-#: How long the kernel is given to end a namespace, and to bring a VF's
-#: interface back out of it, in seconds; and between two looks.
-PATIENCE_S = 2.0
-PAUSE_S = 0.05
 
 #: How many interfaces that may be on a parent are looked at, some ms each:
 #: a tenant can have thousands on one of the same index.
@@ -76,9 +72,7 @@ class Undo:
 
     def __init__(self, host: Host) -> None:
         self._away = host.away
-        self._patience_s = (
-            PATIENCE_S if host.patience_s is None else host.patience_s
-        )
+        self._host = host
         self._records = host.records
         self._locks = host.locks
         self._links = host.links
@@ -145,7 +139,7 @@ class Undo:
             verdict, reason = proof.judge(evidence)
             if verdict is Verdict.GONE:
                 return done
-            deadline = deadline or time.monotonic() + self._patience_s
+            deadline = deadline or self._host.deadline()
             if time.monotonic() >= deadline:
                 raise _quarantined(record, evidence, verdict, reason)
             # The kernel takes its time to end a namespace.
@@ -162,7 +156,7 @@ class Undo:
         _, parent = self._parent(record, view)
         found = self._in_place(record)
         others = [each for each in view.records if each.port != record.port]
-        deadline = time.monotonic() + self._patience_s
+        deadline = self._host.deadline()
         while found is None:
             if parent is None or self._links.idle(parent.name):
                 return False
@@ -540,7 +534,7 @@ class Undo:
         """
         if parent.master is not None:
             return False  # of somebody's bridge or bond
-        deadline = time.monotonic() + self._patience_s
+        deadline = self._host.deadline()
         while (seen := view.use(parent, look=True)).unseen:
             if time.monotonic() >= deadline:
                 raise errors.Quarantined(
@@ -690,7 +684,7 @@ class Undo:
 
         :raises Quarantined: if it is somewhere out of sight.
         """
-        deadline = time.monotonic() + self._patience_s
+        deadline = self._host.deadline()
         while True:
             now = self._vfs.observe(vf.id)
             if now.netdev is not None:

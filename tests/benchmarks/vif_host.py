@@ -9,7 +9,7 @@ from sriov_rt.kernel.link import Link
 from sriov_rt.kernel.links import Links
 from sriov_rt.kernel.namespaces import PID
 from sriov_rt.nic.vfs import Vfs
-from sriov_rt.vif import view
+from sriov_rt.vif import host
 from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Plug
@@ -43,7 +43,7 @@ class Host:
     def make(self, links: Links) -> Plugger:
         """Return a plugger."""
         return Plugger(
-            view.Host(
+            host.Host(
                 links,
                 Vfs.of_host(),
                 Pools.parse([f"physnet1:{PARENT}"]),

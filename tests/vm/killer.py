@@ -28,7 +28,7 @@ from sriov_rt.kernel.tc import Limits
 from sriov_rt.nic import sysfs
 from sriov_rt.nic.kernel import Kernel
 from sriov_rt.nic.vfs import Vfs
-from sriov_rt.vif import host
+from sriov_rt.vif import plugger as pluggers
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Plug
 from sriov_rt.vif.plugger import Plugger
@@ -116,7 +116,7 @@ def child(work: Callable[[Plugger], object], calls: int) -> int:
             for owner, names in edges.items():
                 for name in names:
                     countdown.wrap(owner, name)
-        work(host.configured())
+        work(pluggers.configured())
         status = 0
     finally:
         if status:
@@ -132,7 +132,7 @@ def wait(pid: int) -> int:
 
 def state(pf: str, namespace: str) -> dict[str, Any]:
     """Return what must be as before: links, VFs, and the journal."""
-    plugger = host.configured()
+    plugger = pluggers.configured()
     links = Links().all(everywhere=True)
     return {
         "ports": [dataclasses.asdict(each) for each in plugger.show()],

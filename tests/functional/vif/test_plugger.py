@@ -29,6 +29,7 @@ from sriov_rt.nic.tenancy import Tenancies
 from sriov_rt.nic.vfs import Vfs
 from sriov_rt.vif import alias
 from sriov_rt.vif import errors
+from sriov_rt.vif.host import Host
 from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Plug
@@ -39,7 +40,6 @@ from sriov_rt.vif.plugger import Plugger
 from sriov_rt.vif.records import Records as Journal
 from sriov_rt.vif.settings import Pools
 from sriov_rt.vif.settings import Rules
-from sriov_rt.vif.view import Host
 from tests import periodic
 from tests.functional.vif.isolated import MAC
 from tests.functional.vif.isolated import IsolatedTestCase

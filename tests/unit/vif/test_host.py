@@ -15,15 +15,11 @@ class RulesTest(unittest.TestCase):
     def rules(self, **given):
         conf = cfg.ConfigOpts()
         conf([], project="sriov_rt", default_config_files=[])
-        with (
-            mock.patch.object(host, "Plugger") as made,
-            mock.patch.object(host.Vfs, "of_host"),
-        ):
-            host.plugger(conf)
+        with mock.patch.object(host.Vfs, "of_host"):
+            host.of(conf)
             for name, value in given.items():
                 conf.set_override(name, value, group="onload")
-            host.plugger(conf)
-        return made.call_args.args[0].rules
+            return host.of(conf).rules
 
     def test_a_second_endpoint_is_refused_unless_it_may_be_plain(self):
         self.assertFalse(self.rules().unaccelerated)

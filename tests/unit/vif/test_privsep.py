@@ -13,7 +13,7 @@ from oslo_config import cfg
 from oslo_privsep import capabilities
 
 from sriov_rt.kernel.tc import Limits
-from sriov_rt.vif import host
+from sriov_rt.vif import plugger
 from sriov_rt.vif import privsep
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Plug
@@ -72,8 +72,8 @@ class PrivsepTest(unittest.TestCase):
     def _without_a_kernel(self):
         self.made = []
         self._patch(
-            host,
-            "plugger",
+            plugger,
+            "of",
             lambda conf: self.made.append(conf) or self.plugger,
         )
 
