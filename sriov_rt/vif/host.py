@@ -19,18 +19,26 @@ from sriov_rt.codec import Unknown
 from sriov_rt.host import values
 from sriov_rt.host.root import CONFIG
 from sriov_rt.host.root import Root
+from sriov_rt.kernel import errors as kernel_errors
+from sriov_rt.kernel.errors import LinkError
+from sriov_rt.kernel.link import Link
 from sriov_rt.kernel.links import Links
 from sriov_rt.nic import affinity
+from sriov_rt.nic.errors import NoSuchDevice
 from sriov_rt.nic.model import VfId
 from sriov_rt.nic.vfs import Vfs
 from sriov_rt.onload import nics
 from sriov_rt.onload import options as onload_options
+from sriov_rt.vif import alias
 from sriov_rt.vif import counts
+from sriov_rt.vif import errors
+from sriov_rt.vif import log
 from sriov_rt.vif import options
 from sriov_rt.vif import settings
 from sriov_rt.vif.counts import NOT_COUNTED
 from sriov_rt.vif.counts import Counts
 from sriov_rt.vif.lock import Locks
+from sriov_rt.vif.model import Record
 from sriov_rt.vif.records import Records
 from sriov_rt.vif.settings import Pools
 from sriov_rt.vif.settings import Rules
@@ -45,6 +53,9 @@ CONFIG_FILE = f"/{CONFIG}"
 #: interface back out of it, in seconds; and between two looks.
 PATIENCE_S = 2.0
 PAUSE_S = 0.05
+
+#: What has gone needs no way back.
+GONE = (kernel_errors.NoSuchLink, NoSuchDevice)
 
 #: Keeps the thread off the CPU that serves a VF's PF while it sets links of
 #: the VF (see nic.affinity); None for no VF.
@@ -86,14 +97,70 @@ class Host:
     patience_s: float | None = None
     counts: Counts = NOT_COUNTED
 
-    def observe(self, *without: str) -> View:
+    def observe(self, *without: str, mend: bool = False) -> View:
         """Return it as it is: its links now, its VFs as they are needed.
 
         :param without: ports that have gone.
+        :param mend: whether damaged records are mended first.
         """
-        found = self.records.all()
+        found = self.mended() if mend else self.records.all()
         left = [each for each in found if each.port not in without]
-        return View(self.links, self.vfs, left if without else found)
+        return self.view(left if without else found)
+
+    def view(
+        self, records: Sequence[Record], avoid: Collection[str] = ()
+    ) -> View:
+        """Return it as it is, with these records; see View."""
+        return View(self.links, self.vfs, records, avoid)
+
+    def is_pooled(self, link: Link, view: View) -> bool:
+        """Return whether a pool has an interface: it is ours to set."""
+        vf = view.vf_of(link)
+        network = self.pools.network_of(link.name, vf.id if vf else None)
+        return network is not None
+
+    def mended(self) -> tuple[Record, ...]:
+        """Return the records of all ports, having mended the damaged ones.
+
+        That of a port which another process works on stays as it is.
+
+        :raises JournalBroken: if the records cannot be read.
+        """
+        records = self.records.all()
+        damaged = [each.port for each in records if each.damaged]
+        for port in damaged:
+            with (
+                contextlib.suppress(errors.Busy),
+                self.locks.port(port, wait=False),
+            ):
+                self.mend(port)
+        return self.records.all() if damaged else records
+
+    def mend(self, port: str) -> None:
+        """Quarantine a port whose record is damaged, and keep the file.
+
+        The caller has locked it. An alias is no proof: here it keeps out of
+        use what it is on.
+
+        :raises JournalBroken: if the records cannot be read.
+        """
+        record = self.records.get(port)
+        if record is None or not record.damaged:
+            return
+        try:
+            self._set_aside(record)
+        except LinkError as error:
+            LOG.error("%s: %s", log.about(port), error)
+
+    def _set_aside(self, record: Record) -> None:
+        found = record
+        if not record.parent_index and record.vf is None:
+            elsewhere = self.links.all(everywhere=True, thorough=True)
+            found = alias.located(record, self.links.all(), elsewhere)
+        if not self.records.is_set_aside(record.port):
+            self.records.set_aside(found)
+        elif found != record:
+            self.records.put(found)
 
     def deadline(self) -> float:
         """Return until when the kernel is waited for, by time.monotonic()."""

@@ -4,6 +4,7 @@
 
 import dataclasses
 import enum
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Protocol
@@ -17,6 +18,14 @@ from sriov_rt.request.words import VifKind
 #: ``sriov-rt:<port>:<owner>[:<home>[:<network>]]``. It is a label for people:
 #: root in a container can set any.
 ALIAS_PREFIX = "sriov-rt"
+
+
+_OWNER = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+def is_owner(text: str) -> bool:
+    """Return whether a text can be who has a port; see Plug."""
+    return _OWNER.fullmatch(text) is not None
 
 
 class Kind(enum.StrEnum):

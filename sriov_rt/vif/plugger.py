@@ -17,7 +17,8 @@ from sriov_rt.vif import errors
 from sriov_rt.vif import host
 from sriov_rt.vif import log
 from sriov_rt.vif import parents
-from sriov_rt.vif import report
+from sriov_rt.vif import plan
+from sriov_rt.vif import show
 from sriov_rt.vif import validation
 from sriov_rt.vif.counts import OK
 from sriov_rt.vif.host import Host
@@ -29,8 +30,10 @@ from sriov_rt.vif.plan import PlugPlan
 from sriov_rt.vif.plug import Plugging
 from sriov_rt.vif.recovery import Recovered
 from sriov_rt.vif.recovery import Recovery
+from sriov_rt.vif.search import Search
+from sriov_rt.vif.search import among
 from sriov_rt.vif.settings import Pools
-from sriov_rt.vif.view import View
+from sriov_rt.vif.unplug import Unplugging
 
 LOG = logging.getLogger(__name__)
 
@@ -44,9 +47,13 @@ class Plugger:
         self._locks = host.locks
         self._records = host.records
         self._counts = host.counts
-        self._recovery = Recovery(host)
-        self._rechecking = Recovery(dataclasses.replace(host, patience_s=0.0))
-        self._plugging = Plugging(host, self._recovery)
+        self._search = Search(host.links, host.vfs)
+        self._unplugging = Unplugging(host)
+        self._rechecking = Unplugging(
+            dataclasses.replace(host, patience_s=0.0)
+        )
+        self._recovery = Recovery(host, self._unplugging)
+        self._plugging = Plugging(host, self._unplugging)
 
     @property
     def pools(self) -> Pools:
@@ -63,7 +70,9 @@ class Plugger:
         record = self._records.get(request.port)
         if record is not None:
             raise errors.AlreadyPlugged(record.interface, port=request.port)
-        return self._plugging.plan(request, self._observe())
+        return plan.make(
+            request, self._host.observe(), self._host.pools, self._host.rules
+        )
 
     def check(self, request: Plug) -> None:
         """Check that a port can be plugged, if it is not; make nothing.
@@ -80,11 +89,8 @@ class Plugger:
 
         :param virt_type: ``[libvirt] virt_type`` of its nova-compute.
         """
-        view = View(self._links, self._host.vfs)
+        view = self._host.view(())
         return parents.offer(view, self._host.pools, virt_type)
-
-    def _observe(self) -> View:
-        return self._host.observe()
 
     def plug(self, request: Plug) -> Plugged:
         """Make a port, or return it as it is if it is there.
@@ -116,17 +122,17 @@ class Plugger:
 
     def _unplug(self, port: str) -> bool:
         with self._locks.port(port):
-            done = self._recovery.finish_pending(port)
+            done = self._unplugging.finish_pending(port)
             record = self._records.get(port)
             if record is not None:
-                done |= self._recovery.unplug_record(record)
+                done |= self._unplugging.unplug(record)
                 LOG.info(
                     "%s: unplugged from %s",
                     log.about(port, record.vf),
                     record.parent,
                 )
         if record is None and not done:
-            self._recovery.sweep(self._observe())
+            self._recovery.sweep(self._host.observe())
         return done
 
     def forget(self, port: str) -> bool:
@@ -140,13 +146,13 @@ class Plugger:
         """
         validation.port(port)
         with self._locks.port(port):
-            self._recovery.mend(port)
+            self._host.mend(port)
             record = self._records.get(port)
             if record is None:
                 return self._records.discard_damaged(port)
             if not record.is_quarantined:
                 raise errors.NotForgotten(record.interface, port=port)
-            self._recovery.restore(record)
+            self._unplugging.quarantine.restore(record)
             self._records.end(port)
             self._records.discard_damaged(port)
         LOG.warning(
@@ -154,7 +160,7 @@ class Plugger:
             log.about(port, record.vf),
             record.reason,
         )
-        self._recovery.sweep(self._observe())
+        self._recovery.sweep(self._host.observe())
         return True
 
     def show(self) -> tuple[Plugged, ...]:
@@ -163,9 +169,9 @@ class Plugger:
         One that was made on the host may be in a container since, which
         libvirt moved it into.
         """
-        view = self._observe()
+        view = self._host.observe()
         found = {
-            each.port: self._plugging.in_place(each) for each in view.records
+            each.port: self._search.in_place(each) for each in view.records
         }
         moved = [
             each
@@ -174,10 +180,9 @@ class Plugger:
         ]
         everywhere = self._links.all(everywhere=True) if moved else ()
         for each in moved:
-            found[each.port] = report.among(each, everywhere)
+            found[each.port] = among(each, everywhere)
         return tuple(
-            report.plugged(each, found[each.port], view)
-            for each in view.records
+            show.plugged(each, found[each.port], view) for each in view.records
         )
 
     def recover(self) -> Recovered:

@@ -403,7 +403,7 @@ class DamagedTest(fakes.HostTest):
         full = OSError(28, "No space left on device")
         with (
             mock.patch("os.write", side_effect=full),
-            self.assertLogs("sriov_rt.vif.recovery", "ERROR"),
+            self.assertLogs("sriov_rt.vif.host", "ERROR"),
         ):
             self.plugger.recover()
         self.assertEqual(text, self.file().read_bytes())
