@@ -157,8 +157,8 @@ class Host:
         if not record.parent_index and record.vf is None:
             elsewhere = self.links.all(everywhere=True, thorough=True)
             found = alias.located(record, self.links.all(), elsewhere)
-        if not self.records.is_set_aside(record.port):
-            self.records.set_aside(found)
+        if not self.records.damaged.is_set_aside(record.port):
+            self.records.damaged.set_aside(found)
         elif found != record:
             self.records.put(found)
 

@@ -149,12 +149,12 @@ class Plugger:
             self._host.mend(port)
             record = self._records.get(port)
             if record is None:
-                return self._records.discard_damaged(port)
+                return self._records.damaged.discard(port)
             if not record.is_quarantined:
                 raise errors.NotForgotten(record.interface, port=port)
             self._unplugging.quarantine.restore(record)
             self._records.end(port)
-            self._records.discard_damaged(port)
+            self._records.damaged.discard(port)
         LOG.warning(
             "%s: forgotten; it was quarantined (%s)",
             log.about(port, record.vf),

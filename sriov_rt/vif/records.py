@@ -113,6 +113,7 @@ class Records:
         self._place = str(self.directory)
         # What was read, by the port, as long as its file is the same.
         self._known: dict[str, tuple[Stamp, Record]] = {}
+        self.damaged = DamagedFiles(self)
 
     def begin(self, record: Record) -> None:
         """Write down that a port is being plugged or unplugged.
@@ -169,13 +170,13 @@ class Records:
             self._write(before)
             return
         try:
-            self._path(port).unlink(missing_ok=True)
+            self.path(port).unlink(missing_ok=True)
         except OSError as error:
-            raise self._broken(error, port) from error
+            raise self.broken(error, port) from error
 
     def _write(self, record: Record) -> None:
-        self._refuse_if_not_kept(record.port)
-        path, data = self._path(record.port), form(record)
+        _refuse_if_not_kept(self.directory, record.port)
+        path, data = self.path(record.port), form(record)
         try:
             try:
                 files.replace(path, data)
@@ -184,7 +185,7 @@ class Records:
                 lock.make(self.directory)
                 files.replace(path, data)
         except OSError as error:
-            raise self._broken(error, record.port) from error
+            raise self.broken(error, record.port) from error
 
     def get(self, port: str) -> Record | None:
         """Return the record of a port; None if there is none.
@@ -214,6 +215,18 @@ class Records:
         """
         return tuple(each.port for each in self._all() if each.is_in_progress)
 
+    def names(self) -> Sequence[str]:
+        """Return the names of all files, sorted.
+
+        :raises JournalBroken: if the directory cannot be used.
+        """
+        if not self._is_there(None):
+            return ()
+        try:
+            return sorted(os.listdir(self.directory))  # noqa: PTH208
+        except OSError as error:
+            raise self.broken(error, None) from error
+
     def _read(self, port: str) -> Record | None:
         return self._load(port) if self._is_there(port) else None
 
@@ -236,92 +249,11 @@ class Records:
         return tuple(self._all())
 
     def _all(self) -> Sequence[Record]:
-        if not self._is_there(None):
-            return ()
-        ports = [each for each in self._names() if validation.is_port(each)]
+        ports = [each for each in self.names() if validation.is_port(each)]
         found = [self._load(each) for each in ports[:MAX_RECORDS]]
         for port in self._known.keys() - set(ports):
             self._known.pop(port, None)
         return [each for each in found if each is not None]
-
-    def damaged(self) -> tuple[str, ...]:
-        """Return the names of the damaged files that are kept, sorted.
-
-        :raises JournalBroken: if the directory cannot be used.
-        """
-        if not self._is_there(None):
-            return ()
-        return tuple(each for each in self._names() if DAMAGED in each)
-
-    def discard_damaged(self, port: str) -> bool:
-        """Remove the damaged files of a port; False if there are none.
-
-        :raises JournalBroken: if the directory cannot be used.
-        """
-        found = [
-            each for each in self.damaged() if each.startswith(port + DAMAGED)
-        ]
-        for each in found:
-            path = self.directory / each
-            try:
-                if path.is_dir() and not path.is_symlink():
-                    shutil.rmtree(path)
-                else:
-                    path.unlink(missing_ok=True)
-            except OSError as error:
-                raise self._broken(error, port) from error
-        return bool(found)
-
-    def is_set_aside(self, port: str) -> bool:
-        """Return whether a file of this boot says what is known of a port."""
-        with contextlib.suppress(SriovRtError, OSError):
-            data = files.read(self._path(port), MAX_FILE, private=True)
-            return parse(data).port == port
-        return False
-
-    def set_aside(self, record: Record) -> None:
-        """Keep a damaged file under a name that says so.
-
-        Its port's lock is held.
-
-        :param record: that stands for it, and replaces it.
-        :raises JournalFull: or JournalBroken, if it cannot be: then it stays
-            as it is.
-        """
-        path = self._path(record.port)
-        kept = self._kept(record.port)
-        try:
-            if path.is_dir() and not path.is_symlink():
-                path.rename(kept)
-            else:
-                # Not renamed: a crash before the next step would leave the
-                # port without any record.
-                os.link(path, kept, follow_symlinks=False)
-        except PermissionError:
-            # A file of another user (fs.protected_hardlinks).
-            with contextlib.suppress(OSError):
-                path.rename(kept)
-        except OSError as error:
-            raise self._broken(error, record.port) from error
-        try:
-            self.put(
-                dataclasses.replace(
-                    record, reason=f"{record.reason}; kept as {kept.name}"
-                )
-            )
-        except errors.VifError:
-            with contextlib.suppress(OSError):
-                kept.unlink()
-            raise
-        LOG.error(
-            "%s: %s was damaged and is kept as %s; %s. See that no interface "
-            "of the port is left, then 'sriov-rt vif forget %s --force'",
-            log.about(record.port, record.vf),
-            path,
-            kept.name,
-            _out_of_use(record),
-            record.port,
-        )
 
     def clean(self, lock_port: LockPort) -> None:
         """Remove what another boot has left, and files half-written.
@@ -347,32 +279,15 @@ class Records:
 
         :raises JournalBroken: if others can, or it is something else.
         """
-        self._refuse_if_not_kept(port)
+        _refuse_if_not_kept(self.directory, port)
         try:
             files.check_directory(self.journal.resolve())
             files.check_directory(self.directory)
         except FileNotFoundError:
             return False
         except OSError as error:
-            raise self._broken(error, port) from error
+            raise self.broken(error, port) from error
         return True
-
-    def _refuse_if_not_kept(self, port: str | None) -> None:
-        """Refuse a directory that is of this container alone.
-
-        A port outlives the container of the service that has plugged it; and
-        who does not see the records takes a VF for a free one.
-
-        :raises RecordsNotKept: for such a directory.
-        """
-        if container.ends_with_container(self.directory):
-            raise errors.RecordsNotKept(str(self.directory), port=port)
-
-    def _names(self) -> Sequence[str]:
-        try:
-            return sorted(os.listdir(self.directory))  # noqa: PTH208
-        except OSError as error:
-            raise self._broken(error, None) from error
 
     def _load(self, port: str) -> Record | None:
         """Return the record of a file, or one that stands for it.
@@ -396,7 +311,7 @@ class Records:
     def _parsed(self, port: str) -> Record | None:
         data = b""
         try:
-            data = files.read(self._path(port), MAX_FILE, private=True)
+            data = files.read(self.path(port), MAX_FILE, private=True)
             record = parse(data)
             if record.port != port:
                 raise ParseError("record", record.port, "not of this file")
@@ -405,7 +320,7 @@ class Records:
         except files.Unusable as error:
             problem = error.strerror or str(error)
         except OSError as error:
-            raise self._broken(error, port) from error
+            raise self.broken(error, port) from error
         except SriovRtError as error:
             problem = str(error)
         else:
@@ -419,24 +334,12 @@ class Records:
             return None
         return stand_in(port, data, f"its record ({problem})")
 
-    def _kept(self, port: str) -> pathlib.Path:
-        """Return where a damaged file goes; the oldest of too many goes."""
-        there = [self.directory / each for each in self.damaged()]
-        too_many = max(0, len(there) - MAX_DAMAGED + 1)
-        for each in sorted(there, key=_age)[:too_many]:
-            with contextlib.suppress(OSError):
-                each.unlink()
-        number = 0
-        while os.path.lexists(
-            path := self.directory / f"{port}{DAMAGED}{number}"
-        ):
-            number += 1
-        return path
-
-    def _path(self, port: str) -> pathlib.Path:
+    def path(self, port: str) -> pathlib.Path:
+        """Return where the record of a port is."""
         return self.directory / port
 
-    def _broken(self, error: OSError, port: str | None) -> errors.VifError:
+    def broken(self, error: OSError, port: str | None) -> errors.VifError:
+        """Return what an error with the directory means to the operator."""
         full = error.errno in _FULL
         named = errors.JournalFull if full else errors.JournalBroken
         return named(
@@ -444,6 +347,119 @@ class Records:
             port=port,
             detail=error.strerror or str(error),
         )
+
+
+class DamagedFiles:
+    """Damaged files of records, which are kept under names that say so.
+
+    :param records: the files of the same directory that are none.
+    """
+
+    def __init__(self, records: Records) -> None:
+        self._records = records
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of those that are kept, sorted.
+
+        :raises JournalBroken: if the directory cannot be used.
+        """
+        return tuple(each for each in self._records.names() if DAMAGED in each)
+
+    def discard(self, port: str) -> bool:
+        """Remove the damaged files of a port; False if there are none.
+
+        :raises JournalBroken: if the directory cannot be used.
+        """
+        found = [
+            each for each in self.names() if each.startswith(port + DAMAGED)
+        ]
+        for each in found:
+            path = self._records.directory / each
+            try:
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink(missing_ok=True)
+            except OSError as error:
+                raise self._records.broken(error, port) from error
+        return bool(found)
+
+    def is_set_aside(self, port: str) -> bool:
+        """Return whether a file of this boot says what is known of a port."""
+        with contextlib.suppress(SriovRtError, OSError):
+            data = files.read(self._records.path(port), MAX_FILE, private=True)
+            return parse(data).port == port
+        return False
+
+    def set_aside(self, record: Record) -> None:
+        """Keep a damaged file under a name that says so.
+
+        Its port's lock is held.
+
+        :param record: that stands for it, and replaces it.
+        :raises JournalFull: or JournalBroken, if it cannot be: then it stays
+            as it is.
+        """
+        path = self._records.path(record.port)
+        kept = self._kept(record.port)
+        try:
+            if path.is_dir() and not path.is_symlink():
+                path.rename(kept)
+            else:
+                # Not renamed: a crash before the next step would leave the
+                # port without any record.
+                os.link(path, kept, follow_symlinks=False)
+        except PermissionError:
+            # A file of another user (fs.protected_hardlinks).
+            with contextlib.suppress(OSError):
+                path.rename(kept)
+        except OSError as error:
+            raise self._records.broken(error, record.port) from error
+        try:
+            self._records.put(
+                dataclasses.replace(
+                    record, reason=f"{record.reason}; kept as {kept.name}"
+                )
+            )
+        except errors.VifError:
+            with contextlib.suppress(OSError):
+                kept.unlink()
+            raise
+        LOG.error(
+            "%s: %s was damaged and is kept as %s; %s. See that no interface "
+            "of the port is left, then 'sriov-rt vif forget %s --force'",
+            log.about(record.port, record.vf),
+            path,
+            kept.name,
+            _out_of_use(record),
+            record.port,
+        )
+
+    def _kept(self, port: str) -> pathlib.Path:
+        """Return where a damaged file goes; the oldest of too many goes."""
+        there = [self._records.directory / each for each in self.names()]
+        too_many = max(0, len(there) - MAX_DAMAGED + 1)
+        for each in sorted(there, key=_age)[:too_many]:
+            with contextlib.suppress(OSError):
+                each.unlink()
+        number = 0
+        while os.path.lexists(
+            path := self._records.directory / f"{port}{DAMAGED}{number}"
+        ):
+            number += 1
+        return path
+
+
+def _refuse_if_not_kept(directory: pathlib.Path, port: str | None) -> None:
+    """Refuse a directory that is of this container alone.
+
+    A port outlives the container of the service that has plugged it; and
+    who does not see the records takes a VF for a free one.
+
+    :raises RecordsNotKept: for such a directory.
+    """
+    if container.ends_with_container(directory):
+        raise errors.RecordsNotKept(str(directory), port=port)
 
 
 def form(record: Record) -> bytes:

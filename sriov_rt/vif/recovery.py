@@ -103,7 +103,7 @@ class Recovery:
             standing=tuple(
                 each.port for each in view.records if not each.is_quarantined
             ),
-            damaged=self._records.damaged(),
+            damaged=self._records.damaged.names(),
             quarantined=tuple(
                 each.port for each in view.records if each.is_quarantined
             ),

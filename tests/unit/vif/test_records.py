@@ -46,7 +46,7 @@ class RecordsTest(fakes.HostTest):
         ):
             for act in (
                 self.records.all,
-                self.records.damaged,
+                self.records.damaged.names,
                 self.records.ports,
                 lambda: self.records.get(PORT),
             ):
@@ -385,7 +385,7 @@ class DamagedTest(fakes.HostTest):
             for _ in range(9):
                 self.file().write_bytes(b"x")
                 self.plugger.recover()
-        self.assertEqual(3, len(Records(self.directory).damaged()))
+        self.assertEqual(3, len(Records(self.directory).damaged.names()))
 
     def test_forget_mends_it(self):
         for _, _, plugged in self.each():
@@ -408,7 +408,7 @@ class DamagedTest(fakes.HostTest):
             self.plugger.recover()
         self.assertEqual(text, self.file().read_bytes())
         self.assertEqual(State.QUARANTINED, self.plugger.show()[0].state)
-        self.assertEqual((), Records(self.directory).damaged())
+        self.assertEqual((), Records(self.directory).damaged.names())
 
     def test_it_says_where_the_alias_is(self):
         """An alias is no proof; it is enough to keep a parent out of use."""
