@@ -19,7 +19,6 @@ from sriov_rt.vif import log
 from sriov_rt.vif import parents
 from sriov_rt.vif import plan
 from sriov_rt.vif import show
-from sriov_rt.vif import validation
 from sriov_rt.vif.counts import OK
 from sriov_rt.vif.host import Host
 from sriov_rt.vif.host_offer import Offer
@@ -39,7 +38,11 @@ LOG = logging.getLogger(__name__)
 
 
 class Plugger:
-    """Ports of this host."""
+    """Ports of this host.
+
+    Who calls has checked a requested port (validation.checked), or the UUID
+    of one (validation.port): the command line and the privileged daemon do.
+    """
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -64,9 +67,8 @@ class Plugger:
         """Return what :meth:`plug` would do; nothing is touched.
 
         :raises LinkError: if it cannot be done.
-        :raises ParseError: for a value that no port can have.
         """
-        request = _checked(request)
+        _refuse_unseen(request)
         record = self._records.get(request.port)
         if record is not None:
             raise errors.AlreadyPlugged(record.interface, port=request.port)
@@ -78,9 +80,8 @@ class Plugger:
         """Check that a port can be plugged, if it is not; make nothing.
 
         :raises LinkError: or NicError, if it cannot be plugged now.
-        :raises ParseError: for a value that no port can have.
         """
-        request = _checked(request)
+        _refuse_unseen(request)
         if self._records.get(request.port) is None:
             self._plugging.check(request)
 
@@ -97,9 +98,8 @@ class Plugger:
 
         :raises LinkError: or NicError, if it cannot be made; then nothing of
             it is left.
-        :raises ParseError: for a value that no port can have.
         """
-        request = _checked(request)
+        _refuse_unseen(request)
         with self._counts.failures("plug"):
             link, plugged = self._plugging.plug(request)
         if link is not None:
@@ -111,9 +111,7 @@ class Plugger:
         """Remove a port; False if there was nothing of it.
 
         :raises LinkError: or NicError, if it cannot be removed.
-        :raises ParseError: if it is no port's UUID.
         """
-        validation.port(port)
         with self._counts.failures("unplug"):
             done = self._unplug(port)
         if done:
@@ -142,9 +140,7 @@ class Plugger:
         Damaged files of the port are.
 
         :raises NotForgotten: if the port is not quarantined.
-        :raises ParseError: if it is no port's UUID.
         """
-        validation.port(port)
         with self._locks.port(port):
             self._host.mend(port)
             record = self._records.get(port)
@@ -235,20 +231,17 @@ class Plugger:
             )
 
 
-def _checked(request: Plug) -> Plug:
-    """Return a requested port, checked; see :func:`validation.checked`.
+def _refuse_unseen(request: Plug) -> None:
+    """Refuse a namespace by the id of a process that cannot be seen.
 
-    :raises ProcessUnseen: for a namespace by the id of a process that is not
-        to be seen from here.
+    :raises ProcessUnseen: if process ids are those of a container.
     """
-    request = validation.checked(request)
     place = request.namespace or ""
     if (
         place.startswith(namespaces.PID)
         and not container.sees_host_processes()
     ):
         raise errors.ProcessUnseen(place, port=request.port)
-    return request
 
 
 def configured(files: Sequence[str] | None = None) -> Plugger:

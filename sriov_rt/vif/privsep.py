@@ -50,6 +50,7 @@ from sriov_rt import deadline
 from sriov_rt import exceptions
 from sriov_rt.host.root import CONFIG
 from sriov_rt.vif import errors
+from sriov_rt.vif import validation
 from sriov_rt.vif.host_offer import Offer
 from sriov_rt.vif.model import Plug
 
@@ -320,7 +321,7 @@ def _offer(virt_type: str, _until: float) -> Answer:
 
 @vif_plug.entrypoint
 def _unplug(port: str, _until: float) -> Answer:
-    return _answered(lambda: _host_plugger().unplug(port))
+    return _answered(lambda: _host_plugger().unplug(validation.port(port)))
 
 
 @vif_plug.entrypoint
@@ -332,6 +333,7 @@ def _want(requested: Mapping[str, Any], until: float) -> Plug:
     """Return the requested port, if an unprivileged caller may have it.
 
     :raises SchemaError: if it is no port.
+    :raises ParseError: for a value that no port can have.
     :param until: when the caller gives up, by time.monotonic().
     :raises NotAllowed: for what would reach beyond the pools' parents.
     :raises HostRefused: if nobody waits for it any longer.
@@ -356,4 +358,4 @@ def _want(requested: Mapping[str, Any], until: float) -> Plug:
         raise errors.NotAllowed(
             what, port=request.port, detail="without a physical network"
         )
-    return request
+    return validation.checked(request)

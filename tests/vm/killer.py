@@ -29,6 +29,7 @@ from sriov_rt.nic import sysfs
 from sriov_rt.nic.kernel import Kernel
 from sriov_rt.nic.vfs import Vfs
 from sriov_rt.vif import plugger as pluggers
+from sriov_rt.vif import validation
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Plug
 from sriov_rt.vif.plugger import Plugger
@@ -83,18 +84,20 @@ class Countdown:
 def port(kind: str, namespace: str, network: str) -> Plug:
     """Return a port that takes every step."""
     whole = kind == Kind.VF
-    return Plug(
-        port="5a1b8d5e-0000-4000-8000-0000000000d1",
-        owner="vm-test",
-        kind=Kind(kind),
-        mode={Kind.MACVLAN: "bridge", Kind.IPVLAN: "l2"}.get(Kind(kind)),
-        physical_network=network,
-        namespace=namespace,
-        name="p0",
-        mac="52:54:00:aa:00:09" if whole else None,
-        vlan=100,
-        addresses=("192.0.2.1/24",),
-        limits=Limits(4000, 8000),
+    return validation.checked(
+        Plug(
+            port="5a1b8d5e-0000-4000-8000-0000000000d1",
+            owner="vm-test",
+            kind=Kind(kind),
+            mode={Kind.MACVLAN: "bridge", Kind.IPVLAN: "l2"}.get(Kind(kind)),
+            physical_network=network,
+            namespace=namespace,
+            name="p0",
+            mac="52:54:00:aa:00:09" if whole else None,
+            vlan=100,
+            addresses=("192.0.2.1/24",),
+            limits=Limits(4000, 8000),
+        )
     )
 
 

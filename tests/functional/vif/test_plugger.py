@@ -29,6 +29,7 @@ from sriov_rt.nic.tenancy import Tenancies
 from sriov_rt.nic.vfs import Vfs
 from sriov_rt.vif import alias
 from sriov_rt.vif import errors
+from sriov_rt.vif import validation
 from sriov_rt.vif.host import Host
 from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.model import Kind
@@ -184,7 +185,7 @@ class PluggerTestCase(IsolatedTestCase):
             "namespace": "tenant",
             "name": "eth1",
         }
-        return Plug(**{**values, **fields})
+        return validation.checked(Plug(**{**values, **fields}))
 
     def _dies(self, at, work) -> bool:
         """Do some work in a process; tell whether it was killed."""

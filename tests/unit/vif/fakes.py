@@ -33,6 +33,7 @@ from sriov_rt.nic.tenancy import Tenancies
 from sriov_rt.nic.tenancy import Tenancy
 from sriov_rt.nic.vfs import NO_DEEPER
 from sriov_rt.vif import host
+from sriov_rt.vif import validation
 from sriov_rt.vif.counts import NOT_COUNTED
 from sriov_rt.vif.host import Host
 from sriov_rt.vif.host import anywhere
@@ -69,7 +70,7 @@ def files(directory: pathlib.Path | str) -> list[str]:
 
 
 def asked(kind=Kind.MACVLAN, **fields) -> Plug:
-    """Return a port of physnet1 in the namespace ``box``."""
+    """Return a port of physnet1 in the namespace ``box``, checked."""
     values = {
         "port": PORT,
         "owner": "me",
@@ -78,7 +79,7 @@ def asked(kind=Kind.MACVLAN, **fields) -> Plug:
         "namespace": "box",
         "name": "eth1",
     }
-    return Plug(**{**values, **fields})
+    return validation.checked(Plug(**{**values, **fields}))
 
 
 class Clock:

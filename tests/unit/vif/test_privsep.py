@@ -90,6 +90,27 @@ class CallTest(PrivsepTest):
             dataclasses.asdict(self.plugger.ports[PORT]), dict(found)
         )
 
+    def test_values_are_checked_on_the_privileged_side(self):
+        privsep.plug(dataclasses.replace(WANT, mac="02:00:5E:10:00:01"))
+        self.assertEqual("02:00:5e:10:00:01", self.plugger.asked.pop().mac)
+        for changes, name in (
+            ({"port": "../x"}, "ParseError"),
+            ({"name": "a/b"}, "NameInvalid"),
+            ({"vlan": 4095}, "ParseError"),
+        ):
+            want = dataclasses.replace(WANT, **changes)
+            for act in (privsep.plug, privsep.check):
+                with (
+                    self.subTest(changes=changes, act=act.__name__),
+                    self.assertRaises(privsep.HostRefused) as caught,
+                ):
+                    act(want)
+                self.assertEqual(name, caught.exception.name)
+        with self.assertRaises(privsep.HostRefused) as caught:
+            privsep.unplug("../x")
+        self.assertEqual("ParseError", caught.exception.name)
+        self.assertEqual([], self.plugger.asked + self.plugger.checked)
+
     def test_a_port_is_checked_as_it_was_sent(self):
         privsep.check(WANT)
         self.assertEqual([WANT], self.plugger.checked)
