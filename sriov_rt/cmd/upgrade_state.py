@@ -250,10 +250,10 @@ class Host:
             return conf
         vif_options.register(conf)
         try:
-            journal = pathlib.Path(conf[vif_options.GROUP].journal)
+            directory = pathlib.Path(conf[vif_options.GROUP].records)
         except cfg.Error as error:
             return Unknown(str(error))
-        path = self.root.path / journal.absolute().relative_to("/")
+        path = self.root.path / directory.absolute().relative_to("/")
         try:
             return stored_ports(path)
         except OSError as error:
@@ -399,14 +399,14 @@ class Host:
         return False
 
 
-def stored_ports(journal: pathlib.Path) -> checks.StoredPorts:
+def stored_ports(place: pathlib.Path) -> checks.StoredPorts:
     """Return what the files of the records of ports are.
 
     Nothing is changed, and no lock is taken.
 
     :raises OSError: if a directory or a file cannot be read.
     """
-    directory = journal / records.DIRECTORY
+    directory = place / records.DIRECTORY
     names = _names(directory)
     found, damaged = _parsed(directory, names)
     current = {

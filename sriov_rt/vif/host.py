@@ -124,7 +124,7 @@ class Host:
 
         That of a port which another process works on stays as it is.
 
-        :raises JournalBroken: if the records cannot be read.
+        :raises RecordsBroken: if the records cannot be read.
         """
         records = self.records.all()
         damaged = [each.port for each in records if each.damaged]
@@ -142,7 +142,7 @@ class Host:
         The caller has locked it. An alias is no proof: here it keeps out of
         use what it is on.
 
-        :raises JournalBroken: if the records cannot be read.
+        :raises RecordsBroken: if the records cannot be read.
         """
         record = self.records.get(port)
         if record is None or not record.damaged:
@@ -177,7 +177,7 @@ def records(files: Sequence[str] | None = None) -> Records:
     with config.reading():
         conf = read(files)
         options.register(conf)
-        directory = conf[options.GROUP].journal
+        directory = conf[options.GROUP].records
     return Records(pathlib.Path(directory).absolute())
 
 
@@ -211,7 +211,7 @@ def of(conf: cfg.ConfigOpts) -> Host:
     onload_options.register(conf)
     section = conf[options.GROUP]
     second = conf[onload_options.GROUP].second_endpoint
-    directory = pathlib.Path(section.journal).absolute()
+    directory = pathlib.Path(section.records).absolute()
     return Host(
         links=Links(),
         vfs=Vfs.of_host(),

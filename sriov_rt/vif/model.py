@@ -78,7 +78,7 @@ class State(enum.StrEnum):
 class Plug:
     """One port, as it is requested.
 
-    :param port: its UUID; it names the port in Neutron, in the journal, in
+    :param port: its UUID; it names the port in Neutron, in the records, in
         the alias and in the logs.
     :param owner: who has it: an instance's UUID or a name of the operator's
         choice (1 to 64 of A-Z a-z 0-9 . _ -).

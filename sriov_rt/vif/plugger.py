@@ -207,7 +207,7 @@ class Plugger:
         What those keep that have gone is free then. Nothing is waited for,
         and the kernel is not asked where no port is quarantined.
 
-        :raises JournalBroken: if the records cannot be read.
+        :raises RecordsBroken: if the records cannot be read.
         """
         return self._rechecking.release_quarantined()
 

@@ -7,7 +7,7 @@ the work on a port in the host's own namespace:
 
 - links, tc and what a PF sets of its VFs are netlink's, and netlink asks for
   CAP_NET_ADMIN (rtnetlink_rcv_msg in net/core/rtnetlink.c);
-- what is written in sysfs (a VF's driver, its reset) and in the journal's
+- what is written in sysfs (a VF's driver, its reset) and in the records'
   directory belongs to root, and root needs no capability for files of its
   own. With ``user`` set to another, CAP_DAC_OVERRIDE would be needed.
 
@@ -65,10 +65,10 @@ OPTS = [
         type=config.Checked(config.absolute_path),
         default=f"/{CONFIG}",
         help="""
-The file with this host's ``[vif]`` section: parents, journal, limits.
+The file with this host's ``[vif]`` section: parents, records, limits.
 
 The command line and the agents read the same one, so that all of them work
-with one journal and one pool of parents. Without the file, or without
+with the same records and pool of parents. Without the file, or without
 parents in it, no port of ours can be plugged on this host; nothing else
 depends on it.
 """,
@@ -203,7 +203,7 @@ def unplug(port: str) -> bool:
 def recover() -> Mapping[str, Any]:
     """Finish or undo what was interrupted: the fields of a Recovered.
 
-    :raises HostRefused: if the journal cannot be read.
+    :raises HostRefused: if the records cannot be read.
     """
     found: Mapping[str, Any] = _value(_recover)
     return found

@@ -41,7 +41,7 @@ from sriov_rt.vif.model import State
 
 LOG = logging.getLogger(__name__)
 
-#: The directory of the records, in the journal's.
+#: The directory of the files, in that of ``[vif] records``.
 DIRECTORY = "records"
 
 #: Raised by one when an older reader would misread a newer file.
@@ -104,11 +104,10 @@ class Records:
 
     Who reads needs no lock: a file is replaced as a whole.
 
-    :param directory: the journal's.
+    :param directory: of ``[vif] records``.
     """
 
     def __init__(self, directory: pathlib.Path) -> None:
-        self.journal = directory
         self.directory = directory / DIRECTORY
         self._place = str(self.directory)
         # What was read, by the port, as long as its file is the same.
@@ -124,8 +123,8 @@ class Records:
         takes longer than a plug, is not waited for.
 
         :param record: a plug keeps the quarantined one that it replaces.
-        :raises JournalFull: if there is no space; the one before stays.
-        :raises JournalBroken: if it cannot be written otherwise.
+        :raises RecordsFull: if there is no space; the one before stays.
+        :raises RecordsBroken: if it cannot be written otherwise.
         """
         if record.state is State.PLUGGING:
             there = self.get(record.port)
@@ -143,7 +142,7 @@ class Records:
             _append(f"{self._place}/{port}", f"{name}\n".encode())
         except OSError as error:
             LOG.warning(
-                "%s: the journal does not take the step %s (%s)",
+                "%s: the record does not take the step %s (%s)",
                 log.about(port),
                 name,
                 error.strerror,
@@ -152,8 +151,8 @@ class Records:
     def put(self, record: Record) -> None:
         """Write a record; it replaces one of the same port.
 
-        :raises JournalFull: if there is no space; the one before stays.
-        :raises JournalBroken: if it cannot be written otherwise.
+        :raises RecordsFull: if there is no space; the one before stays.
+        :raises RecordsBroken: if it cannot be written otherwise.
         """
         self._write(record)
 
@@ -162,7 +161,7 @@ class Records:
 
         What a plug in progress has replaced is there again.
 
-        :raises JournalBroken: if it cannot be.
+        :raises RecordsBroken: if it cannot be.
         """
         record = self._read(port)
         before = _existing(record)
@@ -181,7 +180,7 @@ class Records:
             try:
                 files.replace(path, data)
             except FileNotFoundError:
-                lock.make(self.journal)
+                lock.make(self.directory.parent)
                 lock.make(self.directory)
                 files.replace(path, data)
         except OSError as error:
@@ -193,7 +192,7 @@ class Records:
         One that is being plugged is not there yet. For a damaged one, one
         that stands for it: quarantined.
 
-        :raises JournalBroken: if the directory cannot be used.
+        :raises RecordsBroken: if the directory cannot be used.
         """
         record = self._read(port)
         return _existing(record)
@@ -201,7 +200,7 @@ class Records:
     def in_progress(self, port: str) -> Record | None:
         """Return the record of a port that is being plugged or unplugged.
 
-        :raises JournalBroken: if the directory cannot be used.
+        :raises RecordsBroken: if the directory cannot be used.
         """
         record = self._read(port)
         if record is None or not record.is_in_progress:
@@ -211,14 +210,14 @@ class Records:
     def ports(self) -> tuple[str, ...]:
         """Return the ports that are being plugged or unplugged, sorted.
 
-        :raises JournalBroken: if the directory cannot be used.
+        :raises RecordsBroken: if the directory cannot be used.
         """
         return tuple(each.port for each in self._all() if each.is_in_progress)
 
     def names(self) -> Sequence[str]:
         """Return the names of all files, sorted.
 
-        :raises JournalBroken: if the directory cannot be used.
+        :raises RecordsBroken: if the directory cannot be used.
         """
         if not self._is_there(None):
             return ()
@@ -233,7 +232,7 @@ class Records:
     def all(self) -> tuple[Record, ...]:
         """Return the records of this boot, sorted by their ports.
 
-        :raises JournalBroken: if the directory cannot be used.
+        :raises RecordsBroken: if the directory cannot be used.
         """
         found = [_existing(each) for each in self._all()]
         return tuple(each for each in found if each is not None)
@@ -244,7 +243,7 @@ class Records:
         For who is about to take a VF: a plug that was killed is undone by
         what it wrote down.
 
-        :raises JournalBroken: if the directory cannot be used.
+        :raises RecordsBroken: if the directory cannot be used.
         """
         return tuple(self._all())
 
@@ -277,11 +276,11 @@ class Records:
     def _is_there(self, port: str | None) -> bool:
         """Return whether there is a directory, which only root can write.
 
-        :raises JournalBroken: if others can, or it is something else.
+        :raises RecordsBroken: if others can, or it is something else.
         """
         _refuse_if_not_kept(self.directory, port)
         try:
-            files.check_directory(self.journal.resolve())
+            files.check_directory(self.directory.parent.resolve())
             files.check_directory(self.directory)
         except FileNotFoundError:
             return False
@@ -295,7 +294,7 @@ class Records:
         None for one of another boot. A file that is the one that was read
         before is not read again.
 
-        :raises JournalBroken: if a file cannot be read that may be one.
+        :raises RecordsBroken: if a file cannot be read that may be one.
         """
         stamp = _stamp(f"{self._place}/{port}")
         known = self._known.get(port)
@@ -341,7 +340,7 @@ class Records:
     def broken(self, error: OSError, port: str | None) -> errors.VifError:
         """Return what an error with the directory means to the operator."""
         full = error.errno in _FULL
-        named = errors.JournalFull if full else errors.JournalBroken
+        named = errors.RecordsFull if full else errors.RecordsBroken
         return named(
             str(self.directory),
             port=port,
@@ -361,14 +360,14 @@ class DamagedFiles:
     def names(self) -> tuple[str, ...]:
         """Return the names of those that are kept, sorted.
 
-        :raises JournalBroken: if the directory cannot be used.
+        :raises RecordsBroken: if the directory cannot be used.
         """
         return tuple(each for each in self._records.names() if DAMAGED in each)
 
     def discard(self, port: str) -> bool:
         """Remove the damaged files of a port; False if there are none.
 
-        :raises JournalBroken: if the directory cannot be used.
+        :raises RecordsBroken: if the directory cannot be used.
         """
         found = [
             each for each in self.names() if each.startswith(port + DAMAGED)
@@ -397,7 +396,7 @@ class DamagedFiles:
         Its port's lock is held.
 
         :param record: that stands for it, and replaces it.
-        :raises JournalFull: or JournalBroken, if it cannot be: then it stays
+        :raises RecordsFull: or RecordsBroken, if it cannot be: then it stays
             as it is.
         """
         path = self._records.path(record.port)

@@ -66,14 +66,14 @@ class Recovery:
     def pending(self) -> tuple[str, ...]:
         """Return the ports that were being plugged or unplugged, sorted.
 
-        :raises JournalBroken: if the records cannot be read.
+        :raises RecordsBroken: if the records cannot be read.
         """
         return self._records.ports()
 
     def run(self) -> Recovered:
         """Recover every port that no live process works on.
 
-        :raises JournalBroken: if the journal cannot be read.
+        :raises RecordsBroken: if the records cannot be read.
         """
         records = []
         busy = []

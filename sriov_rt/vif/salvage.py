@@ -80,9 +80,10 @@ def fields(data: bytes) -> Fields:
 
 
 def _plain(data: bytes) -> Mapping[str, Any]:
-    # Of a journal's lines, the last entry.
-    begun = [each for each in data.splitlines() if each.startswith(b"{")]
-    line = begun[-1] if begun else data
+    # The steps of a plug or unplug follow it.
+    line = next(
+        (each for each in data.splitlines() if each.startswith(b"{")), data
+    )
     try:
         found = json.loads(line.decode())
     except (ValueError, RecursionError):

@@ -102,7 +102,7 @@ class Unplugging:
         record = dataclasses.replace(record, state=State.UNPLUGGING)
         try:
             self._records.begin(record)
-        except (errors.JournalFull, errors.JournalBroken) as error:
+        except (errors.RecordsFull, errors.RecordsBroken) as error:
             # The record says all that is needed, and a full disk must not
             # keep a tenant's VF from being cleaned.
             LOG.warning(
@@ -142,7 +142,7 @@ class Unplugging:
     def undo(self, record: Record) -> None:
         """Undo a plug that failed; its port and its parent are locked.
 
-        What cannot be undone stays in the journal for the next start.
+        What cannot be undone stays in its record for the next start.
         """
         try:
             self.remove(record, self._host.observe(mend=True))
@@ -179,7 +179,7 @@ class Unplugging:
         """
         try:
             self._records.end(record.port)
-        except (errors.JournalBroken, errors.JournalFull) as error:
+        except (errors.RecordsBroken, errors.RecordsFull) as error:
             # What is left of it says of a port that it is gone: the next
             # recovery finds that.
             LOG.warning(

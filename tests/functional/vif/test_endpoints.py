@@ -147,7 +147,7 @@ class SourceTest(EndpointTestCase):
     def observed(self):
         """Return what an agent with this host's configuration finds."""
         root = self.directory.parent
-        journal = f"[vif]\njournal = /{self.directory.name}\n"
+        journal = f"[vif]\nrecords = /{self.directory.name}\n"
         for name, text in (
             (CONFIG, journal),
             (BOOT_ID, Root().read_text(BOOT_ID)),

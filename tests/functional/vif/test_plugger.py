@@ -690,7 +690,7 @@ class CommandTest(PluggerTestCase):
             return
         self.config = self.directory.parent / "sriov-rt.conf"
         self.config.write_text(
-            f"[vif]\nparents = physnet1:vf0\njournal = {self.directory}\n"
+            f"[vif]\nparents = physnet1:vf0\nrecords = {self.directory}\n"
         )
 
     def run_command(self, action, *words, code=0):

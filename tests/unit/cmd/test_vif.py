@@ -187,7 +187,7 @@ class VifCommandTest(unittest.TestCase):
         self.assertIsNone(store.get(fakes.OTHER))
 
     def test_a_failed_recovery_of_others_stops_nothing(self):
-        broken = errors.JournalBroken("/x")
+        broken = errors.RecordsBroken("/x")
         with mock.patch.object(
             self.plugger, "recover_pending", side_effect=broken
         ):

@@ -2,11 +2,14 @@
 
 """What an operator configures is what the plugger of a host goes by."""
 
+import pathlib
+import tempfile
 import unittest
 from unittest import mock
 
 from oslo_config import cfg
 
+from sriov_rt import config
 from sriov_rt.codec import Unknown
 from sriov_rt.vif import host
 
@@ -42,3 +45,36 @@ class RulesTest(unittest.TestCase):
         ):
             self.assertEqual((), self.rules().onload_nics())
         self.assertIn("no /sys", logged.output[0])
+
+
+class RecordsTest(unittest.TestCase):
+    """Where the records are, by either name of the option."""
+
+    def setUp(self):
+        place = tempfile.TemporaryDirectory()
+        self.addCleanup(place.cleanup)
+        self.file = pathlib.Path(place.name, "sriov-rt.conf")
+
+    def conf(self, line):
+        self.file.write_text(f"[vif]\n{line}\n")
+        return config.load([self.file])
+
+    def test_both_names_are_read(self):
+        for name in ("records", "journal"):
+            with self.subTest(name):
+                self.conf(f"{name} = /run/mine")
+                found = host.records([str(self.file)])
+                self.assertEqual("/run/mine/records", str(found.directory))
+
+    def test_a_bad_value_is_refused_by_the_name_that_it_has(self):
+        for name in ("records", "journal"):
+            conf = self.conf(f"{name} = run/mine")
+            with (
+                self.subTest(name),
+                self.assertRaises(config.OptionRejected) as caught,
+            ):
+                host.check(conf, "test")
+            self.assertIn(
+                f"[vif] {name} = run/mine in {self.file} is rejected",
+                str(caught.exception),
+            )

@@ -192,7 +192,7 @@ class PlugTest(fakes.HostTest):
         full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         with (
             mock.patch("os.write", side_effect=full),
-            self.assertRaises(errors.JournalFull) as caught,
+            self.assertRaises(errors.RecordsFull) as caught,
         ):
             self.plugger.plug(asked(vlan=5))
         self.assertIn("nothing was changed", str(caught.exception))
@@ -215,12 +215,12 @@ class PlugTest(fakes.HostTest):
     def test_a_record_that_is_not_written_undoes_its_plug(self):
         before = self.host.state()
         stuck = OSError(errno.EROFS, os.strerror(errno.EROFS))
-        broken = errors.JournalBroken(str(self.directory), detail="read-only")
+        broken = errors.RecordsBroken(str(self.directory), detail="read-only")
         with (
             mock.patch("os.unlink", side_effect=stuck),
             mock.patch.object(fakes.FakeRecords, "put", side_effect=broken),
             self.assertLogs("sriov_rt.vif", "WARNING"),
-            self.assertRaises(errors.JournalBroken),
+            self.assertRaises(errors.RecordsBroken),
         ):
             self.plugger.plug(asked())
         self.assertEqual(before, self.host.state())

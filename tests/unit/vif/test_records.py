@@ -99,7 +99,7 @@ class RecordsTest(fakes.HostTest):
         other = dataclasses.replace(found, reason="x")
         with (
             mock.patch("os.write", side_effect=full),
-            self.assertRaises(errors.JournalFull),
+            self.assertRaises(errors.RecordsFull),
         ):
             self.records.put(other)
         self.assertEqual((found,), self.records.all())
@@ -226,7 +226,7 @@ class RecordsTest(fakes.HostTest):
         self.plugged()
         with (
             mock.patch("os.unlink", side_effect=OSError(30, "ro")),
-            self.assertRaises(errors.JournalBroken),
+            self.assertRaises(errors.RecordsBroken),
         ):
             self.records.end(PORT)
 
@@ -431,7 +431,7 @@ class DamagedTest(fakes.HostTest):
         self.damaged(_changed())
         for place in (self.file().parent, self.directory):
             place.chmod(0o777)
-            with self.assertRaises(errors.JournalBroken) as caught:
+            with self.assertRaises(errors.RecordsBroken) as caught:
                 self.plugger.show()
             self.assertIn("can be written by others", str(caught.exception))
             place.chmod(0o700)
@@ -445,14 +445,14 @@ class DamagedTest(fakes.HostTest):
             lambda: self.plugger.unplug(PORT),
             lambda: self.plugger.plug(asked(port=fakes.port(3))),
         ):
-            with self.assertRaises(errors.JournalBroken) as caught:
+            with self.assertRaises(errors.RecordsBroken) as caught:
                 act()
             self.assertIn("is a link", str(caught.exception))
 
     def test_a_file_in_place_of_the_directory_is_an_error(self):
         self.directory.mkdir()
         self.file().parent.touch()
-        with self.assertRaises(errors.JournalBroken):
+        with self.assertRaises(errors.RecordsBroken):
             self.plugger.show()
 
 
