@@ -310,8 +310,12 @@ def _rejected(
     if opt.secret:
         problem = "its value is not shown"
         return OptionRejected(group, opt.dest, problem, service, _HIDDEN, file)
-    value = _written(file, group, opt.name)
-    return OptionRejected(group, opt.dest, found[3], service, value, file)
+    # A value may stand there by an earlier name of its option.
+    for name in (opt.name, *(each.name for each in opt.deprecated_opts)):
+        value = _written(file, group, name)
+        if value is not None:
+            return OptionRejected(group, name, found[3], service, value, file)
+    return OptionRejected(group, opt.dest, found[3], service, None, file)
 
 
 def _written(file: str, group: str, option: str) -> str | None:

@@ -41,6 +41,7 @@ from sriov_rt.vif import options as vif_options
 from sriov_rt.vif import records
 from sriov_rt.vif import settings as vif_settings
 from sriov_rt.vif import validation
+from sriov_rt.vif.model import Record
 
 PACKAGE = "sriov-rt"
 
@@ -238,10 +239,10 @@ class Host:
             return conf
         vif_options.register(conf)
         try:
-            journal = pathlib.Path(conf[vif_options.GROUP].journal)
+            directory = pathlib.Path(conf[vif_options.GROUP].records)
         except cfg.Error as error:
             return Unknown(str(error))
-        path = self.root.path / journal.absolute().relative_to("/")
+        path = self.root.path / directory.absolute().relative_to("/")
         try:
             return stored_ports(path)
         except OSError as error:
@@ -386,14 +387,14 @@ class Host:
         return False
 
 
-def stored_ports(journal: pathlib.Path) -> checks.StoredPorts:
+def stored_ports(place: pathlib.Path) -> checks.StoredPorts:
     """Return what the files of the records of ports are.
 
     Nothing is changed, and no lock is taken.
 
     :raises OSError: if a directory or a file cannot be read.
     """
-    directory = journal / records.DIRECTORY
+    directory = place / records.DIRECTORY
     names = _names(directory)
     found, damaged = _parsed(directory, names)
     current = {
@@ -419,9 +420,9 @@ def stored_ports(journal: pathlib.Path) -> checks.StoredPorts:
 
 def _parsed(
     directory: pathlib.Path, names: Sequence[str]
-) -> tuple[dict[str, records.Record], dict[str, str]]:
+) -> tuple[dict[str, Record], dict[str, str]]:
     """Return the records that files are, and what is wrong with others."""
-    found: dict[str, records.Record] = {}
+    found: dict[str, Record] = {}
     damaged: dict[str, str] = {}
     for name in names:
         if not validation.is_port(name):

@@ -215,9 +215,9 @@ class LxcHook(command.Lister):
 def _plugger(args: argparse.Namespace) -> "Plugger":
     """Return what plugs ports, as this host's configuration has it."""
     # Here, for the kernel's interfaces take long to import.
-    from sriov_rt.vif import host
+    from sriov_rt.vif import plugger
 
-    return host.configured(args.config_file)
+    return plugger.configured(args.config_file)
 
 
 def _recover_first(plugger: "Plugger") -> None:

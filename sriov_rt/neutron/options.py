@@ -124,7 +124,7 @@ AGENT_OPTS = [
         type=config.Checked(config.absolute_path),
         default=f"/{CONFIG}",
         help="""
-The file with this host's ``[vif]`` section: parents, journal, limits.
+The file with this host's ``[vif]`` section: parents, records, limits.
 
 Name the one that ``[os_vif_sriov_rt] config_file`` names in nova.conf: the
 agent offers Neutron the parents that nova-compute plugs ports on. Without

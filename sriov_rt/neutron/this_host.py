@@ -23,6 +23,7 @@ from sriov_rt.vif import host
 from sriov_rt.vif import log
 from sriov_rt.vif import options
 from sriov_rt.vif import parents
+from sriov_rt.vif import plugger
 from sriov_rt.vif.host_offer import NOTHING
 from sriov_rt.vif.host_offer import Offer
 from sriov_rt.vif.model import Plugged
@@ -87,7 +88,7 @@ class ThisHost:
         self._driver_at = 0.0
         # What was logged of its absence.
         self._missing = ""
-        self._plugger = host.plugger(conf)
+        self._plugger = plugger.of(conf)
         self._pools = Pools.parse(conf[options.GROUP].parents)
         # What was logged: port to reason, and why none could be looked at.
         self._quarantined: dict[str, str] = {}

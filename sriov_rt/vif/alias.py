@@ -3,8 +3,12 @@
 """The alias of an interface: a label for people, and never a proof."""
 
 import dataclasses
+from collections.abc import Sequence
 
+from sriov_rt.kernel.link import Link
 from sriov_rt.vif.model import ALIAS_PREFIX
+from sriov_rt.vif.model import Kind
+from sriov_rt.vif.model import Record
 
 #: What the interface of a VF carries that was set up for the ports on it,
 #: and that is to be down again without them. It is no port's alias.
@@ -38,3 +42,31 @@ class Alias:
 def names(text: str, port: str) -> bool:
     """Return whether an alias is one of a port."""
     return f"{text}:".startswith(f"{ALIAS_PREFIX}:{port}:")
+
+
+def located(
+    record: Record, on_host: Sequence[Link], elsewhere: Sequence[Link]
+) -> Record:
+    """Return a damaged record with where an alias says that its port is.
+
+    :param on_host: the links of the host.
+    :param elsewhere: those of other namespaces.
+    """
+    by_index = {each.index: each.name for each in on_host}
+    for link in (*on_host, *elsewhere):
+        if not names(link.alias, record.port):
+            continue
+        if not link.kind:
+            return dataclasses.replace(
+                record, kind=Kind.VF, vf=link.device or None
+            )
+        if link.parent:
+            return dataclasses.replace(
+                record,
+                interface=link.name,
+                namespace_id=link.namespace_id,
+                index=link.index,
+                parent=by_index.get(link.parent, ""),
+                parent_index=link.parent,
+            )
+    return record

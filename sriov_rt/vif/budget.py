@@ -15,10 +15,10 @@ from sriov_rt.nic.model import VfState
 from sriov_rt.nic.use import Act
 from sriov_rt.nic.use import Use
 from sriov_rt.vif import errors
+from sriov_rt.vif.model import Child
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Plug
-from sriov_rt.vif.records import Record
-from sriov_rt.vif.view import Child
+from sriov_rt.vif.model import Record
 
 PASSTHRU = "passthru"
 

@@ -7,14 +7,15 @@ each other is never handed over. So a NIC has one of each network.
 """
 
 import dataclasses
+from collections.abc import Callable
 from collections.abc import Collection
+from collections.abc import Iterable
 from collections.abc import Sequence
 
 from sriov_rt.vif import errors
 from sriov_rt.vif.budget import Candidate
 from sriov_rt.vif.model import Plug
-from sriov_rt.vif.settings import Rules
-from sriov_rt.vif.view import View
+from sriov_rt.vif.model import Record
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -45,24 +46,28 @@ class Rule:
 
 
 def rule(
-    request: Plug, view: View, candidates: Sequence[Candidate], rules: Rules
+    request: Plug,
+    records: Iterable[Record],
+    candidates: Sequence[Candidate],
+    onload_nics: Callable[[], Collection[str]],
 ) -> Rule:
     """Return where a port may be; anywhere if it is not to be accelerated.
 
     Ports of one instance need not reach each other. Where there is a NIC
     that Onload can use, it has to be on one; whether a host without any is
     asked at all is for the scheduler.
+
+    :param records: of the ports of this host.
+    :param onload_nics: see Rules; called for one that is to be accelerated.
     """
     if not request.onload:
         return Rule((), ())
     others = {
         each.nic
-        for each in view.records
+        for each in records
         if each.network == request.network and each.owner != request.owner
     }
-    return Rule(
-        others, {_nic(each) for each in candidates} & {*rules.onload_nics()}
-    )
+    return Rule(others, {_nic(each) for each in candidates} & {*onload_nics()})
 
 
 def _nic(found: Candidate) -> str:

@@ -150,18 +150,18 @@ class TooManyVfs(VifError):
     advice = "unplug one of them, or make the port a macvlan or ipvlan"
 
 
-class JournalFull(VifError):
-    """The journal cannot be written, so nothing was touched."""
+class RecordsFull(VifError):
+    """The records cannot be written, so nothing was touched."""
 
-    problem = "the journal cannot be written, and nothing was changed"
+    problem = "the records cannot be written, and nothing was changed"
     advice = "free space on its file system, then try again"
 
 
-class JournalBroken(VifError):
-    """The journal's directory cannot be used."""
+class RecordsBroken(VifError):
+    """The directory of the records cannot be used."""
 
-    problem = "the journal's directory cannot be used"
-    advice = "make it a directory that only root can write ([vif] journal)"
+    problem = "the directory of the records cannot be used"
+    advice = "make it a directory that only root can write ([vif] records)"
 
     def __str__(self) -> str:
         text = super().__str__()
@@ -170,7 +170,7 @@ class JournalBroken(VifError):
         return text
 
 
-class RecordsNotKept(JournalBroken):
+class RecordsNotKept(RecordsBroken):
     """The records of ports would end with the container; the ports not."""
 
     problem = (

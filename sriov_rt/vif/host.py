@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The plugger of this host, put together from its configuration."""
+"""The host that ports are made on, put together from its configuration."""
 
 import contextlib
+import dataclasses
 import logging
 import pathlib
+import time
+from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -16,52 +19,170 @@ from sriov_rt.codec import Unknown
 from sriov_rt.host import values
 from sriov_rt.host.root import CONFIG
 from sriov_rt.host.root import Root
+from sriov_rt.kernel import errors as kernel_errors
+from sriov_rt.kernel.errors import LinkError
+from sriov_rt.kernel.link import Link
 from sriov_rt.kernel.links import Links
 from sriov_rt.nic import affinity
+from sriov_rt.nic.errors import NoSuchDevice
 from sriov_rt.nic.model import VfId
 from sriov_rt.nic.vfs import Vfs
 from sriov_rt.onload import nics
 from sriov_rt.onload import options as onload_options
+from sriov_rt.vif import alias
 from sriov_rt.vif import counts
+from sriov_rt.vif import errors
+from sriov_rt.vif import log
 from sriov_rt.vif import options
 from sriov_rt.vif import settings
+from sriov_rt.vif.counts import NOT_COUNTED
+from sriov_rt.vif.counts import Counts
 from sriov_rt.vif.lock import Locks
-from sriov_rt.vif.plugger import Plugger
+from sriov_rt.vif.model import Record
 from sriov_rt.vif.records import Records
 from sriov_rt.vif.settings import Pools
 from sriov_rt.vif.settings import Rules
-from sriov_rt.vif.view import Host
+from sriov_rt.vif.view import View
 
 LOG = logging.getLogger(__name__)
 
 #: Read where no file is named, if it is there.
 CONFIG_FILE = f"/{CONFIG}"
 
+#: How long the kernel is given to end a namespace, and to bring a VF's
+#: interface back out of it, in seconds; and between two looks.
+PATIENCE_S = 2.0
+PAUSE_S = 0.05
 
-def configured(files: Sequence[str] | None = None) -> Plugger:
-    """Return the plugger that configuration files describe.
+#: What has gone needs no way back.
+GONE = (kernel_errors.NoSuchLink, NoSuchDevice)
 
-    :param files: None for CONFIG_FILE, or the defaults if there is none.
-    :raises ConfigurationUnreadable: if they cannot be read.
+#: Keeps the thread off the CPU that serves a VF's PF while it sets links of
+#: the VF (see nic.affinity); None for no VF.
+Away = Callable[[VfId | None], AbstractContextManager[object]]
+
+
+def anywhere(vf: VfId | None) -> AbstractContextManager[object]:
+    """Keep the thread off no CPU."""
+    return contextlib.nullcontext()
+
+
+#: Where no rules are given.
+DEFAULTS = Rules()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Host:
+    """Host that ports are made on, with its links, VFs and records.
+
+    :param links: the kernel's links.
+    :param vfs: the verbs on VFs.
+    :param pools: the parents of each physical network.
+    :param records: of the ports.
+    :param locks: between processes, and threads of this one.
+    :param rules: what the operator chooses.
+    :param away: where the thread must not run meanwhile.
+    :param patience_s: how long the kernel is given to end a namespace, in
+        seconds; None for PATIENCE_S.
+    :param counts: where operations are counted.
     """
-    with config.reading():
-        return plugger(_read(files))
+
+    links: Links
+    vfs: Vfs
+    pools: Pools
+    records: Records
+    locks: Locks
+    rules: Rules = DEFAULTS
+    away: Away = anywhere
+    patience_s: float | None = None
+    counts: Counts = NOT_COUNTED
+
+    def observe(self, *without: str, mend: bool = False) -> View:
+        """Return it as it is: its links now, its VFs as they are needed.
+
+        :param without: ports that have gone.
+        :param mend: whether damaged records are mended first.
+        """
+        found = self.mended() if mend else self.records.all()
+        left = [each for each in found if each.port not in without]
+        return self.view(left if without else found)
+
+    def view(
+        self, records: Sequence[Record], avoid: Collection[str] = ()
+    ) -> View:
+        """Return it as it is, with these records; see View."""
+        return View(self.links, self.vfs, records, avoid)
+
+    def is_pooled(self, link: Link, view: View) -> bool:
+        """Return whether a pool has an interface: it is ours to set."""
+        vf = view.vf_of(link)
+        network = self.pools.network_of(link.name, vf.id if vf else None)
+        return network is not None
+
+    def mended(self) -> tuple[Record, ...]:
+        """Return the records of all ports, having mended the damaged ones.
+
+        That of a port which another process works on stays as it is.
+
+        :raises RecordsBroken: if the records cannot be read.
+        """
+        records = self.records.all()
+        damaged = [each.port for each in records if each.damaged]
+        for port in damaged:
+            with (
+                contextlib.suppress(errors.Busy),
+                self.locks.port(port, wait=False),
+            ):
+                self.mend(port)
+        return self.records.all() if damaged else records
+
+    def mend(self, port: str) -> None:
+        """Quarantine a port whose record is damaged, and keep the file.
+
+        The caller has locked it. An alias is no proof: here it keeps out of
+        use what it is on.
+
+        :raises RecordsBroken: if the records cannot be read.
+        """
+        record = self.records.get(port)
+        if record is None or not record.damaged:
+            return
+        try:
+            self._set_aside(record)
+        except LinkError as error:
+            LOG.error("%s: %s", log.about(port), error)
+
+    def _set_aside(self, record: Record) -> None:
+        found = record
+        if not record.parent_index and record.vf is None:
+            elsewhere = self.links.all(everywhere=True, thorough=True)
+            found = alias.located(record, self.links.all(), elsewhere)
+        if not self.records.damaged.is_set_aside(record.port):
+            self.records.damaged.set_aside(found)
+        elif found != record:
+            self.records.put(found)
+
+    def deadline(self) -> float:
+        """Return until when the kernel is waited for, by time.monotonic()."""
+        patience_s = PATIENCE_S if self.patience_s is None else self.patience_s
+        return time.monotonic() + patience_s
 
 
 def records(files: Sequence[str] | None = None) -> Records:
     """Return the records of the ports of this host.
 
-    :param files: as of :func:`configured`.
+    :param files: None for CONFIG_FILE, or the defaults if there is none.
     :raises ConfigurationUnreadable: if they cannot be read.
     """
     with config.reading():
-        conf = _read(files)
+        conf = read(files)
         options.register(conf)
-        directory = conf[options.GROUP].journal
+        directory = conf[options.GROUP].records
     return Records(pathlib.Path(directory).absolute())
 
 
-def _read(files: Sequence[str] | None) -> cfg.ConfigOpts:
+def read(files: Sequence[str] | None) -> cfg.ConfigOpts:
+    """Return the configuration of files; see :func:`records`."""
     if files is None:
         files = [CONFIG_FILE] if pathlib.Path(CONFIG_FILE).exists() else []
     return config.load(files)
@@ -79,8 +200,8 @@ def check(conf: cfg.ConfigOpts, service: str) -> None:
     )
 
 
-def plugger(conf: cfg.ConfigOpts) -> Plugger:
-    """Return the plugger that acts on this host; nothing is touched yet.
+def of(conf: cfg.ConfigOpts) -> Host:
+    """Return this host; nothing is touched yet.
 
     :param conf: has read its files; ``[vif]`` and ``[onload]`` are
         registered here.
@@ -90,23 +211,21 @@ def plugger(conf: cfg.ConfigOpts) -> Plugger:
     onload_options.register(conf)
     section = conf[options.GROUP]
     second = conf[onload_options.GROUP].second_endpoint
-    directory = pathlib.Path(section.journal).absolute()
-    return Plugger(
-        Host(
-            links=Links(),
-            vfs=Vfs.of_host(),
-            pools=Pools.parse(section.parents),
-            records=Records(directory),
-            locks=Locks(directory, section.lock_timeout),
-            rules=Rules(
-                allow_trust=section.allow_trust,
-                carrier_wait_s=section.carrier_wait,
-                unaccelerated=second == onload_options.UNACCELERATED,
-                onload_nics=_onload_nics,
-            ),
-            away=away,
-            counts=counts.of_host(),
-        )
+    directory = pathlib.Path(section.records).absolute()
+    return Host(
+        links=Links(),
+        vfs=Vfs.of_host(),
+        pools=Pools.parse(section.parents),
+        records=Records(directory),
+        locks=Locks(directory, section.lock_timeout),
+        rules=Rules(
+            allow_trust=section.allow_trust,
+            carrier_wait_s=section.carrier_wait,
+            unaccelerated=second == onload_options.UNACCELERATED,
+            onload_nics=_onload_nics,
+        ),
+        away=away,
+        counts=counts.of_host(),
     )
 
 

@@ -30,7 +30,7 @@ from sriov_rt.vif import errors
 
 LOG = logging.getLogger(__name__)
 
-#: Name of the file in the journal's directory.
+#: Name of the file in the directory of ``[vif] records``.
 FILE = "lock"
 
 #: Who waits for longer than this, in seconds, is told what for.
@@ -51,7 +51,7 @@ _TAKEN = (errno.EAGAIN, errno.EACCES, errno.EADDRINUSE)
 
 
 def make(directory: pathlib.Path) -> None:
-    """Make the journal's directory for its owner alone, and what it is in.
+    """Make a directory for its owner alone, and what it is in.
 
     Each with a mode of its own: the daemon of oslo.privsep has a umask of 0,
     and pathlib would give the parents to everybody.
@@ -84,7 +84,7 @@ class Locks:
     leave no 10,000 lock files. Where there is no file and none can be made,
     it is an abstract socket (unix(7)) of the network namespace.
 
-    :param directory: the journal's.
+    :param directory: of ``[vif] records``.
     :param timeout_s: how long to wait for a lock, in seconds.
     """
 
@@ -181,7 +181,7 @@ class Locks:
                 )
                 kind = socket.SOCK_DGRAM | socket.SOCK_CLOEXEC
                 return socket.socket(socket.AF_UNIX, kind).detach()
-            raise errors.JournalBroken(
+            raise errors.RecordsBroken(
                 path, detail=error.strerror or str(error)
             ) from error
 
@@ -196,7 +196,7 @@ class Locks:
                 return
             except OSError as error:
                 if error.errno not in _TAKEN:
-                    raise errors.JournalBroken(
+                    raise errors.RecordsBroken(
                         self._path,
                         detail=f"lock: {error.strerror}",
                     ) from error

@@ -5,6 +5,8 @@
 import functools
 import os
 
+from sriov_rt.vif.model import Record
+
 
 def about(port: str | None, vf: str | None = None) -> str:
     """Return what to search the logs of a cloud for.
@@ -12,6 +14,11 @@ def about(port: str | None, vf: str | None = None) -> str:
     :param vf: PCI address of the VF that the port is or sits on.
     """
     return f"port={port or '-'} vf={vf or '-'} host={_host()}"
+
+
+def of(record: Record) -> str:
+    """Return it for a port that has a record."""
+    return about(record.port, record.vf)
 
 
 @functools.cache

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Ports, as they are requested and as they were plugged."""
+"""Ports: as they are requested, as they were plugged, and their records."""
 
 import dataclasses
 import enum
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Protocol
 
+from sriov_rt.kernel.namespaces import Identity
 from sriov_rt.kernel.tc import UNLIMITED
 from sriov_rt.kernel.tc import Limits
 from sriov_rt.request.words import VifKind
@@ -15,6 +18,14 @@ from sriov_rt.request.words import VifKind
 #: ``sriov-rt:<port>:<owner>[:<home>[:<network>]]``. It is a label for people:
 #: root in a container can set any.
 ALIAS_PREFIX = "sriov-rt"
+
+
+_OWNER = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+def is_owner(text: str) -> bool:
+    """Return whether a text can be who has a port; see Plug."""
+    return _OWNER.fullmatch(text) is not None
 
 
 class Kind(enum.StrEnum):
@@ -67,7 +78,7 @@ class State(enum.StrEnum):
 class Plug:
     """One port, as it is requested.
 
-    :param port: its UUID; it names the port in Neutron, in the journal, in
+    :param port: its UUID; it names the port in Neutron, in the records, in
         the alias and in the logs.
     :param owner: who has it: an instance's UUID or a name of the operator's
         choice (1 to 64 of A-Z a-z 0-9 . _ -).
@@ -140,3 +151,119 @@ class Plugged:
     accelerated: bool = False
     state: State = State.PLUGGED
     reason: str = ""
+
+
+#: What is in progress: a plug is undone, an unplug is finished.
+IN_PROGRESS = frozenset({State.PLUGGING, State.UNPLUGGING})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Record:
+    """One port.
+
+    :param boot: id of the boot that it is of.
+    :param mode: of a macvlan, macvtap or ipvlan.
+    :param interface: its name when it was plugged.
+    :param namespace: where, as it was requested; ``pid:N`` may have ended.
+    :param namespace_id: which namespace that is; None for the host's.
+    :param index: of the interface there, which a plug chooses before it makes
+        it; 0 if that is not known.
+    :param parent: name of what it sits on; of a whole VF, the name that it
+        has on the host.
+    :param parent_index: of what it sits on.
+    :param vf: PCI address of the VF that it is or sits on.
+    :param nic: interface of the PF, or the parent that is no VF.
+    :param mac: as it was plugged.
+    :param accelerated: whether its owner may run over Onload.
+    :param request: the port as it was requested.
+    :param state: plugging, plugged, unplugging or quarantined.
+    :param reason: why it is quarantined; empty if it is not.
+    :param damaged: whether it stands for a file that can't be read, with what
+        is known of the port: it keeps that out of use, and is no proof of
+        anything. What is not known is empty, 0 or None.
+    :param node: of the interface in sysfs (see kernel.inventory); 0 if that
+        is not known.
+    :param parent_node: of what it sits on, likewise.
+    :param removed: whether its interface was deleted, and it is quarantined
+        for what may be left on its parent.
+    :param lowered: whether its parent was set down to cut it off.
+    :param parent_up: whether its parent was up before the port was plugged.
+    :param before: the quarantined record that a plug in progress replaces, as
+        a file has it; empty if there is none.
+    :param inode: of the VF's device in sysfs: a VF that is made again at the
+        same address has another; 0 if that is not known.
+    :param parent_mtu: of its parent before the port was plugged; 0 likewise.
+    """
+
+    boot: str
+    port: str
+    owner: str
+    kind: Kind
+    mode: str | None
+    interface: str
+    namespace: str | None
+    namespace_id: Identity | None
+    index: int
+    parent: str
+    parent_index: int
+    vf: str | None
+    nic: str
+    mac: str
+    accelerated: bool
+    request: Plug
+    state: State = State.PLUGGED
+    reason: str = ""
+    damaged: bool = False
+    node: int = 0
+    parent_node: int = 0
+    removed: bool = False
+    lowered: bool = False
+    parent_up: bool = True
+    before: str = ""
+    inode: int = 0
+    parent_mtu: int = 0
+
+    @property
+    def name(self) -> str:
+        """The name of its interface, as of a link."""
+        return self.interface
+
+    @property
+    def network(self) -> str | None:
+        """UUID of the network of one that is accelerated, else None."""
+        return self.request.network if self.accelerated else None
+
+    @property
+    def is_quarantined(self) -> bool:
+        """Whether its interface was not seen to come back.
+
+        It is still while it is looked for once more.
+        """
+        return self.state is State.QUARANTINED or (
+            self.state is State.UNPLUGGING and bool(self.reason)
+        )
+
+    @property
+    def is_in_progress(self) -> bool:
+        """Whether a plug of it is to be undone, or an unplug finished."""
+        return self.state in IN_PROGRESS
+
+
+class Child(Protocol):
+    """Interface on another one: a link that was seen, or a port's record."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def kind(self) -> str:
+        """The kernel's kind, such as macvlan."""
+
+    @property
+    def mode(self) -> str | None:
+        """Of a macvlan, macvtap or ipvlan."""
+
+    @property
+    def namespace(self) -> str | None:
+        """Where it is; None for the caller's namespace."""

@@ -24,18 +24,18 @@ one network only.
 """,
     ),
     cfg.Opt(
-        "journal",
+        "records",
+        deprecated_name="journal",
         type=config.Checked(config.absolute_path),
         default="/run/sriov-rt/vif",
         help="""
-The directory that holds the records of ports and what is in progress.
+The directory of the records of ports.
 
-Each port that was plugged has a record in ``records`` there, which says whose
-its interface is. A port that is being plugged or unplugged has a file there
-until that is done, so that a crash leaves nothing behind. Only root needs to
-read or write it; it is made if it is not there. All processes of a host that
-plug ports have to use the same. What the files describe is gone after a
-reboot, so use a file system in memory.
+Each port has a file in ``records`` there, which says whose its interface is,
+and whether it is being plugged or unplugged, so that a crash leaves nothing
+behind. Only root needs to read or write it; it is made if it is not there.
+All processes of a host that plug ports have to use the same. What the files
+describe is gone after a reboot, so use a file system in memory.
 """,
     ),
     cfg.FloatOpt(

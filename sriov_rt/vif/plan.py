@@ -49,7 +49,7 @@ def choose(request: Plug, view: View, pools: Pools, rules: Rules) -> Candidate:
     refusals = []
     fit = []
     found = tuple(_candidates(request, view, pools))
-    rule = endpoints.rule(request, view, found, rules)
+    rule = endpoints.rule(request, view.records, found, rules.onload_nics)
     for each in found:
         trust = rules.allow_trust
         problem = budget.refusal(each, request, allow_trust=trust)

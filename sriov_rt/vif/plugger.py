@@ -4,34 +4,45 @@
 
 import dataclasses
 import logging
+from collections.abc import Sequence
 
+from oslo_config import cfg
+
+from sriov_rt import config
 from sriov_rt.host import container
 from sriov_rt.kernel import namespaces
 from sriov_rt.kernel.errors import LinkError
 from sriov_rt.kernel.link import Link
 from sriov_rt.vif import errors
+from sriov_rt.vif import host
 from sriov_rt.vif import log
 from sriov_rt.vif import parents
-from sriov_rt.vif import report
-from sriov_rt.vif import validation
+from sriov_rt.vif import plan
+from sriov_rt.vif import show
 from sriov_rt.vif.counts import OK
+from sriov_rt.vif.host import Host
 from sriov_rt.vif.host_offer import Offer
 from sriov_rt.vif.model import Plug
 from sriov_rt.vif.model import Plugged
+from sriov_rt.vif.model import Record
 from sriov_rt.vif.plan import PlugPlan
 from sriov_rt.vif.plug import Plugging
-from sriov_rt.vif.records import Record
 from sriov_rt.vif.recovery import Recovered
 from sriov_rt.vif.recovery import Recovery
+from sriov_rt.vif.search import Search
+from sriov_rt.vif.search import among
 from sriov_rt.vif.settings import Pools
-from sriov_rt.vif.view import Host
-from sriov_rt.vif.view import View
+from sriov_rt.vif.unplug import Unplugging
 
 LOG = logging.getLogger(__name__)
 
 
 class Plugger:
-    """Ports of this host."""
+    """Ports of this host.
+
+    Who calls has checked a requested port (validation.checked), or the UUID
+    of one (validation.port): the command line and the privileged daemon do.
+    """
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -39,9 +50,13 @@ class Plugger:
         self._locks = host.locks
         self._records = host.records
         self._counts = host.counts
-        self._recovery = Recovery(host)
-        self._rechecking = Recovery(dataclasses.replace(host, patience_s=0.0))
-        self._plugging = Plugging(host, self._recovery)
+        self._search = Search(host.links, host.vfs)
+        self._unplugging = Unplugging(host)
+        self._rechecking = Unplugging(
+            dataclasses.replace(host, patience_s=0.0)
+        )
+        self._recovery = Recovery(host, self._unplugging)
+        self._plugging = Plugging(host, self._unplugging)
 
     @property
     def pools(self) -> Pools:
@@ -52,21 +67,21 @@ class Plugger:
         """Return what :meth:`plug` would do; nothing is touched.
 
         :raises LinkError: if it cannot be done.
-        :raises ParseError: for a value that no port can have.
         """
-        request = _checked(request)
+        _refuse_unseen(request)
         record = self._records.get(request.port)
         if record is not None:
             raise errors.AlreadyPlugged(record.interface, port=request.port)
-        return self._plugging.plan(request, self._observe())
+        return plan.make(
+            request, self._host.observe(), self._host.pools, self._host.rules
+        )
 
     def check(self, request: Plug) -> None:
         """Check that a port can be plugged, if it is not; make nothing.
 
         :raises LinkError: or NicError, if it cannot be plugged now.
-        :raises ParseError: for a value that no port can have.
         """
-        request = _checked(request)
+        _refuse_unseen(request)
         if self._records.get(request.port) is None:
             self._plugging.check(request)
 
@@ -75,20 +90,16 @@ class Plugger:
 
         :param virt_type: ``[libvirt] virt_type`` of its nova-compute.
         """
-        view = View(self._links, self._host.vfs)
+        view = self._host.view(())
         return parents.offer(view, self._host.pools, virt_type)
-
-    def _observe(self) -> View:
-        return self._host.observe()
 
     def plug(self, request: Plug) -> Plugged:
         """Make a port, or return it as it is if it is there.
 
         :raises LinkError: or NicError, if it cannot be made; then nothing of
             it is left.
-        :raises ParseError: for a value that no port can have.
         """
-        request = _checked(request)
+        _refuse_unseen(request)
         with self._counts.failures("plug"):
             link, plugged = self._plugging.plug(request)
         if link is not None:
@@ -100,9 +111,7 @@ class Plugger:
         """Remove a port; False if there was nothing of it.
 
         :raises LinkError: or NicError, if it cannot be removed.
-        :raises ParseError: if it is no port's UUID.
         """
-        validation.port(port)
         with self._counts.failures("unplug"):
             done = self._unplug(port)
         if done:
@@ -111,17 +120,17 @@ class Plugger:
 
     def _unplug(self, port: str) -> bool:
         with self._locks.port(port):
-            done = self._recovery.finish_pending(port)
+            done = self._unplugging.finish_pending(port)
             record = self._records.get(port)
             if record is not None:
-                done |= self._recovery.unplug_record(record)
+                done |= self._unplugging.unplug(record)
                 LOG.info(
                     "%s: unplugged from %s",
                     log.about(port, record.vf),
                     record.parent,
                 )
         if record is None and not done:
-            self._recovery.sweep(self._observe())
+            self._recovery.sweep(self._host.observe())
         return done
 
     def forget(self, port: str) -> bool:
@@ -131,25 +140,23 @@ class Plugger:
         Damaged files of the port are.
 
         :raises NotForgotten: if the port is not quarantined.
-        :raises ParseError: if it is no port's UUID.
         """
-        validation.port(port)
         with self._locks.port(port):
-            self._recovery.mend(port)
+            self._host.mend(port)
             record = self._records.get(port)
             if record is None:
-                return self._records.discard_damaged(port)
+                return self._records.damaged.discard(port)
             if not record.is_quarantined:
                 raise errors.NotForgotten(record.interface, port=port)
-            self._recovery.restore(record)
+            self._unplugging.quarantine.restore(record)
             self._records.end(port)
-            self._records.discard_damaged(port)
+            self._records.damaged.discard(port)
         LOG.warning(
             "%s: forgotten; it was quarantined (%s)",
             log.about(port, record.vf),
             record.reason,
         )
-        self._recovery.sweep(self._observe())
+        self._recovery.sweep(self._host.observe())
         return True
 
     def show(self) -> tuple[Plugged, ...]:
@@ -158,9 +165,9 @@ class Plugger:
         One that was made on the host may be in a container since, which
         libvirt moved it into.
         """
-        view = self._observe()
+        view = self._host.observe()
         found = {
-            each.port: self._plugging.in_place(each) for each in view.records
+            each.port: self._search.in_place(each) for each in view.records
         }
         moved = [
             each
@@ -169,10 +176,9 @@ class Plugger:
         ]
         everywhere = self._links.all(everywhere=True) if moved else ()
         for each in moved:
-            found[each.port] = report.among(each, everywhere)
+            found[each.port] = among(each, everywhere)
         return tuple(
-            report.plugged(each, found[each.port], view)
-            for each in view.records
+            show.plugged(each, found[each.port], view) for each in view.records
         )
 
     def recover(self) -> Recovered:
@@ -201,7 +207,7 @@ class Plugger:
         What those keep that have gone is free then. Nothing is waited for,
         and the kernel is not asked where no port is quarantined.
 
-        :raises JournalBroken: if the records cannot be read.
+        :raises RecordsBroken: if the records cannot be read.
         """
         return self._rechecking.release_quarantined()
 
@@ -225,17 +231,29 @@ class Plugger:
             )
 
 
-def _checked(request: Plug) -> Plug:
-    """Return a requested port, checked; see :func:`validation.checked`.
+def _refuse_unseen(request: Plug) -> None:
+    """Refuse a namespace by the id of a process that cannot be seen.
 
-    :raises ProcessUnseen: for a namespace by the id of a process that is not
-        to be seen from here.
+    :raises ProcessUnseen: if process ids are those of a container.
     """
-    request = validation.checked(request)
     place = request.namespace or ""
     if (
         place.startswith(namespaces.PID)
         and not container.sees_host_processes()
     ):
         raise errors.ProcessUnseen(place, port=request.port)
-    return request
+
+
+def configured(files: Sequence[str] | None = None) -> Plugger:
+    """Return the plugger that configuration files describe.
+
+    :param files: None for CONFIG_FILE, or the defaults if there is none.
+    :raises ConfigurationUnreadable: if they cannot be read.
+    """
+    with config.reading():
+        return of(host.read(files))
+
+
+def of(conf: cfg.ConfigOpts) -> Plugger:
+    """Return the plugger of this host; see :func:`host.of`."""
+    return Plugger(host.of(conf))

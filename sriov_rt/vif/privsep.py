@@ -7,7 +7,7 @@ the work on a port in the host's own namespace:
 
 - links, tc and what a PF sets of its VFs are netlink's, and netlink asks for
   CAP_NET_ADMIN (rtnetlink_rcv_msg in net/core/rtnetlink.c);
-- what is written in sysfs (a VF's driver, its reset) and in the journal's
+- what is written in sysfs (a VF's driver, its reset) and in the records'
   directory belongs to root, and root needs no capability for files of its
   own. With ``user`` set to another, CAP_DAC_OVERRIDE would be needed.
 
@@ -50,6 +50,7 @@ from sriov_rt import deadline
 from sriov_rt import exceptions
 from sriov_rt.host.root import CONFIG
 from sriov_rt.vif import errors
+from sriov_rt.vif import validation
 from sriov_rt.vif.host_offer import Offer
 from sriov_rt.vif.model import Plug
 
@@ -64,10 +65,10 @@ OPTS = [
         type=config.Checked(config.absolute_path),
         default=f"/{CONFIG}",
         help="""
-The file with this host's ``[vif]`` section: parents, journal, limits.
+The file with this host's ``[vif]`` section: parents, records, limits.
 
 The command line and the agents read the same one, so that all of them work
-with one journal and one pool of parents. Without the file, or without
+with the same records and pool of parents. Without the file, or without
 parents in it, no port of ours can be plugged on this host; nothing else
 depends on it.
 """,
@@ -202,7 +203,7 @@ def unplug(port: str) -> bool:
 def recover() -> Mapping[str, Any]:
     """Finish or undo what was interrupted: the fields of a Recovered.
 
-    :raises HostRefused: if the journal cannot be read.
+    :raises HostRefused: if the records cannot be read.
     """
     found: Mapping[str, Any] = _value(_recover)
     return found
@@ -261,10 +262,11 @@ def _stop_if_reset() -> None:
 def _plugger(config_file: str) -> Any:
     # Only the daemon needs it: whoever loads the plugin loads this module.
     from sriov_rt.vif import host
+    from sriov_rt.vif import plugger
 
     conf = config.load([config_file])
     host.check(conf, "nova-compute")
-    return host.plugger(conf)
+    return plugger.of(conf)
 
 
 def _host_plugger() -> Any:
@@ -319,7 +321,7 @@ def _offer(virt_type: str, _until: float) -> Answer:
 
 @vif_plug.entrypoint
 def _unplug(port: str, _until: float) -> Answer:
-    return _answered(lambda: _host_plugger().unplug(port))
+    return _answered(lambda: _host_plugger().unplug(validation.port(port)))
 
 
 @vif_plug.entrypoint
@@ -331,6 +333,7 @@ def _want(requested: Mapping[str, Any], until: float) -> Plug:
     """Return the requested port, if an unprivileged caller may have it.
 
     :raises SchemaError: if it is no port.
+    :raises ParseError: for a value that no port can have.
     :param until: when the caller gives up, by time.monotonic().
     :raises NotAllowed: for what would reach beyond the pools' parents.
     :raises HostRefused: if nobody waits for it any longer.
@@ -355,4 +358,4 @@ def _want(requested: Mapping[str, Any], until: float) -> Plug:
         raise errors.NotAllowed(
             what, port=request.port, detail="without a physical network"
         )
-    return request
+    return validation.checked(request)

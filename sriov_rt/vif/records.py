@@ -28,7 +28,6 @@ from sriov_rt import files
 from sriov_rt.exceptions import SriovRtError
 from sriov_rt.host import container
 from sriov_rt.kernel import namespaces
-from sriov_rt.kernel.namespaces import Identity
 from sriov_rt.parse import pci
 from sriov_rt.parse.errors import ParseError
 from sriov_rt.vif import errors
@@ -36,13 +35,13 @@ from sriov_rt.vif import lock
 from sriov_rt.vif import log
 from sriov_rt.vif import salvage
 from sriov_rt.vif import validation
-from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Plug
+from sriov_rt.vif.model import Record
 from sriov_rt.vif.model import State
 
 LOG = logging.getLogger(__name__)
 
-#: The directory of the records, in the journal's.
+#: The directory of the files, in that of ``[vif] records``.
 DIRECTORY = "records"
 
 #: Raised by one when an older reader would misread a newer file.
@@ -65,9 +64,6 @@ FRESH_NS = 50_000_000
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-#: What is in progress: a plug is undone, an unplug is finished.
-IN_PROGRESS = frozenset({State.PLUGGING, State.UNPLUGGING})
 
 #: The most records that are read: VFs of 16 PFs with 256 functions each, as
 #: many parents as a configuration may name, of four ports each.
@@ -94,105 +90,6 @@ _MAX_INDEX = 2**31 - 1
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Record:
-    """One port.
-
-    :param boot: id of the boot that it is of.
-    :param mode: of a macvlan, macvtap or ipvlan.
-    :param interface: its name when it was plugged.
-    :param namespace: where, as it was requested; ``pid:N`` may have ended.
-    :param namespace_id: which namespace that is; None for the host's.
-    :param index: of the interface there, which a plug chooses before it makes
-        it; 0 if that is not known.
-    :param parent: name of what it sits on; of a whole VF, the name that it
-        has on the host.
-    :param parent_index: of what it sits on.
-    :param vf: PCI address of the VF that it is or sits on.
-    :param nic: interface of the PF, or the parent that is no VF.
-    :param mac: as it was plugged.
-    :param accelerated: whether its owner may run over Onload.
-    :param request: the port as it was requested.
-    :param state: plugging, plugged, unplugging or quarantined.
-    :param reason: why it is quarantined; empty if it is not.
-    :param damaged: whether it stands for a file that can't be read, with what
-        is known of the port: it keeps that out of use, and is no proof of
-        anything. What is not known is empty, 0 or None.
-    :param node: of the interface in sysfs (see kernel.inventory); 0 if that
-        is not known.
-    :param parent_node: of what it sits on, likewise.
-    :param removed: whether its interface was deleted, and it is quarantined
-        for what may be left on its parent.
-    :param lowered: whether its parent was set down to cut it off.
-    :param parent_up: whether its parent was up before the port was plugged.
-    :param before: the quarantined record that a plug in progress replaces, as
-        a file has it; empty if there is none.
-    :param inode: of the VF's device in sysfs: a VF that is made again at the
-        same address has another; 0 if that is not known.
-    :param parent_mtu: of its parent before the port was plugged; 0 likewise.
-    """
-
-    boot: str
-    port: str
-    owner: str
-    kind: Kind
-    mode: str | None
-    interface: str
-    namespace: str | None
-    namespace_id: Identity | None
-    index: int
-    parent: str
-    parent_index: int
-    vf: str | None
-    nic: str
-    mac: str
-    accelerated: bool
-    request: Plug
-    state: State = State.PLUGGED
-    reason: str = ""
-    damaged: bool = False
-    node: int = 0
-    parent_node: int = 0
-    removed: bool = False
-    lowered: bool = False
-    parent_up: bool = True
-    before: str = ""
-    inode: int = 0
-    parent_mtu: int = 0
-
-    @property
-    def name(self) -> str:
-        """The name of its interface, as of a link."""
-        return self.interface
-
-    @property
-    def network(self) -> str | None:
-        """UUID of the network of one that is accelerated, else None."""
-        return self.request.network if self.accelerated else None
-
-    @property
-    def is_quarantined(self) -> bool:
-        """Whether its interface was not seen to come back.
-
-        It is still while it is looked for once more.
-        """
-        return self.state is State.QUARANTINED or (
-            self.state is State.UNPLUGGING and bool(self.reason)
-        )
-
-    @property
-    def is_in_progress(self) -> bool:
-        """Whether a plug of it is to be undone, or an unplug finished."""
-        return self.state in IN_PROGRESS
-
-    @property
-    def existing(self) -> "Record | None":
-        """The record that others see: the earlier one until a plug is done."""
-        if self.state is not State.PLUGGING:
-            return self
-        return parse(self.before.encode()) if self.before else None
-
-
 @functools.cache
 def boot_id() -> str:
     """Return the id of this boot; empty if the kernel has none."""
@@ -207,15 +104,15 @@ class Records:
 
     Who reads needs no lock: a file is replaced as a whole.
 
-    :param directory: the journal's.
+    :param directory: of ``[vif] records``.
     """
 
     def __init__(self, directory: pathlib.Path) -> None:
-        self.journal = directory
         self.directory = directory / DIRECTORY
         self._place = str(self.directory)
         # What was read, by the port, as long as its file is the same.
         self._known: dict[str, tuple[Stamp, Record]] = {}
+        self.damaged = DamagedFiles(self)
 
     def begin(self, record: Record) -> None:
         """Write down that a port is being plugged or unplugged.
@@ -226,8 +123,8 @@ class Records:
         takes longer than a plug, is not waited for.
 
         :param record: a plug keeps the quarantined one that it replaces.
-        :raises JournalFull: if there is no space; the one before stays.
-        :raises JournalBroken: if it cannot be written otherwise.
+        :raises RecordsFull: if there is no space; the one before stays.
+        :raises RecordsBroken: if it cannot be written otherwise.
         """
         if record.state is State.PLUGGING:
             there = self.get(record.port)
@@ -245,7 +142,7 @@ class Records:
             _append(f"{self._place}/{port}", f"{name}\n".encode())
         except OSError as error:
             LOG.warning(
-                "%s: the journal does not take the step %s (%s)",
+                "%s: the record does not take the step %s (%s)",
                 log.about(port),
                 name,
                 error.strerror,
@@ -254,8 +151,8 @@ class Records:
     def put(self, record: Record) -> None:
         """Write a record; it replaces one of the same port.
 
-        :raises JournalFull: if there is no space; the one before stays.
-        :raises JournalBroken: if it cannot be written otherwise.
+        :raises RecordsFull: if there is no space; the one before stays.
+        :raises RecordsBroken: if it cannot be written otherwise.
         """
         self._write(record)
 
@@ -264,30 +161,30 @@ class Records:
 
         What a plug in progress has replaced is there again.
 
-        :raises JournalBroken: if it cannot be.
+        :raises RecordsBroken: if it cannot be.
         """
         record = self._read(port)
-        before = None if record is None else record.existing
+        before = _existing(record)
         if before is not None and before is not record:
             self._write(before)
             return
         try:
-            self._path(port).unlink(missing_ok=True)
+            self.path(port).unlink(missing_ok=True)
         except OSError as error:
-            raise self._broken(error, port) from error
+            raise self.broken(error, port) from error
 
     def _write(self, record: Record) -> None:
-        self._refuse_if_not_kept(record.port)
-        path, data = self._path(record.port), form(record)
+        _refuse_if_not_kept(self.directory, record.port)
+        path, data = self.path(record.port), form(record)
         try:
             try:
                 files.replace(path, data)
             except FileNotFoundError:
-                lock.make(self.journal)
+                lock.make(self.directory.parent)
                 lock.make(self.directory)
                 files.replace(path, data)
         except OSError as error:
-            raise self._broken(error, record.port) from error
+            raise self.broken(error, record.port) from error
 
     def get(self, port: str) -> Record | None:
         """Return the record of a port; None if there is none.
@@ -295,15 +192,15 @@ class Records:
         One that is being plugged is not there yet. For a damaged one, one
         that stands for it: quarantined.
 
-        :raises JournalBroken: if the directory cannot be used.
+        :raises RecordsBroken: if the directory cannot be used.
         """
         record = self._read(port)
-        return None if record is None else record.existing
+        return _existing(record)
 
     def in_progress(self, port: str) -> Record | None:
         """Return the record of a port that is being plugged or unplugged.
 
-        :raises JournalBroken: if the directory cannot be used.
+        :raises RecordsBroken: if the directory cannot be used.
         """
         record = self._read(port)
         if record is None or not record.is_in_progress:
@@ -313,9 +210,21 @@ class Records:
     def ports(self) -> tuple[str, ...]:
         """Return the ports that are being plugged or unplugged, sorted.
 
-        :raises JournalBroken: if the directory cannot be used.
+        :raises RecordsBroken: if the directory cannot be used.
         """
         return tuple(each.port for each in self._all() if each.is_in_progress)
+
+    def names(self) -> Sequence[str]:
+        """Return the names of all files, sorted.
+
+        :raises RecordsBroken: if the directory cannot be used.
+        """
+        if not self._is_there(None):
+            return ()
+        try:
+            return sorted(os.listdir(self.directory))  # noqa: PTH208
+        except OSError as error:
+            raise self.broken(error, None) from error
 
     def _read(self, port: str) -> Record | None:
         return self._load(port) if self._is_there(port) else None
@@ -323,9 +232,9 @@ class Records:
     def all(self) -> tuple[Record, ...]:
         """Return the records of this boot, sorted by their ports.
 
-        :raises JournalBroken: if the directory cannot be used.
+        :raises RecordsBroken: if the directory cannot be used.
         """
-        found = [each.existing for each in self._all()]
+        found = [_existing(each) for each in self._all()]
         return tuple(each for each in found if each is not None)
 
     def every(self) -> tuple[Record, ...]:
@@ -334,97 +243,16 @@ class Records:
         For who is about to take a VF: a plug that was killed is undone by
         what it wrote down.
 
-        :raises JournalBroken: if the directory cannot be used.
+        :raises RecordsBroken: if the directory cannot be used.
         """
         return tuple(self._all())
 
     def _all(self) -> Sequence[Record]:
-        if not self._is_there(None):
-            return ()
-        ports = [each for each in self._names() if validation.is_port(each)]
+        ports = [each for each in self.names() if validation.is_port(each)]
         found = [self._load(each) for each in ports[:MAX_RECORDS]]
         for port in self._known.keys() - set(ports):
             self._known.pop(port, None)
         return [each for each in found if each is not None]
-
-    def damaged(self) -> tuple[str, ...]:
-        """Return the names of the damaged files that are kept, sorted.
-
-        :raises JournalBroken: if the directory cannot be used.
-        """
-        if not self._is_there(None):
-            return ()
-        return tuple(each for each in self._names() if DAMAGED in each)
-
-    def discard_damaged(self, port: str) -> bool:
-        """Remove the damaged files of a port; False if there are none.
-
-        :raises JournalBroken: if the directory cannot be used.
-        """
-        found = [
-            each for each in self.damaged() if each.startswith(port + DAMAGED)
-        ]
-        for each in found:
-            path = self.directory / each
-            try:
-                if path.is_dir() and not path.is_symlink():
-                    shutil.rmtree(path)
-                else:
-                    path.unlink(missing_ok=True)
-            except OSError as error:
-                raise self._broken(error, port) from error
-        return bool(found)
-
-    def is_set_aside(self, port: str) -> bool:
-        """Return whether a file of this boot says what is known of a port."""
-        with contextlib.suppress(SriovRtError, OSError):
-            data = files.read(self._path(port), MAX_FILE, private=True)
-            return parse(data).port == port
-        return False
-
-    def set_aside(self, record: Record) -> None:
-        """Keep a damaged file under a name that says so.
-
-        Its port's lock is held.
-
-        :param record: that stands for it, and replaces it.
-        :raises JournalFull: or JournalBroken, if it cannot be: then it stays
-            as it is.
-        """
-        path = self._path(record.port)
-        kept = self._kept(record.port)
-        try:
-            if path.is_dir() and not path.is_symlink():
-                path.rename(kept)
-            else:
-                # Not renamed: a crash before the next step would leave the
-                # port without any record.
-                os.link(path, kept, follow_symlinks=False)
-        except PermissionError:
-            # A file of another user (fs.protected_hardlinks).
-            with contextlib.suppress(OSError):
-                path.rename(kept)
-        except OSError as error:
-            raise self._broken(error, record.port) from error
-        try:
-            self.put(
-                dataclasses.replace(
-                    record, reason=f"{record.reason}; kept as {kept.name}"
-                )
-            )
-        except errors.VifError:
-            with contextlib.suppress(OSError):
-                kept.unlink()
-            raise
-        LOG.error(
-            "%s: %s was damaged and is kept as %s; %s. See that no interface "
-            "of the port is left, then 'sriov-rt vif forget %s --force'",
-            log.about(record.port, record.vf),
-            path,
-            kept.name,
-            _out_of_use(record),
-            record.port,
-        )
 
     def clean(self, lock_port: LockPort) -> None:
         """Remove what another boot has left, and files half-written.
@@ -448,34 +276,17 @@ class Records:
     def _is_there(self, port: str | None) -> bool:
         """Return whether there is a directory, which only root can write.
 
-        :raises JournalBroken: if others can, or it is something else.
+        :raises RecordsBroken: if others can, or it is something else.
         """
-        self._refuse_if_not_kept(port)
+        _refuse_if_not_kept(self.directory, port)
         try:
-            files.check_directory(self.journal.resolve())
+            files.check_directory(self.directory.parent.resolve())
             files.check_directory(self.directory)
         except FileNotFoundError:
             return False
         except OSError as error:
-            raise self._broken(error, port) from error
+            raise self.broken(error, port) from error
         return True
-
-    def _refuse_if_not_kept(self, port: str | None) -> None:
-        """Refuse a directory that is of this container alone.
-
-        A port outlives the container of the service that has plugged it; and
-        who does not see the records takes a VF for a free one.
-
-        :raises RecordsNotKept: for such a directory.
-        """
-        if container.ends_with_container(self.directory):
-            raise errors.RecordsNotKept(str(self.directory), port=port)
-
-    def _names(self) -> Sequence[str]:
-        try:
-            return sorted(os.listdir(self.directory))  # noqa: PTH208
-        except OSError as error:
-            raise self._broken(error, None) from error
 
     def _load(self, port: str) -> Record | None:
         """Return the record of a file, or one that stands for it.
@@ -483,7 +294,7 @@ class Records:
         None for one of another boot. A file that is the one that was read
         before is not read again.
 
-        :raises JournalBroken: if a file cannot be read that may be one.
+        :raises RecordsBroken: if a file cannot be read that may be one.
         """
         stamp = _stamp(f"{self._place}/{port}")
         known = self._known.get(port)
@@ -499,7 +310,7 @@ class Records:
     def _parsed(self, port: str) -> Record | None:
         data = b""
         try:
-            data = files.read(self._path(port), MAX_FILE, private=True)
+            data = files.read(self.path(port), MAX_FILE, private=True)
             record = parse(data)
             if record.port != port:
                 raise ParseError("record", record.port, "not of this file")
@@ -508,7 +319,7 @@ class Records:
         except files.Unusable as error:
             problem = error.strerror or str(error)
         except OSError as error:
-            raise self._broken(error, port) from error
+            raise self.broken(error, port) from error
         except SriovRtError as error:
             problem = str(error)
         else:
@@ -522,26 +333,14 @@ class Records:
             return None
         return stand_in(port, data, f"its record ({problem})")
 
-    def _kept(self, port: str) -> pathlib.Path:
-        """Return where a damaged file goes; the oldest of too many goes."""
-        there = [self.directory / each for each in self.damaged()]
-        too_many = max(0, len(there) - MAX_DAMAGED + 1)
-        for each in sorted(there, key=_age)[:too_many]:
-            with contextlib.suppress(OSError):
-                each.unlink()
-        number = 0
-        while os.path.lexists(
-            path := self.directory / f"{port}{DAMAGED}{number}"
-        ):
-            number += 1
-        return path
-
-    def _path(self, port: str) -> pathlib.Path:
+    def path(self, port: str) -> pathlib.Path:
+        """Return where the record of a port is."""
         return self.directory / port
 
-    def _broken(self, error: OSError, port: str | None) -> errors.VifError:
+    def broken(self, error: OSError, port: str | None) -> errors.VifError:
+        """Return what an error with the directory means to the operator."""
         full = error.errno in _FULL
-        named = errors.JournalFull if full else errors.JournalBroken
+        named = errors.RecordsFull if full else errors.RecordsBroken
         return named(
             str(self.directory),
             port=port,
@@ -549,9 +348,129 @@ class Records:
         )
 
 
+class DamagedFiles:
+    """Damaged files of records, which are kept under names that say so.
+
+    :param records: the files of the same directory that are none.
+    """
+
+    def __init__(self, records: Records) -> None:
+        self._records = records
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of those that are kept, sorted.
+
+        :raises RecordsBroken: if the directory cannot be used.
+        """
+        return tuple(each for each in self._records.names() if DAMAGED in each)
+
+    def discard(self, port: str) -> bool:
+        """Remove the damaged files of a port; False if there are none.
+
+        :raises RecordsBroken: if the directory cannot be used.
+        """
+        found = [
+            each for each in self.names() if each.startswith(port + DAMAGED)
+        ]
+        for each in found:
+            path = self._records.directory / each
+            try:
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink(missing_ok=True)
+            except OSError as error:
+                raise self._records.broken(error, port) from error
+        return bool(found)
+
+    def is_set_aside(self, port: str) -> bool:
+        """Return whether a file of this boot says what is known of a port."""
+        with contextlib.suppress(SriovRtError, OSError):
+            data = files.read(self._records.path(port), MAX_FILE, private=True)
+            return parse(data).port == port
+        return False
+
+    def set_aside(self, record: Record) -> None:
+        """Keep a damaged file under a name that says so.
+
+        Its port's lock is held.
+
+        :param record: that stands for it, and replaces it.
+        :raises RecordsFull: or RecordsBroken, if it cannot be: then it stays
+            as it is.
+        """
+        path = self._records.path(record.port)
+        kept = self._kept(record.port)
+        try:
+            if path.is_dir() and not path.is_symlink():
+                path.rename(kept)
+            else:
+                # Not renamed: a crash before the next step would leave the
+                # port without any record.
+                os.link(path, kept, follow_symlinks=False)
+        except PermissionError:
+            # A file of another user (fs.protected_hardlinks).
+            with contextlib.suppress(OSError):
+                path.rename(kept)
+        except OSError as error:
+            raise self._records.broken(error, record.port) from error
+        try:
+            self._records.put(
+                dataclasses.replace(
+                    record, reason=f"{record.reason}; kept as {kept.name}"
+                )
+            )
+        except errors.VifError:
+            with contextlib.suppress(OSError):
+                kept.unlink()
+            raise
+        LOG.error(
+            "%s: %s was damaged and is kept as %s; %s. See that no interface "
+            "of the port is left, then 'sriov-rt vif forget %s --force'",
+            log.about(record.port, record.vf),
+            path,
+            kept.name,
+            _out_of_use(record),
+            record.port,
+        )
+
+    def _kept(self, port: str) -> pathlib.Path:
+        """Return where a damaged file goes; the oldest of too many goes."""
+        there = [self._records.directory / each for each in self.names()]
+        too_many = max(0, len(there) - MAX_DAMAGED + 1)
+        for each in sorted(there, key=_age)[:too_many]:
+            with contextlib.suppress(OSError):
+                each.unlink()
+        number = 0
+        while os.path.lexists(
+            path := self._records.directory / f"{port}{DAMAGED}{number}"
+        ):
+            number += 1
+        return path
+
+
+def _refuse_if_not_kept(directory: pathlib.Path, port: str | None) -> None:
+    """Refuse a directory that is of this container alone.
+
+    A port outlives the container of the service that has plugged it; and
+    who does not see the records takes a VF for a free one.
+
+    :raises RecordsNotKept: for such a directory.
+    """
+    if container.ends_with_container(directory):
+        raise errors.RecordsNotKept(str(directory), port=port)
+
+
 def form(record: Record) -> bytes:
     """Return the line that a record is in its file."""
     return documents.dump(record, SCHEMA_VERSION) + b"\n"
+
+
+def _existing(record: Record | None) -> Record | None:
+    """Return what others see of a record: the earlier one in a plug."""
+    if record is None or record.state is not State.PLUGGING:
+        return record
+    return parse(record.before.encode()) if record.before else None
 
 
 def stand_in(port: str, data: bytes, problem: str) -> Record:

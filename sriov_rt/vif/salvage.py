@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Facts about a port that a damaged record or journal entry still has.
+"""Facts about a port that a damaged record still has.
 
 It is enough to keep a VF or a parent out of use, and proves nothing.
 """
@@ -16,9 +16,10 @@ from sriov_rt import codec
 from sriov_rt.exceptions import SriovRtError
 from sriov_rt.kernel import namespaces
 from sriov_rt.kernel.namespaces import Identity
+from sriov_rt.parse import link
 from sriov_rt.parse import pci
-from sriov_rt.vif import validation
 from sriov_rt.vif.model import Kind
+from sriov_rt.vif.model import is_owner
 
 #: A field and its value, if that is whole: what comes next has begun.
 _FIELD = re.compile(
@@ -53,8 +54,7 @@ def fields(data: bytes) -> Fields:
     def text(name: str, check: Callable[[str], Any]) -> str:
         value = plain.get(name)
         try:
-            if isinstance(value, str):
-                check(value)
+            if isinstance(value, str) and check(value):
                 return value
         except SriovRtError:
             pass
@@ -63,26 +63,27 @@ def fields(data: bytes) -> Fields:
     vf = text("vf", pci.PciAddress.parse) or None
     kind = text("kind", Kind) if plain.get("kind") in list(Kind) else ""
     return Fields(
-        owner=text("owner", validation.owner) or UNKNOWN,
+        owner=text("owner", is_owner) or UNKNOWN,
         # One that is unknown takes no room on a parent that is not known.
         kind=Kind(kind) if kind else Kind.VF if vf else Kind.MACVLAN,
-        interface=text("interface", validation.interface),
+        interface=text("interface", link.is_interface),
         namespace=text("namespace", namespaces.parse) or None,
         # The release before said space.
         namespace_id=_identity(plain.get("namespace_id", plain.get("space"))),
         index=_index(plain.get("index")),
-        parent=text("parent", validation.interface),
+        parent=text("parent", link.is_interface),
         parent_index=_index(plain.get("parent_index")),
         vf=vf,
-        nic=text("nic", validation.interface),
-        mac=text("mac", validation.mac),
+        nic=text("nic", link.is_interface),
+        mac=text("mac", link.is_mac),
     )
 
 
 def _plain(data: bytes) -> Mapping[str, Any]:
-    # Of a journal's lines, the last entry.
-    begun = [each for each in data.splitlines() if each.startswith(b"{")]
-    line = begun[-1] if begun else data
+    # The steps of a plug or unplug follow it.
+    line = next(
+        (each for each in data.splitlines() if each.startswith(b"{")), data
+    )
     try:
         found = json.loads(line.decode())
     except (ValueError, RecursionError):

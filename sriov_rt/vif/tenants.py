@@ -17,7 +17,7 @@ from sriov_rt.nic import use
 from sriov_rt.nic.model import VfState
 from sriov_rt.nic.use import Use
 from sriov_rt.vif import host
-from sriov_rt.vif.records import Record
+from sriov_rt.vif.model import Record
 from sriov_rt.vif.view import View
 from sriov_rt.vif.view import used
 from sriov_rt.vif.view import who

@@ -17,12 +17,12 @@ from sriov_rt.request.words import VifKind
 from sriov_rt.vif.errors import NameInvalid
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Plug
+from sriov_rt.vif.model import is_owner
 
 #: First characters of an interface that got no name.
 PREFIX = "srt"
 
 _PORT = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_OWNER = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 def port(text: str) -> str:
@@ -55,7 +55,7 @@ def owner(text: str) -> str:
 
     :raises ParseError: if it is none.
     """
-    if not _OWNER.fullmatch(text):
+    if not is_owner(text):
         raise ParseError(
             "owner", text, "1 to 64 of A-Z a-z 0-9 . _ and - expected"
         )

@@ -2,48 +2,29 @@
 
 """View of a host: its links and VFs, and which port has which."""
 
-import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from typing import Protocol
 
 from sriov_rt.kernel.link import Link
 from sriov_rt.kernel.links import Links
 from sriov_rt.kernel.namespaces import Identity
 from sriov_rt.nic import tenancy
-from sriov_rt.nic.model import VfId
 from sriov_rt.nic.model import VfState
 from sriov_rt.nic.tenancy import UNKNOWN_INODE
 from sriov_rt.nic.use import Use
-from sriov_rt.nic.vfs import Vfs
 from sriov_rt.vif import alias
-from sriov_rt.vif.counts import NOT_COUNTED
-from sriov_rt.vif.counts import Counts
-from sriov_rt.vif.lock import Locks
+from sriov_rt.vif.model import Child
 from sriov_rt.vif.model import Kind
-from sriov_rt.vif.records import Record
-from sriov_rt.vif.records import Records
-from sriov_rt.vif.settings import Pools
-from sriov_rt.vif.settings import Rules
+from sriov_rt.vif.model import Record
 
 #: Kinds whose link is a peer, not what they sit on; a device has none.
 PEERS = frozenset({"", "veth", "netkit", "vxcan"})
-
-#: Keeps the thread off the CPU that serves a VF's PF while it sets links of
-#: the VF (see nic.affinity); None for no VF.
-Away = Callable[[VfId | None], AbstractContextManager[object]]
-
-
-def anywhere(vf: VfId | None) -> AbstractContextManager[object]:
-    """Keep the thread off no CPU."""
-    return contextlib.nullcontext()
 
 
 class Source(Protocol):
@@ -54,26 +35,6 @@ class Source(Protocol):
 
     def of(self, interface: str) -> VfState | None:
         """Return the VF of an interface, None if it is none's."""
-
-
-class Child(Protocol):
-    """Interface on another one: a link that was seen, or a port's record."""
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-
-    @property
-    def kind(self) -> str:
-        """The kernel's kind, such as macvlan."""
-
-    @property
-    def mode(self) -> str | None:
-        """Of a macvlan, macvtap or ipvlan."""
-
-    @property
-    def namespace(self) -> str | None:
-        """Where it is; None for the caller's namespace."""
 
 
 class View:
@@ -342,43 +303,3 @@ def who(record: Record) -> str:
 def _child(child: Child) -> str:
     where = "" if child.namespace is None else f" in {child.namespace}"
     return f"{child.kind} {child.name}{where}"
-
-
-#: Where no rules are given.
-DEFAULTS = Rules()
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Host:
-    """Host that ports are made on, with its links, VFs and records.
-
-    :param links: the kernel's links.
-    :param vfs: the verbs on VFs.
-    :param pools: the parents of each physical network.
-    :param records: of the ports.
-    :param locks: between processes, and threads of this one.
-    :param rules: what the operator chooses.
-    :param away: where the thread must not run meanwhile.
-    :param patience_s: how long the kernel is given to end a namespace, in
-        seconds; None for unplug.PATIENCE_S.
-    :param counts: where operations are counted.
-    """
-
-    links: Links
-    vfs: Vfs
-    pools: Pools
-    records: Records
-    locks: Locks
-    rules: Rules = DEFAULTS
-    away: Away = anywhere
-    patience_s: float | None = None
-    counts: Counts = NOT_COUNTED
-
-    def observe(self, *without: str) -> View:
-        """Return it as it is: its links now, its VFs as they are needed.
-
-        :param without: ports that have gone.
-        """
-        found = self.records.all()
-        left = [each for each in found if each.port not in without]
-        return View(self.links, self.vfs, left if without else found)

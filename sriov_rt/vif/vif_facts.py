@@ -26,7 +26,7 @@ from sriov_rt.host.root import Root
 from sriov_rt.nic.tenancy import Tenancies
 from sriov_rt.vif import options
 from sriov_rt.vif.model import Kind
-from sriov_rt.vif.records import Record
+from sriov_rt.vif.model import Record
 from sriov_rt.vif.records import Records
 from sriov_rt.vif.settings import Pools
 
@@ -40,13 +40,13 @@ def observe(root: Root) -> VifFacts:
     """Return the NICs of each physical network, and the accelerated ports."""
     try:
         settings = _settings(root)
-        parents, journal = settings.parents, settings.journal
+        parents, directory = settings.parents, settings.records
     except cfg.Error as error:
         unknown = Unknown(str(error))
         return VifFacts(
             unknown, unknown, unknown, holders=_holders(root), missing=unknown
         )
-    records = _records(root, journal)
+    records = _records(root, directory)
     pools, missing = _pools(root, parents, records)
     return VifFacts(
         pools,

@@ -229,7 +229,7 @@ def _process(host: Host) -> list[dict[str, Any]]:
     """Plug by a process, as each start of an LXC container does."""
     config = host.directory.with_name("sriov-rt.conf")
     config.write_text(
-        f"[vif]\nparents = physnet1:{PARENT}\njournal = {host.directory}\n"
+        f"[vif]\nparents = physnet1:{PARENT}\nrecords = {host.directory}\n"
     )
     script = pathlib.Path(sys.executable).with_name("sriov-rt")
     options = (

@@ -9,7 +9,8 @@ from sriov_rt.kernel.link import Link
 from sriov_rt.kernel.links import Links
 from sriov_rt.kernel.namespaces import PID
 from sriov_rt.nic.vfs import Vfs
-from sriov_rt.vif import view
+from sriov_rt.vif import host
+from sriov_rt.vif import validation
 from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Plug
@@ -43,7 +44,7 @@ class Host:
     def make(self, links: Links) -> Plugger:
         """Return a plugger."""
         return Plugger(
-            view.Host(
+            host.Host(
                 links,
                 Vfs.of_host(),
                 Pools.parse([f"physnet1:{PARENT}"]),
@@ -85,13 +86,15 @@ def port(number: int) -> str:
 
 def want(number: int) -> Plug:
     """Return a port as it is asked for."""
-    return Plug(
-        port=port(number),
-        owner="bench",
-        kind=Kind.MACVLAN,
-        mode="bridge",
-        physical_network="physnet1",
-        namespace=namespace(number),
-        name=vif_peers.name(number),
-        mac=vif_peers.mac(number),
+    return validation.checked(
+        Plug(
+            port=port(number),
+            owner="bench",
+            kind=Kind.MACVLAN,
+            mode="bridge",
+            physical_network="physnet1",
+            namespace=namespace(number),
+            name=vif_peers.name(number),
+            mac=vif_peers.mac(number),
+        )
     )

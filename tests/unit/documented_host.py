@@ -44,7 +44,7 @@ from sriov_rt.verify.load import LOADS
 from sriov_rt.verify.measurement import Cpus
 from sriov_rt.verify.measurement import Measurement
 from sriov_rt.verify.measurement import Step
-from sriov_rt.vif import host
+from sriov_rt.vif import plugger as pluggers
 from tests.unit import builders
 from tests.unit.devices import fakes as device_fakes
 from tests.unit.host import trees
@@ -319,7 +319,7 @@ class DocumentedHost(unittest.TestCase):
                 "of_host",
                 lambda users=None, kind=None: fakes.vfs(self.kernel),
             ),
-            (host, "configured", lambda files: self.plugger),
+            (pluggers, "configured", lambda files: self.plugger),
             (os, "geteuid", lambda: 0),
             # What runs the tests may be a container.
             (container, "sees_host_processes", lambda *_: True),

@@ -48,7 +48,7 @@ BAD = {
     ("onload", "resource"): "onload",
     ("onload", "guest_library"): "onload",
     ("vif", "parents"): "physnet1:enp1s0v0,enp1s0v1",
-    ("vif", "journal"): "run/sriov-rt",
+    ("vif", "records"): "run/sriov-rt",
     ("nic", "vfs"): "enp1s0:4,0000:01:00.0",
     ("sriov_rt_agent", "config_file"): "sriov-rt.conf",
     ("os_vif_sriov_rt", "config_file"): "sriov-rt.conf",

@@ -28,7 +28,8 @@ from sriov_rt.kernel.tc import Limits
 from sriov_rt.nic import sysfs
 from sriov_rt.nic.kernel import Kernel
 from sriov_rt.nic.vfs import Vfs
-from sriov_rt.vif import host
+from sriov_rt.vif import plugger as pluggers
+from sriov_rt.vif import validation
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Plug
 from sriov_rt.vif.plugger import Plugger
@@ -83,18 +84,20 @@ class Countdown:
 def port(kind: str, namespace: str, network: str) -> Plug:
     """Return a port that takes every step."""
     whole = kind == Kind.VF
-    return Plug(
-        port="5a1b8d5e-0000-4000-8000-0000000000d1",
-        owner="vm-test",
-        kind=Kind(kind),
-        mode={Kind.MACVLAN: "bridge", Kind.IPVLAN: "l2"}.get(Kind(kind)),
-        physical_network=network,
-        namespace=namespace,
-        name="p0",
-        mac="52:54:00:aa:00:09" if whole else None,
-        vlan=100,
-        addresses=("192.0.2.1/24",),
-        limits=Limits(4000, 8000),
+    return validation.checked(
+        Plug(
+            port="5a1b8d5e-0000-4000-8000-0000000000d1",
+            owner="vm-test",
+            kind=Kind(kind),
+            mode={Kind.MACVLAN: "bridge", Kind.IPVLAN: "l2"}.get(Kind(kind)),
+            physical_network=network,
+            namespace=namespace,
+            name="p0",
+            mac="52:54:00:aa:00:09" if whole else None,
+            vlan=100,
+            addresses=("192.0.2.1/24",),
+            limits=Limits(4000, 8000),
+        )
     )
 
 
@@ -116,7 +119,7 @@ def child(work: Callable[[Plugger], object], calls: int) -> int:
             for owner, names in edges.items():
                 for name in names:
                     countdown.wrap(owner, name)
-        work(host.configured())
+        work(pluggers.configured())
         status = 0
     finally:
         if status:
@@ -132,7 +135,7 @@ def wait(pid: int) -> int:
 
 def state(pf: str, namespace: str) -> dict[str, Any]:
     """Return what must be as before: links, VFs, and the journal."""
-    plugger = host.configured()
+    plugger = pluggers.configured()
     links = Links().all(everywhere=True)
     return {
         "ports": [dataclasses.asdict(each) for each in plugger.show()],

@@ -100,7 +100,7 @@ class PairTest(test_vif_kinds.PortTestCase):
         text = (
             f"[nic]\nvfs = {network.PF}:{number}:host\n"
             f"[vif]\nparents = physnet1:pf:{network.PF}\n"
-            f"journal = {self.journal}\n"
+            f"records = {self.journal}\n"
         )
         self.other.push(text.encode(), test_vif_kinds.CONFIG)
 

@@ -37,7 +37,7 @@ MODULES = (
     "sriov_rt.nic.provision",
     "sriov_rt.nic.vfs",
     "sriov_rt.nic.libvirt_xml",
-    "sriov_rt.vif.host",
+    "sriov_rt.vif.plugger",
     "sriov_rt.kernel.links",
     "sriov_rt.vif.tenants",
 )

@@ -186,12 +186,12 @@ class KollaAnsibleTest(unittest.TestCase):
     def test_the_sriov_agent_keeps_whose_each_vf_is(self):
         mounted = self.volumes("neutron-sriov-agent")
         self.assertEqual("/run/sriov-rt", mounted["/run/sriov-rt"])
-        (journal,) = (
+        (directory,) = (
             each.default
             for each in vif_options.VIF_OPTS
-            if each.name == "journal"
+            if each.name == "records"
         )
-        for each in (journal, f"/{tenancy.DIRECTORY}"):
+        for each in (directory, f"/{tenancy.DIRECTORY}"):
             self.assertTrue(each.startswith("/run/sriov-rt/"))
 
     def test_neutron_has_the_driver_and_the_extension(self):

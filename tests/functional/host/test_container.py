@@ -27,7 +27,7 @@ class ContainerTest(unittest.TestCase):
         for each in (self.etc, self.run_directory, self.empty):
             each.mkdir()
         self.config = self.etc / "sriov-rt.conf"
-        self.config.write_text(f"[vif]\njournal = {self.run_directory}/vif\n")
+        self.config.write_text(f"[vif]\nrecords = {self.run_directory}/vif\n")
 
     def vif(self, *words, shared=()):
         """Run ``sriov-rt vif`` in a container; return its code and output.

@@ -277,7 +277,7 @@ class FaultTest(MixedCloudTest):
         daemon.FailedToDropPrivileges("privsep helper command exited"),
         OSError("the daemon has ended"),
         RuntimeError("a mistake of ours"),
-        privsep.HostRefused("JournalBroken", "the journal is broken"),
+        privsep.HostRefused("RecordsBroken", "the records are broken"),
     )
 
     def _migrate_refused(self, here: str) -> str:

@@ -470,7 +470,7 @@ class RestartTest(VifTest):
             self.restart_compute_service("rt-1")
         self.assertIn(str(error), self.logged())
 
-    def test_a_journal_that_is_broken_does_not_stop_nova_compute(self):
+    def test_broken_records_do_not_stop_nova_compute(self):
         self.pluggers.fail = fake_plugger.no_parent(self.port)
         with mock.patch.object(privsep, "is_configured", lambda: True):
             self.restart_compute_service("rt-1")
@@ -488,13 +488,13 @@ class RestartTest(VifTest):
 
     def test_an_option_that_cannot_be_stops_it(self):
         self.pluggers.fail = OptionRejected(
-            "vif", "journal", "an absolute path expected", "nova-compute"
+            "vif", "records", "an absolute path expected", "nova-compute"
         )
         with mock.patch.object(privsep, "is_configured", lambda: True):
             error = self.assertRaises(
                 privsep.HostRefused, self.restart_compute_service, "rt-1"
             )
-        self.assertIn("[vif] journal", str(error))
+        self.assertIn("[vif] records", str(error))
 
     def test_an_onload_option_that_cannot_be_stops_it(self):
         conf = config_file.load([])

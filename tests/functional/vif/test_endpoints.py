@@ -17,12 +17,12 @@ from sriov_rt.kernel.links import Links
 from sriov_rt.nic.vfs import Vfs
 from sriov_rt.vif import errors
 from sriov_rt.vif import vif_facts
+from sriov_rt.vif.host import Host
 from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.plugger import Plugger
 from sriov_rt.vif.records import Records
 from sriov_rt.vif.settings import Pools
 from sriov_rt.vif.settings import Rules
-from sriov_rt.vif.view import Host
 from tests.functional.vif.test_plugger import PORT
 from tests.functional.vif.test_plugger import PluggerTestCase
 from tests.testbed.isolation import sh
@@ -147,7 +147,7 @@ class SourceTest(EndpointTestCase):
     def observed(self):
         """Return what an agent with this host's configuration finds."""
         root = self.directory.parent
-        journal = f"[vif]\njournal = /{self.directory.name}\n"
+        journal = f"[vif]\nrecords = /{self.directory.name}\n"
         for name, text in (
             (CONFIG, journal),
             (BOOT_ID, Root().read_text(BOOT_ID)),

@@ -96,7 +96,7 @@ class PluginTest(IsolatedTestCase):
         ours = self.place / "sriov-rt.conf"
         ours.write_text(
             "[vif]\nparents = physnet1:vf0\ncarrier_wait = 1\n"
-            f"journal = {self.journal}\n"
+            f"records = {self.journal}\n"
         )
         helper = pathlib.Path(sys.executable).with_name("privsep-helper")
         self.config = self.place / "caller.conf"

@@ -29,17 +29,18 @@ from sriov_rt.nic.tenancy import Tenancies
 from sriov_rt.nic.vfs import Vfs
 from sriov_rt.vif import alias
 from sriov_rt.vif import errors
+from sriov_rt.vif import validation
+from sriov_rt.vif.host import Host
 from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Plug
 from sriov_rt.vif.model import Plugged
+from sriov_rt.vif.model import Record
 from sriov_rt.vif.model import State
 from sriov_rt.vif.plugger import Plugger
-from sriov_rt.vif.records import Record
 from sriov_rt.vif.records import Records as Journal
 from sriov_rt.vif.settings import Pools
 from sriov_rt.vif.settings import Rules
-from sriov_rt.vif.view import Host
 from tests import periodic
 from tests.functional.vif.isolated import MAC
 from tests.functional.vif.isolated import IsolatedTestCase
@@ -184,7 +185,7 @@ class PluggerTestCase(IsolatedTestCase):
             "namespace": "tenant",
             "name": "eth1",
         }
-        return Plug(**{**values, **fields})
+        return validation.checked(Plug(**{**values, **fields}))
 
     def _dies(self, at, work) -> bool:
         """Do some work in a process; tell whether it was killed."""
@@ -689,7 +690,7 @@ class CommandTest(PluggerTestCase):
             return
         self.config = self.directory.parent / "sriov-rt.conf"
         self.config.write_text(
-            f"[vif]\nparents = physnet1:vf0\njournal = {self.directory}\n"
+            f"[vif]\nparents = physnet1:vf0\nrecords = {self.directory}\n"
         )
 
     def run_command(self, action, *words, code=0):

@@ -14,7 +14,7 @@ from unittest import mock
 
 from sriov_rt.cmd import command
 from sriov_rt.cmd import runner
-from sriov_rt.vif import host
+from sriov_rt.vif import plugger as pluggers
 from tests.unit import imports
 from tests.unit.vif import fakes
 from tests.unit.vif.fakes import PORT
@@ -157,7 +157,7 @@ class PlugTest(unittest.TestCase):
         with (
             contextlib.redirect_stdout(printed),
             contextlib.redirect_stderr(io.StringIO()),
-            mock.patch.object(host, "configured", return_value=plugger),
+            mock.patch.object(pluggers, "configured", return_value=plugger),
         ):
             return runner.main([*self.WORDS, *words]), printed.getvalue()
 

@@ -15,6 +15,7 @@ from sriov_rt import config
 from sriov_rt.cmd import main
 from sriov_rt.vif import errors
 from sriov_rt.vif import host
+from sriov_rt.vif import plugger as pluggers
 from sriov_rt.vif.model import State
 from sriov_rt.vif.records import Records
 from sriov_rt.vif.recovery import Recovered
@@ -37,7 +38,7 @@ class VifCommandTest(unittest.TestCase):
         self.kernel = fakes.FakeHost()
         self.plugger = fakes.plugger(self.directory, self.kernel)
         patch = mock.patch.object(
-            host, "configured", return_value=self.plugger
+            pluggers, "configured", return_value=self.plugger
         )
         self.configured = patch.start()
         self.addCleanup(patch.stop)
@@ -86,7 +87,7 @@ class VifCommandTest(unittest.TestCase):
             if each.namespace == "box"
         )
         self.kernel.hide(link.name)
-        with mock.patch("sriov_rt.vif.unplug.PATIENCE_S", 0.0):
+        with mock.patch("sriov_rt.vif.host.PATIENCE_S", 0.0):
             said = self.run_command("unplug", PORT, code=2)
         self.assertIn("quarantined (srtb", said)
         self.assertIn("quarantined", self.run_command("show"))
@@ -186,7 +187,7 @@ class VifCommandTest(unittest.TestCase):
         self.assertIsNone(store.get(fakes.OTHER))
 
     def test_a_failed_recovery_of_others_stops_nothing(self):
-        broken = errors.JournalBroken("/x")
+        broken = errors.RecordsBroken("/x")
         with mock.patch.object(
             self.plugger, "recover_pending", side_effect=broken
         ):
@@ -243,18 +244,18 @@ class ConfiguredTest(unittest.TestCase):
         self.file.write_text(
             "[vif]\nparents = physnet1:eth0,physnet2:pf:eth1\n"
         )
-        found = host.configured([str(self.file)])
+        found = pluggers.configured([str(self.file)])
         self.assertEqual(("physnet1", "physnet2"), found.pools.networks)
 
     def test_none(self):
         with mock.patch.object(host, "CONFIG_FILE", str(self.file)):
-            self.assertEqual((), host.configured().pools.members)
+            self.assertEqual((), pluggers.configured().pools.members)
 
     def test_what_cannot_be_read(self):
         for text in ("no section", "[vif]\nlock_timeout = x\n"):
             self.file.write_text(text)
             with self.assertRaises(config.ConfigurationUnreadable) as caught:
-                host.configured([str(self.file)])
+                pluggers.configured([str(self.file)])
             self.assertIn("--config-file", str(caught.exception))
         with self.assertRaises(config.ConfigurationUnreadable):
-            host.configured(["/nowhere"])
+            pluggers.configured(["/nowhere"])

@@ -46,14 +46,14 @@ import sys
 import tempfile
 from unittest import mock
 from sriov_rt.cmd import main
-from sriov_rt.vif import host
+from sriov_rt.vif import plugger as pluggers
 from tests.unit.vif import fakes
 
 with tempfile.TemporaryDirectory() as place:
     plugger = fakes.plugger(pathlib.Path(place) / "vif")
     plugger.plug(fakes.asked())
     plugger.plug(fakes.asked(port=fakes.OTHER, name="eth2"))
-    with mock.patch.object(host, "configured", return_value=plugger):
+    with mock.patch.object(pluggers, "configured", return_value=plugger):
         sys.exit(main.main(sys.argv[1:]))
 END
 """

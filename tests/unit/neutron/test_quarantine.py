@@ -33,7 +33,7 @@ class QuarantineTest(HostTest):
         self.addCleanup(place.cleanup)
         path = pathlib.Path(place.name, "sriov-rt.conf")
         path.write_text("[vif]\n")
-        with mock.patch.object(this_host.host, "plugger", self._plugger):
+        with mock.patch.object(this_host.plugger, "of", self._plugger):
             local = ThisHost(this_host.settings(str(path)), "rt-1")
         self.now = 100.0
         self.agent = Agent(

@@ -33,7 +33,7 @@ class ThisHostTest(unittest.TestCase):
         self.plugger = unittest.mock.Mock()
         self.now = 1000.0
         for where, name, value in (
-            (this_host.host, "plugger", lambda _conf: self.plugger),
+            (this_host.plugger, "of", lambda _conf: self.plugger),
             (this_host, "Links", unittest.mock.Mock),
             (this_host.Vfs, "of_host", unittest.mock.Mock),
         ):

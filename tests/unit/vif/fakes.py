@@ -32,19 +32,20 @@ from sriov_rt.nic.tenancy import Reset
 from sriov_rt.nic.tenancy import Tenancies
 from sriov_rt.nic.tenancy import Tenancy
 from sriov_rt.nic.vfs import NO_DEEPER
-from sriov_rt.vif import unplug
+from sriov_rt.vif import host
+from sriov_rt.vif import validation
 from sriov_rt.vif.counts import NOT_COUNTED
+from sriov_rt.vif.host import Host
+from sriov_rt.vif.host import anywhere
 from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Plug
+from sriov_rt.vif.model import Record
 from sriov_rt.vif.plan import unlike
 from sriov_rt.vif.plugger import Plugger
-from sriov_rt.vif.records import Record
 from sriov_rt.vif.records import Records
 from sriov_rt.vif.settings import Pools
 from sriov_rt.vif.settings import Rules
-from sriov_rt.vif.view import Host
-from sriov_rt.vif.view import anywhere
 
 PORT = "b3f2e1d0-1111-4222-8333-444455556666"
 OTHER = "c4f2e1d0-1111-4222-8333-444455556666"
@@ -69,7 +70,7 @@ def files(directory: pathlib.Path | str) -> list[str]:
 
 
 def asked(kind=Kind.MACVLAN, **fields) -> Plug:
-    """Return a port of physnet1 in the namespace ``box``."""
+    """Return a port of physnet1 in the namespace ``box``, checked."""
     values = {
         "port": PORT,
         "owner": "me",
@@ -78,7 +79,7 @@ def asked(kind=Kind.MACVLAN, **fields) -> Plug:
         "namespace": "box",
         "name": "eth1",
     }
-    return Plug(**{**values, **fields})
+    return validation.checked(Plug(**{**values, **fields}))
 
 
 class Clock:
@@ -686,7 +687,7 @@ class HostTest(unittest.TestCase):
         place = tempfile.TemporaryDirectory()
         self.addCleanup(place.cleanup)
         # What this kernel does it has done at once.
-        patched = mock.patch.object(unplug, "PATIENCE_S", 0.0)
+        patched = mock.patch.object(host, "PATIENCE_S", 0.0)
         patched.start()
         self.addCleanup(patched.stop)
         self.directory = pathlib.Path(place.name) / "vif"

@@ -33,11 +33,11 @@ class SentenceTest(unittest.TestCase):
 
     def test_who_may_not_read_the_journal_is_told_to_be_root(self):
         denied = PermissionError(errno.EACCES, "Permission denied")
-        broken = errors.JournalBroken("/run", detail="Permission denied")
+        broken = errors.RecordsBroken("/run", detail="Permission denied")
         broken.__cause__ = denied
         for user, advice in (
             (65534, "run as root"),
-            (0, errors.JournalBroken.advice),
+            (0, errors.RecordsBroken.advice),
         ):
             with mock.patch.object(os, "geteuid", return_value=user):
                 self.assertTrue(str(broken).endswith(f"; {advice}"))

@@ -185,14 +185,14 @@ class LocksTest(unittest.TestCase):
 
     def test_a_directory_that_cannot_be_used(self):
         self.directory.write_text("")
-        with self.assertRaises(errors.JournalBroken), self.locks.port(PORT):
+        with self.assertRaises(errors.RecordsBroken), self.locks.port(PORT):
             pass
 
     def test_a_file_system_without_locks(self):
         failing = OSError(errno.ENOLCK, "No locks available")
         with (
             mock.patch("fcntl.fcntl", side_effect=failing),
-            self.assertRaises(errors.JournalBroken) as caught,
+            self.assertRaises(errors.RecordsBroken) as caught,
             self.locks.port(PORT),
         ):
             pass

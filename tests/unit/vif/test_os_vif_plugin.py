@@ -39,7 +39,7 @@ sys.addaudithook(hook)
 import os_vif
 os_vif.initialize()
 names = [each.plugin_name for each in os_vif.host_info().plugin_info]
-edges = [m for m in ("sriov_rt.kernel.links", "sriov_rt.vif.host")
+edges = [m for m in ("sriov_rt.kernel.links", "sriov_rt.vif.plugger")
          if m in sys.modules]
 print(json.dumps([names, seen, edges]))
 """

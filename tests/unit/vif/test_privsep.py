@@ -13,7 +13,7 @@ from oslo_config import cfg
 from oslo_privsep import capabilities
 
 from sriov_rt.kernel.tc import Limits
-from sriov_rt.vif import host
+from sriov_rt.vif import plugger
 from sriov_rt.vif import privsep
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Plug
@@ -72,8 +72,8 @@ class PrivsepTest(unittest.TestCase):
     def _without_a_kernel(self):
         self.made = []
         self._patch(
-            host,
-            "plugger",
+            plugger,
+            "of",
             lambda conf: self.made.append(conf) or self.plugger,
         )
 
@@ -89,6 +89,27 @@ class CallTest(PrivsepTest):
         self.assertEqual(
             dataclasses.asdict(self.plugger.ports[PORT]), dict(found)
         )
+
+    def test_values_are_checked_on_the_privileged_side(self):
+        privsep.plug(dataclasses.replace(WANT, mac="02:00:5E:10:00:01"))
+        self.assertEqual("02:00:5e:10:00:01", self.plugger.asked.pop().mac)
+        for changes, name in (
+            ({"port": "../x"}, "ParseError"),
+            ({"name": "a/b"}, "NameInvalid"),
+            ({"vlan": 4095}, "ParseError"),
+        ):
+            want = dataclasses.replace(WANT, **changes)
+            for act in (privsep.plug, privsep.check):
+                with (
+                    self.subTest(changes=changes, act=act.__name__),
+                    self.assertRaises(privsep.HostRefused) as caught,
+                ):
+                    act(want)
+                self.assertEqual(name, caught.exception.name)
+        with self.assertRaises(privsep.HostRefused) as caught:
+            privsep.unplug("../x")
+        self.assertEqual("ParseError", caught.exception.name)
+        self.assertEqual([], self.plugger.asked + self.plugger.checked)
 
     def test_a_port_is_checked_as_it_was_sent(self):
         privsep.check(WANT)

@@ -46,7 +46,7 @@ class RecordsTest(fakes.HostTest):
         ):
             for act in (
                 self.records.all,
-                self.records.damaged,
+                self.records.damaged.names,
                 self.records.ports,
                 lambda: self.records.get(PORT),
             ):
@@ -99,7 +99,7 @@ class RecordsTest(fakes.HostTest):
         other = dataclasses.replace(found, reason="x")
         with (
             mock.patch("os.write", side_effect=full),
-            self.assertRaises(errors.JournalFull),
+            self.assertRaises(errors.RecordsFull),
         ):
             self.records.put(other)
         self.assertEqual((found,), self.records.all())
@@ -226,7 +226,7 @@ class RecordsTest(fakes.HostTest):
         self.plugged()
         with (
             mock.patch("os.unlink", side_effect=OSError(30, "ro")),
-            self.assertRaises(errors.JournalBroken),
+            self.assertRaises(errors.RecordsBroken),
         ):
             self.records.end(PORT)
 
@@ -385,7 +385,7 @@ class DamagedTest(fakes.HostTest):
             for _ in range(9):
                 self.file().write_bytes(b"x")
                 self.plugger.recover()
-        self.assertEqual(3, len(Records(self.directory).damaged()))
+        self.assertEqual(3, len(Records(self.directory).damaged.names()))
 
     def test_forget_mends_it(self):
         for _, _, plugged in self.each():
@@ -403,12 +403,12 @@ class DamagedTest(fakes.HostTest):
         full = OSError(28, "No space left on device")
         with (
             mock.patch("os.write", side_effect=full),
-            self.assertLogs("sriov_rt.vif.recovery", "ERROR"),
+            self.assertLogs("sriov_rt.vif.host", "ERROR"),
         ):
             self.plugger.recover()
         self.assertEqual(text, self.file().read_bytes())
         self.assertEqual(State.QUARANTINED, self.plugger.show()[0].state)
-        self.assertEqual((), Records(self.directory).damaged())
+        self.assertEqual((), Records(self.directory).damaged.names())
 
     def test_it_says_where_the_alias_is(self):
         """An alias is no proof; it is enough to keep a parent out of use."""
@@ -431,7 +431,7 @@ class DamagedTest(fakes.HostTest):
         self.damaged(_changed())
         for place in (self.file().parent, self.directory):
             place.chmod(0o777)
-            with self.assertRaises(errors.JournalBroken) as caught:
+            with self.assertRaises(errors.RecordsBroken) as caught:
                 self.plugger.show()
             self.assertIn("can be written by others", str(caught.exception))
             place.chmod(0o700)
@@ -445,14 +445,14 @@ class DamagedTest(fakes.HostTest):
             lambda: self.plugger.unplug(PORT),
             lambda: self.plugger.plug(asked(port=fakes.port(3))),
         ):
-            with self.assertRaises(errors.JournalBroken) as caught:
+            with self.assertRaises(errors.RecordsBroken) as caught:
                 act()
             self.assertIn("is a link", str(caught.exception))
 
     def test_a_file_in_place_of_the_directory_is_an_error(self):
         self.directory.mkdir()
         self.file().parent.touch()
-        with self.assertRaises(errors.JournalBroken):
+        with self.assertRaises(errors.RecordsBroken):
             self.plugger.show()
 
 

@@ -270,7 +270,7 @@ class RecoverTest(fakes.HostTest):
         with self.assertRaises(Killed):
             self.plugger.plug(asked(vlan=7))
         self.host.clock.set(2, kernel_errors.NotPermitted("eth1"))
-        with self.assertLogs("sriov_rt.vif.recovery", "ERROR"):
+        with self.assertLogs("sriov_rt.vif.unplug", "ERROR"):
             done = self.another().recover()
         self.assertEqual(PORT, done.failed[0][0])
         self.assertIn("not permitted", done.failed[0][1])

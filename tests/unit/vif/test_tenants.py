@@ -65,7 +65,7 @@ class TenantsTest(fakes.HostTest):
 class HereTest(unittest.TestCase):
     def test_records_that_cannot_be_read_are_told_of(self):
         told = []
-        broken = errors.JournalBroken("/run", detail="Permission denied")
+        broken = errors.RecordsBroken("/run", detail="Permission denied")
         with mock.patch.object(Records, "every", side_effect=broken):
             self.assertEqual({}, tenants.of_host((), told.append))
         self.assertIn("Permission denied", told[0])

@@ -105,7 +105,7 @@ class EndpointsTest(fakes.HostTest):
     def setUp(self):
         super().setUp()
         self.tree = trees.Tree(self.directory.parent)
-        self.tree.write(CONFIG, f"[vif]\njournal = /{self.directory.name}\n")
+        self.tree.write(CONFIG, f"[vif]\nrecords = /{self.directory.name}\n")
         # As a container of this host has it.
         self.tree.write(BOOT_ID, Root().read_text(BOOT_ID))
 
@@ -120,7 +120,7 @@ class EndpointsTest(fakes.HostTest):
         (record,) = records.Records(self.directory).all()
         self.tree.write(
             CONFIG,
-            f"[vif]\njournal = /{self.directory.name}\n"
+            f"[vif]\nrecords = /{self.directory.name}\n"
             f"parents = physnet1:{record.parent}, physnet1:other\n",
         )
         found = self.found()
@@ -175,7 +175,7 @@ class EndpointsTest(fakes.HostTest):
                 self.assertIn("only while it runs", found.quarantined.reason)
 
     def test_a_directory_that_cannot_be_reached_is_not_known(self):
-        self.tree.write(CONFIG, "[vif]\njournal = /loop\n")
+        self.tree.write(CONFIG, "[vif]\nrecords = /loop\n")
         self.tree.link("loop", "loop")
         self.assertIn("/loop: Too many levels", self.observe().reason)
 

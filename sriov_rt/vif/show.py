@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Ports as they are shown: by their records, and as the kernel has them."""
+
+import dataclasses
+
+from sriov_rt.kernel.link import Link
+from sriov_rt.vif.model import Kind
+from sriov_rt.vif.model import Plugged
+from sriov_rt.vif.model import Record
+from sriov_rt.vif.model import State
+from sriov_rt.vif.view import View
+
+
+def plugged(record: Record, link: Link | None, view: View) -> Plugged:
+    """Return a port as its record and the kernel have it.
+
+    :param link: its interface; None if it is not where it was plugged.
+    """
+    found = _recorded(record)
+    state = None if record.vf is None else view.vf_at(record.vf)
+    if state is not None and not view.is_on(record, state):
+        state = None
+    if state is not None:
+        found = dataclasses.replace(found, vlan=state.settings.vlan or 0)
+    if record.is_quarantined:
+        return dataclasses.replace(
+            found, state=record.state, reason=record.reason
+        )
+    if link is None:
+        return found
+    seen = _seen(found, link)
+    drifted = () if state is None else view.drift(state)
+    if not drifted:
+        return seen
+    reason = (
+        f"{', '.join(drifted)}: it was changed behind its ports, and no "
+        "further port is plugged there; set it back by 'ip link set "
+        f"{record.nic} vf', or unplug them"
+    )
+    return dataclasses.replace(seen, state=State.DRIFTED, reason=reason)
+
+
+def made(record: Record, link: Link) -> Plugged:
+    """Return a port that was just made."""
+    return _seen(_recorded(record), link)
+
+
+def _recorded(record: Record) -> Plugged:
+    return Plugged(
+        port=record.port,
+        owner=record.owner,
+        kind=record.kind,
+        mode=record.mode,
+        interface=record.interface,
+        namespace=record.namespace,
+        parent=record.nic if record.kind == Kind.VF else record.parent,
+        mac=record.mac,
+        vlan=record.request.vlan,
+        mtu=record.request.mtu or 0,
+        vf=record.vf,
+        network=record.network,
+        accelerated=record.accelerated,
+        state=State.ABSENT,
+    )
+
+
+def _seen(found: Plugged, link: Link) -> Plugged:
+    return dataclasses.replace(
+        found,
+        interface=link.name,
+        namespace=link.namespace,
+        mac=link.mac,
+        mtu=link.mtu,
+        # drivers/net/macvtap.c: "tap%d" with the interface's index.
+        tap=f"/dev/tap{link.index}" if link.kind == "macvtap" else None,
+        state=State.PLUGGED,
+    )
