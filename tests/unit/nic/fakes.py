@@ -454,6 +454,28 @@ def locked_by_another(tenancies, address):
         yield
 
 
+def is_locked(tenancies, address):
+    """Return whether anybody holds a VF, this thread included."""
+    try:
+        with locked_by_another(tenancies, address):
+            return False
+    except BlockingIOError:
+        return True
+
+
+def refused_while_another_holds(test, kernel, address, act):
+    """Check that an act on a VF is refused, and that nothing is written."""
+    before = len(kernel.writes) + len(kernel.binds)
+    holders = kernel.tenancies.get(address)
+    with (
+        locked_by_another(kernel.tenancies, address),
+        test.assertRaises(errors.Locked),
+    ):
+        act()
+    test.assertEqual(before, len(kernel.writes) + len(kernel.binds))
+    test.assertEqual(holders, kernel.tenancies.get(address))
+
+
 class Taken(Exception):
     """What another thread's hold of a lock is to a test."""
 
