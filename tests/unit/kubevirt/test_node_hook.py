@@ -260,6 +260,11 @@ class StartTest(NodeHookTest):
             self.pods = pods
             self.assertIn("names 0 VFs", self.refused("PreVMStart"))
 
+    def test_a_gpu_beside_a_vf_is_left_to_others(self):
+        self.pods = (self.pod(devices=(VF, "0000:3b:00.0")),)
+        self.at("PreVMStart")
+        self.assertTrue(self.is_ready())
+
     def test_a_vf_that_no_network_has_set_up(self):
         self.networks = {}
         sentence = self.refused("PreVMStart", kind=CniUnknown)

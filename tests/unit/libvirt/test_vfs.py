@@ -54,6 +54,12 @@ class VfsTest(unittest.TestCase):
         self.assertEqual("ixgbevf", self.kernel.devices[0].driver)
         self.assertEqual(0, self.kernel.settings[0].vlan)
 
+    def test_a_gpu_beside_a_vf_is_left_to_libvirt(self):
+        gpu = PassedThrough("0000:3b:00.0", managed=True)
+        devices = (gpu, *DEVICES[:1])
+        self.assertEqual((VF,), self.prepare(devices=devices))
+        self.assertEqual((VF,), self.release(devices=devices))
+
     def test_nothing_is_touched_while_another_has_the_vf(self):
         self.kernel.change(0, vlan=7)
         refused = fakes.refused_while_another_holds
