@@ -43,7 +43,7 @@ from sriov_rt.service.reconciler import NotYet
 
 LOG = logging.getLogger(__name__)
 
-#: Beside the record.
+#: Held while one-time-use devices are cleaned.
 LOCK = "run/sriov-rt/devices.lock"
 
 

@@ -50,7 +50,7 @@ from sriov_rt.request.guest_request import GuestRequest
 
 T = TypeVar("T")
 
-#: A file a guest, below the root of the host; root's alone.
+#: pCPUs that guests of libvirt and oVirt have claimed; a file a guest.
 PLACE = "run/sriov-rt/cpus"
 
 _LOCK = ".lock"

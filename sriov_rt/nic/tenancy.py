@@ -44,6 +44,7 @@ from sriov_rt.nic import waiting
 from sriov_rt.parse import pci
 from sriov_rt.parse.errors import ParseError
 
+#: Whose each VF is, and what its PF may keep of it; one file a VF.
 DIRECTORY = "run/sriov-rt/vfs"
 
 #: Raised by one when an older reader would misread a newer file.

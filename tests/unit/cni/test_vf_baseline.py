@@ -343,6 +343,42 @@ class BaselineTest(unittest.TestCase):
         self.add()
         self.assertEqual([(1, "ixgbevf")], self.kernel.binds)
 
+    def test_each_call_is_refused_while_another_has_the_vf(self):
+        self.refused_while_held(self.add)
+        self.add()
+        self.kernel.change(1, vlan=7)
+        self.refused_while_held(self.add)
+        self.refused_while_held(self.delete)
+        with fakes.locked_by_another(self.store, ADDRESS):
+            self.refused(cni.QUARANTINED, self.collect)
+        self.assertEqual(7, self.settings().vlan)
+        self.delete()
+        self.assertEqual(0, self.settings().vlan)
+
+    def test_the_vf_is_locked_until_it_is_clean_and_recorded(self):
+        bind, assign = self.kernel.bind, self.store.assign
+        seen = []
+
+        def noted(real):
+            def call(*args):
+                seen.append(fakes.is_locked(self.store, ADDRESS))
+                return real(*args)
+
+            return call
+
+        with (
+            mock.patch.object(self.kernel, "bind", noted(bind)),
+            mock.patch.object(self.store, "assign", noted(assign)),
+        ):
+            self.add()
+            self.kernel.bind(fakes.vf_id(1), "vfio-pci")
+            self.assertEqual([True] * 3 + [False], seen)
+            self.delete()
+        self.assertEqual([True], seen[4:])
+
+    def refused_while_held(self, act):
+        fakes.refused_while_another_holds(self, self.kernel, ADDRESS, act)
+
     def test_two_at_once_have_one_after_the_other(self):
         got, refused = [], []
 

@@ -172,6 +172,10 @@ class WhoseTest(VfCase):
 
 
 class CleanTest(VfCase):
+    def test_nothing_is_touched_while_another_has_the_vf(self):
+        self.kernel.change(1, vlan=7)
+        fakes.refused_while_another_holds(self, self.kernel, SLOT, self.clean)
+
     def test_a_vf_at_rest_is_brought_to_the_baseline(self):
         self.kernel.change(1, vlan=117, qos=3, max_tx_rate=40)
         self.kernel.change_device(1, promisc=True, allmulti=True)
