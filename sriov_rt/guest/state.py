@@ -226,6 +226,24 @@ def on_cpus(
                 yield OtherThread(stat.thread, stat.name, stat.cpu, instance)
 
 
+def realtime_threads(root: Root, cpus: CpuSet) -> Iterator[GuestThread]:
+    """Yield threads of programs that run on some CPUs alone, in realtime.
+
+    A thread's role is its name.
+    """
+    for name in _numbers(root, "proc", MAX_PROCESSES):
+        for thread in _numbers(root, f"proc/{name}/task", MAX_THREADS):
+            directory = f"proc/{name}/task/{thread}"
+            stat = _stat(root, f"{directory}/stat")
+            if stat is None or stat.is_kernel:
+                break
+            if stat.policy in ("fifo", "rr", "deadline"):
+                allowed = _allowed(root, f"{directory}/status")
+                if allowed and allowed <= cpus:
+                    how = Schedule(stat.policy, stat.priority)
+                    yield GuestThread(stat.name, stat.thread, allowed, how)
+
+
 def _numbers(root: Root, directory: str, most: int) -> list[str]:
     names = root.list_dir(directory)
     if isinstance(names, Unknown):
