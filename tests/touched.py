@@ -119,6 +119,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
         "cloud.test_scheduler",
     ),
     "sriov_rt/threads.py": ("functional.agent", "functional.neutron"),
+    "sriov_rt/tuning": ("functional.tuning", "vm.test_tuning"),
     "sriov_rt/vdsm": ("functional.vdsm", "functional.guest"),
     "sriov_rt/verify": (
         "functional.verify",

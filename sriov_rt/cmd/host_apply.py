@@ -158,7 +158,10 @@ class Apply(host.OfHost, command.Lister):
         if not args.dry_run:
             after = _judged(args, *host.observe(args))
             codes = {x.code for x in (*after.must, *after.should)}
-            owed = bool(records.owed(root) & codes)
+            owed = bool(records.owed(root) & codes) or any(
+                x.kind is Kind.PROGRAM and x.is_owed(records.boot_of(root))
+                for x in records.Records(root).read().entries
+            )
         return _result(facts, outcomes, by_hand, owed=owed)
 
     def _undo(

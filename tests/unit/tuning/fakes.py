@@ -4,7 +4,6 @@
 
 import contextlib
 import os
-import pathlib
 import re
 import stat
 import subprocess
@@ -20,6 +19,8 @@ from sriov_rt.host import fix_plan
 from sriov_rt.host import readiness
 from sriov_rt.host.fix_plan import FixPlan
 from sriov_rt.host.observer import Observer
+from sriov_rt.host.root import Root
+from sriov_rt.parse.cpulist import parse_cpu_list
 from sriov_rt.tuning import apply
 from sriov_rt.tuning import boot
 from sriov_rt.tuning import settings
@@ -64,27 +65,30 @@ GRUB_CMDLINE_LINUX="nohz=off"
 _OURS = ("var/lib/sriov-rt-tuning", "run/sriov-rt")
 
 
-def ordinary_host(path: pathlib.Path) -> trees.Tree:
-    """Build a host that nobody made realtime, without a boot loader."""
-    tree = trees.realtime_host(path)
+def make_ordinary(tree: trees.Tree) -> None:
+    """Make a host one that nobody made realtime, without a boot loader."""
     for relative, text in ORDINARY.items():
         tree.write(relative, text)
     for cpu in range(16):
         tree.write(LATENCY.format(cpu), "0\n")
-    return tree
 
 
-def debian(tree: trees.Tree, version: int) -> None:
+def debian(tree: trees.Tree, version: int = 12) -> None:
     """Make a host a Debian with GRUB and tuned, as its packages have them."""
+    grub(tree)
     tree.write("etc/debian_version", f"{version}.5\n")
-    tree.write("etc/default/grub", _GRUB)
-    tree.write("usr/sbin/update-grub", "")
     tree.write("usr/bin/kernel-install", "")
     tree.write("usr/sbin/tuned", "")
     profiles = "usr/lib/tuned/profiles" if version > 12 else "usr/lib/tuned"
     tree.write(f"{profiles}/virtual-host/tuned.conf", "[main]\n")
     tree.write("etc/tuned/active_profile", "virtual-host\n")
     tree.write("etc/tuned/profile_mode", "auto\n")
+
+
+def grub(tree: trees.Tree) -> None:
+    """Have a host booted by GRUB, as Debian's packages do it."""
+    tree.write("etc/default/grub", _GRUB)
+    tree.write("usr/sbin/update-grub", "")
     update_grub(tree)
 
 
@@ -125,9 +129,9 @@ class FakeHost(apply.Host):
     :ivar commands: that were run.
     """
 
-    def __init__(self, tree: trees.Tree) -> None:
-        super().__init__(tree.root)
-        self.tree = tree
+    def __init__(self, root: Root) -> None:
+        super().__init__(root)
+        self.tree = trees.Tree(root.path)
         self.refuses: dict[str, OSError] = {}
         self.commands: list[tuple[str, ...]] = []
         self.before: Callable[[], object] = lambda: None
@@ -143,6 +147,11 @@ class FakeHost(apply.Host):
             text = " ".join(f"[{x}]" if x == chosen else x for x in words)
         with quiet():
             self.tree.write(relative, f"{text.strip()}\n")
+            directory, _, name = relative.rpartition("/")
+            if name == "smp_affinity_list":
+                first = min(parse_cpu_list(text.strip()))
+                effective = f"{directory}/effective_affinity_list"
+                self.tree.write(effective, f"{first}\n")
         point()
 
     def run(self, command):

@@ -2,7 +2,9 @@
 
 import errno
 import itertools
+import re
 import shutil
+from unittest import mock
 
 from sriov_rt.parse.cpulist import parse_cpu_list as cpus
 from sriov_rt.tuning import records
@@ -10,6 +12,7 @@ from sriov_rt.tuning.apply import Refused
 from sriov_rt.tuning.apply import Result
 from sriov_rt.tuning.apply import Tuning
 from sriov_rt.tuning.settings import Kind
+from tests import periodic
 from tests.unit.host import trees
 from tests.unit.tuning import fakes
 
@@ -23,13 +26,14 @@ class TuningTest(trees.TreeTest):
         super().setUp()
         self.reset()
 
-    def reset(self, kind=lambda tree: fakes.debian(tree, 12)) -> None:
+    def reset(self, kind=fakes.debian) -> None:
         """Make an ordinary host of a distribution."""
         shutil.rmtree(self.tree.path)
         self.tree.path.mkdir()
-        self.tree = fakes.ordinary_host(self.tree.path)
+        self.tree = trees.realtime_host(self.tree.path)
+        fakes.make_ordinary(self.tree)
         kind(self.tree)
-        self.host = fakes.FakeHost(self.tree)
+        self.host = fakes.FakeHost(self.tree.root)
         self.reports = []
         self.before = fakes.snapshot(self.tree)
 
@@ -347,50 +351,68 @@ class BootTest(TuningTest):
 class KillTest(TuningTest):
     """Whatever ends the program, an undo gives the host as it was."""
 
-    DISTRIBUTIONS = (
-        lambda tree: fakes.debian(tree, 12),
-        lambda tree: fakes.debian(tree, 13),
-        fakes.fedora,
-        fakes.systemd_boot,
-        lambda tree: None,
-    )
+    #: Each by the last one of its rule, and every file.
+    LEFT_OUT = re.compile(r".*/cpu\d/power.*|.*policy0.*")
 
-    def each(self, program):
-        """Kill a program of a new host at each of its changes in turn."""
-        for number, kind in enumerate(self.DISTRIBUTIONS):
-            for at in itertools.count():
+    def setUp(self):
+        # What is written here need not survive this machine's power.
+        self.enterContext(mock.patch("os.fsync", lambda _descriptor: None))
+        super().setUp()
+
+    def apply(self, codes=("thp_always",)):
+        chosen = [
+            each
+            for each in fakes.settings_of(self.tree)
+            if periodic.wanted() or not self.LEFT_OUT.fullmatch(each.path)
+        ]
+        return {x.path: x for x in self.tuning().apply(chosen, codes)}
+
+    def each(self, program, *kinds):
+        """Kill a program of a new host at each of its changes in turn.
+
+        The periodic run has each of them, and others every ninth.
+        """
+        for kind in kinds:
+            for at in itertools.count(0, 1 if periodic.wanted() else 9):
                 self.reset(kind)
-                with self.subTest(distribution=number, change=at):
+                with self.subTest(change=at):
                     if not program(at):
-                        self.assertGreater(at, 60)
+                        self.assertGreater(at, 50)
                         break
 
+    def undone(self, at) -> bool:
+        was_killed = fakes.killed(self.apply, at)
+        self.undo()
+        self.assert_as_before()
+        return was_killed
+
+    def finished(self, at) -> bool:
+        was_killed = fakes.killed(self.apply, at)
+        self.apply()
+        self.assertEqual({}, self.apply())
+        self.undo()
+        self.assert_as_before()
+        return was_killed
+
+    def undone_twice(self, at) -> bool:
+        self.apply()
+        was_killed = fakes.killed(self.undo, at)
+        self.undo()
+        self.assert_as_before()
+        return was_killed
+
     def test_an_apply_that_is_killed_is_undone(self):
-        def program(at):
-            was_killed = fakes.killed(self.apply, at)
-            self.undo()
-            self.assert_as_before()
-            return was_killed
-
-        self.each(program)
-
-    def test_an_apply_that_is_killed_is_finished_and_undone(self):
-        def program(at):
-            was_killed = fakes.killed(self.apply, at)
-            self.apply()
-            self.assertEqual({}, self.apply())
-            self.undo()
-            self.assert_as_before()
-            return was_killed
-
-        self.each(program)
+        self.each(self.undone, fakes.debian)
 
     def test_an_undo_that_is_killed_is_finished(self):
-        def program(at):
-            self.apply()
-            was_killed = fakes.killed(self.undo, at)
-            self.undo()
-            self.assert_as_before()
-            return was_killed
+        self.each(self.undone_twice, fakes.debian)
 
-        self.each(program)
+    @periodic.slow
+    def test_an_apply_that_is_killed_is_finished(self):
+        self.each(self.finished, fakes.debian)
+
+    @periodic.slow
+    def test_other_distributions(self):
+        kinds = (fakes.fedora, fakes.systemd_boot)
+        for program in (self.undone, self.finished, self.undone_twice):
+            self.each(program, *kinds)
