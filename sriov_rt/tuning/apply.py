@@ -24,6 +24,7 @@ from sriov_rt.facts import CpuSet
 from sriov_rt.guest import state as guest_state
 from sriov_rt.guest.claims import Claims
 from sriov_rt.guest.claims import ClaimsUnusable
+from sriov_rt.host.container import sees_host_processes
 from sriov_rt.host.root import Root
 from sriov_rt.parse.cpulist import format_cpu_list
 from sriov_rt.tuning import records
@@ -189,8 +190,8 @@ class Tuning:
         """Yield what applying settings would do."""
         programs = self._programs()
         for each in settings:
-            why = self._in_the_way(each.change, each.why, programs)
-            result = Result.WAITS if why else Result.PLANNED
+            with self._quiet(each.change, each.why, programs, dry=True) as why:
+                result = Result.WAITS if why else Result.PLANNED
             yield self._outcome(each, result, why)
 
     def apply(
@@ -239,8 +240,10 @@ class Tuning:
             entries = self._live(self._records.read())
             programs = self._programs()
             for each in self._undone(entries, kinds):
-                why = self._in_the_way(each.undo, each.why, programs)
-                result = Result.WAITS if why else Result.PLANNED
+                with self._quiet(
+                    each.undo, each.why, programs, dry=True
+                ) as why:
+                    result = Result.WAITS if why else Result.PLANNED
                 yield self._back(each, result, why)
             return
         with self._records.locked():
@@ -536,35 +539,37 @@ class Tuning:
 
     @contextlib.contextmanager
     def _quiet(
-        self, cpus: CpuSet, how: str, programs: Mapping[str, CpuSet]
+        self,
+        cpus: CpuSet,
+        how: str,
+        programs: Mapping[str, CpuSet],
+        *,
+        dry: bool = False,
     ) -> Iterator[str]:
         """Yield what is in the way of a change, while no guest is admitted.
 
         :param how: the change disturbs the CPUs, a clause.
+        :param dry: nothing is locked.
         """
         if not cpus:
             yield ""
             return
+        if not sees_host_processes(f"{self._root.path}/proc"):
+            yield "a container does not see the guests; run it on the host"
+            return
+        claims = Claims(self._root)
         with contextlib.ExitStack() as stack:
             try:
-                guests = stack.enter_context(Claims(self._root).quiet())
+                guests = (
+                    claims.by_guest()
+                    if dry
+                    else stack.enter_context(claims.quiet())
+                )
             except (ClaimsUnusable, OSError) as error:
                 why = f"which guests run is unknown ({error})"
             else:
                 why = _named(guests, programs, cpus, how)
             yield why
-
-    def _in_the_way(
-        self, cpus: CpuSet, how: str, programs: Mapping[str, CpuSet]
-    ) -> str:
-        """Return what is in the way of a change; nothing is locked."""
-        if not cpus:
-            return ""
-        try:
-            guests = Claims(self._root).by_guest()
-        except ClaimsUnusable as error:
-            return f"which guests run is unknown ({error})"
-        return _named(guests, programs, cpus, how)
 
     # Results
 

@@ -7,6 +7,7 @@ import shutil
 from unittest import mock
 
 from sriov_rt.parse.cpulist import parse_cpu_list as cpus
+from sriov_rt.tuning import apply
 from sriov_rt.tuning import records
 from sriov_rt.tuning.apply import Refused
 from sriov_rt.tuning.apply import Result
@@ -259,6 +260,14 @@ class GuestTest(TuningTest):
         self.assertIn(
             "which guests run is unknown", found[f"/{fakes.KSM}"].why
         )
+        self.assertEqual(Result.DONE, found[f"/{fakes.RUNTIME}"].result)
+
+    def test_a_container_sees_no_guest(self):
+        with mock.patch.object(
+            apply, "sees_host_processes", lambda proc: False
+        ):
+            found = self.apply()
+        self.assertIn("a container", found[f"/{fakes.KSM}"].why)
         self.assertEqual(Result.DONE, found[f"/{fakes.RUNTIME}"].result)
 
     def test_interrupts_of_nics_stay(self):
