@@ -42,6 +42,11 @@ ONLOAD = "onload"
 #: The remedy of what 'host apply' has written for the next boot.
 _PLANNED = "planned, and a boot is owed: reboot the host"
 
+_KILLED = (
+    "'sriov-rt host apply' was killed; run it again, or with --undo, to "
+    "finish or undo what it began"
+)
+
 #: Exit code of a check that found something.
 EXIT_NOT_READY = 1
 
@@ -189,7 +194,10 @@ class Check(OfHost, command.Lister):
                 for each in reasons
             ],
             document=verdict,
-            before=[_summary(facts, args.mode, found)],
+            before=[
+                _summary(facts, args.mode, found),
+                *([_KILLED] if records.was_killed(Root(args.root)) else []),
+            ],
             after=after,
             code=0 if found.is_ready else EXIT_NOT_READY,
         )

@@ -140,7 +140,7 @@ class Apply(host.OfHost, command.Lister):
                     by_hand.append(each)
                     codes -= fix_plan.BY_COMMAND_LINE
         if args.dry_run:
-            outcomes = [*tuning.plan(chosen)]
+            outcomes = [*tuning.apply(chosen, dry=True)]
         else:
             for setting in chosen:
                 if setting.lost:

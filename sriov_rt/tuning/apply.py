@@ -10,6 +10,7 @@ out which of the two texts is there.
 import contextlib
 import dataclasses
 import enum
+import functools
 import os
 import pathlib
 import subprocess
@@ -186,40 +187,29 @@ class Tuning:
         self._records = Records(host.root)
         self._boot = records.boot_of(host.root)
 
-    def plan(self, settings: Iterable[Setting]) -> Iterator[Outcome]:
-        """Yield what applying settings would do."""
-        programs = self._programs()
-        for each in settings:
-            with self._quiet(each.change, each.why, programs, dry=True) as why:
-                result = Result.WAITS if why else Result.PLANNED
-            yield self._outcome(each, result, why)
-
     def apply(
-        self, settings: Iterable[Setting], codes: Collection[str] = ()
+        self,
+        settings: Iterable[Setting],
+        codes: Collection[str] = (),
+        *,
+        dry: bool = False,
     ) -> Iterator[Outcome]:
         """Apply settings and yield the result for each.
 
         :param codes: of the Reasons that the next boot ends with them.
+        :param dry: nothing is changed.
         :raises TuningRuns: if another program changes settings.
         :raises RecordDamaged: if what there was cannot be told any more.
         :raises OSError: if the record cannot be written.
         """
-        with self._records.locked():
-            self._resume()
+        with self._alone(dry):
             programs = self._programs()
             for each in settings:
-                # Of what was there before.
-                outcome = self._outcome(each, Result.DONE)
-                self._report(f"setting {each.path}")
-                try:
-                    with self._quiet(each.change, each.why, programs) as why:
-                        if not why:
-                            self._apply(each, codes)
-                except Refused as error:
-                    yield self._with(outcome, Result.REFUSED, str(error))
-                else:
-                    result = Result.WAITS if why else Result.DONE
-                    yield self._with(outcome, result, why)
+                yield self._result(
+                    self._outcome(each),
+                    self._quiet(each.change, each.why, programs, dry=dry),
+                    None if dry else functools.partial(self._set, each, codes),
+                )
 
     def undo(
         self,
@@ -231,50 +221,60 @@ class Tuning:
         """Undo settings and yield the result for each, the last one first.
 
         :param force: those that somebody has changed since, too.
-        :param dry: nothing is changed.
         :raises TuningRuns: as :meth:`apply`.
         :raises RecordDamaged: as :meth:`apply`.
         :raises OSError: as :meth:`apply`.
         """
-        if dry:
-            entries = self._live(self._records.read())
+        with self._alone(dry):
             programs = self._programs()
-            for each in self._undone(entries, kinds):
-                with self._quiet(
-                    each.undo, each.why, programs, dry=True
-                ) as why:
-                    result = Result.WAITS if why else Result.PLANNED
-                yield self._back(each, result, why)
+            entries = self._live(self._records.read())
+            found = [x for x in entries if x.kind in kinds][::-1]
+            # A boot loader's files are made once its configuration is back.
+            found.sort(key=lambda each: each.kind is Kind.PROGRAM)
+            for each in found:
+                yield self._result(
+                    self._undone(each),
+                    self._quiet(each.undo, each.why, programs, dry=dry),
+                    None
+                    if dry
+                    else functools.partial(self._undo, each, force),
+                )
+
+    @contextlib.contextmanager
+    def _alone(self, dry: bool) -> Iterator[None]:
+        if dry:
+            yield
             return
         with self._records.locked():
             self._resume()
-            programs = self._programs()
-            entries = self._records.read().entries
-            for each in self._undone(entries, kinds):
-                outcome = self._back(each, Result.UNDONE)
-                self._report(f"undoing {each.path}")
-                try:
-                    with self._quiet(each.undo, each.why, programs) as why:
-                        changed = "" if why else self._undo(each, force=force)
-                except Refused as error:
-                    yield self._with(outcome, Result.REFUSED, str(error))
-                else:
-                    if why:
-                        yield self._with(outcome, Result.WAITS, why)
-                    elif changed:
-                        yield self._with(outcome, Result.CHANGED, changed)
-                    else:
-                        yield outcome
+            yield
 
-    def _undone(
-        self, entries: Iterable[Entry], kinds: Collection[Kind]
-    ) -> list[Entry]:
-        """Return what is to be undone, in this order.
+    def _result(
+        self,
+        outcome: Outcome,
+        quiet: contextlib.AbstractContextManager[str],
+        change: Callable[[], str] | None,
+    ) -> Outcome:
+        """Return the result of a change.
 
-        A boot loader's files are made again once its configuration is back.
+        :param outcome: if it succeeds.
+        :param quiet: what is in its way.
+        :param change: None to plan it.
         """
-        found = [x for x in entries if x.kind in kinds][::-1]
-        return sorted(found, key=lambda each: each.kind is Kind.PROGRAM)
+        result = outcome.result
+        try:
+            with quiet as why:
+                if why:
+                    result = Result.WAITS
+                elif change is None:
+                    result = Result.PLANNED
+                else:
+                    self._report(f"{outcome.path}: {outcome.value}")
+                    why = change()
+                    result = Result.CHANGED if why else result
+        except Refused as error:
+            result, why = Result.REFUSED, str(error)
+        return dataclasses.replace(outcome, result=result, why=why)
 
     # The record
 
@@ -292,56 +292,65 @@ class Tuning:
         entries = []
         for each in self._live(record):
             self._clear(each)
-            found = {path: self._state(each, path) for path in each.before}
-            if each.after is not None:
-                entries.append(each)
-            elif self._as(each, found, each.before):
-                self._unmake(each)
-            elif each.kind is not Kind.PROGRAM and self._is_ours(each, found):
-                entries.append(dataclasses.replace(each, after=found))
-            else:
-                entries.append(each)
+            with contextlib.suppress(Refused):
+                found = self._states(each)
+                if each.after is None and self._as(each, found, each.before):
+                    self._unmake(each)
+                    continue
+                if (
+                    each.after is None
+                    and each.kind is not Kind.PROGRAM
+                    and self._is_ours(each, found)
+                ):
+                    each = dataclasses.replace(each, after=found)
+            entries.append(each)
         if tuple(entries) != record.entries:
-            codes = record.codes if entries else ()
-            self._records.write(Record(tuple(entries), codes))
+            self._records.write(Record(tuple(entries), record.codes))
 
-    def _put(self, entry: Entry, codes: Collection[str] | None = None) -> None:
+    def _keep(
+        self,
+        path: str,
+        entry: Entry | None,
+        codes: Collection[str] | None = None,
+    ) -> None:
+        """Replace the entry of a setting; None to end it."""
         record = self._records.read()
-        entries = [x for x in record.entries if x.path != entry.path]
-        self._records.write(
-            Record(
-                (*entries, entry),
-                record.codes if codes is None else tuple(sorted(codes)),
-            )
-        )
-
-    def _remove(self, entry: Entry) -> None:
-        record = self._records.read()
-        entries = [x for x in record.entries if x.path != entry.path]
-        self._records.write(Record(tuple(entries), record.codes))
+        entries = [x for x in record.entries if x.path != path]
+        if entry is not None:
+            entries.append(entry)
+        kept = record.codes if codes is None else tuple(sorted(codes))
+        self._records.write(Record(tuple(entries), kept))
 
     # One setting
 
-    def _apply(self, setting: Setting, codes: Collection[str]) -> None:
-        kernel = setting.kind is Kind.KERNEL
+    def _set(self, setting: Setting, codes: Collection[str]) -> str:
+        """Change a setting.
+
+        :raises Refused: if it was not taken; it is as before then.
+        """
         entry = self._begun(setting)
-        self._put(entry, None if kernel else codes)
+        is_kernel = setting.kind is Kind.KERNEL
+        self._keep(entry.path, entry, None if is_kernel else codes)
         try:
-            if kernel:
+            if is_kernel:
                 self._write(setting.path, f"{setting.value}\n")
             elif setting.kind is Kind.FILE:
                 self._replace(setting, entry)
             else:
                 self._host.run(setting.command)
+            found = self._states(entry)
+            if is_kernel and not self._is_value(entry, found):
+                text = _line(found[entry.path].data)
+                raise Refused(f"the kernel made {text} of it")
         except Refused:
-            self._put_back(entry)
+            # What cannot be set back is kept for an undo.
+            with contextlib.suppress(Refused):
+                self._set_back(entry)
+                self._unmake(entry)
+                self._keep(entry.path, None)
             raise
-        found = {path: self._state(entry, path) for path in entry.before}
-        text = found[setting.path].data if kernel else b""
-        if kernel and not self._same(setting.path, text, setting.value):
-            self._put_back(entry)
-            raise Refused(f"the kernel made {_line(text)} of it")
-        self._put(dataclasses.replace(entry, after=found))
+        self._keep(entry.path, dataclasses.replace(entry, after=found))
+        return ""
 
     def _begun(self, setting: Setting) -> Entry:
         """Return the entry of a setting that is about to be changed.
@@ -365,63 +374,47 @@ class Tuning:
             entry, before=now, made=tuple(self._missing(setting))
         )
         for each in self._live(self._records.read()):
-            if each.path == setting.path and self._is_ours(each, now):
+            if each.path == setting.path:
+                is_ours = self._is_ours(each, now)
                 return dataclasses.replace(
                     entry,
-                    before={**now, **each.before},
+                    before={**now, **each.before} if is_ours else now,
                     made=each.made or entry.made,
                 )
         return entry
 
-    def _undo(self, entry: Entry, *, force: bool) -> str:
+    def _undo(self, entry: Entry, force: bool) -> str:
         """Undo a setting.
 
         :returns: why it was left alone, a clause; empty if it was undone.
         :raises Refused: if that fails.
         """
-        found = {path: self._state(entry, path) for path in entry.before}
-        # An interrupt that was freed has no file any more.
-        is_gone = entry.kind is Kind.KERNEL and found[entry.path] == ABSENT
-        if not is_gone and not self._as(entry, found, entry.before):
-            if entry.kind is Kind.PROGRAM:
-                self._undo_program(entry, found)
-            elif force or self._is_ours(entry, found):
-                self._set_back(entry)
-            else:
-                has = _line(found[entry.path].data)
-                return f"it has {has}, which is not ours; --force undoes it"
+        found = self._states(entry)
+        if entry.kind is Kind.PROGRAM and found != entry.after:
+            # A kernel that was installed since has an entry as well, so the
+            # files are made again.
+            if found != entry.before:
+                self._host.run(entry.command)
+        elif force or self._is_ours(entry, found):
+            self._set_back(entry)
+        else:
+            has = _line(found[entry.path].data)
+            return f"it has {has}, which is not ours; --force undoes it"
         self._unmake(entry)
-        self._remove(entry)
+        self._keep(entry.path, None)
         return ""
 
-    def _undo_program(self, entry: Entry, found: Mapping[str, State]) -> None:
-        # A kernel that was installed since has an entry as well: then the
-        # files are made again.
-        if entry.after is not None and found == entry.after:
-            for path, state in entry.before.items():
-                self._set_state(path, state)
-        else:
-            self._host.run(entry.command)
-
-    def _put_back(self, entry: Entry) -> None:
-        """Undo a change that was refused, as far as it went."""
-        found = {path: self._state(entry, path) for path in entry.before}
-        if not self._as(entry, found, entry.before):
-            if entry.kind is Kind.PROGRAM:
-                for path, state in entry.before.items():
-                    self._set_state(path, state)
-            else:
-                with contextlib.suppress(Refused):
-                    self._set_back(entry)
-        self._unmake(entry)
-        self._remove(entry)
-
     def _set_back(self, entry: Entry) -> None:
-        before = entry.before[entry.path]
-        if entry.kind is Kind.KERNEL:
-            self._write(entry.path, f"{_writable(before.data.decode())}\n")
-        else:
-            self._set_state(entry.path, before)
+        """Give the files of a setting back what they had."""
+        found = self._states(entry)
+        for path, state in entry.before.items():
+            if found[path] == state:
+                continue
+            if entry.kind is not Kind.KERNEL:
+                self._set_state(path, state)
+            # An interrupt that was freed has no file any more.
+            elif found[path] != ABSENT:
+                self._write(path, f"{_writable(state.data.decode())}\n")
 
     # Files
 
@@ -432,8 +425,11 @@ class Tuning:
             raise Refused(f"the kernel refused it: {error.strerror}") from None
 
     def _replace(self, setting: Setting, entry: Entry) -> None:
-        for each in entry.made:
-            self._locate(each).mkdir(0o755, exist_ok=True)
+        try:
+            for each in entry.made:
+                self._locate(each).mkdir(0o755, exist_ok=True)
+        except OSError as error:
+            raise Refused(f"{each}: {error.strerror}") from None
         before = entry.before[setting.path]
         data = setting.value.encode()
         self._set_state(
@@ -452,6 +448,13 @@ class Tuning:
             records.sync(place.parent)
         except OSError as error:
             raise Refused(f"{path}: {error.strerror or error}") from None
+
+    def _states(self, entry: Entry) -> dict[str, State]:
+        """Return the files of a setting as they are.
+
+        :raises Refused: if one is none, or cannot be read.
+        """
+        return {path: self._state(entry, path) for path in entry.before}
 
     def _state(self, entry: Entry, path: str) -> State:
         """Return a file as it is.
@@ -497,22 +500,24 @@ class Tuning:
                 with contextlib.suppress(FileNotFoundError):
                     place.with_name(f".{place.name}.new").unlink()
 
-    def _same(self, path: str, data: bytes, value: str) -> bool:
-        return rule_of(path).same(data.decode(errors="replace"), value)
-
     def _is_ours(self, entry: Entry, found: Mapping[str, State]) -> bool:
-        """Return whether files are as a change of ours left them."""
-        if self._as(entry, found, entry.before):
-            return True
-        if entry.after is not None and self._as(entry, found, entry.after):
-            return True
+        """Return whether files are as a change of ours, or before it."""
         if entry.kind is Kind.PROGRAM:
             # One that was killed has changed what it has changed.
-            return entry.after is None
-        now = found[entry.path]
+            return entry.after is None or found in (entry.before, entry.after)
+        return (
+            self._as(entry, found, entry.before)
+            or self._is_value(entry, found)
+            or (entry.kind is Kind.KERNEL and found[entry.path] == ABSENT)
+        )
+
+    def _is_value(self, entry: Entry, found: Mapping[str, State]) -> bool:
+        """Return whether a file has the text that was written to it."""
+        data = found[entry.path].data
         if entry.kind is Kind.KERNEL:
-            return self._same(entry.path, now.data, entry.value)
-        return now.pieces is not None and now.data == entry.value.encode()
+            text = data.decode(errors="replace")
+            return rule_of(entry.path).same(text, entry.value)
+        return data == entry.value.encode()
 
     def _as(
         self,
@@ -520,13 +525,9 @@ class Tuning:
         found: Mapping[str, State],
         other: Mapping[str, State],
     ) -> bool:
-        if entry.kind is not Kind.KERNEL:
-            return {**found} == {**other}
-        return all(
-            found[path].data == state.data
-            for path, state in other.items()
-            if path in found
-        )
+        if entry.kind is Kind.KERNEL:
+            return found[entry.path].data == other[entry.path].data
+        return found == other
 
     # Guests
 
@@ -573,38 +574,26 @@ class Tuning:
 
     # Results
 
-    def _outcome(
-        self, setting: Setting, result: Result, why: str = ""
-    ) -> Outcome:
-        before = ""
-        if setting.kind is Kind.KERNEL:
-            found = self._root.read_text(setting.path[1:], may_be_empty=True)
-            before = _writable(found) if isinstance(found, str) else ""
+    def _outcome(self, setting: Setting) -> Outcome:
+        found = self._root.read_text(setting.path[1:], may_be_empty=True)
+        is_kernel = setting.kind is Kind.KERNEL
         return Outcome(
             setting.path,
             setting.kind,
-            before,
-            setting.value if setting.kind is not Kind.FILE else "",
-            result,
-            why,
-            setting.lost,
+            _writable(found) if is_kernel and isinstance(found, str) else "",
+            "" if setting.kind is Kind.FILE else setting.value,
+            Result.DONE,
+            lost=setting.lost,
         )
 
-    def _back(self, entry: Entry, result: Result, why: str = "") -> Outcome:
-        kernel = entry.kind is Kind.KERNEL
-        before = entry.before.get(entry.path, ABSENT)
+    def _undone(self, entry: Entry) -> Outcome:
+        value = before = lost = ""
+        if entry.kind is Kind.KERNEL:
+            value, lost = entry.value, rule_of(entry.path).lost
+            before = _writable(entry.before[entry.path].data.decode())
         return Outcome(
-            entry.path,
-            entry.kind,
-            entry.value if kernel else "",
-            _writable(before.data.decode()) if kernel else "",
-            result,
-            why,
-            rule_of(entry.path).lost if kernel else "",
+            entry.path, entry.kind, value, before, Result.UNDONE, lost=lost
         )
-
-    def _with(self, outcome: Outcome, result: Result, why: str) -> Outcome:
-        return dataclasses.replace(outcome, result=result, why=why)
 
 
 def _pieces(data: bytes) -> tuple[str, ...]:

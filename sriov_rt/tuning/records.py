@@ -208,3 +208,11 @@ def owed(root: Root) -> frozenset[str]:
         return frozenset()
     is_owed = any(x.is_owed(boot_of(root)) for x in record.entries)
     return frozenset(record.codes) if is_owed else frozenset()
+
+
+def was_killed(root: Root) -> bool:
+    """Return whether a run has ended in the middle of a setting."""
+    try:
+        return any(x.after is None for x in Records(root).read().entries)
+    except (OSError, RecordDamaged):
+        return False

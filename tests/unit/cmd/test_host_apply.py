@@ -144,6 +144,15 @@ class HostApplyTest(trees.TreeTest):
         self.assertIn("by hand: fact_unknown", printed)
         self.assertFalse((self.tree.path / "etc/sysctl.d").exists())
 
+    def test_a_check_knows_of_one_that_was_killed(self):
+        with mock.patch.object(
+            fakes.FakeHost, "run", side_effect=KeyboardInterrupt
+        ):
+            self.run_command("apply", code=130)
+        self.assertIn("was killed", self.run_command("check", code=1))
+        self.run_command("apply")
+        self.assertNotIn("was killed", self.run_command("check", code=1))
+
     def test_a_damaged_record(self):
         self.run_command("apply")
         self.tree.write(f"{records.PLACE}/record.json", "{")
