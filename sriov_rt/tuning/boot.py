@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import HostFacts
 from sriov_rt.host.fix_plan import CONTRARY
+from sriov_rt.host.fix_plan import MAX_COMMAND_LINE
 from sriov_rt.host.fix_plan import SYSCTL_FILE
 from sriov_rt.host.fix_plan import FixPlan
 from sriov_rt.host.fix_plan import ini_text
@@ -109,7 +110,8 @@ def of_loader(
         return
     if not plan.removed and {*plan.arguments} <= {*line.split()}:
         return
-    for way in (_grubby, _grub, _kernel_install):
+    is_long = len(plan.command_line or "") > MAX_COMMAND_LINE
+    for way in () if is_long else (_grubby, _grub, _kernel_install):
         found = way(facts, plan, root)
         if found is not None:
             yield from found
@@ -136,11 +138,15 @@ def _grubby(
     return _program(
         plan,
         root,
-        (*command, f"--remove-args={old}", f"--args={new}"),
-        (*command, f"--remove-args={new}", f"--args={old}"),
+        (*command, *_option("remove-args", old), f"--args={new}"),
+        (*command, f"--remove-args={new}", *_option("args", old)),
         files,
         entries,
     )
+
+
+def _option(name: str, value: str) -> tuple[str, ...]:
+    return (f"--{name}={value}",) if value else ()
 
 
 def _grub(

@@ -113,6 +113,21 @@ class LoaderTest(trees.TreeTest):
         self.assertIn(f"/boot/{fakes.ENTRY}", program.files)
         self.assertIn("/etc/kernel/cmdline", program.files)
 
+    def test_grubby_takes_nothing_away_where_nothing_is(self):
+        fakes.fedora(self.tree)
+        self.tree.write("proc/cmdline", "root=/dev/sda1 ro\n")
+        (program,) = self.found()
+        words = (*program.command, *program.undo_command)
+        self.assertEqual(1, sum(x.startswith("--remove") for x in words))
+        self.assertEqual(1, sum(x.startswith("--args") for x in words))
+
+    def test_a_line_that_is_too_long_is_the_operator_s(self):
+        fakes.debian(self.tree)
+        line = " ".join(f"option{number}" for number in range(250))
+        self.tree.write("proc/cmdline", f"{line}\n")
+        (reason,) = self.found()
+        self.assertEqual("command_line_by_hand", reason.code)
+
     def test_systemd_boot_has_kernel_install(self):
         fakes.systemd_boot(self.tree)
         line, program = self.found()
