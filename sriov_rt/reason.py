@@ -339,6 +339,19 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "kernel drops what is beyond {limit}; take arguments off it that "
             "are not needed"
         ),
+        "command_line_by_hand": (
+            "no way of this distribution to change the kernel's command line "
+            "is known; add {arguments} in the boot loader's "
+            "configuration{removed}"
+        ),
+        "nova_by_hand": (
+            "nova.conf has to change with the CPUs of guests; set {options} "
+            "in nova.conf and restart nova-compute"
+        ),
+        "tuned_disabled": (
+            "tuned is not started at boot, and its profile would have no "
+            "effect; run 'systemctl enable tuned'"
+        ),
         "ksm_running": (
             "KSM merges and unmerges guest pages; run 'echo 2 > "
             "/sys/kernel/mm/ksm/run' and stop ksmtuned"

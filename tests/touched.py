@@ -134,6 +134,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
         "functional.neutron",
         "functional.scheduler",
     ),
+    "sriov_rt/tuning": ("functional.tuning", "vm.test_tuning"),
     "sriov_rt/vdsm": ("functional.vdsm", "functional.guest"),
     "sriov_rt/verify": (
         "functional.verify",

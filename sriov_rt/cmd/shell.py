@@ -44,6 +44,7 @@ COMMANDS: Mapping[str, str] = {
     "explain": "explain:Explain",
     "guest check": "guest:Check",
     "guest repin": "guest:Repin",
+    "host apply": "host_apply:Apply",
     "host check": "host:Check",
     "host features": "host:Features",
     "host show": "host:Show",

@@ -196,6 +196,24 @@ def vhost_workers(
             )
 
 
+def realtime_threads(root: Root, cpus: CpuSet) -> Iterator[GuestThread]:
+    """Yield threads of programs that run on some CPUs alone, in realtime.
+
+    A thread's role is its name.
+    """
+    for name in procfs.numbers(root, "proc", procfs.MAX_PROCESSES):
+        for thread in procfs.numbers(root, f"proc/{name}/task"):
+            directory = f"proc/{name}/task/{thread}"
+            stat = procfs.stat(root, f"{directory}/stat")
+            if stat is None or stat.is_kernel:
+                break
+            if stat.policy in ("fifo", "rr", "deadline"):
+                allowed = procfs.allowed(root, f"{directory}/status")
+                if allowed and allowed <= cpus:
+                    how = Schedule(stat.policy, stat.priority)
+                    yield GuestThread(stat.name, stat.thread, allowed, how)
+
+
 def _memory(root: Root, guest: Guest) -> GuestMemory | None:
     domain = guest.domain
     fields = values.parsed(

@@ -30,6 +30,8 @@ from sriov_rt.nic.families import Support
 from sriov_rt.onload import sentences as onload_sentences
 from sriov_rt.parse import duration
 from sriov_rt.pods import sentences as kubernetes_sentences
+from sriov_rt.tuning.settings import RULES
+from sriov_rt.tuning.settings import Reach
 from sriov_rt.verify.measurement import Step
 from sriov_rt.verify.profiles import DEFAULT
 from sriov_rt.verify.profiles import PROFILES
@@ -76,6 +78,19 @@ def _step(step: Step) -> str:
     ]
     time = duration.format_duration(step.duration_s)
     return " ".join([step.tool, time, *parameters])
+
+
+def _apply_rules() -> Iterator[Sequence[str]]:
+    """Yield the files that 'host apply' writes in a running kernel."""
+    reach = {
+        Reach.NONE: "no guest",
+        Reach.OWN: "guests on its CPUs",
+        Reach.ALL: "every realtime guest",
+    }
+    for rule in RULES:
+        path = rule.pattern.replace(r"\d+", "N").replace(".*", "SLICE")
+        path = path.replace("\\", "")
+        yield f"``{path}``", reach[rule.change], reach[rule.undo], rule.why
 
 
 def _even(columns: int) -> Sequence[int]:
@@ -303,6 +318,11 @@ TABLES: Mapping[str, Table] = {
         f"modules-of-{room}": Table(("Module", ""), _modules(room), (25, 75))
         for room in ("nic", "verify", "vif")
     },
+    "apply-rules": Table(
+        ("File", "Setting it disturbs", "Undoing it disturbs", "How"),
+        _apply_rules,
+        (40, 17, 17, 26),
+    ),
     "fact-files": Table(
         ("Part", "Source", "Files and directories"),
         _fact_files,

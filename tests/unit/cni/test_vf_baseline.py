@@ -350,7 +350,7 @@ class BaselineTest(unittest.TestCase):
         self.refused_while_held(self.add)
         self.refused_while_held(self.delete)
         with fakes.locked_by_another(self.store, ADDRESS):
-            self.refused(cni.QUARANTINED, self.collect)
+            self.refused(protocol.QUARANTINED, self.collect)
         self.assertEqual(7, self.settings().vlan)
         self.delete()
         self.assertEqual(0, self.settings().vlan)
