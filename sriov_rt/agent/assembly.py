@@ -34,6 +34,7 @@ from sriov_rt.agent.withdrawal import Withdrawals
 from sriov_rt.facts import HostFacts
 from sriov_rt.host.observer import Observer
 from sriov_rt.host.observer import load_sources
+from sriov_rt.host.occupancy import Occupancy
 from sriov_rt.host.root import Root
 from sriov_rt.labels import service as label_service
 
@@ -149,13 +150,15 @@ def _observing(conf: cfg.ConfigOpts) -> Callable[[], HostFacts]:
 
     What withdraws the certificate is on disk before it is reported.
     """
+    root = Root(conf.agent.root)
     observer = Observer(
-        Root(conf.agent.root),
+        root,
         conf.host,
         _node(conf),
         load_sources(),
         nova_files=conf.agent.nova_config_files,
         keep=withdrawal.Keeper().keep,
+        occupancy=Occupancy(root, conf.agent.kubelet_directory),
     )
     return observer.observe
 

@@ -19,6 +19,7 @@ from oslo_config import cfg
 from sriov_rt import exceptions
 from sriov_rt.agent import metrics_server
 from sriov_rt.codec import Unknown
+from sriov_rt.decide import occupancy
 from sriov_rt.facts import HostFacts
 from sriov_rt.facts import LatencyCertificate
 from sriov_rt.facts import decisive
@@ -87,6 +88,13 @@ HELP = {
     "sriov_rt_held_vfs": (
         "VFs of pods, VMIs, domains and Neutron's agent, by PF and state."
     ),
+    "sriov_rt_occupied_cpus": (
+        "CPUs for guests that something else is pinned to, or runs on."
+    ),
+    "sriov_rt_cpu_occupants": (
+        "What is on CPUs for guests and of no guest, by kind, state, program "
+        "and unit."
+    ),
     "sriov_rt_guest_drifts": "Drifts of running guests, by code.",
     "sriov_rt_audit_known": "Whether the last audit could read the guests.",
     "sriov_rt_port_operations_total": (
@@ -127,6 +135,7 @@ def samples(facts: HostFacts) -> Iterator[Sample]:
     yield from _vfs(facts)
     yield from _quarantined(facts)
     yield from _holders(facts)
+    yield from _occupancy(facts)
     drifts = facts.audit.drifts
     yield "sriov_rt_audit_known", {}, float(not isinstance(drifts, Unknown))
     if not isinstance(drifts, Unknown):
@@ -185,6 +194,23 @@ def _holders(facts: HostFacts) -> Iterator[Sample]:
     for (nic, kind, state), count in sorted(counts.items()):
         labels = {"parent": nic, "holder": kind, "state": state}
         yield "sriov_rt_held_vfs", labels, float(count)
+
+
+def _occupancy(facts: HostFacts) -> Iterator[Sample]:
+    found = facts.occupancy.occupants
+    if isinstance(found, Unknown):
+        return
+    taken = len(occupancy.taken(facts.occupancy))
+    yield "sriov_rt_occupied_cpus", {}, float(taken)
+    counts: Counter[tuple[str, str, str, str]] = Counter()
+    for each in found:
+        # An interrupt's name has its number, which another device gets.
+        name = "" if each.kind == "interrupt" else each.process or each.name
+        counts[each.kind, each.state, name, each.unit] += max(each.threads, 1)
+    for key, count in sorted(counts.items()):
+        names = ("kind", "state", "program", "unit")
+        labels = dict(zip(names, key, strict=True))
+        yield "sriov_rt_cpu_occupants", labels, float(count)
 
 
 def operations(root: Root) -> Iterator[Sample]:

@@ -25,6 +25,7 @@ from sriov_rt.host import readiness
 from sriov_rt.host import table
 from sriov_rt.host.observer import Observer
 from sriov_rt.host.observer import load_sources
+from sriov_rt.host.occupancy import Occupancy
 from sriov_rt.host.readiness import Readiness
 from sriov_rt.host.root import CONFIG
 from sriov_rt.host.root import Root
@@ -101,7 +102,9 @@ class Show(_Host, command.ShowOne):
         """Return the facts."""
         found, _ = _observe(args)
         return one(
-            table.rows(found.facts, found.ages_s), found.facts.to_plain()
+            table.rows(found.facts, found.ages_s),
+            found.facts.to_plain(),
+            after=table.occupancy(found.facts),
         )
 
 
@@ -230,7 +233,14 @@ def _observe(args: argparse.Namespace) -> tuple[Recorded, bool]:
     name = compute.host_name(root, settings)
     if isinstance(name, Unknown):
         name = "unknown"
-    observer = Observer(root, name, name, load_sources(), nova_files=files)
+    observer = Observer(
+        root,
+        name,
+        name,
+        load_sources(),
+        nova_files=files,
+        occupancy=Occupancy(root),
+    )
     found = recorded.complete(observer.observe(), root)
     return found, settings is not None
 

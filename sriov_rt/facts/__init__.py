@@ -37,6 +37,8 @@ from sriov_rt.facts.parts import LatencyCertificate
 from sriov_rt.facts.parts import LatencyFacts
 from sriov_rt.facts.parts import MemoryFacts
 from sriov_rt.facts.parts import NumaNode
+from sriov_rt.facts.parts import OccupancyFacts
+from sriov_rt.facts.parts import Occupant
 from sriov_rt.facts.parts import PowerManagement
 from sriov_rt.facts.parts import VirtFacts
 from sriov_rt.facts.parts import for_guests
@@ -70,6 +72,8 @@ __all__ = [
     "Nic",
     "NicFacts",
     "NumaNode",
+    "OccupancyFacts",
+    "Occupant",
     "OnloadFacts",
     "PowerManagement",
     "QuarantinedPort",

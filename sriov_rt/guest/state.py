@@ -17,7 +17,6 @@ from sriov_rt.facts import CpuSet
 from sriov_rt.facts.guests import GuestDevice
 from sriov_rt.facts.guests import GuestMemory
 from sriov_rt.facts.guests import GuestThread
-from sriov_rt.facts.guests import OtherThread
 from sriov_rt.facts.guests import RunningGuest
 from sriov_rt.facts.guests import Schedule
 from sriov_rt.guest import bare
@@ -201,29 +200,6 @@ def vhost_workers(
                     Promised(guest.domain).cpus.get("vhost"),
                 ),
             )
-
-
-def on_cpus(
-    root: Root, owners: Mapping[int, str], cpus: CpuSet
-) -> Iterator[OtherThread]:
-    """Yield threads that ran on some CPUs last.
-
-    :param owners: each process of a guest, to its instance.
-    """
-    if not cpus:
-        return
-    for name in _numbers(root, "proc", MAX_PROCESSES):
-        instance = owners.get(int(name), "")
-        directory = f"proc/{name}/task"
-        for thread in _numbers(root, directory, MAX_THREADS):
-            stat = _stat(root, f"{directory}/{thread}/stat")
-            if stat is None:
-                continue  # it has ended meanwhile
-            if stat.is_kernel:
-                # Those of each CPU belong there.
-                break
-            if stat.cpu in cpus:
-                yield OtherThread(stat.thread, stat.name, stat.cpu, instance)
 
 
 def _numbers(root: Root, directory: str, most: int) -> list[str]:

@@ -62,7 +62,7 @@ def parts_for(request: Request) -> frozenset[str]:
     """Return the parts of a host's facts that decide on a Request."""
     found = {"cpus", "compute"}
     if request.realtime or request.realtime_cpus:
-        found |= {"kernel", "memory", "irqs"}
+        found |= {"kernel", "memory", "irqs", "occupancy"}
     if request.nic is not None or request.vif is not None:
         found |= {"nics", "kernel"}
     if request.node_selector is not None:
@@ -87,11 +87,15 @@ def observe(root: Root, parts: Collection[str]) -> HostFacts:
         found["labels"] = labels.derive(
             found["cpus"], found["kernel"], found["nics"]
         )
+    cpus = found["cpus"].isolated
+    if "occupancy" in parts and not isinstance(cpus, Unknown):
+        occupancy = importlib.import_module("sriov_rt.host.occupancy")
+        found["occupancy"] = occupancy.taken(root, cpus)
     return HostFacts(name, name, time.time(), **found)
 
 
 def _part(root: Root, name: str, parts: Collection[str]) -> Any:
-    if name not in parts or name == "labels":
+    if name not in parts or name in ("labels", "occupancy"):
         return facts.unknown(name, "not needed for this guest")
     if name == "compute":
         return _compute(root)
