@@ -18,6 +18,7 @@ from sriov_rt.agent.audit import Audit
 from sriov_rt.agent.backoff import Backoff
 from sriov_rt.agent.listener import Endpoint
 from sriov_rt.agent.listener import Listener
+from sriov_rt.agent.metrics import CountVfs
 from sriov_rt.agent.metrics import Metrics
 from sriov_rt.agent.placement import Provider
 from sriov_rt.agent.publisher import Bus
@@ -64,11 +65,16 @@ class PlacementMisconfigured(exceptions.SriovRtError):
         )
 
 
-def assemble(conf: cfg.ConfigOpts, crashed: Callable[[], None]) -> Agent:
+def assemble(
+    conf: cfg.ConfigOpts,
+    crashed: Callable[[], None],
+    count_vfs: CountVfs = tuple,
+) -> Agent:
     """Return the agent that a configuration describes, not started.
 
     :param conf: with the options of :mod:`sriov_rt.agent.options`.
     :param crashed: called if a thread meets an error it should not.
+    :param count_vfs: as of :class:`Metrics`.
     :raises PlacementMisconfigured: see there.
     :raises LabelSourceMissing: see there.
     :raises MetricsUnavailable: see there.
@@ -133,6 +139,7 @@ def assemble(conf: cfg.ConfigOpts, crashed: Callable[[], None]) -> Agent:
                 conf.metrics.port,
                 agent.reported,
                 Root(conf.agent.root),
+                count_vfs,
             )
         )
     agent.run_beside(Uevents(agent.changed), labels, auditing, *beside)

@@ -12,14 +12,18 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any
 
 from oslo_config import cfg
 
 from sriov_rt import exceptions
 from sriov_rt.agent import metrics_server
+from sriov_rt.agent import vf_series
+from sriov_rt.agent.vf_series import Sample
 from sriov_rt.codec import Unknown
 from sriov_rt.decide import occupancy
+from sriov_rt.facts import CountedVf
 from sriov_rt.facts import HostFacts
 from sriov_rt.facts import LatencyCertificate
 from sriov_rt.facts import decisive
@@ -100,10 +104,15 @@ HELP = {
     "sriov_rt_port_operations_total": (
         "Plugs, unplugs and recoveries of ports since the boot, by result."
     ),
+    **vf_series.HELP,
 }
 
 #: How the name of a counter ends; all others are gauges.
 _COUNTER = "_total"
+
+
+#: Returns the VFs of this host with their counters.
+CountVfs = Callable[[], Sequence[CountedVf]]
 
 
 class MetricsUnavailable(exceptions.SriovRtError):
@@ -114,10 +123,6 @@ class MetricsUnavailable(exceptions.SriovRtError):
             "[metrics] enabled needs prometheus_client; run 'pip install "
             "sriov-rt[metrics]', or set [metrics] enabled = false"
         )
-
-
-#: A name, its labels, and a value.
-Sample = tuple[str, dict[str, str], float]
 
 
 def samples(facts: HostFacts) -> Iterator[Sample]:
@@ -227,7 +232,9 @@ class Metrics:
     """The endpoint, in threads of its own.
 
     :param latest: returns the last facts; None before the first.
-    :param root: where the counts of ports are.
+    :param root: where the counts of ports are, and the guests.
+    :param count_vfs: returns the VFs with their counters; it may raise any
+        error of ours.
     :raises MetricsUnavailable: without prometheus_client.
     """
 
@@ -237,6 +244,7 @@ class Metrics:
         port: int,
         latest: Callable[[], HostFacts | None],
         root: Root,
+        count_vfs: CountVfs = tuple,
     ) -> None:
         try:
             # Here, for it is an extra.
@@ -247,6 +255,7 @@ class Metrics:
         self._address, self._port = address, port
         self._latest = latest
         self._root = root
+        self._count_vfs = count_vfs
         self._server: metrics_server.Server | None = None
 
     def start(self) -> None:
@@ -273,6 +282,13 @@ class Metrics:
         if self._server is not None:
             self._server.stop()
 
+    def _of_vfs(self) -> Iterator[Sample]:
+        try:
+            yield from vf_series.samples(self._count_vfs(), self._root)
+        except (exceptions.SriovRtError, OSError) as error:
+            # What else there is to scrape is not to suffer from it.
+            LOG.warning("the VFs are not counted: %s", exceptions.plain(error))
+
     def describe(self) -> list[Any]:
         """Return nothing: prometheus_client would scrape for it."""
         return []
@@ -283,7 +299,9 @@ class Metrics:
         core = self._library.metrics_core
         families: dict[str, Any] = {}
         for name, labels, value in itertools.chain(
-            operations(self._root), () if facts is None else samples(facts)
+            operations(self._root),
+            () if facts is None else samples(facts),
+            self._of_vfs(),
         ):
             if name not in families:
                 kind = (

@@ -11,6 +11,7 @@ from sriov_rt.facts.host_facts import HostFacts
 from sriov_rt.facts.host_facts import from_json
 from sriov_rt.facts.host_facts import from_plain
 from sriov_rt.facts.host_facts import unknown
+from sriov_rt.facts.network import CountedVf
 from sriov_rt.facts.network import DecisiveNic
 from sriov_rt.facts.network import Endpoint
 from sriov_rt.facts.network import HeldVf
@@ -19,6 +20,7 @@ from sriov_rt.facts.network import NicFacts
 from sriov_rt.facts.network import OnloadFacts
 from sriov_rt.facts.network import QuarantinedPort
 from sriov_rt.facts.network import Vf
+from sriov_rt.facts.network import VfCounters
 from sriov_rt.facts.network import VifFacts
 from sriov_rt.facts.network import Workload
 from sriov_rt.facts.parts import NOT_REPORTED
@@ -51,6 +53,7 @@ __all__ = [
     "SCHEMA_VERSION",
     "CgroupPartition",
     "ComputeFacts",
+    "CountedVf",
     "CpuFacts",
     "CpuSet",
     "DecisiveFacts",
@@ -78,6 +81,7 @@ __all__ = [
     "PowerManagement",
     "QuarantinedPort",
     "Vf",
+    "VfCounters",
     "VifFacts",
     "VirtFacts",
     "Workload",
