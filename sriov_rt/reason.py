@@ -254,6 +254,19 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "with irqaffinity={wanted}, or write {wanted} to "
             "/proc/irq/N/smp_affinity_list of each"
         ),
+        "pcpus_occupied": (
+            "{who} {does} dedicated pCPUs {cpus}{share}; {owner}, or take "
+            "them out of [compute] cpu_dedicated_set in nova.conf"
+        ),
+        "pcpus_exposed": "{who} may run on pCPUs for guests {cpus}; {owner}",
+        "pcpus_left_out": (
+            "{who} {does} pCPUs {cpus}{share}, which no guest is given; "
+            "{owner}"
+        ),
+        "threads_unread": (
+            "{count} threads may run on dedicated pCPUs and could not be "
+            "inspected; run it as root"
+        ),
         "sched_ext_on": (
             "a BPF scheduler (sched_ext) is loaded and may run tasks on "
             "dedicated pCPUs {cpus}; stop its service, such as scx"
@@ -481,7 +494,7 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "isolated; live-migrate or hard-reboot instance {instance}"
         ),
         "guest_cpu_shared": (
-            "thread {thread} ({name}) ran on CPU {cpu}, which is of a "
+            "thread {thread} ({name}{of}) ran on CPU {cpu}, which is of a "
             "realtime vCPU; move it with 'taskset -p', and have its service "
             "keep to housekeeping CPUs (CPUAffinity=)"
         ),

@@ -190,6 +190,7 @@ PARTS = (
         "benchmarks",
         (
             *("bench_agent", "bench_audit", "bench_guest", "bench_hooks"),
+            "bench_occupancy",
             *("bench_kubevirt", "bench_labels", "bench_selector"),
             *("bench_start", "bench_scale"),
         ),

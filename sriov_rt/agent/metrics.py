@@ -12,13 +12,18 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any
 
 from oslo_config import cfg
 
 from sriov_rt import exceptions
 from sriov_rt.agent import metrics_server
+from sriov_rt.agent import vf_series
+from sriov_rt.agent.vf_series import Sample
 from sriov_rt.codec import Unknown
+from sriov_rt.decide import occupancy
+from sriov_rt.facts import CountedVf
 from sriov_rt.facts import HostFacts
 from sriov_rt.facts import LatencyCertificate
 from sriov_rt.facts import decisive
@@ -87,15 +92,27 @@ HELP = {
     "sriov_rt_held_vfs": (
         "VFs of pods, VMIs, domains and Neutron's agent, by PF and state."
     ),
+    "sriov_rt_occupied_cpus": (
+        "CPUs for guests that something else is pinned to, or runs on."
+    ),
+    "sriov_rt_cpu_occupants": (
+        "What is on CPUs for guests and of no guest, by kind, state, program "
+        "and unit."
+    ),
     "sriov_rt_guest_drifts": "Drifts of running guests, by code.",
     "sriov_rt_audit_known": "Whether the last audit could read the guests.",
     "sriov_rt_port_operations_total": (
         "Plugs, unplugs and recoveries of ports since the boot, by result."
     ),
+    **vf_series.HELP,
 }
 
 #: How the name of a counter ends; all others are gauges.
 _COUNTER = "_total"
+
+
+#: Returns the VFs of this host with their counters.
+CountVfs = Callable[[], Sequence[CountedVf]]
 
 
 class MetricsUnavailable(exceptions.SriovRtError):
@@ -106,10 +123,6 @@ class MetricsUnavailable(exceptions.SriovRtError):
             "[metrics] enabled needs prometheus_client; run 'pip install "
             "sriov-rt[metrics]', or set [metrics] enabled = false"
         )
-
-
-#: A name, its labels, and a value.
-Sample = tuple[str, dict[str, str], float]
 
 
 def samples(facts: HostFacts) -> Iterator[Sample]:
@@ -127,6 +140,7 @@ def samples(facts: HostFacts) -> Iterator[Sample]:
     yield from _vfs(facts)
     yield from _quarantined(facts)
     yield from _holders(facts)
+    yield from _occupancy(facts)
     drifts = facts.audit.drifts
     yield "sriov_rt_audit_known", {}, float(not isinstance(drifts, Unknown))
     if not isinstance(drifts, Unknown):
@@ -187,6 +201,23 @@ def _holders(facts: HostFacts) -> Iterator[Sample]:
         yield "sriov_rt_held_vfs", labels, float(count)
 
 
+def _occupancy(facts: HostFacts) -> Iterator[Sample]:
+    found = facts.occupancy.occupants
+    if isinstance(found, Unknown):
+        return
+    taken = len(occupancy.taken(facts.occupancy))
+    yield "sriov_rt_occupied_cpus", {}, float(taken)
+    counts: Counter[tuple[str, str, str, str]] = Counter()
+    for each in found:
+        # An interrupt's name has its number, which another device gets.
+        name = "" if each.kind == "interrupt" else each.process or each.name
+        counts[each.kind, each.state, name, each.unit] += max(each.threads, 1)
+    for key, count in sorted(counts.items()):
+        names = ("kind", "state", "program", "unit")
+        labels = dict(zip(names, key, strict=True))
+        yield "sriov_rt_cpu_occupants", labels, float(count)
+
+
 def operations(root: Root) -> Iterator[Sample]:
     """Yield how operations on ports ended; nothing if that is unknown."""
     found = port_counts.observe(root)
@@ -201,7 +232,9 @@ class Metrics:
     """The endpoint, in threads of its own.
 
     :param latest: returns the last facts; None before the first.
-    :param root: where the counts of ports are.
+    :param root: where the counts of ports are, and the guests.
+    :param count_vfs: returns the VFs with their counters; it may raise any
+        error of ours.
     :raises MetricsUnavailable: without prometheus_client.
     """
 
@@ -211,6 +244,7 @@ class Metrics:
         port: int,
         latest: Callable[[], HostFacts | None],
         root: Root,
+        count_vfs: CountVfs = tuple,
     ) -> None:
         try:
             # Here, for it is an extra.
@@ -221,6 +255,7 @@ class Metrics:
         self._address, self._port = address, port
         self._latest = latest
         self._root = root
+        self._count_vfs = count_vfs
         self._server: metrics_server.Server | None = None
 
     def start(self) -> None:
@@ -247,6 +282,13 @@ class Metrics:
         if self._server is not None:
             self._server.stop()
 
+    def _of_vfs(self) -> Iterator[Sample]:
+        try:
+            yield from vf_series.samples(self._count_vfs(), self._root)
+        except (exceptions.SriovRtError, OSError) as error:
+            # What else there is to scrape is not to suffer from it.
+            LOG.warning("the VFs are not counted: %s", exceptions.plain(error))
+
     def describe(self) -> list[Any]:
         """Return nothing: prometheus_client would scrape for it."""
         return []
@@ -257,7 +299,9 @@ class Metrics:
         core = self._library.metrics_core
         families: dict[str, Any] = {}
         for name, labels, value in itertools.chain(
-            operations(self._root), () if facts is None else samples(facts)
+            operations(self._root),
+            () if facts is None else samples(facts),
+            self._of_vfs(),
         ):
             if name not in families:
                 kind = (

@@ -303,6 +303,7 @@ class Show(command.ShowOne):
                 ),
             ),
             {**found.to_plain(), "facts": candidate.reported.to_plain()},
+            after=table.occupancy(candidate.reported),
             code=0 if found.verdict == READY else EXIT_NOT_READY,
         )
 

@@ -65,6 +65,7 @@ COMMANDS: Mapping[str, str] = {
     "verify network serve": "verify_network:NetworkServe",
     "verify report": "verify_report:Report",
     "verify watch": "verify_certificate:Watch",
+    "vf counters": "vf:Counters",
     "vf list": "vf:List",
     "vf map": "vf:Map",
     "vf plan": "vf:Plan",

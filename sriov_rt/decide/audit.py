@@ -107,6 +107,7 @@ def _reasons(
                 "guest_cpu_shared",
                 thread=other.thread,
                 name=other.name,
+                of=f" of {other.owner}" if other.owner else "",
                 cpu=other.cpu,
             )
     if acceleration is not None and not guest.is_plain:

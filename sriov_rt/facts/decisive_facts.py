@@ -26,6 +26,7 @@ from sriov_rt.facts.parts import IrqGroup
 from sriov_rt.facts.parts import LabelFacts
 from sriov_rt.facts.parts import LatencyFacts
 from sriov_rt.facts.parts import MemoryFacts
+from sriov_rt.facts.parts import OccupancyFacts
 from sriov_rt.facts.parts import VirtFacts
 from sriov_rt.facts.parts import for_guests
 from sriov_rt.parse.cpulist import CpuSet
@@ -87,6 +88,7 @@ class DecisiveFacts:
     latency: LatencyFacts
     labels: DecisiveLabels
     vifs: VifFacts
+    occupancy: OccupancyFacts
 
 
 def decisive(facts: HostFacts) -> DecisiveFacts:
@@ -103,6 +105,7 @@ def decisive(facts: HostFacts) -> DecisiveFacts:
         latency=facts.latency,
         labels=_labels(facts.labels),
         vifs=facts.vifs,
+        occupancy=facts.occupancy,
     )
 
 

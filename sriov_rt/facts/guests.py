@@ -139,12 +139,14 @@ class OtherThread:
     :param cpu: the CPU that it ran on last.
     :param name: of its process, printable.
     :param instance: the guest that it works for; empty if for none.
+    :param owner: otherwise its program and unit, as far as these are known.
     """
 
     thread: int
     name: str
     cpu: int
     instance: str = ""
+    owner: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

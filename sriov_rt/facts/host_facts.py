@@ -17,6 +17,7 @@ from sriov_rt.facts.guests import AuditFacts
 from sriov_rt.facts.network import NicFacts
 from sriov_rt.facts.network import OnloadFacts
 from sriov_rt.facts.network import VifFacts
+from sriov_rt.facts.parts import NO_OCCUPANCY_REPORTED
 from sriov_rt.facts.parts import NOT_REPORTED
 from sriov_rt.facts.parts import ComputeFacts
 from sriov_rt.facts.parts import CpuFacts
@@ -25,6 +26,7 @@ from sriov_rt.facts.parts import KernelFacts
 from sriov_rt.facts.parts import LabelFacts
 from sriov_rt.facts.parts import LatencyFacts
 from sriov_rt.facts.parts import MemoryFacts
+from sriov_rt.facts.parts import OccupancyFacts
 from sriov_rt.facts.parts import VirtFacts
 
 #: Raised by one when a reader of the old form would misread the new one.
@@ -66,6 +68,7 @@ class HostFacts:
     vifs: VifFacts = NO_VIFS_REPORTED
     version: str = ""
     audit: AuditFacts = NO_AUDIT_REPORTED
+    occupancy: OccupancyFacts = NO_OCCUPANCY_REPORTED
 
     def to_plain(self) -> dict[str, Any]:
         """Return the facts as a JSON object with its schema version."""

@@ -217,6 +217,56 @@ class IrqFacts:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Occupant:
+    """A program, or work of the kernel, on CPUs for guests, which is no guest.
+
+    :param kind: ``thread``, ``kernel_thread``, ``interrupt`` or ``mask`` (of
+        Open vSwitch's PMD threads).
+    :param state: ``pinned`` (it can run nowhere else), ``runs`` (it was seen
+        there) or ``may``.
+    :param name: of the first of its threads, printable; of an interrupt its
+        number and name.
+    :param cpus: the CPUs for guests that it is on, or may be on.
+    :param process: the name of the program; empty for the kernel's.
+    :param unit: the systemd unit or container; empty for none.
+    :param thread: id of the first thread; 0 for what is none.
+    :param threads: how many there are.
+    :param share: of one CPU that the busiest took, percent; None where that
+        is not known.
+    :param since: Unix time when it was first seen, seconds.
+    """
+
+    kind: str
+    state: str
+    name: str
+    cpus: CpuSet
+    process: str = ""
+    unit: str = ""
+    thread: int = 0
+    threads: int = 1
+    share: int | None = None
+    since: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class OccupancyFacts:
+    """Occupants of the CPUs for guests, beside the guests.
+
+    :param occupants: what is pinned there first, then what runs there.
+    :param unread: threads that could not be inspected.
+    :param more: occupants that are not among them.
+    """
+
+    occupants: tuple[Occupant, ...] | Unknown
+    unread: int | Unknown = 0
+    more: int | Unknown = 0
+
+
+#: Of facts that were observed without it.
+NO_OCCUPANCY_REPORTED = OccupancyFacts(NOT_REPORTED)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class VirtFacts:
     """Virtualisation support of the host.
 

@@ -22,6 +22,7 @@ from sriov_rt.host import compute as compute_source
 from sriov_rt.host import irqs
 from sriov_rt.host import labels
 from sriov_rt.host import latency
+from sriov_rt.host.occupancy import Occupancy
 from sriov_rt.host.root import Root
 
 LOG = logging.getLogger(__name__)
@@ -33,9 +34,13 @@ Source = Callable[..., Any]
 #: How much of a problem is kept, in characters: it is logged and published.
 MAX_PROBLEM = 500
 
-#: The parts that sources give. Labels follow from the others, and the audit
-#: of guests is the agent's.
-PARTS = tuple(name for name in facts.PARTS if name not in ("audit", "labels"))
+#: The parts that sources give. Labels and the occupancy follow from the
+#: others, and the audit of guests is the agent's.
+PARTS = tuple(
+    name
+    for name in facts.PARTS
+    if name not in ("audit", "labels", "occupancy")
+)
 
 
 class Observer:
@@ -49,6 +54,7 @@ class Observer:
     :param nova_files: Nova's configuration files below the root, in place
         of those that sriov-rt.conf names there.
     :param keep: keeps a certificate's withdrawal before it is reported.
+    :param occupancy: sees who is on the CPUs for guests; None to leave it out.
     :param clock: gives Unix time, seconds.
     """
 
@@ -61,6 +67,7 @@ class Observer:
         *,
         nova_files: compute_source.Files | None = None,
         keep: latency.Keep | None = None,
+        occupancy: Occupancy | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._root = root
@@ -83,6 +90,7 @@ class Observer:
                 irqs.observe, counters=irqs.Counters()
             )
         self._keep = keep
+        self._occupancy = occupancy
         self._nova: ComputeFacts | None = None
         if self._sources.get("latency") is latency.observe:
             self._sources["latency"] = self._latency
@@ -101,6 +109,10 @@ class Observer:
         parts["labels"] = labels.derive(
             parts["cpus"], parts["kernel"], parts["nics"]
         )
+        if self._occupancy is not None:
+            parts["occupancy"] = self._occupancy.observe(
+                parts["cpus"], parts["compute"], parts["irqs"]
+            )
         return HostFacts(
             self._host,
             self._node,

@@ -144,7 +144,7 @@ KEYS: Mapping[str, Key] = {
         "Only hosts whose dedicated pCPUs are isolated and nohz_full.",
         _choice({"required": True}),
         "any host that Nova chooses",
-        ("kernel", "memory", "irqs"),
+        ("kernel", "memory", "irqs", "occupancy"),
     ),
     "kernel": Key(
         "kernel",

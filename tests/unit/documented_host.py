@@ -245,6 +245,14 @@ class DocumentedHost(unittest.TestCase):
     def boot(self) -> None:
         """Forget what commands have done to NICs and ports."""
         self.kernel = fakes.FakeKernel("i40e", vfs=4)
+        self.kernel.counted = {
+            1: {
+                "rx_packets": 81204,
+                "rx_bytes": 94832210,
+                "tx_packets": 40117,
+                "tx_bytes": 3128874,
+            }
+        }
         for number, reason in ((1, ""), (2, "enp1s0/2: vlan is 7, not 0")):
             address = f"0000:01:10.{number}"
             holder = tenancy.Holder(

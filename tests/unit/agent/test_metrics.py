@@ -14,22 +14,34 @@ import yaml
 
 from sriov_rt.agent import metrics
 from sriov_rt.agent import metrics_server
+from sriov_rt.agent import vf_series
 from sriov_rt.codec import Unknown
+from sriov_rt.facts import CpuSet
 from sriov_rt.facts import HeldVf
 from sriov_rt.facts import LatencyCertificate
+from sriov_rt.facts import OccupancyFacts
+from sriov_rt.facts import Occupant
 from sriov_rt.facts import QuarantinedPort
 from sriov_rt.facts import VifFacts
 from sriov_rt.facts.guests import AuditFacts
 from sriov_rt.facts.guests import Drift
 from sriov_rt.host import port_counts
 from sriov_rt.host.root import Root
+from sriov_rt.nic import errors
 from tests.unit import builders
+from tests.unit.agent.test_vf_series import VF
 
 ROOT = pathlib.Path(__file__).parents[3]
 DRIFT = Drift("a", "guest_thread_moved", "vcpu 0", "x; y", "y", 1.0)
 CERTIFICATE = LatencyCertificate(25, "6.1", 2000.0)
 _NAME = re.compile(r"\bsriov_rt_[a-z_]+")
 EVERY = metrics.HELP.keys()
+#: Those that neither a rule nor a panel needs: they name, and do not judge.
+NAMING = {
+    "sriov_rt_cpu_occupants",
+    "sriov_rt_occupied_cpus",
+    *vf_series.HELP,
+}
 
 
 def host(**parts):
@@ -88,6 +100,25 @@ class SamplesTest(unittest.TestCase):
             }
             self.assertEqual(expected, found)
 
+    def test_who_is_on_the_cpus_for_guests(self):
+        rows = (
+            Occupant("thread", "pinned", "pmd-1", CpuSet((2, 3)), "ovs"),
+            Occupant("interrupt", "runs", "45 (eth0)", CpuSet((3,))),
+            Occupant("kernel_thread", "may", "kswapd0", CpuSet((1,))),
+        )
+        for occupants, taken in ((rows, 2.0), ((), 0.0), (Unknown("x"), None)):
+            facts = host(occupancy=OccupancyFacts(occupants))
+            found = {
+                (name, *labels.values()): value
+                for name, labels, value in metrics.samples(facts)
+            }
+            self.assertEqual(taken, found.get(("sriov_rt_occupied_cpus",)))
+            name = "sriov_rt_cpu_occupants"
+            self.assertEqual(
+                {"ovs", "", "kswapd0"} if occupants == rows else set(),
+                {key[3] for key in found if key[0] == name},
+            )
+
     def test_the_files_name_metrics_that_there_are(self):
         rules = yaml.safe_load(
             (ROOT / "etc/prometheus/sriov-rt.rules.yml").read_text()
@@ -96,7 +127,7 @@ class SamplesTest(unittest.TestCase):
         text = json.dumps([rules, board]).replace(
             "_seconds_bucket", "_seconds"
         )
-        self.assertEqual(set(_NAME.findall(text)), EVERY)
+        self.assertEqual(set(_NAME.findall(text)) | NAMING, EVERY)
 
     def test_each_is_in_the_documentation(self):
         page = (ROOT / "doc/source/admin/metrics.rst").read_text()
@@ -139,6 +170,21 @@ class EndpointTest(unittest.TestCase):
         self.assertIn(
             'sriov_rt_guest_drifts{code="guest_thread_moved"} 2.0', text
         )
+
+    def test_vfs_are_counted_and_their_faults_are_their_own(self):
+        counted = mock.Mock(return_value=(VF,))
+        served = metrics.Metrics("127.0.0.1", 1, host, self.root, counted)
+        name = "sriov_rt_vf_receive_bytes"
+        found = {each.name: each for each in served.collect()}
+        (sample,) = found[name].samples
+        self.assertEqual(
+            (300.0, "guest-1"), (sample.value, sample.labels["instance_uuid"])
+        )
+        counted.side_effect = errors.BadState("e0", None, "gone")
+        with self.assertLogs("sriov_rt", "WARNING"):
+            found = {each.name: each for each in served.collect()}
+        self.assertNotIn(name, found)
+        self.assertIn("sriov_rt_host_ready", found)
 
     def serve(self):
         with socket.socket() as free:
