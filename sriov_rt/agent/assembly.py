@@ -12,6 +12,7 @@ from oslo_config import cfg
 from sriov_rt import exceptions
 from sriov_rt import messaging
 from sriov_rt.agent import audit
+from sriov_rt.agent import options
 from sriov_rt.agent import placement
 from sriov_rt.agent import withdrawal
 from sriov_rt.agent.audit import Audit
@@ -156,6 +157,7 @@ def _observing(conf: cfg.ConfigOpts) -> Callable[[], HostFacts]:
         load_sources(),
         nova_files=conf.agent.nova_config_files,
         keep=withdrawal.Keeper().keep,
+        intended=options.INTENDED[conf.agent.realtime],
     )
     return observer.observe
 

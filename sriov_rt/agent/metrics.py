@@ -24,6 +24,7 @@ from sriov_rt.facts import LatencyCertificate
 from sriov_rt.facts import decisive
 from sriov_rt.host import port_counts
 from sriov_rt.host import readiness
+from sriov_rt.host.observer import installed_version
 from sriov_rt.host.root import Root
 
 LOG = logging.getLogger(__name__)
@@ -68,7 +69,10 @@ Prometheus has to name the same.
 
 #: Name to its help: every metric that there is.
 HELP = {
-    "sriov_rt_host_ready": "Whether the host can serve realtime guests.",
+    "sriov_rt_build_info": "Release of the agent; always 1.",
+    "sriov_rt_host_ready": (
+        "Whether the host can serve realtime guests, and is meant to."
+    ),
     "sriov_rt_host_reason": "A Reason why it cannot, by its code.",
     "sriov_rt_facts_observed_timestamp_seconds": (
         "Unix time of the last observation of the host."
@@ -115,7 +119,11 @@ Sample = tuple[str, dict[str, str], float]
 def samples(facts: HostFacts) -> Iterator[Sample]:
     """Yield what is known of a host; what is unknown is left out."""
     found = readiness.judge(decisive(facts), placed_by_nova=True)
-    yield "sriov_rt_host_ready", {}, float(found.is_ready)
+    intended = "unknown"
+    if not isinstance(facts.intended, Unknown):
+        intended = "yes" if facts.intended else "no"
+    labels = {"intended": intended}
+    yield "sriov_rt_host_ready", labels, float(found.is_ready)
     for code in sorted({each.code for each in found.must}):
         yield "sriov_rt_host_reason", {"code": code}, 1.0
     yield (
@@ -188,11 +196,16 @@ def _holders(facts: HostFacts) -> Iterator[Sample]:
 
 
 def operations(root: Root) -> Iterator[Sample]:
-    """Yield how operations on ports ended; nothing if that is unknown."""
+    """Yield how operations on ports ended; nothing if that is unknown.
+
+    What has not happened yet is 0: Prometheus sees no increase in a counter
+    whose first sample is 1.
+    """
     found = port_counts.observe(root)
     if isinstance(found, Unknown):
         return
-    for (operation, result), count in sorted(found.items()):
+    counts = {**dict.fromkeys(port_counts.KNOWN, 0), **found}
+    for (operation, result), count in sorted(counts.items()):
         labels = {"operation": operation, "result": result}
         yield "sriov_rt_port_operations_total", labels, float(count)
 
@@ -257,7 +270,9 @@ class Metrics:
         core = self._library.metrics_core
         families: dict[str, Any] = {}
         for name, labels, value in itertools.chain(
-            operations(self._root), () if facts is None else samples(facts)
+            [("sriov_rt_build_info", {"version": installed_version()}, 1.0)],
+            operations(self._root),
+            () if facts is None else samples(facts),
         ):
             if name not in families:
                 kind = (

@@ -48,6 +48,7 @@ class HostFacts:
     :param version: of the sriov-rt that observed it; empty if it is older
         than this field.
     :param audit: what the agent found of the guests that run.
+    :param intended: whether the host is meant to serve realtime guests.
     """
 
     host: str
@@ -66,6 +67,7 @@ class HostFacts:
     vifs: VifFacts = NO_VIFS_REPORTED
     version: str = ""
     audit: AuditFacts = NO_AUDIT_REPORTED
+    intended: bool | Unknown = NOT_REPORTED
 
     def to_plain(self) -> dict[str, Any]:
         """Return the facts as a JSON object with its schema version."""

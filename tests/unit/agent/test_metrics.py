@@ -12,6 +12,7 @@ from unittest import mock
 
 import yaml
 
+from sriov_rt import exceptions
 from sriov_rt.agent import metrics
 from sriov_rt.agent import metrics_server
 from sriov_rt.codec import Unknown
@@ -23,6 +24,9 @@ from sriov_rt.facts.guests import AuditFacts
 from sriov_rt.facts.guests import Drift
 from sriov_rt.host import port_counts
 from sriov_rt.host.root import Root
+from sriov_rt.kernel import errors as kernel_errors
+from sriov_rt.nic import errors as nic_errors
+from sriov_rt.vif import errors as vif_errors
 from tests.unit import builders
 
 ROOT = pathlib.Path(__file__).parents[3]
@@ -97,6 +101,88 @@ class SamplesTest(unittest.TestCase):
             "_seconds_bucket", "_seconds"
         )
         self.assertEqual(set(_NAME.findall(text)), EVERY)
+
+    def rules(self):
+        path = ROOT / "etc/prometheus/sriov-rt.rules.yml"
+        rules = yaml.safe_load(path.read_text())["groups"][0]["rules"]
+        return {each["alert"]: each for each in rules if "alert" in each}
+
+    def test_each_alert_has_a_section_that_its_address_names(self):
+        page = (ROOT / "doc/source/admin/alerts.rst").read_text()
+        titles = re.findall(r"^(SriovRt\w+)\n=+$", page, re.MULTILINE)
+        self.assertEqual(sorted(self.rules()), sorted(titles))
+        for name, rule in self.rules().items():
+            self.assertEqual(
+                "https://docs.openstack.org/sriov-rt/latest/admin/alerts.html"
+                f"#{name.lower()}",
+                rule["annotations"]["runbook_url"],
+            )
+
+    def test_no_alert_mixes_hosts(self):
+        for name, rule in self.rules().items():
+            for labels in re.findall(r"sum by \((.*?)\)", rule["expr"]):
+                self.assertIn("instance", labels, name)
+
+    def test_the_dashboard(self):
+        """A text on each panel; PFs of equal names are added up nowhere."""
+        board = json.loads((ROOT / "etc/grafana/sriov-rt.json").read_text())
+        variables = {each["name"] for each in board["templating"]["list"]}
+        self.assertEqual({"datasource", "instance", "parent"}, variables)
+        self.assertEqual("sriov-rt", board["uid"])
+        for panel in board["panels"]:
+            self.assertGreater(len(panel["description"]), 40, panel["title"])
+            shown = [each["expr"] for each in panel["targets"]]
+            for query in shown:
+                self.assertIn('instance=~"$instance"', query)
+                if "parent" in query:
+                    self.assertRegex(query, r"sum by \(instance, parent\b")
+                    self.assertIn('parent=~"$parent"', query)
+            if any(each.startswith("sum(") for each in shown):
+                self.assertTrue(
+                    any(each.startswith("count(") for each in shown),
+                    f"{panel['title']} has no total",
+                )
+
+    def test_whether_a_host_is_meant_to_be_realtime(self):
+        for given, expected in (
+            (True, "yes"),
+            (False, "no"),
+            (Unknown("why"), "unknown"),
+        ):
+            ready = [
+                labels
+                for name, labels, _ in metrics.samples(host(intended=given))
+                if name == "sriov_rt_host_ready"
+            ]
+            self.assertEqual([{"intended": expected}], ready)
+
+    def test_every_error_of_a_port_is_a_known_result(self):
+        """A counter that is born at 1 raises no alert."""
+        errors = {
+            name
+            for module in (kernel_errors, nic_errors, vif_errors)
+            for name, each in vars(module).items()
+            if isinstance(each, type)
+            and issubclass(each, exceptions.SriovRtError)
+            and each.__module__ == module.__name__
+        }
+        self.assertEqual(sorted(errors), sorted(port_counts.ERRORS))
+
+    def test_what_has_not_happened_is_zero(self):
+        with tempfile.TemporaryDirectory() as empty:
+            found = {
+                tuple(labels.values()): value
+                for _, labels, value in metrics.operations(Root(empty))
+            }
+        self.assertEqual({0.0}, set(found.values()))
+        for each in (
+            ("plug", "ok"),
+            ("plug", "NoParent"),
+            ("plug", "VfBusy"),
+            ("unplug", "LinkRefused"),
+            ("recover", "failed"),
+        ):
+            self.assertIn(each, found)
 
     def test_each_is_in_the_documentation(self):
         page = (ROOT / "doc/source/admin/metrics.rst").read_text()
