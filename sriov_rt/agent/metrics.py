@@ -21,6 +21,7 @@ from sriov_rt.agent import metrics_server
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import HostFacts
 from sriov_rt.facts import LatencyCertificate
+from sriov_rt.facts import culprit
 from sriov_rt.facts import decisive
 from sriov_rt.host import port_counts
 from sriov_rt.host import readiness
@@ -84,6 +85,9 @@ HELP = {
         "Unix time at which the certificate expires."
     ),
     "sriov_rt_certificate_withdrawn": "Whether the certificate is withdrawn.",
+    "sriov_rt_certificate_culprit": (
+        "Whether the sample that withdrew the certificate had such a culprit."
+    ),
     "sriov_rt_vfs": "VFs by their PF and state (free or used).",
     "sriov_rt_quarantined_ports": (
         "Quarantined ports by the PF, or the parent without VFs, of each."
@@ -154,6 +158,10 @@ def _certificate(facts: HostFacts) -> Iterator[Sample]:
         )
         withdrawn = float(bool(found.withdrawn))
         yield "sriov_rt_certificate_withdrawn", {}, withdrawn
+        named = found.culprit.kind if found.culprit else ""
+        for kind in culprit.KINDS:
+            labels = {"kind": kind}
+            yield "sriov_rt_certificate_culprit", labels, float(kind == named)
 
 
 def _vfs(facts: HostFacts) -> Iterator[Sample]:

@@ -11,7 +11,9 @@ a third column: the return to user space, which is what a program sees.
 
 import re
 
+from sriov_rt.facts.culprit import Culprit
 from sriov_rt.parse import cpulist
+from sriov_rt.verify import blame
 from sriov_rt.verify import process
 from sriov_rt.verify.errors import OutputInvalid
 from sriov_rt.verify.latency_tool import Parsed
@@ -33,6 +35,12 @@ _KINDS = (("IRQ", "Thr", "Usr"), ("IRQ", "Thr"))
 _TOTALS = ("count:", "max:")
 
 _ACTION = "--on-threshold"
+
+#: The option that leaves the auto-analysis out, of an rtla that has one.
+_ANALYSIS = "--no-aa"
+
+#: Where rtla keeps its trace unless told otherwise, in its directory.
+TRACE = "timerlat_trace.txt"
 
 #: The longest help that is read, in bytes, and the seconds that it may take.
 _MAX_HELP = 64 * 1024
@@ -75,10 +83,8 @@ class Timerlat(ProgramTool):
             f"--entries={step.buckets}",
         )
 
-    def has_actions(self) -> bool:
-        """Return whether this rtla runs a command at a threshold.
-
-        It does from Linux 6.17 on (``--on-threshold``).
+    def help(self) -> str:
+        """Return what this rtla says of its options.
 
         :raises RunFailed: if there is no rtla.
         """
@@ -89,20 +95,43 @@ class Timerlat(ProgramTool):
             lines.feed,
             name=self.name,
         )
-        return _ACTION in ended.error or _ACTION.encode() in lines.whole()
+        return ended.error + lines.whole().decode(errors="replace")
 
-    def at_threshold(self, latency_us: int, mark: str) -> tuple[str, ...]:
-        """Return the options to print a line at the first sample above.
+    def at_threshold(
+        self, latency_us: int, mark: str, said: str
+    ) -> tuple[str, ...]:
+        """Return the options to stop at the first sample above, and why.
 
-        rtla's trace is stopped by then; it ends after it, and prints its
-        table.
+        rtla analyses the sample by itself from Linux 6.3 on; before, it keeps
+        a trace with the events of osnoise. It runs a command at the sample
+        from Linux 6.17 on: its trace is stopped by then, and its table
+        follows.
 
-        :param mark: the line, of letters and hyphens.
+        :param mark: a line that is printed by that, of letters and hyphens.
+        :param said: what :meth:`help` returned.
         """
-        return (
-            f"--thread={latency_us}",
-            f"{_ACTION}=shell,command=echo {mark}",
-        )
+        options = [f"--thread={latency_us}", f"--stack={latency_us}"]
+        if _ACTION in said:
+            options.append(f"{_ACTION}=shell,command=echo {mark}")
+        if _ANALYSIS not in said:
+            # Without a name, which old versions read in two ways.
+            options += ["--trace", "--event=osnoise"]
+        return tuple(options)
+
+    def culprit(
+        self, document: bytes, trace: bytes, cpu: int, latency_us: int
+    ) -> Culprit | None:
+        """Return the culprit of the sample that stopped it; None if none did.
+
+        :param document: what rtla printed.
+        :param trace: that it kept; empty without one.
+        :param latency_us: where it stopped.
+        """
+        if found := blame.of_analysis(document, self.name):
+            return found
+        if not trace:
+            return None
+        return blame.of_osnoise(trace, self.name, cpu, latency_us)
 
     def parse(self, document: bytes) -> Parsed:
         """Return the latencies of each CPU; rtla prints no version."""

@@ -20,6 +20,7 @@ from sriov_rt.facts import HeldVf
 from sriov_rt.facts import LatencyCertificate
 from sriov_rt.facts import QuarantinedPort
 from sriov_rt.facts import VifFacts
+from sriov_rt.facts.culprit import Culprit
 from sriov_rt.facts.guests import AuditFacts
 from sriov_rt.facts.guests import Drift
 from sriov_rt.host import port_counts
@@ -54,6 +55,21 @@ class SamplesTest(unittest.TestCase):
         )
         self.assertEqual(25e-6, found["sriov_rt_certificate_bound_seconds",])
         self.assertEqual(1.0, found["sriov_rt_audit_known",])
+
+    def test_the_kind_of_the_culprit(self):
+        named = Culprit("irq", "eth0:54", 2, 433, 420, "timerlat")
+        certificate = dataclasses.replace(
+            CERTIFICATE, withdrawn="why", culprit=named
+        )
+        facts = builders.realtime_host(latency={"certificate": certificate})
+        kinds = {
+            labels["kind"]: value
+            for name, labels, value in metrics.samples(facts)
+            if name == "sriov_rt_certificate_culprit"
+        }
+        self.assertEqual(1.0, kinds.pop("irq"))
+        self.assertEqual({0.0}, set(kinds.values()))
+        self.assertLess(len(kinds), 8)
 
     def test_what_is_unknown_is_left_out(self):
         facts = dataclasses.replace(host(), audit=AuditFacts(Unknown("why")))
