@@ -2,10 +2,10 @@
 
 """Who had a CPU while a sample waited for it, from what tools print.
 
-Three sources, each total and bounded: the auto-analysis that rtla prints from
-Linux 6.3 on, the trace of an older rtla (the events of ``osnoise``), and a
-trace of scheduler and interrupts beside cyclictest. Each becomes the times of
-those that had the CPU; the one that had it longest is the culprit.
+Three sources, each total and bounded: the auto-analysis that a newer rtla
+prints (6.12 does), the trace of an older one (the events of ``osnoise``), and
+a trace of scheduler and interrupts beside cyclictest. Each becomes the times
+of those that had the CPU; the one that had it longest is the culprit.
 """
 
 import collections

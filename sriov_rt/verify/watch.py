@@ -10,9 +10,7 @@ limit of its own: that shows what the firmware and the kernel do to all CPUs.
 
 import dataclasses
 import logging
-import os
 import pathlib
-import tempfile
 import time
 from collections.abc import Callable
 from collections.abc import Mapping
@@ -29,11 +27,9 @@ from sriov_rt.host.root import Root
 from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.verify import breach
 from sriov_rt.verify import certificate
-from sriov_rt.verify import process
 from sriov_rt.verify import results
 from sriov_rt.verify import timerlat
 from sriov_rt.verify.errors import Busy
-from sriov_rt.verify.errors import RunFailed
 from sriov_rt.verify.latency import cpus_of
 from sriov_rt.verify.measurement import Cpus
 from sriov_rt.verify.measurement import Step
@@ -47,19 +43,10 @@ _IDLE = 0.99
 #: Seconds over which that is looked at.
 _LOOK_S = 1.0
 
-#: Seconds that a probe may take on top of its duration.
-_SLACK_S = 60.0
-
 #: Tickets lie with the results of ``verify latency``, below the root.
 TICKETS = "var/lib/sriov-rt-verify/results"
 
-#: The most of rtla's trace that is read: its end, in bytes.
-MAX_TRACE = 64 * 1024 * 1024
-
 _UNNAMED = "this rtla has neither analysed nor traced it"
-
-#: The line that rtla's action prints.
-_MARK = "sriov-rt-breach"
 
 #: Fields of a cpuN line of /proc/stat, man 5 proc: idle and iowait.
 _IDLE_FIELDS = (4, 5)
@@ -194,8 +181,7 @@ def _judge(
         (why,) = at_once
         said = f"certificate withdrawn: {why} ({worst} µs)"
     named = next(iter(found_out), unknown(cpu, worst, timerlat.TOOL, _UNNAMED))
-    # A trace lacks what the table has: what came after it stopped.
-    named = dataclasses.replace(named, cpu=cpu, latency_us=worst)
+    named = dataclasses.replace(named, cpu=cpu)
     if not _withdraw(root, found, why, named):
         return Probe(cpu, worst, f"{why}; there is another certificate now")
     try:
@@ -314,49 +300,12 @@ def measure(
             buckets=256,
         )
     )
-    command = (
-        *tool.command(Cpus(CpuSet((cpu,)), cpus.housekeeping)),
-        *tool.at_threshold(bound_us, _MARK, tool.help()),
+    worst, named = tool.until_above(
+        Cpus(CpuSet((cpu,)), cpus.housekeeping), bound_us, breached
     )
-    lines = process.Lines(1024 * 1024)
-    marked = False
-
-    def read(found: list[bytes]) -> None:
-        nonlocal marked
-        if not marked and _MARK.encode() in found:
-            marked = True
-            breached()
-        lines.feed([each for each in found if each != _MARK.encode()])
-
-    with tempfile.TemporaryDirectory(prefix="sriov-rt-watch-") as place:
-        directory = pathlib.Path(place)
-        ended = process.run(
-            command,
-            duration_s + _SLACK_S,
-            read,
-            directory=directory,
-            name=tool.name,
-        )
-        trace = _end(directory / timerlat.TRACE)
-    if ended.interrupted:
-        raise KeyboardInterrupt
-    # Newer versions exit with another code after a stop.
-    if ended.code < 0 or not lines.whole().strip():
-        raise RunFailed(tool.name, ended.last_line())
-    worst = max(each.max_us for each in tool.parse(lines.whole()).cpus)
-    if named := tool.culprit(lines.whole(), trace, cpu, bound_us):
+    if named is not None:
         found_out(named)
     return worst
-
-
-def _end(path: pathlib.Path) -> bytes:
-    """Return the end of a trace; nothing where there is none."""
-    try:
-        with path.open("rb") as trace:
-            trace.seek(max(0, os.fstat(trace.fileno()).st_size - MAX_TRACE))
-            return trace.read(MAX_TRACE)
-    except FileNotFoundError:
-        return b""
 
 
 def _counts(found: Certificate, root: Root, nova: ComputeFacts) -> bool:

@@ -13,6 +13,7 @@ from sriov_rt.verify.measurement import CpuLatency
 from sriov_rt.verify.measurement import Cpus
 from sriov_rt.verify.measurement import Step
 from sriov_rt.verify.oslat import Oslat
+from sriov_rt.verify.timerlat import Timerlat
 from tests.unit.verify import test_blame
 from tests.unit.verify.programs import ProgramTest
 
@@ -102,6 +103,39 @@ class RecorderTest(ProgramTest):
             self.assertEqual((), tool(STEP).culprits(cpus))
         (found,) = Hwlat(STEP, 20).culprits(cpus)
         self.assertIn("SMI", found.sentence)
+
+
+class TimerlatTest(ProgramTest):
+    """Its table does not say when the worst sample was."""
+
+    def measure(self, again):
+        analysis = self.place / "analysis"
+        analysis.write_bytes(test_blame.ANALYSIS)
+        self.program("taskset", 'shift 2; exec "$@"')
+        self.program(
+            "rtla",
+            'case $* in *--help) echo "--no-aa"; exit;; *--thread=*)\n'
+            f"{again.format(analysis=analysis)} ;; esac\n"
+            f"cat {RECORDED}/timerlat-6.1-overflow.txt",
+        )
+        step = Step("timerlat", 1, interval_us=1000, buckets=256)
+        cpus = Cpus(CpuSet((2,)), CpuSet((0,)))
+        tool = Timerlat(step, 500)
+        return tool.run(cpus, self.root, lambda elapsed: None).culprits
+
+    def test_one_more_is_waited_for(self):
+        (found,) = self.measure("cat {analysis}")
+        self.assertEqual(
+            ("objtool:49256", 70625), (found.name, found.latency_us)
+        )
+
+    def test_none_that_comes_or_a_run_that_fails(self):
+        for again in ("true", "exit 3", "echo garbage; exit", "kill -9 $$"):
+            (found,) = self.measure(again)
+            self.assertEqual(
+                (culprit.UNKNOWN, 70625), (found.kind, found.latency_us)
+            )
+            self.assertIn("came again within 1 s", found.why)
 
 
 class PackagesTest(ProgramTest):

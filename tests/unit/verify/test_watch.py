@@ -89,7 +89,7 @@ class WatchTest(ProgramTest):
         self.assertIn("no certificate counts", self.probe().said)
 
     def test_the_culprit_is_in_the_certificate_and_in_a_ticket(self):
-        """rtla since Linux 6.3 analyses the sample that stops it."""
+        """A newer rtla analyses the sample that stops it."""
         self.certify(packages=("qemu-system-x86 1:7.2",))
         self.tree.write(
             "var/lib/dpkg/status",
