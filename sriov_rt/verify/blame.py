@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who had a CPU while a sample waited for it, from what tools print.
+"""Culprit of a sample: the output and the traces of tools, parsed.
 
 Three sources, each total and bounded: the auto-analysis that a newer rtla
 prints (6.12 does), the trace of an older one (the events of ``osnoise``), and
@@ -123,7 +123,7 @@ def _analysed(cpu: int, lines: list[str]) -> Sample:
 
 
 class _Analysis:
-    """What the analysis of one CPU says, µs."""
+    """Analysis of one CPU, times in µs."""
 
     def __init__(self) -> None:
         self.stack: list[str] = []

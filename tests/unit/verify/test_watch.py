@@ -330,6 +330,21 @@ class WatchTest(ProgramTest):
             self.assertTrue(self.probe().withdrawn)
         self.assertIsNone(self.seen())
 
+    def test_a_full_disk_is_no_reprieve_at_once_either(self):
+        """The certificate is gone by the time that the culprit is known."""
+        self.program(
+            "rtla",
+            'case $* in *--help) echo "--on-threshold"; exit;; esac\n'
+            f"echo sriov-rt-breach; cat {RECORDED}/timerlat-6.1-overflow.txt",
+        )
+        with (
+            mock.patch("os.fsync", side_effect=OSError(28, "No space left")),
+            self.assertLogs("sriov_rt.verify"),
+        ):
+            found = self.probe()
+        self.assertTrue(found.withdrawn, found.said)
+        self.assertIsNone(self.seen())
+
     def test_nobody_else_writes_while_it_judges(self):
         def measured(*_):
             with self.assertRaises(errors.Busy):
