@@ -11,6 +11,7 @@ from oslo_config import cfg
 
 from sriov_rt import exceptions
 from sriov_rt.agent import audit
+from sriov_rt.agent import options
 from sriov_rt.agent import withdrawal
 from sriov_rt.agent.audit import Audit
 from sriov_rt.agent.listener import Endpoint
@@ -166,6 +167,7 @@ def _observing(conf: cfg.ConfigOpts) -> Callable[[], HostFacts]:
         nova_files=conf.agent.nova_config_files,
         keep=withdrawal.Keeper().keep,
         occupancy=Occupancy(root, conf.agent.kubelet_directory),
+        intended=options.INTENDED[conf.agent.realtime],
     )
     return observer.observe
 

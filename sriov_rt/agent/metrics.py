@@ -26,9 +26,11 @@ from sriov_rt.decide import occupancy
 from sriov_rt.facts import CountedVf
 from sriov_rt.facts import HostFacts
 from sriov_rt.facts import LatencyCertificate
+from sriov_rt.facts import culprit
 from sriov_rt.facts import decisive
 from sriov_rt.host import port_counts
 from sriov_rt.host import readiness
+from sriov_rt.host.observer import installed_version
 from sriov_rt.host.root import Root
 
 LOG = logging.getLogger(__name__)
@@ -73,7 +75,10 @@ Prometheus has to name the same.
 
 #: Name to its help: every metric that there is.
 HELP = {
-    "sriov_rt_host_ready": "Whether the host can serve realtime guests.",
+    "sriov_rt_build_info": "Release of the agent; always 1.",
+    "sriov_rt_host_ready": (
+        "Whether the host can serve realtime guests, and is meant to."
+    ),
     "sriov_rt_host_reason": "A Reason why it cannot, by its code.",
     "sriov_rt_facts_observed_timestamp_seconds": (
         "Unix time of the last observation of the host."
@@ -85,6 +90,9 @@ HELP = {
         "Unix time at which the certificate expires."
     ),
     "sriov_rt_certificate_withdrawn": "Whether the certificate is withdrawn.",
+    "sriov_rt_certificate_culprit": (
+        "Whether the sample that withdrew the certificate had such a culprit."
+    ),
     "sriov_rt_vfs": "VFs by their PF and state (free or used).",
     "sriov_rt_quarantined_ports": (
         "Quarantined ports by the PF, or the parent without VFs, of each."
@@ -128,7 +136,11 @@ class MetricsUnavailable(exceptions.SriovRtError):
 def samples(facts: HostFacts) -> Iterator[Sample]:
     """Yield what is known of a host; what is unknown is left out."""
     found = readiness.judge(decisive(facts), placed_by_nova=True)
-    yield "sriov_rt_host_ready", {}, float(found.is_ready)
+    intended = "unknown"
+    if not isinstance(facts.intended, Unknown):
+        intended = "yes" if facts.intended else "no"
+    labels = {"intended": intended}
+    yield "sriov_rt_host_ready", labels, float(found.is_ready)
     for code in sorted({each.code for each in found.must}):
         yield "sriov_rt_host_reason", {"code": code}, 1.0
     yield (
@@ -160,6 +172,10 @@ def _certificate(facts: HostFacts) -> Iterator[Sample]:
         )
         withdrawn = float(bool(found.withdrawn))
         yield "sriov_rt_certificate_withdrawn", {}, withdrawn
+        named = found.culprit.kind if found.culprit else ""
+        for kind in culprit.KINDS:
+            labels = {"kind": kind}
+            yield "sriov_rt_certificate_culprit", labels, float(kind == named)
 
 
 def _vfs(facts: HostFacts) -> Iterator[Sample]:
@@ -219,11 +235,16 @@ def _occupancy(facts: HostFacts) -> Iterator[Sample]:
 
 
 def operations(root: Root) -> Iterator[Sample]:
-    """Yield how operations on ports ended; nothing if that is unknown."""
+    """Yield how operations on ports ended; nothing if that is unknown.
+
+    What has not happened yet is 0: Prometheus sees no increase in a counter
+    whose first sample is 1.
+    """
     found = port_counts.observe(root)
     if isinstance(found, Unknown):
         return
-    for (operation, result), count in sorted(found.items()):
+    counts = {**dict.fromkeys(port_counts.KNOWN, 0), **found}
+    for (operation, result), count in sorted(counts.items()):
         labels = {"operation": operation, "result": result}
         yield "sriov_rt_port_operations_total", labels, float(count)
 
@@ -299,6 +320,7 @@ class Metrics:
         core = self._library.metrics_core
         families: dict[str, Any] = {}
         for name, labels, value in itertools.chain(
+            [("sriov_rt_build_info", {"version": installed_version()}, 1.0)],
             operations(self._root),
             () if facts is None else samples(facts),
             self._of_vfs(),

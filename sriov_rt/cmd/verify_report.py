@@ -17,6 +17,7 @@ from sriov_rt.cmd import shell
 from sriov_rt.cmd import verify
 from sriov_rt.cmd.command import Result
 from sriov_rt.host.table import printable
+from sriov_rt.verify import breach
 from sriov_rt.verify import collection
 from sriov_rt.verify import compare
 from sriov_rt.verify import disk
@@ -133,6 +134,9 @@ def _measurements(
 def _figures(found: collection.Collection) -> Iterator[tuple[str, str]]:
     """Yield name and value of each figure of a measurement."""
     yield from report.facts(found)
+    for number, ticket in enumerate(found.breaches, 1):
+        for name, value in breach.rows(ticket):
+            yield f"breach {number}, {name}", value
     for tool, result in found.latency.items():
         for cpu in result.measurement.cpus:
             yield f"{tool}, CPU {cpu.cpu}, maximum", f"{cpu.max_us} µs"
@@ -175,6 +179,10 @@ def _as_text(
         yield f"== {each.label}"
         for name, value in report.facts(each):
             yield f"{name + ':':16} {printable(value)}"
+        for ticket in each.breaches:
+            yield "-- latency above the bound"
+            for name, value in breach.rows(ticket):
+                yield f"{name + ':':16} {printable(value)}"
         yield from collection.latency_text(each)
         yield from _cells(network.TABLE, each.network, published)
         yield from _cells(disk.TABLE, each.disk, published)

@@ -50,6 +50,7 @@ class HostFacts:
     :param version: of the sriov-rt that observed it; empty if it is older
         than this field.
     :param audit: what the agent found of the guests that run.
+    :param intended: whether the host is meant to serve realtime guests.
     """
 
     host: str
@@ -69,6 +70,7 @@ class HostFacts:
     version: str = ""
     audit: AuditFacts = NO_AUDIT_REPORTED
     occupancy: OccupancyFacts = NO_OCCUPANCY_REPORTED
+    intended: bool | Unknown = NOT_REPORTED
 
     def to_plain(self) -> dict[str, Any]:
         """Return the facts as a JSON object with its schema version."""

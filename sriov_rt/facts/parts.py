@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from sriov_rt.codec import Unknown
+from sriov_rt.facts.culprit import Culprit
 from sriov_rt.parse.cpulist import CpuSet
 
 #: A fact that came on top, in a document of an agent that knows none such.
@@ -336,6 +337,7 @@ class LatencyCertificate:
     :param emulated: the host is a virtual machine itself: the latency says
         nothing of any hardware.
     :param cpus: that were measured; None in facts of an older agent.
+    :param culprit: of the sample that withdrew it; None where none did.
     """
 
     max_latency_us: int
@@ -344,6 +346,7 @@ class LatencyCertificate:
     withdrawn: str = ""
     emulated: bool = False
     cpus: CpuSet | None = None
+    culprit: Culprit | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -55,6 +55,8 @@ class Observer:
         of those that sriov-rt.conf names there.
     :param keep: keeps a certificate's withdrawal before it is reported.
     :param occupancy: sees who is on the CPUs for guests; None to leave it out.
+    :param intended: whether the host is meant to serve realtime guests; None
+        where it is if Nova has dedicated pCPUs on it.
     :param clock: gives Unix time, seconds.
     """
 
@@ -68,6 +70,7 @@ class Observer:
         nova_files: compute_source.Files | None = None,
         keep: latency.Keep | None = None,
         occupancy: Occupancy | None = None,
+        intended: bool | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._root = root
@@ -91,6 +94,7 @@ class Observer:
             )
         self._keep = keep
         self._occupancy = occupancy
+        self._intended = intended
         self._nova: ComputeFacts | None = None
         if self._sources.get("latency") is latency.observe:
             self._sources["latency"] = self._latency
@@ -119,6 +123,11 @@ class Observer:
             self._clock(),
             **parts,
             version=installed_version(),
+            intended=(
+                _intended(parts["compute"])
+                if self._intended is None
+                else self._intended
+            ),
         )
 
     def _latency(self, root: Root) -> LatencyFacts:
@@ -151,6 +160,11 @@ class Observer:
                 "Facts '%s' are unknown: %s", name, problem, exc_info=error
             )
         return facts.unknown(name, problem)
+
+
+def _intended(nova: ComputeFacts) -> bool | Unknown:
+    found = nova.dedicated
+    return found if isinstance(found, Unknown) else bool(found)
 
 
 @functools.cache

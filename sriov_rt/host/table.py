@@ -36,6 +36,7 @@ def _rows(
     yield "host", host.host
     yield "node", host.node
     yield "version", host.version or "unknown"
+    yield from _fact("intended", host.intended)
     for name in facts.PARTS:
         part = getattr(host, name)
         if name == "labels":
