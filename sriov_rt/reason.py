@@ -123,6 +123,10 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
         "fact_unknown": (
             "{fact} is unknown ({why}); check that sriov-rt-agent can read it"
         ),
+        "host_on_hold": (
+            "{who} has put this host on hold since {since} ({why}), {end}; "
+            "run 'sriov-rt host release' there once it may serve again"
+        ),
         "cpu_policy_mixed": (
             "hw:cpu_policy=mixed leaves some vCPUs on shared pCPUs, and "
             "sriov_rt:realtime needs each on its own; set "

@@ -46,6 +46,8 @@ COMMANDS: Mapping[str, str] = {
     "guest repin": "guest:Repin",
     "host check": "host:Check",
     "host features": "host:Features",
+    "host hold": "host_maintenance:HoldHost",
+    "host release": "host_maintenance:ReleaseHost",
     "host show": "host:Show",
     "kubevirt domain-hook": "kubevirt:DomainHook",
     "kubevirt node-hook": "kubevirt:NodeHook",

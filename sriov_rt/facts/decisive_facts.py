@@ -21,6 +21,7 @@ from sriov_rt.facts.network import VifFacts
 from sriov_rt.facts.parts import ComputeFacts
 from sriov_rt.facts.parts import CpuFacts
 from sriov_rt.facts.parts import DecisiveKernel
+from sriov_rt.facts.parts import DecisiveMaintenance
 from sriov_rt.facts.parts import IrqFacts
 from sriov_rt.facts.parts import IrqGroup
 from sriov_rt.facts.parts import LabelFacts
@@ -87,6 +88,7 @@ class DecisiveFacts:
     latency: LatencyFacts
     labels: DecisiveLabels
     vifs: VifFacts
+    maintenance: DecisiveMaintenance
 
 
 def decisive(facts: HostFacts) -> DecisiveFacts:
@@ -103,6 +105,7 @@ def decisive(facts: HostFacts) -> DecisiveFacts:
         latency=facts.latency,
         labels=_labels(facts.labels),
         vifs=facts.vifs,
+        maintenance=_base(DecisiveMaintenance, facts.maintenance),
     )
 
 

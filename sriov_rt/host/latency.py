@@ -111,6 +111,7 @@ def observe(
             withdrawn=now.withdrawn,
             emulated=found.emulated,
             cpus=CpuSet(each.cpu for each in found.cpus),
+            issued_at=found.issued_at,
         )
     )
 

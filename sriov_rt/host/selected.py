@@ -18,6 +18,7 @@ from typing import Any
 from sriov_rt import exceptions
 from sriov_rt import facts
 from sriov_rt.codec import Unknown
+from sriov_rt.decide import maintenance
 from sriov_rt.facts import NOT_REPORTED
 from sriov_rt.facts import ComputeFacts
 from sriov_rt.facts import HostFacts
@@ -32,6 +33,7 @@ _MODULES: Mapping[str, str] = types.MappingProxyType(
         "irqs": "irqs",
         "kernel": "kernel",
         "latency": "latency",
+        "maintenance": "maintenance",
         "memory": "memory",
         "nics": "nics",
     }
@@ -69,6 +71,8 @@ def parts_for(request: Request) -> frozenset[str]:
         found |= {"nics", "kernel", "labels"}
     if request.max_latency_us is not None:
         found |= {"latency", "kernel"}
+    if maintenance.concerns(request):
+        found.add("maintenance")
     if request.kernel is not Kernel.ANY:
         found.add("kernel")
     return frozenset(found)

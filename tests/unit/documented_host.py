@@ -20,6 +20,7 @@ from unittest import mock
 from sriov_rt.cmd import collect
 from sriov_rt.cmd import device as cmd_device
 from sriov_rt.cmd import host as cmd_host
+from sriov_rt.cmd import host_maintenance
 from sriov_rt.cmd import main
 from sriov_rt.cmd import pod as cmd_pod
 from sriov_rt.cmd.verdict import Candidate
@@ -325,6 +326,7 @@ class DocumentedHost(unittest.TestCase):
             (container, "sees_host_processes", lambda *_: True),
             # In a checkout that was never installed there are no sources.
             (cmd_host, "load_sources", lambda: trees.SOURCES),
+            (host_maintenance, "Root", lambda *_: self.devices.root),
             # It takes a message queue, and agents on it.
             (collect, "collect", self._collect),
             # What runs the tests may itself be a virtual machine, without
@@ -343,7 +345,9 @@ class DocumentedHost(unittest.TestCase):
         for where, name, value in patches:
             stack.enter_context(mock.patch.object(where, name, value))
         stack.enter_context(mock.patch("time.time", return_value=NOW))
-        stack.enter_context(mock.patch.dict(os.environ, COLUMNS="80"))
+        stack.enter_context(
+            mock.patch.dict(os.environ, COLUMNS="80", SUDO_USER="alice")
+        )
 
     def _collect(self, expected, **options) -> list[Candidate]:
         return [
