@@ -23,6 +23,7 @@ from sriov_rt.cmd import host as cmd_host
 from sriov_rt.cmd import host_maintenance
 from sriov_rt.cmd import main
 from sriov_rt.cmd import pod as cmd_pod
+from sriov_rt.cmd import verify_regression
 from sriov_rt.cmd.verdict import Candidate
 from sriov_rt.devices import settings as device_settings
 from sriov_rt.facts import decisive
@@ -34,6 +35,7 @@ from sriov_rt.nic import vfs
 from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.verify import certificate
 from sriov_rt.verify import disk
+from sriov_rt.verify import figures
 from sriov_rt.verify import fio
 from sriov_rt.verify import guest
 from sriov_rt.verify import latency
@@ -393,6 +395,7 @@ class DocumentedHost(unittest.TestCase):
         self._measure(stack, GOOD)
         stack.enter_context(mock.patch.object(certificate, "prepare"))
         stack.enter_context(mock.patch.object(certificate, "write"))
+        stack.enter_context(mock.patch.object(figures, "keep"))
         return [*arguments, "--output", str(self.place / "results")]
 
     def _in_place_of_verify_guest(self, stack, arguments):
@@ -464,22 +467,29 @@ class DocumentedHost(unittest.TestCase):
         return arguments
 
     def _in_place_of_verify_compare(self, stack, arguments):
-        """It takes measurements."""
+        """It takes measurements, and a certificate from before them."""
         self._write_results()
+        figures.keep(self.place, NOW - 8100, [self._result(8, NOW - 9000)])
+        stack.enter_context(
+            mock.patch.object(
+                verify_regression, "Root", lambda _: trees.Tree(self.place)
+            )
+        )
         return arguments
 
     def _write_results(self) -> None:
         for name, scale in (("before", 8), ("after", 20)):
-            cpus = tuple(test_report.cpu(cpu, scale) for cpu in (2, 3))
-            measured = Measurement(
-                "cyclictest", "2.40", "cyclictest", NOW, 900.0, cpus, ()
-            )
-            results.Results(self.place / name).put(
-                results.Result(
-                    Step("cyclictest", 900, interval_us=200),
-                    "compute",
-                    SUBJECT.after,
-                    measured,
-                    emulated=False,
-                )
-            )
+            results.Results(self.place / name).put(self._result(scale, NOW))
+
+    def _result(self, scale: int, at: float) -> results.Result:
+        cpus = tuple(test_report.cpu(cpu, scale) for cpu in (2, 3))
+        measured = Measurement(
+            "cyclictest", "2.40", "cyclictest", at, 900.0, cpus, ()
+        )
+        return results.Result(
+            Step("cyclictest", 900, interval_us=200),
+            "compute",
+            SUBJECT.after,
+            measured,
+            emulated=False,
+        )
