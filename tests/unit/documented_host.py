@@ -64,6 +64,14 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 #: A host that merges pages.
 KSM = {"ksm_run": 1}
 
+#: What maintenance has made of it.
+USUAL = {
+    "hold": None,
+    "microcode": "0x500320a",
+    "tuned_profile": "realtime-virtual-host",
+    "boot_owed": "",
+}
+
 CPUS = Cpus(CpuSet((2, 3)), CpuSet((0, 1)))
 
 #: What is measured in a guest.
@@ -230,7 +238,16 @@ class DocumentedHost(unittest.TestCase):
             dataclasses.replace(
                 builders.realtime_host(name, **parts), version="1.0.0"
             )
-            for name, parts in (("rt-1", {}), ("rt-2", {"memory": KSM}))
+            for name, parts in (
+                ("rt-1", {"maintenance": USUAL}),
+                (
+                    "rt-2",
+                    {
+                        "maintenance": {**USUAL, "microcode": "0x5003102"},
+                        "memory": KSM,
+                    },
+                ),
+            )
         ]
         pathlib.Path("hosts/rt-2.json").write_text(
             json.dumps(self.hosts[1].to_plain())

@@ -39,6 +39,7 @@ _KEYS = {
     ("recovery.py", "standing"),
     # Of the facts, as the command "host hold" has it.
     ("parts.py", "hold"),
+    ("fleet.py", "hold"),
 }
 
 #: Text that is one of these words has a reader: a value in JSON, a key.
