@@ -5,6 +5,7 @@
 import contextlib
 import dataclasses
 import logging
+from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -18,6 +19,7 @@ from sriov_rt.kernel.tc import Limits
 from sriov_rt.nic import use
 from sriov_rt.nic.errors import NicError
 from sriov_rt.nic.tenancy import MANAGERS
+from sriov_rt.nic.tenancy import UNKNOWN_INODE
 from sriov_rt.nic.tenancy import Kind as Holding
 from sriov_rt.nic.use import Act
 from sriov_rt.nic.use import Use
@@ -60,6 +62,9 @@ _CHANGED_IN_PLACE = {"MTU", "kbit/s out", "kbit/s in"}
 
 #: The link if it was made now, and the port.
 Made = tuple[Link | None, Plugged]
+
+#: Whether a port is to be made, by the namespace that it would be in.
+Due = Callable[[Identity | None], bool]
 
 
 class Steps:
@@ -232,10 +237,12 @@ class Plugging:
         """Return the plan for a port that is not plugged."""
         return plan.make(request, view, self._pools, self._rules)
 
-    def plug(self, request: Plug) -> Made:
+    def plug(self, request: Plug, is_due: Due | None = None) -> Made:
         """Make a port, or return it as it is if it is there.
 
         :param request: a checked one.
+        :param is_due: judges whether it is to be made, once it is locked.
+        :raises NotLost: if it is not.
         :raises LinkError: or NicError, if it cannot be made; then nothing of
             it is left.
         """
@@ -249,6 +256,8 @@ class Plugging:
                 if namespace_id is None and request.namespace is not None:
                     # By another name, it is the caller's own.
                     request = dataclasses.replace(request, namespace=None)
+                if is_due is not None and not is_due(namespace_id):
+                    raise errors.NotLost(request.name or "", port=request.port)
                 there = self._existing(request, namespace_id)
                 if there is not None:
                     return None, there
@@ -337,10 +346,21 @@ class Plugging:
 
     def find(self, record: Record) -> Link | None:
         """Return the interface of a port wherever it is, None if unseen."""
+        if self.is_remade(record):
+            return None
         there = self.in_place(record)
         if there is not None:
             return there
         return report.among(record, self._links.all(everywhere=True))
+
+    def is_remade(self, record: Record) -> bool:
+        """Return whether another VF is at the address of a port's now."""
+        if record.vf is None:
+            return False
+        now = self._vfs.tenancies.get(record.vf).inode
+        return UNKNOWN_INODE not in (now, record.inode) and (
+            now != record.inode
+        )
 
     def in_place(self, record: Record) -> Link | None:
         """Return the interface of a port where it was plugged, if it is."""

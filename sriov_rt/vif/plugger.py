@@ -16,9 +16,11 @@ from sriov_rt.vif import report
 from sriov_rt.vif import validation
 from sriov_rt.vif.counts import OK
 from sriov_rt.vif.host_offer import Offer
+from sriov_rt.vif.lost import LostPorts
 from sriov_rt.vif.model import Plug
 from sriov_rt.vif.model import Plugged
 from sriov_rt.vif.plan import PlugPlan
+from sriov_rt.vif.plug import Due
 from sriov_rt.vif.plug import Plugging
 from sriov_rt.vif.records import Record
 from sriov_rt.vif.recovery import Recovered
@@ -42,6 +44,12 @@ class Plugger:
         self._recovery = Recovery(host)
         self._rechecking = Recovery(dataclasses.replace(host, patience_s=0.0))
         self._plugging = Plugging(host, self._recovery)
+        self._lost = LostPorts(host.records.journal)
+
+    @property
+    def host(self) -> Host:
+        """The host whose ports these are."""
+        return self._host
 
     @property
     def pools(self) -> Pools:
@@ -81,16 +89,17 @@ class Plugger:
     def _observe(self) -> View:
         return self._host.observe()
 
-    def plug(self, request: Plug) -> Plugged:
+    def plug(self, request: Plug, is_due: Due | None = None) -> Plugged:
         """Make a port, or return it as it is if it is there.
 
+        :param is_due: see :meth:`Plugging.plug`.
         :raises LinkError: or NicError, if it cannot be made; then nothing of
             it is left.
         :raises ParseError: for a value that no port can have.
         """
         request = _checked(request)
         with self._counts.failures("plug"):
-            link, plugged = self._plugging.plug(request)
+            link, plugged = self._plugging.plug(request, is_due)
         if link is not None:
             self._counts.add("plug", OK)
             self._announce(request, link)
@@ -111,7 +120,9 @@ class Plugger:
 
     def _unplug(self, port: str) -> bool:
         with self._locks.port(port):
-            done = self._recovery.finish_pending(port)
+            # Before its record: it is not to be plugged again.
+            done = self._lost.end(port)
+            done |= self._recovery.finish_pending(port)
             record = self._records.get(port)
             if record is not None:
                 done |= self._recovery.unplug_record(record)
@@ -152,6 +163,10 @@ class Plugger:
         self._recovery.sweep(self._observe())
         return True
 
+    def find(self, record: Record) -> Link | None:
+        """Return the interface of a port wherever it is, None if unseen."""
+        return self._plugging.find(record)
+
     def show(self) -> tuple[Plugged, ...]:
         """Return all ports: by their records, and as the kernel has them.
 
@@ -159,13 +174,19 @@ class Plugger:
         libvirt moved it into.
         """
         view = self._observe()
+        remade = {e.port for e in view.records if self._plugging.is_remade(e)}
         found = {
-            each.port: self._plugging.in_place(each) for each in view.records
+            each.port: (
+                None if each.port in remade else self._plugging.in_place(each)
+            )
+            for each in view.records
         }
         moved = [
             each
             for each in view.records
-            if found[each.port] is None and each.namespace is None
+            if found[each.port] is None
+            and each.namespace is None
+            and each.port not in remade
         ]
         everywhere = self._links.all(everywhere=True) if moved else ()
         for each in moved:

@@ -159,7 +159,7 @@ class Undo:
 
         :raises Quarantined: if it may be somewhere out of sight.
         """
-        _, parent = self._parent(record, view)
+        _, parent = self.parent(record, view)
         found = self._in_place(record)
         others = [each for each in view.records if each.port != record.port]
         deadline = time.monotonic() + self._patience_s
@@ -218,7 +218,7 @@ class Undo:
                     return each
         return None
 
-    def _parent(self, record: Record, view: View) -> tuple[Where, Link | None]:
+    def parent(self, record: Record, view: View) -> tuple[Where, Link | None]:
         """Return where the parent of a port is, and it if it is here.
 
         By its node, and its index where that was not noted: its name is
@@ -264,7 +264,7 @@ class Undo:
 
         :param view: the host as it was.
         """
-        _, parent = self._parent(record, view)
+        _, parent = self.parent(record, view)
         now = None if parent is None else self._links.get(parent.name)
         return (
             now is not None
@@ -292,7 +292,7 @@ class Undo:
         records = self._records.all()
         others = [each for each in records if each.port != record.port]
         view = View(self._links, self._vfs, others)
-        where, parent = self._parent(record, view)
+        where, parent = self.parent(record, view)
         if parent is None:
             return Evidence(
                 record.parent,
@@ -437,7 +437,7 @@ class Undo:
         :returns: the parent and the port; None if there is none, others are
             on the parent, or it is down.
         """
-        _, parent = self._parent(record, view)
+        _, parent = self.parent(record, view)
         if parent is None or not parent.up or record.kind == Kind.VF:
             return None
         keeper = view.quarantined(parent)
@@ -466,7 +466,7 @@ class Undo:
 
     def lift(self, record: Record, view: View) -> None:
         """Set a parent up again that was set down to cut a port off."""
-        _, parent = self._parent(record, view)
+        _, parent = self.parent(record, view)
         if parent is not None and not self._is_marked(parent):
             self._links.configure(parent, up=True)
 
@@ -488,7 +488,7 @@ class Undo:
             return
         if record.state is State.PLUGGING and self._put_back(record, view):
             view = View(self._links, self._vfs, view.records)
-        _, parent = self._parent(record, view)
+        _, parent = self.parent(record, view)
         if parent is None:
             return
         if view.children(parent):
