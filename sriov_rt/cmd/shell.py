@@ -82,6 +82,7 @@ COMMANDS: Mapping[str, str] = {
     "vif lxc-hook": "vif:LxcHook",
     "vif plug": "vif:Plug",
     "vif recover": "vif:Recover",
+    "vif restore": "vif_restore:Restore",
     "vif show": "vif:Show",
     "vif unplug": "vif:Unplug",
 }
