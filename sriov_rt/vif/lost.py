@@ -45,7 +45,9 @@ class LostPorts:
             files.replace(self._path(record.port), records.form(record))
         except OSError as error:
             raise errors.JournalBroken(
-                str(self.directory), port=record.port, detail=error.strerror
+                str(self.directory),
+                port=record.port,
+                detail=error.strerror or str(error),
             ) from error
 
     def get(self, port: str) -> Record | None:
@@ -83,7 +85,9 @@ class LostPorts:
             return False
         except OSError as error:
             raise errors.JournalBroken(
-                str(self.directory), port=port, detail=error.strerror
+                str(self.directory),
+                port=port,
+                detail=error.strerror or str(error),
             ) from error
         return True
 
