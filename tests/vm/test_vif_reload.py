@@ -69,7 +69,11 @@ class ReloadTest(test_vif_kinds.PortTestCase):
         words = self.words(kind, *more)
         plugged = self.plug(*words)
         self.assert_answers(PEER)
-        nothing = {"restored": [], "left": [], "ended": []}
+        nothing: dict[str, list[str]] = {
+            "restored": [],
+            "left": [],
+            "ended": [],
+        }
         self.assertEqual(self.done("vif", "restore"), nothing)
         for way, script in _WAYS.items():
             with self.subTest(kind, way=way):
