@@ -489,6 +489,11 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "PCI device {address} has driver {driver}, and is to have "
             "vfio-pci; hard-reboot instance {instance}"
         ),
+        "guest_device_pulled": (
+            "the guest has lost PCI device {address} while it runs, as when "
+            "its VF was destroyed; see that 'sriov-rt vf list' has the VF, "
+            "and hard-reboot instance {instance}"
+        ),
         "guest_irq_on_pcpu": (
             "interrupts of PCI device {address} fire on CPUs {cpus} of "
             "realtime vCPUs; write a housekeeping CPU to "
