@@ -112,7 +112,14 @@ def judge(before: Collection, after: Collection) -> Regression:
             if other is None or not other.samples:
                 lacking.append(f"{name} was not measured")
                 continue
-            figures += _figures(name, cpu, other)
+            found = list(_figures(name, cpu, other))
+            figures += found
+            if len(found) == 1:
+                lacking.append(
+                    f"{name} has too few samples, or too few in its "
+                    f"histogram, for the latency of {100 * compare.QUANTILE:g}"
+                    " %"
+                )
             if other.samples < _LEAST_SHARE * cpu.samples:
                 lacking.append(
                     f"{name} has {other.samples} samples, the certificate "

@@ -148,6 +148,13 @@ class JudgeTest(unittest.TestCase):
         )
         self.assertIs(Verdict.WORSE, self.judge(short, self.oslat()).verdict)
 
+    def test_a_maximum_alone_is_too_few(self):
+        before = measured(result("oslat", counted(2, 3, samples=30_000)))
+        after = measured(result("oslat", counted(2, 4, samples=30_000)))
+        found = regression.judge(before, after)
+        self.assertIs(Verdict.TOO_FEW, found.verdict)
+        self.assertIn("has too few samples", found.lacking[0])
+
     def test_what_was_not_measured_is_too_few(self):
         for after, why in (
             ((self.cyclictest(),), "oslat was not run"),
