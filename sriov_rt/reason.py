@@ -126,6 +126,10 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
         "fact_unknown": (
             "{fact} is unknown ({why}); check that sriov-rt-agent can read it"
         ),
+        "host_on_hold": (
+            "{who} has put this host on hold since {since} ({why}), {end}; "
+            "run 'sriov-rt host release' there once it may serve again"
+        ),
         "cpu_policy_mixed": (
             "hw:cpu_policy=mixed leaves some vCPUs on shared pCPUs, and "
             "sriov_rt:realtime needs each on its own; set "
@@ -513,6 +517,11 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
         "guest_device_lost": (
             "PCI device {address} has driver {driver}, and is to have "
             "vfio-pci; hard-reboot instance {instance}"
+        ),
+        "guest_device_pulled": (
+            "the guest has lost PCI device {address} while it runs, as when "
+            "its VF was destroyed; see that 'sriov-rt vf list' has the VF, "
+            "and hard-reboot instance {instance}"
         ),
         "guest_irq_on_pcpu": (
             "interrupts of PCI device {address} fire on CPUs {cpus} of "

@@ -26,6 +26,7 @@ from sriov_rt.host.root import Root
 from sriov_rt.parse import duration
 from sriov_rt.verify import certificate
 from sriov_rt.verify import errors
+from sriov_rt.verify import figures
 from sriov_rt.verify import guest
 from sriov_rt.verify import hotplug
 from sriov_rt.verify import latency
@@ -265,6 +266,7 @@ def _earn(
     except errors.CertificateRefused as error:
         return measured, subject.emulated, None, error.reasons
     certificate.write(issued, root.path)
+    figures.keep(root.path, issued.issued_at, found)
     return measured, subject.emulated, issued, ()
 
 

@@ -29,6 +29,7 @@ from sriov_rt.facts.parts import ComputeFacts
 from sriov_rt.facts.parts import CpuFacts
 from sriov_rt.facts.parts import Governor
 from sriov_rt.facts.parts import GuestCgroup
+from sriov_rt.facts.parts import HostHold
 from sriov_rt.facts.parts import HugePages
 from sriov_rt.facts.parts import IdleState
 from sriov_rt.facts.parts import IrqFacts
@@ -37,6 +38,7 @@ from sriov_rt.facts.parts import KernelFacts
 from sriov_rt.facts.parts import LabelFacts
 from sriov_rt.facts.parts import LatencyCertificate
 from sriov_rt.facts.parts import LatencyFacts
+from sriov_rt.facts.parts import MaintenanceFacts
 from sriov_rt.facts.parts import MemoryFacts
 from sriov_rt.facts.parts import NumaNode
 from sriov_rt.facts.parts import OccupancyFacts
@@ -63,6 +65,7 @@ __all__ = [
     "GuestCgroup",
     "HeldVf",
     "HostFacts",
+    "HostHold",
     "HugePages",
     "IdleState",
     "IrqFacts",
@@ -71,6 +74,7 @@ __all__ = [
     "LabelFacts",
     "LatencyCertificate",
     "LatencyFacts",
+    "MaintenanceFacts",
     "MemoryFacts",
     "Nic",
     "NicFacts",

@@ -21,6 +21,7 @@ from sriov_rt.facts.network import VifFacts
 from sriov_rt.facts.parts import ComputeFacts
 from sriov_rt.facts.parts import CpuFacts
 from sriov_rt.facts.parts import DecisiveKernel
+from sriov_rt.facts.parts import DecisiveMaintenance
 from sriov_rt.facts.parts import IrqFacts
 from sriov_rt.facts.parts import IrqGroup
 from sriov_rt.facts.parts import LabelFacts
@@ -89,6 +90,7 @@ class DecisiveFacts:
     labels: DecisiveLabels
     vifs: VifFacts
     occupancy: OccupancyFacts
+    maintenance: DecisiveMaintenance
 
 
 def decisive(facts: HostFacts) -> DecisiveFacts:
@@ -106,6 +108,7 @@ def decisive(facts: HostFacts) -> DecisiveFacts:
         labels=_labels(facts.labels),
         vifs=facts.vifs,
         occupancy=facts.occupancy,
+        maintenance=_base(DecisiveMaintenance, facts.maintenance),
     )
 
 

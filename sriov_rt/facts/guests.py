@@ -72,11 +72,14 @@ class GuestDevice:
 
     :param driver: None if it has none.
     :param irq_cpus: the CPUs that its interrupts fire on.
+    :param attached: False for one that its domain has by its configuration,
+        and that was taken from it while it runs.
     """
 
     address: str
     driver: str | None
     irq_cpus: CpuSet
+    attached: bool = True
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

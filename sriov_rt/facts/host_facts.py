@@ -25,6 +25,7 @@ from sriov_rt.facts.parts import IrqFacts
 from sriov_rt.facts.parts import KernelFacts
 from sriov_rt.facts.parts import LabelFacts
 from sriov_rt.facts.parts import LatencyFacts
+from sriov_rt.facts.parts import MaintenanceFacts
 from sriov_rt.facts.parts import MemoryFacts
 from sriov_rt.facts.parts import OccupancyFacts
 from sriov_rt.facts.parts import VirtFacts
@@ -38,6 +39,7 @@ SCHEMA_VERSION = 1
 MAX_DOCUMENT = 1024 * 1024
 
 NO_VIFS_REPORTED = VifFacts(NOT_REPORTED, NOT_REPORTED)
+NO_MAINTENANCE_REPORTED = MaintenanceFacts(NOT_REPORTED)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -71,6 +73,7 @@ class HostFacts:
     audit: AuditFacts = NO_AUDIT_REPORTED
     occupancy: OccupancyFacts = NO_OCCUPANCY_REPORTED
     intended: bool | Unknown = NOT_REPORTED
+    maintenance: MaintenanceFacts = NO_MAINTENANCE_REPORTED
 
     def to_plain(self) -> dict[str, Any]:
         """Return the facts as a JSON object with its schema version."""

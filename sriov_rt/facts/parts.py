@@ -338,6 +338,7 @@ class LatencyCertificate:
         nothing of any hardware.
     :param cpus: that were measured; None in facts of an older agent.
     :param culprit: of the sample that withdrew it; None where none did.
+    :param issued_at: Unix time in seconds; None in facts of an older agent.
     """
 
     max_latency_us: int
@@ -347,6 +348,7 @@ class LatencyCertificate:
     emulated: bool = False
     cpus: CpuSet | None = None
     culprit: Culprit | None = None
+    issued_at: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -354,6 +356,47 @@ class LatencyFacts:
     """The host's latency certificate, None where it holds none."""
 
     certificate: LatencyCertificate | None | Unknown
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HostHold:
+    """A hold: while it stands, the host takes no realtime guest.
+
+    :param who: who has put the host on hold.
+    :param why: a clause.
+    :param since: Unix time, seconds.
+    :param until: Unix time in seconds at which it ends by itself; None for
+        one that lasts until it is released.
+    """
+
+    who: str
+    why: str
+    since: float
+    until: float | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DecisiveMaintenance:
+    """Maintenance of the host, as decisions judge it.
+
+    :param hold: None for a host that is not on hold.
+    """
+
+    hold: HostHold | None | Unknown
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MaintenanceFacts(DecisiveMaintenance):
+    """Maintenance of the host, and what it changes.
+
+    :param microcode: its revision; None where the kernel shows none.
+    :param tuned_profile: the active profiles of tuned; None without tuned.
+    :param boot_owed: what the next boot changes, a clause; empty for nothing.
+    """
+
+    microcode: str | None | Unknown = NOT_REPORTED
+    tuned_profile: str | None | Unknown = NOT_REPORTED
+    boot_owed: str | Unknown = NOT_REPORTED
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -112,6 +112,7 @@ def observe(
             emulated=found.emulated,
             cpus=CpuSet(each.cpu for each in found.cpus),
             culprit=found.culprit,
+            issued_at=found.issued_at,
         )
     )
 

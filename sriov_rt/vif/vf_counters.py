@@ -23,7 +23,7 @@ from sriov_rt.nic.tenancy import Holder
 from sriov_rt.nic.tenancy import Kind
 from sriov_rt.nic.vfs import Vfs
 from sriov_rt.vif import host
-from sriov_rt.vif.records import Record
+from sriov_rt.vif.model import Record
 
 #: VFs that are counted, so that there are no more series than that of each
 #: metric: four PFs of 256.

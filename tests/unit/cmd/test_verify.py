@@ -19,6 +19,7 @@ from sriov_rt.cmd import faults
 from sriov_rt.cmd import main
 from sriov_rt.cmd import verify_certificate
 from sriov_rt.cmd import verify_latency
+from sriov_rt.cmd import verify_regression
 from sriov_rt.facts import certificate
 from sriov_rt.facts.culprit import Culprit
 from sriov_rt.host import compute
@@ -261,6 +262,23 @@ class LatencyTest(test_watch.ProgramTest):
         )
         found = certificate.from_bytes(self.path.read_bytes())
         self.assertEqual(("seabios 1.16",), found.packages)
+
+    def test_the_next_measurement_is_compared_with_it(self):
+        self.lasting()
+        self.measure()
+        # The second one earns a certificate, too.
+        code, out, _ = self.measure("--output", self.place / "again")
+        self.assertEqual(0, code, out)
+        with mock.patch.object(verify_regression, "Root", lambda _: self.root):
+            code, out, err = run_it("compare", self.place / "again")
+            self.assertEqual((3, ""), (code, err), out)
+            # cyclictest has run for a second.
+            self.assertIn("no worse than at the certificate of 20", out)
+            self.assertIn("too few: cyclictest, CPU 1 has too few", out)
+            self.assertIn("oslat, CPU 1, 99.99 %", out)
+            code, _, err = run_it("compare", self.place / "results")
+        self.assertEqual(2, code)
+        self.assertIn("no figures of a certificate from before", err)
 
     def test_time_left_on_a_terminal_alone(self):
         self.lasting()
