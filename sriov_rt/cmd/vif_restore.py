@@ -9,6 +9,7 @@ from sriov_rt.cmd import command
 from sriov_rt.cmd.command import Result
 from sriov_rt.codec import Unknown
 from sriov_rt.guest import running
+from sriov_rt.host import guest_processes
 from sriov_rt.host.root import Root
 
 #: Exit code of ports that have no interface yet.
@@ -73,7 +74,7 @@ def container(owner: str) -> str | None:
     :returns: None if it runs none of it.
     """
     root = Root("/")
-    found = running.guests(root, running.CONTAINERS)
+    found = running.guests(root, guest_processes.CONTAINERS)
     for each in () if isinstance(found, Unknown) else found:
         if each.instance != owner:
             continue

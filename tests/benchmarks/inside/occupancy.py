@@ -54,13 +54,19 @@ os.killpg(0, 9)
 """
 
 
-def _crowd(*numbers: int, names: str = "") -> subprocess.Popen:
+def _crowd(*numbers: int, names: str = "") -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, "-c", CROWD, *map(str, numbers), names],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         start_new_session=True,
     )
+
+
+def _started(crowd: subprocess.Popen[bytes]) -> list[bytes]:
+    """Return the process ids that a crowd prints once it is there."""
+    assert crowd.stdout is not None
+    return crowd.stdout.readline().split()
 
 
 def main() -> None:
@@ -71,7 +77,7 @@ def main() -> None:
         _crowd(DAEMONS, OF_DAEMON, 0),
     ]
     try:
-        guests, daemons = (each.stdout.readline().split() for each in crowds)
+        guests, daemons = map(_started, crowds)
         subprocess.run(("mount", "-t", "tmpfs", "none", "/run"), check=True)
         place = pathlib.Path("/", guest_processes.MACHINES)
         place.mkdir(parents=True)
@@ -82,8 +88,7 @@ def main() -> None:
         print(json.dumps({"threads": threads, **_measure()}))
     finally:
         for each in crowds:
-            each.stdin.close()
-            each.wait()
+            each.communicate()
 
 
 def _measure() -> dict[str, float]:

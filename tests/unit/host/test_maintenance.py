@@ -74,7 +74,7 @@ class MaintenanceTest(trees.TreeTest):
     def seen_by_agent(self):
         observer = Observer(self.tree.root, "rt-1", "rt-1", trees.SOURCES)
         found = host_traits.verdicts(observer.observe(), NOW)
-        return [each.code for each in found[traits.REALTIME]]
+        return [each.code for each in found[host_traits.REALTIME]]
 
     def test_microcode_and_profile(self):
         found = self.observe()
