@@ -186,18 +186,11 @@ class Complete(complete.CompleteCommand):
         """Print it."""
         if parsed_args.shell != _ZSH:
             return super().take_action(parsed_args)
-        classes = {
-            name: entry.load() for name, entry in self.app.command_manager
-        }
-        self.app.stdout.write(
-            zsh.script(
-                {name: _summary(cls) for name, cls in classes.items()},
-                {
-                    name: cls(self.app, None).get_parser(f"sriov-rt {name}")
-                    for name, cls in classes.items()
-                },
-            )
-        )
+        known = complete.CompleteDictionary()
+        for name, _ in self.app.command_manager:
+            known.add_command(name.split(), self.get_actions(name.split()))
+        script = zsh.CompleteZsh(self.app.NAME, self.app.stdout)
+        script.write(known.get_commands(), known.get_data())
         return 0
 
 

@@ -149,6 +149,12 @@ class LinkRefused(LinkError):
         self.code = code
 
 
+#: include/linux/errno.h; drivers such as bnxt_en let it out of the kernel.
+ENOTSUPP = 524
+
+# Where Python has the number's other name, ENOTSUP, or none.
+_NAMES = {errno.EOPNOTSUPP: "EOPNOTSUPP", ENOTSUPP: "ENOTSUPP"}
+
 _NAMED: Mapping[int, type[LinkError]] = {
     errno.EPERM: NotPermitted,
     errno.EACCES: NotPermitted,
@@ -158,7 +164,13 @@ _NAMED: Mapping[int, type[LinkError]] = {
     errno.ENODEV: NoSuchLink,
     errno.ENXIO: NoSuchLink,
     errno.EOPNOTSUPP: Unsupported,
+    ENOTSUPP: Unsupported,
 }
+
+
+def name_of(code: int) -> str:
+    """Return the kernel's name of an errno, its number if it has none."""
+    return _NAMES.get(code) or errno.errorcode.get(code, str(code))
 
 
 def from_errno(
@@ -171,7 +183,6 @@ def from_errno(
     """
     if (named := _NAMED.get(code)) is not None:
         return named(device, port=port, detail=detail)
-    text = errno.errorcode.get(code, str(code))
-    text = f"{text}: {os.strerror(code)}"
+    text = f"{name_of(code)}: {os.strerror(code)}"
     detail = f"{detail}: {text}" if detail else text
     return LinkRefused(device, port=port, detail=detail, code=code)

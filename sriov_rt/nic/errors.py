@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from sriov_rt import exceptions
+from sriov_rt.kernel.errors import ENOTSUPP
+from sriov_rt.kernel.errors import name_of
 
 #: CAP_NET_ADMIN (include/uapi/linux/capability.h).
 _NET_ADMIN = 12
@@ -339,16 +341,11 @@ _VFS_REMEDIES: Mapping[int, str] = types.MappingProxyType(
     }
 )
 
-#: include/linux/errno.h; drivers such as bnxt_en let it out of the kernel.
-_ENOTSUPP = 524
-#: Where Python has the number's other name, ENOTSUP, or none.
-_NAMES = {errno.EOPNOTSUPP: "EOPNOTSUPP", _ENOTSUPP: "ENOTSUPP"}
-
 _BY_CODE: Mapping[int, type[NicError]] = types.MappingProxyType(
     {
         errno.EOPNOTSUPP: UnsupportedByNic,
         errno.EPROTONOSUPPORT: UnsupportedByNic,
-        _ENOTSUPP: UnsupportedByNic,
+        ENOTSUPP: UnsupportedByNic,
         errno.EPERM: NotPermitted,
         errno.EACCES: NotPermitted,
         errno.EROFS: ReadOnly,
@@ -412,7 +409,6 @@ def from_errno(
     :param code: a positive errno.
     :param words: what the kernel says beside it; None for nothing.
     """
-    name = _NAMES.get(code) or errno.errorcode.get(code, str(code))
     named = kind(code, attribute)
-    problem = f"{words or os.strerror(code)} ({name})"
+    problem = f"{words or os.strerror(code)} ({name_of(code)})"
     return named(device, attribute, problem, code)

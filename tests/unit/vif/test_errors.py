@@ -66,6 +66,7 @@ class FromErrnoTest(unittest.TestCase):
             (errno.EEXIST, kernel_errors.NameTaken),
             (errno.ENODEV, kernel_errors.NoSuchLink),
             (errno.EOPNOTSUPP, kernel_errors.Unsupported),
+            (kernel_errors.ENOTSUPP, kernel_errors.Unsupported),
         ):
             with self.subTest(code=code):
                 error = kernel_errors.from_errno(
