@@ -78,7 +78,7 @@ OWNERS = tuple(
         ),
         (
             "thread",
-            r"(?:[a-z-]+-)?[0-9a-f]{12}(?:\.scope)?\Z",
+            r"(?:[a-z-]+-)?[0-9a-f]{12}(?:\.scope)?\Z|lxc\.payload",
             "give the container other CPUs (--cpuset-cpus={wanted})",
         ),
         ("thread", "", "move it with 'taskset -apc {wanted} {thread}'"),

@@ -38,7 +38,8 @@ _GUEST = re.compile(
 _POD = re.compile(
     r"/kubepods.{0,200}?pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})"
 )
-_UNITS = (".service", ".scope")
+#: Names of a unit, and of a container of LXC's.
+_UNIT = re.compile(r".+\.(?:service|scope)|lxc\.payload.+")
 _FIELD = re.compile(r"^(\w{1,32}):[ \t]*(.{0,4000})$", re.MULTILINE)
 
 
@@ -116,7 +117,7 @@ def parse_place(text: str) -> Place:
     path = max(paths, key=lambda each: each.count("/"), default="")
     pod = _POD.match(path)
     parts = [each for each in path.split("/") if each]
-    unit = next((x for x in reversed(parts) if x.endswith(_UNITS)), "")
+    unit = next((x for x in reversed(parts) if _UNIT.fullmatch(x)), "")
     if not unit and parts and _CONTAINER_ID.search(parts[-1]):
         unit = parts[-1]
     unit = _CONTAINER_ID.sub(r"\1", unit)[:MAX_NAME]
