@@ -90,19 +90,15 @@ class OccupancyTest(base.VmTestCase):
         take_away: Callable[[], object],
     ) -> None:
         """Plant something, and take it away once it was named."""
-        for verb, act, is_over in (
-            ("named", plant, lambda line: name in line),
-            ("gone", take_away, lambda line: line and name not in line),
-        ):
+        for verb, act in (("named", plant), ("gone", take_away)):
             begin, start = len(self.path.read_text()), time.monotonic()
             act()
-            wait_for(
-                f"{name} is {verb}",
-                lambda begin=begin, is_over=is_over: is_over(
-                    self._changed(begin)
-                ),
-                timeout=base.PATIENCE,
-            )
+
+            def is_over(begin: int = begin, verb: str = verb) -> bool:
+                line = self._changed(begin)
+                return (name in line) == (verb == "named") and line != ""
+
+            wait_for(f"{name} is {verb}", is_over, timeout=base.PATIENCE)
             took = time.monotonic() - start
             print(f"{name}: {verb} after {took:.0f} s")
             self.assertLessEqual(took, 2 * PERIOD_S + SLACK_S)

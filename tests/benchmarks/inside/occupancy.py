@@ -54,7 +54,7 @@ os.killpg(0, 9)
 """
 
 
-def _crowd(*numbers: int, names: str = "") -> subprocess.Popen:
+def _crowd(*numbers: int, names: str = "") -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, "-c", CROWD, *map(str, numbers), names],
         stdin=subprocess.PIPE,
@@ -63,15 +63,20 @@ def _crowd(*numbers: int, names: str = "") -> subprocess.Popen:
     )
 
 
+def _numbers(crowd: subprocess.Popen[bytes]) -> list[bytes]:
+    assert crowd.stdout is not None
+    return crowd.stdout.readline().split()
+
+
 def main() -> None:
     """Print the seconds of an observation with and without occupancy."""
     names = [f"g{number}" for number in range(GUESTS)]
-    crowds = [
+    crowds: list[subprocess.Popen[bytes]] = [
         _crowd(GUESTS, OF_GUEST, 4, names=" ".join(names)),
         _crowd(DAEMONS, OF_DAEMON, 0),
     ]
     try:
-        guests, daemons = (each.stdout.readline().split() for each in crowds)
+        guests, daemons = map(_numbers, crowds)
         subprocess.run(("mount", "-t", "tmpfs", "none", "/run"), check=True)
         place = pathlib.Path("/", guest_processes.MACHINES)
         place.mkdir(parents=True)
@@ -82,8 +87,7 @@ def main() -> None:
         print(json.dumps({"threads": threads, **_measure()}))
     finally:
         for each in crowds:
-            each.stdin.close()
-            each.wait()
+            each.communicate()
 
 
 def _measure() -> dict[str, float]:
