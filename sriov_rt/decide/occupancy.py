@@ -57,7 +57,7 @@ OWNERS = tuple(
         ),
         (
             "thread",
-            r"pmd-c|ovs-vswitchd",
+            r"pmd-c",
             "run 'ovs-vsctl set Open_vSwitch . "
             "other_config:pmd-cpu-mask=0x{mask}'",
         ),

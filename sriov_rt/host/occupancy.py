@@ -342,7 +342,7 @@ def _program(root: Root, thread: Thread) -> str:
 def taken(
     root: Root, cpus: CpuSet, directory: str = kubelet.DIRECTORY
 ) -> OccupancyFacts:
-    """Return what is pinned to CPUs, by one look.
+    """Return all that is pinned to CPUs, by one look.
 
     :param cpus: to look at.
     """
@@ -350,7 +350,7 @@ def taken(
     if isinstance(look, Unknown):
         return OccupancyFacts(look)
     found = _occupants(cpus, CpuSet(), None, look)
-    return _bounded(found.values(), look.unread)
+    return OccupancyFacts(tuple(found.values()), look.unread)
 
 
 def on_cpus(

@@ -328,6 +328,11 @@ class OccupancyTest(trees.TreeTest):
             [("feed", CpuSet((2,)))],
             [(each.name, each.cpus) for each in found.occupants],
         )
+        # Each is left out, however many there are.
+        for number in range(100, 120):
+            self.host.thread(number, f"feed{number}", "3")
+        found = occupancy.taken(self.host.root, CpuSet((2, 3)))
+        self.assertEqual(21, len(found.occupants))
 
     def test_a_guest_of_libvirts_has_it_left_out(self):
         self.host.thread(70, "feed", "2")
