@@ -111,6 +111,7 @@ class OwnerTest(unittest.TestCase):
             ("kernel_thread", "kvm-pit/9", "", "", "<timer name='pit'"),
             ("kernel_thread", "irq/26-x", "", "", "smp_affinity_list"),
             ("kernel_thread", "kswapd1", "", "", "nohz_full=3"),
+            ("of a newer agent", "x", "", "", "taskset -apc 0-1 7"),
         ):
             row = Occupant(
                 *(kind, "runs", name, CpuSet((3,)), process, unit, 7)
