@@ -64,6 +64,16 @@ def taken(found: OccupancyFacts) -> CpuSet:
     )
 
 
+def names_of_interrupts(found: OccupancyFacts) -> dict[str, str]:
+    """Return number to number and name of the interrupts that fire."""
+    occupants = found.occupants
+    return {
+        each.name.partition(" ")[0]: each.name
+        for each in (() if isinstance(occupants, Unknown) else occupants)
+        if each.kind == "interrupt"
+    }
+
+
 def reasons(facts: DecisiveFacts, dedicated: CpuSet) -> Iterator[Reason]:
     """Yield a Reason for each occupant of pCPUs that Nova hands out."""
     occupants = facts.occupancy.occupants
@@ -126,7 +136,9 @@ def _reason(
     return reason(
         code,
         who=who(found),
-        does=_VERBS.get(found.state, _VERBS[_MAY]),
+        does="fires on"
+        if found.kind == "interrupt"
+        else _VERBS.get(found.state, _VERBS[_MAY]),
         share=share,
         owner=_remedy(found).format(**fields),
         kind=found.kind,

@@ -136,7 +136,7 @@ class OccupancyTest(base.VmTestCase):
         """It fires on CPU 2 alone, if at all."""
         self.addCleanup(self.sh, _MOVE % "0-1")
         self._come_and_go(
-            "are routed to dedicated pCPUs 2",
+            "dedicated pCPUs 2",
             lambda: self.sh(_MOVE % "2"),
             lambda: self.sh(_MOVE % "0-1"),
         )
