@@ -286,6 +286,7 @@ class Metrics:
     def _of_vfs(self) -> Iterator[Sample]:
         try:
             yield from vf_series.samples(self._count_vfs(), self._root)
+            self._problem = ""
         except (exceptions.SriovRtError, OSError) as error:
             # What else there is to scrape is not to suffer from it.
             problem = exceptions.plain(error)
