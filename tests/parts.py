@@ -83,7 +83,7 @@ PARTS = (
         (
             *_modules("vm", "test_vf", "test_vf_netdevsim", "test_device"),
             *_modules("vm", "test_pod_vf", "test_kubevirt", "test_guest"),
-            *_modules("vm", "test_libvirt"),
+            *_modules("vm", "test_libvirt", "test_vf_counters"),
         ),
     ),
     Part(
@@ -99,6 +99,7 @@ PARTS = (
         (
             *_modules("vm", "test_host", "test_host_cpus", "test_machine"),
             *_modules("vm", "test_remedies", "test_tuning"),
+            *_modules("vm", "test_occupancy"),
         ),
     ),
     Part(

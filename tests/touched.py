@@ -30,7 +30,12 @@ _GUESTS = (
     "cloud.test_guest",
     "vm.test_guest",
 )
-_VFS = ("functional.nic", "vm.test_vf", "vm.test_vf_attacks")
+_VFS = (
+    "functional.nic",
+    "vm.test_vf",
+    "vm.test_vf_attacks",
+    "vm.test_vf_counters",
+)
 _PORTS = (
     "functional.vif",
     "functional.host.test_container",
@@ -48,7 +53,12 @@ _PODS = (
     "kubernetes.test_policies",
     "kubernetes.test_node",
 )
-_HOSTS = ("functional.host", "vm.test_host", "vm.test_host_cpus")
+_HOSTS = (
+    "functional.host",
+    "vm.test_host",
+    "vm.test_host_cpus",
+    "vm.test_occupancy",
+)
 _MACHINE = ("vm.test_machine", "vm.test_vf")
 _CLOUD = ("cloud.test_demo", "cloud.test_guest", "cloud.test_placement")
 _NONE: tuple[str, ...] = ()

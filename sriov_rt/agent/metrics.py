@@ -277,6 +277,7 @@ class Metrics:
         self._latest = latest
         self._root = root
         self._count_vfs = count_vfs
+        self._problem = ""
         self._server: metrics_server.Server | None = None
 
     def start(self) -> None:
@@ -306,9 +307,13 @@ class Metrics:
     def _of_vfs(self) -> Iterator[Sample]:
         try:
             yield from vf_series.samples(self._count_vfs(), self._root)
+            self._problem = ""
         except (exceptions.SriovRtError, OSError) as error:
             # What else there is to scrape is not to suffer from it.
-            LOG.warning("the VFs are not counted: %s", exceptions.plain(error))
+            problem = exceptions.plain(error)
+            if problem != self._problem:
+                LOG.warning("the VFs are not counted: %s", problem)
+            self._problem = problem
 
     def describe(self) -> list[Any]:
         """Return nothing: prometheus_client would scrape for it."""

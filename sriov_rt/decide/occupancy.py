@@ -4,6 +4,7 @@
 
 import re
 from collections.abc import Iterator
+from collections.abc import Mapping
 
 from sriov_rt.codec import Unknown
 from sriov_rt.decide.unknown_facts import unread
@@ -20,70 +21,35 @@ _MAY = "may"
 #: State to the verb of a sentence.
 _VERBS = {"pinned": "is pinned to", "runs": "runs on", _MAY: "may run on"}
 
-#: Kind, a pattern of the names of its threads, its program or its unit, and
+_PMD = "run 'ovs-vsctl set Open_vSwitch . other_config:pmd-cpu-mask=0x{mask}'"
+
+#: Kind to patterns of the names of its threads, its program or its unit, and
 #: what its owner can do: the first that fits. ``{wanted}`` are housekeeping
 #: CPUs and ``{mask}`` their mask.
-OWNERS = tuple(
-    (kind, re.compile(names), remedy)
-    for kind, names, remedy in (
-        (
-            "interrupt",
-            "",
-            "write {wanted} to /proc/irq/{irq}/smp_affinity_list, or give the "
-            "NIC fewer queues with 'ethtool -L'",
+OWNERS: Mapping[str, Mapping[str, str]] = {
+    "interrupt": {
+        "": "write {wanted} to /proc/irq/{irq}/smp_affinity_list, or give the "
+        "NIC fewer queues with 'ethtool -L'"
+    },
+    "kernel_thread": {
+        "kvm-pit": "run the guest without a PIT (<timer name='pit' "
+        "present='no'/>), or move it with 'taskset -pc {wanted} {thread}'",
+        "irq/": "write {wanted} to the smp_affinity_list of its interrupt",
+        "": "boot with nohz_full={cpus}, which keeps such threads off, or "
+        "move it in tuned's section [scheduler]",
+    },
+    "mask": {"": _PMD},
+    "thread": {
+        "pmd-c": _PMD,
+        "vpp_": "set corelist-workers in section cpu of VPP's startup.conf",
+        "(?:lcore|dpdk|rte)[-_]": "give it other CPUs by DPDK's option -l",
+        r".*\.service\Z": "set CPUAffinity={wanted} in a drop-in of {unit}",
+        r"(?:[a-z-]+-)?[0-9a-f]{12}(?:\.scope)?\Z|lxc\.payload": (
+            "give the container other CPUs (--cpuset-cpus={wanted})"
         ),
-        (
-            "kernel_thread",
-            r"kvm-pit",
-            "run the guest without a PIT (<timer name='pit' present='no'/>), "
-            "or move the thread with 'taskset -pc {wanted} {thread}'",
-        ),
-        (
-            "kernel_thread",
-            r"irq/",
-            "write {wanted} to the smp_affinity_list of its interrupt",
-        ),
-        (
-            "kernel_thread",
-            "",
-            "boot with nohz_full={cpus}, which keeps such threads off, or "
-            "move it in tuned's section [scheduler]",
-        ),
-        (
-            "mask",
-            "",
-            "run 'ovs-vsctl set Open_vSwitch . "
-            "other_config:pmd-cpu-mask=0x{mask}'",
-        ),
-        (
-            "thread",
-            r"pmd-c|ovs-vswitchd",
-            "run 'ovs-vsctl set Open_vSwitch . "
-            "other_config:pmd-cpu-mask=0x{mask}'",
-        ),
-        (
-            "thread",
-            r"vpp_",
-            "set corelist-workers in the section cpu of VPP's startup.conf",
-        ),
-        (
-            "thread",
-            r"(?:lcore|dpdk|rte)[-_]",
-            "give the program other CPUs by DPDK's option -l",
-        ),
-        (
-            "thread",
-            r".*\.service\Z",
-            "set CPUAffinity={wanted} in a drop-in of {unit}",
-        ),
-        (
-            "thread",
-            r"(?:[a-z-]+-)?[0-9a-f]{12}(?:\.scope)?\Z",
-            "give the container other CPUs (--cpuset-cpus={wanted})",
-        ),
-        ("thread", "", "move it with 'taskset -apc {wanted} {thread}'"),
-    )
-)
+        "": "move it with 'taskset -apc {wanted} {thread}'",
+    },
+}
 
 
 def taken(found: OccupancyFacts) -> CpuSet:
@@ -96,6 +62,16 @@ def taken(found: OccupancyFacts) -> CpuSet:
             if each.state != _MAY
         )
     )
+
+
+def names_of_interrupts(found: OccupancyFacts) -> dict[str, str]:
+    """Return number to number and name of the interrupts that fire."""
+    occupants = found.occupants
+    return {
+        each.name.partition(" ")[0]: each.name
+        for each in (() if isinstance(occupants, Unknown) else occupants)
+        if each.kind == "interrupt"
+    }
 
 
 def reasons(facts: DecisiveFacts, dedicated: CpuSet) -> Iterator[Reason]:
@@ -160,7 +136,9 @@ def _reason(
     return reason(
         code,
         who=who(found),
-        does=_VERBS.get(found.state, _VERBS[_MAY]),
+        does="fires on"
+        if found.kind == "interrupt"
+        else _VERBS.get(found.state, _VERBS[_MAY]),
         share=share,
         owner=_remedy(found).format(**fields),
         kind=found.kind,
@@ -173,10 +151,12 @@ def _reason(
 
 def _remedy(found: Occupant) -> str:
     names = (found.name, found.process, found.unit)
+    # A newer agent may know of other kinds.
+    remedies = OWNERS.get(found.kind, OWNERS["thread"])
     return next(
         remedy
-        for kind, pattern, remedy in OWNERS
-        if kind == found.kind and any(map(pattern.match, names))
+        for pattern, remedy in remedies.items()
+        if any(re.match(pattern, name) for name in names)
     )
 
 

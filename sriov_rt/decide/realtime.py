@@ -301,7 +301,8 @@ def _interrupts(facts: DecisiveFacts, dedicated: CpuSet) -> Iterator[Reason]:
     ]
     if astray:
         numbers = sorted({n for group in astray for n in group.irqs})
-        listed = ", ".join(map(str, numbers[:8]))
+        names = occupancy.names_of_interrupts(facts.occupancy)
+        listed = ", ".join(names.get(str(x), str(x)) for x in numbers[:8])
         more = ", …" if len(numbers) > 8 else ""
         cpus = CpuSet().union(*(g.effective for g in astray)) & dedicated
         yield reason(

@@ -18,9 +18,9 @@ from sriov_rt.guest.domain import Domain
 from sriov_rt.guest.domain import parse_domain
 from sriov_rt.guest.xml import DomainRejected
 from sriov_rt.guest.xml import text_of
-from sriov_rt.host.guest_processes import CONTAINERS
-from sriov_rt.host.guest_processes import KEEPER
-from sriov_rt.host.guest_processes import MACHINES
+from sriov_rt.host.guest_processes import CONTAINERS as CONTAINERS
+from sriov_rt.host.guest_processes import KEEPER as KEEPER
+from sriov_rt.host.guest_processes import MACHINES as MACHINES
 from sriov_rt.host.guest_processes import STATUS
 from sriov_rt.host.guest_processes import SUFFIX
 from sriov_rt.host.root import Root

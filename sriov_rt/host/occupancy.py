@@ -186,12 +186,6 @@ def _numbers(root: Root, directory: str, most: int) -> list[int]:
     return list(itertools.islice(found, most))
 
 
-def overlapping(cpus: CpuSet) -> Callable[[Collection[int]], bool]:
-    """Return a test of whether a thread may run on some CPUs."""
-    known = frozenset(cpus)
-    return lambda allowed: not known.isdisjoint(allowed)
-
-
 def _pinned_or(
     dedicated: CpuSet, isolated: CpuSet
 ) -> Callable[[Collection[int]], bool]:
@@ -210,13 +204,15 @@ def _pinned_or(
 class _Look:
     """Findings of one look.
 
-    :param threads: those of no guest, with whom each belongs to.
+    :param threads: those of no guest, each with its program and its unit.
     :param fired: interrupt to its name, and CPU to count.
+    :param pmds: the CPUs that Open vSwitch has for its own.
     """
 
     at: float
-    threads: Mapping[Identity, tuple[Thread, process.Place]]
+    threads: Mapping[Identity, tuple[Thread, str, str]]
     fired: Mapping[int, tuple[str, Mapping[int, int]]]
+    pmds: CpuSet
     unread: int
 
 
@@ -248,12 +244,8 @@ class Guests:
         if stat.is_kernel:
             # A PIT's is another's: libvirt keeps vhost workers alone.
             owner = _OF_GUEST.fullmatch(stat.name)
-            is_vhost = not stat.name.startswith("kvm-pit")
-            return (
-                is_vhost
-                and owner is not None
-                and (int(owner[1]) in self.keepers)
-            )
+            is_pit = stat.name.startswith("kvm-pit")
+            return bool(owner and not is_pit and int(owner[1]) in self.keepers)
         own = self._pods.get(place.pod)
         if own is not None and thread.allowed & cpus <= own:
             return True
@@ -308,21 +300,24 @@ def _look(
         return guests
     passing = Threads(root, _pinned_or(dedicated, isolated), guests.keepers)
     threads = {}
-    places: dict[int, process.Place] = {}
+    known: dict[int, tuple[process.Place, str]] = {}
     for each in passing:
-        if each.process not in places:
-            places[each.process] = _place(root, each)
-        place = places[each.process]
+        if each.process not in known:
+            known[each.process] = _place(root, each), _program(root, each)
+        place, program = known[each.process]
         if not guests.have(each, place, dedicated):
-            threads[each.identity] = (each, place)
+            threads[each.identity] = (each, program, place.unit)
     fired = values.parsed(
         root,
         _INTERRUPTS,
         lambda text: interrupts.parse_interrupts(text, dedicated),
         interrupts.MAX_TEXT,
     )
-    known = {} if isinstance(fired, Unknown) else fired
-    return _Look(at, threads, known, passing.unread)
+    if isinstance(fired, Unknown):
+        fired = {}
+    pmds = ovs.pmd_cpus(root)
+    mask = pmds & dedicated if isinstance(pmds, CpuSet) else CpuSet()
+    return _Look(at, threads, fired, mask, passing.unread)
 
 
 def _place(root: Root, thread: Thread) -> process.Place:
@@ -333,18 +328,29 @@ def _place(root: Root, thread: Thread) -> process.Place:
     return process.Place() if isinstance(found, Unknown) else found
 
 
+def _program(root: Root, thread: Thread) -> str:
+    """Return the name of a thread's program, printable; none of a kernel's."""
+    if thread.stat.is_kernel:
+        return ""
+    text = root.read_text(f"proc/{thread.process}/comm")
+    if isinstance(text, Unknown):
+        return thread.stat.name
+    name = text.rstrip("\n")[: process.MAX_NAME]
+    return "".join(c if c.isprintable() else "?" for c in name)
+
+
 def taken(
     root: Root, cpus: CpuSet, directory: str = kubelet.DIRECTORY
 ) -> OccupancyFacts:
-    """Return what is pinned to CPUs, by one look.
+    """Return all that is pinned to CPUs, by one look.
 
     :param cpus: to look at.
     """
     look = _look(root, cpus, CpuSet(), directory, 0.0)
     if isinstance(look, Unknown):
         return OccupancyFacts(look)
-    rows = _Rows(root, cpus, CpuSet(), None, look)
-    return _bounded(rows.found().values(), look.unread)
+    found = _occupants(cpus, CpuSet(), None, look)
+    return OccupancyFacts(tuple(found.values()), look.unread)
 
 
 def on_cpus(
@@ -356,7 +362,9 @@ def on_cpus(
 
     :param owners: each process of a guest, to its instance.
     """
-    for each in Threads(root, overlapping(cpus)) if cpus else ():
+    some = frozenset(cpus)
+    every = Threads(root, lambda allowed: not some.isdisjoint(allowed))
+    for each in every if cpus else ():
         stat, number = each.stat, each.process
         if stat.cpu not in cpus:
             continue
@@ -368,8 +376,7 @@ def on_cpus(
         instance = owners.get(number, "")
         owner = ""
         if not instance:
-            program = "" if stat.is_kernel else _program(root, each)
-            names = (program, _place(root, each).unit)
+            names = (_program(root, each), _place(root, each).unit)
             owner = ", ".join(x for x in names if x and x != stat.name)
         yield OtherThread(stat.thread, stat.name, stat.cpu, instance, owner)
 
@@ -422,14 +429,15 @@ class Occupancy:
             look = self._look(dedicated, quiet)
             if isinstance(look, Unknown):
                 return OccupancyFacts(look)
-        rows = _Rows(self._root, dedicated, quiet, self._before, look)
+        found = _occupants(dedicated, quiet, self._before, look)
+        if self._before is not None:
+            found |= _interrupts(self._before, look, _managed(irqs))
         self._before = look
-        found = {**rows.found(), **rows.interrupts(_managed(irqs))}
         return _bounded(self._steady(found), look.unread)
 
     def _look(self, dedicated: CpuSet, isolated: CpuSet) -> _Look | Unknown:
         if not dedicated:
-            return _Look(self._monotonic(), {}, {}, 0)
+            return _Look(self._monotonic(), {}, {}, CpuSet(), 0)
         return _look(
             self._root, dedicated, isolated, self._directory, self._monotonic()
         )
@@ -488,133 +496,90 @@ def _bounded(rows: Iterable[Occupant], unread: int) -> OccupancyFacts:
 _Key = tuple[str, str, str, str]
 
 
-class _Rows:
-    """Occupants of a look, and what they took since the one before."""
-
-    def __init__(
-        self,
-        root: Root,
-        dedicated: CpuSet,
-        isolated: CpuSet,
-        before: _Look | None,
-        now: _Look,
-    ) -> None:
-        self._root = root
-        self._dedicated = dedicated
-        self._isolated = isolated
-        self._before = before
-        self._now = now
-
-    def found(self) -> dict[_Key, Occupant]:
-        """Return the threads by program and unit, and a mask of PMDs."""
-        members: dict[_Key, list[tuple[Thread, int | None]]] = {}
-        names: dict[int, str] = {}
-        for each, place in self._now.threads.values():
-            share = self._share(each)
-            state = self._state(each, share)
-            if state == MAY and each.stat.name.startswith(_IRQ):
-                continue  # it goes where its interrupt goes, when that fires
-            if each.stat.is_kernel:
-                program = each.stat.name.partition("/")[0]
-                # What may run anywhere is the same remark for all of them.
-                program = "" if state == MAY else program
-                key = (KERNEL_THREAD, state, program, "")
-            else:
-                number = each.process
-                if number not in names:
-                    names[number] = _program(self._root, each)
-                key = (THREAD, state, names[number], place.unit)
-            members.setdefault(key, []).append((each, share))
-        rows = {
-            key: self._occupant(key, threads)
-            for key, threads in members.items()
-        }
-        return {**rows, **self._mask(rows.values())}
-
-    def _occupant(
-        self, key: _Key, threads: list[tuple[Thread, int | None]]
-    ) -> Occupant:
-        kind, state, program, unit = key
-        cpus = CpuSet().union(*(self._cpus(x, state) for x, _ in threads))
-        first, _ = min(
-            threads, key=lambda x: (min(x[0].allowed), x[0].stat.thread)
-        )
-        shares = [share for _, share in threads if share is not None]
-        return Occupant(
-            *(kind, state, first.stat.name, cpus),
-            "" if kind == KERNEL_THREAD else program,
+def _occupants(
+    dedicated: CpuSet, isolated: CpuSet, before: _Look | None, now: _Look
+) -> dict[_Key, Occupant]:
+    """Return threads by program and unit, and Open vSwitch's mask."""
+    members: dict[_Key, list[Occupant]] = {}
+    running = CpuSet()
+    for each, program, unit in now.threads.values():
+        stat = each.stat
+        share, cpus = None, CpuSet((stat.cpu,))
+        old = None if before is None else before.threads.get(each.identity)
+        if before is not None and old is not None and now.at > before.at:
+            ticks = (stat.ticks - old[0].stat.ticks) / (now.at - before.at)
+            share = min(max(round(ticks * 100 / _HZ), 0), 100)
+            cpus |= CpuSet((old[0].stat.cpu,))
+        state = _state(each, share, cpus, dedicated, isolated)
+        if stat.is_kernel and stat.name.startswith(_IRQ) and state == MAY:
+            continue  # it goes where its interrupt goes, when that fires
+        if state != RUNS:
+            cpus = each.allowed & dedicated
+        if program == _SWITCH:
+            running |= cpus
+        kind = KERNEL_THREAD if stat.is_kernel else THREAD
+        name = program or stat.name.partition("/")[0]
+        # Kernel threads that may run anywhere are one remark.
+        key = (
+            kind,
+            state,
+            "" if (state, program) == (MAY, "") else name,
             unit,
-            first.stat.thread,
-            len(threads),
-            max(shares, default=None),
         )
-
-    def _cpus(self, thread: Thread, state: str) -> CpuSet:
-        if state == RUNS:
-            return CpuSet((thread.stat.cpu,))
-        return thread.allowed & self._dedicated
-
-    def _share(self, thread: Thread) -> int | None:
-        """Return the share of a CPU since the look before, percent."""
-        if self._before is None:
-            return None
-        old = self._before.threads.get(thread.identity)
-        passed = self._now.at - self._before.at
-        if old is None or passed <= 0:
-            return None
-        ticks = thread.stat.ticks - old[0].stat.ticks
-        return min(max(round(ticks * 100 / _HZ / passed), 0), 100)
-
-    def _state(self, thread: Thread, share: int | None) -> str:
-        is_pinned = thread.allowed <= self._dedicated
-        if is_pinned and not thread.stat.is_kernel:
-            return PINNED  # by somebody's design, while it sleeps too
-        seen = [thread.stat.cpu]
-        if self._before is not None:
-            old = self._before.threads.get(thread.identity)
-            seen += [] if old is None else [old[0].stat.cpu]
-        is_there = is_pinned or CpuSet(seen) <= self._isolated
-        is_busy = share is not None and share >= BUSY_PERCENT
-        return RUNS if is_there and is_busy else MAY
-
-    def _mask(self, rows: Iterable[Occupant]) -> dict[_Key, Occupant]:
-        """Return Open vSwitch's mask, for CPUs that no PMD thread has yet."""
-        mask = ovs.pmd_cpus(self._root)
-        if mask is None or isinstance(mask, Unknown):
-            return {}
-        running = CpuSet().union(
-            *(each.cpus for each in rows if each.process == _SWITCH)
-        )
-        left = mask & self._dedicated - running
-        key = (MASK, PINNED, _SWITCH, "")
-        row = Occupant(MASK, PINNED, "pmd-cpu-mask", left, _SWITCH, threads=0)
-        return {key: row} if left else {}
-
-    def interrupts(self, managed: Collection[int]) -> dict[_Key, Occupant]:
-        """Return the interrupts that have fired since the look before.
-
-        :param managed: those that nobody can move.
-        """
-        found = {}
-        before = {} if self._before is None else self._before.fired
-        for irq, (name, counts) in self._now.fired.items():
-            _, old = before.get(irq, ("", {}))
-            cpus = CpuSet(
-                cpu
-                for cpu, count in counts.items()
-                if count > old.get(cpu, count)
+        members.setdefault(key, []).append(
+            Occupant(
+                *(kind, state, stat.name, cpus & dedicated, program, unit),
+                thread=stat.thread,
+                share=share,
             )
-            if cpus and irq not in managed:
-                label = f"{irq} ({name})" if name else str(irq)
-                key = (INTERRUPT, RUNS, label, "")
-                found[key] = Occupant(INTERRUPT, RUNS, label, cpus, threads=0)
-        return found
+        )
+    found = {key: _as_one(rows) for key, rows in members.items()}
+    if left := now.pmds - running:
+        row = Occupant(MASK, PINNED, "pmd-cpu-mask", left, _SWITCH, threads=0)
+        found[MASK, PINNED, _SWITCH, ""] = row
+    return found
 
 
-def _program(root: Root, thread: Thread) -> str:
-    """Return the name of a thread's program, printable."""
-    text = root.read_text(f"proc/{thread.process}/comm")
-    if isinstance(text, Unknown):
-        return thread.stat.name
-    name = text.rstrip("\n")[: process.MAX_NAME]
-    return "".join(c if c.isprintable() else "?" for c in name)
+def _state(
+    thread: Thread,
+    share: int | None,
+    seen: CpuSet,
+    dedicated: CpuSet,
+    isolated: CpuSet,
+) -> str:
+    is_pinned = thread.allowed <= dedicated
+    if is_pinned and not thread.stat.is_kernel:
+        return PINNED  # by somebody's design, while it sleeps too
+    is_busy = share is not None and share >= BUSY_PERCENT
+    return RUNS if is_busy and (is_pinned or seen <= isolated) else MAY
+
+
+def _as_one(rows: list[Occupant]) -> Occupant:
+    first = min(rows, key=lambda row: (min(row.cpus, default=0), row.thread))
+    shares = [each.share for each in rows if each.share is not None]
+    return dataclasses.replace(
+        first,
+        cpus=CpuSet().union(*(each.cpus for each in rows)),
+        threads=len(rows),
+        share=max(shares, default=None),
+    )
+
+
+def _interrupts(
+    before: _Look, now: _Look, managed: Collection[int]
+) -> dict[_Key, Occupant]:
+    """Return the interrupts that have fired between two looks.
+
+    :param managed: those that nobody can move.
+    """
+    found: dict[_Key, Occupant] = {}
+    for irq, (name, counts) in now.fired.items():
+        _, old = before.fired.get(irq, ("", {}))
+        cpus = CpuSet(
+            x for x, count in counts.items() if count > old.get(x, count)
+        )
+        if cpus and irq not in managed:
+            label = f"{irq} ({name})" if name else str(irq)
+            row = Occupant(INTERRUPT, RUNS, label, cpus, threads=0)
+            found[INTERRUPT, RUNS, label, ""] = row
+    return found

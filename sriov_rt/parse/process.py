@@ -20,10 +20,6 @@ POLICIES = ("other", "fifo", "rr", "batch", "", "idle", "deadline", "ext")
 _KERNEL_THREAD = 0x00200000
 _NO_SETAFFINITY = 0x04000000
 
-_STAT = re.compile(
-    r"([0-9]{1,10}) \((.{0,64})\) (\S(?: -?[0-9]{1,20}){38,60})\s*", re.DOTALL
-)
-
 #: What runtimes name the cgroup of a container after: 64 hex digits, of which
 #: people use the first 12.
 _CONTAINER_ID = re.compile(r"([0-9a-f]{12})[0-9a-f]{52}")
@@ -38,7 +34,8 @@ _GUEST = re.compile(
 _POD = re.compile(
     r"/kubepods.{0,200}?pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})"
 )
-_UNITS = (".service", ".scope")
+#: Names of a unit, and of a container of LXC's.
+_UNIT = re.compile(r".+\.(?:service|scope)|lxc\.payload.+")
 _FIELD = re.compile(r"^(\w{1,32}):[ \t]*(.{0,4000})$", re.MULTILINE)
 
 
@@ -71,24 +68,31 @@ def parse_stat(text: str) -> Stat:
     :raises ParseError: for another text.
     """
     errors.check_length("stat of a thread", text, MAX_TEXT)
-    found = _STAT.fullmatch(text)
-    if found is None:
-        raise errors.ParseError("stat of a thread", text, "40 fields expected")
+    # A name may have any characters, the fields behind it have none of them.
+    front, _, behind = text.rpartition(") ")
+    number, _, name = front.partition(" (")
     # Numbered from 3 in proc_pid_stat(5): the state is the first one here.
-    fields = found[3].split(" ")
-    policy = int(fields[38])
-    return Stat(
-        thread=int(found[1]),
-        name="".join(c if c.isprintable() else "?" for c in found[2]),
-        is_kernel=bool(int(fields[6]) & _KERNEL_THREAD),
-        cpu=int(fields[36]),
-        priority=int(fields[37]),
-        policy=POLICIES[policy] if 0 <= policy < len(POLICIES) else "unknown",
-        parent=int(fields[1]),
-        is_bound=bool(int(fields[6]) & _NO_SETAFFINITY),
-        ticks=int(fields[11]) + int(fields[12]),
-        started=int(fields[19]),
-    )
+    fields = behind.split()
+    try:
+        policy, flags = int(fields[38]), int(fields[6])
+        return Stat(
+            thread=int(number),
+            name="".join(c if c.isprintable() else "?" for c in name),
+            is_kernel=bool(flags & _KERNEL_THREAD),
+            cpu=int(fields[36]),
+            priority=int(fields[37]),
+            policy=POLICIES[policy]
+            if 0 <= policy < len(POLICIES)
+            else "unknown",
+            parent=int(fields[1]),
+            is_bound=bool(flags & _NO_SETAFFINITY),
+            ticks=int(fields[11]) + int(fields[12]),
+            started=int(fields[19]),
+        )
+    except (ValueError, IndexError):
+        raise errors.ParseError(
+            "stat of a thread", text, "40 fields expected"
+        ) from None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -116,7 +120,7 @@ def parse_place(text: str) -> Place:
     path = max(paths, key=lambda each: each.count("/"), default="")
     pod = _POD.match(path)
     parts = [each for each in path.split("/") if each]
-    unit = next((x for x in reversed(parts) if x.endswith(_UNITS)), "")
+    unit = next((x for x in reversed(parts) if _UNIT.fullmatch(x)), "")
     if not unit and parts and _CONTAINER_ID.search(parts[-1]):
         unit = parts[-1]
     unit = _CONTAINER_ID.sub(r"\1", unit)[:MAX_NAME]

@@ -63,8 +63,7 @@ def _crowd(*numbers: int, names: str = "") -> subprocess.Popen[bytes]:
     )
 
 
-def _started(crowd: subprocess.Popen[bytes]) -> list[bytes]:
-    """Return the process ids that a crowd prints once it is there."""
+def _numbers(crowd: subprocess.Popen[bytes]) -> list[bytes]:
     assert crowd.stdout is not None
     return crowd.stdout.readline().split()
 
@@ -72,12 +71,12 @@ def _started(crowd: subprocess.Popen[bytes]) -> list[bytes]:
 def main() -> None:
     """Print the seconds of an observation with and without occupancy."""
     names = [f"g{number}" for number in range(GUESTS)]
-    crowds = [
+    crowds: list[subprocess.Popen[bytes]] = [
         _crowd(GUESTS, OF_GUEST, 4, names=" ".join(names)),
         _crowd(DAEMONS, OF_DAEMON, 0),
     ]
     try:
-        guests, daemons = map(_started, crowds)
+        guests, daemons = map(_numbers, crowds)
         subprocess.run(("mount", "-t", "tmpfs", "none", "/run"), check=True)
         place = pathlib.Path("/", guest_processes.MACHINES)
         place.mkdir(parents=True)

@@ -12,10 +12,12 @@ from sriov_rt import facts
 from sriov_rt.agent import assembly
 from sriov_rt.agent import options
 from sriov_rt.agent import withdrawal
+from sriov_rt.agent.metrics import Metrics
 from sriov_rt.labels.label_source import LabelSourceMissing
 from sriov_rt.reason import reason
 from tests.unit import builders
 from tests.unit.agent import fakes
+from tests.unit.agent.test_vf_series import VF
 
 LOGGER = "sriov_rt.agent.assembly"
 
@@ -104,6 +106,19 @@ class AssembleTest(unittest.TestCase):
         notifying.worker.tick()
         ((_, message, _, _),) = _impl_test.NOTIFICATIONS
         self.assertEqual(withdrawal.EVENT, message["event_type"])
+
+    def test_metrics_have_the_vfs_that_the_program_counts(self):
+        self._set("publish_traits", False, "agent")
+        self._set("enabled", True, "metrics")
+        agent = assembly.assemble(self.conf, fakes.Crash(), lambda: (VF,))
+        (served,) = (x for x in agent.beside if isinstance(x, Metrics))
+        names = {each.name for each in served.collect()}
+        self.assertIn("sriov_rt_vf_counters_known", names)
+
+    def test_the_agent_looks_who_is_on_the_cpus_for_guests(self):
+        self._set("publish_traits", False, "agent")
+        found = self._assemble().observe().occupancy.occupants
+        self.assertNotEqual(facts.NOT_REPORTED, found)
 
     def test_facts_are_read_below_the_root(self):
         self._set("root", "/nowhere", "agent")

@@ -5,11 +5,24 @@ import io
 import unittest
 from unittest import mock
 
+from sriov_rt.agent import process
 from sriov_rt.cmd import agent
 from sriov_rt.service import threads
+from sriov_rt.vif import vf_counters
 
 
 class CommandTest(unittest.TestCase):
+    def test_it_counts_the_vfs_of_this_host(self):
+        with (
+            mock.patch.object(threads, "choose"),
+            mock.patch.object(process, "serve", return_value=0) as serve,
+            mock.patch.object(process, "configure"),
+            mock.patch.object(vf_counters, "of_host", return_value=("vf",)),
+        ):
+            self.assertEqual(0, agent.main([]))
+            _, count_vfs = serve.call_args.args
+            self.assertEqual(("vf",), count_vfs())
+
     def test_ctrl_c_while_it_is_imported(self):
         said = io.StringIO()
         real = __import__

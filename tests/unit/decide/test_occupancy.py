@@ -85,13 +85,14 @@ class PinnedTest(unittest.TestCase):
     def test_an_interrupt_is_said_once(self):
         there = Occupant("interrupt", "runs", "45 (nvme0q1)", CpuSet((3,)))
         (found,) = judge(there).must
-        self.assertIn("interrupt 45 (nvme0q1) runs on", found.message)
+        self.assertIn("interrupt 45 (nvme0q1) fires on", found.message)
         self.assertIn("/proc/irq/45/smp_affinity_list", found.remedy)
         group = facts.IrqGroup(CpuSet((3,)), CpuSet((3,)), (45,), False)
         whole = builders.realtime_host(irqs={"groups": (group,)})
         whole = dataclasses.replace(whole, occupancy=OccupancyFacts((there,)))
         found = readiness.judge(decisive(whole), placed_by_nova=True)
         self.assertEqual(["irqs_on_dedicated"], [x.code for x in found.must])
+        self.assertIn("interrupts 45 (nvme0q1) are", found.must[0].message)
 
 
 class OwnerTest(unittest.TestCase):
@@ -111,6 +112,7 @@ class OwnerTest(unittest.TestCase):
             ("kernel_thread", "kvm-pit/9", "", "", "<timer name='pit'"),
             ("kernel_thread", "irq/26-x", "", "", "smp_affinity_list"),
             ("kernel_thread", "kswapd1", "", "", "nohz_full=3"),
+            ("of a newer agent", "x", "", "", "taskset -apc 0-1 7"),
         ):
             row = Occupant(
                 *(kind, "runs", name, CpuSet((3,)), process, unit, 7)

@@ -8,6 +8,7 @@ import threading
 from unittest import mock
 
 from sriov_rt import facts
+from sriov_rt import request as requests
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import CpuSet
 from sriov_rt.facts import IrqGroup
@@ -15,7 +16,9 @@ from sriov_rt.facts import Occupant
 from sriov_rt.host import guest_processes
 from sriov_rt.host import occupancy
 from sriov_rt.host import ovs
+from sriov_rt.host import selected
 from sriov_rt.host import table
+from sriov_rt.host.observer import Observer
 from sriov_rt.host.root import Root
 from sriov_rt.parse.cpulist import parse_cpu_list
 from tests.unit import builders
@@ -25,6 +28,7 @@ from tests.unit.parse.test_process import STAT
 KERNEL, BOUND = 0x00200000, 0x04200000
 HOUSEKEEPING, DEDICATED = "0-1", "2-3"
 POD = "3b7e1f90-1111-2222-3333-3b7e1f903b7e"
+REALTIME = {"sriov_rt:realtime": "required", "hw:cpu_policy": "dedicated"}
 CONTAINER = "0123456789ab" + "cd" * 26
 
 
@@ -324,6 +328,34 @@ class OccupancyTest(trees.TreeTest):
             [("feed", CpuSet((2,)))],
             [(each.name, each.cpus) for each in found.occupants],
         )
+        # Each is left out, however many there are.
+        for number in range(100, 120):
+            self.host.thread(number, f"feed{number}", "3")
+        found = occupancy.taken(self.host.root, CpuSet((2, 3)))
+        self.assertEqual(21, len(found.occupants))
+
+    def test_a_guest_of_libvirts_has_it_left_out(self):
+        self.host.thread(70, "feed", "2")
+        self.host.write("sys/devices/system/cpu/isolated", "2-3\n")
+        found = selected.observe(self.host.root, {"cpus", "occupancy"})
+        (row,) = found.occupancy.occupants
+        self.assertEqual("feed", row.name)
+        self.assertIn(
+            "occupancy", selected.parts_for(requests.parse(REALTIME))
+        )
+        # A guest that is not realtime does not wait for it.
+        found = selected.observe(self.host.root, {"cpus"})
+        self.assertIsInstance(found.occupancy.occupants, Unknown)
+
+    def test_an_observer_of_the_host_has_it(self):
+        root = trees.realtime_host(self.tree.path / "big").root
+        seen = occupancy.Occupancy(root, pause=self.wait)
+        bare = Observer(root, "h", "h", trees.SOURCES)
+        self.assertEqual(
+            facts.NOT_REPORTED, bare.observe().occupancy.occupants
+        )
+        with_it = Observer(root, "h", "h", trees.SOURCES, occupancy=seen)
+        self.assertEqual((), with_it.observe().occupancy.occupants)
 
     def test_the_audit_sees_who_shares_a_cpu(self):
         unit = "/system.slice/feed.service"

@@ -76,6 +76,7 @@ class PlaceTest(unittest.TestCase):
         for path, expected in (
             ("/", process.Place()),
             ("/system.slice/a.service", process.Place("a.service")),
+            ("/lxc.payload.box/x", process.Place("lxc.payload.box")),
             (
                 f"/system.slice/docker-{longest}.scope",
                 process.Place("docker-abababababab.scope"),
