@@ -330,7 +330,8 @@ def of_schedule(
     due: dict[int, int] = {}
     worst: tuple[int, int] | None = None
     for line in lines:
-        if line.task == comm and (found := _EXPIRES.search(line.text)):
+        # By its id: the trace may lack the names of threads.
+        if found := _EXPIRES.search(line.text):
             due[line.pid] = int(found[1])
         elif found := _SWITCH.search(line.text):
             expires = due.pop(int(found[4]), None)

@@ -483,6 +483,71 @@ class VerifyTest(MeasuredTestCase, base.VmTestCase):
         )
 
 
+#: Probes CPU 2 until a sample exceeds the bound, and prints its culprit.
+PROBE = """
+import json, pathlib, sys
+from sriov_rt import codec
+from sriov_rt.parse.cpulist import CpuSet
+from sriov_rt.verify import watch
+from sriov_rt.verify.measurement import Cpus
+found = []
+cpus = Cpus(CpuSet([2, 3]), CpuSet([0, 1]))
+worst = watch.measure(
+    2, cpus, 20, int(sys.argv[1]), lambda: None, found.append
+)
+print(json.dumps([worst, [codec.to_plain(each) for each in found]]))
+"""
+
+#: Samples of an emulated CPU above this have a culprit that was planted, µs.
+BOUND_US = 40_000
+
+
+@periodic
+class CulpritTest(MeasuredTestCase, base.VmTestCase):
+    """Culprits that are planted on rt-1, by the old rtla and a newer one."""
+
+    newer: ClassVar[pathlib.Path]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        """Have the tools and the tracers."""
+        cls.install()
+        unpacker = Unpacker(base.place().cache / "debian")
+        cls.newer = unpacker.packages("rtla", backport=True).root / "usr/bin"
+        super().setUpClass()
+        cls.vm.run(("bash", "-c", latency.MOUNT_TRACEFS))
+        source = pathlib.Path(__file__).with_name("culprits.py")
+        cls.vm.push(source.read_bytes(), "/tmp/culprits.py")
+
+    def planted(
+        self, name: str, script: str, *programs: pathlib.Path
+    ) -> Result:
+        """Return what a script prints while a culprit is there."""
+        return self.bash(
+            f"python3 /tmp/culprits.py {name} >/tmp/{name}.log 2>&1 & "
+            "planted=$!; sleep 3\n"
+            f"{script}\ncode=$?; kill $planted; wait $planted; exit $code",
+            *programs,
+        )
+
+    def probe(self, name: str, *programs: pathlib.Path) -> Any:
+        """Return the culprit of a probe while one is planted."""
+        result = self.planted(
+            name, f"python -I -c '{PROBE}' {BOUND_US}", *programs
+        )
+        worst, found = self.answer(result)
+        self.assertGreater(worst, BOUND_US)
+        (named,) = found
+        return named
+
+    def test_a_probe_names_a_thread(self) -> None:
+        """The watch does, by either rtla."""
+        for programs in ((), (self.newer,)):
+            named = self.probe("thread", *programs)
+            self.assertEqual("thread", named["kind"], named)
+            self.assertIn("python3", named["name"])
+
+
 # Boots a machine of its own.
 @periodic
 class NewerKernelTest(MeasuredTestCase):

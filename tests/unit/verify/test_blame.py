@@ -160,6 +160,16 @@ class ScheduleTest(unittest.TestCase):
             (found.kind, found.name, found.latency_us, found.duration_us),
         )
 
+    def test_a_trace_that_lacks_the_names_of_threads(self):
+        trace = SCHEDULE.replace(b"   cyclictest-77", b"   <...>-77") % {
+            b"who": b"hog",
+            b"pid": b"9",
+            b"more": b"",
+            b"task": b"hog",
+        }
+        found = blame.of_schedule(trace, "cyclictest", 2, "cyclictest", 505)
+        self.assertEqual("hog:9", found.name)
+
     def test_an_interrupt_in_a_thread(self):
         for lines, name in (
             (INTERRUPT, "eth0-rx-0:54"),
