@@ -10,7 +10,7 @@ _WARNING = r"\s*Eventlet is deprecated"
 
 
 def choose() -> None:
-    """Have oslo.service run on native threads.
+    """Register the native threads of oslo.service.
 
     To be called before anything else imports it: oslo.messaging does, and
     settles for eventlet unless a backend is chosen by then.

@@ -268,7 +268,7 @@ class Audit:
         self.worker.start()
 
     def stop(self) -> None:
-        """Let the thread end after the audit that it is in."""
+        """Stop the thread once its audit has ended."""
         self.worker.stop()
 
     def complete(self, facts: HostFacts) -> HostFacts:

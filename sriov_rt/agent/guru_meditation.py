@@ -49,7 +49,7 @@ def register_options(conf: cfg.ConfigOpts) -> None:
 def handle_signals(
     conf: cfg.ConfigOpts, name: str, requested: Callable[[int], object]
 ) -> None:
-    """Have a report written on SIGUSR2, and pass over SIGUSR1.
+    """Write a report on SIGUSR2; ignore SIGUSR1.
 
     A report takes locks, which the thread that a signal interrupts may have:
     it is not written by the handler, but by who is notified of the signal.

@@ -41,7 +41,7 @@ class Endpoint:
         self._requested = requested
 
     def report_now(self, context: Any, hosts: Any = None) -> None:
-        """Have the facts sent, if this host is meant.
+        """Report the facts now if the message names this host.
 
         :param context: the RPC request's; not used.
         :param hosts: a list of their names, or None for all.

@@ -135,7 +135,7 @@ class Placement:
         )
 
     def create_trait(self, name: str) -> None:
-        """Have a trait known to Placement; nothing if it is."""
+        """Create a trait in Placement unless it exists."""
         self._request("PUT", f"/traits/{name}")
 
     def set_traits(self, uuid: str, traits: Set[str], generation: int) -> None:

@@ -38,7 +38,7 @@ Check = Callable[[cfg.ConfigOpts, str], object]
 
 
 def _nothing(conf: cfg.ConfigOpts, service: str) -> None:
-    """Check no other options."""
+    """No further option checks."""
 
 
 def configure(

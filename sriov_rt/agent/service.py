@@ -53,7 +53,7 @@ class Background(Protocol):
         """Start it."""
 
     def stop(self) -> None:
-        """Let it end."""
+        """Stop the thread."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ INTERVAL_S = 1.0
 
 
 def handle(received: queue.SimpleQueue[int]) -> None:
-    """Have SIGTERM, SIGINT and SIGHUP put into a queue.
+    """Queue SIGTERM, SIGINT and SIGHUP.
 
     :param received: a SimpleQueue may be put to from a handler; an Event may
         not, for the handler would wait for a lock that the thread it runs in

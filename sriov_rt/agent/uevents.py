@@ -89,7 +89,7 @@ class Uevents:
         self._thread.start()
 
     def stop(self) -> None:
-        """Let the thread end, within :data:`POLL_S`."""
+        """Stop the thread within :data:`POLL_S`."""
         self._stopping.set()
 
     def _run(self) -> None:

@@ -285,11 +285,11 @@ class Notifying:
         self.worker.start()
 
     def stop(self) -> None:
-        """Let the thread end after what it is sending."""
+        """Stop the thread once its notification is sent."""
         self.worker.stop()
 
     def put(self, notification: Notification) -> None:
-        """Have one sent."""
+        """Queue a notification."""
         self._waiting.append(notification)
         self.worker.wake()
 

@@ -65,7 +65,7 @@ class Worker:
             return max(0.0, self._due - now)
 
     def stop(self) -> None:
-        """Let the thread end after the call that it is in."""
+        """Stop the thread once its call has returned."""
         self._stopping.set()
         self._woken.set()
 

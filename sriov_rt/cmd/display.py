@@ -278,7 +278,7 @@ class _Lines:
         self._stdout = stdout
 
     def before(self) -> None:
-        """Print those above it, or that there is nothing."""
+        """Print the lines above the table, or that it is empty."""
         result = self._result
         self.print(result.before)
         if not (result.rows or result.before or result.after):

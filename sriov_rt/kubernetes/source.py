@@ -110,7 +110,7 @@ class NodeLabels:
         self.worker.start()
 
     def stop(self) -> None:
-        """Let the thread end; a watch under way is cut off."""
+        """Stop the thread; a running watch is closed."""
         self._stopping = True
         self.worker.stop()
         self._api.interrupt()

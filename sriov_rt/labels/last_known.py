@@ -115,7 +115,7 @@ class LastKnown:
         return merged.labels
 
     def due(self) -> store.Record | None:
-        """Return what to write, if that is new or its ages on disk are old."""
+        """Return the record if it has to be saved."""
         age_s = self._monotonic() - self._saved_at
         if self._unsaved or age_s > self._stale_after_s / SAVES_A_LIMIT:
             return self.record()

@@ -87,7 +87,7 @@ class Agent:
         self.quarantine.start()
 
     def stop(self) -> None:
-        """Let the threads end; what they wait for is not waited for."""
+        """Stop the threads without waiting for their calls."""
         self.quarantine.stop()
         self._looking.stop()
         self._living.stop()

@@ -80,8 +80,8 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
             )
         except OSError as error:
             LOG.warning(
-                "the agents will not see which driver runs here, so that no "
-                "flavor that needs it and no port of sriov_rt comes: %s",
+                "cannot announce the compute driver to sriov-rt-agent: "
+                "nothing that needs it is placed here (%s)",
                 error,
             )
 
@@ -161,7 +161,7 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
         *args: Any,
         **kwargs: Any,
     ) -> Any:
-        """Let go of a guest that is resized or cold migrated from here.
+        """Check a guest's devices before it is resized or cold migrated.
 
         :raises InstanceFaultRollback: if its devices can't be those of the
             new flavor; the guest still runs.

@@ -99,7 +99,7 @@ def is_single(spec: Any) -> bool:
 
 
 def no_valid_host(why: str, spec: Any) -> exception.NoValidHost:
-    """Return Nova's fault of a server that no host may have.
+    """Return NoValidHost with our reason.
 
     :param why: a clause; it comes last, since Nova cuts a fault to 255
         characters.

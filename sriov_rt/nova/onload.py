@@ -47,7 +47,7 @@ def started(xml: str, instance: Any, accelerated: bool) -> str:
         raise refused(instance, error) from error
     if not accelerated:
         LOG.warning(
-            "Onload was taken out again: %s",
+            "Onload was removed from the container: %s",
             rendered.report.summary(),
             instance=instance,
         )
@@ -55,7 +55,7 @@ def started(xml: str, instance: Any, accelerated: bool) -> str:
 
 
 def notice(instance: Any, accelerated: bool) -> None:
-    """Have the instance's metadata say that it is not accelerated."""
+    """Record in the instance's metadata that it is not accelerated."""
     found = dict(instance.metadata)
     if accelerated == (NOTICE not in found):
         return

@@ -67,7 +67,7 @@ class _Complaints:
 
 
 class Endpoint:
-    """The methods that are called; see :mod:`sriov_rt.messaging`.
+    """RPC endpoint for agents' reports; see :mod:`sriov_rt.messaging`.
 
     :param table: where the reports go.
     :param request: requests a report from a host.
@@ -208,7 +208,7 @@ class ReportRequests:
         self._pending.set()
 
     def stop(self) -> None:
-        """Let :meth:`run` return."""
+        """Stop :meth:`run`."""
         self._stopping.set()
         self._pending.set()
 
@@ -288,5 +288,5 @@ class Listener:
         self._transport.cleanup()
 
     def stop(self) -> None:
-        """Let :meth:`run` return. Safe in any thread."""
+        """Stop :meth:`run`. Safe in any thread."""
         self._requests.stop()

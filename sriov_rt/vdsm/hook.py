@@ -79,7 +79,7 @@ class VfsNotReset(exceptions.SriovRtError):
     """
 
     def __init__(self, problem: str) -> None:
-        super().__init__(f"its VFs cannot be reset: {problem}")
+        super().__init__(f"the VM's VFs cannot be reset: {problem}")
 
 
 ResetVfs = Callable[[Sequence[str]], None]
