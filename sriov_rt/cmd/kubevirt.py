@@ -47,10 +47,10 @@ class OnDefineDomain(command.ShowOne):
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """Add what the shim gives."""
         parser.add_argument(
-            "--vmi", required=True, metavar="JSON", help="the VMI"
+            "--vmi", required=True, metavar="JSON", help="the VMI, JSON"
         )
         parser.add_argument(
-            "--domain", required=True, metavar="XML", help="its domain"
+            "--domain", required=True, metavar="XML", help="its domain, XML"
         )
 
     def run(self, args: argparse.Namespace) -> Result:
@@ -138,7 +138,7 @@ def _add_socket(parser: argparse.ArgumentParser, default: str) -> None:
         type=pathlib.Path,
         default=pathlib.Path(default),
         metavar="PATH",
-        help="where it listens (default: %(default)s)",
+        help="socket to listen on (default: %(default)s)",
     )
 
 

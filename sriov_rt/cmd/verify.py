@@ -46,7 +46,7 @@ class Measure(command.Lister):
         parser.add_argument(
             "--resume",
             action="store_true",
-            help="keep what was measured in the same way before",
+            help="reuse earlier results of the same measurement",
         )
         parser.add_argument(
             "--dry-run",
@@ -103,8 +103,8 @@ def add_published(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--published",
         action="store_true",
-        help="compare with the figures that others have published, and say "
-        "what was measured otherwise",
+        help="compare with published figures, and list the differences in "
+        "method",
     )
 
 

@@ -75,7 +75,7 @@ class Latency(verify.Measure):
             "--load",
             choices=tuple(LOADS),
             default=DEFAULT_LOAD,
-            help="what the housekeeping CPUs do meanwhile; 'none' earns no "
+            help="load on the housekeeping CPUs; 'none' earns no "
             "certificate (default: %(default)s)",
         )
         parser.add_argument(
@@ -176,7 +176,7 @@ class Guest(command.Lister):
         parser.add_argument(
             "--resume",
             action="store_true",
-            help="keep what was measured in the same way since the last boot",
+            help="reuse results of the same measurement since the last boot",
         )
 
     def run(self, args: argparse.Namespace) -> Result:

@@ -50,8 +50,7 @@ class Report(command.Lister):
             "--output",
             type=pathlib.Path,
             metavar="FILE",
-            help="write a page of HTML that needs nothing else; needs "
-            "sriov-rt[report]",
+            help="write a self-contained HTML page; needs sriov-rt[report]",
         )
         parser.add_argument(
             "--pictures",

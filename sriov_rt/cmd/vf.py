@@ -354,7 +354,7 @@ class Xml(command.ShowOne):
             dest="way",
             choices=("interface", "hostdev", "network", "pooled"),
             default="interface",
-            help="the form: a domain's interface or hostdev, "
+            help="format: a domain's interface or hostdev, "
             "a network of VFs for 'virsh net-define', or a domain's interface "
             "with a VF of that network (default: %(default)s)",
         )

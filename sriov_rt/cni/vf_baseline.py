@@ -89,7 +89,7 @@ class Baseline:
             self._tenancies.assign(
                 address, dataclasses.replace(holder, state=State.IN_USE)
             )
-        LOG.info("%s: clean, given to its pod", _about(address, holder))
+        LOG.info("%s: reset and assigned to its pod", _about(address, holder))
 
     def delete(self, request: Request) -> None:
         """Reset the VF of an attachment, if there is one.
@@ -223,7 +223,7 @@ class Baseline:
                 return None  # it went meanwhile
             if problem is None:
                 self._tenancies.release(address, Kind.POD)
-                LOG.info("%s: clean, taken back", _about(address, again))
+                LOG.info("%s: reset and released", _about(address, again))
             else:
                 self._quarantine(address, again, problem)
             return problem

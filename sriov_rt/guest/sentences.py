@@ -53,12 +53,12 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
         ),
         "vcpus_not_isolated": (
             "realtime vCPUs {vcpus} run on pCPUs {cpus}, which are not "
-            "isolated; boot the host with isolcpus=managed_irq,domain,{cpus}"
+            "isolated; reboot the host with isolcpus=managed_irq,domain,{cpus}"
             ", or pin them elsewhere"
         ),
         "vcpus_not_tick_free": (
             "realtime vCPUs {vcpus} run on pCPUs {cpus}, which have the "
-            "scheduler's tick; boot the host with nohz_full={cpus}, or pin "
+            "scheduler's tick; reboot the host with nohz_full={cpus}, or pin "
             "them elsewhere"
         ),
         "vcpus_unpinned": (

@@ -192,11 +192,11 @@ def _bound(root: Root, directory: str) -> int | Unknown:
 
 
 def _deepest(
-    root: Root, directory: str, most: int | Unknown
+    root: Root, directory: str, most_us: int | Unknown
 ) -> tuple[str, int] | None | Unknown:
     """Return name and latency of the deepest idle state of one CPU.
 
-    :param most: the bound on all CPUs, µs.
+    :param most_us: the bound on all CPUs, µs.
     """
     names = root.list_dir(f"{directory}/cpuidle")
     if isinstance(names, Unknown):
@@ -206,16 +206,16 @@ def _deepest(
     bound = _bound(root, directory)
     if isinstance(bound, Unknown):
         return bound
-    hidden = most
-    if isinstance(most, Unknown):
-        most = bound
+    hidden = most_us
+    if isinstance(most_us, Unknown):
+        most_us = bound
     numbers = [int(m[1]) for m in map(_STATE_NAME.fullmatch, names) if m]
     for number in sorted(numbers, reverse=True):
         state = f"{directory}/cpuidle/state{number}"
         latency_us = values.integer(root, f"{state}/latency")
         if isinstance(latency_us, Unknown):
             return latency_us
-        if latency_us > min(bound, most):
+        if latency_us > min(bound, most_us):
             continue
         disabled = values.integer(root, f"{state}/disable")
         if isinstance(disabled, Unknown):

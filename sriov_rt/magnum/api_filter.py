@@ -62,7 +62,7 @@ class Filter:
                 why = _why_not(environ, found[1])
             except Exception:
                 # Magnum answers the request, whatever went wrong here.
-                LOG.info("Nodegroup not judged early", exc_info=True)
+                LOG.info("The nodegroup was not checked early", exc_info=True)
                 why = None
             if why is not None:
                 return _refuse(start_response, why)

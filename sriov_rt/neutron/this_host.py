@@ -126,9 +126,7 @@ class ThisHost:
             for port in names:
                 LOG.info("port=%s its interrupted %s", port, word)
         for name in found.cleaned:
-            LOG.info(
-                "vf=%s of the pools was idle and dirty; it is clean now", name
-            )
+            LOG.info("vf=%s idle, reset to the baseline", name)
 
     def recheck(self) -> None:
         """Look again at quarantined ports; log each, once for a reason.

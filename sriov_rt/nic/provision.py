@@ -342,14 +342,14 @@ class Provisioning:
         self._log = log
 
     def plan(
-        self, desired: Sequence[Amount], timeout: float
+        self, desired: Sequence[Amount], timeout_s: float
     ) -> tuple[Provision, ...]:
         """Return what is to be done to each PF; nothing is done yet.
 
-        :param timeout: how long a PF may take to appear, seconds.
+        :param timeout_s: how long a PF may take to appear, seconds.
         :raises NicError: if it cannot be done to one of them.
         """
-        return tuple(self._plan(each, timeout) for each in desired)
+        return tuple(self._plan(each, timeout_s) for each in desired)
 
     def apply(self, plans: Sequence[Provision]) -> None:
         """Do it.
@@ -381,7 +381,7 @@ class Provisioning:
         kernel = self._vfs.kernel
         return users(kernel, self._holder, self._users(states), states)
 
-    def _plan(self, amount: Amount, timeout: float) -> Provision:
+    def _plan(self, amount: Amount, timeout_s: float) -> Provision:
         kernel = self._vfs.kernel
 
         def there() -> Pf | None:
@@ -390,7 +390,7 @@ class Provisioning:
             except errors.NoSuchDevice:
                 return None
 
-        pf = waiting.until(self._vfs.clock, timeout, there)
+        pf = waiting.until(self._vfs.clock, timeout_s, there)
         if pf is None:
             # Once more, for its error.
             pf = kernel.pf(amount.pf)

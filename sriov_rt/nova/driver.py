@@ -80,8 +80,8 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
             )
         except OSError as error:
             LOG.warning(
-                "the agents will not see which driver runs here, so that no "
-                "flavor that needs it and no port of sriov_rt comes: %s",
+                "cannot announce the compute driver to sriov-rt-agent: "
+                "nothing that needs it is placed here (%s)",
                 error,
             )
 

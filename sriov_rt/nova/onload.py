@@ -47,7 +47,7 @@ def started(xml: str, instance: Any, accelerated: bool) -> str:
         raise refused(instance, error) from error
     if not accelerated:
         LOG.warning(
-            "Onload was taken out again: %s",
+            "Onload was removed from the container: %s",
             rendered.report.summary(),
             instance=instance,
         )

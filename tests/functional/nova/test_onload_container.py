@@ -214,7 +214,7 @@ class SecondEndpointTest(OnloadContainerTest):
         self.assertEqual([], self.preload())
         self.assertEqual("unaccelerated", self.marked())
         self.assertEqual("unaccelerated", self.notice(server))
-        self.assertIn("Onload was taken out again", self.logged())
+        self.assertIn("Onload was removed from the container", self.logged())
 
     def test_it_is_accelerated_when_its_place_is_free(self):
         self.pluggers.accelerates = False
