@@ -2,8 +2,10 @@
 
 import errno
 import itertools
+import os
 import re
 import shutil
+import unittest
 from unittest import mock
 
 from sriov_rt.parse.cpulist import parse_cpu_list as cpus
@@ -109,6 +111,16 @@ class ApplyTest(TuningTest):
         self.undo()
         self.assert_as_before()
 
+    @unittest.skipUnless(os.geteuid() == 0, "only root gives files away")
+    def test_owners_stay(self):
+        path = self.tree.path / "etc/tuned/active_profile"
+        os.chown(path, 0, 8)
+        self.apply()
+        self.assertEqual((0, 8), (path.stat().st_uid, path.stat().st_gid))
+        os.chown(path, 0, 9)
+        self.undo()
+        self.assertEqual((0, 8), (path.stat().st_uid, path.stat().st_gid))
+
     def test_the_record_is_root_s_alone(self):
         self.apply()
         place = self.tree.path / records.PLACE
@@ -167,6 +179,13 @@ class ApplyTest(TuningTest):
         self.host.before = lambda: None
         self.undo()
         self.assert_as_before()
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root gives files away")
+    def test_a_file_of_somebody_else_is_not_replaced(self):
+        os.chown(self.tree.path / "etc/tuned/active_profile", 7, 8)
+        found = self.apply()["/etc/tuned/active_profile"]
+        self.assertEqual(Result.REFUSED, found.result)
+        self.assertIn("belongs to user 7", found.why)
 
     def test_a_link_is_not_replaced(self):
         self.tree.link(SYSCTL, "/etc/other.conf")
