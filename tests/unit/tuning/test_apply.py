@@ -331,6 +331,19 @@ class ChangedTest(TuningTest):
         self.undo()
         self.assertEqual("900000\n", self.read(fakes.RUNTIME))
 
+    def test_a_plan_that_changes_keeps_what_was_there_first(self):
+        self.apply()
+        conf = "[compute]\ncpu_dedicated_set = 2-3,10-11\n"
+        old = self.read("etc/nova/nova.conf")
+        self.tree.write("etc/nova/nova.conf", conf)
+        found = self.apply()
+        self.assertIn(f"/{SYSCTL}", found)
+        self.assertIn("/sys/devices/virtual/workqueue/cpumask", found)
+        self.assertIn("update-grub", found)
+        self.undo()
+        self.tree.write("etc/nova/nova.conf", old)
+        self.assert_as_before()
+
     def test_a_kernel_that_came_meanwhile_stays_bootable(self):
         self.apply()
         text = self.read("boot/grub/grub.cfg")
