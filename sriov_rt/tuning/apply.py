@@ -26,6 +26,7 @@ from sriov_rt.guest import state as guest_state
 from sriov_rt.guest.claims import Claims
 from sriov_rt.guest.claims import ClaimsUnusable
 from sriov_rt.host.container import sees_host_processes
+from sriov_rt.host.root import MAX_TEXT
 from sriov_rt.host.root import Root
 from sriov_rt.parse.cpulist import format_cpu_list
 from sriov_rt.tuning import records
@@ -464,7 +465,8 @@ class Tuning:
         place = self._locate(path)
         try:
             if entry.kind is Kind.KERNEL:
-                data = files.read(place, MAX_FILE)
+                # More than some MiB at once procfs has no memory for.
+                data = files.read(place, MAX_TEXT)
                 return State(_pieces(data))
             data = files.read(place, MAX_FILE, private=True)
             if len(data) > MAX_FILE:

@@ -139,7 +139,9 @@ class TuningTest(base.VmTestCase):
     def test_its_worst_sample_is_what_it_is_without_a_change(self) -> None:
         """Beside tuned's realtime profile, applied and rolled back."""
         tree = Unpacker(base.place().cache / "debian").packages(*TUNED)
-        self.sh(f"cp -a {tree.root}/. /")
+        self.sh(
+            f"tar -C {tree.root} -c . | tar -C / -x --keep-directory-symlink"
+        )
         kinds = {
             "quiet": lambda: self.sh(f"sleep {QUIET_S}"),
             "apply": self._there_and_back,
