@@ -174,7 +174,9 @@ class Apply(host.OfHost, command.Lister):
         kinds, now = _kinds(args), records.boot_of(root)
         # The kernel that runs was booted with them.
         owed = any(
-            each.kind is not Kind.KERNEL and each.boot != now
+            each.kind is not Kind.KERNEL
+            and each.kind in kinds
+            and each.boot != now
             for each in records.Records(root).read().entries
         )
         if args.dry_run:

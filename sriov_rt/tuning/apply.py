@@ -26,6 +26,7 @@ from sriov_rt.guest import state as guest_state
 from sriov_rt.guest.claims import Claims
 from sriov_rt.guest.claims import ClaimsUnusable
 from sriov_rt.host.container import sees_host_processes
+from sriov_rt.host.root import MAX_TEXT
 from sriov_rt.host.root import Root
 from sriov_rt.parse.cpulist import format_cpu_list
 from sriov_rt.tuning import records
@@ -464,7 +465,8 @@ class Tuning:
         place = self._locate(path)
         try:
             if entry.kind is Kind.KERNEL:
-                data = files.read(place, MAX_FILE)
+                # More than some MiB at once procfs has no memory for.
+                data = files.read(place, MAX_TEXT)
                 return State(_pieces(data))
             data = files.read(place, MAX_FILE, private=True)
             if len(data) > MAX_FILE:
@@ -525,9 +527,12 @@ class Tuning:
         found: Mapping[str, State],
         other: Mapping[str, State],
     ) -> bool:
-        if entry.kind is Kind.KERNEL:
-            return found[entry.path].data == other[entry.path].data
-        return found == other
+        # Not by owner: who is killed between two calls leaves another one.
+        return all(
+            found[path].data == state.data
+            and (found[path] == ABSENT) is (state == ABSENT)
+            for path, state in other.items()
+        )
 
     # Guests
 
