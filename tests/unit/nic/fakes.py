@@ -102,7 +102,7 @@ class FakeKernel:
         self.root = pathlib.Path(tempfile.mkdtemp())
         weakref.finalize(self, shutil.rmtree, self.root, ignore_errors=True)
         (self.root / DEVICES).mkdir(parents=True)
-        self.tenancies = Tenancies(Root(str(self.root)), Clock())
+        self.tenancies = Tenancies(Root(str(self.root)))
         self._make(vfs)
 
     def _make(self, number):
