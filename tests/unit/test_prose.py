@@ -37,7 +37,6 @@ _NAMES = re.compile(
 _KEYS = {
     # Of what 'sriov-rt vif recover --json' prints.
     ("recovery.py", "standing"),
-    # Of the journal that the release before wrote.
 }
 
 #: Text that is one of these words has a reader: a value in JSON, a key.
