@@ -29,8 +29,6 @@ from sriov_rt.vif.plan import PlugPlan
 from sriov_rt.vif.plug import Plugging
 from sriov_rt.vif.recovery import Recovered
 from sriov_rt.vif.recovery import Recovery
-from sriov_rt.vif.search import Search
-from sriov_rt.vif.search import among
 from sriov_rt.vif.settings import Pools
 from sriov_rt.vif.unplug import Unplugging
 
@@ -50,7 +48,6 @@ class Plugger:
         self._locks = host.locks
         self._records = host.records
         self._counts = host.counts
-        self._search = Search(host.links, host.vfs)
         self._unplugging = Unplugging(host)
         self._rechecking = Unplugging(
             dataclasses.replace(host, patience_s=0.0)
@@ -160,26 +157,8 @@ class Plugger:
         return True
 
     def show(self) -> tuple[Plugged, ...]:
-        """Return all ports: by their records, and as the kernel has them.
-
-        One that was made on the host may be in a container since, which
-        libvirt moved it into.
-        """
-        view = self._host.observe()
-        found = {
-            each.port: self._search.in_place(each) for each in view.records
-        }
-        moved = [
-            each
-            for each in view.records
-            if found[each.port] is None and each.namespace is None
-        ]
-        everywhere = self._links.all(everywhere=True) if moved else ()
-        for each in moved:
-            found[each.port] = among(each, everywhere)
-        return tuple(
-            show.plugged(each, found[each.port], view) for each in view.records
-        )
+        """Return all ports: by their records, and as the kernel has them."""
+        return show.ports(self._host)
 
     def recover(self) -> Recovered:
         """Undo the plugs and finish the unplugs that were interrupted.
