@@ -311,8 +311,8 @@ def _rejected(
         problem = "its value is not shown"
         return OptionRejected(group, opt.dest, problem, service, _HIDDEN, file)
     # A value may stand there by an earlier name of its option.
-    earlier = [each.name for each in opt.deprecated_opts if each.name]
-    for name in (opt.name, *earlier):
+    former = (each.name for each in opt.deprecated_opts if each.name)
+    for name in (opt.dest, *former):
         value = _written(file, group, name)
         if value is not None:
             return OptionRejected(group, name, found[3], service, value, file)

@@ -10,6 +10,7 @@ import pathlib
 import stat
 import time
 from collections.abc import Iterator
+from typing import Any
 
 
 class Unusable(OSError):
@@ -104,26 +105,29 @@ os.register_at_fork(after_in_child=_drop_locks)
 
 
 @contextlib.contextmanager
-def locked(path: pathlib.Path, seconds: float = 0.0) -> Iterator[None]:
+def locked(
+    path: pathlib.Path, seconds: float = 0.0, clock: Any = time
+) -> Iterator[None]:
     """Lock a file, which is made if need be and stays.
 
     :param seconds: how long to wait for whoever has it.
+    :param clock: what the wait goes by, as the module time.
     :raises BlockingIOError: if somebody has it for longer.
     :raises OSError: if it cannot be made, or is a link.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     descriptor = os.open(path, flags, 0o600)
     _locks.add(descriptor)
-    end = time.monotonic() + seconds
+    end = clock.monotonic() + seconds
     try:
         while True:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                if time.monotonic() >= end:
+                if clock.monotonic() >= end:
                     raise
-                time.sleep(_PAUSE_S)
+                clock.sleep(_PAUSE_S)
         yield
     finally:
         if descriptor in _locks:

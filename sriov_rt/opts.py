@@ -18,6 +18,7 @@ from sriov_rt.neutron import options as neutron_options
 from sriov_rt.nic import options as nic_options
 from sriov_rt.nova import options as compute_options
 from sriov_rt.onload import options as onload_options
+from sriov_rt.placement import options as placement_options
 from sriov_rt.scheduler import options as scheduler_options
 from sriov_rt.vif import options as vif_options
 from sriov_rt.vif import privsep
@@ -34,7 +35,7 @@ def list_opts() -> Listing:
         (label_options.GROUP, label_options.LABEL_OPTS),
         (kubernetes_options.GROUP, kubernetes_options.KUBERNETES_OPTS),
         (onload_options.GROUP, onload_options.ONLOAD_OPTS),
-        (options.PLACEMENT_GROUP, _placement_opts()),
+        (placement_options.GROUP, _placement_opts()),
         ("sriov_rt", config.TRANSPORT_OPTS),
         (nic_options.GROUP, nic_options.NIC_OPTS),
         (device_options.GROUP, device_options.DEVICE_OPTS),
@@ -45,7 +46,7 @@ def list_opts() -> Listing:
 def _placement_opts() -> Sequence[cfg.Opt]:
     # Those of the way that everybody uses; keystoneauth registers them when
     # auth_type says so.
-    own = options.placement_opts()
+    own = placement_options.opts()
     named = {opt.dest for opt in own}
     password = loading.get_auth_plugin_conf_options("password")
     return [*own, *(opt for opt in password if opt.dest not in named)]

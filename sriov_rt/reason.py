@@ -59,7 +59,7 @@ class Reason:
 #: domain has to change. Every other code is a fault of the one host, and
 #: another host may do. The codes of :mod:`sriov_rt.guest.sentences` and
 #: :mod:`sriov_rt.onload.sentences` are here as well, and those of pods
-#: (:mod:`sriov_rt.kubernetes.sentences`).
+#: (:mod:`sriov_rt.pods.sentences`).
 REQUEST_FAULTS: frozenset[str] = frozenset(
     {
         "request_invalid",
@@ -73,13 +73,16 @@ REQUEST_FAULTS: frozenset[str] = frozenset(
         "disk_on_virtio",
         "domain_differs",
         "domain_rejected",
+        "emulator_on_vcpus",
         "filesystem_on_virtio",
         "iommu_on_virtio",
+        "iothreads_on_vcpus",
         "kept_on_virtio",
         "nic_needs_virtio",
         "nic_on_virtio",
         "pinning_beyond",
         "pins_differ",
+        "realtime_unset",
         "vcpus_share_pcpus",
         "vcpusched_beyond",
         "vcpus_unpinned",
@@ -335,6 +338,19 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "the planned kernel command line has {length} characters, and the "
             "kernel drops what is beyond {limit}; take arguments off it that "
             "are not needed"
+        ),
+        "command_line_by_hand": (
+            "no way of this distribution to change the kernel's command line "
+            "is known; add {arguments} in the boot loader's "
+            "configuration{removed}"
+        ),
+        "nova_by_hand": (
+            "nova.conf has to change with the CPUs of guests; set {options} "
+            "in nova.conf and restart nova-compute"
+        ),
+        "tuned_disabled": (
+            "tuned is not started at boot, and its profile would have no "
+            "effect; run 'systemctl enable tuned'"
         ),
         "ksm_running": (
             "KSM merges and unmerges guest pages; run 'echo 2 > "

@@ -32,6 +32,9 @@ from tests.testbed import paths
 from tests.testbed import python_env
 from tests.testbed.waiting import run_logged
 
+#: Where tox.ini has what is kept from one run to the next.
+_CACHE = "{env:SRIOV_RT_CACHE:{env:HOME}/.cache/sriov-rt}"
+
 #: Environments of tox.ini whose commands run in one environment.
 SHARED = (
     "pep8",
@@ -142,6 +145,7 @@ class Checks:
         given = {
             "{toxinidir}": str(paths.CHECKOUT),
             "{envtmpdir}": str(scratch),
+            _CACHE: str(paths.Paths.from_environment().cache),
             "{posargs}": shlex.join(arguments),
         }
         ini = _ini()

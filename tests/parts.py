@@ -50,7 +50,10 @@ PARTS = (
         "deployment",
         "Kolla, OpenStack-Ansible, operators, systemd, the release's files",
         "functional",
-        _modules("functional", "deployment", "systemd", "test_packaging"),
+        (
+            *_modules("functional", "deployment", "systemd", "tuning"),
+            *_modules("functional", "test_packaging"),
+        ),
     ),
     Part(
         "functional",
@@ -95,7 +98,7 @@ PARTS = (
         "vm",
         (
             *_modules("vm", "test_host", "test_host_cpus", "test_machine"),
-            *_modules("vm", "test_remedies"),
+            *_modules("vm", "test_remedies", "test_tuning"),
         ),
     ),
     Part(

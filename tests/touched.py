@@ -67,6 +67,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
         "cloud.test_demo",
     ),
     "sriov_rt/cmd": ("functional.cmd", "functional.host", "vm.test_host"),
+    "sriov_rt/cni": ("functional.cmd", "vm.test_pod_vf", "vm.test_kubevirt"),
     "sriov_rt/codec.py": ("functional.scheduler", "functional.agent"),
     "sriov_rt/config.py": ("functional.agent", "functional.vif"),
     "sriov_rt/deadline.py": ("functional.vif", "functional.nova.test_vif"),
@@ -83,7 +84,11 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "sriov_rt/guest": _GUESTS,
     "sriov_rt/host": (*_HOSTS, "functional.agent"),
     "sriov_rt/kernel": (*_VFS, *_PORTS),
-    "sriov_rt/kubernetes": (*_PODS, "vm.test_pod_vf"),
+    "sriov_rt/kubernetes": (
+        "functional.kubernetes",
+        "kubernetes.test_labels",
+        "kubernetes.test_node",
+    ),
     "sriov_rt/kubevirt": (
         "functional.kubevirt",
         "kubernetes.test_kubevirt",
@@ -96,7 +101,6 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
         "kubernetes.test_magnum",
         "cluster.test_magnum",
     ),
-    "sriov_rt/messaging.py": ("functional.agent", "functional.scheduler"),
     "sriov_rt/neutron": ("functional.neutron", "vm.test_vf", "cloud.test_vif"),
     "sriov_rt/nic": (*_VFS, "vm.test_vif_kill", "vm.test_pod_vf"),
     "sriov_rt/nova": ("functional.nova", *_SCHEDULING, *_CLOUD),
@@ -110,6 +114,13 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     ),
     "sriov_rt/opts.py": ("docs",),
     "sriov_rt/parse": (*_SCHEDULING, "functional.host", "vm.test_host"),
+    "sriov_rt/placement": (
+        "functional.agent.test_placement",
+        "functional.nova.test_one_time_use",
+        "functional.magnum",
+        "cloud.test_placement",
+    ),
+    "sriov_rt/pods": _PODS,
     "sriov_rt/reason.py": (*_SCHEDULING, "docs"),
     "sriov_rt/request": (*_SCHEDULING, "functional.nova", "docs"),
     "sriov_rt/scheduler": (
@@ -118,7 +129,12 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
         "cloud.test_placement",
         "cloud.test_scheduler",
     ),
-    "sriov_rt/threads.py": ("functional.agent", "functional.neutron"),
+    "sriov_rt/service": (
+        "functional.agent",
+        "functional.neutron",
+        "functional.scheduler",
+    ),
+    "sriov_rt/tuning": ("functional.tuning", "vm.test_tuning"),
     "sriov_rt/vdsm": ("functional.vdsm", "functional.guest"),
     "sriov_rt/verify": (
         "functional.verify",

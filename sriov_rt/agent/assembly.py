@@ -10,24 +10,18 @@ from keystoneauth1 import exceptions as ks_exceptions
 from oslo_config import cfg
 
 from sriov_rt import exceptions
-from sriov_rt import messaging
 from sriov_rt.agent import audit
-from sriov_rt.agent import placement
 from sriov_rt.agent import withdrawal
 from sriov_rt.agent.audit import Audit
-from sriov_rt.agent.backoff import Backoff
 from sriov_rt.agent.listener import Endpoint
 from sriov_rt.agent.listener import Listener
 from sriov_rt.agent.metrics import Metrics
-from sriov_rt.agent.placement import Provider
 from sriov_rt.agent.publisher import Bus
 from sriov_rt.agent.publisher import Publisher
-from sriov_rt.agent.reconciler import Reconciler
 from sriov_rt.agent.service import Agent
 from sriov_rt.agent.service import Background
 from sriov_rt.agent.service import Parts
 from sriov_rt.agent.service import Timing
-from sriov_rt.agent.uevents import Uevents
 from sriov_rt.agent.withdrawal import Notification
 from sriov_rt.agent.withdrawal import Notifying
 from sriov_rt.agent.withdrawal import Withdrawals
@@ -36,6 +30,12 @@ from sriov_rt.host.observer import Observer
 from sriov_rt.host.observer import load_sources
 from sriov_rt.host.root import Root
 from sriov_rt.labels import service as label_service
+from sriov_rt.placement import resource_provider
+from sriov_rt.placement.resource_provider import Provider
+from sriov_rt.service import messaging
+from sriov_rt.service.backoff import Backoff
+from sriov_rt.service.reconciler import Reconciler
+from sriov_rt.service.uevents import Uevents
 
 LOG = logging.getLogger(__name__)
 
@@ -176,7 +176,7 @@ def _tending(
     if not conf.agent.publish_traits:
         return None
     try:
-        client = placement.adapter(conf)
+        client = resource_provider.adapter(conf)
     except (ks_exceptions.ClientException, TypeError) as error:
         # keystoneauth raises TypeError for interfaces that there are not.
         raise PlacementMisconfigured(str(error)) from error
@@ -187,7 +187,9 @@ def _tending(
             "publish_traits = false if that is meant"
         )
         return None
-    provider = Provider(placement.Placement(client), conf.host, _node(conf))
+    provider = Provider(
+        resource_provider.Placement(client), conf.host, _node(conf)
+    )
     return Reconciler(
         "traits",
         provider.set_traits,

@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
 
-from sriov_rt.agent.worker import Worker
 from sriov_rt.codec import Unknown
 from sriov_rt.decide import audit
 from sriov_rt.facts import CpuSet
@@ -34,10 +33,12 @@ from sriov_rt.guest import state
 from sriov_rt.guest.running import Guest
 from sriov_rt.guest.xml import DomainRejected
 from sriov_rt.host import kubelet
+from sriov_rt.host import procfs
 from sriov_rt.host import reserved_devices
 from sriov_rt.host.root import Root
 from sriov_rt.reason import Reason
 from sriov_rt.reason import reason
+from sriov_rt.service.worker import Worker
 
 LOG = logging.getLogger(__name__)
 
@@ -119,7 +120,7 @@ def observe(
     owners = _owners(root, guests)
     observed = tuple(_observe(root, guests, owners))
     cpus = CpuSet().union(*(each.realtime_cpus for each in observed))
-    others = tuple(state.on_cpus(root, owners, cpus))
+    others = tuple(procfs.on_cpus(root, owners, cpus))
     workloads = facts.onload.workloads
     known = () if isinstance(workloads, Unknown) else workloads
     accelerations = {
@@ -267,7 +268,7 @@ class Audit:
         self.worker.start()
 
     def stop(self) -> None:
-        """Let the thread end after the audit that it is in."""
+        """Stop the thread after the audit that it is in."""
         self.worker.stop()
 
     def complete(self, facts: HostFacts) -> HostFacts:

@@ -10,8 +10,8 @@ import oslo_messaging
 from oslo_config import cfg
 
 from sriov_rt import exceptions
-from sriov_rt import messaging
-from sriov_rt.agent import reconciler
+from sriov_rt.service import messaging
+from sriov_rt.service import reconciler
 
 LOG = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class Endpoint:
         self._requested = requested
 
     def report_now(self, context: Any, hosts: Any = None) -> None:
-        """Have the facts sent, if this host is meant.
+        """Report the facts now if the message names this host.
 
         :param context: the RPC request's; not used.
         :param hosts: a list of their names, or None for all.

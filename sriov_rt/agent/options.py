@@ -4,7 +4,6 @@
 
 import socket
 
-from keystoneauth1 import loading
 from oslo_config import cfg
 
 from sriov_rt import config
@@ -14,9 +13,9 @@ from sriov_rt.host import compute
 from sriov_rt.host import kubelet
 from sriov_rt.host.root import Root
 from sriov_rt.labels import options as label_options
+from sriov_rt.placement import options as placement_options
 
 GROUP = "agent"
-PLACEMENT_GROUP = "placement"
 
 HOST_OPTS = [
     cfg.StrOpt(
@@ -182,24 +181,6 @@ or not. Keep it below TimeoutStopSec of the systemd unit.
     ),
 ]
 
-#: Seconds that one answer of Keystone or Placement may take; keystoneauth's
-#: own default is to wait without an end.
-REQUEST_TIMEOUT_S = 30.0
-
-
-def placement_opts() -> list[cfg.Opt]:
-    """Return the options of ``[placement]``, which are those of Nova's."""
-    session = loading.get_session_conf_options()
-    cfg.set_defaults(session, timeout=REQUEST_TIMEOUT_S)
-    adapter = loading.get_adapter_conf_options(include_deprecated=False)
-    cfg.set_defaults(
-        adapter,
-        service_type="placement",
-        # As Nova has them (nova/conf/utils.py).
-        valid_interfaces=["internal", "public"],
-    )
-    return [*session, *loading.get_auth_common_conf_options(), *adapter]
-
 
 def register(conf: cfg.ConfigOpts) -> None:
     """Register every option that the agent itself reads."""
@@ -208,7 +189,7 @@ def register(conf: cfg.ConfigOpts) -> None:
     conf.register_opts(metrics.METRICS_OPTS, group=metrics.GROUP)
     conf.register_opts(label_options.LABEL_OPTS, group=label_options.GROUP)
     conf.register_opts(config.TRANSPORT_OPTS, group="sriov_rt")
-    conf.register_opts(placement_opts(), group=PLACEMENT_GROUP)
+    conf.register_opts(placement_options.opts(), group=placement_options.GROUP)
 
 
 def check(conf: cfg.ConfigOpts) -> None:

@@ -19,10 +19,10 @@ from oslo_service import systemd
 
 from sriov_rt import config
 from sriov_rt import exceptions
-from sriov_rt.agent import guru_meditation
 from sriov_rt.agent import options
-from sriov_rt.agent import signals
 from sriov_rt.agent.assembly import assemble
+from sriov_rt.service import guru_meditation
+from sriov_rt.service import signals
 
 LOG = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ Check = Callable[[cfg.ConfigOpts, str], object]
 
 
 def _nothing(conf: cfg.ConfigOpts, service: str) -> None:
-    """Check no other options."""
+    """No further option checks."""
 
 
 def configure(

@@ -16,10 +16,10 @@ import oslo_messaging
 from oslo_config import cfg
 
 from sriov_rt import exceptions
-from sriov_rt import messaging
-from sriov_rt.agent import reconciler
 from sriov_rt.facts import MAX_DOCUMENT
 from sriov_rt.facts import HostFacts
+from sriov_rt.service import messaging
+from sriov_rt.service import reconciler
 
 LOG = logging.getLogger(__name__)
 

@@ -14,16 +14,16 @@ from typing import Protocol
 
 from oslo_service.backend import base
 
-from sriov_rt.agent import traits
 from sriov_rt.agent.audit import Audit
 from sriov_rt.agent.publisher import Publisher
-from sriov_rt.agent.reconciler import Reconciler
 from sriov_rt.agent.withdrawal import Withdrawals
-from sriov_rt.agent.worker import Worker
 from sriov_rt.facts import PARTS
 from sriov_rt.facts import HostFacts
 from sriov_rt.labels.service import Labels
+from sriov_rt.placement import host_traits
 from sriov_rt.reason import Reason
+from sriov_rt.service.reconciler import Reconciler
+from sriov_rt.service.worker import Worker
 
 LOG = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class Background(Protocol):
         """Start it."""
 
     def stop(self) -> None:
-        """Let it end."""
+        """Stop the thread."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -245,10 +245,10 @@ class Agent(base.ServiceBase):  # type: ignore[misc]
         if parts.audit is not None:
             facts = parts.audit.complete(facts)
         parts.publishing.set_desired(facts)
-        found = traits.verdicts(facts, facts.observed_at)
-        fulfilled = traits.fulfilled(found) | parts.labels.traits(facts)
+        found = host_traits.verdicts(facts, facts.observed_at)
+        fulfilled = host_traits.fulfilled(found) | parts.labels.traits(facts)
         self._set_traits(fulfilled)
-        parts.withdrawals.observe(facts, found[traits.LATENCY_CERTIFIED])
+        parts.withdrawals.observe(facts, found[host_traits.LATENCY_CERTIFIED])
         if self._digest != (digest := facts.digest()):
             self._digest = digest
             _log_change(facts, self._reported, digest, found, fulfilled)
@@ -297,7 +297,7 @@ def _log_change(
     fulfilled: frozenset[str],
 ) -> None:
     """Log what the host is now, in one line."""
-    reasons = found[traits.REALTIME]
+    reasons = found[host_traits.REALTIME]
     LOG.info(
         "facts changed: host=%s node=%s digest=%s parts=%s realtime=%s "
         "traits=%s%s",

@@ -20,7 +20,6 @@ import oslo_messaging
 
 from sriov_rt import exceptions
 from sriov_rt import files
-from sriov_rt.agent.worker import Worker
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import HostFacts
 from sriov_rt.facts import LatencyCertificate
@@ -31,6 +30,7 @@ from sriov_rt.guest.metadata import Promise
 from sriov_rt.host.latency import Status
 from sriov_rt.host.root import Root
 from sriov_rt.reason import Reason
+from sriov_rt.service.worker import Worker
 
 LOG = logging.getLogger(__name__)
 
@@ -285,11 +285,11 @@ class Notifying:
         self.worker.start()
 
     def stop(self) -> None:
-        """Let the thread end after what it is sending."""
+        """Stop the thread after what it is sending."""
         self.worker.stop()
 
     def put(self, notification: Notification) -> None:
-        """Have one sent."""
+        """Queue a notification."""
         self._waiting.append(notification)
         self.worker.wake()
 

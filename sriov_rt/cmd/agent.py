@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from oslo_config import cfg
 
 from sriov_rt import config
-from sriov_rt import threads
 from sriov_rt.cmd import faults
 from sriov_rt.host.root import CONFIG
 from sriov_rt.host.root import Root
+from sriov_rt.service import threads
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -11,7 +11,6 @@ from typing import Any
 
 from sriov_rt import decide
 from sriov_rt import exceptions
-from sriov_rt.agent import traits
 from sriov_rt.cmd import arguments
 from sriov_rt.cmd import cloud
 from sriov_rt.cmd import collect
@@ -24,6 +23,7 @@ from sriov_rt.facts import DecisiveFacts
 from sriov_rt.facts.guests import AuditFacts
 from sriov_rt.host import readiness
 from sriov_rt.host import table
+from sriov_rt.placement import host_traits
 from sriov_rt.reason import Reason
 from sriov_rt.reason import reason
 
@@ -168,13 +168,13 @@ def published(connection: Any) -> list[Agent]:
     :raises CloudUnreachable: if an API can't be reached, or refuses.
     """
     computes = cloud.hosts(faults.say, connection) or {}
-    found = cloud.traits(traits.TRAITS, connection)
+    found = cloud.traits(host_traits.TRAITS, connection)
     return [
         Agent(
             host,
             "",
             None,
-            READY if traits.REALTIME in found[host] else NOT_READY,
+            READY if host_traits.REALTIME in found[host] else NOT_READY,
             (),
             computes.get(host),
             tuple(sorted(found[host])),

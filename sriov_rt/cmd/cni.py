@@ -18,8 +18,8 @@ from typing import Any
 
 from sriov_rt import exceptions
 from sriov_rt.cmd import faults
-from sriov_rt.kubernetes import cni
-from sriov_rt.kubernetes.vf_baseline import Baseline
+from sriov_rt.cni import protocol
+from sriov_rt.cni.vf_baseline import Baseline
 from sriov_rt.nic.errors import Locked
 from sriov_rt.nic.tenancy import Kind
 from sriov_rt.nic.tenancy import Tenancies
@@ -37,7 +37,7 @@ def main() -> int:
     faults.log_warnings(LOG, logging.INFO)
     LOG.setLevel(logging.INFO)
     try:
-        given = sys.stdin.buffer.read(cni.MAX_CONFIGURATION + 1)
+        given = sys.stdin.buffer.read(protocol.MAX_CONFIGURATION + 1)
     except (AttributeError, OSError):
         given = b""
     baseline = Baseline(Tenancies(), _vfs)
@@ -63,32 +63,36 @@ def run(
     :param environment: of the process.
     :param given: its standard input.
     """
-    version = cni.VERSIONS[-1]
+    version = protocol.VERSIONS[-1]
     try:
-        request = cni.parse(environment, given)
+        request = protocol.parse(environment, given)
         version = request.version
         return 0, _done(baseline, request)
-    except cni.CniError as error:
+    except protocol.CniError as error:
         problem = error
     except Locked as error:
-        problem = cni.CniError(cni.TRY_AGAIN, str(error))
+        problem = protocol.CniError(protocol.TRY_AGAIN, str(error))
     except (exceptions.SriovRtError, OSError) as error:
-        problem = cni.CniError(cni.IO_FAILURE, exceptions.plain(error))
+        problem = protocol.CniError(
+            protocol.IO_FAILURE, exceptions.plain(error)
+        )
     except Exception as error:
         # A runtime takes output that is not JSON for a plug-in that crashed.
         LOG.debug("", exc_info=True)
         text = f"{type(error).__name__}: {error}; report this as a bug"
-        problem = cni.CniError(cni.IO_FAILURE, text)
-    return 1, cni.failure(version, problem)
+        problem = protocol.CniError(protocol.IO_FAILURE, text)
+    return 1, protocol.failure(version, problem)
 
 
-def _done(baseline: Baseline, request: cni.Request) -> dict[str, Any] | None:
+def _done(
+    baseline: Baseline, request: protocol.Request
+) -> dict[str, Any] | None:
     """Do what is requested; return the answer, if there is one."""
     if request.command == "VERSION":
-        return cni.versions(request)
+        return protocol.versions(request)
     if request.command == "ADD":
         baseline.add(request)
-        return cni.result(request)
+        return protocol.result(request)
     verbs: Mapping[str, Callable[[], None]] = {
         "DEL": lambda: baseline.delete(request),
         "CHECK": lambda: baseline.check(request),

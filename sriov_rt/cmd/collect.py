@@ -19,7 +19,6 @@ from oslo_config import cfg
 
 from sriov_rt import config
 from sriov_rt import exceptions
-from sriov_rt import threads
 from sriov_rt.cmd import arguments
 from sriov_rt.cmd import faults
 from sriov_rt.cmd.command import Caller
@@ -27,6 +26,7 @@ from sriov_rt.cmd.verdict import Candidate
 from sriov_rt.facts import HostFacts
 from sriov_rt.host.root import CONFIG
 from sriov_rt.scheduler.facts_table import FactsTable
+from sriov_rt.service import threads
 
 LOG = logging.getLogger(__name__)
 
@@ -390,7 +390,7 @@ def _heard(
     *,
     whole: bool,
 ) -> Collector:
-    from sriov_rt import messaging
+    from sriov_rt.service import messaging
 
     causes, drivers = _Causes(), logging.getLogger(_DRIVERS)
     drivers.addHandler(causes)
@@ -435,7 +435,7 @@ def _refusal(
     conf: cfg.ConfigOpts, error: QueueUnusable
 ) -> BrokerRefuses | None:
     """Return what a broker refused; None if that is not what happened."""
-    from sriov_rt import messaging
+    from sriov_rt.service import messaging
 
     # The errors of amqp, which need not be the driver's library.
     cause = error.__cause__

@@ -7,12 +7,12 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sriov_rt import threads
 from sriov_rt.cmd import command
 from sriov_rt.cmd import faults
 from sriov_rt.cmd.command import Result
 from sriov_rt.host.root import Root
 from sriov_rt.parse.pci import PciAddress
+from sriov_rt.service import threads
 
 if TYPE_CHECKING:
     from sriov_rt.devices.cleaning import Outcome

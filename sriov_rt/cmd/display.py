@@ -278,14 +278,14 @@ class _Lines:
         self._stdout = stdout
 
     def before(self) -> None:
-        """Print those above it, or that there is nothing."""
+        """Print the lines above the table, or that it is empty."""
         result = self._result
         self.print(result.before)
         if not (result.rows or result.before or result.after):
             faults.say(self._cls.nothing)
 
     def after(self) -> None:
-        """Print those below it."""
+        """Print the lines below the table."""
         self.print(self._result.after)
 
     def print(self, lines: Iterable[str]) -> None:

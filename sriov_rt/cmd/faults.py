@@ -114,7 +114,7 @@ def _os_error(error: OSError) -> str:
 
 
 def drop_output() -> None:
-    """Let the interpreter's end not fail by what could not be written."""
+    """Discard unwritable output so that exit does not fail."""
     try:
         number = sys.stdout.fileno()
     except (OSError, ValueError):
@@ -133,7 +133,7 @@ def log_warnings(logger: logging.Logger, level: int = logging.WARNING) -> None:
 
 
 def print_anything() -> None:
-    """Let the output take every character, whatever the locale is."""
+    """Print every character, whatever the locale is."""
     codecs.register_error(_ERRORS, _plain)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

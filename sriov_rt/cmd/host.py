@@ -34,9 +34,18 @@ from sriov_rt.labels.recorded import Recorded
 from sriov_rt.parse import duration
 from sriov_rt.reason import Reason
 from sriov_rt.request import words
+from sriov_rt.tuning import records
 
 #: The mode that also lists NICs.
 ONLOAD = "onload"
+
+#: The remedy of what 'host apply' has written for the next boot.
+_PLANNED = "planned, and a boot is owed: reboot the host"
+
+_KILLED = (
+    "'sriov-rt host apply' was killed; run it again, or with --undo, to "
+    "finish or undo what it began"
+)
 
 #: Exit code of a check that found something.
 EXIT_NOT_READY = 1
@@ -71,7 +80,7 @@ class NovaConfigMissing(exceptions.SriovRtError):
         )
 
 
-class _Host(command.Command):
+class OfHost(command.Command):
     """A command that reads a host."""
 
     of_root = True
@@ -94,18 +103,29 @@ class _Host(command.Command):
         )
 
 
-class Show(_Host, command.ShowOne):
+def add_kernel(parser: argparse.ArgumentParser) -> None:
+    """Add ``--kernel``."""
+    parser.add_argument(
+        "--kernel",
+        choices=tuple(str(each) for each in words.Kernel),
+        default=str(words.Kernel.PREEMPT_RT),
+        help="the sriov_rt:kernel of the flavors to serve; with 'any' a "
+        "kernel that is not PREEMPT_RT is ready too (default: %(default)s)",
+    )
+
+
+class Show(OfHost, command.ShowOne):
     """Show the facts of this host, or why they are unknown."""
 
     def run(self, args: argparse.Namespace) -> Result:
         """Return the facts."""
-        found, _ = _observe(args)
+        found, _ = observe(args)
         return one(
             table.rows(found.facts, found.ages_s), found.facts.to_plain()
         )
 
 
-class Check(_Host, command.Lister):
+class Check(OfHost, command.Lister):
     """List the problems that keep this host from being realtime."""
 
     epilog = (
@@ -119,14 +139,7 @@ class Check(_Host, command.Lister):
             choices=tuple(readiness.MODES),
             help="also check what this way to give guests NICs requires",
         )
-        parser.add_argument(
-            "--kernel",
-            choices=tuple(str(each) for each in words.Kernel),
-            default=str(words.Kernel.PREEMPT_RT),
-            help="the sriov_rt:kernel of the flavors to serve; with 'any' a "
-            "kernel that is not PREEMPT_RT is ready too (default: "
-            "%(default)s)",
-        )
+        add_kernel(parser)
         parser.add_argument(
             "--fix-plan",
             action="store_true",
@@ -137,7 +150,7 @@ class Check(_Host, command.Lister):
 
     def run(self, args: argparse.Namespace) -> Result:
         """Return what is in the way."""
-        observed, placed_by_nova = _observe(args)
+        observed, placed_by_nova = observe(args)
         facts = observed.facts
         further = list(observed.reasons)
         if args.mode is not None:
@@ -148,7 +161,8 @@ class Check(_Host, command.Lister):
             any_kernel=args.kernel == words.Kernel.ANY,
             further=further,
         )
-        verdict = _verdict(facts, args.mode, found)
+        owed = records.owed(Root(args.root))
+        verdict = _verdict(facts, args.mode, found, owed)
         after: list[str] = []
         if args.fix_plan:
             plan = fix_plan.make(
@@ -167,7 +181,12 @@ class Check(_Host, command.Lister):
             columns=("Severity", "Code", "Problem", "Remedy"),
             shown=("Severity", "Problem", "Remedy"),
             rows=[
-                (severity, each.code, each.problem, each.remedy)
+                (
+                    severity,
+                    each.code,
+                    each.problem,
+                    _PLANNED if each.code in owed else each.remedy,
+                )
                 for severity, reasons in (
                     ("must", found.must),
                     ("should", found.should),
@@ -175,13 +194,16 @@ class Check(_Host, command.Lister):
                 for each in reasons
             ],
             document=verdict,
-            before=[_summary(facts, args.mode, found)],
+            before=[
+                _summary(facts, args.mode, found),
+                *([_KILLED] if records.was_killed(Root(args.root)) else []),
+            ],
             after=after,
             code=0 if found.is_ready else EXIT_NOT_READY,
         )
 
 
-class Features(_Host, command.Lister):
+class Features(OfHost, command.Lister):
     """Print the feature file that the agent writes for NFD.
 
     It does so if [labels] feature_file is set. Nothing is changed here.
@@ -200,7 +222,7 @@ class Features(_Host, command.Lister):
 
     def run(self, args: argparse.Namespace) -> Result:
         """Return the features, and the file as text."""
-        found, _ = _observe(args)
+        found, _ = observe(args)
         now = time.time()
         named = own.of(found.facts, now)
         return Result(
@@ -211,7 +233,7 @@ class Features(_Host, command.Lister):
         )
 
 
-def _observe(args: argparse.Namespace) -> tuple[Recorded, bool]:
+def observe(args: argparse.Namespace) -> tuple[Recorded, bool]:
     """Return the facts, and whether Nova is configured on the host.
 
     :raises RootMissing: if the root is no directory.
@@ -236,14 +258,19 @@ def _observe(args: argparse.Namespace) -> tuple[Recorded, bool]:
 
 
 def _verdict(
-    facts: HostFacts, mode: str | None, found: Readiness
+    facts: HostFacts,
+    mode: str | None,
+    found: Readiness,
+    owed: frozenset[str],
 ) -> dict[str, object]:
+    codes = {each.code for each in (*found.must, *found.should)}
     return {
         "host": facts.host,
         "mode": mode,
         "passes": found.is_ready,
         "reasons": _plain("must", found.must),
         "advice": _plain("should", found.should),
+        "boot_owed": sorted(owed & codes),
     }
 
 

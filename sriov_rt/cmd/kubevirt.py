@@ -13,12 +13,12 @@ from collections.abc import Callable
 from typing import Any
 
 from sriov_rt import exceptions
-from sriov_rt.agent import signals
 from sriov_rt.cmd import command
 from sriov_rt.cmd import faults
 from sriov_rt.cmd.command import Result
 from sriov_rt.facts import HostFacts
 from sriov_rt.kubevirt import contract
+from sriov_rt.service import signals
 
 #: Seconds between two looks for VFs that no hook was called for.
 _SWEEP_S = 30.0

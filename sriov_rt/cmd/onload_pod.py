@@ -13,12 +13,12 @@ from sriov_rt.cmd import onload_lxc
 from sriov_rt.cmd import paths
 from sriov_rt.cmd.command import Result
 from sriov_rt.host.root import Root
-from sriov_rt.kubernetes import pod
-from sriov_rt.kubernetes import profiles
-from sriov_rt.kubernetes import runtime_class
 from sriov_rt.onload import plan
 from sriov_rt.onload import settings as onload_settings
 from sriov_rt.onload.settings import Settings
+from sriov_rt.pods import pod
+from sriov_rt.pods import profiles
+from sriov_rt.pods import runtime_class
 
 #: Where the device plugin of Onload's operator puts the library in pods
 #: (hostPathPrefix and baseMountPath of its README).

@@ -18,12 +18,12 @@ from sriov_rt.cmd import command
 from sriov_rt.cmd import faults
 from sriov_rt.cmd import paths
 from sriov_rt.cmd.command import Result
-from sriov_rt.kubernetes import cluster
-from sriov_rt.kubernetes import placement
-from sriov_rt.kubernetes import pod
-from sriov_rt.kubernetes import pod_request
 from sriov_rt.nic.tenancy import Kind
 from sriov_rt.nic.tenancy import Tenancies
+from sriov_rt.pods import cluster
+from sriov_rt.pods import feasible_nodes
+from sriov_rt.pods import pod
+from sriov_rt.pods import pod_request
 
 #: Exit code if no node takes the pod.
 EXIT_NO_NODE = 1
@@ -121,12 +121,12 @@ class Explain(command.Lister):
             given = _running(args, get)
         else:
             given = pod_request.admitted(given)
-        said = placement.said(given)
+        said = feasible_nodes.said(given)
         found = _cluster(args.cluster) if get is None else cluster.read(get)
-        runtime = placement.find_class(given, found)
+        runtime = feasible_nodes.find_class(given, found)
         with _naming(_path(args.pod), pod.NEEDED):
             request = pod_request.read(given, runtime)
-        placements = placement.judge(request, found, time.time())
+        placements = feasible_nodes.judge(request, found, time.time())
         passes = said is None and any(each.passes for each in placements)
         return Result(
             columns=(
@@ -143,7 +143,7 @@ class Explain(command.Lister):
                 {
                     **each.to_plain(),
                     "said": said,
-                    "not_judged": list(placement.NOT_JUDGED),
+                    "not_judged": list(feasible_nodes.NOT_JUDGED),
                 }
                 for each in placements
             ],
@@ -154,12 +154,12 @@ class Explain(command.Lister):
 
 
 def _not_judged() -> list[str]:
-    left = ", ".join(placement.NOT_JUDGED)
+    left = ", ".join(feasible_nodes.NOT_JUDGED)
     text = f"Not judged, since kube-scheduler has not seen a file: {left}."
     return textwrap.wrap(text, 79)
 
 
-def _rows(found: placement.Placement) -> list[tuple[object, ...]]:
+def _rows(found: feasible_nodes.Placement) -> list[tuple[object, ...]]:
     age = "" if found.label_age_s is None else f"{found.label_age_s} s"
     # What a pod would start in spite of is of no use where it does not start.
     every = found.reasons or found.notes
@@ -180,7 +180,7 @@ def _access(args: argparse.Namespace) -> tuple[str | None, str | None]:
     return given, args.context
 
 
-def _cluster(path: pathlib.Path) -> placement.Cluster:
+def _cluster(path: pathlib.Path) -> feasible_nodes.Cluster:
     """Return the cluster that a file holds.
 
     :raises InputUnusable: if it has no Nodes.

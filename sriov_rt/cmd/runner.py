@@ -18,14 +18,14 @@ from sriov_rt.cmd import command
 from sriov_rt.cmd import faults
 
 #: Commands of ``sriov-rt`` that something waits for, and their classes.
-COMMANDS: Mapping[tuple[str, ...], str] = {
-    ("vif", "plug"): "vif:Plug",
-    ("vif", "unplug"): "vif:Unplug",
-    ("onload", "lxc-hook"): "onload_lxc:LxcHook",
-    ("guest", "render"): "guest:Render",
-    ("kubevirt", "domain-hook"): "kubevirt:DomainHook",
-    ("kubevirt", "node-hook"): "kubevirt:NodeHook",
-    ("kubevirt", "on-define-domain"): "kubevirt:OnDefineDomain",
+COMMANDS: Mapping[str, str] = {
+    "vif plug": "vif:Plug",
+    "vif unplug": "vif:Unplug",
+    "onload lxc-hook": "onload_lxc:LxcHook",
+    "guest render": "guest:Render",
+    "kubevirt domain-hook": "kubevirt:DomainHook",
+    "kubevirt node-hook": "kubevirt:NodeHook",
+    "kubevirt on-define-domain": "kubevirt:OnDefineDomain",
 }
 
 _HELP = frozenset({"-h", "--help"})
@@ -113,8 +113,8 @@ def main(arguments: Sequence[str]) -> int | None:
     :param arguments: without the program's name.
     :returns: the exit code; None for any other command.
     """
-    name = tuple(arguments[:2])
+    name = " ".join(arguments[:2])
     if name not in COMMANDS:
         return None
     cls = load(COMMANDS[name])
-    return run(cls, f"sriov-rt {' '.join(name)}", arguments[2:])
+    return run(cls, f"sriov-rt {name}", arguments[2:])

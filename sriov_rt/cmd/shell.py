@@ -37,21 +37,18 @@ _NEAR = 3
 
 #: Command to its class, which is imported only when it runs.
 COMMANDS: Mapping[str, str] = {
+    **runner.COMMANDS,
     "agent list": "agents:List",
     "agent show": "agents:Show",
     "device clean": "device:Clean",
     "explain": "explain:Explain",
     "guest check": "guest:Check",
-    "guest render": "guest:Render",
     "guest repin": "guest:Repin",
+    "host apply": "host_apply:Apply",
     "host check": "host:Check",
     "host features": "host:Features",
     "host show": "host:Show",
-    "kubevirt domain-hook": "kubevirt:DomainHook",
-    "kubevirt node-hook": "kubevirt:NodeHook",
-    "kubevirt on-define-domain": "kubevirt:OnDefineDomain",
     "onload lxc-config": "onload_lxc:LxcConfig",
-    "onload lxc-hook": "onload_lxc:LxcHook",
     "onload pod-patch": "onload_pod:PodPatch",
     "onload pod-profiles": "onload_pod:PodProfiles",
     "onload profile list": "onload:ProfileList",
@@ -78,10 +75,8 @@ COMMANDS: Mapping[str, str] = {
     "vf xml": "vf:Xml",
     "vif forget": "vif:Forget",
     "vif lxc-hook": "vif:LxcHook",
-    "vif plug": "vif:Plug",
     "vif recover": "vif:Recover",
     "vif show": "vif:Show",
-    "vif unplug": "vif:Unplug",
 }
 
 

@@ -11,8 +11,8 @@ from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 
 from sriov_rt import config
-from sriov_rt import threads
 from sriov_rt.cmd import upgrade_checks as checks
+from sriov_rt.service import threads
 
 if typing.TYPE_CHECKING:
     from sriov_rt.cmd import upgrade_state

@@ -14,7 +14,7 @@ from oslo_upgradecheck.upgradecheck import Code
 
 from sriov_rt.codec import Unknown
 from sriov_rt.decide import silent
-from sriov_rt.kubernetes import manifest
+from sriov_rt.pods import manifest
 from sriov_rt.reason import first_of
 
 #: The filter of nova-scheduler, and Nova's own that belong behind it: they
@@ -98,13 +98,10 @@ class Shim:
     """The module in ``nova.virt`` that makes Nova find the compute driver.
 
     :param path: where Nova looks for it; None if Nova is not installed.
-    :param installed: digest of the file there; None if there is none.
-    :param packaged: digest of the file in this release of sriov-rt.
     """
 
     path: str | None
-    installed: str | None | Unknown
-    packaged: str | Unknown
+    is_there: bool
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -280,27 +277,17 @@ def shim(found: Shim, configured: str | None | Unknown) -> upgradecheck.Result:
     """
     if found.path is None:
         return _success("Nova is not installed in this Python environment")
-    if isinstance(found.installed, Unknown):
-        return _unknown("nova/virt/sriov_rt.py", found.installed)
-    if isinstance(found.packaged, Unknown):
-        return _unknown("nova/virt/sriov_rt.py", found.packaged)
-    if found.installed is None:
-        if configured == DRIVER:
-            return _failure(
-                f"{found.path} is missing: nova-compute does not start with "
-                f"compute_driver = {DRIVER}; copy shim/nova/virt/sriov_rt.py "
-                "there"
-            )
-        return _warning(
-            f"{found.path} is missing: nova-compute cannot have sriov-rt's "
-            "driver; copy shim/nova/virt/sriov_rt.py there"
+    if found.is_there:
+        return _success()
+    if configured == DRIVER:
+        return _failure(
+            f"{found.path} is missing: nova-compute does not start with "
+            f"compute_driver = {DRIVER}; copy shim/nova/virt/sriov_rt.py there"
         )
-    if found.installed != found.packaged:
-        return _warning(
-            f"{found.path} is not that of this release; copy "
-            "shim/nova/virt/sriov_rt.py there again"
-        )
-    return _success()
+    return _warning(
+        f"{found.path} is missing: nova-compute cannot have sriov-rt's "
+        "driver; copy shim/nova/virt/sriov_rt.py there"
+    )
 
 
 def units(found: Iterable[Unit]) -> upgradecheck.Result:

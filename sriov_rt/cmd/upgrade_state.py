@@ -2,9 +2,7 @@
 
 """State of a host that ``sriov-rt-status`` reads before an upgrade."""
 
-import base64
 import contextlib
-import hashlib
 import importlib.metadata
 import importlib.util
 import pathlib
@@ -12,7 +10,6 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
-from typing import TypeVar
 
 from oslo_config import cfg
 from oslo_utils import strutils
@@ -30,8 +27,6 @@ from sriov_rt.devices import settings as devices
 from sriov_rt.host import compute_driver_socket
 from sriov_rt.host.compute_driver_socket import Driver
 from sriov_rt.host.root import Root
-from sriov_rt.kubernetes import cluster
-from sriov_rt.kubernetes import manifest
 from sriov_rt.kubernetes import options as kubernetes_options
 from sriov_rt.kubevirt import contract
 from sriov_rt.magnum import options as magnum_options
@@ -39,14 +34,14 @@ from sriov_rt.neutron import options as neutron_options
 from sriov_rt.nic import provision
 from sriov_rt.nova import options as nova_options
 from sriov_rt.onload import settings as onload_settings
+from sriov_rt.pods import cluster
+from sriov_rt.pods import manifest
 from sriov_rt.scheduler import options as scheduler_options
 from sriov_rt.vif import options as vif_options
 from sriov_rt.vif import records
 from sriov_rt.vif import settings as vif_settings
 from sriov_rt.vif import validation
 from sriov_rt.vif.model import Record
-
-T = TypeVar("T")
 
 PACKAGE = "sriov-rt"
 
@@ -67,12 +62,6 @@ _SHIPPED_UNITS = "share/sriov-rt/systemd/"
 
 #: Where a distribution's package has them, below the root.
 _DISTRIBUTED_UNITS = "usr/lib/systemd/system"
-
-#: Where the package has the module for Nova, in the names of its files.
-_SHIM = "nova/virt/sriov_rt.py"
-
-#: The longest such module that is read, in bytes; it has one import.
-_MAX_SHIM = 64 * 1024
 
 #: The longest command line of a process that is read, in bytes.
 _MAX_CMDLINE = 4096
@@ -263,11 +252,10 @@ class Host:
         """Return the module that Nova imports the compute driver from."""
         # Of a name without a dot no package is imported.
         spec = importlib.util.find_spec("nova")
-        packaged = _packaged_shim()
         if spec is None or spec.origin is None:
-            return checks.Shim(None, None, packaged)
+            return checks.Shim(None, is_there=False)
         path = pathlib.Path(spec.origin).parent / "virt" / "sriov_rt.py"
-        return checks.Shim(str(path), _digest_of(path), packaged)
+        return checks.Shim(str(path), is_there=path.is_file())
 
     def units(self) -> Iterator[checks.Unit]:
         """Yield the units of the package, and what is installed of each."""
@@ -519,30 +507,3 @@ def _distributed() -> importlib.metadata.Distribution | None:
         if each.read_text("INSTALLER") and not each.read_text("RECORD"):
             return each
     return None
-
-
-def _packaged_shim() -> str | Unknown:
-    for each in _package_files():
-        if str(each) == _SHIM:
-            if each.hash is not None and each.hash.mode == "sha256":
-                return each.hash.value
-            return _digest_of(pathlib.Path(str(each.locate()))) or Unknown(
-                f"{each.locate()} is missing; install sriov-rt again"
-            )
-    if (own := _distributed()) is not None:
-        digest = _digest_of(pathlib.Path(str(own.locate_file(_SHIM))))
-        if digest is not None:
-            return digest
-    return Unknown(f"the installed sriov-rt has no {_SHIM}")
-
-
-def _digest_of(path: pathlib.Path) -> str | None | Unknown:
-    """Return the digest of a file, as a wheel's list of files has it."""
-    try:
-        data = bounded.read(path, _MAX_SHIM)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        return Unknown(f"{path}: {error.strerror}")
-    digest = hashlib.sha256(data).digest()
-    return base64.urlsafe_b64encode(digest).decode().rstrip("=")

@@ -19,6 +19,7 @@ from sriov_rt.verify import matrix
 EXIT_NO_CERTIFICATE = 1
 
 #: Where results are kept unless another directory is named.
+#: Results of measurements.
 DIRECTORY = pathlib.Path("/var/lib/sriov-rt-verify/results")
 
 #: The reader of a length of time, such as 15m, in seconds.

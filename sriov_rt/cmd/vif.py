@@ -290,7 +290,7 @@ def _add_port(
     )
     arg(
         "--mode",
-        help="the mode of the kind (default: bridge of macvlan, l2 of ipvlan)",
+        help="mode of the macvlan or ipvlan (default: bridge, or l2)",
     )
     arg(
         "--network",

@@ -20,16 +20,12 @@ from collections.abc import Sequence
 from sriov_rt import documents
 from sriov_rt import exceptions
 from sriov_rt import files
-from sriov_rt.agent.placement import GenerationConflict
-from sriov_rt.agent.placement import PlacementRefused
-from sriov_rt.agent.placement import PlacementUnreachable
-from sriov_rt.agent.reconciler import NotYet
 from sriov_rt.devices import one_time_use
 from sriov_rt.devices import rules
 from sriov_rt.devices.one_time_use import Availability
 from sriov_rt.devices.one_time_use import Holding
-from sriov_rt.devices.placement import DeviceProvider
-from sriov_rt.devices.placement import DeviceProviders
+from sriov_rt.devices.providers import DeviceProvider
+from sriov_rt.devices.providers import DeviceProviders
 from sriov_rt.devices.rules import Device
 from sriov_rt.devices.sysfs import Devices
 from sriov_rt.host import reserved_devices
@@ -37,12 +33,16 @@ from sriov_rt.host.reserved_devices import Record
 from sriov_rt.host.reserved_devices import ReservedDevice
 from sriov_rt.host.root import Root
 from sriov_rt.parse.pci import PciAddress
+from sriov_rt.placement.resource_provider import GenerationConflict
+from sriov_rt.placement.resource_provider import PlacementRefused
+from sriov_rt.placement.resource_provider import PlacementUnreachable
 from sriov_rt.reason import Reason
 from sriov_rt.reason import reason
+from sriov_rt.service.reconciler import NotYet
 
 LOG = logging.getLogger(__name__)
 
-#: Beside the record.
+#: Held while one-time-use devices are cleaned.
 LOCK = "run/sriov-rt/devices.lock"
 
 

@@ -11,9 +11,9 @@ from oslo_config import cfg
 from sriov_rt import config
 from sriov_rt import exceptions
 from sriov_rt.agent import options as agent_options
-from sriov_rt.agent import placement
 from sriov_rt.devices import options
-from sriov_rt.devices.placement import DeviceProviders
+from sriov_rt.devices.providers import DeviceProviders
+from sriov_rt.placement import resource_provider
 
 #: The unit that cleans devices.
 SERVICE = "sriov-rt-devices"
@@ -52,7 +52,7 @@ class Settings:
         :raises PlacementUnusable: see there.
         """
         try:
-            client = placement.adapter(self.conf)
+            client = resource_provider.adapter(self.conf)
         except (ks_exceptions.ClientException, TypeError) as error:
             # keystoneauth raises TypeError for interfaces that there are not.
             raise PlacementUnusable(str(error)) from error

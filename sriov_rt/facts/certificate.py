@@ -14,7 +14,7 @@ from sriov_rt.parse import cpulist
 from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.parse.errors import ParseError
 
-#: Below the root of a host. The directory is root's, unlike the agent's.
+#: The latency certificate. The directory is root's, unlike the agent's.
 PATH = "var/lib/sriov-rt-verify/latency-certificate.json"
 
 SCHEMA_VERSION = 1
@@ -30,8 +30,8 @@ _DAY_S = 24 * 3600
 #: The longest time that one counts: a leap year, in seconds.
 MAX_VALIDITY_S = 366 * _DAY_S
 
-#: Below the root of a host, in the directory of the agent, which cannot write
-#: to root's: that a certificate is withdrawn.
+#: Withdrawal of the certificate: in the directory of the agent, which cannot
+#: write to root's.
 WITHDRAWAL_PATH = "var/lib/sriov-rt/latency-withdrawal.json"
 
 #: The longest file of it, in bytes.

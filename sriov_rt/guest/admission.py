@@ -13,13 +13,13 @@ from collections.abc import Mapping
 
 from sriov_rt import decide
 from sriov_rt import exceptions
-from sriov_rt import reason as reasons
 from sriov_rt import request as requests
 from sriov_rt.facts import HostFacts
 from sriov_rt.facts import decisive
 from sriov_rt.guest import engine
 from sriov_rt.guest.hook import Hook
 from sriov_rt.guest.hook import Pinning
+from sriov_rt.guest.sentences import in_terms_of
 from sriov_rt.guest.sentences import reason
 from sriov_rt.guest.xml import DomainRejected
 from sriov_rt.parse import errors
@@ -35,9 +35,7 @@ from sriov_rt.request.words import Request
 class Manager:
     """Manager of guests, such as libvirt, and its declarations about them.
 
-    :param name: such as ``libvirt``.
-    :param sentences: Reason's code to the sentence in the terms of this
-        manager; the others serve as they are.
+    :param name: as :data:`sentences.REMEDIES` has it.
     :param keeps: device classes that it needs itself, which stay.
     :param hooks: name to hook, in their order; engine.OWN_HOOKS by default.
     :param judges_host: whether its adapter sees the host; otherwise somebody
@@ -45,7 +43,6 @@ class Manager:
     """
 
     name: str
-    sentences: Mapping[str, str] = dataclasses.field(default_factory=dict)
     keeps: frozenset[DeviceClass] = frozenset()
     hooks: Mapping[str, Hook] | None = None
     judges_host: bool = True
@@ -82,7 +79,7 @@ def admit(
         )
     except engine.Refused as refused:
         raise engine.Refused(
-            tuple(_said(each, manager) for each in refused.reasons)
+            tuple(in_terms_of(manager.name, each) for each in refused.reasons)
         ) from None
     except RecursionError:
         raise _refused(_rejected("nested too deep"), manager) from None
@@ -125,7 +122,7 @@ def pinning_of(request: GuestRequest) -> Pinning | None:
 
 def invalid(problem: exceptions.SriovRtError, manager: Manager) -> Reason:
     """Return the Reason of a request that can't be read."""
-    return _said(_invalid(problem), manager)
+    return in_terms_of(manager.name, _invalid(problem))
 
 
 def _judge(request: Request, facts: HostFacts, now: float) -> None:
@@ -139,7 +136,7 @@ def _judge(request: Request, facts: HostFacts, now: float) -> None:
 
 
 def _refused(found: Reason, manager: Manager) -> engine.Refused:
-    return engine.Refused((_said(found, manager),))
+    return engine.Refused((in_terms_of(manager.name, found),))
 
 
 def _rejected(problem: str) -> Reason:
@@ -148,14 +145,6 @@ def _rejected(problem: str) -> Reason:
 
 def _invalid(problem: exceptions.SriovRtError) -> Reason:
     return reason("request_invalid", problems=str(problem))
-
-
-def _said(found: Reason, manager: Manager) -> Reason:
-    """Return a Reason in the terms of a manager."""
-    sentence = manager.sentences.get(found.code)
-    if sentence is None:
-        return found
-    return reasons.filled(found.code, sentence, found.fields)
 
 
 def sentence_of(found: Iterable[Reason]) -> str:

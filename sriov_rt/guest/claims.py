@@ -22,6 +22,7 @@ import re
 import time
 from collections.abc import Callable
 from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import TypeVar
 
 from sriov_rt import codec
@@ -49,7 +50,7 @@ from sriov_rt.request.guest_request import GuestRequest
 
 T = TypeVar("T")
 
-#: A file a guest, below the root of the host; root's alone.
+#: pCPUs that guests of libvirt and oVirt have claimed; a file a guest.
 PLACE = "run/sriov-rt/cpus"
 
 _LOCK = ".lock"
@@ -149,16 +150,37 @@ class Claims:
                 ) from None
             yield
 
+    @contextlib.contextmanager
+    def quiet(self) -> Iterator[Mapping[str, CpuSet]]:
+        """Yield the pCPUs of each realtime guest, while none is admitted.
+
+        :raises ClaimsUnusable: if that cannot be known.
+        """
+        with self._locked():
+            yield self.by_guest()
+
     def _taken(self, guest: str) -> CpuSet:
         """Return the pCPUs of all but one guest, and those of pods."""
+        return _NONE.union(*self.by_guest(guest).values())
+
+    def by_guest(self, but: str = "") -> Mapping[str, CpuSet]:
+        """Return the pCPUs of each realtime guest and of each pod.
+
+        :param but: the UUID of a guest that is left out.
+        :returns: ``guest UUID`` or ``pod UID`` to its pCPUs.
+        :raises ClaimsUnusable: if that cannot be known.
+        """
         guests = _known(running.every(self._root))
         found = {each.instance: dedicated(each.domain) for each in guests}
         for path in sorted(self._directory.glob(f"*{_SUFFIX}")):
-            if path.stem not in found and path.stem != guest:
+            if path.stem not in found and path.stem != but:
                 found[path.stem] = self._read(path)
-        found.pop(guest, None)
-        pods = _known(kubelet.observe(self._root)).pods
-        return _NONE.union(*found.values(), *(each.cpus for each in pods))
+        found.pop(but, None)
+        named = {f"guest {uuid}": cpus for uuid, cpus in found.items()}
+        for each in _known(kubelet.observe(self._root)).pods:
+            name = f"pod {each.pod}"
+            named[name] = each.cpus | named.get(name, _NONE)
+        return named
 
     def _read(self, path: pathlib.Path) -> CpuSet:
         """Return the pCPUs of a claim; one that has ended is removed.

@@ -3,17 +3,25 @@
 """Answers of the programs that managers run while a guest waits."""
 
 import dataclasses
+import sys
+import syslog
 from collections.abc import Callable
 from collections.abc import Mapping
 
 from sriov_rt import exceptions
+from sriov_rt.facts import HostFacts
 from sriov_rt.guest import admission
+from sriov_rt.guest import claims
 from sriov_rt.guest import engine
 from sriov_rt.guest.admission import Manager
+from sriov_rt.guest.claims import Claim
 from sriov_rt.guest.hook import Hook
 from sriov_rt.guest.incoming_pin import IncomingPin
 from sriov_rt.guest.schedule import Schedule
+from sriov_rt.host import selected
+from sriov_rt.host.root import Root
 from sriov_rt.parse import errors
+from sriov_rt.request.guest_request import GuestRequest
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,6 +47,37 @@ def incoming(manager: Manager) -> Manager:
     return dataclasses.replace(manager, hooks=hooks)
 
 
+def wants_cpus(request: GuestRequest) -> bool:
+    """Return whether a guest requests more than clean VFs."""
+    return bool(request.extra_specs) or request.pinning is not None
+
+
+def facts(
+    request: GuestRequest, manager: Manager, root: Root
+) -> HostFacts | None:
+    """Return what is needed of the host's facts, None if nothing is.
+
+    :raises Refused: if the request can't be read.
+    """
+    parsed = admission.parse(request, manager)
+    return selected.for_request(root, parsed) if wants_cpus(request) else None
+
+
+def admit(
+    xml: bytes,
+    request: GuestRequest,
+    manager: Manager,
+    root: Root,
+    claim: Claim,
+) -> engine.Rendered:
+    """Admit a guest that starts or arrives, and claim its pCPUs.
+
+    :raises Refused: and ClaimsUnusable, as claims.admit() raises them.
+    """
+    found = facts(request, manager, root)
+    return claims.admit(xml, request, found, manager, claim)
+
+
 def refused_by(act: Callable[[], Outcome], manager: Manager) -> Outcome:
     """Return the outcome of an act, or why the guest is refused.
 
@@ -56,3 +95,19 @@ def refused_by(act: Callable[[], Outcome], manager: Manager) -> Outcome:
     except Exception as error:  # noqa: BLE001
         problem = f"{type(error).__name__}: {error}; report this as a bug"
     return Outcome(problem=" ".join(problem.split()))
+
+
+def report(outcome: Outcome, program: str, about: str, shown: str) -> None:
+    """Report an outcome to syslog, and a refusal to the manager, too.
+
+    :param program: its name in the log.
+    :param about: the guest and the operation, words of the log.
+    :param shown: what the manager shows of a refusal, on standard error.
+    """
+    if outcome.problem:
+        print(f"sriov-rt: {shown}", file=sys.stderr)
+    syslog.openlog(program, syslog.LOG_PID, syslog.LOG_DAEMON)
+    if outcome.problem:
+        syslog.syslog(syslog.LOG_ERR, f"{about} refused: {outcome.problem}")
+    elif outcome.done:
+        syslog.syslog(syslog.LOG_INFO, f"{about} {outcome.done}")

@@ -116,6 +116,119 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "and <vcpu cpuset> and strict <numatune> of the domain leave no "
             "more than {found}; widen them, or give a pinning"
         ),
+        "realtime_unset": (
+            "virt-handler schedules the vCPUs of a VMI with "
+            "spec.domain.cpu.realtime alone; set it, as well as "
+            "dedicatedCpuPlacement"
+        ),
+        "emulator_on_vcpus": (
+            "the emulator thread may run on pCPUs {cpus} of realtime vCPUs; "
+            "set spec.domain.cpu.isolateEmulatorThread"
+        ),
+        "iothreads_on_vcpus": (
+            "I/O threads {threads} may run on pCPUs {cpus} of realtime "
+            "vCPUs; take spec.domain.ioThreadsPolicy and the disks' "
+            "dedicatedIOThread out, or set isolateEmulatorThread"
+        ),
+    }
+)
+
+#: Managers of guests whose operators have other means than Nova's.
+LIBVIRT = "libvirt"
+OVIRT = "oVirt"
+KUBEVIRT = "kubevirt"
+
+#: Words that only Nova's operators have to do with, and those of others.
+_OF_FLAVORS: Mapping[str, str] = types.MappingProxyType(
+    {
+        "sriov_rt:": "",
+        "the flavor's extra specs are": "the guest's request is",
+    }
+)
+
+_DEDICATED = "set spec.domain.cpu.dedicatedCpuPlacement"
+
+#: Code to the remedy in the terms of a manager, where Nova's does not serve.
+REMEDIES: Mapping[str, Mapping[str, str]] = types.MappingProxyType(
+    {
+        "request_invalid": {
+            LIBVIRT: "correct it in the domain's metadata with 'virsh edit', "
+            "or in /etc/sriov_rt/guests.conf",
+            OVIRT: "correct the VM's custom properties in Edit Virtual "
+            "Machine, Custom Properties",
+            KUBEVIRT: "correct the annotations of the VMI",
+        },
+        "fact_unknown": {
+            KUBEVIRT: "see that the hook's container may read the node's /sys "
+            "and /proc",
+        },
+        "disk_on_virtio": {
+            LIBVIRT: "set <target dev='sda' bus='sata'/> in its place",
+            OVIRT: "set the disk's interface to SATA",
+            KUBEVIRT: "set the disk's bus to sata",
+        },
+        "nic_on_virtio": {
+            LIBVIRT: "set <model type='e1000e'/>, or give it a VF with "
+            "<interface type='hostdev'>",
+            OVIRT: "set its type to e1000e, or give it a vNIC profile with "
+            "passthrough",
+            KUBEVIRT: "set the interface's model to e1000e, or make it an "
+            "sriov interface",
+        },
+        "nic_needs_virtio": {
+            LIBVIRT: "give it a VF with <interface type='hostdev'>, or set "
+            "guest=lean",
+            OVIRT: "give it a vNIC profile with passthrough, or set "
+            "guest=lean",
+            KUBEVIRT: "make it an sriov interface, or set guest=lean",
+        },
+        "filesystem_on_virtio": {
+            LIBVIRT: "take it out of the domain, or set guest=lean",
+            OVIRT: "take it out of the VM, or set guest=lean",
+            KUBEVIRT: "take the filesystem out of the VMI, or set guest=lean",
+        },
+        "iommu_on_virtio": {
+            LIBVIRT: "set <iommu model='intel'/>",
+            OVIRT: "set guest=lean",
+            KUBEVIRT: "set guest=lean",
+        },
+        "console_on_virtio": {
+            LIBVIRT: "add <serial type='pty'/>, or take console out of keep",
+            OVIRT: "enable the VM's serial console, or take console out of "
+            "keep",
+            KUBEVIRT: "set autoattachSerialConsole, or take console out of "
+            "keep",
+        },
+        "device_on_virtio": {
+            OVIRT: "take it out of the VM, or set guest=lean",
+            KUBEVIRT: "take it out of the VMI, or set guest=lean",
+        },
+        "vcpus_unpinned": {
+            OVIRT: "set the VM's CPU pinning policy to Dedicated, or its "
+            "custom property pinning",
+            KUBEVIRT: _DEDICATED,
+        },
+        "vcpus_share_pcpus": {
+            OVIRT: "pin each of them to a pCPU of its own in CPU Pinning "
+            "Topology",
+            KUBEVIRT: _DEDICATED,
+        },
+        "vcpus_not_isolated": {
+            KUBEVIRT: "boot the node with isolcpus=managed_irq,domain,{cpus}, "
+            "give kubelet no other CPUs (reservedSystemCPUs), and select the "
+            "node by its label feature.node.kubernetes.io/sriov-rt.ready",
+        },
+        "vcpus_not_tick_free": {
+            KUBEVIRT: "boot the node with nohz_full={cpus}, and select it by "
+            "its label feature.node.kubernetes.io/sriov-rt.ready",
+        },
+        "pins_differ": {
+            OVIRT: "keep one of the VM's CPU pinning and its custom property "
+            "pinning",
+        },
+        "domain_rejected": {
+            KUBEVIRT: "look for another hook that changes it before",
+        },
     }
 )
 
@@ -131,3 +244,18 @@ def reason(code: str, **fields: Any) -> Reason:
     if sentence is None:
         return reasons.reason(code, **fields)
     return reasons.filled(code, sentence, fields)
+
+
+def in_terms_of(manager: str, found: Reason) -> Reason:
+    """Return a Reason in the terms of a manager of guests."""
+    remedy = REMEDIES.get(found.code, {}).get(manager)
+    sentence = SENTENCES.get(found.code)
+    if sentence is None and remedy is not None:
+        sentence = reasons.SENTENCES[found.code]
+    if sentence is None:
+        return found
+    problem, _, novas = sentence.partition(reasons.REMEDY)
+    text = f"{problem}{reasons.REMEDY}{remedy or novas}"
+    for ours, theirs in _OF_FLAVORS.items():
+        text = text.replace(ours, theirs)
+    return reasons.filled(found.code, text, found.fields)

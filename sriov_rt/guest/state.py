@@ -6,7 +6,6 @@ Read from /proc and /sys alone: nothing here asks libvirt or QEMU, and nothing
 in a guest has a say in it. A thread that ends meanwhile is left out.
 """
 
-import itertools
 import re
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -17,7 +16,6 @@ from sriov_rt.facts import CpuSet
 from sriov_rt.facts.guests import GuestDevice
 from sriov_rt.facts.guests import GuestMemory
 from sriov_rt.facts.guests import GuestThread
-from sriov_rt.facts.guests import OtherThread
 from sriov_rt.facts.guests import RunningGuest
 from sriov_rt.facts.guests import Schedule
 from sriov_rt.guest import bare
@@ -29,15 +27,10 @@ from sriov_rt.guest.xml import Element
 from sriov_rt.guest.xml import cpuset
 from sriov_rt.guest.xml import cpusets
 from sriov_rt.guest.xml import text_of
+from sriov_rt.host import procfs
 from sriov_rt.host import values
 from sriov_rt.host.root import Root
-from sriov_rt.parse import cpulist
-from sriov_rt.parse import errors
 from sriov_rt.parse import process
-
-#: Threads of one process, and processes of a host, that are looked at.
-MAX_THREADS = 4096
-MAX_PROCESSES = 65536
 
 #: QEMU's name of an I/O thread, and the kernel's of a vhost worker.
 _IOTHREAD = re.compile(r"IO iothread([0-9]{1,5})")
@@ -129,9 +122,9 @@ def threads(
     promised = Promised(guest.domain)
     vcpus = {thread: vcpu for vcpu, thread in guest.vcpu_threads.items()}
     directory = f"proc/{guest.process}/task"
-    for name in _numbers(root, directory, MAX_THREADS):
-        stat = _stat(root, f"{directory}/{name}/stat")
-        cpus = _allowed(root, f"{directory}/{name}/status")
+    for name in procfs.numbers(root, directory):
+        stat = procfs.stat(root, f"{directory}/{name}/stat")
+        cpus = procfs.allowed(root, f"{directory}/{name}/status")
         if stat is None or cpus is None:
             continue
         role = _role(stat, vcpus)
@@ -157,9 +150,9 @@ def _inside(
     Their policies are the tenant's.
     """
     directory = f"proc/{number}/task"
-    for name in _numbers(root, directory, MAX_THREADS):
-        stat = _stat(root, f"{directory}/{name}/stat")
-        cpus = _allowed(root, f"{directory}/{name}/status")
+    for name in procfs.numbers(root, directory):
+        stat = procfs.stat(root, f"{directory}/{name}/stat")
+        cpus = procfs.allowed(root, f"{directory}/{name}/status")
         if stat is not None and cpus is not None:
             schedule = Schedule(stat.policy, stat.priority)
             yield GuestThread(_PROCESS, stat.thread, cpus, schedule, promised)
@@ -181,15 +174,15 @@ def vhost_workers(
 
     :param guests: by process.
     """
-    for name in _numbers(root, "proc", MAX_PROCESSES):
-        stat = _stat(root, f"proc/{name}/stat")
+    for name in procfs.numbers(root, "proc", procfs.MAX_PROCESSES):
+        stat = procfs.stat(root, f"proc/{name}/stat")
         if stat is None or not (
             stat.is_kernel and stat.name.startswith(_VHOST)
         ):
             continue
         owner = stat.name.removeprefix(_VHOST)
         guest = guests.get(int(owner)) if owner.isdecimal() else None
-        cpus = _allowed(root, f"proc/{name}/status")
+        cpus = procfs.allowed(root, f"proc/{name}/status")
         if guest is not None and cpus is not None:
             yield (
                 guest,
@@ -203,50 +196,22 @@ def vhost_workers(
             )
 
 
-def on_cpus(
-    root: Root, owners: Mapping[int, str], cpus: CpuSet
-) -> Iterator[OtherThread]:
-    """Yield threads that ran on some CPUs last.
+def realtime_threads(root: Root, cpus: CpuSet) -> Iterator[GuestThread]:
+    """Yield threads of programs that run on some CPUs alone, in realtime.
 
-    :param owners: each process of a guest, to its instance.
+    A thread's role is its name.
     """
-    if not cpus:
-        return
-    for name in _numbers(root, "proc", MAX_PROCESSES):
-        instance = owners.get(int(name), "")
-        directory = f"proc/{name}/task"
-        for thread in _numbers(root, directory, MAX_THREADS):
-            stat = _stat(root, f"{directory}/{thread}/stat")
-            if stat is None:
-                continue  # it has ended meanwhile
-            if stat.is_kernel:
-                # Those of each CPU belong there.
+    for name in procfs.numbers(root, "proc", procfs.MAX_PROCESSES):
+        for thread in procfs.numbers(root, f"proc/{name}/task"):
+            directory = f"proc/{name}/task/{thread}"
+            stat = procfs.stat(root, f"{directory}/stat")
+            if stat is None or stat.is_kernel:
                 break
-            if stat.cpu in cpus:
-                yield OtherThread(stat.thread, stat.name, stat.cpu, instance)
-
-
-def _numbers(root: Root, directory: str, most: int) -> list[str]:
-    names = root.list_dir(directory)
-    if isinstance(names, Unknown):
-        return []
-    numbers = (each for each in names if each.isascii() and each.isdigit())
-    return list(itertools.islice(numbers, most))
-
-
-def _stat(root: Root, path: str) -> process.Stat | None:
-    found = values.parsed(root, path, process.parse_stat)
-    return None if isinstance(found, Unknown) else found
-
-
-def _allowed(root: Root, path: str) -> CpuSet | None:
-    fields = values.parsed(root, path, process.parse_status)
-    if isinstance(fields, Unknown):
-        return None
-    try:
-        return cpulist.parse_cpu_list(fields.get("Cpus_allowed_list", ""))
-    except errors.ParseError:
-        return None
+            if stat.policy in ("fifo", "rr", "deadline"):
+                allowed = procfs.allowed(root, f"{directory}/status")
+                if allowed and allowed <= cpus:
+                    how = Schedule(stat.policy, stat.priority)
+                    yield GuestThread(stat.name, stat.thread, allowed, how)
 
 
 def _memory(root: Root, guest: Guest) -> GuestMemory | None:
@@ -323,7 +288,7 @@ def _devices(root: Root, domain: Domain) -> Iterator[GuestDevice]:
 
 def _irq_cpus(root: Root, device: str) -> CpuSet:
     found = CpuSet()
-    for irq in _numbers(root, f"{device}/msi_irqs", MAX_THREADS):
+    for irq in procfs.numbers(root, f"{device}/msi_irqs"):
         cpus = values.cpu_set(root, f"proc/irq/{irq}/effective_affinity_list")
         if not isinstance(cpus, Unknown):
             found |= cpus

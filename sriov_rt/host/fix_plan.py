@@ -73,6 +73,36 @@ PLANNED = frozenset(
     }
 )
 
+#: Of those, what only nova.conf can change.
+BY_NOVA = frozenset(
+    {
+        "all_isolated",
+        "dedicated_unset",
+        "governor_high_varies",
+        "governor_missing",
+        "no_housekeeping",
+        "siblings_shared",
+    }
+)
+
+#: What the kernel's command line changes, advice included.
+BY_COMMAND_LINE = frozenset(
+    {
+        "clock_slow",
+        "cpus_not_isolated",
+        "cpus_not_rcu_free",
+        "cpus_not_tick_free",
+        "irqs_default_on_dedicated",
+        "irqs_on_dedicated",
+        "nmi_watchdog_on",
+        "nothing_isolated",
+        "swap_on",
+        "thp_always",
+        "thp_madvise",
+        "zram_on",
+    }
+)
+
 #: Arguments that undo a plan's, and are taken away for it.
 CONTRARY = frozenset({"nohz=off", "notsc"})
 
@@ -128,10 +158,10 @@ class FixPlan:
                 "removed": list(self.removed),
                 "command_line": self.command_line,
             },
-            "sysctl": {"path": SYSCTL_FILE, "text": _sysctl(self.sysctls)},
+            "sysctl": {"path": SYSCTL_FILE, "text": sysctl_text(self.sysctls)},
             "cgroup": dict(self.cgroup),
-            "tuned": {"path": self.tuned_path, "text": _ini(self.tuned)},
-            "nova": {"text": _ini(self.nova)},
+            "tuned": {"path": self.tuned_path, "text": ini_text(self.tuned)},
+            "nova": {"text": ini_text(self.nova)},
             "by_hand": [each.to_plain() for each in self.by_hand],
         }
 
@@ -147,7 +177,7 @@ class FixPlan:
                 yield printable(" ".join(self.removed))
             yield ""
             yield f"# {SYSCTL_FILE}"
-            yield from _sysctl(self.sysctls).splitlines()
+            yield from sysctl_text(self.sysctls).splitlines()
             yield ""
             if self.cgroup:
                 yield "# Cgroup of guests, after each boot, in this order"
@@ -157,11 +187,11 @@ class FixPlan:
             yield (
                 f"# {self.tuned_path}; then run 'tuned-adm profile sriov-rt'"
             )
-            yield from _ini(self.tuned).splitlines()
+            yield from ini_text(self.tuned).splitlines()
             if self.nova:
                 yield ""
                 yield "# nova.conf of nova-compute"
-                yield from _ini(self.nova).splitlines()
+                yield from ini_text(self.nova).splitlines()
             yield ""
             yield "# Then reboot the host."
         if self.by_hand:
@@ -170,11 +200,13 @@ class FixPlan:
                 yield f"# {each.code}: {printable(each.message)}"
 
 
-def _sysctl(sysctls: Mapping[str, str]) -> str:
+def sysctl_text(sysctls: Mapping[str, str]) -> str:
+    """Return a fragment of sysctl.d(5)."""
     return "".join(f"{key} = {value}\n" for key, value in sysctls.items())
 
 
-def _ini(sections: Sections) -> str:
+def ini_text(sections: Sections) -> str:
+    """Return sections as tuned and oslo.config read them."""
     return "\n".join(
         f"[{name}]\n"
         + "".join(f"{key}={value}\n" for key, value in options.items())

@@ -25,7 +25,7 @@ _THP_CHOICES = ("always", "madvise", "never")
 
 
 def observe(root: Root) -> MemoryFacts:
-    """Return what memory management may do behind a guest's back.
+    """Return the settings of huge pages, KSM and swap.
 
     A kernel that was built without THP or KSM never does what they do.
     """

@@ -15,6 +15,7 @@ from sriov_rt.host import vfs
 from sriov_rt.host.interfaces import NET
 from sriov_rt.host.root import Root
 from sriov_rt.parse import errors
+from sriov_rt.parse import link
 from sriov_rt.parse import numbers
 
 #: IP_MAX_MTU is 65,535; loopback's 65,536 is the largest that is seen.
@@ -23,8 +24,6 @@ MAX_MTU = 2**31 - 1
 #: The driver does not know (SPEED_UNKNOWN in include/uapi/linux/ethtool.h).
 SPEED_UNKNOWN = -1
 
-#: The widest hardware address, InfiniBand's, is 20 bytes.
-_MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5,19}")
 _HEX_ID = re.compile(r"(?:0x)?([0-9a-f]{1,4})")
 
 
@@ -94,7 +93,7 @@ def _pci_id(root: Root, path: str) -> str | Unknown:
 
 
 def _mac(text: str) -> str:
-    if not _MAC.fullmatch(text):
+    if not link.is_hardware_address(text):
         raise errors.ParseError(
             "hardware address", text, "hex digits in pairs expected"
         )

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from sriov_rt.codec import Unknown
 from sriov_rt.host.root import Root
 
+#: Counts of operations on ports.
 DIRECTORY = "run/sriov-rt/counts"
 
 #: The most files that are looked at: three operations, and some dozen errors.

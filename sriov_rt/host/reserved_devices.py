@@ -12,6 +12,7 @@ from sriov_rt import documents
 from sriov_rt.codec import Unknown
 from sriov_rt.host.root import Root
 
+#: One-time-use devices that stay reserved, with their Reasons.
 PATH = "run/sriov-rt/devices.json"
 
 #: Raised when a reader of the old form would misread the new one.

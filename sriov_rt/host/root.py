@@ -10,7 +10,7 @@ import stat
 
 from sriov_rt.codec import Unknown
 
-#: The configuration of sriov-rt, below the root of a host.
+#: The configuration of sriov-rt; read only.
 CONFIG = "etc/sriov_rt/sriov-rt.conf"
 
 #: The longest file that is read unless its reader says otherwise, in bytes:

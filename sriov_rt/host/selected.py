@@ -10,9 +10,7 @@ import dataclasses
 import importlib
 import os
 import time
-import types
 from collections.abc import Collection
-from collections.abc import Mapping
 from typing import Any
 
 from sriov_rt import exceptions
@@ -23,19 +21,17 @@ from sriov_rt.facts import ComputeFacts
 from sriov_rt.facts import HostFacts
 from sriov_rt.host.root import Root
 from sriov_rt.request import Request
-from sriov_rt.request.words import Kernel
+from sriov_rt.request import grammar
 
-#: Part to the module of :mod:`sriov_rt.host` that observes it.
-_MODULES: Mapping[str, str] = types.MappingProxyType(
-    {
-        "cpus": "cpus",
-        "irqs": "irqs",
-        "kernel": "kernel",
-        "latency": "latency",
-        "memory": "memory",
-        "nics": "nics",
-    }
-)
+#: Parts of every guest: where it may be pinned.
+_ALWAYS = frozenset({"cpus", "compute"})
+
+#: Labels follow from other parts.
+_LABELLED = frozenset({"cpus", "kernel", "nics"})
+
+#: Parts that concern no guest of these managers: they make no ports of ours,
+#: and Onload accelerates processes of containers and pods.
+_ELSEWHERE = frozenset({"onload", "vifs"})
 
 #: Where Nova's configuration is; without it there is nothing to read of it,
 #: and oslo.config, which reads it, need not be imported.
@@ -43,35 +39,38 @@ _NOVA = "etc/nova"
 
 _NO_NOVA = ComputeFacts(None, None, None, None)
 
+_NOTHING = Request()
+
 
 def for_request(root: Root, request: Request) -> HostFacts:
     """Return what decides on a Request of this host's facts.
 
     :param root: where the host's files are.
     """
-    found = observe(root, parts_for(request))
-    if not isinstance(found.cpus.idle_states, Unknown):
-        return found
-    # It hangs on /dev/cpu_dma_latency, which is root's: a program that a user
-    # runs leaves it to who judges the host as root.
-    cpus = dataclasses.replace(found.cpus, idle_states=NOT_REPORTED)
-    return dataclasses.replace(found, cpus=cpus)
+    return readable(observe(root, parts_for(request)))
+
+
+def readable(facts: HostFacts) -> HostFacts:
+    """Return facts without what root alone may read.
+
+    How deep CPUs may sleep depends on /dev/cpu_dma_latency: a program of
+    another user leaves it to who judges the host as root.
+    """
+    if not isinstance(facts.cpus.idle_states, Unknown):
+        return facts
+    cpus = dataclasses.replace(facts.cpus, idle_states=NOT_REPORTED)
+    return dataclasses.replace(facts, cpus=cpus)
 
 
 def parts_for(request: Request) -> frozenset[str]:
     """Return the parts of a host's facts that decide on a Request."""
-    found = {"cpus", "compute"}
-    if request.realtime or request.realtime_cpus:
-        found |= {"kernel", "memory", "irqs"}
-    if request.nic is not None or request.vif is not None:
-        found |= {"nics", "kernel"}
-    if request.node_selector is not None:
-        found |= {"nics", "kernel", "labels"}
-    if request.max_latency_us is not None:
-        found |= {"latency", "kernel"}
-    if request.kernel is not Kernel.ANY:
-        found.add("kernel")
-    return frozenset(found)
+    found = set(_ALWAYS)
+    for key in grammar.KEYS.values():
+        if getattr(request, key.field) != getattr(_NOTHING, key.field):
+            found.update(key.parts)
+    if "labels" in found:
+        found |= _LABELLED
+    return frozenset(found - _ELSEWHERE)
 
 
 def observe(root: Root, parts: Collection[str]) -> HostFacts:
@@ -95,7 +94,7 @@ def _part(root: Root, name: str, parts: Collection[str]) -> Any:
         return facts.unknown(name, "not needed for this guest")
     if name == "compute":
         return _compute(root)
-    module = importlib.import_module(f"sriov_rt.host.{_MODULES[name]}")
+    module = importlib.import_module(f"sriov_rt.host.{name}")
     try:
         return module.observe(root)
     except (exceptions.SriovRtError, OSError, ValueError) as error:

@@ -115,8 +115,10 @@ def _request(
 
 
 def _add(own: NamespaceLinks, requested: dict[str, Any]) -> None:
-    """Have an interface made, in spite of who looks (see
-    :func:`rtnetlink.is_idle`)."""
+    """Create an interface; retry while a probe holds the parent.
+
+    See :func:`rtnetlink.is_idle`.
+    """
     for _ in range(TRIES):
         try:
             own.link("add", **requested)

@@ -157,7 +157,7 @@ def _open(
 
 @contextlib.contextmanager
 def reporting(device: str, what: str) -> Iterator[None]:
-    """Raise an OSError from inside as what it means to the operator."""
+    """Translate an OSError to a LinkError."""
     try:
         with rtnetlink.refused():
             yield

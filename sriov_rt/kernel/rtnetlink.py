@@ -112,7 +112,7 @@ def conversation(
 
 
 def _take_busy_for_an_answer(route: Route) -> None:
-    """Have EBUSY raised at once, as an OSError.
+    """Raise EBUSY at once, as an OSError.
 
     pyroute2 0.8 takes it for no answer where it is a NetlinkError, and
     requests the same again for 9 s (nlm_request in netlink/nlsocket.py).

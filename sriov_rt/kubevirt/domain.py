@@ -11,8 +11,8 @@ from sriov_rt.guest import engine
 from sriov_rt.guest.admission import Manager
 from sriov_rt.guest.admission import admit
 from sriov_rt.guest.engine import Rendered
+from sriov_rt.guest.sentences import KUBEVIRT
 from sriov_rt.host.root import Root
-from sriov_rt.kubevirt import sentences
 from sriov_rt.kubevirt import vmi as vmis
 from sriov_rt.kubevirt.errors import HookRefused
 from sriov_rt.kubevirt.pins import Pins
@@ -43,8 +43,7 @@ def render(
     :raises HookRefused: with every Reason, in the VMI's words.
     """
     manager = Manager(
-        name="kubevirt",
-        sentences=sentences.SENTENCES,
+        name=KUBEVIRT,
         keeps=vmi.keeps,
         hooks={"strip": engine.OWN_HOOKS["strip"], "pins": Pins(vmi)},
         # A pod shows its node's CPUs alone; the node hook judges the host.

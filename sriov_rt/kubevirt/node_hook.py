@@ -22,9 +22,10 @@ from sriov_rt.codec import Unknown
 from sriov_rt.decide import View
 from sriov_rt.facts import HostFacts
 from sriov_rt.facts import decisive
+from sriov_rt.guest.sentences import KUBEVIRT
+from sriov_rt.guest.sentences import in_terms_of
 from sriov_rt.kernel.vf import VfSettings
 from sriov_rt.kubevirt import contract
-from sriov_rt.kubevirt import sentences
 from sriov_rt.kubevirt import vmi as vmis
 from sriov_rt.kubevirt.domain import vmi_of
 from sriov_rt.kubevirt.domain_hook import parse
@@ -183,7 +184,7 @@ class NodeHook:
         view = View(now=time.time(), placed_by_nova=False)
         why = decide.why_not(request, decisive(self._observe()), view)
         if why:
-            texts = [sentences.translated(each).message for each in why]
+            texts = [in_terms_of(KUBEVIRT, each).message for each in why]
             raise HookRefused("; ".join(texts))
 
     def _located(self, address: str) -> VfId | None:

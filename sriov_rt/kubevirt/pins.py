@@ -7,8 +7,8 @@ from sriov_rt.guest.domain import Domain
 from sriov_rt.guest.hook import Context
 from sriov_rt.guest.pin import shared_pcpus
 from sriov_rt.guest.report import Recorder
+from sriov_rt.guest.sentences import reason
 from sriov_rt.guest.xml import cpusets
-from sriov_rt.kubevirt.sentences import reason
 from sriov_rt.kubevirt.vmi import Vmi
 from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.parse.cpulist import format_cpu_list

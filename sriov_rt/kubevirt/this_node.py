@@ -6,11 +6,11 @@ import functools
 import pathlib
 import socket
 
+from sriov_rt.cni import sriov_cni
 from sriov_rt.host.observer import Observer
 from sriov_rt.host.observer import load_sources
 from sriov_rt.host.root import Root
 from sriov_rt.kubevirt import pod_resources
-from sriov_rt.kubevirt import sriov_cni
 from sriov_rt.kubevirt.node_hook import NodeHook
 from sriov_rt.nic import mapping
 from sriov_rt.nic.tenancy import Kind

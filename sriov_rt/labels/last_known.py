@@ -16,8 +16,8 @@ from sriov_rt import exceptions
 from sriov_rt.facts import LabelFacts
 from sriov_rt.labels import merge
 from sriov_rt.labels import store
-from sriov_rt.labels.source import Answer
-from sriov_rt.labels.source import LabelSource
+from sriov_rt.labels.label_source import Answer
+from sriov_rt.labels.label_source import LabelSource
 
 LOG = logging.getLogger(__name__)
 
@@ -115,7 +115,7 @@ class LastKnown:
         return merged.labels
 
     def due(self) -> store.Record | None:
-        """Return what to write, if that is new or its ages on disk are old."""
+        """Return the record if it has to be saved."""
         age_s = self._monotonic() - self._saved_at
         if self._unsaved or age_s > self._stale_after_s / SAVES_A_LIMIT:
             return self.record()

@@ -12,8 +12,8 @@ from sriov_rt.host.root import ABSENT
 from sriov_rt.host.root import Root
 from sriov_rt.host.root import read_file
 from sriov_rt.labels import options
-from sriov_rt.labels.source import Answer
-from sriov_rt.labels.source import Wiring
+from sriov_rt.labels.label_source import Answer
+from sriov_rt.labels.label_source import Wiring
 from sriov_rt.parse import errors
 from sriov_rt.parse import features
 from sriov_rt.reason import first_of

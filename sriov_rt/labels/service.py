@@ -17,13 +17,13 @@ from sriov_rt.codec import Unknown
 from sriov_rt.facts import HostFacts
 from sriov_rt.host.root import BOOT_ID
 from sriov_rt.host.root import Root
+from sriov_rt.labels import label_source
 from sriov_rt.labels import options
-from sriov_rt.labels import source
 from sriov_rt.labels import store
-from sriov_rt.labels import traits
 from sriov_rt.labels.feature_file import FeatureFile
+from sriov_rt.labels.label_source import Wiring
 from sriov_rt.labels.last_known import LastKnown
-from sriov_rt.labels.source import Wiring
+from sriov_rt.placement import label_traits
 
 LOG = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ class Labels:
 
     def traits(self, facts: HostFacts) -> frozenset[str]:
         """Return the traits of a host's labels."""
-        return traits.of(facts.labels, self._allowed)
+        return label_traits.of(facts.labels, self._allowed)
 
 
 def make(
@@ -113,7 +113,7 @@ def make(
     """
     group = conf.labels
     last_known = LastKnown(
-        source.load(group.sources, Wiring(conf, changed, crashed)),
+        label_source.load(group.sources, Wiring(conf, changed, crashed)),
         group.stale_after,
         pattern(group.ignore),
         pathlib.Path(group.store) if group.store else None,

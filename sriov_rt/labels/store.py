@@ -21,8 +21,8 @@ from sriov_rt.parse import label
 
 LOG = logging.getLogger(__name__)
 
-#: Where the agent keeps them, and ``sriov-rt host`` and nova-compute find
-#: them.
+#: Last labels of each source, by the agent; ``sriov-rt host`` and
+#: nova-compute read them.
 PATH = "/var/lib/sriov-rt/labels.json"
 
 #: Raised by one when an older reader would misread a newer file. A file of

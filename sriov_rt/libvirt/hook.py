@@ -10,12 +10,9 @@ look for our namespace in its domain, and nothing else of ours is run for it.
 
 import dataclasses
 import sys
-import syslog
 from collections.abc import Callable
 from collections.abc import Sequence
 
-from sriov_rt.facts import HostFacts
-from sriov_rt.guest import admission
 from sriov_rt.guest import claims
 from sriov_rt.guest import engine
 from sriov_rt.guest import metadata
@@ -29,20 +26,19 @@ from sriov_rt.guest.passthrough import PassedThrough
 from sriov_rt.guest.program import Outcome
 from sriov_rt.guest.report import Report
 from sriov_rt.guest.report import clean
+from sriov_rt.guest.sentences import LIBVIRT
 from sriov_rt.guest.sentences import reason
-from sriov_rt.host import selected
 from sriov_rt.host.root import Root
 from sriov_rt.libvirt import policy
 from sriov_rt.libvirt.operation import Answer
 from sriov_rt.libvirt.operation import answer
-from sriov_rt.libvirt.sentences import SENTENCES
 from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.reason import first_of
 from sriov_rt.request.guest_request import GuestRequest
 
 EXIT_REFUSED = 1
 
-MANAGER = Manager("libvirt", SENTENCES)
+MANAGER = Manager(LIBVIRT)
 
 _INCOMING = program.incoming(MANAGER)
 
@@ -94,7 +90,7 @@ def run(
         if may is Answer.CLEAN:
             return _release(call, root, clean_vfs)
         if may is Answer.CONFIRM:
-            if _wants_cpus(request):
+            if program.wants_cpus(request):
                 claims.confirm(parse_domain(call.xml), Claims(root).claim)
             return Outcome()
         if may is Answer.FILTER:
@@ -128,8 +124,8 @@ def _prepare(
     :raises Refused: if it is not, or can't be on this host.
     :raises SriovRtError: if a VF can't be cleaned.
     """
-    rendered = claims.admit(
-        call.xml, request, _facts(request, root), MANAGER, Claims(root).claim
+    rendered = program.admit(
+        call.xml, request, MANAGER, root, Claims(root).claim
     )
     if changes := _changes(rendered.report):
         found = reason(
@@ -147,8 +143,8 @@ def _arrive(call: Call, request: GuestRequest, root: Root) -> Outcome:
 
     :raises Refused: if this host can't give what it requests.
     """
-    rendered = claims.admit(
-        call.xml, request, _facts(request, root), _INCOMING, Claims(root).claim
+    rendered = program.admit(
+        call.xml, request, _INCOMING, root, Claims(root).claim
     )
     if not rendered.report.changes:
         return Outcome()
@@ -184,22 +180,6 @@ def _changes(report: Report) -> str:
     return first_of(texts, 4)
 
 
-def _facts(request: GuestRequest, root: Root) -> HostFacts | None:
-    """Return what is needed of the host's facts, None if nothing is.
-
-    :raises Refused: if the request can't be read.
-    """
-    parsed = admission.parse(request, MANAGER)
-    if not _wants_cpus(request):
-        return None
-    return selected.for_request(root, parsed)
-
-
-def _wants_cpus(request: GuestRequest) -> bool:
-    """Return whether a guest requests more than clean VFs."""
-    return bool(request.extra_specs) or request.pinning is not None
-
-
 def main(arguments: Sequence[str], xml: bytes) -> int:
     """Run the program and return its exit code.
 
@@ -209,18 +189,9 @@ def main(arguments: Sequence[str], xml: bytes) -> int:
     guest, operation, stage = [*arguments, "", "", ""][:3]
     call = Call(guest, operation, stage, xml)
     outcome = run(call, Root())
-    said = f"guest={clean(call.guest)} op={clean(call.operation)} "
-    if outcome.problem:
-        line = f"{said}refused: {outcome.problem}"
-        print(f"sriov-rt: {line}", file=sys.stderr)
-        _log(syslog.LOG_ERR, line)
-    elif outcome.done:
-        _log(syslog.LOG_INFO, said + outcome.done)
+    about = f"guest={clean(call.guest)} op={clean(call.operation)}"
+    shown = f"{about} refused: {outcome.problem}"
+    program.report(outcome, "sriov-rt-libvirt", about, shown)
     if outcome.xml:
         sys.stdout.write(outcome.xml + "\n")
     return EXIT_REFUSED if outcome.problem else 0
-
-
-def _log(level: int, line: str) -> None:
-    syslog.openlog("sriov-rt-libvirt", syslog.LOG_PID, syslog.LOG_DAEMON)
-    syslog.syslog(level, line)

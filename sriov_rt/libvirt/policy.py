@@ -19,7 +19,7 @@ from sriov_rt.parse import errors
 from sriov_rt.request import guest_request
 from sriov_rt.request.guest_request import GuestRequest
 
-#: Below the root of the host.
+#: Requests of libvirt's guests by their names; read only.
 PATH = "etc/sriov_rt/guests.conf"
 
 #: The longest file, in bytes.

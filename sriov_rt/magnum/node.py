@@ -11,6 +11,7 @@ from sriov_rt.magnum import node_networks
 KERNEL_SCRIPT = "/usr/local/sbin/sriov-rt-kernel-parameters"
 RUNTIME_SCRIPT = "/usr/local/sbin/sriov-rt-container-runtimes"
 NETWORK_SCRIPT = "/usr/local/sbin/sriov-rt-pod-networks"
+#: Networks of pods, on a node of Magnum's.
 NETWORK_CONFIG = "/etc/sriov-rt/pod-networks.json"
 
 # cloud-init runs a node's commands at its first boot alone. 'cloud-init

@@ -11,7 +11,6 @@ from typing import Any
 
 from sriov_rt import reason
 from sriov_rt import request
-from sriov_rt.agent import traits
 from sriov_rt.magnum import errors
 from sriov_rt.magnum import labels as own_labels
 from sriov_rt.magnum import node
@@ -19,6 +18,7 @@ from sriov_rt.magnum import pod_networks
 from sriov_rt.parse import cpulist
 from sriov_rt.parse import errors as parse_errors
 from sriov_rt.parse import label
+from sriov_rt.placement import host_traits
 from sriov_rt.request import grammar
 from sriov_rt.request import words
 
@@ -532,11 +532,11 @@ def _traits(
 ) -> frozenset[str]:
     """Return the traits that a Request implies for its host."""
     implied = {
-        traits.REALTIME: requested.realtime,
-        traits.PREFIX + "PREEMPT_RT": requested.kernel
+        host_traits.REALTIME: requested.realtime,
+        host_traits.PREFIX + "PREEMPT_RT": requested.kernel
         is words.Kernel.PREEMPT_RT,
-        traits.PREFIX + "ONLOAD": requested.onload,
-        traits.LATENCY_CERTIFIED: requested.max_latency_us is not None,
+        host_traits.PREFIX + "ONLOAD": requested.onload,
+        host_traits.LATENCY_CERTIFIED: requested.max_latency_us is not None,
     }
     found = {name for name, needed in implied.items() if needed}
     if request.asks(extra_specs):

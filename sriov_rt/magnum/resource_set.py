@@ -39,7 +39,7 @@ def apply(
     images: Mapping[str, str],
     release_of_kubernetes: str | None = None,
 ) -> None:
-    """Have Cluster API apply add-ons to the cluster of a release.
+    """Hand Cluster API the add-ons of a release's cluster.
 
     :param client: of the management cluster.
     :param labels: of the objects, including :data:`UUID_LABEL`.

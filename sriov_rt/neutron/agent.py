@@ -5,7 +5,7 @@
 import sys
 from collections.abc import Sequence
 
-from sriov_rt import threads
+from sriov_rt.service import threads
 
 #: Exit code where neutron is not installed, as for a configuration that the
 #: agent cannot work with: systemd does not start it again.

@@ -9,13 +9,13 @@ from neutron_lib.agent import l2_extension
 from oslo_config import cfg
 
 from sriov_rt import exceptions
-from sriov_rt.agent.worker import Worker
 from sriov_rt.neutron import claims
 from sriov_rt.neutron import options
 from sriov_rt.neutron.privileged import PrivilegedVfs
 from sriov_rt.neutron.server import Bindings
 from sriov_rt.neutron.vf_cleaning import VfCleaner
 from sriov_rt.parse import errors
+from sriov_rt.service.worker import Worker
 
 LOG = logging.getLogger(__name__)
 

@@ -65,12 +65,12 @@ class Ports:
         self._resync = False
 
     def touch(self, port: str) -> None:
-        """Have the state of a port requested again, if it is on this host."""
+        """Request the state of a port again, if it is on this host."""
         with self._lock:
             self._touched.add(port)
 
     def resync(self) -> None:
-        """Have every port reported again: neutron-server may have lost it."""
+        """Report every port again: neutron-server may have lost it."""
         with self._lock:
             self._resync = True
 

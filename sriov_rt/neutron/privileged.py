@@ -38,7 +38,6 @@ from sriov_rt.nic.tenancy import Kind
 from sriov_rt.nic.tenancy import State
 from sriov_rt.nic.tenancy import Tenancies
 from sriov_rt.nic.use import Act
-from sriov_rt.nic.use import Use
 from sriov_rt.parse import pci
 
 #: Sets the VF of a port, which a guest has or is about to.
@@ -66,7 +65,8 @@ ANSWER_S = 300.0
 _calls = deadline.Calls("a call of a privileged daemon", 32)
 
 #: What goes back: the error's sentence or None, why not or None, what was
-#: changed, what the PF keeps of the VF's last use or None.
+#: changed, what the PF keeps of the VF's last use or None; in place of that,
+#: for a VF that is not idle, the MAC that alone keeps it so.
 Answer = tuple[str | None, str | None, list[str], str | None]
 
 
@@ -165,18 +165,18 @@ class PrivilegedVfs:
         return _answered(lambda: _set_right(slot, plain))[1]
 
     def clean(
-        self, slot: str, before: str | None
+        self, slot: str, leftover: str | None
     ) -> tuple[str | None, Sequence[str], str | None]:
         """Bring an idle VF to the baseline.
 
         :param slot: PCI address of a VF.
-        :param before: see :func:`why_not`.
-        :returns: why it is not idle; or what was changed, and what its PF
-            keeps of its last use.
+        :param leftover: see :func:`why_not`.
+        :returns: why it is not idle, and the MAC if that is it; or what was
+            changed, and what its PF keeps of its last use.
         :raises VfNotDone: if it could not be, with why.
         :raises DaemonMissing: see there.
         """
-        return _answered(lambda: _clean(slot, before))
+        return _answered(lambda: _clean(slot, leftover))
 
 
 def set_right(
@@ -207,7 +207,9 @@ def set_right(
     return None, None, [str(each) for each in plan.steps], None
 
 
-def why_not(vf: VfState, before: str | None) -> str | None:
+def why_not(
+    vf: VfState, leftover: str | None
+) -> tuple[str | None, str | None]:
     """Return why a VF is not to be touched yet; None if it is idle.
 
     A VF gets its next owner's MAC and VLAN before its guest has it: from
@@ -220,17 +222,19 @@ def why_not(vf: VfState, before: str | None) -> str | None:
     Whose ports are on it the verbs on VFs know, by their records and by the
     kernel: an alias is a label, which a tenant can set as well.
 
-    :param before: what was returned of it some seconds ago, if it was.
+    :param leftover: the MAC that was returned of it some seconds ago: it has
+        had that for long without a guest.
+    :returns: why not, and its MAC if nothing else keeps it from being idle.
     """
     seen = use.of(vf, Kind.PORT)
-    if use.why_not(Use(mac=seen.mac), Act.CLEAN) == (before,):
-        # It has had it for long without a guest: a leftover.
-        seen = dataclasses.replace(seen, mac=None)
-    found = use.why_not(seen, Act.CLEAN)
-    return found[0] if found else None
+    if found := use.why_not(dataclasses.replace(seen, mac=None), Act.CLEAN):
+        return found[0], None
+    if seen.mac in (None, leftover):
+        return None, None
+    return use.why_not(seen, Act.CLEAN)[0], seen.mac
 
 
-def clean(vfs: Any, slot: str, before: str | None) -> Answer:
+def clean(vfs: Any, slot: str, leftover: str | None) -> Answer:
     """Bring an idle VF to the baseline; see PrivilegedVfs.clean.
 
     :param vfs: the verbs, :class:`sriov_rt.nic.vfs.Vfs`, which know the
@@ -238,9 +242,9 @@ def clean(vfs: Any, slot: str, before: str | None) -> Answer:
     """
     vf = vfs.locate(slot)
     with vfs.tenancies.locked(vf.address):
-        problem = why_not(vfs.observe(vf), before)
+        problem, mac = why_not(vfs.observe(vf), leftover)
         if problem is not None:
-            return None, problem, [], None
+            return None, problem, [], mac
         try:
             vfs.check(vf, Act.RESET)
             # It must not be trusted: Nova hands it on whatever is left.
@@ -369,5 +373,5 @@ def _set_right(slot: str, desired: Mapping[str, Any]) -> Answer:
 
 
 @vf_clean.entrypoint
-def _clean(slot: str, before: str | None) -> Answer:
-    return _answer(lambda: clean(_idle_vfs(), slot, before))
+def _clean(slot: str, leftover: str | None) -> Answer:
+    return _answer(lambda: clean(_idle_vfs(), slot, leftover))

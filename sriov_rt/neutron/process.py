@@ -17,9 +17,6 @@ from oslo_service import systemd
 
 from sriov_rt import config
 from sriov_rt import exceptions
-from sriov_rt.agent import guru_meditation
-from sriov_rt.agent import signals
-from sriov_rt.agent.uevents import Uevents
 from sriov_rt.neutron import options
 from sriov_rt.neutron.ports import Ports
 from sriov_rt.neutron.server import Callbacks
@@ -28,6 +25,9 @@ from sriov_rt.neutron.server import Server
 from sriov_rt.neutron.service import Agent
 from sriov_rt.neutron.this_host import ThisHost
 from sriov_rt.neutron.this_host import settings
+from sriov_rt.service import guru_meditation
+from sriov_rt.service import signals
+from sriov_rt.service.uevents import Uevents
 
 LOG = logging.getLogger(__name__)
 

@@ -22,10 +22,10 @@ from neutron_lib.agent import constants as agent_constants
 from neutron_lib.agent import topics
 
 from sriov_rt import exceptions
-from sriov_rt.agent.worker import Worker
 from sriov_rt.neutron import options
 from sriov_rt.neutron.ports import PortState
 from sriov_rt.neutron.ports import port_state
+from sriov_rt.service.worker import Worker
 
 LOG = logging.getLogger(__name__)
 

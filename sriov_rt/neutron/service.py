@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sriov_rt import exceptions
-from sriov_rt.agent.backoff import Backoff
-from sriov_rt.agent.worker import Worker
 from sriov_rt.host.compute_driver_socket import Driver
 from sriov_rt.neutron.ports import Ports
 from sriov_rt.neutron.ports import PortState
 from sriov_rt.neutron.ports import Work
 from sriov_rt.neutron.this_host import ThisHost
+from sriov_rt.service.backoff import Backoff
+from sriov_rt.service.worker import Worker
 from sriov_rt.vif.model import Plugged
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Agent:
         self.quarantine.start()
 
     def stop(self) -> None:
-        """Let the threads end; what they wait for is not waited for."""
+        """Stop the threads, without waiting for what they wait for."""
         self.quarantine.stop()
         self._looking.stop()
         self._living.stop()

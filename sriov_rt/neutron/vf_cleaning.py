@@ -60,6 +60,8 @@ class VfCleaner:
         }
         self._not_set: dict[str, Claim] = {}
         self._said: dict[str, str] = {}
+        # The MAC that alone kept a VF from being idle at the last look.
+        self._macs: dict[str, str | None] = {}
         self._not_before: dict[str, float] = {}
 
     def claim(self, claim: Claim) -> bool:
@@ -162,15 +164,17 @@ class VfCleaner:
         slot = self._get(address)
         if slot is None or not slot.left:
             return True
-        return self._clean_now(address, slot, self._said.get(address))
+        return self._clean_now(address, slot, self._macs.get(address))
 
-    def _clean_now(self, address: str, slot: Slot, before: str | None) -> bool:
+    def _clean_now(self, address: str, slot: Slot, mac: str | None) -> bool:
         try:
-            why_not, changed, remains = self._vfs.clean(address, before)
+            why_not, changed, remains = self._vfs.clean(address, mac)
         except exceptions.SriovRtError as error:
+            self._macs.pop(address, None)
             self._say(logging.ERROR, address, slot.port, str(error))
             return False
         if why_not is not None:
+            self._macs[address] = remains
             self._not_before[address] = self._monotonic() + self._retry_s
             self._say(logging.INFO, address, slot.port, why_not)
             return False
@@ -250,5 +254,6 @@ class VfCleaner:
     def _forget(self, address: str) -> None:
         self._unsure.discard(address)
         self._said.pop(address, None)
+        self._macs.pop(address, None)
         self._not_before.pop(address, None)
         self._not_set.pop(address, None)

@@ -180,7 +180,7 @@ def unanswered(
 def _is_answered(
     kernel: Kernel, family: Family, vf: VfId, clock: Clock
 ) -> bool:
-    """Wait until a VF's driver has had an answer; return whether it has."""
+    """Wait for the PF to answer the VF's driver; return whether it did."""
     return (
         waiting.until(
             clock,

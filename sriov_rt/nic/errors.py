@@ -131,7 +131,7 @@ class FiltersRemain(NicError):
             "provision'; if nobody else ever had the VF, remove its file in "
             "/run/sriov-rt/vfs"
         )
-        super().__init__(device, None, f"it is clean otherwise, but {problem}")
+        super().__init__(device, None, f"its reset is done, but {problem}")
 
 
 class FunctionNotReset(NicError):

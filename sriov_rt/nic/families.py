@@ -299,7 +299,8 @@ I40E = Family(
 
 #: E810. intel/ice/ice_sriov.c: ice_set_vf_bw (min and max in Mb/s),
 #: ice_set_vf_trust, _mac and _port_vlan reset the VF and answer EBUSY
-#: meanwhile (ice_check_vf_ready_for_cfg); 802.1ad needs double VLAN mode
+#: meanwhile (ice_check_vf_ready_for_cfg); no VF is trusted in switchdev mode,
+#: no minimum is set while the PF has DCB, and 802.1ad needs double VLAN mode
 #: (ice_is_supported_port_vlan_proto). ICE_MAX_MACADDR_PER_VF is 18, two of
 #: them the VF's own and broadcast. ice_process_vflr_event answers an FLR by
 #: ice_reset_vf.

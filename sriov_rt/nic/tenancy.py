@@ -38,9 +38,11 @@ from sriov_rt.host.root import Root
 from sriov_rt.kernel.vf import VfSettings
 from sriov_rt.kernel.vf import changed
 from sriov_rt.nic import errors
+from sriov_rt.nic import waiting
 from sriov_rt.parse import pci
 from sriov_rt.parse.errors import ParseError
 
+#: Whose each VF is, and what its PF may keep of it; one file a VF.
 DIRECTORY = "run/sriov-rt/vfs"
 
 #: Raised by one when an older reader would misread a newer file.
@@ -289,10 +291,14 @@ class Tenancies:
     """The files of a host.
 
     :param root: where sysfs and /run are.
+    :param clock: what the wait for a lock goes by; None for the system's.
     """
 
-    def __init__(self, root: Root | None = None) -> None:
+    def __init__(
+        self, root: Root | None = None, clock: waiting.Clock | None = None
+    ) -> None:
         self._root = (Root() if root is None else root).path
+        self._clock = waiting.real() if clock is None else clock
         self.directory = self._root / DIRECTORY
 
     def get(self, address: str) -> Tenancy:
@@ -373,7 +379,7 @@ class Tenancies:
         self.check()
         with contextlib.ExitStack() as stack:
             try:
-                stack.enter_context(files.locked(path, seconds))
+                stack.enter_context(files.locked(path, seconds, self._clock))
             except BlockingIOError:
                 raise errors.Locked(address) from None
             except OSError as error:

@@ -161,7 +161,7 @@ class RealtimeLibvirtDriver(driver.LibvirtDriver):  # type: ignore[misc]
         *args: Any,
         **kwargs: Any,
     ) -> Any:
-        """Let go of a guest that is resized or cold migrated from here.
+        """Release a guest that is resized or cold migrated from here.
 
         :raises InstanceFaultRollback: if its devices can't be those of the
             new flavor; the guest still runs.

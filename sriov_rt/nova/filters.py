@@ -15,7 +15,6 @@ from nova.objects import host_mapping
 from nova.scheduler import filters
 from nova.scheduler import utils
 
-from sriov_rt import messaging
 from sriov_rt import request as requests
 from sriov_rt.nova import request_spec
 from sriov_rt.reason import reason
@@ -25,6 +24,7 @@ from sriov_rt.scheduler.unknown_hosts import UnknownHosts
 from sriov_rt.scheduler.verdicts import Verdicts
 from sriov_rt.scheduler.verdicts import lines
 from sriov_rt.scheduler.verdicts import summary
+from sriov_rt.service import messaging
 
 LOG = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ def is_single(spec: Any) -> bool:
 
 
 def no_valid_host(why: str, spec: Any) -> exception.NoValidHost:
-    """Return Nova's fault of a server that no host may have.
+    """Return NoValidHost with our reason.
 
     :param why: a clause; it comes last, since Nova cuts a fault to 255
         characters.
@@ -161,8 +161,7 @@ class RealtimeSriovFilter(filters.BaseHostFilter):  # type: ignore[misc]
 
         :param filter_obj_list: HostState objects.
         :param spec_obj: the RequestSpec.
-        :raises nova.exception.NoValidHost: if none passes; see
-            :func:`refusals.end`.
+        :raises nova.exception.NoValidHost: if none passes; see :func:`end`.
         """
         if not requests.asks(request_spec.extra_specs(spec_obj)):
             return filter_obj_list

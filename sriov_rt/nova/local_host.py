@@ -16,12 +16,12 @@ from sriov_rt import deadline
 from sriov_rt import decide
 from sriov_rt import request as requests
 from sriov_rt.codec import Unknown
-from sriov_rt.facts import NOT_REPORTED
 from sriov_rt.facts import ComputeFacts
 from sriov_rt.facts import CpuSet
 from sriov_rt.facts import HostFacts
 from sriov_rt.facts import PowerManagement
 from sriov_rt.facts import decisive
+from sriov_rt.host import selected
 from sriov_rt.host.observer import Observer
 from sriov_rt.host.observer import load_sources
 from sriov_rt.host.root import Root
@@ -85,7 +85,7 @@ class LocalHost:
         began = self._monotonic()
         if self._observer is None:
             self._observer = self._make_observer()
-        found = _readable(self._observer.observe())
+        found = selected.readable(self._observer.observe())
         with self._lock:
             self._facts, self._observed = found, began
         return found
@@ -155,18 +155,6 @@ def _without_unknown_labels(request: Request, facts: HostFacts) -> Request:
         request,
         node_selector=dataclasses.replace(selector, requirements=left),
     )
-
-
-def _readable(facts: HostFacts) -> HostFacts:
-    """Return facts without what Nova's user may not read.
-
-    How deep CPUs may sleep hangs on /dev/cpu_dma_latency, which is root's.
-    The agent reads it, and the scheduler has judged the host by that.
-    """
-    if not isinstance(facts.cpus.idle_states, Unknown):
-        return facts
-    cpus = dataclasses.replace(facts.cpus, idle_states=NOT_REPORTED)
-    return dataclasses.replace(facts, cpus=cpus)
 
 
 def _compute(root: Root) -> ComputeFacts:

@@ -34,7 +34,7 @@ def guard_claims(
     judge: Callable[[Any, Any], None],
     check: Callable[[Any, Any], None],
 ) -> None:
-    """Have this host judged when an instance claims it.
+    """Judge this host when an instance claims it.
 
     Nova claims a host before it moves the instance's network and volumes
     there, and nothing that a compute driver may override is called before
@@ -97,7 +97,7 @@ def guard_claims(
 
 
 def guard_rescue(manager: Any, check: Callable[[Any, Any], None]) -> None:
-    """Have the image of a rescue checked before the server is stopped.
+    """Check the image of a rescue before the server is stopped.
 
     Nova looks the image up, stops the server and only then calls the driver.
 

@@ -55,7 +55,7 @@ def started(xml: str, instance: Any, accelerated: bool) -> str:
 
 
 def notice(instance: Any, accelerated: bool) -> None:
-    """Have the instance's metadata say that it is not accelerated."""
+    """Note in the instance's metadata that it is not accelerated."""
     found = dict(instance.metadata)
     if accelerated == (NOTICE not in found):
         return

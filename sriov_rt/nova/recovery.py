@@ -95,6 +95,6 @@ def _lines(recovered: Mapping[str, Any]) -> Iterator[str]:
     for port, why in recovered["failed"]:
         yield f"port={port} is left behind: {why}"
     for name in recovered["cleaned"]:
-        yield f"VF {name} was in no use and not clean, and is at the baseline"
+        yield f"reset idle VF {name} to the baseline"
     for name in recovered.get("damaged", ()):
         yield f"{name} was the record of a port, which is quarantined"

@@ -40,7 +40,7 @@ StartResponse = Callable[[str, list[tuple[str, str]]], Any]
 #: Returns the extra specs of an instance's flavor, None for no such instance.
 Flavors = Callable[[str], Mapping[str, str] | None]
 
-#: The file in the guest.
+#: Onload's variables, in a guest.
 PATH = "/etc/sriov-rt/onload.env"
 
 

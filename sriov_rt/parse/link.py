@@ -20,6 +20,8 @@ _INTERFACE = re.compile(
 )
 
 _MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}")
+# The widest, InfiniBand's, is 20 bytes.
+_HARDWARE_ADDRESS = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5,19}")
 
 
 def is_interface(text: str) -> bool:
@@ -33,6 +35,11 @@ def is_interface(text: str) -> bool:
 def is_mac(text: str) -> bool:
     """Return whether a text is a MAC in lower case."""
     return _MAC.fullmatch(text) is not None
+
+
+def is_hardware_address(text: str) -> bool:
+    """Return whether a text is a MAC, or a longer one, in lower case."""
+    return _HARDWARE_ADDRESS.fullmatch(text) is not None
 
 
 def is_multicast(mac: str) -> bool:

@@ -43,6 +43,8 @@ class Key:
     :param help: what it asks for, one sentence.
     :param parse: text to the field's value; raises ParseError.
     :param unset: what a flavor without it has: one of its values, or words.
+    :param parts: of a host's facts that decide on it, beside its CPUs and
+        Nova's (sriov_rt.facts.PARTS); hooks of guests observe no others.
     :param since: the release that had it first; :data:`FIRST` or a number.
     """
 
@@ -51,6 +53,7 @@ class Key:
     help: str
     parse: Callable[[str], Any]
     unset: str
+    parts: tuple[str, ...]
     since: str = FIRST
 
 
@@ -141,6 +144,7 @@ KEYS: Mapping[str, Key] = {
         "Only hosts whose dedicated pCPUs are isolated and nohz_full.",
         _choice({"required": True}),
         "any host that Nova chooses",
+        ("kernel", "memory", "irqs"),
     ),
     "kernel": Key(
         "kernel",
@@ -148,6 +152,7 @@ KEYS: Mapping[str, Key] = {
         "The kernel that the host runs.",
         _choice({each.value: each for each in words.Kernel}),
         "any",
+        ("kernel",),
     ),
     "node_selector": Key(
         "node_selector",
@@ -156,6 +161,7 @@ KEYS: Mapping[str, Key] = {
         f"{NFD_PREFIX}/<key>.",
         _parse_selector,
         "hosts with any labels",
+        ("labels",),
     ),
     "nic": Key(
         "nic",
@@ -163,6 +169,7 @@ KEYS: Mapping[str, Key] = {
         "The NIC that the instance's fast ports need.",
         _parse_nic,
         "no NIC is required",
+        ("nics",),
     ),
     "vif": Key(
         "vif",
@@ -170,6 +177,7 @@ KEYS: Mapping[str, Key] = {
         "How the instance's ports on fast physical networks are made.",
         _parse_vif,
         "as neutron-server's [ml2_sriov_rt] physical_networks says",
+        ("nics", "kernel", "vifs"),
     ),
     "onload": Key(
         "onload",
@@ -177,6 +185,7 @@ KEYS: Mapping[str, Key] = {
         "Onload must be usable on the host and is injected.",
         _choice({"required": True, "off": False}),
         "off",
+        ("onload", "vifs"),
     ),
     "onload_profile": Key(
         "onload_profile",
@@ -184,6 +193,7 @@ KEYS: Mapping[str, Key] = {
         "The Onload profile, by a name that the operator allows.",
         _parse_name,
         "the host's [onload] default_profile",
+        ("onload",),
     ),
     "guest": Key(
         "guest",
@@ -191,6 +201,7 @@ KEYS: Mapping[str, Key] = {
         "How far the guest's domain is stripped of devices.",
         _choice({each.value: each for each in words.Guest}),
         "standard",
+        (),
     ),
     "keep": Key(
         "keep",
@@ -199,6 +210,7 @@ KEYS: Mapping[str, Key] = {
         "Devices that lean and bare leave in.",
         _parse_classes,
         "nothing, beside devices that extra specs of Nova request",
+        (),
     ),
     "vcpu_sched": Key(
         "vcpu_sched",
@@ -206,6 +218,7 @@ KEYS: Mapping[str, Key] = {
         "Scheduling of the realtime vCPUs (with realtime: fifo:1).",
         _parse_scheduling,
         "fifo:1 with realtime, else as Nova sets it",
+        (),
     ),
     "iothread_sched": Key(
         "iothread_sched",
@@ -213,6 +226,7 @@ KEYS: Mapping[str, Key] = {
         "Scheduling of the guest's I/O threads.",
         _parse_scheduling,
         "as Nova sets it",
+        (),
     ),
     "emulator_sched": Key(
         "emulator_sched",
@@ -220,6 +234,7 @@ KEYS: Mapping[str, Key] = {
         "Scheduling of the guest's emulator threads.",
         _parse_scheduling,
         "as Nova sets it",
+        (),
     ),
     "max_latency_us": Key(
         "max_latency_us",
@@ -227,6 +242,7 @@ KEYS: Mapping[str, Key] = {
         "The host holds a latency certificate at or below it, in µs.",
         _parse_latency,
         "no certificate is required",
+        ("latency", "kernel"),
     ),
 }
 

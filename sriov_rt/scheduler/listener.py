@@ -15,8 +15,8 @@ from oslo_config import cfg
 
 from sriov_rt import codec
 from sriov_rt import facts
-from sriov_rt import messaging
 from sriov_rt.scheduler.facts_table import FactsTable
+from sriov_rt.service import messaging
 
 LOG = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class _Complaints:
 
 
 class Endpoint:
-    """The methods that are called; see :mod:`sriov_rt.messaging`.
+    """RPC endpoint for agents' reports; see :mod:`sriov_rt.service.messaging`.
 
     :param table: where the reports go.
     :param request: requests a report from a host.
@@ -208,7 +208,7 @@ class ReportRequests:
         self._pending.set()
 
     def stop(self) -> None:
-        """Let :meth:`run` return."""
+        """Make :meth:`run` return."""
         self._stopping.set()
         self._pending.set()
 
@@ -288,5 +288,5 @@ class Listener:
         self._transport.cleanup()
 
     def stop(self) -> None:
-        """Let :meth:`run` return. Safe in any thread."""
+        """Make :meth:`run` return. Safe in any thread."""
         self._requests.stop()

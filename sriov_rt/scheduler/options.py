@@ -9,11 +9,6 @@ from sriov_rt.onload import options as onload_options
 
 GROUP = "sriov_rt"
 
-_UNUSED = """
-Accelerated ports are kept apart as Nova keeps server groups: the filter goes
-by what is known, the compute host checks when it plugs the port.
-"""
-
 SCHEDULER_OPTS = [
     cfg.FloatOpt(
         "facts_max_age",
@@ -57,28 +52,6 @@ of a host with 64 CPUs, 256 VFs and 80 labels take about 11 kB, and those of
 all hosts together at most 64 kB for each that this option allows. Hosts
 beyond it are refused with a line in the log, and serve no ``sriov_rt:``
 flavor: raise it in clouds that have more compute hosts.
-""",
-    ),
-    cfg.FloatOpt(
-        "placement_hold",
-        default=60.0,
-        min=0.0,
-        max=3600.0,
-        deprecated_for_removal=True,
-        deprecated_reason=_UNUSED,
-        help="""
-Without effect. nova-scheduler keeps no instances that it has just placed.
-""",
-    ),
-    cfg.FloatOpt(
-        "placement_settle",
-        default=0.5,
-        min=0.0,
-        max=10.0,
-        deprecated_for_removal=True,
-        deprecated_reason=_UNUSED,
-        help="""
-Without effect. Workers of nova-scheduler no longer wait for each other.
 """,
     ),
     cfg.FloatOpt(

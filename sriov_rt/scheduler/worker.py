@@ -13,11 +13,11 @@ from collections.abc import Callable
 
 from oslo_config import cfg
 
-from sriov_rt import messaging
 from sriov_rt.scheduler import options
 from sriov_rt.scheduler.facts_table import FactsTable
 from sriov_rt.scheduler.listener import Listener
 from sriov_rt.scheduler.verdicts import Verdicts
+from sriov_rt.service import messaging
 
 LOG = logging.getLogger(__name__)
 

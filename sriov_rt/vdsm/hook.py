@@ -12,14 +12,12 @@ import os
 import pathlib
 import subprocess
 import sys
-import syslog
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 
 from sriov_rt import exceptions
 from sriov_rt import files
-from sriov_rt.facts import HostFacts
 from sriov_rt.guest import admission
 from sriov_rt.guest import claims
 from sriov_rt.guest import metadata
@@ -34,8 +32,8 @@ from sriov_rt.guest.domain import parse_domain
 from sriov_rt.guest.domain import serialise
 from sriov_rt.guest.program import Outcome
 from sriov_rt.guest.report import clean
+from sriov_rt.guest.sentences import OVIRT
 from sriov_rt.guest.xml import DomainRejected
-from sriov_rt.host import selected
 from sriov_rt.host.root import Root
 from sriov_rt.parse import errors
 from sriov_rt.parse.cpulist import CpuSet
@@ -43,7 +41,6 @@ from sriov_rt.parse.cpulist import format_cpu_list
 from sriov_rt.parse.cpulist import parse_cpu_list
 from sriov_rt.request import guest_request
 from sriov_rt.request.guest_request import GuestRequest
-from sriov_rt.vdsm.sentences import SENTENCES
 
 #: What vdsm takes for a refusal, after which it runs no other program. 1 lets
 #: the others run first.
@@ -59,7 +56,7 @@ DEHIBERNATE = "before_vm_dehibernate"
 MIGRATE = "before_vm_migrate_destination"
 DESTROYED = "after_vm_destroy"
 
-MANAGER = Manager("oVirt", SENTENCES)
+MANAGER = Manager(OVIRT)
 
 _INCOMING = program.incoming(MANAGER)
 
@@ -79,7 +76,7 @@ class VfsNotReset(exceptions.SriovRtError):
     """
 
     def __init__(self, problem: str) -> None:
-        super().__init__(f"its VFs cannot be reset: {problem}")
+        super().__init__(f"the VM's VFs cannot be reset: {problem}")
 
 
 ResetVfs = Callable[[Sequence[str]], None]
@@ -200,8 +197,7 @@ def _start(
     :raises Refused: if it can't be on this host.
     :raises VfsNotReset: if a VF can't be cleaned.
     """
-    facts = _facts(request, root)
-    rendered = claims.admit(xml, request, facts, MANAGER, claim)
+    rendered = program.admit(xml, request, MANAGER, root, claim)
     domain = parse_domain(rendered.xml)
     metadata.write_request(domain, request)
     devices = passthrough.of(domain)
@@ -223,7 +219,7 @@ def _arrive(xml: bytes, request: GuestRequest, root: Root) -> Outcome:
 
     :raises Refused: if this host can't give what it requests.
     """
-    facts = _facts(request, root)
+    facts = program.facts(request, MANAGER, root)
     rendered = admission.admit(xml, request, facts, _INCOMING, taken=CpuSet())
     if not rendered.report.changes:
         return Outcome(done="admitted")
@@ -253,14 +249,6 @@ def _let_go(domain: Domain, claim: Claim) -> None:
         claim(claims.uuid_of(domain), CpuSet())
 
 
-def _facts(request: GuestRequest, root: Root) -> HostFacts:
-    """Return what is needed of the host's facts.
-
-    :raises Refused: if the request can't be read.
-    """
-    return selected.for_request(root, admission.parse(request, MANAGER))
-
-
 def main(
     name: str | None = None, environment: Mapping[str, str] | None = None
 ) -> int:
@@ -277,24 +265,14 @@ def main(
         # Who requests something is refused: that is no domain.
         xml = b""
     outcome = run(place.absolute().parent.name, given, xml, Root())
-    vm = f"vm={clean(given.get('vmId', '?'))} event={place.parent.name} "
+    vm = f"vm={clean(given.get('vmId', '?'))} event={place.parent.name}"
     if outcome.xml:
         try:
             mode = pathlib.Path(path).stat().st_mode & 0o777
             files.replace(pathlib.Path(path), outcome.xml.encode(), mode)
         except OSError as error:
             outcome = Outcome(problem=f"{path} cannot be written: {error}")
-    if outcome.problem:
-        # The engine shows other than ASCII as the bytes that it is.
-        problem = outcome.problem.replace("µ", "u")
-        problem = problem.encode("ascii", "replace").decode()
-        print(f"sriov-rt: {problem}", file=sys.stderr)
-        _log(syslog.LOG_ERR, f"{vm}refused: {outcome.problem}")
-    elif outcome.done:
-        _log(syslog.LOG_INFO, vm + outcome.done)
+    # The engine shows other than ASCII as the bytes that it is.
+    shown = outcome.problem.replace("µ", "u").encode("ascii", "replace")
+    program.report(outcome, "sriov-rt-vdsm", vm, shown.decode())
     return EXIT_REFUSED if outcome.problem else 0
-
-
-def _log(level: int, line: str) -> None:
-    syslog.openlog("sriov-rt-vdsm", syslog.LOG_PID, syslog.LOG_DAEMON)
-    syslog.syslog(level, line)

@@ -158,7 +158,7 @@ def _chance(count: int, share: float) -> float:
 
 
 def _exceeding(found: CpuLatency, limit_us: int) -> int:
-    """Return how many samples are above a limit, at least.
+    """Return a lower bound of samples above a limit.
 
     Those above the last bucket are only known to be above that.
     """

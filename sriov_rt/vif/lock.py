@@ -134,7 +134,7 @@ class Locks:
         return descriptor
 
     def give(self, descriptor: int, what: str) -> None:
-        """Let others have what a descriptor holds."""
+        """Release what a descriptor holds."""
         os.close(descriptor)
         turn = self._turns[what]
         turn.lock.release()

@@ -152,7 +152,7 @@ class Unplugging:
                 self.quarantine.begin(record, error, locked=True)
 
     def _clean_parent(self, record: Record) -> None:
-        """Let a parent rest if the port was the last one on it."""
+        """Clean a parent if the port was the last one on it."""
         if record.kind == Kind.VF:
             return
         with self._locks.parent(record.parent):

@@ -18,9 +18,9 @@ from oslo_messaging._drivers import impl_fake
 from sriov_rt import request
 from sriov_rt.agent import assembly
 from sriov_rt.agent import options
-from sriov_rt.agent import uevents
 from sriov_rt.kubernetes.options import KUBERNETES_OPTS
 from sriov_rt.scheduler.worker import Worker
+from sriov_rt.service import uevents
 
 #: Every time of the agent, short: seconds.
 STALE_AFTER_S = 8.0

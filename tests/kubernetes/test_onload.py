@@ -9,8 +9,8 @@ from typing import Any
 from kubernetes.client import AppsV1Api
 from kubernetes.client import CoreV1Api
 
-from sriov_rt.kubernetes import pod
 from sriov_rt.onload import plan
+from sriov_rt.pods import pod
 from tests.kubernetes import base
 
 ENVIRONMENT = {

@@ -11,8 +11,8 @@ from kubernetes.client import CoreV1Api
 from kubernetes.client import CustomObjectsApi
 from kubernetes.client import NodeV1Api
 
-from sriov_rt.kubernetes import pod as pods
-from sriov_rt.kubernetes import profiles
+from sriov_rt.pods import pod as pods
+from sriov_rt.pods import profiles
 from tests.kubernetes import base
 from tests.testbed.waiting import wait_for
 

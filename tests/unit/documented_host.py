@@ -31,6 +31,7 @@ from sriov_rt.host import latency as host_latency
 from sriov_rt.nic import tenancy
 from sriov_rt.nic import vfs
 from sriov_rt.parse.cpulist import CpuSet
+from sriov_rt.tuning import apply
 from sriov_rt.verify import certificate
 from sriov_rt.verify import disk
 from sriov_rt.verify import fio
@@ -50,6 +51,7 @@ from tests.unit.devices import fakes as device_fakes
 from tests.unit.host import trees
 from tests.unit.nic import fakes
 from tests.unit.onload import test_instances
+from tests.unit.tuning import fakes as tuning_fakes
 from tests.unit.verify import test_report
 from tests.unit.verify.test_certificate import GOOD
 from tests.unit.verify.test_certificate import NOW
@@ -233,7 +235,7 @@ class DocumentedHost(unittest.TestCase):
             json.dumps(self.hosts[1].to_plain())
         )
         pathlib.Path("host").mkdir()
-        trees.realtime_host("host")
+        tuning_fakes.grub(trees.realtime_host("host"))
         self._write_configuration()
         domains = ROOT / "tests/unit/guest/domains"
         self.domain = (domains / "nova-realtime.xml").read_text()
@@ -323,6 +325,8 @@ class DocumentedHost(unittest.TestCase):
             (os, "geteuid", lambda: 0),
             # What runs the tests may be a container.
             (container, "sees_host_processes", lambda *_: True),
+            # It takes a kernel, and a boot loader.
+            (apply, "Host", tuning_fakes.FakeHost),
             # In a checkout that was never installed there are no sources.
             (cmd_host, "load_sources", lambda: trees.SOURCES),
             # It takes a message queue, and agents on it.

@@ -7,9 +7,12 @@ import re
 import unittest
 from unittest import mock
 
+from sriov_rt.guest import claims
 from sriov_rt.host import observer
 from sriov_rt.host.root import Root
+from sriov_rt.labels import store
 from sriov_rt.nic import families
+from sriov_rt.nic import tenancy
 from sriov_rt.verify.profiles import DEFAULT
 from sriov_rt.verify.profiles import PROFILES
 from sriov_rt.verify.tools import TOOLS
@@ -110,6 +113,38 @@ class TablesTest(unittest.TestCase):
                         self.assertIn("none", rows[str(attribute)][number])
                         self.assertTrue(why)
 
+    def test_state_on_disk_has_each_store(self):
+        rows = {row[0].strip("`"): row for row in self.stores()}
+        for path, module in (
+            (f"/{tenancy.DIRECTORY}", "sriov_rt/nic/tenancy.py"),
+            (f"/{claims.PLACE}", "sriov_rt/guest/claims.py"),
+            (store.PATH, "sriov_rt/labels/store.py"),
+            ("/run/sriov-rt/vif", "sriov_rt/vif/records.py"),
+        ):
+            with self.subTest(path):
+                self.assertEqual(f"``{module}``", rows[path][2])
+
+    def test_pages_name_no_other_state(self):
+        known = {row[0].strip("`") for row in self.stores()}
+        # Of packages, images and Neutron's agent, and what the tests make.
+        known |= {"/etc/sriov_rt", "/var/lib/sriov-rt-neutron"}
+        for page in sorted((ROOT / "doc/source").rglob("*.rst")):
+            for name in re.findall(
+                r"``(/(?:run|var/lib|etc)/sriov[-_]rt[^` ]*)``",
+                page.read_text(),
+            ):
+                with self.subTest(page=page.name, path=name):
+                    self.assertTrue(
+                        any(
+                            f"{each}/".startswith(f"{name}/")
+                            or name.startswith((f"{each}/", f"{each}."))
+                            for each in known
+                        )
+                    )
+
+    def stores(self):
+        return list(tables.TABLES["state-on-disk"].rows())
+
     def test_maps_have_a_line_for_each_module(self):
         for room in ("nic", "verify", "vif"):
             rows = list(tables.TABLES[f"modules-of-{room}"].rows())
@@ -122,7 +157,8 @@ class TablesTest(unittest.TestCase):
 
 class ContributorTest(unittest.TestCase):
     def test_each_file_that_the_page_names_is_there(self):
-        text = (ROOT / "doc/source/contributor/index.rst").read_text()
+        pages = (ROOT / "doc/source/contributor").glob("*.rst")
+        text = "".join(page.read_text() for page in pages)
         named = set(re.findall(r"``((?:[a-z_]+/)*[a-z_]+\.py)``", text))
         self.assertGreater(len(named), 30)
         for name in sorted(named - EXAMPLES):

@@ -20,7 +20,6 @@ from collections.abc import Iterator
 from lxml import etree
 
 from sriov_rt import facts
-from sriov_rt import messaging
 from sriov_rt import opts
 from sriov_rt import reason
 from sriov_rt import request
@@ -31,6 +30,7 @@ from sriov_rt.neutron import privileged
 from sriov_rt.nic import tenancy
 from sriov_rt.parse import errors
 from sriov_rt.request import grammar
+from sriov_rt.service import messaging
 from sriov_rt.vif import os_vif_plugin
 from sriov_rt.vif import privsep
 from sriov_rt.vif import records

@@ -23,7 +23,7 @@ _WORDS = re.compile(
 _FIRST = re.compile(r"\bwanted\b|^Tell |^What (can go|goes) wrong")
 
 #: The first line of a docstring names a thing or says what is done.
-_FRAGMENT = re.compile(r"^(What|Whose|Who|Those)\b|\bcame of\b")
+_FRAGMENT = re.compile(r"^(What|Whose|Who|Those|Have|Let)\b|\bcame of\b")
 
 #: The same in all names: of modules, classes and functions, parameters,
 #: constants, variables and attributes.

@@ -4,8 +4,8 @@ import unittest
 
 from sriov_rt import reason as reasons
 from sriov_rt.guest import sentences as guest
-from sriov_rt.kubernetes import sentences as kubernetes
 from sriov_rt.onload import sentences as onload
+from sriov_rt.pods import sentences as kubernetes
 from sriov_rt.reason import Fault
 
 

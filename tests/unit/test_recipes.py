@@ -186,6 +186,7 @@ def add_extra_spec(scratch: Scratch) -> None:
         "KSM does not merge pages of the host.",
         _choice({"required": True}),
         "KSM may run",
+        ("memory",),
         "0.0.2",
     ),
     "max_latency_us": Key(""",

@@ -8,6 +8,7 @@ It imports nothing of Sphinx: the unit tests read the same tables.
 import ast
 import dataclasses
 import importlib
+import itertools
 import pathlib
 import re
 import tomllib
@@ -22,13 +23,15 @@ import sriov_rt
 from sriov_rt import reason
 from sriov_rt.guest import sentences
 from sriov_rt.host import fix_plan
-from sriov_rt.kubernetes import sentences as kubernetes_sentences
 from sriov_rt.nic import families
 from sriov_rt.nic.families import Attribute
 from sriov_rt.nic.families import Family
 from sriov_rt.nic.families import Support
 from sriov_rt.onload import sentences as onload_sentences
 from sriov_rt.parse import duration
+from sriov_rt.pods import sentences as kubernetes_sentences
+from sriov_rt.tuning.settings import RULES
+from sriov_rt.tuning.settings import Reach
 from sriov_rt.verify.measurement import Step
 from sriov_rt.verify.profiles import DEFAULT
 from sriov_rt.verify.profiles import PROFILES
@@ -75,6 +78,19 @@ def _step(step: Step) -> str:
     ]
     time = duration.format_duration(step.duration_s)
     return " ".join([step.tool, time, *parameters])
+
+
+def _apply_rules() -> Iterator[Sequence[str]]:
+    """Yield the files that 'host apply' writes in a running kernel."""
+    reach = {
+        Reach.NONE: "no guest",
+        Reach.OWN: "guests on its CPUs",
+        Reach.ALL: "every realtime guest",
+    }
+    for rule in RULES:
+        path = rule.pattern.replace(r"\d+", "N").replace(".*", "SLICE")
+        path = path.replace("\\", "")
+        yield f"``{path}``", reach[rule.change], reach[rule.undo], rule.why
 
 
 def _even(columns: int) -> Sequence[int]:
@@ -202,8 +218,7 @@ def _modules(room: str) -> Callable[[], Iterator[Sequence[str]]]:
     def rows() -> Iterator[Sequence[str]]:
         for path in sorted(directory.glob("*.py")):
             if path.stem != "__init__":
-                text = ast.get_docstring(ast.parse(path.read_text())) or ""
-                yield f"``{path.name}``", text.partition("\n")[0]
+                yield f"``{path.name}``", _first_line(path)
 
     return rows
 
@@ -242,6 +257,56 @@ def _paths(module: types.ModuleType) -> Iterator[str]:
                 yield each
 
 
+#: A path of ours on a host, as a store has it.
+_STATE = re.compile(r"/?((?:run|var/lib|etc)/sriov[-_]rt[\w./-]*)")
+
+#: A module of options to the store that its default is of.
+_STORES = {"vif/options.py": "vif/records.py"}
+
+
+def _stores() -> Iterator[Sequence[str]]:
+    """Yield each file and directory on a host, and the module that has it.
+
+    A new store is here as soon as it has its path; what it is says the ``#:``
+    comment above that, or else the module. A path that sentences repeat is its
+    store's.
+    """
+    package = pathlib.Path(sriov_rt.__file__).parent
+    found: dict[str, Sequence[str]] = {}
+    for path in sorted(package.rglob("*.py")):
+        room = path.parent.name
+        if path.stem in ("errors", "sentences"):
+            continue
+        text = path.read_text()
+        for node in ast.walk(ast.parse(text)):
+            if not isinstance(node, ast.Constant):
+                continue
+            match = _STATE.fullmatch(str(node.value))
+            if match is not None:
+                store = package / _STORES.get(f"{room}/{path.name}", path)
+                said = _comment(text, node.lineno) or _first_line(store)
+                module = store.relative_to(package.parent)
+                row = (f"``/{match[1]}``", said, f"``{module}``")
+                found.setdefault(match[1], row)
+    for _, row in sorted(found.items()):
+        yield row
+
+
+def _comment(text: str, line: int) -> str:
+    """Return the ``#:`` comment above a line of a module; empty for none."""
+    above = text.splitlines()[: line - 1]
+    said = itertools.takewhile(
+        lambda each: each.startswith("#:"),
+        (each.lstrip() for each in reversed(above)),
+    )
+    return " ".join(each[2:].strip() for each in reversed([*said]))
+
+
+def _first_line(path: pathlib.Path) -> str:
+    text = ast.get_docstring(ast.parse(path.read_text())) or ""
+    return text.partition("\n")[0]
+
+
 #: The tables by the name of their directive.
 TABLES: Mapping[str, Table] = {
     "nic-families": Table(
@@ -253,10 +318,18 @@ TABLES: Mapping[str, Table] = {
         f"modules-of-{room}": Table(("Module", ""), _modules(room), (25, 75))
         for room in ("nic", "verify", "vif")
     },
+    "apply-rules": Table(
+        ("File", "Setting it disturbs", "Undoing it disturbs", "How"),
+        _apply_rules,
+        (40, 17, 17, 26),
+    ),
     "fact-files": Table(
         ("Part", "Source", "Files and directories"),
         _fact_files,
         (12, 33, 55),
+    ),
+    "state-on-disk": Table(
+        ("File or directory", "", "Module"), _stores, (35, 40, 25)
     ),
     "latency-tools": Table(
         ("Tool", "It measures", "Package", "Role"),

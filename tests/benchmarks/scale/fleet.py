@@ -28,14 +28,14 @@ import oslo_messaging
 from oslo_config import cfg
 from oslo_messaging import conffixture
 
-from sriov_rt import messaging
 from sriov_rt.agent import assembly
 from sriov_rt.agent import listener
 from sriov_rt.agent import options
 from sriov_rt.agent import publisher
 from sriov_rt.agent import service
-from sriov_rt.agent.backoff import Backoff
 from sriov_rt.facts import HostFacts
+from sriov_rt.service import messaging
+from sriov_rt.service.backoff import Backoff
 from tests.benchmarks import hosts
 from tests.benchmarks.scale import child
 
@@ -115,7 +115,7 @@ class Agent:
             slack_s=conf.agent.observe_interval / 2,
         )
         self.backoff = Backoff(assembly.FIRST_DELAY_S, assembly.BUS_LIMIT_S)
-        # As in sriov_rt.agent.worker: never, while it observes.
+        # As in sriov_rt.service.worker: never, while it observes.
         self.due = math.inf
         self.answer_at = 0.0
         self.flaps = False

@@ -16,9 +16,9 @@ from sriov_rt import request
 from sriov_rt.agent import assembly
 from sriov_rt.agent import options
 from sriov_rt.agent import publisher
-from sriov_rt.agent import uevents
 from sriov_rt.parse.cpulist import parse_cpu_list as cpus
 from sriov_rt.scheduler.worker import Worker
+from sriov_rt.service import uevents
 from tests.unit import builders
 from tests.unit.agent import fakes
 

@@ -10,9 +10,9 @@ from keystoneauth1 import token_endpoint
 from keystoneauth1.adapter import Adapter
 from placement.tests.functional.fixtures import placement
 
-from sriov_rt.agent.placement import Placement
-from sriov_rt.agent.placement import Provider
-from sriov_rt.agent.placement import ProviderMissing
+from sriov_rt.placement.resource_provider import Placement
+from sriov_rt.placement.resource_provider import Provider
+from sriov_rt.placement.resource_provider import ProviderMissing
 
 REALTIME = "CUSTOM_SRIOV_RT_REALTIME"
 PREEMPT_RT = "CUSTOM_SRIOV_RT_PREEMPT_RT"

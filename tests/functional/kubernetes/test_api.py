@@ -21,7 +21,7 @@ from sriov_rt.kubernetes import node
 from sriov_rt.kubernetes.api import NodeApi
 from sriov_rt.kubernetes.api import Settings
 from tests.unit import signatures
-from tests.unit.kubernetes.test_source import FakeApi
+from tests.unit.kubernetes.test_node_labels import FakeApi
 
 Conversation = Callable[[socket.socket], None]
 

@@ -312,6 +312,7 @@ class TwoStartsTest(Base):
         root = pathlib.Path(f"/proc/{self.libvirt.process.pid}/root")
         return list((root / claims.PLACE).glob("*.json"))
 
+    @periodic.periodic
     def test_a_start_that_fails_after_it_gives_its_pcpus_back(self):
         one, two = self.NAMES
         for operation in ("prepare", "start"):
@@ -322,6 +323,7 @@ class TwoStartsTest(Base):
             self.ok(self.libvirt.virsh("destroy", two))
             self.assertEqual([], self.claims())
 
+    @periodic.periodic
     def test_a_start_that_has_lost_them_meanwhile_ends(self):
         """Its claim was as old as one of a libvirtd that was killed."""
         one, two = self.NAMES

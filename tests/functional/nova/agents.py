@@ -10,8 +10,8 @@ from typing import Any
 import oslo_messaging
 from oslo_config import cfg
 
-from sriov_rt import messaging
 from sriov_rt.facts import HostFacts
+from sriov_rt.service import messaging
 
 
 class Agents:

@@ -18,7 +18,7 @@ from nova.tests.functional.libvirt import test_pci_in_placement
 
 from sriov_rt.devices.cleaning import Cleaning
 from sriov_rt.devices.cleaning import State
-from sriov_rt.devices.placement import DeviceProviders
+from sriov_rt.devices.providers import DeviceProviders
 from sriov_rt.devices.sysfs import Devices
 from sriov_rt.host import container
 from tests.unit.devices import fakes

@@ -27,11 +27,11 @@ from oslo_messaging import conffixture
 from sriov_rt import request
 from sriov_rt.agent import assembly
 from sriov_rt.agent import options
-from sriov_rt.agent import uevents
 from sriov_rt.facts import HostFacts
 from sriov_rt.parse.cpulist import parse_cpu_list
 from sriov_rt.scheduler import options as scheduler_options
 from sriov_rt.scheduler.worker import Worker
+from sriov_rt.service import uevents
 from tests.testbed import paths
 from tests.testbed.service import Service
 from tests.testbed.waiting import wait_for

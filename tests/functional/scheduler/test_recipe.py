@@ -17,6 +17,7 @@ GRAMMAR = """\
         "Hosts with such a NIC come before others.",
         _parse_nic,
         "no NIC is preferred",
+        (),
         "0.0.2",
     ),
 """

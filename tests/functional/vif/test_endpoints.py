@@ -16,7 +16,7 @@ from sriov_rt.host.root import Root
 from sriov_rt.kernel.links import Links
 from sriov_rt.nic.vfs import Vfs
 from sriov_rt.vif import errors
-from sriov_rt.vif import source
+from sriov_rt.vif import vif_facts
 from sriov_rt.vif.host import Host
 from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.plugger import Plugger
@@ -71,7 +71,7 @@ class EndpointTestCase(PluggerTestCase):
         ]
 
     def endpoints(self):
-        return source.accelerated(Records(self.directory).all())
+        return vif_facts.accelerated(Records(self.directory).all())
 
     def plug(self, want, **rules) -> int:
         """Plug a port in a process of its own, which says how it went."""
@@ -154,7 +154,7 @@ class SourceTest(EndpointTestCase):
         ):
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(text)
-        return source.observe(Root(root)).endpoints
+        return vif_facts.observe(Root(root)).endpoints
 
     def test_the_facts_have_the_endpoints_of_all_namespaces(self):
         want = self.wanted(1, parent="vf0")

@@ -17,11 +17,11 @@ from kubernetes.client import ApiException
 from kubernetes.client import CustomObjectsApi
 from kubernetes.client import NodeV1Api
 
-from sriov_rt.kubernetes import cluster as clusters
-from sriov_rt.kubernetes import placement
-from sriov_rt.kubernetes import pod_request
-from sriov_rt.kubernetes import profiles
 from sriov_rt.magnum import node_networks
+from sriov_rt.pods import cluster as clusters
+from sriov_rt.pods import feasible_nodes
+from sriov_rt.pods import pod_request
+from sriov_rt.pods import profiles
 from tests.kubernetes import base
 from tests.packages import agent_image
 from tests.testbed import infrastructure
@@ -206,10 +206,12 @@ class NodeCases(base.KubernetesTestCase):
         """Return the codes of pod explain for the node."""
         get = clusters.connect(str(self.kube.kubeconfig), None)
         found = clusters.read(get)
-        request = pod_request.read(given, placement.find_class(given, found))
+        request = pod_request.read(
+            given, feasible_nodes.find_class(given, found)
+        )
         (mine,) = [
             each
-            for each in placement.judge(request, found, time.time())
+            for each in feasible_nodes.judge(request, found, time.time())
             if each.node == node.NAME
         ]
         return [each.code for each in mine.reasons]

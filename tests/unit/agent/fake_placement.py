@@ -5,7 +5,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from sriov_rt.agent import placement
+from sriov_rt.placement import resource_provider
 
 
 class FakePlacement:
@@ -24,12 +24,12 @@ class FakePlacement:
 
     def find(self, name: str) -> str:
         if self.provider is None or name != self.name:
-            raise placement.ProviderMissing(name)
+            raise resource_provider.ProviderMissing(name)
         return "uuid-1"
 
-    def traits(self, uuid: str) -> placement.ProviderTraits:
+    def traits(self, uuid: str) -> resource_provider.ProviderTraits:
         assert self.provider is not None
-        return placement.ProviderTraits(
+        return resource_provider.ProviderTraits(
             frozenset(self.provider), self.generation
         )
 
@@ -39,7 +39,7 @@ class FakePlacement:
     def set_traits(self, uuid: str, traits: Any, generation: int) -> None:
         self.meddle()
         if generation != self.generation:
-            raise placement.GenerationConflict(uuid)
+            raise resource_provider.GenerationConflict(uuid)
         assert traits <= self.known, "Placement refuses unknown traits"
         self.provider = set(traits)
         self.generation += 1

@@ -6,8 +6,8 @@ import dataclasses
 import time
 from collections.abc import Callable
 
-from sriov_rt.agent.backoff import Backoff
 from sriov_rt.facts import HostFacts
+from sriov_rt.service.backoff import Backoff
 
 
 class Clock:

@@ -12,7 +12,7 @@ from sriov_rt import facts
 from sriov_rt.agent import assembly
 from sriov_rt.agent import options
 from sriov_rt.agent import withdrawal
-from sriov_rt.labels.source import LabelSourceMissing
+from sriov_rt.labels.label_source import LabelSourceMissing
 from sriov_rt.reason import reason
 from tests.unit import builders
 from tests.unit.agent import fakes

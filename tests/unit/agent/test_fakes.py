@@ -2,9 +2,9 @@
 
 import unittest
 
-from sriov_rt.agent.placement import Placement
 from sriov_rt.agent.publisher import Bus
 from sriov_rt.labels.service import Labels
+from sriov_rt.placement.resource_provider import Placement
 from tests.unit import signatures
 from tests.unit.agent.fake_bus import FakeBus
 from tests.unit.agent.fake_placement import FakePlacement

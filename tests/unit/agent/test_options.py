@@ -9,6 +9,7 @@ from oslo_config import cfg
 from sriov_rt import config
 from sriov_rt import opts
 from sriov_rt.agent import options
+from sriov_rt.placement import options as placement_options
 
 
 class OptionsTest(unittest.TestCase):
@@ -26,7 +27,7 @@ class OptionsTest(unittest.TestCase):
 
     def test_no_request_to_placement_waits_without_an_end(self):
         self.assertEqual(
-            options.REQUEST_TIMEOUT_S, self.conf.placement.timeout
+            placement_options.REQUEST_TIMEOUT_S, self.conf.placement.timeout
         )
         self.assertEqual("placement", self.conf.placement.service_type)
 
@@ -100,7 +101,7 @@ class HostNameTest(unittest.TestCase):
 class ListOptsTest(unittest.TestCase):
     def test_every_option_of_ours_has_help_of_three_sentences(self):
         for group, found in opts.list_opts() + opts.list_nova_opts():
-            if group == options.PLACEMENT_GROUP:
+            if group == placement_options.GROUP:
                 continue
             for opt in found:
                 with self.subTest(group=group, option=opt.name):

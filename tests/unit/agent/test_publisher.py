@@ -181,7 +181,7 @@ class NobodyListensTest(unittest.TestCase):
     def setUp(self):
         conf = cfg.ConfigOpts()
         conf([], default_config_files=[])
-        transport = mock.patch("sriov_rt.messaging.transport")
+        transport = mock.patch("sriov_rt.service.messaging.transport")
         self.transport = transport.start()
         self.addCleanup(transport.stop)
         get = mock.patch("oslo_messaging.get_rpc_client")

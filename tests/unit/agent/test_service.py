@@ -5,14 +5,14 @@ import tempfile
 import unittest
 
 from sriov_rt import facts
-from sriov_rt.agent import placement
 from sriov_rt.agent import service
-from sriov_rt.agent.placement import Provider
 from sriov_rt.agent.publisher import Publisher
-from sriov_rt.agent.reconciler import Reconciler
 from sriov_rt.agent.withdrawal import Withdrawals
 from sriov_rt.host import observer
 from sriov_rt.parse.cpulist import parse_cpu_list as cpus
+from sriov_rt.placement import resource_provider
+from sriov_rt.placement.resource_provider import Provider
+from sriov_rt.service.reconciler import Reconciler
 from tests.unit import builders
 from tests.unit.agent import fake_bus
 from tests.unit.agent import fake_placement
@@ -153,7 +153,7 @@ class ObserveTest(AgentTestCase):
         self.bus.down = True
         there, self.placement.provider = self.placement.provider, None
         self.facts = builders.realtime_host(kernel={"preempt_rt": False})
-        with self.assertLogs("sriov_rt.agent.reconciler", "WARNING"):
+        with self.assertLogs("sriov_rt.service.reconciler", "WARNING"):
             for _ in range(10):
                 self._tick(10.0)
         self.bus.down = False
@@ -414,7 +414,7 @@ class StopTest(AgentTestCase):
         self.assertEqual(["start", "stop"], calls)
 
     def _refuse(self, name):
-        raise placement.PlacementUnreachable("refused")
+        raise resource_provider.PlacementUnreachable("refused")
 
     def _wait_for(self, condition):
         for _ in range(500):

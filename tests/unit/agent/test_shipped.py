@@ -11,8 +11,8 @@ from oslo_config import cfg
 
 from sriov_rt import opts
 from sriov_rt.agent import options
-from sriov_rt.agent import traits
 from sriov_rt.host import cpus
+from sriov_rt.placement import host_traits
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 GUIDE = ROOT / "doc/source/admin/agent.rst"
@@ -68,7 +68,7 @@ class GuideTest(unittest.TestCase):
         self.assertEqual(
             {
                 name: set(specs.items())
-                for name, specs in traits.TRAITS.items()
+                for name, specs in host_traits.TRAITS.items()
             },
             told,
         )

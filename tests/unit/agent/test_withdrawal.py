@@ -11,8 +11,6 @@ from oslo_messaging.notify import _impl_test
 
 from sriov_rt import config
 from sriov_rt import facts
-from sriov_rt import messaging
-from sriov_rt.agent import traits
 from sriov_rt.agent import withdrawal
 from sriov_rt.agent.withdrawal import Affected
 from sriov_rt.agent.withdrawal import Withdrawal
@@ -20,7 +18,9 @@ from sriov_rt.codec import Unknown
 from sriov_rt.facts import certificate
 from sriov_rt.guest.metadata import Promise
 from sriov_rt.host import latency
+from sriov_rt.placement import host_traits
 from sriov_rt.reason import reason
+from sriov_rt.service import messaging
 from sriov_rt.verify import certificate as verify_certificate
 from tests.unit import builders
 from tests.unit.agent import fakes
@@ -63,7 +63,9 @@ class WithdrawalsTest(unittest.TestCase):
     def observe(self, facts, now=1e9):
         """Return what is notified of; each is one line of the log."""
         before = len(self.found)
-        reasons = traits.verdicts(facts, now)[traits.LATENCY_CERTIFIED]
+        reasons = host_traits.verdicts(facts, now)[
+            host_traits.LATENCY_CERTIFIED
+        ]
         with self.assertLogs(LOGGER, "WARNING") as logs:
             # assertLogs wants one.
             withdrawal.LOG.warning("observed")

@@ -5,8 +5,8 @@ import io
 import unittest
 from unittest import mock
 
-from sriov_rt import threads
 from sriov_rt.cmd import agent
+from sriov_rt.service import threads
 
 
 class CommandTest(unittest.TestCase):

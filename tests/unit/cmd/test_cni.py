@@ -10,10 +10,10 @@ import unittest
 from unittest import mock
 
 from sriov_rt.cmd import cni as program
-from sriov_rt.kubernetes import vf_baseline
+from sriov_rt.cni import vf_baseline
 from sriov_rt.nic.tenancy import Kind
-from tests.unit.kubernetes.test_cni import CONFIGURATION
-from tests.unit.kubernetes.test_cni import ENVIRONMENT
+from tests.unit.cni.test_protocol import CONFIGURATION
+from tests.unit.cni.test_protocol import ENVIRONMENT
 from tests.unit.nic import fakes
 
 

@@ -5,12 +5,12 @@ import io
 import json
 from unittest import mock
 
-from sriov_rt.agent.placement import PlacementUnreachable
 from sriov_rt.cmd import device
 from sriov_rt.cmd import main
 from sriov_rt.devices import cleaning
 from sriov_rt.devices import settings
 from sriov_rt.host import reserved_devices
+from sriov_rt.placement.resource_provider import PlacementUnreachable
 from tests.unit.devices import fakes
 
 OTHER = "0000:42:00.0"

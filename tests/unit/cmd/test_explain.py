@@ -13,7 +13,6 @@ import oslo_messaging
 from oslo_config import cfg
 
 from sriov_rt import facts
-from sriov_rt import messaging
 from sriov_rt import request
 from sriov_rt.cmd import cloud
 from sriov_rt.cmd import collect
@@ -21,6 +20,7 @@ from sriov_rt.cmd import main
 from sriov_rt.cmd.verdict import Candidate
 from sriov_rt.facts import CpuSet
 from sriov_rt.scheduler import options
+from sriov_rt.service import messaging
 from tests.unit import builders
 from tests.unit.cmd import hearing
 from tests.unit.cmd import tables

@@ -153,6 +153,7 @@ class HostCommandTest(trees.TreeTest):
                 "passes": True,
                 "reasons": [],
                 "advice": [],
+                "boot_owed": [],
             },
             json.loads(self.run_command("check", "--json")),
         )

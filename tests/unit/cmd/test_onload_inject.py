@@ -14,9 +14,9 @@ from unittest import mock
 
 from sriov_rt.cmd import main
 from tests.unit.cmd import tables
-from tests.unit.kubernetes import test_pod
 from tests.unit.onload import elves
 from tests.unit.onload import test_status
+from tests.unit.pods import test_pod
 
 
 class InjectCommandTest(unittest.TestCase):

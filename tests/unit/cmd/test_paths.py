@@ -18,7 +18,7 @@ from sriov_rt.verify import network
 from tests.unit import builders
 from tests.unit import documented_host
 from tests.unit.guest import documents
-from tests.unit.kubernetes import test_pod
+from tests.unit.pods import test_pod
 
 #: Options that name what is written, or what is looked for below --root.
 NOT_READ = frozenset({"--report", "--output", "--nova-config"})

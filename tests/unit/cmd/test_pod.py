@@ -13,9 +13,9 @@ from unittest import mock
 import yaml
 
 from sriov_rt.cmd import main
-from sriov_rt.kubernetes import cluster
-from sriov_rt.kubernetes import placement
-from tests.unit.kubernetes import test_placement as objects
+from sriov_rt.pods import cluster
+from sriov_rt.pods import feasible_nodes
+from tests.unit.pods import test_feasible_nodes as objects
 
 WAITS = {
     "type": "PodScheduled",
@@ -115,7 +115,7 @@ class ExplainTest(unittest.TestCase):
         text = json.dumps(objects.pod())
         self.assertIn("Not judged", self.of_file(text))
         (found,) = json.loads(self.of_file(text, "--json"))
-        self.assertEqual(list(placement.NOT_JUDGED), found["not_judged"])
+        self.assertEqual(list(feasible_nodes.NOT_JUDGED), found["not_judged"])
         self.assertIsNone(found["said"])
 
     def test_of_a_pod_that_waits_the_scheduler_is_quoted(self):

@@ -137,6 +137,19 @@ class VfCommandTest(unittest.TestCase):
         self.assertEqual(7, self.kernel.settings[0].vlan)
         self.assertFalse(self.kernel.settings[0].spoofchk)
 
+    def test_set_and_reset_wait_for_who_gives_a_vf_out(self):
+        vf = fakes.vf_id(1).address
+        with fakes.locked_by_another(self.kernel.tenancies, vf):
+            for words in (
+                ("set", "enp1s0/1", "vlan=7"),
+                ("reset", "enp1s0/1"),
+                ("reset", "enp1s0/1", "--flr"),
+            ):
+                with self.subTest(words=words):
+                    self.run_command(*words, code=2)
+                    self.assertIn("another process", self.told.getvalue())
+        self.assertEqual([], self.kernel.writes + self.kernel.flrs)
+
     def test_set_refused(self):
         self.assertIn("VLAN", self.fails("set", "enp1s0/0", "vlan=4095"))
         self.kernel = fakes.FakeKernel("sfc")

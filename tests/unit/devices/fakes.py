@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
-from sriov_rt.agent import placement
 from sriov_rt.devices import cleaning
 from sriov_rt.devices.one_time_use import Holding
 from sriov_rt.devices.one_time_use import Inventory
-from sriov_rt.devices.placement import DeviceProvider
+from sriov_rt.devices.providers import DeviceProvider
 from sriov_rt.devices.sysfs import Devices
 from sriov_rt.host import container
+from sriov_rt.placement import resource_provider
 from tests.unit.host import trees
 
 NODE = "rt-1"
@@ -86,7 +86,7 @@ class FakePlacement:
     def find(self, name: str) -> str:
         self.before("find")
         if name != NODE:
-            raise placement.ProviderMissing(name)
+            raise resource_provider.ProviderMissing(name)
         return ROOT
 
     def one_time_use(self, root: str) -> tuple[DeviceProvider, ...]:
@@ -107,7 +107,7 @@ class FakePlacement:
     def unreserve(self, uuid: str, holding: Holding) -> None:
         self.before("unreserve")
         if holding.generation != self.generations[uuid]:
-            raise placement.GenerationConflict(uuid)
+            raise resource_provider.GenerationConflict(uuid)
         self.set_reserved(0, uuid)
 
     def set_reserved(self, reserved: int, uuid: str = UUID) -> None:

@@ -3,14 +3,14 @@
 import contextlib
 import unittest
 
-from sriov_rt.agent import placement
 from sriov_rt.devices import cleaning
 from sriov_rt.devices.cleaning import State
 from sriov_rt.devices.one_time_use import Inventory
-from sriov_rt.devices.placement import DeviceProvider
-from sriov_rt.devices.placement import DeviceProviders
+from sriov_rt.devices.providers import DeviceProvider
+from sriov_rt.devices.providers import DeviceProviders
 from sriov_rt.devices.sysfs import Devices
 from sriov_rt.host import reserved_devices
+from sriov_rt.placement import resource_provider
 from tests.unit import signatures
 from tests.unit.devices import fakes
 
@@ -250,8 +250,10 @@ class OddPlacementTest(CleaningTestCase):
     def test_a_placement_that_goes_silent_is_the_reason(self):
         for request in ("holding", "unreserve"):
             for error in (
-                placement.PlacementUnreachable("timed out"),
-                placement.PlacementRefused("GET /x", 404, "it is gone"),
+                resource_provider.PlacementUnreachable("timed out"),
+                resource_provider.PlacementRefused(
+                    "GET /x", 404, "it is gone"
+                ),
             ):
 
                 def fail(name, request=request, error=error):
@@ -267,10 +269,10 @@ class OddPlacementTest(CleaningTestCase):
 
             def fail(name, request=request):
                 if name == request:
-                    raise placement.PlacementUnreachable("no route")
+                    raise resource_provider.PlacementUnreachable("no route")
 
             self.placement.before = fail
-            with self.assertRaises(placement.PlacementUnreachable):
+            with self.assertRaises(resource_provider.PlacementUnreachable):
                 self.run_all()
 
     def test_no_device_is_no_result(self):

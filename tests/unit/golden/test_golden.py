@@ -18,10 +18,10 @@ from sriov_rt import codec
 from sriov_rt import documents
 from sriov_rt import facts
 from sriov_rt import request
-from sriov_rt.agent import traits
 from sriov_rt.facts import certificate
 from sriov_rt.labels import store
 from sriov_rt.nic import tenancy
+from sriov_rt.placement import host_traits
 from sriov_rt.scheduler.facts_table import FactsTable
 from sriov_rt.scheduler.listener import Endpoint
 from sriov_rt.scheduler.verdicts import Verdicts
@@ -135,7 +135,7 @@ class OldAgentTest(unittest.TestCase):
                 self.assertEqual([], self.wanted)
                 verdicts = Verdicts(self.table, 60.0)
                 for specs in (
-                    traits.TRAITS[traits.REALTIME],
+                    host_traits.TRAITS[host_traits.REALTIME],
                     {"sriov_rt:max_latency_us": "12"},
                     {"sriov_rt:nic": "intel", "sriov_rt:vif": "vf"},
                 ):

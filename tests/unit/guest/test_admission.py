@@ -11,6 +11,7 @@ from hypothesis import strategies
 from sriov_rt.guest import admission
 from sriov_rt.guest import engine
 from sriov_rt.guest import metadata
+from sriov_rt.guest import sentences
 from sriov_rt.guest.domain import parse_domain
 from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.request import guest_request
@@ -84,16 +85,17 @@ class AdmitTest(unittest.TestCase):
         )
 
     def test_a_sentence_in_the_terms_of_the_manager(self):
-        manager = dataclasses.replace(
-            MANAGER,
-            sentences={"disk_on_virtio": "{target} on {bus}; set the bus"},
-        )
+        manager = dataclasses.replace(MANAGER, name=sentences.KUBEVIRT)
         xml = documents.domain(
             '<disk type="file"><target dev="vda" bus="virtio"/></disk>'
         )
         (found,) = self.refused(xml, "guest=bare", manager=manager)
-        self.assertEqual("vda on virtio; set the bus", found.message)
-        self.assertEqual("set the bus", found.remedy)
+        self.assertEqual(
+            "disk vda is on virtio and guest=bare allows no virtio; set the "
+            "disk's bus to sata",
+            found.message,
+        )
+        self.assertEqual("set the disk's bus to sata", found.remedy)
 
     def test_every_fault_of_input_is_a_reason(self):
         for xml, text, code in (

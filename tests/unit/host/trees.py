@@ -23,10 +23,10 @@ from sriov_rt.host import root as root_module
 from sriov_rt.host import virt
 from sriov_rt.host.cgroup import EFFECTIVE
 from sriov_rt.host.root import Root
-from sriov_rt.onload import source as onload
+from sriov_rt.onload import onload_facts as onload
 from sriov_rt.parse.cpulist import format_cpu_list
 from sriov_rt.parse.cpulist import parse_cpu_list
-from sriov_rt.vif import source as vifs
+from sriov_rt.vif import vif_facts as vifs
 
 #: What stevedore finds where sriov-rt is installed.
 SOURCES = {

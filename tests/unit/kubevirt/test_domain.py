@@ -4,11 +4,11 @@ import dataclasses
 import string
 import unittest
 
+from sriov_rt import reason
 from sriov_rt.facts import CpuSet
-from sriov_rt.guest.sentences import SENTENCES
+from sriov_rt.guest import sentences
 from sriov_rt.host.root import Root
 from sriov_rt.kubevirt import domain
-from sriov_rt.kubevirt import sentences
 from sriov_rt.kubevirt.errors import HookRefused
 from tests.unit.kubevirt import documents
 
@@ -168,14 +168,22 @@ def fields_of(sentence):
 
 class SentencesTest(unittest.TestCase):
     def test_no_word_of_novas_reaches_a_vmi(self):
-        said = {**SENTENCES, **sentences.SENTENCES}
-        for code in said.keys() - _NEVER:
+        for code in sentences.SENTENCES.keys() - _NEVER:
+            fields = dict.fromkeys(fields_of(sentences.SENTENCES[code]), "x")
+            found = sentences.in_terms_of(
+                sentences.KUBEVIRT, sentences.reason(code, **fields)
+            )
             with self.subTest(code=code):
                 for word in ("Nova", "flavor", "image", "port", "hw:"):
-                    self.assertNotRegex(said[code], rf"\b{word}\b")
+                    self.assertNotRegex(found.message, rf"\b{word}\b")
+                self.assertNotIn("sriov_rt:", found.message)
+                self.assertIn("; ", found.message)
 
-    def test_they_take_the_fields_of_their_namesakes(self):
-        for code in sentences.SENTENCES.keys() & SENTENCES.keys():
-            with self.subTest(code=code):
-                ours, theirs = sentences.SENTENCES[code], SENTENCES[code]
-                self.assertLessEqual(fields_of(ours), fields_of(theirs))
+    def test_remedies_take_the_fields_of_their_reasons(self):
+        for code, by_manager in sentences.REMEDIES.items():
+            sentence = {**reason.SENTENCES, **sentences.SENTENCES}[code]
+            for manager, remedy in by_manager.items():
+                with self.subTest(code=code, manager=manager):
+                    self.assertLessEqual(
+                        fields_of(remedy), fields_of(sentence)
+                    )

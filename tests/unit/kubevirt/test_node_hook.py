@@ -4,8 +4,10 @@ import dataclasses
 import errno
 import functools
 import unittest
+from unittest import mock
 
 from sriov_rt import exceptions
+from sriov_rt.cni.sriov_cni import CniUnknown
 from sriov_rt.codec import Unknown
 from sriov_rt.host.root import Root
 from sriov_rt.kubevirt import domain
@@ -13,7 +15,6 @@ from sriov_rt.kubevirt.errors import CallRejected
 from sriov_rt.kubevirt.errors import HookRefused
 from sriov_rt.kubevirt.node_hook import NodeHook
 from sriov_rt.kubevirt.pod_resources import Pod
-from sriov_rt.kubevirt.sriov_cni import CniUnknown
 from sriov_rt.nic.errors import NicError
 from sriov_rt.nic.model import BASELINE
 from sriov_rt.nic.tenancy import Holder
@@ -58,7 +59,12 @@ class NodeHookTest(unittest.TestCase):
         self.clock = fakes.Clock()
         self.networks = {VF: NETWORK}
         self.pods = (self.pod(),)
-        self.hook = NodeHook(
+        self.hook = self.another()
+        self.dirty(0)
+        self.dirty(1)
+
+    def another(self):
+        return NodeHook(
             fakes.vfs(self.kernel, self.users, Kind.VMI),
             lambda: self.pods,
             self.network,
@@ -66,8 +72,6 @@ class NodeHookTest(unittest.TestCase):
             lambda: self.owners,
             self.clock,
         )
-        self.dirty(0)
-        self.dirty(1)
 
     def holder(self, address=VF):
         return self.tenancies.get(address).of(Kind.VMI)
@@ -141,6 +145,16 @@ class StartTest(NodeHookTest):
             self.holder(),
         )
         self.assertFalse(self.is_clean(1), "another pod's or nobody's")
+
+    def test_while_another_has_the_vf_nothing_is_touched(self):
+        for is_ready in (False, True):
+            with self.subTest(is_ready=is_ready):
+                with self.assertLogs("sriov_rt", "ERROR"):
+                    fakes.refused_while_another_holds(
+                        self, self.kernel, VF, lambda: self.at("PreVMStart")
+                    )
+                self.at("PreVMStart")
+                self.kernel.change(0, vlan=7)
 
     def test_once_more_changes_nothing(self):
         self.at("PreVMStart")
@@ -246,6 +260,11 @@ class StartTest(NodeHookTest):
             self.pods = pods
             self.assertIn("names 0 VFs", self.refused("PreVMStart"))
 
+    def test_a_gpu_beside_a_vf_is_left_to_others(self):
+        self.pods = (self.pod(devices=(VF, "0000:3b:00.0")),)
+        self.at("PreVMStart")
+        self.assertTrue(self.is_ready())
+
     def test_a_vf_that_no_network_has_set_up(self):
         self.networks = {}
         sentence = self.refused("PreVMStart", kind=CniUnknown)
@@ -281,6 +300,16 @@ class StopTest(NodeHookTest):
         self.assertTrue(self.is_clean())
         self.assertIsNone(self.holder())
         self.at("PostVMStop")
+
+    def test_while_another_has_the_vf_it_stays_recorded(self):
+        with (
+            fakes.locked_by_another(self.tenancies, VF),
+            self.assertLogs("sriov_rt", "ERROR"),
+            self.assertRaises(HookRefused),
+        ):
+            self.at("PostVMStop")
+        self.assertTrue(self.is_ready())
+        self.assertFalse(self.is_clean())
 
     def test_even_if_its_annotations_are_gone(self):
         document = documents.vmi()
@@ -399,6 +428,25 @@ class SweepTest(NodeHookTest):
         self.tenancies.release(VF, Kind.VMI)
         self.pods = None
         self.hook.sweep()
+
+
+class ThreadsTest(NodeHookTest):
+    def test_hooks_and_the_sweep_take_turns(self):
+        """KubeVirt calls a hook several times at once."""
+        with mock.patch("threading.Lock", fakes.TakenLock):
+            hook = self.another()
+        before = len(self.kernel.writes)
+        for act in (
+            hook.sweep,
+            lambda: hook.execute(
+                documents.execute("PreVMStart", documents.vmi())
+            ),
+            lambda: hook.execute(
+                documents.execute("PostVMStop", documents.vmi())
+            ),
+        ):
+            self.assertRaises(fakes.Taken, act)
+        self.assertEqual(before, len(self.kernel.writes))
 
 
 class CallTest(NodeHookTest):

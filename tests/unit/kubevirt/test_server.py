@@ -12,12 +12,12 @@ from unittest import mock
 
 import grpc
 
-from sriov_rt.agent import signals
 from sriov_rt.host.root import Root
 from sriov_rt.kubevirt import contract
 from sriov_rt.kubevirt import domain
 from sriov_rt.kubevirt import server
 from sriov_rt.kubevirt.domain_hook import DomainHook
+from sriov_rt.service import signals
 from tests.unit.kubevirt import documents
 
 MUTATE = f"/{contract.DOMAIN_SERVICE}/MutateDomain"

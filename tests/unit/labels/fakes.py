@@ -4,7 +4,7 @@
 
 from collections.abc import Mapping
 
-from sriov_rt.labels.source import Answer
+from sriov_rt.labels.label_source import Answer
 
 
 class Clock:

@@ -8,9 +8,9 @@ import unittest
 
 from sriov_rt.facts import LabelFacts
 from sriov_rt.labels import store
+from sriov_rt.labels.label_source import Answer
 from sriov_rt.labels.last_known import MAX_LABELS
 from sriov_rt.labels.last_known import LastKnown
-from sriov_rt.labels.source import Answer
 from tests.unit.labels import fakes
 
 LOGGER = "sriov_rt.labels.last_known"

@@ -10,12 +10,12 @@ from oslo_config import cfg
 
 from sriov_rt.host.root import BOOT_ID
 from sriov_rt.host.root import Root
+from sriov_rt.labels import label_source
 from sriov_rt.labels import options
 from sriov_rt.labels import service
-from sriov_rt.labels import source
 from sriov_rt.labels import store
 from sriov_rt.labels.feature_file import FeatureFile
-from sriov_rt.labels.source import Wiring
+from sriov_rt.labels.label_source import Wiring
 from tests.unit import builders
 
 
@@ -70,13 +70,13 @@ class ServiceTest(unittest.TestCase):
 
     def test_a_source_that_is_not_there(self):
         self.set(sources=["nonsense"])
-        with self.assertRaises(source.LabelSourceMissing) as caught:
+        with self.assertRaises(label_source.LabelSourceMissing) as caught:
             self.make()
         self.assertIn("correct [labels] sources", str(caught.exception))
 
     def test_the_kernel_need_not_be_named(self):
         wiring = Wiring(self.conf, nothing, nothing)
-        self.assertEqual({}, source.load(["kernel"], wiring))
+        self.assertEqual({}, label_source.load(["kernel"], wiring))
 
     def test_the_feature_file_comes_and_goes(self):
         self.set(feature_file=True)

@@ -161,7 +161,7 @@ class PrepareTest(HookTest):
         self.assertIn("not XML", done.problem)
 
     def test_a_fault_of_ours_refuses_who_requests_something(self):
-        with mock.patch.object(hook.admission, "admit", side_effect=KeyError):
+        with mock.patch.object(hook.program, "admit", side_effect=KeyError):
             done = self.run_hook("prepare", domain('guest="lean"', NONE))
         self.assertTrue(done.problem)
         self.assertIn("report this as a bug", done.problem)

@@ -54,6 +54,26 @@ class VfsTest(unittest.TestCase):
         self.assertEqual("ixgbevf", self.kernel.devices[0].driver)
         self.assertEqual(0, self.kernel.settings[0].vlan)
 
+    def test_a_gpu_beside_a_vf_is_left_to_libvirt(self):
+        gpu = PassedThrough("0000:3b:00.0", managed=True)
+        devices = (gpu, *DEVICES[:1])
+        self.assertEqual((VF,), self.prepare(devices=devices))
+        self.assertEqual((VF,), self.release(devices=devices))
+
+    def test_nothing_is_touched_while_another_has_the_vf(self):
+        self.kernel.change(0, vlan=7)
+        refused = fakes.refused_while_another_holds
+        refused(self, self.kernel, VF, self.prepare)
+        self.prepare()
+        refused(self, self.kernel, VF, self.release)
+        self.release()
+
+        def clean():
+            vfs.clean(self.vfs, DEVICES[:1])
+
+        self.kernel.change(0, vlan=7)
+        refused(self, self.kernel, VF, clean)
+
     def test_a_clean_vf_with_somebody_on_it_is_not_given(self):
         device = self.kernel.devices[0].netdev
         for use, clause in (

@@ -8,12 +8,12 @@ import unittest
 
 import yaml
 
-from sriov_rt.agent import traits
-from sriov_rt.kubernetes import placement
 from sriov_rt.magnum import errors
 from sriov_rt.magnum import node
 from sriov_rt.magnum import nodegroup
 from sriov_rt.magnum.nodegroup import Settings
+from sriov_rt.placement import host_traits
+from sriov_rt.pods import feasible_nodes
 from tests.unit.magnum import shapes
 from tests.unit.magnum.test_labels import ODD
 
@@ -48,7 +48,9 @@ class GoldenTest(unittest.TestCase):
         rendered = nodegroup.render(
             shapes.nodegroup(), shapes.REALTIME_VF, SETTINGS, shapes.networks
         )
-        self.assertIn(placement.REALTIME_CPUS, rendered.values["nodeLabels"])
+        self.assertIn(
+            feasible_nodes.REALTIME_CPUS, rendered.values["nodeLabels"]
+        )
 
     def test_realtime_with_vfs(self):
         group = shapes.nodegroup(
@@ -362,7 +364,7 @@ class RenderTest(unittest.TestCase):
             sriov_rt__max_latency_us="50",
         )
         self.assertEqual(
-            set(traits.TRAITS) | {"CUSTOM_RACK_7"},
+            set(host_traits.TRAITS) | {"CUSTOM_RACK_7"},
             self._render(flavor=flavor).traits,
         )
 

@@ -55,10 +55,10 @@ class VfCase(unittest.TestCase):
             self.kernel, lambda states: self.users, Kind.PORT
         )
 
-    def clean(self, before=None, remains=None):
+    def clean(self, leftover=None, remains=None):
         """Clean the VF; return why not and what was changed."""
         error, why_not, changed, found = privileged.clean(
-            self.idle, SLOT, before
+            self.idle, SLOT, leftover
         )
         self.assertIsNone(error)
         self.assertEqual(remains, found)
@@ -172,6 +172,10 @@ class WhoseTest(VfCase):
 
 
 class CleanTest(VfCase):
+    def test_nothing_is_touched_while_another_has_the_vf(self):
+        self.kernel.change(1, vlan=7)
+        fakes.refused_while_another_holds(self, self.kernel, SLOT, self.clean)
+
     def test_a_vf_at_rest_is_brought_to_the_baseline(self):
         self.kernel.change(1, vlan=117, qos=3, max_tx_rate=40)
         self.kernel.change_device(1, promisc=True, allmulti=True)
@@ -191,19 +195,19 @@ class CleanTest(VfCase):
 
     def test_a_mac_is_a_leftover_only_at_the_second_look(self):
         self.kernel.dirty(1)
-        why_not, _ = self.clean()
-        self.assertEqual("it has the MAC 66:66:66:66:66:66 still", why_not)
+        mac = "66:66:66:66:66:66"
+        why_not, _ = self.clean(remains=mac)
+        self.assertEqual(f"it has the MAC {mac} still", why_not)
         self.assertEqual([], self.kernel.writes)
-        why_not, _ = self.clean(why_not)
+        why_not, _ = self.clean(mac)
         self.assertIsNone(why_not)
         self.assertFalse(self.kernel.devices[1].promisc)
-        self.assertNotEqual("66:66:66:66:66:66", self.kernel.settings[1].mac)
+        self.assertNotEqual(mac, self.kernel.settings[1].mac)
 
     def test_another_mac_at_the_second_look_is_a_new_owners(self):
         self.kernel.change(1, mac=PORT_MAC)
         self.kernel.change_device(1, mac=PORT_MAC, address_type=ADDRESS_SET)
-        before = "it has the MAC 66:66:66:66:66:66 still"
-        why_not, _ = self.clean(before)
+        why_not, _ = self.clean("66:66:66:66:66:66", remains=PORT_MAC)
         self.assertEqual(f"it has the MAC {PORT_MAC} still", why_not)
         self.assertEqual([], self.kernel.writes)
 
@@ -219,16 +223,16 @@ class CleanTest(VfCase):
         self._left_alone("a guest has it")
 
     def test_only_a_mac_becomes_a_leftover(self):
-        self.kernel.change(1, vlan=117)
+        self.kernel.change(1, vlan=117, mac=PORT_MAC)
         for device in (
             VfDevice("vfio-pci", iommu_group=40),
             VfDevice("igbvf", elsewhere=True),
             VfDevice("igbvf"),
         ):
             self.kernel.devices[1] = device
-            before, _ = self.clean()
-            again, changed = self.clean(before)
-            self.assertEqual((before, []), (again, changed))
+            first, _ = self.clean()
+            again, changed = self.clean(PORT_MAC)
+            self.assertEqual((first, []), (again, changed))
             self.assertIsNotNone(again)
         self.assertEqual([], self.kernel.writes)
 

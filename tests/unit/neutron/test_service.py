@@ -282,7 +282,7 @@ class ThreadTest(AgentCase):
             crashed=crashed.set,
         )
         with (
-            self.assertLogs("sriov_rt.agent.worker", "CRITICAL"),
+            self.assertLogs("sriov_rt.service.worker", "CRITICAL"),
             unittest.mock.patch("threading.excepthook"),
         ):
             agent.start()

@@ -61,12 +61,13 @@ class FakeVfs:
         self.vlans[slot] = desired.vlan
         return ["trust on -> off"] if slot in self.dirty else []
 
-    def clean(self, slot, before):
+    def clean(self, slot, leftover):
         if self.broken:
             raise Refused("EAGAIN")
         why_not = self.busy.get(slot)
-        if why_not is not None and why_not != before:
-            return why_not, (), None
+        _, _, mac = (why_not or "").partition("the MAC ")
+        if why_not is not None and (not mac or mac != leftover):
+            return why_not, (), mac or None
         self.done.append(("clean", slot))
         self.vlans[slot] = 0
         return None, ["vlan 117 -> 0"], self.remains
@@ -337,7 +338,7 @@ class Guests:
     def set_right(self, slot, desired):
         return []
 
-    def clean(self, slot, before):
+    def clean(self, slot, leftover):
         with self.lock:
             if self.owner[slot] is not None:
                 return "a guest has it", (), None

@@ -5,6 +5,7 @@
 import contextlib
 import dataclasses
 import errno
+import fcntl
 import pathlib
 import shutil
 import tempfile
@@ -102,7 +103,7 @@ class FakeKernel:
         self.root = pathlib.Path(tempfile.mkdtemp())
         weakref.finalize(self, shutil.rmtree, self.root, ignore_errors=True)
         (self.root / DEVICES).mkdir(parents=True)
-        self.tenancies = Tenancies(Root(str(self.root)))
+        self.tenancies = Tenancies(Root(str(self.root)), Clock())
         self._make(vfs)
 
     def _make(self, number):
@@ -441,6 +442,52 @@ def vf_id(index):
 def vfs(kernel, users=None, kind=None):
     """Return the verbs over a kernel, with time that does not pass."""
     return Vfs(kernel, Families(families.BUILT_IN), Clock(), users, kind)
+
+
+@contextlib.contextmanager
+def locked_by_another(tenancies, address):
+    """Have another process hold a VF: by a file description of its own."""
+    tenancies.check()
+    path = tenancies.directory / f".lock.{address}"
+    with path.open("w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+
+
+def is_locked(tenancies, address):
+    """Return whether anybody holds a VF, this thread included."""
+    try:
+        with locked_by_another(tenancies, address):
+            return False
+    except BlockingIOError:
+        return True
+
+
+def refused_while_another_holds(test, kernel, address, act):
+    """Check that an act on a VF is refused, and that nothing is written."""
+    before = len(kernel.writes) + len(kernel.binds)
+    holders = kernel.tenancies.get(address)
+    with (
+        locked_by_another(kernel.tenancies, address),
+        test.assertRaises(errors.Locked),
+    ):
+        act()
+    test.assertEqual(before, len(kernel.writes) + len(kernel.binds))
+    test.assertEqual(holders, kernel.tenancies.get(address))
+
+
+class Taken(Exception):
+    """What another thread's hold of a lock is to a test."""
+
+
+class TakenLock:
+    """A lock of threads that another holds: whoever takes it fails."""
+
+    def __enter__(self):
+        raise Taken
+
+    def __exit__(self, *_):
+        raise AssertionError("it was never taken")
 
 
 class Killed(BaseException):

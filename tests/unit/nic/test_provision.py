@@ -100,6 +100,13 @@ class ProvisionTest(unittest.TestCase):
             kernel.carrying.clear()
         self.assertEqual([], kernel.made)
 
+    def test_vf_that_another_gives_out_stays(self):
+        kernel = self.with_vfs(2)
+        fakes.refused_while_another_holds(
+            self, kernel, "0000:01:10.1", lambda: self.run_it(4)
+        )
+        self.assertEqual([], kernel.made)
+
     def test_for_guests_no_driver_is_bound(self):
         self.run_it(4, Mode.GUESTS)
         self.assertEqual([(4, False)], self.kernel.made)

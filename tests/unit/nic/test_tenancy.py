@@ -23,6 +23,7 @@ from sriov_rt.nic.tenancy import Kind
 from sriov_rt.nic.tenancy import State
 from sriov_rt.nic.tenancy import Tenancies
 from sriov_rt.nic.tenancy import Tenancy
+from tests.unit.nic import fakes
 
 VF = "0000:01:10.0"
 POD = Holder(
@@ -47,7 +48,7 @@ class StoreTest(unittest.TestCase):
         self.file = self.store.directory / VF
 
     def another(self):
-        return Tenancies(Root(str(self.root)))
+        return Tenancies(Root(str(self.root)), fakes.Clock())
 
     def test_who_has_it_is_read_by_every_other_process(self):
         self.assertEqual((), self.store.get(VF).holders)

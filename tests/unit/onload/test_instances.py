@@ -8,7 +8,7 @@ from sriov_rt.codec import Unknown
 from sriov_rt.facts import Workload
 from sriov_rt.guest import running
 from sriov_rt.onload import instances
-from sriov_rt.onload import source
+from sriov_rt.onload import onload_facts
 from sriov_rt.onload import status
 from sriov_rt.onload.instances import Container
 from sriov_rt.onload.status import Effect
@@ -206,10 +206,12 @@ class WorkloadsTest(HostTest):
                     "no process of it has Onload's library or preload",
                 ),
             ),
-            source.observe(self.root).workloads,
+            onload_facts.observe(self.root).workloads,
         )
         self.tree.make_unreadable("run/libvirt/lxc/a.xml")
-        self.assertIsInstance(source.observe(self.root).workloads, Unknown)
+        self.assertIsInstance(
+            onload_facts.observe(self.root).workloads, Unknown
+        )
 
 
 class JudgeTest(unittest.TestCase):

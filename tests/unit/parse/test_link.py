@@ -27,6 +27,16 @@ class LinkTest(unittest.TestCase):
         self.assertTrue(link.is_multicast("01:00:5e:00:00:01"))
         self.assertFalse(link.is_multicast("02:00:5e:00:00:01"))
 
+    def test_hardware_addresses(self):
+        for pairs, expected in (
+            (5, False),
+            (6, True),
+            (20, True),
+            (21, False),
+        ):
+            text = ":".join(["0a"] * pairs)
+            self.assertEqual(expected, link.is_hardware_address(text), text)
+
     @given(st.text())
     def test_total(self, text):
         if link.is_mac(text):
@@ -35,7 +45,6 @@ class LinkTest(unittest.TestCase):
             self.assertNotIn("/", text)
 
     def test_a_mac_is_parsed_in_one_place(self):
-        """Except an InfiniBand one, which is longer."""
         mac = re.compile(r"\{2\}\)?\{5\}")
         found = [
             str(path.relative_to(SOURCES))

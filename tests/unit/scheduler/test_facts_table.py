@@ -2,11 +2,14 @@
 
 import threading
 import unittest
+from unittest import mock
 
 from sriov_rt import codec
 from sriov_rt.scheduler import facts_table as tables
 from sriov_rt.scheduler.facts_table import FactsTable
 from tests.unit import builders
+from tests.unit.nic.fakes import Taken
+from tests.unit.nic.fakes import TakenLock
 from tests.unit.scheduler.fakes import MAX_AGE_S
 from tests.unit.scheduler.fakes import Clock
 from tests.unit.scheduler.fakes import put
@@ -91,6 +94,18 @@ class FloodTest(unittest.TestCase):
 
 
 class ThreadsTest(unittest.TestCase):
+    def test_writers_take_turns(self):
+        """Each of them changes the hosts and the sum of their bytes."""
+        with mock.patch("threading.Lock", TakenLock):
+            table = FactsTable(3, MAX_AGE_S)
+        host = builders.realtime_host("a")
+        for write in (
+            lambda: put(table, host),
+            lambda: table.forget("a"),
+            lambda: table.refuse("a", "no JSON"),
+        ):
+            self.assertRaises(Taken, write)
+
     def test_a_reader_sees_all_of_a_report_or_nothing(self):
         table = FactsTable(3, MAX_AGE_S)
         reports = [

@@ -13,7 +13,6 @@ from oslo_config import cfg
 
 from sriov_rt import config
 from sriov_rt import facts
-from sriov_rt import messaging
 from sriov_rt import request
 from sriov_rt.scheduler import listener
 from sriov_rt.scheduler.facts_table import FactsTable
@@ -21,6 +20,7 @@ from sriov_rt.scheduler.listener import Endpoint
 from sriov_rt.scheduler.listener import Listener
 from sriov_rt.scheduler.listener import ReportRequests
 from sriov_rt.scheduler.verdicts import Verdicts
+from sriov_rt.service import messaging
 from tests.unit import builders
 
 

@@ -180,7 +180,7 @@ class StartTest(HostTest):
             hook.START, documents.domain(VF), fail, sriov_rt="guest=standard"
         )
         self.assertEqual("", done.xml)
-        self.assertEqual("its VFs cannot be reset: no", done.problem)
+        self.assertEqual("the VM's VFs cannot be reset: no", done.problem)
 
 
 class ClaimTest(HostTest):
@@ -256,7 +256,7 @@ class ClaimTest(HostTest):
             raise hook.VfsNotReset("no")
 
         _, problem = self.start(ONE, VF, fail)
-        self.assertEqual("its VFs cannot be reset: no", problem)
+        self.assertEqual("the VM's VFs cannot be reset: no", problem)
         self.assertEqual((["2", "3", "10"], ""), self.start(TWO))
 
     def test_what_cannot_be_claimed_is_refused(self):

@@ -8,7 +8,7 @@ import time
 
 from sriov_rt.parse.errors import ParseError
 from sriov_rt.vif import errors
-from sriov_rt.vif import source
+from sriov_rt.vif import vif_facts
 from sriov_rt.vif.alias import Alias
 from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.model import Kind
@@ -52,7 +52,7 @@ class EndpointTest(fakes.HostTest):
         return str(caught.exception)
 
     def nics(self):
-        found = source.accelerated(Records(self.directory).all())
+        found = vif_facts.accelerated(Records(self.directory).all())
         return [(each.nic, each.instance) for each in found]
 
 

@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""``sriov-rt host apply``: the fix plan, carried out and undone."""
+
+import argparse
+import time
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Iterable
+from collections.abc import Sequence
+
+from sriov_rt.cmd import arguments
+from sriov_rt.cmd import command
+from sriov_rt.cmd import faults
+from sriov_rt.cmd import host
+from sriov_rt.cmd.command import Result
+from sriov_rt.codec import Unknown
+from sriov_rt.facts import CpuSet
+from sriov_rt.facts import HostFacts
+from sriov_rt.facts import decisive
+from sriov_rt.host import fix_plan
+from sriov_rt.host import readiness
+from sriov_rt.host.fix_plan import FixPlan
+from sriov_rt.host.readiness import Readiness
+from sriov_rt.host.root import Root
+from sriov_rt.labels.recorded import Recorded
+from sriov_rt.parse.errors import ParseError
+from sriov_rt.reason import Reason
+from sriov_rt.request import words
+from sriov_rt.tuning import apply
+from sriov_rt.tuning import boot
+from sriov_rt.tuning import records
+from sriov_rt.tuning import settings
+from sriov_rt.tuning.apply import Outcome
+from sriov_rt.tuning.apply import Tuning
+from sriov_rt.tuning.settings import Kind
+from sriov_rt.tuning.settings import Setting
+
+#: Exit code if a setting is left as it is.
+EXIT_LEFT = 1
+
+#: Seconds between two looks whether a guest has gone.
+_PAUSE_S = 5.0
+
+_MAX_WAIT_S = 7 * 86400
+
+_COLUMNS = ("Setting", "When", "From", "To", "Result", "Why", "Lost")
+
+
+class Apply(host.OfHost, command.Lister):
+    """Apply the fix plan of 'host check' to this host, or undo it."""
+
+    epilog = (
+        "Exit code 1: a setting is left as it is, since a realtime guest is "
+        "in its way, somebody has changed it since, or it is to be changed "
+        "by hand."
+    )
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add what to change, and when."""
+        parser.add_argument(
+            "--now",
+            action="store_true",
+            help="only what the running kernel takes",
+        )
+        parser.add_argument(
+            "--persist",
+            action="store_true",
+            help="only the files and the kernel command line that count from "
+            "the next boot on",
+        )
+        parser.add_argument(
+            "--undo",
+            action="store_true",
+            help="set back what was applied to what it was before",
+        )
+        parser.add_argument(
+            "--force",
+            action="store_true",
+            help="with --undo: what somebody has changed since as well",
+        )
+        parser.add_argument(
+            "--wait",
+            type=arguments.seconds(_MAX_WAIT_S),
+            default=0.0,
+            metavar="SECONDS",
+            help="how long to wait for realtime guests that are in the way "
+            "(default: %(default)g)",
+        )
+        host.add_kernel(parser)
+        command.add_dry_run(parser, "what would be changed, and what not")
+        super().configure(parser)
+
+    def run(self, args: argparse.Namespace) -> Result:
+        """Carry it out, and return the result for each setting."""
+        if args.force and not args.undo:
+            raise ParseError("--force", "", "it is for --undo")
+        observed, placed_by_nova = host.observe(args)
+        facts, root = observed.facts, Root(args.root)
+        found = _judged(args, observed, placed_by_nova)
+        plan = fix_plan.make(
+            facts,
+            found.must,
+            placed_by_nova=placed_by_nova,
+            tuned=fix_plan.tuned_of(root),
+        )
+        tuning = Tuning(
+            apply.Host(root),
+            plan.dedicated | _known(facts.cpus.isolated),
+            faults.progress(is_quiet=self.caller.is_quiet),
+        )
+        if args.undo:
+            return self._undo(args, facts, tuning, root)
+        return self._apply(args, facts, found, plan, tuning, root)
+
+    def _apply(
+        self,
+        args: argparse.Namespace,
+        facts: HostFacts,
+        found: Readiness,
+        plan: FixPlan,
+        tuning: Tuning,
+        root: Root,
+    ) -> Result:
+        kinds = _kinds(args)
+        chosen: list[Setting] = []
+        by_hand = [*boot.by_hand(plan, root)]
+        if Kind.KERNEL in kinds:
+            chosen += settings.of_kernel(facts, plan, root)
+        codes = {x.code for x in found.must} & fix_plan.PLANNED
+        codes |= {x.code for x in found.should} & fix_plan.BY_COMMAND_LINE
+        if plan.nova:
+            codes -= fix_plan.BY_NOVA
+        if Kind.FILE in kinds:
+            chosen += boot.of_disk(plan, root)
+            for each in boot.of_loader(facts, plan, root):
+                if isinstance(each, Setting):
+                    chosen.append(each)
+                else:
+                    by_hand.append(each)
+                    codes -= fix_plan.BY_COMMAND_LINE
+        if args.dry_run:
+            outcomes = [*tuning.apply(chosen, dry=True)]
+        else:
+            for setting in chosen:
+                if setting.lost:
+                    faults.say(
+                        f"{setting.path}: cannot be undone: {setting.lost}"
+                    )
+            outcomes = _patiently(
+                lambda left: tuning.apply(
+                    [x for x in chosen if left is None or x.path in left],
+                    codes,
+                ),
+                args.wait,
+            )
+        owed = any(x.kind is Kind.PROGRAM for x in outcomes)
+        if not args.dry_run:
+            after = _judged(args, *host.observe(args))
+            codes = {x.code for x in (*after.must, *after.should)}
+            owed = bool(records.owed(root) & codes) or any(
+                x.kind is Kind.PROGRAM and x.is_owed(records.boot_of(root))
+                for x in records.Records(root).read().entries
+            )
+        return _result(facts, outcomes, by_hand, owed=owed)
+
+    def _undo(
+        self,
+        args: argparse.Namespace,
+        facts: HostFacts,
+        tuning: Tuning,
+        root: Root,
+    ) -> Result:
+        kinds, now = _kinds(args), records.boot_of(root)
+        # The kernel that runs was booted with them.
+        owed = any(
+            each.kind is not Kind.KERNEL and each.boot != now
+            for each in records.Records(root).read().entries
+        )
+        if args.dry_run:
+            outcomes = [*tuning.undo(kinds, dry=True)]
+        else:
+            outcomes = _patiently(
+                lambda _left: tuning.undo(kinds, force=args.force), args.wait
+            )
+        return _result(facts, outcomes, (), owed=owed)
+
+
+def _judged(
+    args: argparse.Namespace, observed: Recorded, placed_by_nova: bool
+) -> Readiness:
+    return readiness.judge(
+        decisive(observed.facts),
+        placed_by_nova=placed_by_nova,
+        any_kernel=args.kernel == words.Kernel.ANY,
+        further=observed.reasons,
+    )
+
+
+def _kinds(args: argparse.Namespace) -> Collection[Kind]:
+    if args.now == args.persist:
+        return frozenset(Kind)
+    return {Kind.KERNEL} if args.now else {Kind.FILE, Kind.PROGRAM}
+
+
+def _patiently(
+    change: Callable[[Collection[str] | None], Iterable[Outcome]],
+    wait_s: float,
+) -> list[Outcome]:
+    """Return the result of a change that is repeated while a guest waits.
+
+    :param change: takes the settings that are left; None for all.
+    """
+    end = time.monotonic() + wait_s
+    found = {each.path: each for each in change(None)}
+    while True:
+        left = [
+            each.path
+            for each in found.values()
+            if each.result is apply.Result.WAITS
+        ]
+        remaining = end - time.monotonic()
+        if not left or remaining <= 0:
+            return list(found.values())
+        time.sleep(min(_PAUSE_S, remaining))
+        found |= {each.path: each for each in change(left)}
+
+
+def _result(
+    facts: HostFacts,
+    outcomes: Sequence[Outcome],
+    by_hand: Sequence[Reason],
+    *,
+    owed: bool,
+) -> Result:
+    lines = [each.line() for each in outcomes]
+    lines += [f"by hand: {each.code}: {each.message}" for each in by_hand]
+    if owed:
+        lines.append("boot owed: reboot this host once its guests are gone")
+    is_left = by_hand or any(x.result in apply.LEFT for x in outcomes)
+    return Result(
+        columns=_COLUMNS,
+        rows=[
+            (x.path, x.when, x.before, x.value, x.result, x.why, x.lost)
+            for x in outcomes
+        ],
+        document={
+            "host": facts.host,
+            "settings": [each.to_plain() for each in outcomes],
+            "by_hand": [each.to_plain() for each in by_hand],
+            "boot_owed": owed,
+        },
+        text=lines or ["nothing to do"],
+        code=EXIT_LEFT if is_left else 0,
+    )
+
+
+def _known(cpus: CpuSet | Unknown) -> CpuSet:
+    return CpuSet() if isinstance(cpus, Unknown) else cpus

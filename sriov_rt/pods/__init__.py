@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Pods: the nodes that take one, and Onload in it."""

@@ -1,0 +1,635 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Settings of a host, applied and undone while guests run.
+
+Each setting is written down before it is changed, and read back. What ends
+this program in between leaves an entry without a result: the next run finds
+out which of the two texts is there.
+"""
+
+import contextlib
+import dataclasses
+import enum
+import functools
+import os
+import pathlib
+import subprocess
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+
+from sriov_rt import files
+from sriov_rt.facts import CpuSet
+from sriov_rt.guest import state as guest_state
+from sriov_rt.guest.claims import Claims
+from sriov_rt.guest.claims import ClaimsUnusable
+from sriov_rt.host.container import sees_host_processes
+from sriov_rt.host.root import Root
+from sriov_rt.parse.cpulist import format_cpu_list
+from sriov_rt.tuning import records
+from sriov_rt.tuning.records import ABSENT
+from sriov_rt.tuning.records import Entry
+from sriov_rt.tuning.records import Record
+from sriov_rt.tuning.records import Records
+from sriov_rt.tuning.records import State
+from sriov_rt.tuning.settings import Kind
+from sriov_rt.tuning.settings import Setting
+from sriov_rt.tuning.settings import rule_of
+
+#: The longest file that is changed, in bytes.
+MAX_FILE = 4 * 1024 * 1024
+
+#: Seconds for a boot loader's program, which may look at all disks.
+PROGRAM_S = 600.0
+
+#: What is in the way that a sentence names.
+_NAMED = 3
+
+
+class Result(enum.StrEnum):
+    """Result for one setting.
+
+    Planned is what a dry run finds. Waits is one that a guest is in the way
+    of, changed one that somebody has changed since, and refused one that the
+    kernel or a program did not take.
+    """
+
+    PLANNED = "planned"
+    DONE = "done"
+    UNDONE = "undone"
+    WAITS = "waits"
+    CHANGED = "changed"
+    REFUSED = "refused"
+
+
+#: The setting is not as it was to be.
+LEFT = frozenset({Result.WAITS, Result.CHANGED, Result.REFUSED})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Outcome:
+    """Result for one setting.
+
+    :param before: what it had, in one line.
+    :param value: what it is to have, in one line.
+    :param why: what keeps it from that, a clause.
+    :param lost: what an undo does not bring back, a clause.
+    """
+
+    path: str
+    kind: Kind
+    before: str
+    value: str
+    result: Result
+    why: str = ""
+    lost: str = ""
+
+    @property
+    def when(self) -> str:
+        """When it counts."""
+        return "now" if self.kind is Kind.KERNEL else "next boot"
+
+    def line(self) -> str:
+        """Return it as text."""
+        text = f"{self.result}: {self.path}"
+        if self.kind is Kind.KERNEL:
+            text += f": {self.before} -> {self.value}"
+        elif self.result in (Result.PLANNED, Result.DONE):
+            text += " (next boot)"
+        if self.why:
+            text += f": {self.why}"
+        if self.lost:
+            text += f"; cannot be undone: {self.lost}"
+        return text
+
+    def to_plain(self) -> dict[str, object]:
+        """Return it as JSON has it."""
+        return {
+            "setting": self.path,
+            "when": self.when,
+            "from": self.before,
+            "to": self.value,
+            "result": str(self.result),
+            "why": self.why,
+            "lost": self.lost,
+        }
+
+
+class Refused(Exception):
+    """A setting was not taken.
+
+    :param why: a clause.
+    """
+
+
+class Host:
+    """A host whose settings are written."""
+
+    def __init__(self, root: Root) -> None:
+        self.root = root
+
+    def write(self, path: str, text: str) -> None:
+        """Write a file of the kernel, in one call.
+
+        :raises OSError: as the kernel refuses it.
+        """
+        flags = os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC | os.O_NOCTTY
+        descriptor = os.open(self.root.locate(path[1:]), flags)
+        try:
+            os.write(descriptor, text.encode())
+        finally:
+            os.close(descriptor)
+
+    def run(self, command: tuple[str, ...]) -> None:
+        """Run a program of the host to its end.
+
+        :raises Refused: if it fails.
+        """
+        inside = () if self.root.is_running() else ("chroot", ".")
+        try:
+            done = subprocess.run(
+                (*inside, *command),
+                cwd=self.root.path,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=PROGRAM_S,
+                check=False,
+                env={**os.environ, "LC_ALL": "C"},
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise Refused(f"{command[0]}: {error}") from None
+        if done.returncode:
+            lines = done.stderr.decode(errors="replace").strip().splitlines()
+            last = lines[-1] if lines else f"exit code {done.returncode}"
+            raise Refused(f"{command[0]}: {last}")
+
+
+class Tuning:
+    """Changes of a host's settings, and their record.
+
+    :param cpus: those of guests; realtime programs on them are in the way as
+        guests are.
+    :param report: is told of each change before it begins.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        cpus: CpuSet,
+        report: Callable[[str], object],
+    ) -> None:
+        self._host = host
+        self._root = host.root
+        self._cpus = cpus
+        self._report = report
+        self._records = Records(host.root)
+        self._boot = records.boot_of(host.root)
+
+    def apply(
+        self,
+        settings: Iterable[Setting],
+        codes: Collection[str] = (),
+        *,
+        dry: bool = False,
+    ) -> Iterator[Outcome]:
+        """Apply settings and yield the result for each.
+
+        :param codes: of the Reasons that the next boot ends with them.
+        :param dry: nothing is changed.
+        :raises TuningRuns: if another program changes settings.
+        :raises RecordDamaged: if what there was cannot be told any more.
+        :raises OSError: if the record cannot be written.
+        """
+        with self._alone(dry):
+            programs = self._programs()
+            for each in settings:
+                yield self._result(
+                    self._outcome(each),
+                    self._quiet(each.change, each.why, programs, dry=dry),
+                    None if dry else functools.partial(self._set, each, codes),
+                )
+
+    def undo(
+        self,
+        kinds: Collection[Kind],
+        *,
+        force: bool = False,
+        dry: bool = False,
+    ) -> Iterator[Outcome]:
+        """Undo settings and yield the result for each, the last one first.
+
+        :param force: those that somebody has changed since, too.
+        :raises TuningRuns: as :meth:`apply`.
+        :raises RecordDamaged: as :meth:`apply`.
+        :raises OSError: as :meth:`apply`.
+        """
+        with self._alone(dry):
+            programs = self._programs()
+            entries = self._live(self._records.read())
+            found = [x for x in entries if x.kind in kinds][::-1]
+            # A boot loader's files are made once its configuration is back.
+            found.sort(key=lambda each: each.kind is Kind.PROGRAM)
+            for each in found:
+                yield self._result(
+                    self._undone(each),
+                    self._quiet(each.undo, each.why, programs, dry=dry),
+                    None
+                    if dry
+                    else functools.partial(self._undo, each, force),
+                )
+
+    @contextlib.contextmanager
+    def _alone(self, dry: bool) -> Iterator[None]:
+        if dry:
+            yield
+            return
+        with self._records.locked():
+            self._resume()
+            yield
+
+    def _result(
+        self,
+        outcome: Outcome,
+        quiet: contextlib.AbstractContextManager[str],
+        change: Callable[[], str] | None,
+    ) -> Outcome:
+        """Return the result of a change.
+
+        :param outcome: if it succeeds.
+        :param quiet: what is in its way.
+        :param change: None to plan it.
+        """
+        result = outcome.result
+        try:
+            with quiet as why:
+                if why:
+                    result = Result.WAITS
+                elif change is None:
+                    result = Result.PLANNED
+                else:
+                    self._report(f"{outcome.path}: {outcome.value}")
+                    why = change()
+                    result = Result.CHANGED if why else result
+        except Refused as error:
+            result, why = Result.REFUSED, str(error)
+        return dataclasses.replace(outcome, result=result, why=why)
+
+    # The record
+
+    def _live(self, record: Record) -> tuple[Entry, ...]:
+        """Return the entries that count: a boot ends those of the kernel."""
+        return tuple(
+            each
+            for each in record.entries
+            if each.kind is not Kind.KERNEL or each.boot == self._boot
+        )
+
+    def _resume(self) -> None:
+        """Bring the record up to date after a run that was killed."""
+        record = self._records.read()
+        entries = []
+        for each in self._live(record):
+            self._clear(each)
+            with contextlib.suppress(Refused):
+                found = self._states(each)
+                if each.after is None and self._as(each, found, each.before):
+                    self._unmake(each)
+                    continue
+                if (
+                    each.after is None
+                    and each.kind is not Kind.PROGRAM
+                    and self._is_ours(each, found)
+                ):
+                    each = dataclasses.replace(each, after=found)
+            entries.append(each)
+        if tuple(entries) != record.entries:
+            self._records.write(Record(tuple(entries), record.codes))
+
+    def _keep(
+        self,
+        path: str,
+        entry: Entry | None,
+        codes: Collection[str] | None = None,
+    ) -> None:
+        """Replace the entry of a setting; None to end it."""
+        record = self._records.read()
+        entries = [x for x in record.entries if x.path != path]
+        if entry is not None:
+            entries.append(entry)
+        kept = record.codes if codes is None else tuple(sorted(codes))
+        self._records.write(Record(tuple(entries), kept))
+
+    # One setting
+
+    def _set(self, setting: Setting, codes: Collection[str]) -> str:
+        """Change a setting.
+
+        :raises Refused: if it was not taken; it is as before then.
+        """
+        entry = self._begun(setting)
+        is_kernel = setting.kind is Kind.KERNEL
+        self._keep(entry.path, entry, None if is_kernel else codes)
+        try:
+            if is_kernel:
+                self._write(setting.path, f"{setting.value}\n")
+            elif setting.kind is Kind.FILE:
+                self._replace(setting, entry)
+            else:
+                self._host.run(setting.command)
+            found = self._states(entry)
+            if is_kernel and not self._is_value(entry, found):
+                text = _line(found[entry.path].data)
+                raise Refused(f"the kernel made {text} of it")
+        except Refused:
+            # What cannot be set back is kept for an undo.
+            with contextlib.suppress(Refused):
+                self._set_back(entry)
+                self._unmake(entry)
+                self._keep(entry.path, None)
+            raise
+        self._keep(entry.path, dataclasses.replace(entry, after=found))
+        return ""
+
+    def _begun(self, setting: Setting) -> Entry:
+        """Return the entry of a setting that is about to be changed.
+
+        What was there before the first change counts, unless somebody has
+        changed it since.
+        """
+        paths = setting.files or (setting.path,)
+        entry = Entry(
+            path=setting.path,
+            kind=setting.kind,
+            boot=self._boot,
+            value=setting.value,
+            before={},
+            undo=setting.undo,
+            why=setting.why,
+            command=setting.undo_command,
+        )
+        now = {path: self._state(entry, path) for path in paths}
+        entry = dataclasses.replace(
+            entry, before=now, made=tuple(self._missing(setting))
+        )
+        for each in self._live(self._records.read()):
+            if each.path == setting.path:
+                is_ours = self._is_ours(each, now)
+                return dataclasses.replace(
+                    entry,
+                    before={**now, **each.before} if is_ours else now,
+                    made=each.made or entry.made,
+                )
+        return entry
+
+    def _undo(self, entry: Entry, force: bool) -> str:
+        """Undo a setting.
+
+        :returns: why it was left alone, a clause; empty if it was undone.
+        :raises Refused: if that fails.
+        """
+        found = self._states(entry)
+        if entry.kind is Kind.PROGRAM and found != entry.after:
+            # A kernel that was installed since has an entry as well, so the
+            # files are made again.
+            if found != entry.before:
+                self._host.run(entry.command)
+        elif force or self._is_ours(entry, found):
+            self._set_back(entry)
+        else:
+            has = _line(found[entry.path].data)
+            return f"it has {has}, which is not ours; --force undoes it"
+        self._unmake(entry)
+        self._keep(entry.path, None)
+        return ""
+
+    def _set_back(self, entry: Entry) -> None:
+        """Give the files of a setting back what they had."""
+        found = self._states(entry)
+        for path, state in entry.before.items():
+            if found[path] == state:
+                continue
+            if entry.kind is not Kind.KERNEL:
+                self._set_state(path, state)
+            # An interrupt that was freed has no file any more.
+            elif found[path] != ABSENT:
+                self._write(path, f"{_writable(state.data.decode())}\n")
+
+    # Files
+
+    def _write(self, path: str, text: str) -> None:
+        try:
+            self._host.write(path, text)
+        except OSError as error:
+            raise Refused(f"the kernel refused it: {error.strerror}") from None
+
+    def _replace(self, setting: Setting, entry: Entry) -> None:
+        try:
+            for each in entry.made:
+                self._locate(each).mkdir(0o755, exist_ok=True)
+        except OSError as error:
+            raise Refused(f"{each}: {error.strerror}") from None
+        before = entry.before[setting.path]
+        data = setting.value.encode()
+        self._set_state(
+            setting.path, dataclasses.replace(before, pieces=_pieces(data))
+        )
+
+    def _set_state(self, path: str, state: State) -> None:
+        place = self._locate(path)
+        try:
+            if state.pieces is None:
+                place.unlink(missing_ok=True)
+            else:
+                files.replace(place, state.data, state.mode, durable=True)
+                if os.geteuid() == 0:
+                    os.chown(place, state.user, state.group)
+            records.sync(place.parent)
+        except OSError as error:
+            raise Refused(f"{path}: {error.strerror or error}") from None
+
+    def _states(self, entry: Entry) -> dict[str, State]:
+        """Return the files of a setting as they are.
+
+        :raises Refused: if one is none, or cannot be read.
+        """
+        return {path: self._state(entry, path) for path in entry.before}
+
+    def _state(self, entry: Entry, path: str) -> State:
+        """Return a file as it is.
+
+        :raises Refused: if it is none, or cannot be read.
+        """
+        place = self._locate(path)
+        try:
+            if entry.kind is Kind.KERNEL:
+                data = files.read(place, MAX_FILE)
+                return State(_pieces(data))
+            data = files.read(place, MAX_FILE, private=True)
+            if len(data) > MAX_FILE:
+                raise Refused(f"{path} is longer than {MAX_FILE} bytes")
+            return records.state(data, place.stat())
+        except FileNotFoundError:
+            return ABSENT
+        except OSError as error:
+            raise Refused(f"{path}: {error.strerror or error}") from None
+
+    def _locate(self, path: str) -> pathlib.Path:
+        return self._root.locate(path[1:], last_link=False)
+
+    def _missing(self, setting: Setting) -> Iterator[str]:
+        """Yield the directories that a file needs, the deepest one last."""
+        if setting.kind is Kind.FILE:
+            for each in reversed(pathlib.PurePosixPath(setting.path).parents):
+                if self._root.exists(str(each)[1:]) is False:
+                    yield str(each)
+
+    def _unmake(self, entry: Entry) -> None:
+        """Remove directories that were made, if nothing else is in them."""
+        self._clear(entry)
+        for each in reversed(entry.made):
+            with contextlib.suppress(OSError):
+                self._locate(each).rmdir()
+
+    def _clear(self, entry: Entry) -> None:
+        """Remove a new file that a killed run has left beside the old one."""
+        if entry.kind is not Kind.KERNEL:
+            for path in entry.before:
+                place = self._locate(path)
+                with contextlib.suppress(FileNotFoundError):
+                    place.with_name(f".{place.name}.new").unlink()
+
+    def _is_ours(self, entry: Entry, found: Mapping[str, State]) -> bool:
+        """Return whether files are as a change of ours, or before it."""
+        if entry.kind is Kind.PROGRAM:
+            # One that was killed has changed what it has changed.
+            return entry.after is None or found in (entry.before, entry.after)
+        return (
+            self._as(entry, found, entry.before)
+            or self._is_value(entry, found)
+            or (entry.kind is Kind.KERNEL and found[entry.path] == ABSENT)
+        )
+
+    def _is_value(self, entry: Entry, found: Mapping[str, State]) -> bool:
+        """Return whether a file has the text that was written to it."""
+        data = found[entry.path].data
+        if entry.kind is Kind.KERNEL:
+            text = data.decode(errors="replace")
+            return rule_of(entry.path).same(text, entry.value)
+        return data == entry.value.encode()
+
+    def _as(
+        self,
+        entry: Entry,
+        found: Mapping[str, State],
+        other: Mapping[str, State],
+    ) -> bool:
+        if entry.kind is Kind.KERNEL:
+            return found[entry.path].data == other[entry.path].data
+        return found == other
+
+    # Guests
+
+    def _programs(self) -> Mapping[str, CpuSet]:
+        """Return realtime programs on the CPUs of guests."""
+        return {
+            f"thread {each.thread} ({each.role})": each.cpus
+            for each in guest_state.realtime_threads(self._root, self._cpus)
+        }
+
+    @contextlib.contextmanager
+    def _quiet(
+        self,
+        cpus: CpuSet,
+        how: str,
+        programs: Mapping[str, CpuSet],
+        *,
+        dry: bool = False,
+    ) -> Iterator[str]:
+        """Yield what is in the way of a change, while no guest is admitted.
+
+        :param how: the change disturbs the CPUs, a clause.
+        :param dry: nothing is locked.
+        """
+        if not cpus:
+            yield ""
+            return
+        if not sees_host_processes(f"{self._root.path}/proc"):
+            yield "a container does not see the guests; run it on the host"
+            return
+        claims = Claims(self._root)
+        with contextlib.ExitStack() as stack:
+            try:
+                guests = (
+                    claims.by_guest()
+                    if dry
+                    else stack.enter_context(claims.quiet())
+                )
+            except (ClaimsUnusable, OSError) as error:
+                why = f"which guests run is unknown ({error})"
+            else:
+                why = _named(guests, programs, cpus, how)
+            yield why
+
+    # Results
+
+    def _outcome(self, setting: Setting) -> Outcome:
+        found = self._root.read_text(setting.path[1:], may_be_empty=True)
+        is_kernel = setting.kind is Kind.KERNEL
+        return Outcome(
+            setting.path,
+            setting.kind,
+            _writable(found) if is_kernel and isinstance(found, str) else "",
+            "" if setting.kind is Kind.FILE else setting.value,
+            Result.DONE,
+            lost=setting.lost,
+        )
+
+    def _undone(self, entry: Entry) -> Outcome:
+        value = before = lost = ""
+        if entry.kind is Kind.KERNEL:
+            value, lost = entry.value, rule_of(entry.path).lost
+            before = _writable(entry.before[entry.path].data.decode())
+        return Outcome(
+            entry.path, entry.kind, value, before, Result.UNDONE, lost=lost
+        )
+
+
+def _pieces(data: bytes) -> tuple[str, ...]:
+    return (data.decode("latin-1"),)
+
+
+def _line(data: bytes) -> str:
+    text = data.decode(errors="replace").strip()
+    return text if len(text) < 60 and "\n" not in text else "another text"
+
+
+def _writable(text: str) -> str:
+    """Return what to write to a file so that it has a text again."""
+    text = text.strip()
+    chosen = [x for x in text.split() if x.startswith("[")]
+    # As cpuset.cpus.partition says it of one that the kernel refuses.
+    return chosen[0].strip("[]") if chosen else text.partition(" invalid")[0]
+
+
+def _named(
+    guests: Mapping[str, CpuSet],
+    programs: Mapping[str, CpuSet],
+    cpus: CpuSet,
+    how: str,
+) -> str:
+    """Return who is in the way of a change, a clause; empty if nobody is."""
+    taken = CpuSet().union(*guests.values())
+    # A guest's own threads are realtime programs as well.
+    others = {x: theirs for x, theirs in programs.items() if theirs - taken}
+    found = {**guests, **others}
+    names = [
+        f"{name} on CPUs {format_cpu_list(theirs)}"
+        for name, theirs in sorted(found.items())
+        if theirs & cpus
+    ]
+    if not names:
+        return ""
+    more = "" if len(names) <= _NAMED else f" and {len(names) - _NAMED} more"
+    return f"{how}: stop {', '.join(names[:_NAMED])}{more} first"

@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Settings that count from the next boot on, where a distribution has them."""
+
+import pathlib
+import shlex
+from collections.abc import Iterator
+
+from sriov_rt.codec import Unknown
+from sriov_rt.facts import HostFacts
+from sriov_rt.host.fix_plan import CONTRARY
+from sriov_rt.host.fix_plan import MAX_COMMAND_LINE
+from sriov_rt.host.fix_plan import SYSCTL_FILE
+from sriov_rt.host.fix_plan import FixPlan
+from sriov_rt.host.fix_plan import ini_text
+from sriov_rt.host.fix_plan import sysctl_text
+from sriov_rt.host.root import Root
+from sriov_rt.parse import kernel
+from sriov_rt.reason import Reason
+from sriov_rt.reason import reason
+from sriov_rt.tuning.settings import Kind
+from sriov_rt.tuning.settings import Setting
+
+HEAD = "# Managed by 'sriov-rt host apply'; do not edit.\n"
+
+#: What tuned's daemon activates when it starts (tuned/consts.py). It is not
+#: restarted: that would roll back and set everything under running guests.
+ACTIVE_PROFILE = "/etc/tuned/active_profile"
+PROFILE_MODE = "/etc/tuned/profile_mode"
+
+TMPFILES = "/etc/tmpfiles.d/90-sriov-rt.conf"
+
+#: Read after /etc/default/grub by grub-mkconfig of Debian and Ubuntu.
+GRUB_FILE = "/etc/default/grub.d/90-sriov-rt.cfg"
+_GRUB_CONFIG = "/boot/grub/grub.cfg"
+
+#: The command line of systemd-boot's and others' entries (kernel-install(8)).
+KERNEL_LINE = "/etc/kernel/cmdline"
+_ENTRIES = tuple(
+    f"{each}/loader/entries" for each in ("boot", "efi", "boot/efi")
+)
+
+#: What a boot loader adds by itself.
+_OF_LOADER = ("BOOT_IMAGE=", "initrd=")
+
+#: More is no text of a boot loader, in bytes.
+_MAX_TEXT = 1024 * 1024
+
+
+def of_disk(plan: FixPlan, root: Root) -> Iterator[Setting]:
+    """Yield the files of sysctl.d, tuned or tmpfiles.d, and of units.
+
+    Those that have their text already are left out.
+    """
+    if plan.dedicated:
+        for path, text in _files(plan, root):
+            yield from _file(root, path, text)
+
+
+def _files(plan: FixPlan, root: Root) -> Iterator[tuple[str, str]]:
+    yield SYSCTL_FILE, HEAD + sysctl_text(plan.sysctls)
+    if has_tuned(root):
+        yield plan.tuned_path, HEAD + ini_text(plan.tuned)
+        yield ACTIVE_PROFILE, "sriov-rt\n"
+        yield PROFILE_MODE, "manual\n"
+    else:
+        yield TMPFILES, HEAD + "".join(_lines(plan, root))
+    if plan.cgroup:
+        path, cpus, state = _partition(plan)
+        yield (
+            f"/etc/systemd/system/{path.name}.d/90-sriov-rt.conf",
+            f"{HEAD}[Slice]\nAllowedCPUs={cpus}\nCPUSetPartition={state}\n",
+        )
+
+
+def _partition(plan: FixPlan) -> tuple[pathlib.PurePosixPath, str, str]:
+    (path, cpus), (_, state) = plan.cgroup.items()
+    return pathlib.PurePosixPath(path).parent, cpus, state
+
+
+def has_tuned(root: Root) -> bool:
+    """Return whether tuned is installed."""
+    return root.exists("usr/sbin/tuned") is True
+
+
+def _lines(plan: FixPlan, root: Root) -> Iterator[str]:
+    """Yield what tuned would set, as lines of tmpfiles.d(5)."""
+    cpu = "/sys/devices/system/cpu"
+    for path, value in plan.tuned.get("sysfs", {}).items():
+        yield f"w {path} - - - - {value}\n"
+    options = plan.tuned.get("cpu_dedicated", {})
+    for name, path in (
+        ("governor", "cpufreq/scaling_governor"),
+        ("pm_qos_resume_latency_us", "power/pm_qos_resume_latency_us"),
+    ):
+        if name in options:
+            for each in sorted(plan.dedicated):
+                yield f"w {cpu}/cpu{each}/{path} - - - - {options[name]}\n"
+
+
+def of_loader(
+    facts: HostFacts, plan: FixPlan, root: Root
+) -> Iterator[Setting | Reason]:
+    """Yield what puts a plan's arguments on the kernel's command line.
+
+    It is the distribution's own way, or a Reason where none is known.
+    """
+    line = facts.kernel.command_line
+    if not plan.dedicated or isinstance(line, Unknown):
+        return
+    if not plan.removed and {*plan.arguments} <= {*line.split()}:
+        return
+    is_long = len(plan.command_line or "") > MAX_COMMAND_LINE
+    for way in () if is_long else (_grubby, _grub, _kernel_install):
+        found = way(facts, plan, root)
+        if found is not None:
+            yield from found
+            return
+    old = " ".join(plan.removed)
+    yield reason(
+        "command_line_by_hand",
+        arguments=" ".join(x for x in plan.arguments if x not in line.split()),
+        removed=f", and take away {old}" if old else "",
+    )
+
+
+def _grubby(
+    _facts: HostFacts, plan: FixPlan, root: Root
+) -> list[Setting] | None:
+    """Return the call of Fedora's and its kin's program for all kernels."""
+    entries = tuple(_entries(root))
+    if root.exists("usr/sbin/grubby") is not True or not entries:
+        return None
+    command = ("grubby", "--update-kernel=ALL")
+    new, old = " ".join(plan.arguments), " ".join(plan.removed)
+    # It keeps the command line of kernels to come in these.
+    files = (*entries, KERNEL_LINE, "/etc/default/grub")
+    return _program(
+        plan,
+        root,
+        (*command, *_option("remove-args", old), f"--args={new}"),
+        (*command, f"--remove-args={new}", *_option("args", old)),
+        files,
+        entries,
+    )
+
+
+def _option(name: str, value: str) -> tuple[str, ...]:
+    return (f"--{name}={value}",) if value else ()
+
+
+def _grub(
+    _facts: HostFacts, plan: FixPlan, root: Root
+) -> list[Setting] | None:
+    """Return Debian's drop-in of grub-mkconfig, and the call of that."""
+    if not (
+        root.exists("usr/sbin/update-grub") is True
+        and root.exists(_GRUB_CONFIG[1:]) is True
+    ):
+        return None
+    command = ("update-grub",)
+    files = (_GRUB_CONFIG,)
+    return [
+        *_file(root, GRUB_FILE, grub_text(plan)),
+        *_program(plan, root, command, command, files, files),
+    ]
+
+
+def grub_text(plan: FixPlan) -> str:
+    """Return a fragment of shell that changes grub-mkconfig's variables."""
+    names = {x.partition("=")[0] for x in plan.arguments}
+    removed = {f"{x.replace('_', '[-_]')}=*" for x in names} | CONTRARY
+    return (
+        f"{HEAD}_sriov_rt() {{\n    set -f\n    for word in $1; do\n"
+        f'        case "$word" in\n        {"|".join(sorted(removed))}) ;;\n'
+        "        *) printf '%s ' \"$word\" ;;\n        esac\n    done\n"
+        "    set +f\n}\n"
+        'GRUB_CMDLINE_LINUX="$(_sriov_rt "$GRUB_CMDLINE_LINUX")"\n'
+        "GRUB_CMDLINE_LINUX_DEFAULT="
+        '"$(_sriov_rt "$GRUB_CMDLINE_LINUX_DEFAULT")'
+        f'{" ".join(plan.arguments)}"\n'
+    )
+
+
+def _kernel_install(
+    facts: HostFacts, plan: FixPlan, root: Root
+) -> list[Setting] | None:
+    """Return the line of systemd's kernel-install, and the call of that."""
+    release, line = facts.kernel.release, plan.command_line
+    if (
+        root.exists("usr/bin/kernel-install") is not True
+        or line is None
+        or isinstance(release, Unknown)
+    ):
+        return None
+    entries = tuple(x for x in _entries(root) if release in x)
+    images = (f"lib/modules/{release}/vmlinuz", f"boot/vmlinuz-{release}")
+    image = next((x for x in images if root.exists(x) is True), None)
+    if image is None or not entries:
+        return None
+    words = kernel.split_command_line(line)[0]
+    text = " ".join(x for x in words if not x.startswith(_OF_LOADER)) + "\n"
+    command = ("kernel-install", "add", release, f"/{image}")
+    return [
+        *_file(root, KERNEL_LINE, text),
+        *_program(plan, root, command, command, entries, entries),
+    ]
+
+
+def _file(root: Root, path: str, text: str) -> list[Setting]:
+    """Return the file, unless it has its text."""
+    if _text(root, path) == text:
+        return []
+    return [Setting(Kind.FILE, path, text)]
+
+
+def _program(
+    plan: FixPlan,
+    root: Root,
+    command: tuple[str, ...],
+    undo_command: tuple[str, ...],
+    files: tuple[str, ...],
+    booted: tuple[str, ...],
+) -> list[Setting]:
+    """Return the call of a program, unless all entries have the arguments.
+
+    :param booted: the files that a kernel is booted by.
+    """
+    texts = (_text(root, path) or "" for path in booted)
+    if all({*plan.arguments} <= {*text.split()} for text in texts):
+        return []
+    return [
+        Setting(
+            Kind.PROGRAM,
+            shlex.join(command),
+            " ".join(plan.arguments),
+            command=command,
+            undo_command=undo_command,
+            files=files,
+        )
+    ]
+
+
+def _entries(root: Root) -> Iterator[str]:
+    for directory in _ENTRIES:
+        names = root.list_dir(directory)
+        for name in () if isinstance(names, Unknown) else names:
+            if name.endswith(".conf"):
+                yield f"/{directory}/{name}"
+
+
+def by_hand(plan: FixPlan, root: Root) -> Iterator[Reason]:
+    """Yield what of a plan nobody but the operator can do."""
+    yield from plan.by_hand
+    if plan.nova:
+        yield reason(
+            "nova_by_hand", options=ini_text(plan.nova).replace("\n", " ")
+        )
+    enabled = "etc/systemd/system/multi-user.target.wants/tuned.service"
+    if has_tuned(root) and root.exists(enabled) is False:
+        yield reason("tuned_disabled")
+
+
+def _text(root: Root, path: str) -> str | None:
+    found = root.read_text(path[1:], _MAX_TEXT, may_be_empty=True)
+    return None if isinstance(found, Unknown) else found

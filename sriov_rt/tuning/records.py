@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Record of what a host had before: each setting is written down first."""
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import stat
+from collections.abc import Iterator
+from collections.abc import Mapping
+
+from sriov_rt import codec
+from sriov_rt import documents
+from sriov_rt import exceptions
+from sriov_rt import files
+from sriov_rt.codec import Unknown
+from sriov_rt.facts import CpuSet
+from sriov_rt.host.root import BOOT_ID
+from sriov_rt.host.root import Root
+from sriov_rt.tuning.settings import Kind
+
+#: Root's alone.
+PLACE = "var/lib/sriov-rt-tuning"
+
+_FILE = "record.json"
+_LOCK = ".lock"
+_SCHEMA = 1
+
+#: The longest record, in bytes; the files of a boot loader are in it.
+_MAX_RECORD = 16 * 1024 * 1024
+_PIECE = 32 * 1024
+
+
+class TuningRuns(exceptions.SriovRtError):
+    """Another program changes the settings of this host."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "another 'sriov-rt host apply' runs on this host; wait until it "
+            "has ended"
+        )
+
+
+class RecordDamaged(exceptions.SriovRtError):
+    """The record cannot be read.
+
+    :param path: where it is.
+    :param problem: a clause.
+    """
+
+    def __init__(self, path: pathlib.Path, problem: str) -> None:
+        super().__init__(
+            f"{path} is damaged ({problem}), so nothing can be undone; remove "
+            "it once you have set back by hand what it names"
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class State:
+    """A file as it was.
+
+    :param pieces: its bytes as Latin-1, in the lengths that a document
+        takes; None if there was no file.
+    :param mode: its permissions.
+    """
+
+    pieces: tuple[str, ...] | None
+    mode: int = 0o644
+    user: int = 0
+    group: int = 0
+
+    @property
+    def data(self) -> bytes:
+        """Its bytes; none if there was no file."""
+        return "".join(self.pieces or ()).encode("latin-1")
+
+
+ABSENT = State(None)
+
+
+def state(data: bytes, status: os.stat_result) -> State:
+    """Return the state of a file that is there."""
+    text = data.decode("latin-1")
+    pieces = tuple(
+        text[start : start + _PIECE] for start in range(0, len(text), _PIECE)
+    )
+    mode = stat.S_IMODE(status.st_mode)
+    return State(pieces, mode, status.st_uid, status.st_gid)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Entry:
+    """A setting that was changed, or is being changed.
+
+    :param boot: the kernel's name of the boot in which that was.
+    :param value: that was written; of a program the kernel's arguments.
+    :param before: the files as they were, by path.
+    :param after: what they had afterwards; None until that is read back.
+    :param made: directories that were made for it, the deepest one last.
+    :param undo: the CPUs that undoing it disturbs.
+    :param why: how, a clause.
+    :param command: of a program, what makes its files again.
+    """
+
+    path: str
+    kind: Kind
+    boot: str
+    value: str
+    before: Mapping[str, State]
+    after: Mapping[str, State] | None = None
+    made: tuple[str, ...] = ()
+    undo: CpuSet = dataclasses.field(default_factory=CpuSet)
+    why: str = ""
+    command: tuple[str, ...] = ()
+
+    def is_owed(self, boot: str) -> bool:
+        """Return whether it counts only after another boot than this one."""
+        is_done = self.after is not None
+        return self.kind is not Kind.KERNEL and self.boot == boot and is_done
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Record:
+    """The record of a host.
+
+    :param entries: in the order in which they were written.
+    :param codes: of the Reasons that the next boot ends.
+    """
+
+    entries: tuple[Entry, ...] = ()
+    codes: tuple[str, ...] = ()
+
+
+class Records:
+    """The record of a host, on its disk."""
+
+    def __init__(self, root: Root) -> None:
+        self._directory = root.path / PLACE
+        self._path = self._directory / _FILE
+
+    def read(self) -> Record:
+        """Return the record.
+
+        :raises RecordDamaged: if it is none.
+        :raises OSError: if it cannot be read.
+        """
+        try:
+            data = files.read(self._path, _MAX_RECORD, private=True)
+            return documents.load(Record, data, _MAX_RECORD, _SCHEMA)
+        except FileNotFoundError:
+            return Record()
+        except (codec.SchemaError, files.Unusable) as error:
+            raise RecordDamaged(self._path, str(error)) from None
+
+    def write(self, record: Record) -> None:
+        """Replace the record; it is on the disk afterwards."""
+        if record.entries:
+            data = documents.dump(record, _SCHEMA)
+            files.replace(self._path, data, durable=True)
+            sync(self._directory)
+        else:
+            self._path.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other programs from the settings.
+
+        :raises TuningRuns: if one changes them.
+        :raises OSError: if the directory is not root's alone.
+        """
+        self._directory.parent.mkdir(0o755, parents=True, exist_ok=True)
+        self._directory.mkdir(0o700, exist_ok=True)
+        files.check_directory(self._directory)
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(files.locked(self._directory / _LOCK))
+            except BlockingIOError:
+                raise TuningRuns from None
+            yield
+
+
+def sync(directory: pathlib.Path) -> None:
+    """Bring the names in a directory to the disk."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def boot_of(root: Root) -> str:
+    """Return the kernel's name of its boot; empty if it is unknown."""
+    found = root.read_text(BOOT_ID)
+    return "" if isinstance(found, Unknown) else found.strip()
+
+
+def owed(root: Root) -> frozenset[str]:
+    """Return the codes of the Reasons that the next boot ends.
+
+    Empty where that cannot be read: the record is root's.
+    """
+    try:
+        record = Records(root).read()
+    except (OSError, RecordDamaged):
+        return frozenset()
+    is_owed = any(x.is_owed(boot_of(root)) for x in record.entries)
+    return frozenset(record.codes) if is_owed else frozenset()
+
+
+def was_killed(root: Root) -> bool:
+    """Return whether a run has ended in the middle of a setting."""
+    try:
+        return any(x.after is None for x in Records(root).read().entries)
+    except (OSError, RecordDamaged):
+        return False

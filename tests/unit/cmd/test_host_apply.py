@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import contextlib
+import io
+import json
+from unittest import mock
+
+from sriov_rt.cmd import host
+from sriov_rt.cmd import main
+from sriov_rt.tuning import apply
+from sriov_rt.tuning import records
+from tests.unit.host import trees
+from tests.unit.tuning import fakes
+
+UUID = "b3f2e1d0-1111-4222-8333-444455556666"
+
+
+class HostApplyTest(trees.TreeTest):
+    def setUp(self):
+        super().setUp()
+        fakes.make_ordinary(self.tree)
+        fakes.debian(self.tree)
+        wants = "etc/systemd/system/multi-user.target.wants"
+        self.tree.write(f"{wants}/tuned.service", "")
+        for where, name, value in (
+            (host, "load_sources", lambda: trees.SOURCES),
+            (apply, "Host", fakes.FakeHost),
+        ):
+            self.enterContext(mock.patch.object(where, name, value))
+        self.before = fakes.snapshot(self.tree)
+        self.said = io.StringIO()
+
+    def run_command(self, *words, code=0) -> str:
+        printed = io.StringIO()
+        root = ("--root", str(self.tree.path))
+        with (
+            contextlib.redirect_stdout(printed),
+            contextlib.redirect_stderr(self.said),
+        ):
+            found = main.main(["host", *words, *root])
+        self.assertEqual(code, found, printed.getvalue())
+        return printed.getvalue()
+
+    def read(self, relative: str) -> str:
+        return (self.tree.path / relative).read_text()
+
+    def claim(self) -> None:
+        path = f"run/sriov-rt/cpus/{UUID}.json"
+        self.tree.write(path, '{"schema":1,"cpus":"2-3"}')
+        (self.tree.path / path).parent.chmod(0o700)
+
+    def test_a_dry_run_changes_nothing(self):
+        printed = self.run_command("apply", "--dry-run")
+        self.assertIn(f"planned: /{fakes.RUNTIME}: 950000 -> -1\n", printed)
+        self.assertIn("planned: update-grub (next boot)\n", printed)
+        self.assertIn("cannot be undone: pages that were split", printed)
+        self.assertEqual(self.before, fakes.snapshot(self.tree))
+
+    def test_applied_checked_and_undone(self):
+        printed = self.run_command("apply")
+        self.assertIn("done: update-grub (next boot)\n", printed)
+        self.assertIn("boot owed: reboot this host", printed)
+        self.assertIn("ksm/run: cannot be undone", self.said.getvalue())
+        printed = self.run_command("apply")
+        self.assertTrue(printed.startswith("boot owed"), printed)
+        self.run_command("apply", "--undo")
+        self.assertEqual(self.before, fakes.snapshot(self.tree))
+        self.assertEqual(
+            "nothing to do\n", self.run_command("apply", "--undo")
+        )
+
+    def test_a_check_knows_that_a_boot_is_owed(self):
+        self.run_command("apply")
+        verdict = json.loads(self.run_command("check", "--json", code=1))
+        self.assertIn("cpus_not_isolated", verdict["boot_owed"])
+        self.assertNotIn("rt_throttled", verdict["boot_owed"])
+        shown = self.run_command("check", "-f", "value", code=1)
+        self.assertIn("planned, and a boot is owed: reboot the host", shown)
+        self.tree.write("proc/sys/kernel/random/boot_id", "boot-2\n")
+        verdict = json.loads(self.run_command("check", "--json", code=1))
+        self.assertEqual([], verdict["boot_owed"])
+
+    def test_an_undo_after_the_boot_owes_one(self):
+        self.run_command("apply")
+        self.tree.write("proc/sys/kernel/random/boot_id", "boot-2\n")
+        self.assertIn("boot owed", self.run_command("apply", "--undo"))
+
+    def test_now_is_the_running_kernel_alone(self):
+        self.run_command("apply", "--now")
+        self.assertEqual("-1\n", self.read(fakes.RUNTIME))
+        self.assertFalse((self.tree.path / "etc/sysctl.d").exists())
+        verdict = json.loads(self.run_command("check", "--json", code=1))
+        self.assertEqual([], verdict["boot_owed"])
+
+    def test_for_good_is_the_disk_alone(self):
+        self.run_command("apply", "--persist")
+        self.assertEqual("950000\n", self.read(fakes.RUNTIME))
+        self.assertTrue((self.tree.path / "etc/sysctl.d").exists())
+        self.run_command("apply", "--now")
+        self.run_command("apply", "--undo", "--persist")
+        self.assertFalse((self.tree.path / "etc/sysctl.d").exists())
+        self.assertEqual("-1\n", self.read(fakes.RUNTIME))
+
+    def test_a_guest_is_in_the_way(self):
+        self.claim()
+        printed = self.run_command("apply", "--json", code=1)
+        found = {x["setting"]: x for x in json.loads(printed)["settings"]}
+        waits = found[f"/{fakes.KSM}"]
+        self.assertEqual(("waits", "now"), (waits["result"], waits["when"]))
+        self.assertIn(UUID, waits["why"])
+        self.assertEqual("done", found[f"/{fakes.RUNTIME}"]["result"])
+
+    def test_it_waits_for_a_guest(self):
+        self.claim()
+        path = f"run/sriov-rt/cpus/{UUID}.json"
+        with mock.patch("time.sleep", lambda _: self.tree.remove(path)):
+            printed = self.run_command("apply", "--wait", "60")
+        self.assertNotIn("waits", printed)
+        self.assertIn(f"done: /{fakes.RUNTIME}", printed)
+        self.assertIn(f"done: /{fakes.KSM}", printed)
+
+    def test_what_somebody_changed_takes_force(self):
+        self.run_command("apply")
+        self.tree.write(fakes.RUNTIME, "900000\n")
+        printed = self.run_command("apply", "--undo", code=1)
+        self.assertIn(f"changed: /{fakes.RUNTIME}", printed)
+        self.run_command("apply", "--undo", "--force")
+        self.assertEqual(self.before, fakes.snapshot(self.tree))
+
+    def test_force_alone_is_an_error(self):
+        self.run_command("apply", "--force", code=2)
+        self.assertIn("it is for --undo", self.said.getvalue())
+
+    def test_what_is_to_be_done_by_hand(self):
+        self.tree.remove("boot/grub/grub.cfg")
+        printed = self.run_command("apply", code=1)
+        self.assertIn("by hand: command_line_by_hand: ", printed)
+        verdict = json.loads(self.run_command("check", "--json", code=1))
+        self.assertEqual([], verdict["boot_owed"])
+
+    def test_a_host_without_a_core_for_guests(self):
+        self.tree.write("sys/devices/system/cpu/online", "garbage\n")
+        printed = self.run_command("apply", code=1)
+        self.assertIn("by hand: fact_unknown", printed)
+        self.assertFalse((self.tree.path / "etc/sysctl.d").exists())
+
+    def test_a_check_knows_of_one_that_was_killed(self):
+        with mock.patch.object(
+            fakes.FakeHost, "run", side_effect=KeyboardInterrupt
+        ):
+            self.run_command("apply", code=130)
+        self.assertIn("was killed", self.run_command("check", code=1))
+        self.run_command("apply")
+        self.assertNotIn("was killed", self.run_command("check", code=1))
+
+    def test_a_damaged_record(self):
+        self.run_command("apply")
+        self.tree.write(f"{records.PLACE}/record.json", "{")
+        self.run_command("apply", "--undo", code=2)
+        self.assertIn("is damaged", self.said.getvalue())
+        # It is no reason not to check.
+        self.run_command("check", code=1)

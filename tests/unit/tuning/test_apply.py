@@ -1,0 +1,427 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import errno
+import itertools
+import re
+import shutil
+from unittest import mock
+
+from sriov_rt.parse.cpulist import parse_cpu_list as cpus
+from sriov_rt.tuning import apply
+from sriov_rt.tuning import records
+from sriov_rt.tuning.apply import Refused
+from sriov_rt.tuning.apply import Result
+from sriov_rt.tuning.apply import Tuning
+from sriov_rt.tuning.settings import Kind
+from tests import periodic
+from tests.unit.host import trees
+from tests.unit.tuning import fakes
+
+SYSCTL = "etc/sysctl.d/90-sriov-rt.conf"
+PROFILE = "etc/tuned/sriov-rt/tuned.conf"
+UUID = "b3f2e1d0-1111-4222-8333-444455556666"
+
+
+class TuningTest(trees.TreeTest):
+    def setUp(self):
+        super().setUp()
+        self.reset()
+
+    def reset(self, kind=fakes.debian) -> None:
+        """Make an ordinary host of a distribution."""
+        shutil.rmtree(self.tree.path)
+        self.tree.path.mkdir()
+        self.tree = trees.realtime_host(self.tree.path)
+        fakes.make_ordinary(self.tree)
+        kind(self.tree)
+        self.host = fakes.FakeHost(self.tree.root)
+        self.reports = []
+        self.before = fakes.snapshot(self.tree)
+
+    def tuning(self) -> Tuning:
+        return Tuning(self.host, cpus(trees.ISOLATED), self.reports.append)
+
+    def apply(self, codes=("thp_always",)):
+        chosen = fakes.settings_of(self.tree)
+        return {x.path: x for x in self.tuning().apply(chosen, codes)}
+
+    def undo(self, **options):
+        return {x.path: x for x in self.tuning().undo(Kind, **options)}
+
+    def read(self, relative: str) -> str:
+        return (self.tree.path / relative).read_text()
+
+    def boot(self) -> None:
+        self.tree.write("proc/sys/kernel/random/boot_id", "boot-2\n")
+
+    def claim(self, numbers: str) -> None:
+        """Have a realtime guest on pCPUs, as a manager's hook claims them."""
+        path = f"run/sriov-rt/cpus/{UUID}.json"
+        self.tree.write(path, f'{{"schema":1,"cpus":"{numbers}"}}')
+        for each in ("run/sriov-rt/cpus", path):
+            (self.tree.path / each).chmod(0o700)
+
+    def assert_as_before(self, message=None) -> None:
+        self.assertEqual(self.before, fakes.snapshot(self.tree), message)
+
+
+class ApplyTest(TuningTest):
+    def test_each_setting_is_made_and_undone(self):
+        found = self.apply()
+        self.assertEqual({Result.DONE}, {x.result for x in found.values()})
+        self.assertEqual("-1\n", self.read(fakes.RUNTIME))
+        self.assertEqual("always madvise [never]\n", self.read(fakes.THP))
+        self.assertEqual("performance\n", self.read(fakes.GOVERNOR.format(0)))
+        self.assertEqual("n/a\n", self.read(fakes.LATENCY.format(2)))
+        self.assertEqual("0\n", self.read(fakes.LATENCY.format(0)))
+        self.assertIn("include=virtual-host\n", self.read(PROFILE))
+        self.assertEqual("sriov-rt\n", self.read("etc/tuned/active_profile"))
+        self.assertIn(" nohz_full=2-3", self.read("boot/grub/grub.cfg"))
+        self.assertNotIn("isolcpus=2 ", self.read("boot/grub/grub.cfg"))
+        self.assertNotIn("nohz=off", self.read("boot/grub/grub.cfg"))
+        self.assertEqual([("update-grub",)], self.host.commands)
+        self.assertIn("update-grub: ", self.reports[-1])
+        found = self.undo()
+        self.assertEqual({Result.UNDONE}, {x.result for x in found.values()})
+        self.assert_as_before()
+
+    def test_it_is_done_once(self):
+        self.apply()
+        self.assertEqual({}, self.apply())
+        self.undo()
+        self.assertEqual({}, self.undo())
+        self.assert_as_before()
+
+    def test_the_least_dangerous_comes_first(self):
+        found = [*self.apply()]
+        kernel = [x for x in found if x.startswith(("/proc", "/sys"))]
+        self.assertEqual(f"/{fakes.RUNTIME}", found[0])
+        self.assertEqual(found[: len(kernel)], kernel)
+        self.assertEqual(f"/{fakes.GOVERNOR.format(8)}", kernel[-1])
+        self.assertEqual("update-grub", found[-1])
+
+    def test_modes_stay(self):
+        (self.tree.path / "etc/tuned/active_profile").chmod(0o600)
+        self.before = fakes.snapshot(self.tree)
+        self.apply()
+        path = self.tree.path / "etc/tuned/active_profile"
+        self.assertEqual(0o600, path.stat().st_mode & 0o777)
+        self.undo()
+        self.assert_as_before()
+
+    def test_the_record_is_root_s_alone(self):
+        self.apply()
+        place = self.tree.path / records.PLACE
+        self.assertEqual(0o700, place.stat().st_mode & 0o777)
+        place.chmod(0o777)
+        with self.assertRaises(OSError):
+            self.apply()
+
+    def test_two_at_a_time(self):
+        with (
+            records.Records(self.tree.root).locked(),
+            self.assertRaises(records.TuningRuns),
+        ):
+            self.apply()
+
+    def test_a_damaged_record_stops_it(self):
+        self.apply()
+        self.tree.write(f"{records.PLACE}/record.json", "{")
+        with self.assertRaises(records.RecordDamaged):
+            self.undo()
+        self.assertEqual("-1\n", self.read(fakes.RUNTIME))
+
+    def test_one_that_the_kernel_refuses_is_left(self):
+        self.host.refuses[fakes.KSM] = OSError(errno.EIO, "I/O error")
+        found = self.apply()
+        self.assertEqual(Result.REFUSED, found[f"/{fakes.KSM}"].result)
+        self.assertIn("I/O error", found[f"/{fakes.KSM}"].why)
+        self.assertEqual("-1\n", self.read(fakes.RUNTIME))
+        self.assertNotIn(f"/{fakes.KSM}", self.undo())
+        self.assert_as_before()
+
+    def test_one_that_reads_back_otherwise_is_set_back(self):
+        write = self.host.write
+
+        def other(path, text):
+            is_it = path == f"/{fakes.KSM}" and text == "2\n"
+            write(path, "3\n" if is_it else text)
+
+        self.host.write = other
+        found = self.apply()[f"/{fakes.KSM}"]
+        self.assertEqual(Result.REFUSED, found.result)
+        self.assertIn("the kernel made 3 of it", found.why)
+        self.assertEqual("1\n", self.read(fakes.KSM))
+
+    def test_a_program_that_fails_leaves_its_files(self):
+        def fail():
+            self.tree.write("boot/grub/grub.cfg", "half")
+            raise Refused("update-grub: no space")
+
+        self.host.before = fail
+        found = self.apply()["update-grub"]
+        self.assertEqual(
+            (Result.REFUSED, "update-grub: no space"),
+            (found.result, found.why),
+        )
+        self.host.before = lambda: None
+        self.undo()
+        self.assert_as_before()
+
+    def test_a_link_is_not_replaced(self):
+        self.tree.link(SYSCTL, "/etc/other.conf")
+        found = self.apply()[f"/{SYSCTL}"]
+        self.assertEqual(Result.REFUSED, found.result)
+        self.assertIn("a link", found.why)
+        self.assertFalse((self.tree.path / "etc/other.conf").exists())
+
+    def test_a_dry_run_writes_nothing(self):
+        chosen = fakes.settings_of(self.tree)
+        found = [*self.tuning().apply(chosen, dry=True)]
+        self.assertEqual({Result.PLANNED}, {x.result for x in found})
+        self.assertFalse((self.tree.path / records.PLACE).exists())
+        self.apply()
+        before = fakes.snapshot(self.tree)
+        self.assertEqual({*self.undo(dry=True)}, {x.path for x in found})
+        self.assertEqual(before, fakes.snapshot(self.tree))
+
+
+class GuestTest(TuningTest):
+    """A realtime guest runs meanwhile."""
+
+    def waits(self, found):
+        return {k for k, x in found.items() if x.result is Result.WAITS}
+
+    def test_nothing_disturbs_its_cpus(self):
+        self.claim("2-3")
+        left = self.waits(self.apply())
+        self.assertEqual(
+            {
+                f"/{fakes.KSM}",
+                f"/{fakes.GOVERNOR.format(0)}",
+                "/proc/sys/kernel/nmi_watchdog",
+                "/proc/sys/kernel/timer_migration",
+                "/proc/sys/kernel/watchdog_cpumask",
+                "/sys/devices/virtual/workqueue/cpumask",
+            },
+            left,
+        )
+        self.assertEqual("powersave\n", self.read(fakes.GOVERNOR.format(0)))
+        self.assertEqual("performance\n", self.read(fakes.GOVERNOR.format(8)))
+        self.assertEqual("-1\n", self.read(fakes.RUNTIME))
+
+    def test_the_sentence_names_it(self):
+        self.claim("2-3")
+        why = self.apply()[f"/{fakes.KSM}"].why
+        self.assertIn("merged pages are split", why)
+        self.assertIn(f"stop guest {UUID} on CPUs 2-3 first", why)
+
+    def test_the_same_is_planned(self):
+        self.claim("2-3")
+        chosen = fakes.settings_of(self.tree)
+        planned = {x.path: x for x in self.tuning().apply(chosen, dry=True)}
+        self.assertEqual(self.waits(planned), self.waits(self.apply()))
+
+    def test_it_goes(self):
+        self.claim("2-3")
+        left = self.waits(self.apply())
+        self.tree.remove(f"run/sriov-rt/cpus/{UUID}.json")
+        self.assertEqual(left, {*self.apply()})
+        self.undo()
+        self.assert_as_before()
+
+    def test_an_undo_respects_it(self):
+        self.apply()
+        self.claim("2-3")
+        left = self.waits(self.undo())
+        self.assertIn(f"/{fakes.RUNTIME}", left)
+        self.assertIn(f"/{fakes.LATENCY.format(2)}", left)
+        self.assertNotIn(f"/{fakes.LATENCY.format(6)}", left)
+        self.assertEqual("-1\n", self.read(fakes.RUNTIME))
+        self.tree.remove(f"run/sriov-rt/cpus/{UUID}.json")
+        self.assertEqual(left, {*self.undo()})
+        self.assert_as_before()
+
+    def test_a_realtime_program_counts_as_one(self):
+        task = "proc/77/task/77"
+        fields = ["S", "1", "1", "1", "0", "-1", "0"] + ["0"] * 29
+        fields += ["2", "99", "1"] + ["0"] * 9
+        stat = f"77 (cyclictest) {' '.join(fields)}\n"
+        self.tree.write(f"{task}/stat", stat)
+        self.tree.write(f"{task}/status", "Cpus_allowed_list:\t2-3\n")
+        why = self.apply()[f"/{fakes.KSM}"].why
+        self.assertIn("stop thread 77 (cyclictest) on CPUs 2-3 first", why)
+        self.tree.write(f"{task}/status", "Cpus_allowed_list:\t0-15\n")
+        self.assertIn(f"/{fakes.KSM}", self.apply())
+
+    def test_unknown_guests_stop_what_would_disturb_them(self):
+        self.tree.write("run/libvirt/qemu", "")
+        found = self.apply()
+        self.assertIn(
+            "which guests run is unknown", found[f"/{fakes.KSM}"].why
+        )
+        self.assertEqual(Result.DONE, found[f"/{fakes.RUNTIME}"].result)
+
+    def test_a_container_sees_no_guest(self):
+        with mock.patch.object(
+            apply, "sees_host_processes", lambda proc: False
+        ):
+            found = self.apply()
+        self.assertIn("a container", found[f"/{fakes.KSM}"].why)
+        self.assertEqual(Result.DONE, found[f"/{fakes.RUNTIME}"].result)
+
+    def test_interrupts_of_nics_stay(self):
+        self.tree.write(f"sys/{trees.X710}/msi_irqs/26", "msix\n")
+        self.claim("6")
+        path = "/proc/irq/26/smp_affinity_list"
+        found = self.apply()[path]
+        self.assertEqual(Result.WAITS, found.result)
+        self.assertIn("the interrupt of a NIC", found.why)
+        self.assertEqual("2-3\n", self.read(path[1:]))
+
+
+class ChangedTest(TuningTest):
+    """Somebody else changes what was set."""
+
+    def test_a_value_of_others_is_left(self):
+        self.apply()
+        self.tree.write(fakes.RUNTIME, "900000\n")
+        self.tree.write(SYSCTL, "kernel.timer_migration = 1\n")
+        found = self.undo()
+        changed = {k for k, x in found.items() if x.result is Result.CHANGED}
+        self.assertEqual({f"/{fakes.RUNTIME}", f"/{SYSCTL}"}, changed)
+        self.assertIn(
+            "900000, which is not ours", found[f"/{fakes.RUNTIME}"].why
+        )
+        self.assertEqual("900000\n", self.read(fakes.RUNTIME))
+        self.undo(force=True)
+        self.assert_as_before()
+
+    def test_one_that_is_as_it_was_is_undone(self):
+        self.apply()
+        self.tree.write(fakes.RUNTIME, "950000\n")
+        self.assertEqual(
+            Result.UNDONE, self.undo()[f"/{fakes.RUNTIME}"].result
+        )
+        self.assert_as_before()
+
+    def test_what_others_set_is_what_an_apply_undoes(self):
+        self.apply()
+        self.tree.write(fakes.RUNTIME, "900000\n")
+        self.apply()
+        self.undo()
+        self.assertEqual("900000\n", self.read(fakes.RUNTIME))
+
+    def test_a_kernel_that_came_meanwhile_stays_bootable(self):
+        self.apply()
+        text = self.read("boot/grub/grub.cfg")
+        self.tree.write("boot/grub/grub.cfg", f"{text}{text}")
+        self.undo()
+        self.assertEqual(2, len(self.host.commands))
+        self.assert_as_before()
+
+    def test_a_freed_interrupt_is_nothing_to_undo(self):
+        self.apply()
+        self.tree.remove("proc/irq/26")
+        found = self.undo()["/proc/irq/26/smp_affinity_list"]
+        self.assertEqual(Result.UNDONE, found.result)
+        self.assertFalse((self.tree.path / "proc/irq/26").exists())
+
+    def test_a_directory_of_others_stays(self):
+        self.apply()
+        self.tree.write("etc/default/grub.d/mine.cfg", "")
+        self.undo()
+        self.assertTrue((self.tree.path / "etc/default/grub.d").is_dir())
+
+
+class BootTest(TuningTest):
+    def test_it_is_owed_until_then(self):
+        self.assertEqual(frozenset(), records.owed(self.tree.root))
+        self.apply(codes=("nothing_isolated",))
+        self.assertEqual({"nothing_isolated"}, records.owed(self.tree.root))
+        self.boot()
+        self.assertEqual(frozenset(), records.owed(self.tree.root))
+
+    def test_it_is_not_owed_after_an_undo(self):
+        self.apply()
+        self.undo()
+        self.assertEqual(frozenset(), records.owed(self.tree.root))
+
+    def test_a_boot_ends_what_the_kernel_had(self):
+        self.apply()
+        for relative, text in fakes.ORDINARY.items():
+            if relative.startswith(("proc", "sys")):
+                self.tree.write(relative, text)
+        self.boot()
+        found = self.undo()
+        self.assertEqual({"next boot"}, {x.when for x in found.values()})
+
+
+class KillTest(TuningTest):
+    """Whatever ends the program, an undo gives the host as it was."""
+
+    #: Each by the last one of its rule, and every file.
+    LEFT_OUT = re.compile(r".*/cpu\d/power.*|.*policy0.*")
+
+    def setUp(self):
+        # What is written here need not survive this machine's power.
+        self.enterContext(mock.patch("os.fsync", lambda _descriptor: None))
+        super().setUp()
+
+    def apply(self, codes=("thp_always",)):
+        chosen = [
+            each
+            for each in fakes.settings_of(self.tree)
+            if periodic.wanted() or not self.LEFT_OUT.fullmatch(each.path)
+        ]
+        return {x.path: x for x in self.tuning().apply(chosen, codes)}
+
+    def each(self, program, *kinds):
+        """Kill a program of a new host at each of its changes in turn.
+
+        The periodic run has each of them, and others every ninth.
+        """
+        for kind in kinds:
+            for at in itertools.count(0, 1 if periodic.wanted() else 9):
+                self.reset(kind)
+                with self.subTest(change=at):
+                    if not program(at):
+                        self.assertGreater(at, 50)
+                        break
+
+    def undone(self, at) -> bool:
+        was_killed = fakes.killed(self.apply, at)
+        self.undo()
+        self.assert_as_before()
+        return was_killed
+
+    def finished(self, at) -> bool:
+        was_killed = fakes.killed(self.apply, at)
+        self.apply()
+        self.assertEqual({}, self.apply())
+        self.undo()
+        self.assert_as_before()
+        return was_killed
+
+    def undone_twice(self, at) -> bool:
+        self.apply()
+        was_killed = fakes.killed(self.undo, at)
+        self.undo()
+        self.assert_as_before()
+        return was_killed
+
+    def test_an_apply_that_is_killed_is_undone(self):
+        self.each(self.undone, fakes.debian)
+
+    def test_an_undo_that_is_killed_is_finished(self):
+        self.each(self.undone_twice, fakes.debian)
+
+    @periodic.slow
+    def test_an_apply_that_is_killed_is_finished(self):
+        self.each(self.finished, fakes.debian)
+
+    @periodic.slow
+    def test_other_distributions(self):
+        kinds = (fakes.fedora, fakes.systemd_boot)
+        for program in (self.undone, self.finished, self.undone_twice):
+            self.each(program, *kinds)
