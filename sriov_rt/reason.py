@@ -126,6 +126,10 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
         "fact_unknown": (
             "{fact} is unknown ({why}); check that sriov-rt-agent can read it"
         ),
+        "host_on_hold": (
+            "{who} has put this host on hold since {since} ({why}), {end}; "
+            "run 'sriov-rt host release' there once it may serve again"
+        ),
         "cpu_policy_mixed": (
             "hw:cpu_policy=mixed leaves some vCPUs on shared pCPUs, and "
             "sriov_rt:realtime needs each on its own; set "
@@ -253,6 +257,19 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "interrupts{irqs} are routed to dedicated pCPUs {cpus}; boot "
             "with irqaffinity={wanted}, or write {wanted} to "
             "/proc/irq/N/smp_affinity_list of each"
+        ),
+        "pcpus_occupied": (
+            "{who} {does} dedicated pCPUs {cpus}{share}; {owner}, or take "
+            "them out of [compute] cpu_dedicated_set in nova.conf"
+        ),
+        "pcpus_exposed": "{who} may run on pCPUs for guests {cpus}; {owner}",
+        "pcpus_left_out": (
+            "{who} {does} pCPUs {cpus}{share}, which no guest is given; "
+            "{owner}"
+        ),
+        "threads_unread": (
+            "{count} threads may run on dedicated pCPUs and could not be "
+            "inspected; run it as root"
         ),
         "sched_ext_on": (
             "a BPF scheduler (sched_ext) is loaded and may run tasks on "
@@ -481,7 +498,7 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "isolated; live-migrate or hard-reboot instance {instance}"
         ),
         "guest_cpu_shared": (
-            "thread {thread} ({name}) ran on CPU {cpu}, which is of a "
+            "thread {thread} ({name}{of}) ran on CPU {cpu}, which is of a "
             "realtime vCPU; move it with 'taskset -p', and have its service "
             "keep to housekeeping CPUs (CPUAffinity=)"
         ),
@@ -500,6 +517,11 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
         "guest_device_lost": (
             "PCI device {address} has driver {driver}, and is to have "
             "vfio-pci; hard-reboot instance {instance}"
+        ),
+        "guest_device_pulled": (
+            "the guest has lost PCI device {address} while it runs, as when "
+            "its VF was destroyed; see that 'sriov-rt vf list' has the VF, "
+            "and hard-reboot instance {instance}"
         ),
         "guest_irq_on_pcpu": (
             "interrupts of PCI device {address} fire on CPUs {cpus} of "

@@ -73,7 +73,7 @@ PARTS = (
         "vm",
         (
             *_modules("vm", "test_vif_kill", "test_vif_kinds", "test_hidden"),
-            *_modules("vm", "test_vf_attacks", "test_lxc"),
+            *_modules("vm", "test_vf_attacks", "test_lxc", "test_vif_reload"),
         ),
     ),
     Part(
@@ -190,6 +190,7 @@ PARTS = (
         "benchmarks",
         (
             *("bench_agent", "bench_audit", "bench_guest", "bench_hooks"),
+            "bench_occupancy",
             *("bench_kubevirt", "bench_labels", "bench_selector"),
             *("bench_start", "bench_scale"),
         ),

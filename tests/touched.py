@@ -153,6 +153,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "etc/openstack-helm": ("kubernetes.test_openstack_helm",),
     "etc/openstack-k8s-operators": ("functional.deployment",),
     "etc/openstack_deploy": ("functional.deployment",),
+    "etc/grafana": ("functional.agent.test_prometheus",),
     "etc/prometheus": ("functional.agent.test_prometheus",),
     "etc/systemd": ("functional.systemd", "packages"),
     "etc/vdsm": ("functional.vdsm",),

@@ -11,10 +11,12 @@ from oslo_config import cfg
 
 from sriov_rt import exceptions
 from sriov_rt.agent import audit
+from sriov_rt.agent import options
 from sriov_rt.agent import withdrawal
 from sriov_rt.agent.audit import Audit
 from sriov_rt.agent.listener import Endpoint
 from sriov_rt.agent.listener import Listener
+from sriov_rt.agent.metrics import CountVfs
 from sriov_rt.agent.metrics import Metrics
 from sriov_rt.agent.publisher import Bus
 from sriov_rt.agent.publisher import Publisher
@@ -28,6 +30,7 @@ from sriov_rt.agent.withdrawal import Withdrawals
 from sriov_rt.facts import HostFacts
 from sriov_rt.host.observer import Observer
 from sriov_rt.host.observer import load_sources
+from sriov_rt.host.occupancy import Occupancy
 from sriov_rt.host.root import Root
 from sriov_rt.labels import service as label_service
 from sriov_rt.placement import resource_provider
@@ -63,11 +66,16 @@ class PlacementMisconfigured(exceptions.SriovRtError):
         )
 
 
-def assemble(conf: cfg.ConfigOpts, crashed: Callable[[], None]) -> Agent:
+def assemble(
+    conf: cfg.ConfigOpts,
+    crashed: Callable[[], None],
+    count_vfs: CountVfs = tuple,
+) -> Agent:
     """Return the agent that a configuration describes, not started.
 
     :param conf: with the options of :mod:`sriov_rt.agent.options`.
     :param crashed: called if a thread meets an error it should not.
+    :param count_vfs: as of :class:`Metrics`.
     :raises PlacementMisconfigured: see there.
     :raises LabelSourceMissing: see there.
     :raises MetricsUnavailable: see there.
@@ -132,6 +140,7 @@ def assemble(conf: cfg.ConfigOpts, crashed: Callable[[], None]) -> Agent:
                 conf.metrics.port,
                 agent.reported,
                 Root(conf.agent.root),
+                count_vfs,
             )
         )
     agent.run_beside(Uevents(agent.changed), labels, auditing, *beside)
@@ -149,13 +158,16 @@ def _observing(conf: cfg.ConfigOpts) -> Callable[[], HostFacts]:
 
     What withdraws the certificate is on disk before it is reported.
     """
+    root = Root(conf.agent.root)
     observer = Observer(
-        Root(conf.agent.root),
+        root,
         conf.host,
         _node(conf),
         load_sources(),
         nova_files=conf.agent.nova_config_files,
         keep=withdrawal.Keeper().keep,
+        occupancy=Occupancy(root, conf.agent.kubelet_directory),
+        intended=options.INTENDED[conf.agent.realtime],
     )
     return observer.observe
 

@@ -33,7 +33,7 @@ from sriov_rt.guest import state
 from sriov_rt.guest.running import Guest
 from sriov_rt.guest.xml import DomainRejected
 from sriov_rt.host import kubelet
-from sriov_rt.host import procfs
+from sriov_rt.host import occupancy
 from sriov_rt.host import reserved_devices
 from sriov_rt.host.root import Root
 from sriov_rt.reason import Reason
@@ -120,7 +120,7 @@ def observe(
     owners = _owners(root, guests)
     observed = tuple(_observe(root, guests, owners))
     cpus = CpuSet().union(*(each.realtime_cpus for each in observed))
-    others = tuple(procfs.on_cpus(root, owners, cpus))
+    others = tuple(occupancy.on_cpus(root, owners, cpus))
     workloads = facts.onload.workloads
     known = () if isinstance(workloads, Unknown) else workloads
     accelerations = {

@@ -12,18 +12,25 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any
 
 from oslo_config import cfg
 
 from sriov_rt import exceptions
 from sriov_rt.agent import metrics_server
+from sriov_rt.agent import vf_series
+from sriov_rt.agent.vf_series import Sample
 from sriov_rt.codec import Unknown
+from sriov_rt.decide import occupancy
+from sriov_rt.facts import CountedVf
 from sriov_rt.facts import HostFacts
 from sriov_rt.facts import LatencyCertificate
+from sriov_rt.facts import culprit
 from sriov_rt.facts import decisive
 from sriov_rt.host import port_counts
 from sriov_rt.host import readiness
+from sriov_rt.host.observer import installed_version
 from sriov_rt.host.root import Root
 
 LOG = logging.getLogger(__name__)
@@ -68,7 +75,10 @@ Prometheus has to name the same.
 
 #: Name to its help: every metric that there is.
 HELP = {
-    "sriov_rt_host_ready": "Whether the host can serve realtime guests.",
+    "sriov_rt_build_info": "Release of the agent; always 1.",
+    "sriov_rt_host_ready": (
+        "Whether the host can serve realtime guests, and is meant to."
+    ),
     "sriov_rt_host_reason": "A Reason why it cannot, by its code.",
     "sriov_rt_facts_observed_timestamp_seconds": (
         "Unix time of the last observation of the host."
@@ -80,6 +90,9 @@ HELP = {
         "Unix time at which the certificate expires."
     ),
     "sriov_rt_certificate_withdrawn": "Whether the certificate is withdrawn.",
+    "sriov_rt_certificate_culprit": (
+        "Whether the sample that withdrew the certificate had such a culprit."
+    ),
     "sriov_rt_vfs": "VFs by their PF and state (free or used).",
     "sriov_rt_quarantined_ports": (
         "Quarantined ports by the PF, or the parent without VFs, of each."
@@ -87,15 +100,27 @@ HELP = {
     "sriov_rt_held_vfs": (
         "VFs of pods, VMIs, domains and Neutron's agent, by PF and state."
     ),
+    "sriov_rt_occupied_cpus": (
+        "CPUs for guests that something else is pinned to, or runs on."
+    ),
+    "sriov_rt_cpu_occupants": (
+        "What is on CPUs for guests and of no guest, by kind, state, program "
+        "and unit."
+    ),
     "sriov_rt_guest_drifts": "Drifts of running guests, by code.",
     "sriov_rt_audit_known": "Whether the last audit could read the guests.",
     "sriov_rt_port_operations_total": (
         "Plugs, unplugs and recoveries of ports since the boot, by result."
     ),
+    **vf_series.HELP,
 }
 
 #: How the name of a counter ends; all others are gauges.
 _COUNTER = "_total"
+
+
+#: Returns the VFs of this host with their counters.
+CountVfs = Callable[[], Sequence[CountedVf]]
 
 
 class MetricsUnavailable(exceptions.SriovRtError):
@@ -108,14 +133,14 @@ class MetricsUnavailable(exceptions.SriovRtError):
         )
 
 
-#: A name, its labels, and a value.
-Sample = tuple[str, dict[str, str], float]
-
-
 def samples(facts: HostFacts) -> Iterator[Sample]:
     """Yield what is known of a host; what is unknown is left out."""
     found = readiness.judge(decisive(facts), placed_by_nova=True)
-    yield "sriov_rt_host_ready", {}, float(found.is_ready)
+    intended = "unknown"
+    if not isinstance(facts.intended, Unknown):
+        intended = "yes" if facts.intended else "no"
+    labels = {"intended": intended}
+    yield "sriov_rt_host_ready", labels, float(found.is_ready)
     for code in sorted({each.code for each in found.must}):
         yield "sriov_rt_host_reason", {"code": code}, 1.0
     yield (
@@ -127,6 +152,7 @@ def samples(facts: HostFacts) -> Iterator[Sample]:
     yield from _vfs(facts)
     yield from _quarantined(facts)
     yield from _holders(facts)
+    yield from _occupancy(facts)
     drifts = facts.audit.drifts
     yield "sriov_rt_audit_known", {}, float(not isinstance(drifts, Unknown))
     if not isinstance(drifts, Unknown):
@@ -146,6 +172,10 @@ def _certificate(facts: HostFacts) -> Iterator[Sample]:
         )
         withdrawn = float(bool(found.withdrawn))
         yield "sriov_rt_certificate_withdrawn", {}, withdrawn
+        named = found.culprit.kind if found.culprit else ""
+        for kind in culprit.KINDS:
+            labels = {"kind": kind}
+            yield "sriov_rt_certificate_culprit", labels, float(kind == named)
 
 
 def _vfs(facts: HostFacts) -> Iterator[Sample]:
@@ -187,12 +217,34 @@ def _holders(facts: HostFacts) -> Iterator[Sample]:
         yield "sriov_rt_held_vfs", labels, float(count)
 
 
+def _occupancy(facts: HostFacts) -> Iterator[Sample]:
+    found = facts.occupancy.occupants
+    if isinstance(found, Unknown):
+        return
+    taken = len(occupancy.taken(facts.occupancy))
+    yield "sriov_rt_occupied_cpus", {}, float(taken)
+    counts: Counter[tuple[str, str, str, str]] = Counter()
+    for each in found:
+        # An interrupt's name has its number, which another device gets.
+        name = "" if each.kind == "interrupt" else each.process or each.name
+        counts[each.kind, each.state, name, each.unit] += max(each.threads, 1)
+    for key, count in sorted(counts.items()):
+        names = ("kind", "state", "program", "unit")
+        labels = dict(zip(names, key, strict=True))
+        yield "sriov_rt_cpu_occupants", labels, float(count)
+
+
 def operations(root: Root) -> Iterator[Sample]:
-    """Yield how operations on ports ended; nothing if that is unknown."""
+    """Yield how operations on ports ended; nothing if that is unknown.
+
+    What has not happened yet is 0: Prometheus sees no increase in a counter
+    whose first sample is 1.
+    """
     found = port_counts.observe(root)
     if isinstance(found, Unknown):
         return
-    for (operation, result), count in sorted(found.items()):
+    counts = {**dict.fromkeys(port_counts.KNOWN, 0), **found}
+    for (operation, result), count in sorted(counts.items()):
         labels = {"operation": operation, "result": result}
         yield "sriov_rt_port_operations_total", labels, float(count)
 
@@ -201,7 +253,9 @@ class Metrics:
     """The endpoint, in threads of its own.
 
     :param latest: returns the last facts; None before the first.
-    :param root: where the counts of ports are.
+    :param root: where the counts of ports are, and the guests.
+    :param count_vfs: returns the VFs with their counters; it may raise any
+        error of ours.
     :raises MetricsUnavailable: without prometheus_client.
     """
 
@@ -211,6 +265,7 @@ class Metrics:
         port: int,
         latest: Callable[[], HostFacts | None],
         root: Root,
+        count_vfs: CountVfs = tuple,
     ) -> None:
         try:
             # Here, for it is an extra.
@@ -221,6 +276,7 @@ class Metrics:
         self._address, self._port = address, port
         self._latest = latest
         self._root = root
+        self._count_vfs = count_vfs
         self._server: metrics_server.Server | None = None
 
     def start(self) -> None:
@@ -247,6 +303,13 @@ class Metrics:
         if self._server is not None:
             self._server.stop()
 
+    def _of_vfs(self) -> Iterator[Sample]:
+        try:
+            yield from vf_series.samples(self._count_vfs(), self._root)
+        except (exceptions.SriovRtError, OSError) as error:
+            # What else there is to scrape is not to suffer from it.
+            LOG.warning("the VFs are not counted: %s", exceptions.plain(error))
+
     def describe(self) -> list[Any]:
         """Return nothing: prometheus_client would scrape for it."""
         return []
@@ -257,7 +320,10 @@ class Metrics:
         core = self._library.metrics_core
         families: dict[str, Any] = {}
         for name, labels, value in itertools.chain(
-            operations(self._root), () if facts is None else samples(facts)
+            [("sriov_rt_build_info", {"version": installed_version()}, 1.0)],
+            operations(self._root),
+            () if facts is None else samples(facts),
+            self._of_vfs(),
         ):
             if name not in families:
                 kind = (

@@ -17,6 +17,9 @@ from sriov_rt.placement import options as placement_options
 
 GROUP = "agent"
 
+#: ``[agent] realtime`` to what it says of the host; None for what Nova has.
+INTENDED = {"auto": None, "yes": True, "no": False}
+
 HOST_OPTS = [
     cfg.StrOpt(
         "host",
@@ -42,6 +45,20 @@ libvirt gives it (``virsh hostname``, most often the fully qualified name),
 and Nova names the host's resource provider in Placement by it. Where it is
 not set, the name of ``[DEFAULT] host`` is used; set it if the two differ, or
 Placement never gets this host's traits.
+""",
+    ),
+    cfg.StrOpt(
+        "realtime",
+        default="auto",
+        choices=tuple(INTENDED),
+        help="""
+Whether this host is meant to serve realtime guests.
+
+``auto`` is yes if nova-compute has a ``[compute] cpu_dedicated_set`` on it.
+Set ``no`` where those pCPUs are for pinned guests without realtime, and
+``yes`` where guests are placed without Nova. It changes no decision: it is a
+fact of the host, and a host that is not meant to raises no alert that it is
+not ready.
 """,
     ),
     cfg.FloatOpt(

@@ -21,6 +21,7 @@ from sriov_rt import config
 from sriov_rt import exceptions
 from sriov_rt.agent import options
 from sriov_rt.agent.assembly import assemble
+from sriov_rt.agent.metrics import CountVfs
 from sriov_rt.service import guru_meditation
 from sriov_rt.service import signals
 
@@ -75,11 +76,14 @@ def configure(
     return conf
 
 
-def serve(conf: cfg.ConfigOpts) -> int:
-    """Run the agent until it is stopped; return the exit code."""
+def serve(conf: cfg.ConfigOpts, count_vfs: CountVfs = tuple) -> int:
+    """Run the agent until it is stopped; return the exit code.
+
+    :param count_vfs: as of :class:`Metrics`.
+    """
     received: queue.SimpleQueue[int] = queue.SimpleQueue()
     guru_meditation.handle_signals(conf, NAME, received.put)
-    agent = assemble(conf, lambda: received.put(signals.CRASHED))
+    agent = assemble(conf, lambda: received.put(signals.CRASHED), count_vfs)
     # Not a launcher: those put the service into a child process, which they
     # restart on SIGHUP, traits withdrawn and all.
     services = service.Services(restart_method="mutate")
@@ -107,15 +111,18 @@ def _reload(conf: cfg.ConfigOpts, services: Any) -> None:
 
 
 def main(
-    arguments: Sequence[str] | None = None, check: Check = _nothing
+    arguments: Sequence[str] | None = None,
+    check: Check = _nothing,
+    count_vfs: CountVfs = tuple,
 ) -> int:
     """Run the agent and return its exit code.
 
     :param arguments: without the program's name; ``sys.argv`` by default.
     :param check: checks what the facts are read from.
+    :param count_vfs: as of :func:`serve`.
     """
     try:
-        return serve(configure(arguments, check))
+        return serve(configure(arguments, check), count_vfs)
     except (
         cfg.Error,
         exceptions.SriovRtError,

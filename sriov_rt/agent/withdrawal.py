@@ -18,12 +18,14 @@ from typing import Protocol
 
 import oslo_messaging
 
+from sriov_rt import codec
 from sriov_rt import exceptions
 from sriov_rt import files
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import HostFacts
 from sriov_rt.facts import LatencyCertificate
 from sriov_rt.facts import certificate
+from sriov_rt.facts.culprit import Culprit
 from sriov_rt.guest import metadata
 from sriov_rt.guest import running
 from sriov_rt.guest.metadata import Promise
@@ -69,12 +71,14 @@ class Withdrawal:
 
     :param reasons: why, at least one.
     :param instances: that are affected.
+    :param culprit: of the sample that withdrew it; None where none did.
     """
 
     host: str
     node: str
     reasons: tuple[Reason, ...]
     instances: tuple[Affected, ...] | Unknown
+    culprit: Culprit | None = None
 
     event = EVENT
 
@@ -88,6 +92,7 @@ class Withdrawal:
         found = self.instances
         why = found.reason if isinstance(found, Unknown) else None
         listed = () if isinstance(found, Unknown) else found
+        named = self.culprit
         return {
             "host": self.host,
             "node": self.node,
@@ -102,6 +107,7 @@ class Withdrawal:
                 for each in listed
             ],
             "instances_unknown": why,
+            **({"culprit": codec.to_plain(named)} if named else {}),
         }
 
     def log(self) -> None:
@@ -112,11 +118,12 @@ class Withdrawal:
         else:
             named = ",".join(map(str, found)) or "none"
         LOG.warning(
-            "latency certificate withdrawn: host=%s node=%s instances=%s%s",
+            "latency certificate withdrawn: host=%s node=%s instances=%s%s%s",
             self.host,
             self.node,
             named,
             "".join(f" [{each.code}] {each.message}" for each in self.reasons),
+            f"; {self.culprit.sentence}" if self.culprit else "",
         )
 
 
@@ -243,8 +250,11 @@ class Withdrawals:
         if not ceased and promised <= self._named:
             return
         self._named |= promised
+        named = None
+        if isinstance(found, LatencyCertificate):
+            named = found.culprit
         withdrawal = Withdrawal(
-            facts.host, facts.node, tuple(reasons), affected
+            facts.host, facts.node, tuple(reasons), affected, named
         )
         withdrawal.log()
         self._notify(withdrawal)

@@ -9,6 +9,7 @@ from oslo_config import cfg
 
 from sriov_rt import config
 from sriov_rt.cmd import faults
+from sriov_rt.facts import CountedVf
 from sriov_rt.host.root import CONFIG
 from sriov_rt.host.root import Root
 from sriov_rt.service import threads
@@ -31,7 +32,15 @@ def _run(arguments: Sequence[str] | None) -> int:
     threads.choose()
     from sriov_rt.agent import process
 
-    return process.main(arguments, check_observed)
+    return process.main(arguments, check_observed, _count_vfs)
+
+
+def _count_vfs() -> Sequence[CountedVf]:
+    """Return the VFs of this host; their ports are in a room beside."""
+    # Here, for most hosts serve no metrics.
+    from sriov_rt.vif import vf_counters
+
+    return vf_counters.of_host()
 
 
 def check_observed(conf: cfg.ConfigOpts, service: str) -> None:

@@ -7,6 +7,7 @@ import dataclasses
 import datetime
 import time
 from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 from sriov_rt import decide
@@ -16,6 +17,7 @@ from sriov_rt.cmd import cloud
 from sriov_rt.cmd import collect
 from sriov_rt.cmd import command
 from sriov_rt.cmd import faults
+from sriov_rt.cmd import fleet
 from sriov_rt.cmd.command import Result
 from sriov_rt.cmd.verdict import Candidate
 from sriov_rt.codec import Unknown
@@ -90,6 +92,7 @@ class Agent:
         its facts are known.
     :param compute: its nova-compute; None without credentials, or if Nova has
         no such host.
+    :param upkeep: what maintenance changes on it; None unless it is listed.
     """
 
     host: str
@@ -99,6 +102,7 @@ class Agent:
     reasons: tuple[Reason, ...]
     compute: cloud.ComputeService | None = None
     traits: tuple[str, ...] | None = None
+    upkeep: fleet.Upkeep | None = None
 
     def to_plain(self) -> dict[str, Any]:
         """Return the agent as a JSON object."""
@@ -114,9 +118,10 @@ class Agent:
                 else dataclasses.asdict(self.compute)
             ),
             "traits": None if self.traits is None else list(self.traits),
+            "maintenance": self.upkeep and self.upkeep.to_plain(),
         }
 
-    def row(self, wait_s: float, now: float) -> tuple[str, ...]:
+    def row(self, wait_s: float, now: float) -> tuple[str | None, ...]:
         """Return the agent as a row of the list.
 
         :param wait_s: seconds that it had to report.
@@ -131,7 +136,11 @@ class Agent:
             unseen_s = self.compute.unseen_s(now)
             compute += "" if unseen_s is None else f" for {_length(unseen_s)}"
         traits = " ".join(self.traits or ())
-        return self.host, self.version, age, verdict, compute, codes, traits
+        long = [None] * len(fleet.COLUMNS)
+        return (
+            *(self.host, self.version, age, verdict, compute, codes, traits),
+            *(long if self.upkeep is None else self.upkeep.row()),
+        )
 
 
 def judge(candidate: Candidate) -> Agent:
@@ -184,11 +193,14 @@ def published(connection: Any) -> list[Agent]:
 
 
 _COMPUTE = "nova-compute"
+#: The columns of ``--long``.
+_LONG = ("Host", "Verdict", *fleet.COLUMNS)
 _TRAITS = "Traits"
 
 COLUMNS = (
     *("Host", "Version", "Facts age", "Verdict", _COMPUTE, "Problems"),
     _TRAITS,
+    *fleet.COLUMNS,
 )
 
 
@@ -198,6 +210,13 @@ class List(command.Lister):
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """Add the message queue and the filters."""
         arguments.add_host_filters(parser, "--not-ready", "are not ready")
+        parser.add_argument(
+            "--long",
+            action="store_true",
+            help="list what maintenance changes on each host (kernel, "
+            "microcode, profile of tuned, latency certificate, hold, boot "
+            "owed); those that differ most from most hosts come first",
+        )
         collect.configure(parser)
 
     def run(self, args: argparse.Namespace) -> Result:
@@ -211,14 +230,23 @@ class List(command.Lister):
                 raise
             found = published(connection)
             faults.say(_NO_QUEUE)
+        if args.long:
+            # Before the filters: most hosts are most of all.
+            found = _most_differing(found)
         found = [each for each in found if _is_chosen(each, args)]
         hidden = {_COMPUTE} if not is_known else set()
         if all(each.traits is None for each in found):
             hidden.add(_TRAITS)
+        if not args.long:
+            hidden.update(fleet.COLUMNS)
         now = time.time()
         return Result(
             columns=COLUMNS,
-            shown=[name for name in COLUMNS if name not in hidden],
+            shown=[
+                name
+                for name in (_LONG if args.long else COLUMNS)
+                if name not in hidden
+            ],
             rows=[each.row(args.wait, now) for each in found],
             document=[each.to_plain() for each in found],
         )
@@ -233,16 +261,36 @@ class List(command.Lister):
         expected = args.host
         if expected is None and computes is not None:
             expected = list(computes)
-        candidates = collect.from_args(self.caller, args, expected)
+        candidates = collect.from_args(
+            self.caller, args, expected, whole=args.long
+        )
         if not is_known:
             report = faults.progress(is_quiet=self.caller.is_quiet)
             report(_NO_CREDENTIALS)
+        now = time.time()
         return [
             dataclasses.replace(
-                judge(each), compute=(computes or {}).get(each.host)
+                judge(each),
+                compute=(computes or {}).get(each.host),
+                upkeep=(
+                    fleet.of(each.reported, now)
+                    if args.long and each.reported is not None
+                    else None
+                ),
             )
             for each in candidates
         ]
+
+
+def _most_differing(hosts: Sequence[Agent]) -> list[Agent]:
+    """Return hosts, those first that differ from most in most."""
+    compared = iter(fleet.compared(e.upkeep for e in hosts if e.upkeep))
+    found = [
+        dataclasses.replace(each, upkeep=each.upkeep and next(compared))
+        for each in hosts
+    ]
+    found.sort(key=lambda e: -len(e.upkeep.differs) if e.upkeep else 1)
+    return found
 
 
 def _is_chosen(found: Agent, args: argparse.Namespace) -> bool:
@@ -303,6 +351,7 @@ class Show(command.ShowOne):
                 ),
             ),
             {**found.to_plain(), "facts": candidate.reported.to_plain()},
+            after=table.occupancy(candidate.reported),
             code=0 if found.verdict == READY else EXIT_NOT_READY,
         )
 

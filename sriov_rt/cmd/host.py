@@ -25,6 +25,7 @@ from sriov_rt.host import readiness
 from sriov_rt.host import table
 from sriov_rt.host.observer import Observer
 from sriov_rt.host.observer import load_sources
+from sriov_rt.host.occupancy import Occupancy
 from sriov_rt.host.readiness import Readiness
 from sriov_rt.host.root import CONFIG
 from sriov_rt.host.root import Root
@@ -121,7 +122,9 @@ class Show(OfHost, command.ShowOne):
         """Return the facts."""
         found, _ = observe(args)
         return one(
-            table.rows(found.facts, found.ages_s), found.facts.to_plain()
+            table.rows(found.facts, found.ages_s),
+            found.facts.to_plain(),
+            after=table.occupancy(found.facts),
         )
 
 
@@ -252,7 +255,14 @@ def observe(args: argparse.Namespace) -> tuple[Recorded, bool]:
     name = compute.host_name(root, settings)
     if isinstance(name, Unknown):
         name = "unknown"
-    observer = Observer(root, name, name, load_sources(), nova_files=files)
+    observer = Observer(
+        root,
+        name,
+        name,
+        load_sources(),
+        nova_files=files,
+        occupancy=Occupancy(root),
+    )
     found = recorded.complete(observer.observe(), root)
     return found, settings is not None
 

@@ -47,6 +47,8 @@ COMMANDS: Mapping[str, str] = {
     "host apply": "host_apply:Apply",
     "host check": "host:Check",
     "host features": "host:Features",
+    "host hold": "host_maintenance:HoldHost",
+    "host release": "host_maintenance:ReleaseHost",
     "host show": "host:Show",
     "onload lxc-config": "onload_lxc:LxcConfig",
     "onload pod-patch": "onload_pod:PodPatch",
@@ -65,6 +67,7 @@ COMMANDS: Mapping[str, str] = {
     "verify network serve": "verify_network:NetworkServe",
     "verify report": "verify_report:Report",
     "verify watch": "verify_certificate:Watch",
+    "vf counters": "vf:Counters",
     "vf list": "vf:List",
     "vf map": "vf:Map",
     "vf plan": "vf:Plan",
@@ -76,6 +79,7 @@ COMMANDS: Mapping[str, str] = {
     "vif forget": "vif:Forget",
     "vif lxc-hook": "vif:LxcHook",
     "vif recover": "vif:Recover",
+    "vif restore": "vif_restore:Restore",
     "vif show": "vif:Show",
 }
 

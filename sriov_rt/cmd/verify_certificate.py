@@ -17,6 +17,7 @@ from sriov_rt.cmd.command import Result
 from sriov_rt.codec import Unknown
 from sriov_rt.facts.certificate import PATH
 from sriov_rt.facts.certificate import Certificate
+from sriov_rt.facts.culprit import Culprit
 from sriov_rt.host import compute
 from sriov_rt.host import conditions
 from sriov_rt.host import latency as host_latency
@@ -126,9 +127,13 @@ class Watch(command.Lister):
                 "max_us": found.max_us,
                 "message": found.said,
                 "withdrawn": found.withdrawn,
+                "culprit": (
+                    codec.to_plain(found.culprit) if found.culprit else None
+                ),
                 "emulated": emulated,
             }
             note = [f"note: {verify.EMULATED}"] if emulated else []
+            note = [*_culprit(found.culprit), *note]
             return command.one(
                 document.items(),
                 document,
@@ -166,6 +171,13 @@ def certified(found: Certificate, why: str) -> Iterator[str]:
     yield f"certificate: {found.max_latency_us} µs, until {until} (/{PATH})"
     if why:
         yield f"it counts no more: {why}"
+    yield from _culprit(found.culprit)
+
+
+def _culprit(found: Culprit | None) -> Iterator[str]:
+    if found is not None:
+        yield f"culprit: {found.sentence}"
+        yield from (f"  in {each}" for each in found.stack)
 
 
 def _remarks(found: Certificate) -> Iterator[str]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 
 from sriov_rt import codec
+from sriov_rt.cmd import arguments
 from sriov_rt.cmd import command
 from sriov_rt.cmd import paths
 from sriov_rt.cmd import progress
@@ -25,9 +26,11 @@ from sriov_rt.host.root import Root
 from sriov_rt.parse import duration
 from sriov_rt.verify import certificate
 from sriov_rt.verify import errors
+from sriov_rt.verify import figures
 from sriov_rt.verify import guest
 from sriov_rt.verify import hotplug
 from sriov_rt.verify import latency
+from sriov_rt.verify import packages
 from sriov_rt.verify import results
 from sriov_rt.verify import tools
 from sriov_rt.verify.load import DEFAULT as DEFAULT_LOAD
@@ -88,6 +91,13 @@ class Latency(verify.Measure):
             choices=tuple(tools.TOOLS),
             default=[],
             help="a tool to leave out; may be repeated",
+        )
+        parser.add_argument(
+            "--bound",
+            type=arguments.whole(1, 99_999_999),
+            metavar="US",
+            help="look for the culprits of the worst samples above US µs; "
+            "the CPUs are traced meanwhile (default: none)",
         )
         verify.add_output(parser)
         parser.add_argument(
@@ -231,6 +241,7 @@ def _earn(
         line.latency,
         host_latency.withdrawn_at(root),
         nova_files,
+        args.bound,
     ).run(profile, resume=args.resume)
     measured = [each.measurement for each in found]
     subject = certificate.Subject(
@@ -240,6 +251,7 @@ def _earn(
         before=before,
         after=conditions.observe(root, nova, boot=args.per_boot),
         emulated=conditions.emulated(root),
+        packages=packages.observe(root),
     )
     try:
         issued = certificate.issue(
@@ -254,6 +266,7 @@ def _earn(
     except errors.CertificateRefused as error:
         return measured, subject.emulated, None, error.reasons
     certificate.write(issued, root.path)
+    figures.keep(root.path, issued.issued_at, found)
     return measured, subject.emulated, issued, ()
 
 
@@ -319,6 +332,8 @@ def _problems(found: Sequence[Measurement], emulated: bool) -> Iterator[str]:
     for run in found:
         for problem in run.problems:
             yield f"{run.tool}: does not count: {problem}"
+        for each in run.culprits:
+            yield f"{run.tool}: {each.of_sample}"
     if emulated:
         yield f"note: {verify.EMULATED}"
 

@@ -15,8 +15,10 @@ from sriov_rt.cmd import display
 from sriov_rt.cmd import paths
 from sriov_rt.cmd import shell
 from sriov_rt.cmd import verify
+from sriov_rt.cmd import verify_regression
 from sriov_rt.cmd.command import Result
 from sriov_rt.host.table import printable
+from sriov_rt.verify import breach
 from sriov_rt.verify import collection
 from sriov_rt.verify import compare
 from sriov_rt.verify import disk
@@ -73,20 +75,40 @@ class Report(command.Lister):
 
 
 class Compare(command.Lister):
-    """Print how one measurement differs from another."""
+    """Print how one measurement differs from another.
+
+    Without BEFORE it is compared with the figures of this host's last
+    certificate from before it, which may be withdrawn, and there is one
+    verdict: no worse, worse, or not enough samples.
+    """
 
     epilog = (
         "Exit codes: 0 nothing is worse, 1 something is by more than its "
-        "uncertainty, 2 they could not be compared."
+        "uncertainty, 2 they could not be compared, 3 there are not enough "
+        "samples to say that it is no worse than at the certificate."
     )
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """Add the measurements."""
-        parser.add_argument("before", type=pathlib.Path, metavar="BEFORE")
-        parser.add_argument("after", type=pathlib.Path, metavar="AFTER")
+        parser.add_argument(
+            "before",
+            type=pathlib.Path,
+            nargs="?",
+            metavar="BEFORE",
+            help="a directory with results (default: the figures of the last "
+            "certificate)",
+        )
+        parser.add_argument(
+            "after",
+            type=pathlib.Path,
+            metavar="AFTER",
+            help="a directory with results",
+        )
 
     def run(self, args: argparse.Namespace) -> Result:
         """Return the differences."""
+        if args.before is None:
+            return verify_regression.judged(args.after)
         before, after = collection.read((args.before, args.after))
         found = list(compare.differences(before, after))
         rows = [tuple(compare.row(each)) for each in found]
@@ -133,6 +155,9 @@ def _measurements(
 def _figures(found: collection.Collection) -> Iterator[tuple[str, str]]:
     """Yield name and value of each figure of a measurement."""
     yield from report.facts(found)
+    for number, ticket in enumerate(found.breaches, 1):
+        for name, value in breach.rows(ticket):
+            yield f"breach {number}, {name}", value
     for tool, result in found.latency.items():
         for cpu in result.measurement.cpus:
             yield f"{tool}, CPU {cpu.cpu}, maximum", f"{cpu.max_us} µs"
@@ -175,6 +200,10 @@ def _as_text(
         yield f"== {each.label}"
         for name, value in report.facts(each):
             yield f"{name + ':':16} {printable(value)}"
+        for ticket in each.breaches:
+            yield "-- latency above the bound"
+            for name, value in breach.rows(ticket):
+                yield f"{name + ':':16} {printable(value)}"
         yield from collection.latency_text(each)
         yield from _cells(network.TABLE, each.network, published)
         yield from _cells(disk.TABLE, each.disk, published)

@@ -5,16 +5,21 @@
 import argparse
 import contextlib
 import dataclasses
+import pathlib
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 
+from sriov_rt import codec
+from sriov_rt import files
 from sriov_rt.cmd import arguments
 from sriov_rt.cmd import command
 from sriov_rt.cmd import faults
 from sriov_rt.cmd.command import Result
+from sriov_rt.codec import Unknown
+from sriov_rt.facts import CountedVf
 from sriov_rt.host.root import Root
 from sriov_rt.host.vfs import MAX_VFS
 from sriov_rt.nic import mapping
@@ -41,6 +46,12 @@ _HEADERS = (
 _MAP = (
     *("VF", "Address", "Interface", "Driver", "Group"),
     *("Instance", "Port", "Alias"),
+)
+
+
+_COUNTERS = (
+    *("VF", "Address", "Port", "Instance", "RX packets", "RX bytes"),
+    *("TX packets", "TX bytes", "RX dropped", "TX dropped", "Differing"),
 )
 
 
@@ -90,6 +101,58 @@ class Map(_OfPf):
             rows=[mapping.row(each) for each in found],
             document=[dataclasses.asdict(each) for each in found],
         )
+
+
+class Counters(_OfPf):
+    """List the counters of VFs by their owners."""
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add the PF, and a file for an exporter."""
+        super().configure(parser)
+        parser.add_argument(
+            "--textfile",
+            metavar="FILE",
+            help="also replace FILE by these metrics, for the textfile "
+            "collector of Prometheus' node exporter",
+        )
+
+    def run(self, args: argparse.Namespace) -> Result:
+        """Return the VFs with what they have received and transmitted."""
+        # Here, for what reads links and domains takes long to import.
+        from sriov_rt.agent import vf_series
+        from sriov_rt.vif import vf_counters
+
+        root = Root()
+        found = [
+            each
+            for each in vf_series.owned(vf_counters.of_host(), root)
+            if args.pf in (None, each.pf)
+        ]
+        if args.textfile is not None:
+            text = vf_series.text(vf_series.samples(found, root))
+            files.replace(pathlib.Path(args.textfile), text.encode(), 0o644)
+        return Result(
+            columns=_COUNTERS,
+            shown=("VF", "Instance", *_COUNTERS[4:8]),
+            rows=[_counters_row(each) for each in found],
+            document=[codec.to_plain(each) for each in found],
+        )
+
+
+def _counters_row(each: CountedVf) -> tuple[object, ...]:
+    counted: tuple[object, ...] = ("unknown",) * 6
+    if not isinstance(each.counters, Unknown):
+        counted = dataclasses.astuple(each.counters)
+    differing = "-" if each.differing is None else each.differing
+    name = f"{each.pf}/{each.index}"
+    owner = (each.port or "-", each.instance or "-")
+    # Packets and bytes first, which fit a terminal.
+    order = (0, 1, 3, 4, 2, 5)
+    return (
+        *(name, each.address, *owner),
+        *(counted[i] for i in order),
+        differing,
+    )
 
 
 class Show(command.ShowOne):

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from sriov_rt.decide import capacity
 from sriov_rt.decide import compute_driver
 from sriov_rt.decide import demands
+from sriov_rt.decide import maintenance
 from sriov_rt.decide import realtime
 from sriov_rt.facts import DecisiveFacts
 from sriov_rt.reason import Reason
@@ -72,6 +73,8 @@ def reasons(
             max_age_s=int(view.max_age_s),
         )
         return
+    if maintenance.concerns(request):
+        yield from maintenance.reasons(facts)
     if request.realtime:
         if view.placed_by_nova and not request.dedicated_cpus:
             mixed = request.mixed_cpus

@@ -107,6 +107,7 @@ def _reasons(
                 "guest_cpu_shared",
                 thread=other.thread,
                 name=other.name,
+                of=f" of {other.owner}" if other.owner else "",
                 cpu=other.cpu,
             )
     if acceleration is not None and not guest.is_plain:
@@ -187,7 +188,13 @@ def _devices(guest: RunningGuest) -> Iterator[Reason]:
             )
     pcpus: CpuSet = guest.realtime_cpus
     for each in guest.devices:
-        if each.driver is None or not each.driver.endswith(_VFIO):
+        if not each.attached:
+            yield reason(
+                "guest_device_pulled",
+                address=each.address,
+                instance=guest.instance,
+            )
+        elif each.driver is None or not each.driver.endswith(_VFIO):
             yield reason(
                 "guest_device_lost",
                 address=each.address,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from sriov_rt.codec import Unknown
 from sriov_rt.decide import cgroup
+from sriov_rt.decide import occupancy
 from sriov_rt.decide import power
 from sriov_rt.decide.unknown_facts import unknown
 from sriov_rt.decide.unknown_facts import unread
@@ -61,6 +62,9 @@ def reasons(facts: DecisiveFacts, *, placed_by_nova: bool) -> Iterator[Reason]:
         yield from _power(facts, dedicated)
         yield from _background(facts, dedicated)
         yield from _interrupts(facts, dedicated)
+        if placed_by_nova:
+            # Nova chooses among all of them.
+            yield from occupancy.reasons(facts, dedicated)
     yield from _kernel(facts)
     yield from _memory(facts)
 
@@ -79,6 +83,9 @@ def advice(facts: DecisiveFacts, *, placed_by_nova: bool) -> Iterator[Reason]:
         yield from _next_interrupts(facts, dedicated)
         yield from _threads(facts, dedicated)
         yield from cgroup.advice(facts.cpus, dedicated)
+        yield from occupancy.advice(
+            facts, dedicated, placed_by_nova=placed_by_nova
+        )
     if facts.memory.thp == "madvise":
         yield reason("thp_madvise")
 

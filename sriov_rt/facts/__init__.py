@@ -11,6 +11,7 @@ from sriov_rt.facts.host_facts import HostFacts
 from sriov_rt.facts.host_facts import from_json
 from sriov_rt.facts.host_facts import from_plain
 from sriov_rt.facts.host_facts import unknown
+from sriov_rt.facts.network import CountedVf
 from sriov_rt.facts.network import DecisiveNic
 from sriov_rt.facts.network import Endpoint
 from sriov_rt.facts.network import HeldVf
@@ -19,6 +20,7 @@ from sriov_rt.facts.network import NicFacts
 from sriov_rt.facts.network import OnloadFacts
 from sriov_rt.facts.network import QuarantinedPort
 from sriov_rt.facts.network import Vf
+from sriov_rt.facts.network import VfCounters
 from sriov_rt.facts.network import VifFacts
 from sriov_rt.facts.network import Workload
 from sriov_rt.facts.parts import NOT_REPORTED
@@ -27,6 +29,7 @@ from sriov_rt.facts.parts import ComputeFacts
 from sriov_rt.facts.parts import CpuFacts
 from sriov_rt.facts.parts import Governor
 from sriov_rt.facts.parts import GuestCgroup
+from sriov_rt.facts.parts import HostHold
 from sriov_rt.facts.parts import HugePages
 from sriov_rt.facts.parts import IdleState
 from sriov_rt.facts.parts import IrqFacts
@@ -35,8 +38,11 @@ from sriov_rt.facts.parts import KernelFacts
 from sriov_rt.facts.parts import LabelFacts
 from sriov_rt.facts.parts import LatencyCertificate
 from sriov_rt.facts.parts import LatencyFacts
+from sriov_rt.facts.parts import MaintenanceFacts
 from sriov_rt.facts.parts import MemoryFacts
 from sriov_rt.facts.parts import NumaNode
+from sriov_rt.facts.parts import OccupancyFacts
+from sriov_rt.facts.parts import Occupant
 from sriov_rt.facts.parts import PowerManagement
 from sriov_rt.facts.parts import VirtFacts
 from sriov_rt.facts.parts import for_guests
@@ -49,6 +55,7 @@ __all__ = [
     "SCHEMA_VERSION",
     "CgroupPartition",
     "ComputeFacts",
+    "CountedVf",
     "CpuFacts",
     "CpuSet",
     "DecisiveFacts",
@@ -58,6 +65,7 @@ __all__ = [
     "GuestCgroup",
     "HeldVf",
     "HostFacts",
+    "HostHold",
     "HugePages",
     "IdleState",
     "IrqFacts",
@@ -66,14 +74,18 @@ __all__ = [
     "LabelFacts",
     "LatencyCertificate",
     "LatencyFacts",
+    "MaintenanceFacts",
     "MemoryFacts",
     "Nic",
     "NicFacts",
     "NumaNode",
+    "OccupancyFacts",
+    "Occupant",
     "OnloadFacts",
     "PowerManagement",
     "QuarantinedPort",
     "Vf",
+    "VfCounters",
     "VifFacts",
     "VirtFacts",
     "Workload",

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from sriov_rt import codec
 from sriov_rt import documents
+from sriov_rt.facts.culprit import Culprit
 from sriov_rt.parse import cpulist
 from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.parse.errors import ParseError
@@ -97,6 +98,10 @@ class Certificate:
         for one that counts.
     :param withdrawn_at: since when, Unix time in seconds; 0 for one that
         counts, and in certificates of versions that did not write it down.
+    :param culprit: of the sample that withdrew it; None where a condition
+        did.
+    :param packages: the host's virtualization when it was issued, each a
+        name and a version; empty in certificates of older versions.
     :param digest: SHA-256 of all the rest, hexadecimal.
     """
 
@@ -113,6 +118,8 @@ class Certificate:
     conditions: Mapping[str, str]
     withdrawn: str = ""
     withdrawn_at: float = 0.0
+    culprit: Culprit | None = None
+    packages: tuple[str, ...] = ()
     digest: str = ""
 
 

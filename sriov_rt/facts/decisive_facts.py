@@ -21,11 +21,13 @@ from sriov_rt.facts.network import VifFacts
 from sriov_rt.facts.parts import ComputeFacts
 from sriov_rt.facts.parts import CpuFacts
 from sriov_rt.facts.parts import DecisiveKernel
+from sriov_rt.facts.parts import DecisiveMaintenance
 from sriov_rt.facts.parts import IrqFacts
 from sriov_rt.facts.parts import IrqGroup
 from sriov_rt.facts.parts import LabelFacts
 from sriov_rt.facts.parts import LatencyFacts
 from sriov_rt.facts.parts import MemoryFacts
+from sriov_rt.facts.parts import OccupancyFacts
 from sriov_rt.facts.parts import VirtFacts
 from sriov_rt.facts.parts import for_guests
 from sriov_rt.parse.cpulist import CpuSet
@@ -87,6 +89,8 @@ class DecisiveFacts:
     latency: LatencyFacts
     labels: DecisiveLabels
     vifs: VifFacts
+    occupancy: OccupancyFacts
+    maintenance: DecisiveMaintenance
 
 
 def decisive(facts: HostFacts) -> DecisiveFacts:
@@ -103,6 +107,8 @@ def decisive(facts: HostFacts) -> DecisiveFacts:
         latency=facts.latency,
         labels=_labels(facts.labels),
         vifs=facts.vifs,
+        occupancy=facts.occupancy,
+        maintenance=_base(DecisiveMaintenance, facts.maintenance),
     )
 
 

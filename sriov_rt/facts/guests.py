@@ -72,11 +72,14 @@ class GuestDevice:
 
     :param driver: None if it has none.
     :param irq_cpus: the CPUs that its interrupts fire on.
+    :param attached: False for one that its domain has by its configuration,
+        and that was taken from it while it runs.
     """
 
     address: str
     driver: str | None
     irq_cpus: CpuSet
+    attached: bool = True
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -139,12 +142,14 @@ class OtherThread:
     :param cpu: the CPU that it ran on last.
     :param name: of its process, printable.
     :param instance: the guest that it works for; empty if for none.
+    :param owner: otherwise its program and unit, as far as these are known.
     """
 
     thread: int
     name: str
     cpu: int
     instance: str = ""
+    owner: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from sriov_rt.facts.guests import AuditFacts
 from sriov_rt.facts.network import NicFacts
 from sriov_rt.facts.network import OnloadFacts
 from sriov_rt.facts.network import VifFacts
+from sriov_rt.facts.parts import NO_OCCUPANCY_REPORTED
 from sriov_rt.facts.parts import NOT_REPORTED
 from sriov_rt.facts.parts import ComputeFacts
 from sriov_rt.facts.parts import CpuFacts
@@ -24,7 +25,9 @@ from sriov_rt.facts.parts import IrqFacts
 from sriov_rt.facts.parts import KernelFacts
 from sriov_rt.facts.parts import LabelFacts
 from sriov_rt.facts.parts import LatencyFacts
+from sriov_rt.facts.parts import MaintenanceFacts
 from sriov_rt.facts.parts import MemoryFacts
+from sriov_rt.facts.parts import OccupancyFacts
 from sriov_rt.facts.parts import VirtFacts
 
 #: Raised by one when a reader of the old form would misread the new one.
@@ -36,6 +39,7 @@ SCHEMA_VERSION = 1
 MAX_DOCUMENT = 1024 * 1024
 
 NO_VIFS_REPORTED = VifFacts(NOT_REPORTED, NOT_REPORTED)
+NO_MAINTENANCE_REPORTED = MaintenanceFacts(NOT_REPORTED)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,6 +52,7 @@ class HostFacts:
     :param version: of the sriov-rt that observed it; empty if it is older
         than this field.
     :param audit: what the agent found of the guests that run.
+    :param intended: whether the host is meant to serve realtime guests.
     """
 
     host: str
@@ -66,6 +71,9 @@ class HostFacts:
     vifs: VifFacts = NO_VIFS_REPORTED
     version: str = ""
     audit: AuditFacts = NO_AUDIT_REPORTED
+    occupancy: OccupancyFacts = NO_OCCUPANCY_REPORTED
+    intended: bool | Unknown = NOT_REPORTED
+    maintenance: MaintenanceFacts = NO_MAINTENANCE_REPORTED
 
     def to_plain(self) -> dict[str, Any]:
         """Return the facts as a JSON object with its schema version."""

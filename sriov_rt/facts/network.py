@@ -163,6 +163,39 @@ class HeldVf:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class VfCounters:
+    """Frames of a VF, as it receives and transmits them."""
+
+    receive_packets: int
+    receive_bytes: int
+    receive_dropped: int
+    transmit_packets: int
+    transmit_bytes: int
+    transmit_dropped: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CountedVf:
+    """A VF with its counters and its one owner. It is no fact: it changes.
+
+    :param port: its UUID; empty where the VF has none, or several.
+    :param instance: who has it; likewise.
+    :param passed: whether it has a driver that gives it to a guest whole.
+    :param differing: attributes that are not as its record has them; None
+        where it has none.
+    """
+
+    pf: str
+    index: int
+    address: str
+    port: str
+    instance: str
+    passed: bool
+    counters: VfCounters | Unknown
+    differing: int | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class QuarantinedPort:
     """Port whose interface was not seen to come back: its VF is kept apart.
 

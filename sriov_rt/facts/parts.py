@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from sriov_rt.codec import Unknown
+from sriov_rt.facts.culprit import Culprit
 from sriov_rt.parse.cpulist import CpuSet
 
 #: A fact that came on top, in a document of an agent that knows none such.
@@ -217,6 +218,56 @@ class IrqFacts:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Occupant:
+    """A program, or work of the kernel, on CPUs for guests, which is no guest.
+
+    :param kind: ``thread``, ``kernel_thread``, ``interrupt`` or ``mask`` (of
+        Open vSwitch's PMD threads).
+    :param state: ``pinned`` (it can run nowhere else), ``runs`` (it was seen
+        there) or ``may``.
+    :param name: of the first of its threads, printable; of an interrupt its
+        number and name.
+    :param cpus: the CPUs for guests that it is on, or may be on.
+    :param process: the name of the program; empty for the kernel's.
+    :param unit: the systemd unit or container; empty for none.
+    :param thread: id of the first thread; 0 for what is none.
+    :param threads: how many there are.
+    :param share: of one CPU that the busiest took, percent; None where that
+        is not known.
+    :param since: Unix time when it was first seen, seconds.
+    """
+
+    kind: str
+    state: str
+    name: str
+    cpus: CpuSet
+    process: str = ""
+    unit: str = ""
+    thread: int = 0
+    threads: int = 1
+    share: int | None = None
+    since: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class OccupancyFacts:
+    """Occupants of the CPUs for guests, beside the guests.
+
+    :param occupants: what is pinned there first, then what runs there.
+    :param unread: threads that could not be inspected.
+    :param more: occupants that are not among them.
+    """
+
+    occupants: tuple[Occupant, ...] | Unknown
+    unread: int | Unknown = 0
+    more: int | Unknown = 0
+
+
+#: Of facts that were observed without it.
+NO_OCCUPANCY_REPORTED = OccupancyFacts(NOT_REPORTED)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class VirtFacts:
     """Virtualisation support of the host.
 
@@ -286,6 +337,8 @@ class LatencyCertificate:
     :param emulated: the host is a virtual machine itself: the latency says
         nothing of any hardware.
     :param cpus: that were measured; None in facts of an older agent.
+    :param culprit: of the sample that withdrew it; None where none did.
+    :param issued_at: Unix time in seconds; None in facts of an older agent.
     """
 
     max_latency_us: int
@@ -294,6 +347,8 @@ class LatencyCertificate:
     withdrawn: str = ""
     emulated: bool = False
     cpus: CpuSet | None = None
+    culprit: Culprit | None = None
+    issued_at: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -301,6 +356,47 @@ class LatencyFacts:
     """The host's latency certificate, None where it holds none."""
 
     certificate: LatencyCertificate | None | Unknown
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HostHold:
+    """A hold: while it stands, the host takes no realtime guest.
+
+    :param who: who has put the host on hold.
+    :param why: a clause.
+    :param since: Unix time, seconds.
+    :param until: Unix time in seconds at which it ends by itself; None for
+        one that lasts until it is released.
+    """
+
+    who: str
+    why: str
+    since: float
+    until: float | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DecisiveMaintenance:
+    """Maintenance of the host, as decisions judge it.
+
+    :param hold: None for a host that is not on hold.
+    """
+
+    hold: HostHold | None | Unknown
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MaintenanceFacts(DecisiveMaintenance):
+    """Maintenance of the host, and what it changes.
+
+    :param microcode: its revision; None where the kernel shows none.
+    :param tuned_profile: the active profiles of tuned; None without tuned.
+    :param boot_owed: what the next boot changes, a clause; empty for nothing.
+    """
+
+    microcode: str | None | Unknown = NOT_REPORTED
+    tuned_profile: str | None | Unknown = NOT_REPORTED
+    boot_owed: str | Unknown = NOT_REPORTED
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

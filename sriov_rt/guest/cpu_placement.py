@@ -5,6 +5,7 @@
 from collections.abc import Mapping
 
 from sriov_rt.codec import Unknown
+from sriov_rt.decide import occupancy
 from sriov_rt.facts import CpuSet
 from sriov_rt.facts import GuestCgroup
 from sriov_rt.facts import HostFacts
@@ -141,7 +142,7 @@ def choose(
         serving &= facts.cpus.guest_cgroup.cpus
     if isinstance(facts.compute.dedicated, CpuSet):
         serving -= facts.compute.dedicated
-    serving -= taken
+    serving -= taken | occupancy.taken(facts.occupancy)
     within, kept_to = domain.cpuset, domain.memory_nodes
     if within is not None:
         serving &= within

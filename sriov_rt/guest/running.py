@@ -18,24 +18,18 @@ from sriov_rt.guest.domain import Domain
 from sriov_rt.guest.domain import parse_domain
 from sriov_rt.guest.xml import DomainRejected
 from sriov_rt.guest.xml import text_of
+from sriov_rt.host.guest_processes import CONTAINERS
+from sriov_rt.host.guest_processes import KEEPER
+from sriov_rt.host.guest_processes import MACHINES
+from sriov_rt.host.guest_processes import STATUS
+from sriov_rt.host.guest_processes import SUFFIX
 from sriov_rt.host.root import Root
 from sriov_rt.parse.pinning import MAX_VCPUS
-
-#: Where the files are: LXC_STATE_DIR of libvirt's src/lxc/lxc_conf.h, and
-#: stateDir of its src/qemu/qemu_conf.c.
-CONTAINERS = "run/libvirt/lxc"
-MACHINES = "run/libvirt/qemu"
-_SUFFIX = ".xml"
-
-#: The process that keeps a container, as its ``comm`` has it.
-KEEPER = "libvirt_lxc"
 
 #: The longest command line that is taken in, in bytes; QEMU's has a few
 #: hundred for each device.
 _MAX_COMMAND = 1024 * 1024
 
-#: The root element of such a file: the state, and the process.
-_STATUS = re.compile(r"<domstatus [^<>]*\bpid='([0-9]{1,7})'[^<>]*>")
 #: VIR_DOMAIN_PAUSED_STARTING_UP, from before QEMU is there until its threads
 #: are pinned (qemuProcessInit in libvirt's src/qemu/qemu_process.c).
 _STARTING = " reason='starting up'"
@@ -75,7 +69,7 @@ def guests(root: Root, directory: str) -> tuple[Guest, ...] | Unknown:
         return () if root.exists(directory) is False else names
     found = []
     for name in names:
-        if not name.endswith(_SUFFIX):
+        if not name.endswith(SUFFIX):
             continue
         text = root.read_text(f"{directory}/{name}", MAX_DOCUMENT)
         if isinstance(text, Unknown):
@@ -140,7 +134,7 @@ def _instance(
 
 def parse(text: str) -> Guest | None:
     """Return the guest of a status file of libvirt's; None if it is none."""
-    header = _STATUS.search(text)
+    header = STATUS.search(text)
     start, end = text.find("<domain "), text.rfind("</domain>")
     if header is None or not 0 <= start < end:
         return None

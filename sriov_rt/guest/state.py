@@ -20,9 +20,12 @@ from sriov_rt.facts.guests import RunningGuest
 from sriov_rt.facts.guests import Schedule
 from sriov_rt.guest import bare
 from sriov_rt.guest import metadata
+from sriov_rt.guest.domain import MAX_DOCUMENT
 from sriov_rt.guest.domain import Domain
+from sriov_rt.guest.domain import parse_domain
 from sriov_rt.guest.report import describe
 from sriov_rt.guest.running import Guest
+from sriov_rt.guest.xml import DomainRejected
 from sriov_rt.guest.xml import Element
 from sriov_rt.guest.xml import cpuset
 from sriov_rt.guest.xml import cpusets
@@ -31,6 +34,10 @@ from sriov_rt.host import procfs
 from sriov_rt.host import values
 from sriov_rt.host.root import Root
 from sriov_rt.parse import process
+
+#: Domains as they will be started (configDir in libvirt's
+#: src/qemu/qemu_conf.c).
+_CONFIGURATIONS = "etc/libvirt/qemu"
 
 #: QEMU's name of an I/O thread, and the kernel's of a vhost worker.
 _IOTHREAD = re.compile(r"IO iothread([0-9]{1,5})")
@@ -260,7 +267,42 @@ def _size(element: Element | None) -> int:
 
 
 def _devices(root: Root, domain: Domain) -> Iterator[GuestDevice]:
-    for each in domain.devices():
+    there = set(_addresses(domain))
+    for name in _addresses(domain):
+        device = f"sys/bus/pci/devices/{name}"
+        driver = root.read_link(f"{device}/driver")
+        yield GuestDevice(
+            name,
+            driver.rpartition("/")[2] if isinstance(driver, str) else None,
+            _irq_cpus(root, device),
+        )
+    # Of one that goes libvirt takes the device out of the domain that runs,
+    # and not out of its configuration (processDeviceDeletedEvent in
+    # src/qemu/qemu_driver.c).
+    for name in _addresses(_configured(root, domain)):
+        if name not in there:
+            yield GuestDevice(name, None, CpuSet(), attached=False)
+
+
+def _configured(root: Root, domain: Domain) -> Domain | None:
+    """Return a domain as it will be started; None if that is not known."""
+    name = text_of(domain.root.find("name"))
+    if "/" in name:
+        return None
+    text = root.read_text(f"{_CONFIGURATIONS}/{name}.xml", MAX_DOCUMENT)
+    if isinstance(text, Unknown):
+        return None
+    try:
+        found = parse_domain(text[text.find("<domain ") :])
+    except DomainRejected:
+        return None
+    ours, theirs = (text_of(x.root.find("uuid")) for x in (domain, found))
+    return found if ours == theirs else None
+
+
+def _addresses(domain: Domain | None) -> Iterator[str]:
+    """Yield the addresses of the PCI devices that a domain has."""
+    for each in () if domain is None else domain.devices():
         address = None
         if each.tag in ("hostdev", "interface"):
             address = each.find("source/address")
@@ -275,15 +317,8 @@ def _devices(root: Root, domain: Domain) -> Iterator[GuestDevice]:
             )
         except ValueError:
             continue
-        if address.get("slot") is None:
-            continue  # a USB device
-        device = f"sys/bus/pci/devices/{name}"
-        driver = root.read_link(f"{device}/driver")
-        yield GuestDevice(
-            name,
-            driver.rpartition("/")[2] if isinstance(driver, str) else None,
-            _irq_cpus(root, device),
-        )
+        if address.get("slot") is not None:  # that of a USB device has none
+            yield name
 
 
 def _irq_cpus(root: Root, device: str) -> CpuSet:

@@ -111,6 +111,8 @@ def observe(
             withdrawn=now.withdrawn,
             emulated=found.emulated,
             cpus=CpuSet(each.cpu for each in found.cpus),
+            culprit=found.culprit,
+            issued_at=found.issued_at,
         )
     )
 

@@ -22,6 +22,7 @@ from sriov_rt.host import compute as compute_source
 from sriov_rt.host import irqs
 from sriov_rt.host import labels
 from sriov_rt.host import latency
+from sriov_rt.host.occupancy import Occupancy
 from sriov_rt.host.root import Root
 
 LOG = logging.getLogger(__name__)
@@ -33,9 +34,13 @@ Source = Callable[..., Any]
 #: How much of a problem is kept, in characters: it is logged and published.
 MAX_PROBLEM = 500
 
-#: The parts that sources give. Labels follow from the others, and the audit
-#: of guests is the agent's.
-PARTS = tuple(name for name in facts.PARTS if name not in ("audit", "labels"))
+#: The parts that sources give. Labels and the occupancy follow from the
+#: others, and the audit of guests is the agent's.
+PARTS = tuple(
+    name
+    for name in facts.PARTS
+    if name not in ("audit", "labels", "occupancy")
+)
 
 
 class Observer:
@@ -49,6 +54,9 @@ class Observer:
     :param nova_files: Nova's configuration files below the root, in place
         of those that sriov-rt.conf names there.
     :param keep: keeps a certificate's withdrawal before it is reported.
+    :param occupancy: sees who is on the CPUs for guests; None to leave it out.
+    :param intended: whether the host is meant to serve realtime guests; None
+        where it is if Nova has dedicated pCPUs on it.
     :param clock: gives Unix time, seconds.
     """
 
@@ -61,6 +69,8 @@ class Observer:
         *,
         nova_files: compute_source.Files | None = None,
         keep: latency.Keep | None = None,
+        occupancy: Occupancy | None = None,
+        intended: bool | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._root = root
@@ -83,6 +93,8 @@ class Observer:
                 irqs.observe, counters=irqs.Counters()
             )
         self._keep = keep
+        self._occupancy = occupancy
+        self._intended = intended
         self._nova: ComputeFacts | None = None
         if self._sources.get("latency") is latency.observe:
             self._sources["latency"] = self._latency
@@ -101,12 +113,21 @@ class Observer:
         parts["labels"] = labels.derive(
             parts["cpus"], parts["kernel"], parts["nics"]
         )
+        if self._occupancy is not None:
+            parts["occupancy"] = self._occupancy.observe(
+                parts["cpus"], parts["compute"], parts["irqs"]
+            )
         return HostFacts(
             self._host,
             self._node,
             self._clock(),
             **parts,
             version=installed_version(),
+            intended=(
+                _intended(parts["compute"])
+                if self._intended is None
+                else self._intended
+            ),
         )
 
     def _latency(self, root: Root) -> LatencyFacts:
@@ -139,6 +160,11 @@ class Observer:
                 "Facts '%s' are unknown: %s", name, problem, exc_info=error
             )
         return facts.unknown(name, problem)
+
+
+def _intended(nova: ComputeFacts) -> bool | Unknown:
+    found = nova.dedicated
+    return found if isinstance(found, Unknown) else bool(found)
 
 
 @functools.cache

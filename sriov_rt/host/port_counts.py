@@ -23,8 +23,32 @@ MAX_COUNTS = 256
 
 _NAME = re.compile(r"([a-z]{1,16})\.([A-Za-z]{1,64})")
 
+#: The errors that plugs and unplugs raise, of the rooms kernel, nic and vif.
+ERRORS = tuple(
+    """
+    AlreadyPlugged AnnouncingNotPermitted BadName BadState BudgetExceeded
+    Busy DriverMissing FiltersRemain FunctionNotReset Kept LinkError
+    LinkNeeded LinkRefused Locked NameInvalid NameTaken NicError NoParent
+    NoRoom NoSuchDevice NoSuchLink NoSuchNamespace NotAPf NotAVf NotAllowed
+    NotForgotten NotKept NotOurs NotPermitted NotReady NotRecorded
+    NotVerified OutOfRange ParentIsPort ParentTaken ProcessUnseen Quarantined
+    ReadOnly RecordDamaged RecordsBroken RecordsFull RecordsNotKept
+    RefusedByDriver RefusedByNic SeveralRefused SpreadNeeded TooManyVfs
+    TrustNeeded TryAgain Unsupported UnsupportedByNic VerifyFailed VfBusy
+    VfInUse VfsInUse VfsNotMade VifError
+    """.split()  # noqa: SIM905
+)
+
 #: An operation, such as ``plug``; and ``ok``, or the name of its error.
 Operation = tuple[str, str]
+
+#: Each operation with each result that is known before it comes.
+KNOWN: tuple[Operation, ...] = (
+    *itertools.product(("plug", "unplug"), ("ok", *ERRORS)),
+    *itertools.product(
+        ("recover",), ("undone", "finished", "failed", "released")
+    ),
+)
 
 
 def observe(root: Root) -> Mapping[Operation, int] | Unknown:

@@ -6,12 +6,9 @@ What ends meanwhile is left out.
 """
 
 import itertools
-from collections.abc import Iterator
-from collections.abc import Mapping
 
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import CpuSet
-from sriov_rt.facts.guests import OtherThread
 from sriov_rt.host import values
 from sriov_rt.host.root import Root
 from sriov_rt.parse import cpulist
@@ -21,31 +18,6 @@ from sriov_rt.parse import process
 #: Threads of one process, and processes of a host, that are looked at.
 MAX_THREADS = 4096
 MAX_PROCESSES = 65536
-
-
-def on_cpus(
-    root: Root, owners: Mapping[int, str], cpus: CpuSet
-) -> Iterator[OtherThread]:
-    """Yield threads that ran on some CPUs last.
-
-    :param owners: each process of a guest, to its instance.
-    """
-    if not cpus:
-        return
-    for name in numbers(root, "proc", MAX_PROCESSES):
-        instance = owners.get(int(name), "")
-        directory = f"proc/{name}/task"
-        for thread in numbers(root, directory):
-            found = stat(root, f"{directory}/{thread}/stat")
-            if found is None:
-                continue  # it has ended meanwhile
-            if found.is_kernel:
-                # Those of each CPU belong there.
-                break
-            if found.cpu in cpus:
-                yield OtherThread(
-                    found.thread, found.name, found.cpu, instance
-                )
 
 
 def numbers(root: Root, directory: str, most: int = MAX_THREADS) -> list[str]:

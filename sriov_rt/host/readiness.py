@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from sriov_rt.codec import Unknown
 from sriov_rt.decide import compute_driver
 from sriov_rt.decide import demands
+from sriov_rt.decide import maintenance
 from sriov_rt.decide import onload
 from sriov_rt.decide import realtime
 from sriov_rt.decide.demands import module
@@ -63,6 +64,7 @@ def judge(
     must = list(realtime.reasons(facts, placed_by_nova=placed_by_nova))
     if placed_by_nova:
         must += compute_driver.reasons(facts)
+    must += maintenance.reasons(facts)
     should = list(realtime.advice(facts, placed_by_nova=placed_by_nova))
     should += demands.missing_parents(facts)
     (should if any_kernel else must).extend(demands.preempt_rt(facts))

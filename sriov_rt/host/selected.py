@@ -86,11 +86,15 @@ def observe(root: Root, parts: Collection[str]) -> HostFacts:
         found["labels"] = labels.derive(
             found["cpus"], found["kernel"], found["nics"]
         )
+    cpus = found["cpus"].isolated
+    if "occupancy" in parts and not isinstance(cpus, Unknown):
+        occupancy = importlib.import_module("sriov_rt.host.occupancy")
+        found["occupancy"] = occupancy.taken(root, cpus)
     return HostFacts(name, name, time.time(), **found)
 
 
 def _part(root: Root, name: str, parts: Collection[str]) -> Any:
-    if name not in parts or name == "labels":
+    if name not in parts or name in ("labels", "occupancy"):
         return facts.unknown(name, "not needed for this guest")
     if name == "compute":
         return _compute(root)

@@ -3,6 +3,7 @@
 """HostFacts as names and values for a reader at a terminal."""
 
 import dataclasses
+import datetime
 import math
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from typing import Any
 
 from sriov_rt import facts
 from sriov_rt.codec import Unknown
+from sriov_rt.decide.occupancy import who
 from sriov_rt.facts import HostFacts
 from sriov_rt.parse import cpulist
 
@@ -34,6 +36,7 @@ def _rows(
     yield "host", host.host
     yield "node", host.node
     yield "version", host.version or "unknown"
+    yield from _fact("intended", host.intended)
     for name in facts.PARTS:
         part = getattr(host, name)
         if name == "labels":
@@ -45,6 +48,35 @@ def _rows(
                 yield from _nics(value)
             else:
                 yield from _fact(f"{name}.{field.name}", value)
+
+
+def occupancy(host: HostFacts) -> list[str]:
+    """Return who is on the CPUs for guests: a small table, as lines.
+
+    It is empty where nobody is, or where that is not known.
+    """
+    found = host.occupancy
+    if isinstance(found.occupants, Unknown) or not found.occupants:
+        return []
+    cells = [("CPU", "Who", "State", "Since (UTC)", "Share")]
+    for each in found.occupants:
+        since = datetime.datetime.fromtimestamp(each.since, datetime.UTC)
+        share = "" if each.share is None else f"{each.share} %"
+        cpus = cpulist.format_cpu_list(each.cpus)
+        cells.append((cpus, who(each), each.state, f"{since:%F %T}", share))
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = [
+        printable(
+            "  ".join(
+                text.ljust(width)
+                for text, width in zip(row, widths, strict=True)
+            ).rstrip()
+        )
+        for row in cells
+    ]
+    if found.more:
+        lines.append(f"and {found.more} more")
+    return ["", *lines]
 
 
 def printable(text: str) -> str:

@@ -31,6 +31,9 @@ INDICES = 8_000_000
 #: the counters a VF takes 200 bytes and not 320.
 VFS_ONLY = 1 | 8
 
+#: RTEXT_FILTER_VF alone.
+VFS_WITH_STATS = 1
+
 #: RTEXT_FILTER_SKIP_STATS alone.
 SKIP_STATS = 8
 

@@ -148,6 +148,27 @@ def decode(link: Any) -> Mapping[int, VfSettings]:
     return found
 
 
+def counters(link: Any) -> Mapping[int, Mapping[str, int]]:
+    """Return what a PF has counted of each VF, IFLA_VF_STATS by their names.
+
+    A driver without ndo_get_vf_stats has zeros there (rtnl_fill_vfinfo in
+    net/core/rtnetlink.c).
+
+    :param link: as pyroute2 has it.
+    """
+    found = {}
+    listed = link.get_attr("IFLA_VFINFO_LIST")
+    for info in () if listed is None else listed.get_attrs("IFLA_VF_INFO"):
+        mac = info.get_attr("IFLA_VF_MAC")
+        stats = info.get_attr("IFLA_VF_STATS")
+        if mac is not None and stats is not None:
+            found[mac["vf"]] = {
+                name.removeprefix("IFLA_VF_STATS_").lower(): int(value)
+                for name, value in stats["attrs"]
+            }
+    return found
+
+
 def _settings(mac: str, info: Any) -> VfSettings:
     state = _value(info, "LINK_STATE")
     return VfSettings(

@@ -3,9 +3,11 @@
 """Features of the host that the agent knows and NFD does not."""
 
 import datetime
+import itertools
 from collections.abc import Mapping
 
 from sriov_rt.codec import Unknown
+from sriov_rt.decide import maintenance
 from sriov_rt.decide import realtime
 from sriov_rt.facts import HostFacts
 from sriov_rt.facts import decisive
@@ -36,7 +38,11 @@ def of(facts: HostFacts, now: float) -> Mapping[str, str]:
     latency_us = _latency_us(facts, now)
     if latency_us is not None:
         found["latency-us"] = str(latency_us)
-    problems = realtime.reasons(decisive(facts), placed_by_nova=False)
+    judged = decisive(facts)
+    problems = itertools.chain(
+        maintenance.reasons(judged),
+        realtime.reasons(judged, placed_by_nova=False),
+    )
     if next(problems, None) is None:
         found["ready"] = TRUE
     return {_NAME + name: found[name] for name in sorted(found)}

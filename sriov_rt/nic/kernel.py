@@ -13,6 +13,7 @@ from sriov_rt.host.root import Root
 from sriov_rt.kernel import addressing
 from sriov_rt.kernel import rtnetlink
 from sriov_rt.kernel.vf import VfSettings
+from sriov_rt.kernel.vf import counters
 from sriov_rt.kernel.vf import decode
 from sriov_rt.kernel.vf import encode
 from sriov_rt.nic import errors
@@ -48,6 +49,10 @@ class Kernel(Sysfs):
     def read(self, pf: str) -> Mapping[int, VfSettings]:
         """Return what the PF says of all its VFs, by one request."""
         return decode(_get(pf, ext_mask=rtnetlink.VFS_ONLY))
+
+    def counters(self, pf: str) -> Mapping[int, Mapping[str, int]]:
+        """Return what the PF has counted of each VF, by one request."""
+        return counters(_get(pf, ext_mask=rtnetlink.VFS_WITH_STATS))
 
     def write(self, pf: str, changes: Mapping[int, VfSettings]) -> None:
         """Set what is not None through the PF, by one request.

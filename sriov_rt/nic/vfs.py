@@ -245,6 +245,10 @@ class Vfs:
             found += survey(self._kernel, family, each)
         return tuple(found)
 
+    def counters(self, pf: str) -> Mapping[int, Mapping[str, int]]:
+        """Return what a PF has counted of each VF; see Kernel.counters()."""
+        return self._kernel.counters(pf)
+
     def of(self, interface: str) -> VfState | None:
         """Return the VF of an interface, as :meth:`list` returns it.
 

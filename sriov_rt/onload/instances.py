@@ -19,6 +19,7 @@ from sriov_rt.guest import running
 from sriov_rt.guest.domain import Domain
 from sriov_rt.guest.running import Guest
 from sriov_rt.guest.xml import text_of
+from sriov_rt.host import guest_processes
 from sriov_rt.host.root import Root
 from sriov_rt.onload import plan
 from sriov_rt.onload import status
@@ -46,7 +47,7 @@ class Container:
 
 def containers(root: Root) -> tuple[Container, ...] | Unknown:
     """Return the containers that run, sorted by instance."""
-    found = running.guests(root, running.CONTAINERS)
+    found = running.guests(root, guest_processes.CONTAINERS)
     if isinstance(found, Unknown):
         return found
     return tuple(map(_container, found))

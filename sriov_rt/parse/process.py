@@ -10,15 +10,35 @@ from sriov_rt.parse import errors
 #: The longest text of a file that is taken, in characters.
 MAX_TEXT = 8192
 
+#: The longest name of a unit that is kept, in characters.
+MAX_NAME = 64
+
 #: SCHED_* of include/uapi/linux/sched.h.
 POLICIES = ("other", "fifo", "rr", "batch", "", "idle", "deadline", "ext")
 
-#: PF_KTHREAD of include/linux/sched.h.
+#: PF_KTHREAD and PF_NO_SETAFFINITY of include/linux/sched.h.
 _KERNEL_THREAD = 0x00200000
+_NO_SETAFFINITY = 0x04000000
 
 _STAT = re.compile(
     r"([0-9]{1,10}) \((.{0,64})\) (\S(?: -?[0-9]{1,20}){38,60})\s*", re.DOTALL
 )
+
+#: What runtimes name the cgroup of a container after: 64 hex digits, of which
+#: people use the first 12.
+_CONTAINER_ID = re.compile(r"([0-9a-f]{12})[0-9a-f]{52}")
+#: Cgroups that libvirt makes for a guest, with systemd and without
+#: (src/util/virsystemd.c, src/util/vircgroup.c). Not below a container, whose
+#: root may name cgroups of its own.
+_GUEST = re.compile(
+    r"(?:/[^/]+\.slice)*/machine-(?:qemu|lxc)\\x2d"
+    r"|(?:/machine|/[^/]+\.partition)*/[^/]+\.libvirt-(?:qemu|lxc)(?:/|$)"
+)
+#: The cgroup that a kubelet makes for a pod, with its UID.
+_POD = re.compile(
+    r"/kubepods.{0,200}?pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})"
+)
+_UNITS = (".service", ".scope")
 _FIELD = re.compile(r"^(\w{1,32}):[ \t]*(.{0,4000})$", re.MULTILINE)
 
 
@@ -27,6 +47,10 @@ class Stat:
     """A line of proc_pid_stat(5).
 
     :param cpu: the CPU that the thread ran on last.
+    :param is_bound: whether the kernel keeps it on its CPUs, as it does those
+        of each CPU.
+    :param ticks: CPU time that it has taken, in units of 1/100 s (USER_HZ).
+    :param started: when it began, in the same units since the boot.
     """
 
     thread: int
@@ -35,6 +59,10 @@ class Stat:
     cpu: int
     priority: int
     policy: str
+    parent: int = 0
+    is_bound: bool = False
+    ticks: int = 0
+    started: int = 0
 
 
 def parse_stat(text: str) -> Stat:
@@ -56,6 +84,46 @@ def parse_stat(text: str) -> Stat:
         cpu=int(fields[36]),
         priority=int(fields[37]),
         policy=POLICIES[policy] if 0 <= policy < len(POLICIES) else "unknown",
+        parent=int(fields[1]),
+        is_bound=bool(int(fields[6]) & _NO_SETAFFINITY),
+        ticks=int(fields[11]) + int(fields[12]),
+        started=int(fields[19]),
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Place:
+    """Whom a process belongs to, by its cgroup.
+
+    :param unit: its systemd unit or container, printable; empty for none.
+    :param pod: UID of its pod; empty for none.
+    :param is_guest: whether libvirt made the cgroup for a guest.
+    """
+
+    unit: str = ""
+    pod: str = ""
+    is_guest: bool = False
+
+
+def parse_place(text: str) -> Place:
+    """Return what a ``cgroup`` file says; see cgroups(7).
+
+    :raises ParseError: for a text that is too long.
+    """
+    errors.check_length("cgroup of a process", text, MAX_TEXT)
+    # cgroup v2, or systemd's own hierarchy, or any: the deepest path.
+    paths = [line.split(":", 2)[-1] for line in text.splitlines()]
+    path = max(paths, key=lambda each: each.count("/"), default="")
+    pod = _POD.match(path)
+    parts = [each for each in path.split("/") if each]
+    unit = next((x for x in reversed(parts) if x.endswith(_UNITS)), "")
+    if not unit and parts and _CONTAINER_ID.search(parts[-1]):
+        unit = parts[-1]
+    unit = _CONTAINER_ID.sub(r"\1", unit)[:MAX_NAME]
+    return Place(
+        "".join(c if c.isprintable() else "?" for c in unit),
+        pod[1].replace("_", "-") if pod else "",
+        _GUEST.match(path) is not None,
     )
 
 

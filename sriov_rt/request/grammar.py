@@ -144,7 +144,7 @@ KEYS: Mapping[str, Key] = {
         "Only hosts whose dedicated pCPUs are isolated and nohz_full.",
         _choice({"required": True}),
         "any host that Nova chooses",
-        ("kernel", "memory", "irqs"),
+        ("kernel", "memory", "irqs", "occupancy", "maintenance"),
     ),
     "kernel": Key(
         "kernel",
@@ -242,7 +242,7 @@ KEYS: Mapping[str, Key] = {
         "The host holds a latency certificate at or below it, in µs.",
         _parse_latency,
         "no certificate is required",
-        ("latency", "kernel"),
+        ("latency", "kernel", "maintenance"),
     ),
 }
 

@@ -17,6 +17,7 @@ from sriov_rt.facts import certificate
 from sriov_rt.facts.certificate import Certificate
 from sriov_rt.facts.certificate import CertifiedCpu
 from sriov_rt.facts.certificate import CertifiedTool
+from sriov_rt.facts.culprit import Culprit
 from sriov_rt.host import conditions
 from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.verify import bound
@@ -43,6 +44,7 @@ class Subject:
     :param kernel: its kernel's release.
     :param cpus: the isolated CPUs.
     :param conditions: what it hangs on, before and after the measurement.
+    :param packages: of its virtualization, each a name and a version.
     """
 
     host: str
@@ -51,6 +53,7 @@ class Subject:
     before: Mapping[str, str]
     after: Mapping[str, str]
     emulated: bool
+    packages: tuple[str, ...] = ()
 
 
 def issue(
@@ -95,6 +98,7 @@ def issue(
         ),
         cpus=tuple(_cpu(cpu, measurements) for cpu in sorted(subject.cpus)),
         conditions=subject.after,
+        packages=subject.packages,
     )
 
 
@@ -126,19 +130,28 @@ def write(found: Certificate, root: pathlib.Path) -> pathlib.Path:
     return path
 
 
-def withdraw(found: Certificate, why: str, root: pathlib.Path) -> None:
+def withdraw(
+    found: Certificate,
+    why: str,
+    root: pathlib.Path,
+    culprit: Culprit | None = None,
+) -> None:
     """Write down that a certificate counts no more.
 
     Where that can't be written, on a full disk say, the certificate is
     removed: that takes no room.
 
     :param why: a sentence.
+    :param culprit: of the sample that contradicts it.
     :raises OSError: if it can't be removed either.
     """
     try:
         write(
             dataclasses.replace(
-                found, withdrawn=why, withdrawn_at=time.time()
+                found,
+                withdrawn=why,
+                withdrawn_at=time.time(),
+                culprit=culprit,
             ),
             root,
         )

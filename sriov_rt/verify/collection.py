@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 
+from sriov_rt.verify import breach
 from sriov_rt.verify import disk
 from sriov_rt.verify import network
 from sriov_rt.verify import results
@@ -29,6 +30,7 @@ class Collection:
     latency: Mapping[str, Result]
     disk: tuple[disk.Measured, ...]
     network: tuple[network.Measured, ...]
+    breaches: tuple[breach.Breach, ...] = ()
 
     @property
     def emulated(self) -> bool:
@@ -37,6 +39,7 @@ class Collection:
             any(each.emulated for each in self.latency.values())
             or any(each.emulated for each in self.disk)
             or any(each.emulated for each in self.network)
+            or any(each.emulated for each in self.breaches)
         )
 
 
@@ -57,8 +60,16 @@ def read(directories: Iterable[pathlib.Path]) -> list[Collection]:
             dict(_latency(path)),
             tuple(disk.Target(path).all()),
             tuple(network.Results(path).all()),
+            breach.every(path),
         )
-        if not (collection.latency or collection.disk or collection.network):
+        if not any(
+            (
+                collection.latency,
+                collection.disk,
+                collection.network,
+                collection.breaches,
+            )
+        ):
             raise NothingMeasured(str(path))
         found.append(collection)
     return found
@@ -112,3 +123,5 @@ def latency_text(found: Collection) -> Iterator[str]:
             yield from histogram(cpu)
         for problem in result.measurement.problems:
             yield f"{tool}: does not count: {problem}"
+        for each in result.measurement.culprits:
+            yield f"{tool}: {each.of_sample}"

@@ -16,17 +16,17 @@ from sriov_rt.verify.collection import Collection
 from sriov_rt.verify.measurement import CpuLatency
 
 #: Two-sided quantile of the standard normal distribution at 95 %.
-_Z = 1.96
+Z = 1.96
 
 #: The probability below which a difference is no chance.
-_ALPHA = 0.05
+ALPHA = 0.05
 
 #: The part of a figure that it may differ by where its error is not known,
 #: or is smaller: consecutive seconds are no independent samples.
 _LEAST_ERROR = 0.02
 
 #: The part of samples that the compared quantile is above.
-_QUANTILE = 0.9999
+QUANTILE = 0.9999
 
 COLUMNS = ("What", "Before", "After", "Difference", "Uncertainty", "Verdict")
 
@@ -122,9 +122,9 @@ def latency(
 
     :param name: of the CPU, for a person; both have samples of it.
     """
-    above, rarer = _exceeding(after, before.max_us), 0
+    above, rarer = exceeding(after, before.max_us), 0
     if after.max_us < before.max_us:
-        rarer = _exceeding(before, after.max_us)
+        rarer = exceeding(before, after.max_us)
     whole = before.samples + after.samples
     yield Difference(
         f"{name}, maximum",
@@ -132,17 +132,17 @@ def latency(
         after.max_us,
         "µs",
         _exceed(above or rarer),
-        worse=_chance(above, after.samples / whole) < _ALPHA,
-        better=_chance(rarer, before.samples / whole) < _ALPHA,
+        worse=chance(above, after.samples / whole) < ALPHA,
+        better=chance(rarer, before.samples / whole) < ALPHA,
     )
-    first, second = _quantile(before), _quantile(after)
+    first, second = quantile(before), quantile(after)
     if first is None or second is None:
         return
     # A bucket is 1 µs wide.
     error = max(1.0, math.hypot(first[1], second[1]))
     change = second[0] - first[0]
     yield Difference(
-        f"{name}, {100 * _QUANTILE:g} %",
+        f"{name}, {100 * QUANTILE:g} %",
         first[0],
         second[0],
         "µs",
@@ -152,12 +152,12 @@ def latency(
     )
 
 
-def _chance(count: int, share: float) -> float:
+def chance(count: int, share: float) -> float:
     """Return how likely the worst samples are all in one by chance."""
     return math.pow(share, count) if count else 1.0
 
 
-def _exceeding(found: CpuLatency, limit_us: int) -> int:
+def exceeding(found: CpuLatency, limit_us: int) -> int:
     """Return a lower bound of samples above a limit.
 
     Those above the last bucket are only known to be above that.
@@ -171,14 +171,14 @@ def _exceeding(found: CpuLatency, limit_us: int) -> int:
     return int(found.max_us > limit_us)
 
 
-def _quantile(found: CpuLatency) -> tuple[float, float] | None:
+def quantile(found: CpuLatency) -> tuple[float, float] | None:
     """Return a quantile and half the width of its interval at 95 %.
 
     None where it is above the last bucket, or has too few samples above it.
     """
     total = found.samples
-    spread = _Z * math.sqrt(total * _QUANTILE * (1 - _QUANTILE))
-    ranks = [total * _QUANTILE + each for each in (-spread, 0.0, spread)]
+    spread = Z * math.sqrt(total * QUANTILE * (1 - QUANTILE))
+    ranks = [total * QUANTILE + each for each in (-spread, 0.0, spread)]
     if ranks[-1] >= total:
         return None
     values: list[int] = []
@@ -201,7 +201,7 @@ def _figure(
 ) -> Difference:
     """Compare figures of which more is better, each with its error."""
     errors = [max(error, _LEAST_ERROR * x) for x, error in (before, after)]
-    uncertainty = _Z * math.hypot(*errors)
+    uncertainty = Z * math.hypot(*errors)
     change = after[0] - before[0]
     return Difference(
         name,

@@ -7,15 +7,34 @@ each sample as ``thread:cycle:latency`` besides, of which the worst of each
 second is kept: a histogram has lost the time.
 """
 
+import contextlib
+import re
 from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Sequence
 
+from sriov_rt.facts import culprit
+from sriov_rt.facts.culprit import Culprit
+from sriov_rt.host.root import Root
 from sriov_rt.parse import cpulist
+from sriov_rt.verify import blame
+from sriov_rt.verify import recorder
 from sriov_rt.verify import rt_tests
 from sriov_rt.verify.latency_tool import Parsed
 from sriov_rt.verify.latency_tool import ProgramTool
 from sriov_rt.verify.measurement import CpuLatency
 from sriov_rt.verify.measurement import Cpus
 from sriov_rt.verify.measurement import Step
+
+#: The most traces that are read in one run: each takes a second of a
+#: housekeeping CPU.
+MAX_SNAPSHOTS = 32
+
+#: A thread, a cycle and a latency in µs, as -v prints them.
+_SAMPLE = re.compile(rb"\s*(\d{1,5}):\s*\d{1,15}:\s*(\d{1,10})")
+
+_NO_TRACE = "there is no tracefs at /sys/kernel/tracing to trace it with"
+_NOT_TRACED = "the sample was not seen in time to keep its trace"
 
 
 class Maxima:
@@ -67,9 +86,23 @@ class Cyclictest(ProgramTool):
     has_threads = True
     interval_us = 200
 
-    def __init__(self, step: Step) -> None:
-        super().__init__(step)
+    def __init__(self, step: Step, bound_us: int | None = None) -> None:
+        super().__init__(step, bound_us)
         self._maxima = Maxima(step.interval_us or 1)
+        self._cpus: tuple[int, ...] = ()
+        self._recorder: recorder.Recorder | None = None
+        self._named: dict[int, Culprit] = {}
+        self._snapshots = 0
+
+    @contextlib.contextmanager
+    def beside(self, root: Root, cpus: Cpus) -> Iterator[None]:
+        """Trace the CPUs where a bound is given."""
+        self._cpus = tuple(sorted(cpus.measured))
+        if self.bound_us is None:
+            yield
+            return
+        with recorder.running(root, cpus.measured) as self._recorder:
+            yield
 
     def command(self, cpus: Cpus, output: str) -> tuple[str, ...]:
         """Return the command line, with a thread on each measured CPU.
@@ -98,6 +131,40 @@ class Cyclictest(ProgramTool):
     def feed(self, lines: list[bytes]) -> None:
         """Take in the samples that -v prints."""
         self._maxima.feed(lines)
+        if self._recorder is None or self.bound_us is None:
+            return
+        worst: dict[int, int] = {}
+        for each in lines:
+            if found := _SAMPLE.fullmatch(each):
+                thread, latency = int(found[1]), int(found[2])
+                worst[thread] = max(worst.get(thread, 0), latency)
+        for thread, latency in worst.items():
+            if latency > self.bound_us and thread < len(self._cpus):
+                self._name(self._recorder, self._cpus[thread], latency)
+
+    def _name(
+        self, trace: recorder.Recorder, cpu: int, latency_us: int
+    ) -> None:
+        """Look for the culprit of a sample that is the worst of its CPU."""
+        known = self._named.get(cpu)
+        if known is not None and known.latency_us >= latency_us:
+            return
+        if self._snapshots >= MAX_SNAPSHOTS:
+            return
+        self._snapshots += 1
+        self._named[cpu] = blame.of_schedule(
+            trace.snapshot(cpu), self.name, cpu, self.program, latency_us
+        )
+
+    def culprits(self, found: Sequence[CpuLatency]) -> tuple[Culprit, ...]:
+        """Return the culprit of each CPU's worst sample above the bound."""
+        why = _NO_TRACE if self._recorder is None else _NOT_TRACED
+        return tuple(
+            self._named.get(each.cpu)
+            or culprit.unknown(each.cpu, each.max_us, self.name, why)
+            for each in found
+            if self.bound_us is not None and each.max_us > self.bound_us
+        )
 
     def parse(self, document: bytes) -> Parsed:
         """Return the version and the latencies of each CPU."""

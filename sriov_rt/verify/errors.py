@@ -148,3 +148,33 @@ class CertificateUnusable(exceptions.SriovRtError):
     def __init__(self, problem: str) -> None:
         self.problem = problem
         super().__init__(f"{problem}; measure with 'sriov-rt verify latency'")
+
+
+class NoFigures(exceptions.SriovRtError):
+    """No figures of a certificate before a measurement are kept.
+
+    :param path: the directory of figures.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"{path} has no figures of a certificate from before this "
+            "measurement; name the directory of one: 'sriov-rt verify "
+            "compare BEFORE AFTER'"
+        )
+
+
+class NotComparable(exceptions.SriovRtError):
+    """A measurement was made otherwise than that of the certificate.
+
+    :param tool: which both have run.
+    :param what: what differs.
+    """
+
+    def __init__(self, tool: str, what: str, before: str, after: str) -> None:
+        self.tool = tool
+        self.what = what
+        super().__init__(
+            f"{tool} was measured with {what} '{after}', the certificate "
+            f"with '{before}'; measure again as the certificate was"
+        )

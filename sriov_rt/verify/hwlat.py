@@ -15,7 +15,9 @@ import re
 import time
 from collections.abc import Callable
 from collections.abc import Iterator
+from collections.abc import Sequence
 
+from sriov_rt.facts.culprit import Culprit
 from sriov_rt.host.root import Root
 from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.verify.errors import OutputInvalid
@@ -72,6 +74,16 @@ class Hwlat(LatencyTool):
             duration_s=time.monotonic() - began,
             cpus=found,
             interrupted=interrupted,
+            culprits=self.culprits(found),
+        )
+
+    def culprits(self, found: Sequence[CpuLatency]) -> tuple[Culprit, ...]:
+        """Return a culprit of each CPU: nothing of the kernel's stops it."""
+        bound_us = self.bound_us
+        return tuple(
+            Culprit("firmware", "", x.cpu, x.max_us, x.max_us, self.name)
+            for x in found
+            if bound_us is not None and x.max_us > bound_us
         )
 
 

@@ -127,6 +127,8 @@ class LatencyRun:
     :param since: when the last certificate was withdrawn, Unix time: what was
         measured before is measured again.
     :param nova_files: as of :func:`check_online`.
+    :param bound_us: the culprits of samples above are looked for; None for
+        none.
     """
 
     def __init__(
@@ -138,8 +140,10 @@ class LatencyRun:
         progress: Callable[[Progress], object] | None = None,
         since: float = 0.0,
         nova_files: compute.Files = compute.FILES,
+        bound_us: int | None = None,
     ) -> None:
         self._root = root
+        self._bound_us = bound_us
         self._nova = compute.observe(root, nova_files)
         self._cpus = cpus
         self._load = load
@@ -200,7 +204,8 @@ class LatencyRun:
                     Progress(step.tool, elapsed, step.duration_s, left)
                 )
 
-        ran = TOOLS[step.tool](step).run(self._cpus, self._root, tick)
+        tool = TOOLS[step.tool](step, self._bound_us)
+        ran = tool.run(self._cpus, self._root, tick)
         after = validity.now(self._root)
         measured = self._cpus.measured
         problems = [
@@ -224,6 +229,7 @@ class LatencyRun:
                 duration_s=ran.duration_s,
                 cpus=tuple(ran.cpus),
                 problems=tuple(problems),
+                culprits=ran.culprits,
             ),
         )
 

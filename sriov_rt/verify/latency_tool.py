@@ -7,6 +7,7 @@ An object of the class is one run of the tool.
 """
 
 import abc
+import contextlib
 import dataclasses
 import math
 import pathlib
@@ -17,6 +18,8 @@ from collections.abc import Sequence
 from typing import ClassVar
 from typing import NamedTuple
 
+from sriov_rt.facts import culprit
+from sriov_rt.facts.culprit import Culprit
 from sriov_rt.host.root import Root
 from sriov_rt.verify import process
 from sriov_rt.verify import validity
@@ -27,6 +30,9 @@ from sriov_rt.verify.measurement import Step
 
 #: Seconds that a tool may take on top of its duration.
 SLACK_S = 60.0
+
+#: Why a tool names no culprit.
+_SILENT = "this tool does not say when a sample was"
 
 #: Seconds after its start at which the threads of a tool are checked first.
 _STARTED_S = 2.0
@@ -51,6 +57,7 @@ class Run:
     :param command: its command line, or the tracer's settings.
     :param interrupted: whether Ctrl-C ended it.
     :param problems: why it does not count, a sentence each.
+    :param culprits: of samples above the bound.
     """
 
     version: str
@@ -59,10 +66,15 @@ class Run:
     cpus: Sequence[CpuLatency]
     interrupted: bool
     problems: tuple[str, ...] = ()
+    culprits: tuple[Culprit, ...] = ()
 
 
 class LatencyTool(abc.ABC):
-    """A program or kernel tracer that measures latency."""
+    """A program or kernel tracer that measures latency.
+
+    :param bound_us: the culprits of samples above are looked for; None for
+        none.
+    """
 
     #: Its name in profiles, results and certificates.
     name: ClassVar[str]
@@ -85,8 +97,9 @@ class LatencyTool(abc.ABC):
     priority: ClassVar[int] = 95
     threshold_us: ClassVar[int] = 0
 
-    def __init__(self, step: Step) -> None:
+    def __init__(self, step: Step, bound_us: int | None = None) -> None:
         self.step = step
+        self.bound_us = bound_us
 
     @classmethod
     def default_step(cls, duration_s: int) -> Step:
@@ -97,6 +110,17 @@ class LatencyTool(abc.ABC):
             interval_us=cls.interval_us,
             priority=cls.priority,
             threshold_us=cls.threshold_us,
+        )
+
+    def culprits(self, found: Sequence[CpuLatency]) -> tuple[Culprit, ...]:
+        """Return a culprit of each CPU whose worst sample is above the bound.
+
+        :param found: what was measured.
+        """
+        return tuple(
+            culprit.unknown(each.cpu, each.max_us, self.name, _SILENT)
+            for each in found
+            if self.bound_us is not None and each.max_us > self.bound_us
         )
 
     @abc.abstractmethod
@@ -159,13 +183,14 @@ class ProgramTool(LatencyTool):
             output = pathlib.Path(place) / "output.json"
             command = self.command(cpus, str(output))
             began = time.monotonic()
-            ended = process.run(
-                command,
-                step.duration_s + SLACK_S,
-                self.feed if self.writes_file else lines.extend,
-                ticked,
-                name=self.name,
-            )
+            with self.beside(root, cpus):
+                ended = process.run(
+                    command,
+                    step.duration_s + SLACK_S,
+                    self.feed if self.writes_file else lines.extend,
+                    ticked,
+                    name=self.name,
+                )
             elapsed = time.monotonic() - began
             if ended.code != 0 and not ended.interrupted:
                 raise RunFailed(self.name, ended.last_line())
@@ -188,7 +213,14 @@ class ProgramTool(LatencyTool):
                 *refused,
                 *validity.samples(found.cpus, cpus.measured, expected),
             ),
+            culprits=self.culprits(found.cpus),
         )
+
+    def beside(
+        self, root: Root, cpus: Cpus
+    ) -> contextlib.AbstractContextManager[object]:
+        """Return what runs beside it; nothing by default."""
+        return contextlib.nullcontext()
 
 
 def _read(path: pathlib.Path, ended: process.Ended) -> bytes:

@@ -4,6 +4,7 @@
 
 import dataclasses
 
+from sriov_rt.facts.culprit import Culprit
 from sriov_rt.parse.cpulist import CpuSet
 
 #: The most buckets that a histogram may have; ``cyclictest -h`` takes as many.
@@ -87,6 +88,7 @@ class Measurement:
     :param duration_s: how long it measured, by CLOCK_MONOTONIC.
     :param problems: why it does not count, a sentence each; empty for a
         measurement that does.
+    :param culprits: of the worst samples above the bound, where one is given.
     """
 
     tool: str
@@ -96,6 +98,7 @@ class Measurement:
     duration_s: float
     cpus: tuple[CpuLatency, ...]
     problems: tuple[str, ...] = ()
+    culprits: tuple[Culprit, ...] = ()
 
     @property
     def max_us(self) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from sriov_rt.parse import duration
+from sriov_rt.verify import breach
 from sriov_rt.verify import disk
 from sriov_rt.verify import matrix
 from sriov_rt.verify import network
@@ -146,7 +147,9 @@ def facts(found: Collection) -> Iterator[tuple[str, str]]:
         *found.disk,
     ]
     times = [each.started_at for each in (*runs, *others)]
+    times += [each.at for each in found.breaches]
     machines = [each.machine for each in (*latency, *others)]
+    machines += [each.machine for each in found.breaches]
     tools = [f"{each.tool} {each.version}" for each in runs]
     # iperf3 and fio say their names themselves.
     names = {network.REQUESTS: sockperf.TOOL, network.PACKETS: pktgen.TOOL}
@@ -206,6 +209,9 @@ def _figure(picture: Picture) -> Iterator[str]:
 
 
 def _collection(found: Collection, published: bool) -> Iterator[str]:
+    for ticket in found.breaches:
+        yield "<h3>Latency above the bound</h3>"
+        yield from _table(("What", "Value"), breach.rows(ticket))
     if found.latency:
         yield from _latency(found)
     yield from _cells("Network", network.TABLE, found.network, published)
@@ -244,6 +250,8 @@ def _latency(found: Collection) -> Iterator[str]:
     for tool, result in found.latency.items():
         for problem in result.measurement.problems:
             yield from _warning(f"{tool} does not count: {problem}")
+        for each in result.measurement.culprits:
+            yield from _warning(f"{tool}: {each.of_sample}")
     last = list(found.latency.values())[-1]
     yield "<h3>Conditions of the latency</h3>"
     yield from _table(("Condition", "Value"), last.conditions.items())

@@ -9,13 +9,26 @@ threads of user space where the kernel has timerlat_fd (from 6.5 on), and have
 a third column: the return to user space, which is what a program sees.
 """
 
+import contextlib
+import dataclasses
+import os
+import pathlib
 import re
+import tempfile
+from collections.abc import Callable
 
+from sriov_rt.facts.culprit import Culprit
+from sriov_rt.host.root import Root
 from sriov_rt.parse import cpulist
+from sriov_rt.parse.cpulist import CpuSet
+from sriov_rt.verify import blame
 from sriov_rt.verify import process
 from sriov_rt.verify.errors import OutputInvalid
+from sriov_rt.verify.errors import RunFailed
+from sriov_rt.verify.latency_tool import SLACK_S
 from sriov_rt.verify.latency_tool import Parsed
 from sriov_rt.verify.latency_tool import ProgramTool
+from sriov_rt.verify.latency_tool import Run
 from sriov_rt.verify.measurement import MAX_BUCKETS
 from sriov_rt.verify.measurement import MAX_LATENCY_US
 from sriov_rt.verify.measurement import MAX_SAMPLES
@@ -33,6 +46,23 @@ _KINDS = (("IRQ", "Thr", "Usr"), ("IRQ", "Thr"))
 _TOTALS = ("count:", "max:")
 
 _ACTION = "--on-threshold"
+
+#: The option that leaves the auto-analysis out, of an rtla that has one.
+_ANALYSIS = "--no-aa"
+
+#: The line that rtla's action prints.
+_MARK = b"sriov-rt-breach"
+
+#: Where rtla keeps its trace by default, in its directory; and the most of
+#: it that is read: its end, in bytes.
+_TRACE = "timerlat_trace.txt"
+_MAX_TRACE = 64 * 1024 * 1024
+
+#: The longest output of a run that stops, in bytes.
+_MAX_TABLE = 1024 * 1024
+
+#: Seconds for which another sample above the bound is waited for.
+AGAIN_S = 60
 
 #: The longest help that is read, in bytes, and the seconds that it may take.
 _MAX_HELP = 64 * 1024
@@ -75,10 +105,88 @@ class Timerlat(ProgramTool):
             f"--entries={step.buckets}",
         )
 
-    def has_actions(self) -> bool:
-        """Return whether this rtla runs a command at a threshold.
+    def run(
+        self, cpus: Cpus, root: Root, tick: Callable[[float], object]
+    ) -> Run:
+        """Measure once, and then look for the culprit of the worst sample.
 
-        It does from Linux 6.17 on (``--on-threshold``).
+        The table does not say when that was: it is waited for once more.
+        """
+        ran = super().run(cpus, root, tick)
+        if not ran.culprits or self.bound_us is None or ran.interrupted:
+            return ran
+        worst = max(ran.culprits, key=lambda each: each.latency_us)
+        others = tuple(each for each in ran.culprits if each is not worst)
+        step = dataclasses.replace(
+            self.step, duration_s=min(self.step.duration_s, AGAIN_S)
+        )
+        named: Culprit | None = None
+        with contextlib.suppress(RunFailed, OutputInvalid, KeyboardInterrupt):
+            _, named = Timerlat(step).until_above(
+                Cpus(CpuSet((worst.cpu,)), cpus.housekeeping),
+                self.bound_us,
+                lambda: None,
+            )
+        if named is None:
+            why = f"none above the bound came again within {step.duration_s} s"
+            named = dataclasses.replace(worst, why=why)
+        return dataclasses.replace(ran, culprits=(*others, named))
+
+    def until_above(
+        self, cpus: Cpus, bound_us: int, breached: Callable[[], None]
+    ) -> tuple[int, Culprit | None]:
+        """Measure until the first sample above a bound, and analyse that.
+
+        :param cpus: one is measured.
+        :param breached: called at that sample, before rtla ends, where rtla
+            says so by then.
+        :returns: the worst sample, µs, and its culprit; None where there is
+            none, or this rtla says no more.
+        :raises KeyboardInterrupt: if it was interrupted.
+        :raises RunFailed: if rtla can't run.
+        :raises OutputInvalid: if it is not understood.
+        """
+        command = (*self.command(cpus), *self._stopping(bound_us))
+        lines = process.Lines(_MAX_TABLE)
+        marked = False
+
+        def read(found: list[bytes]) -> None:
+            nonlocal marked
+            if not marked and _MARK in found:
+                marked = True
+                breached()
+            lines.feed([each for each in found if each != _MARK])
+
+        limit_s = self.step.duration_s + SLACK_S
+        with tempfile.TemporaryDirectory(prefix="sriov-rt-rtla-") as place:
+            directory = pathlib.Path(place)
+            ended = process.run(
+                command, limit_s, read, directory=directory, name=self.name
+            )
+            trace = _end(directory / _TRACE)
+        if ended.interrupted:
+            raise KeyboardInterrupt
+        printed = lines.whole()
+        # Newer versions exit with another code after a stop.
+        if ended.code < 0 or not printed.strip():
+            raise RunFailed(self.name, ended.last_line())
+        worst = max(each.max_us for each in self.parse(printed).cpus)
+        named = blame.of_analysis(printed, self.name)
+        if named is None and trace:
+            (cpu,) = cpus.measured
+            named = blame.of_osnoise(trace, self.name, cpu, bound_us)
+        if named is None or worst <= bound_us:
+            return worst, None
+        # A trace lacks what the table has: what came after it stopped.
+        return worst, dataclasses.replace(named, latency_us=worst)
+
+    def _stopping(self, latency_us: int) -> tuple[str, ...]:
+        """Return the options to stop at the first sample above, and say why.
+
+        A newer rtla (6.12 is one) analyses the sample by itself; an older one
+        (6.1) keeps a trace with the events of osnoise. From Linux 6.17 on it
+        runs a command at the sample: its trace is stopped by then, and its
+        table follows.
 
         :raises RunFailed: if there is no rtla.
         """
@@ -89,24 +197,29 @@ class Timerlat(ProgramTool):
             lines.feed,
             name=self.name,
         )
-        return _ACTION in ended.error or _ACTION.encode() in lines.whole()
-
-    def at_threshold(self, latency_us: int, mark: str) -> tuple[str, ...]:
-        """Return the options to print a line at the first sample above.
-
-        rtla's trace is stopped by then; it ends after it, and prints its
-        table.
-
-        :param mark: the line, of letters and hyphens.
-        """
-        return (
-            f"--thread={latency_us}",
-            f"{_ACTION}=shell,command=echo {mark}",
-        )
+        said = ended.error + lines.whole().decode(errors="replace")
+        options = [f"--thread={latency_us}", f"--stack={latency_us}"]
+        if _ACTION in said:
+            mark = _MARK.decode()
+            options.append(f"{_ACTION}=shell,command=echo {mark}")
+        if _ANALYSIS not in said:
+            # Without a name, which old versions read in two ways.
+            options += ["--trace", "--event=osnoise"]
+        return tuple(options)
 
     def parse(self, document: bytes) -> Parsed:
         """Return the latencies of each CPU; rtla prints no version."""
         return Parsed("", _parse(document))
+
+
+def _end(path: pathlib.Path) -> bytes:
+    """Return the end of a trace; nothing where there is none."""
+    try:
+        with path.open("rb") as trace:
+            trace.seek(max(0, os.fstat(trace.fileno()).st_size - _MAX_TRACE))
+            return trace.read(_MAX_TRACE)
+    except FileNotFoundError:
+        return b""
 
 
 def _parse(output: bytes) -> list[CpuLatency]:

@@ -15,18 +15,21 @@ import time
 from collections.abc import Callable
 from collections.abc import Mapping
 
+from sriov_rt import exceptions
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import ComputeFacts
 from sriov_rt.facts.certificate import Certificate
+from sriov_rt.facts.culprit import Culprit
+from sriov_rt.facts.culprit import unknown
 from sriov_rt.host import compute
 from sriov_rt.host import latency as host_latency
 from sriov_rt.host.root import Root
 from sriov_rt.parse.cpulist import CpuSet
+from sriov_rt.verify import breach
 from sriov_rt.verify import certificate
-from sriov_rt.verify import process
 from sriov_rt.verify import results
+from sriov_rt.verify import timerlat
 from sriov_rt.verify.errors import Busy
-from sriov_rt.verify.errors import RunFailed
 from sriov_rt.verify.latency import cpus_of
 from sriov_rt.verify.measurement import Cpus
 from sriov_rt.verify.measurement import Step
@@ -40,11 +43,10 @@ _IDLE = 0.99
 #: Seconds over which that is looked at.
 _LOOK_S = 1.0
 
-#: Seconds that a probe may take on top of its duration.
-_SLACK_S = 60.0
+#: Tickets lie with the results of ``verify latency``, below the root.
+TICKETS = "var/lib/sriov-rt-verify/results"
 
-#: The line that rtla's action prints.
-_MARK = "sriov-rt-breach"
+_UNNAMED = "this rtla has neither analysed nor traced it"
 
 #: Fields of a cpuN line of /proc/stat, man 5 proc: idle and iowait.
 _IDLE_FIELDS = (4, 5)
@@ -58,12 +60,14 @@ class Probe:
     :param max_us: the worst sample; None where there is none.
     :param said: what happened, a sentence.
     :param withdrawn: whether the certificate was withdrawn by it.
+    :param culprit: of the sample that did.
     """
 
     cpu: int | None
     max_us: int | None
     said: str
     withdrawn: bool = False
+    culprit: Culprit | None = None
 
 
 def probe(
@@ -108,7 +112,7 @@ def probe(
     try:
         # Nobody else may write a certificate meanwhile.
         with results.exclusive(lock):
-            return _judge(root, cpu, cpus, duration_s, found, limit)
+            return _judge(root, cpu, cpus, duration_s, found, limit, nova)
     except Busy:
         return Probe(None, None, "a measurement is running; none was probed")
 
@@ -150,6 +154,7 @@ def _judge(
     duration_s: int,
     found: Certificate,
     limit: _Limit,
+    nova: ComputeFacts,
 ) -> Probe:
     at_once: list[str] = []
 
@@ -161,28 +166,51 @@ def _judge(
         if _withdraw(root, found, why):
             at_once.append(why)
 
-    worst = measure(cpu, cpus, duration_s, limit.max_us, breached)
-    if at_once:
-        said = f"certificate withdrawn: {at_once[0]} ({worst} µs)"
-        return Probe(cpu, worst, said, withdrawn=True)
-    if worst <= limit.max_us:
+    found_out: list[Culprit] = []
+    worst = measure(
+        cpu, cpus, duration_s, limit.max_us, breached, found_out.append
+    )
+    if not at_once and worst <= limit.max_us:
         return Probe(cpu, worst, f"{limit.whose} {cpu}: at most {worst} µs")
     why = (
         f"{limit.whose} {cpu} had a latency of {worst} µs, above "
         f"{limit.name} {limit.max_us} µs"
     )
-    if not _withdraw(root, found, why):
+    said = f"certificate withdrawn: {why}"
+    if at_once:
+        (why,) = at_once
+        said = f"certificate withdrawn: {why} ({worst} µs)"
+    named = next(iter(found_out), unknown(cpu, worst, timerlat.TOOL, _UNNAMED))
+    named = dataclasses.replace(named, cpu=cpu)
+    if not _withdraw(root, found, why, named) and not at_once:
         return Probe(cpu, worst, f"{why}; there is another certificate now")
-    return Probe(cpu, worst, f"certificate withdrawn: {why}", withdrawn=True)
+    try:
+        ticket = breach.observe(root, nova, found, named, limit.max_us)
+        breach.keep(root.path / TICKETS, ticket)
+    except OSError as error:
+        LOG.warning("the ticket is not kept: %s", exceptions.plain(error))
+    return Probe(cpu, worst, said, withdrawn=True, culprit=named)
 
 
-def _withdraw(root: Root, found: Certificate, why: str) -> bool:
-    """Withdraw a certificate; False if there is another one by now."""
+def _withdraw(
+    root: Root, found: Certificate, why: str, named: Culprit | None = None
+) -> bool:
+    """Withdraw a certificate; False if there is another one by now.
+
+    It may have been withdrawn already, when the sample was seen.
+    """
     again = host_latency.read(root)
-    if not isinstance(again, Certificate) or again.digest != found.digest:
+    if not isinstance(again, Certificate) or _whole(again) != _whole(found):
         return False
-    certificate.withdraw(again, why, root.path)
+    certificate.withdraw(again, why, root.path, named)
     return True
+
+
+def _whole(found: Certificate) -> Certificate:
+    """Return a certificate as it was issued."""
+    return dataclasses.replace(
+        found, withdrawn="", withdrawn_at=0.0, culprit=None, digest=""
+    )
 
 
 def watch(
@@ -204,7 +232,10 @@ def watch(
     while True:
         found = probe(root, duration_s, lock, housekeeping_us, nova_files)
         if found.withdrawn:
-            LOG.warning("%s", found.said)
+            named = found.culprit
+            LOG.warning(
+                "%s%s", found.said, f"; {named.sentence}" if named else ""
+            )
         elif found.cpu is None and found.said != said:
             LOG.info("%s", found.said)
         else:
@@ -252,11 +283,13 @@ def measure(
     duration_s: int,
     bound_us: int,
     breached: Callable[[], None],
+    found_out: Callable[[Culprit], None],
 ) -> int:
     """Return the worst latency of a CPU; it stops at the first above.
 
     :param breached: called at that one, before rtla ends, where rtla says so
         by then.
+    :param found_out: called with the culprit, where rtla says more.
     """
     tool = Timerlat(
         Step(
@@ -267,28 +300,12 @@ def measure(
             buckets=256,
         )
     )
-    command = tool.command(Cpus(CpuSet((cpu,)), cpus.housekeeping))
-    if tool.has_actions():
-        command = (*command, *tool.at_threshold(bound_us, _MARK))
-    else:
-        command = (*command, f"--thread={bound_us}")
-    lines = process.Lines(1024 * 1024)
-    marked = False
-
-    def read(found: list[bytes]) -> None:
-        nonlocal marked
-        if not marked and _MARK.encode() in found:
-            marked = True
-            breached()
-        lines.feed([each for each in found if each != _MARK.encode()])
-
-    ended = process.run(command, duration_s + _SLACK_S, read, name=tool.name)
-    if ended.interrupted:
-        raise KeyboardInterrupt
-    # Newer versions exit with another code after a stop.
-    if ended.code < 0 or not lines.whole().strip():
-        raise RunFailed(tool.name, ended.last_line())
-    return max(each.max_us for each in tool.parse(lines.whole()).cpus)
+    worst, named = tool.until_above(
+        Cpus(CpuSet((cpu,)), cpus.housekeeping), bound_us, breached
+    )
+    if named is not None:
+        found_out(named)
+    return worst
 
 
 def _counts(found: Certificate, root: Root, nova: ComputeFacts) -> bool:

@@ -183,6 +183,19 @@ class RecordsNotKept(RecordsBroken):
     )
 
 
+class NotLost(VifError):
+    """A port was unplugged meanwhile, or its container has ended."""
+
+    problem = "the port is not to be plugged again"
+
+
+class NotRestorable(VifError):
+    """QEMU keeps the device of the interface that has gone."""
+
+    problem = "its guest has lost its interface, and takes no other"
+    advice = "hard-reboot the instance, once its VFs are there again"
+
+
 class ProcessUnseen(VifError):
     """A port in pid:N was requested where process ids are a container's."""
 

@@ -221,6 +221,7 @@ def of(conf: cfg.ConfigOpts) -> Host:
         rules=Rules(
             allow_trust=section.allow_trust,
             carrier_wait_s=section.carrier_wait,
+            restore=section.restore,
             unaccelerated=second == onload_options.UNACCELERATED,
             onload_nics=_onload_nics,
         ),

@@ -63,6 +63,18 @@ off where VFs must never be trusted: such ports are then refused, and ipvlan
 or VFs without an administrative MAC are what works.
 """,
     ),
+    cfg.BoolOpt(
+        "restore",
+        default=True,
+        help="""
+Whether 'sriov-rt vif restore' plugs ports of running containers again.
+
+A PF's driver that is loaded again destroys its VFs with the interfaces that
+containers have. Once the VFs are made again, each such port gets another one,
+with its name, MAC, VLAN and limits. Turn it off where the manager of the
+containers starts them again itself.
+""",
+    ),
     cfg.FloatOpt(
         "carrier_wait",
         default=2.0,

@@ -5,6 +5,7 @@
 import contextlib
 import dataclasses
 import logging
+from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -61,6 +62,9 @@ _TAKEN = (
 
 #: The link if it was made now, and the port.
 Made = tuple[Link | None, Plugged]
+
+#: Whether a port is to be made, by the namespace that it would be in.
+Due = Callable[[Identity | None], bool]
 
 
 def _intent(
@@ -281,10 +285,12 @@ class Plugging:
         self._existing = Existing(host)
         self._unplugging = unplugging
 
-    def plug(self, request: Plug) -> Made:
+    def plug(self, request: Plug, is_due: Due | None = None) -> Made:
         """Make a port, or return it as it is if it is there.
 
         :param request: a checked one.
+        :param is_due: judges whether it is to be made, once it is locked.
+        :raises NotLost: if it is not.
         :raises LinkError: or NicError, if it cannot be made; then nothing of
             it is left.
         """
@@ -298,6 +304,8 @@ class Plugging:
                 if namespace_id is None and request.namespace is not None:
                     # By another name, it is the caller's own.
                     request = dataclasses.replace(request, namespace=None)
+                if is_due is not None and not is_due(namespace_id):
+                    raise errors.NotLost(request.name or "", port=request.port)
                 there = self._there(request, namespace_id)
                 if there is not None:
                     return None, there

@@ -22,10 +22,12 @@ from sriov_rt.vif import show
 from sriov_rt.vif.counts import OK
 from sriov_rt.vif.host import Host
 from sriov_rt.vif.host_offer import Offer
+from sriov_rt.vif.lost import LostPorts
 from sriov_rt.vif.model import Plug
 from sriov_rt.vif.model import Plugged
 from sriov_rt.vif.model import Record
 from sriov_rt.vif.plan import PlugPlan
+from sriov_rt.vif.plug import Due
 from sriov_rt.vif.plug import Plugging
 from sriov_rt.vif.recovery import Recovered
 from sriov_rt.vif.recovery import Recovery
@@ -54,6 +56,12 @@ class Plugger:
         )
         self._recovery = Recovery(host, self._unplugging)
         self._plugging = Plugging(host, self._unplugging)
+        self._lost = LostPorts(host.records.directory)
+
+    @property
+    def host(self) -> Host:
+        """The host whose ports these are."""
+        return self._host
 
     @property
     def pools(self) -> Pools:
@@ -90,15 +98,16 @@ class Plugger:
         view = self._host.view(())
         return parents.offer(view, self._host.pools, virt_type)
 
-    def plug(self, request: Plug) -> Plugged:
+    def plug(self, request: Plug, is_due: Due | None = None) -> Plugged:
         """Make a port, or return it as it is if it is there.
 
+        :param is_due: see :meth:`Plugging.plug`.
         :raises LinkError: or NicError, if it cannot be made; then nothing of
             it is left.
         """
         _refuse_unseen(request)
         with self._counts.failures("plug"):
-            link, plugged = self._plugging.plug(request)
+            link, plugged = self._plugging.plug(request, is_due)
         if link is not None:
             self._counts.add("plug", OK)
             self._announce(request, link)
@@ -117,7 +126,9 @@ class Plugger:
 
     def _unplug(self, port: str) -> bool:
         with self._locks.port(port):
-            done = self._unplugging.finish_pending(port)
+            # Before its record: it is not to be plugged again.
+            done = self._lost.end(port)
+            done |= self._unplugging.finish_pending(port)
             record = self._records.get(port)
             if record is not None:
                 done |= self._unplugging.unplug(record)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from sriov_rt.kernel.link import Link
 from sriov_rt.kernel.links import Links
+from sriov_rt.nic.tenancy import UNKNOWN_INODE
 from sriov_rt.nic.vfs import Vfs
 from sriov_rt.reason import first_of
 from sriov_rt.vif.model import Kind
@@ -87,10 +88,21 @@ class Search:
 
     def find(self, record: Record) -> Link | None:
         """Return the interface of a port wherever it is, None if unseen."""
+        if self.is_remade(record):
+            return None
         there = self.in_place(record)
         if there is not None:
             return there
         return among(record, self._links.all(everywhere=True))
+
+    def is_remade(self, record: Record) -> bool:
+        """Return whether another VF is at the address of a port's now."""
+        if record.vf is None:
+            return False
+        now = self._vfs.tenancies.get(record.vf).inode
+        return UNKNOWN_INODE not in (now, record.inode) and (
+            now != record.inode
+        )
 
     def anywhere(self, record: Record) -> Link | None:
         """Return the very interface of a port wherever it is, if it is seen.

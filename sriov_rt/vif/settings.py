@@ -35,12 +35,15 @@ class Rules:
         no NIC without another of its network, is plugged as a plain one.
     :param onload_nics: tells the interfaces of the NICs that Onload can use;
         asked for ports that are to be accelerated.
+    :param restore: whether ports of running containers are plugged again
+        whose VF was destroyed.
     """
 
     allow_trust: bool = True
     carrier_wait_s: float = 2.0
     unaccelerated: bool = False
     onload_nics: Callable[[], Collection[str]] = _no_nics
+    restore: bool = True
 
 
 #: Before the name of a PF whose VFs are all members.

@@ -23,17 +23,19 @@ def ports(host: Host) -> tuple[Plugged, ...]:
     """
     view = host.observe()
     search = Search(host.links, host.vfs)
-    found = {each.port: search.in_place(each) for each in view.records}
+    # Of a VF that was made again, its port has nothing.
+    there = [each for each in view.records if not search.is_remade(each)]
+    found = {each.port: search.in_place(each) for each in there}
     moved = [
         each
-        for each in view.records
+        for each in there
         if found[each.port] is None and each.namespace is None
     ]
     everywhere = host.links.all(everywhere=True) if moved else ()
     for each in moved:
         found[each.port] = among(each, everywhere)
     return tuple(
-        plugged(each, found[each.port], view) for each in view.records
+        plugged(each, found.get(each.port), view) for each in view.records
     )
 
 

@@ -20,8 +20,10 @@ from unittest import mock
 from sriov_rt.cmd import collect
 from sriov_rt.cmd import device as cmd_device
 from sriov_rt.cmd import host as cmd_host
+from sriov_rt.cmd import host_maintenance
 from sriov_rt.cmd import main
 from sriov_rt.cmd import pod as cmd_pod
+from sriov_rt.cmd import verify_regression
 from sriov_rt.cmd.verdict import Candidate
 from sriov_rt.devices import settings as device_settings
 from sriov_rt.facts import decisive
@@ -34,6 +36,7 @@ from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.tuning import apply
 from sriov_rt.verify import certificate
 from sriov_rt.verify import disk
+from sriov_rt.verify import figures
 from sriov_rt.verify import fio
 from sriov_rt.verify import guest
 from sriov_rt.verify import latency
@@ -62,6 +65,14 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 #: A host that merges pages.
 KSM = {"ksm_run": 1}
+
+#: What maintenance has made of it.
+USUAL = {
+    "hold": None,
+    "microcode": "0x500320a",
+    "tuned_profile": "realtime-virtual-host",
+    "boot_owed": "",
+}
 
 CPUS = Cpus(CpuSet((2, 3)), CpuSet((0, 1)))
 
@@ -229,7 +240,16 @@ class DocumentedHost(unittest.TestCase):
             dataclasses.replace(
                 builders.realtime_host(name, **parts), version="1.0.0"
             )
-            for name, parts in (("rt-1", {}), ("rt-2", {"memory": KSM}))
+            for name, parts in (
+                ("rt-1", {"maintenance": USUAL}),
+                (
+                    "rt-2",
+                    {
+                        "maintenance": {**USUAL, "microcode": "0x5003102"},
+                        "memory": KSM,
+                    },
+                ),
+            )
         ]
         pathlib.Path("hosts/rt-2.json").write_text(
             json.dumps(self.hosts[1].to_plain())
@@ -245,6 +265,14 @@ class DocumentedHost(unittest.TestCase):
     def boot(self) -> None:
         """Forget what commands have done to NICs and ports."""
         self.kernel = fakes.FakeKernel("i40e", vfs=4)
+        self.kernel.counted = {
+            1: {
+                "rx_packets": 81204,
+                "rx_bytes": 94832210,
+                "tx_packets": 40117,
+                "tx_bytes": 3128874,
+            }
+        }
         for number, reason in ((1, ""), (2, "enp1s0/2: vlan is 7, not 0")):
             address = f"0000:01:10.{number}"
             holder = tenancy.Holder(
@@ -329,6 +357,7 @@ class DocumentedHost(unittest.TestCase):
             (apply, "Host", tuning_fakes.FakeHost),
             # In a checkout that was never installed there are no sources.
             (cmd_host, "load_sources", lambda: trees.SOURCES),
+            (host_maintenance, "Root", lambda *_: self.devices.root),
             # It takes a message queue, and agents on it.
             (collect, "collect", self._collect),
             # What runs the tests may itself be a virtual machine, without
@@ -347,7 +376,9 @@ class DocumentedHost(unittest.TestCase):
         for where, name, value in patches:
             stack.enter_context(mock.patch.object(where, name, value))
         stack.enter_context(mock.patch("time.time", return_value=NOW))
-        stack.enter_context(mock.patch.dict(os.environ, COLUMNS="80"))
+        stack.enter_context(
+            mock.patch.dict(os.environ, COLUMNS="80", SUDO_USER="alice")
+        )
 
     def _collect(self, expected, **options) -> list[Candidate]:
         return [
@@ -393,6 +424,7 @@ class DocumentedHost(unittest.TestCase):
         self._measure(stack, GOOD)
         stack.enter_context(mock.patch.object(certificate, "prepare"))
         stack.enter_context(mock.patch.object(certificate, "write"))
+        stack.enter_context(mock.patch.object(figures, "keep"))
         return [*arguments, "--output", str(self.place / "results")]
 
     def _in_place_of_verify_guest(self, stack, arguments):
@@ -464,22 +496,29 @@ class DocumentedHost(unittest.TestCase):
         return arguments
 
     def _in_place_of_verify_compare(self, stack, arguments):
-        """It takes measurements."""
+        """It takes measurements, and a certificate from before them."""
         self._write_results()
+        figures.keep(self.place, NOW - 8100, [self._result(8, NOW - 9000)])
+        stack.enter_context(
+            mock.patch.object(
+                verify_regression, "Root", lambda _: trees.Tree(self.place)
+            )
+        )
         return arguments
 
     def _write_results(self) -> None:
         for name, scale in (("before", 8), ("after", 20)):
-            cpus = tuple(test_report.cpu(cpu, scale) for cpu in (2, 3))
-            measured = Measurement(
-                "cyclictest", "2.40", "cyclictest", NOW, 900.0, cpus, ()
-            )
-            results.Results(self.place / name).put(
-                results.Result(
-                    Step("cyclictest", 900, interval_us=200),
-                    "compute",
-                    SUBJECT.after,
-                    measured,
-                    emulated=False,
-                )
-            )
+            results.Results(self.place / name).put(self._result(scale, NOW))
+
+    def _result(self, scale: int, at: float) -> results.Result:
+        cpus = tuple(test_report.cpu(cpu, scale) for cpu in (2, 3))
+        measured = Measurement(
+            "cyclictest", "2.40", "cyclictest", at, 900.0, cpus, ()
+        )
+        return results.Result(
+            Step("cyclictest", 900, interval_us=200),
+            "compute",
+            SUBJECT.after,
+            measured,
+            emulated=False,
+        )

@@ -25,6 +25,7 @@ from sriov_rt import reason
 from sriov_rt import request
 from sriov_rt.cmd import shell
 from sriov_rt.facts import certificate
+from sriov_rt.host import maintenance
 from sriov_rt.labels import store
 from sriov_rt.neutron import privileged
 from sriov_rt.nic import tenancy
@@ -425,6 +426,7 @@ class UpgradeTest(unittest.TestCase):
                 "labels": str(store.SCHEMA_VERSION),
                 "VFs": str(tenancy.SCHEMA_VERSION),
                 "latency": str(certificate.SCHEMA_VERSION),
+                "hold": str(maintenance.SCHEMA_VERSION),
                 "port": os_vif_plugin.VIFPortProfileSriovRt.VERSION,
             },
             {re.split(r"[ ,]", what)[0]: version for what, version in rows},

@@ -37,6 +37,9 @@ _NAMES = re.compile(
 _KEYS = {
     # Of what 'sriov-rt vif recover --json' prints.
     ("recovery.py", "standing"),
+    # Of the facts, as the command "host hold" has it.
+    ("parts.py", "hold"),
+    ("fleet.py", "hold"),
 }
 
 #: Text that is one of these words has a reader: a value in JSON, a key.

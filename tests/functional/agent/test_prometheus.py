@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import json
 import pathlib
+import re
 import shutil
 import socket
 import subprocess
@@ -26,16 +27,28 @@ from sriov_rt.facts.guests import Drift
 from sriov_rt.host import port_counts
 from sriov_rt.host.root import Root
 from tests import periodic
+from tests.functional.agent import agent_life
 from tests.unit import builders
 
-RULES = pathlib.Path(__file__).parents[3] / "etc/prometheus/sriov-rt.rules.yml"
+PROMETHEUS = pathlib.Path(__file__).parents[3] / "etc/prometheus"
+RULES = PROMETHEUS / "sriov-rt.rules.yml"
+BOARD = PROMETHEUS.with_name("grafana") / "sriov-rt.json"
+
+#: A real agent that failed once, died and started again: agent_life.py.
+RECORDED = pathlib.Path(__file__).with_name("agent_life.yaml")
 
 DRIFT = Drift("a", "guest_thread_moved", "vcpu 0", "x; y", "y", 1.0)
 CERTIFICATE = LatencyCertificate(25, "6.1", 2000.0, withdrawn=("why",))
 
+UP = 'up{job="sriov-rt"} 1x40'
+
 #: Series over 20 minutes, and the alerts that they raise then.
 CASES = {
-    "SriovRtHostNotReady": "sriov_rt_host_ready 0x40",
+    "SriovRtAgentDown": 'up{job="sriov-rt"} 0x40',
+    "SriovRtNoAgents": 'up{job="others"} 1x40',
+    "SriovRtHostsMissing": (UP, "sriov_rt:hosts:expected 2x40"),
+    "SriovRtFactsMissing": UP,
+    "SriovRtHostNotReady": 'sriov_rt_host_ready{intended="yes"} 0x40',
     "SriovRtFactsStale": "sriov_rt_facts_observed_timestamp_seconds 0x40",
     "SriovRtGuestDrifted": 'sriov_rt_guest_drifts{code="c"} 2x40',
     "SriovRtPortQuarantined": 'sriov_rt_quarantined_ports{parent="p"} 1x40',
@@ -58,7 +71,15 @@ CASES = {
 }
 #: The same while all is well.
 GOOD = {
-    "SriovRtHostNotReady": "sriov_rt_host_ready 1x40",
+    "SriovRtAgentDown": UP,
+    "SriovRtNoAgents": UP,
+    "SriovRtHostsMissing": (UP, "sriov_rt:hosts:expected 1x40"),
+    "SriovRtFactsMissing": (
+        UP,
+        'sriov_rt_facts_observed_timestamp_seconds{job="sriov-rt"} 0+60x40',
+    ),
+    # A host of ordinary guests alone.
+    "SriovRtHostNotReady": 'sriov_rt_host_ready{intended="no"} 0x40',
     "SriovRtFactsStale": ("sriov_rt_facts_observed_timestamp_seconds 0+60x40"),
     "SriovRtPlugsFail": (
         'sriov_rt_port_operations_total{operation="plug", result="ok"} 0+1x40'
@@ -66,6 +87,16 @@ GOOD = {
     "SriovRtGuestDrifted": 'sriov_rt_guest_drifts{code="c"} 0x40',
     "SriovRtAuditUnknown": "sriov_rt_audit_known 1x40",
 }
+
+#: Of the recording: seconds after which each alert is looked at, and whether
+#: it fires. The port fails at 30, the agent dies at 90 and starts at 330.
+TIMELINE = (
+    ("SriovRtCertificateWithdrawn", ((60, 1), (200, 1), (325, 1), (440, 1))),
+    ("SriovRtPlugsFail", ((25, 0), (45, 1), (85, 1))),
+    ("SriovRtAgentDown", ((85, 0), (150, 0), (240, 1), (325, 1), (345, 0))),
+    ("SriovRtFactsMissing", ((200, 0), (445, 0))),
+    ("SriovRtFactsStale", ((85, 0), (445, 0))),
+)
 
 
 def host():
@@ -112,10 +143,24 @@ class PrometheusTest(unittest.TestCase):
         self.assertEqual(0, done.returncode, done.stdout + done.stderr)
         return done.stdout + done.stderr
 
+    def run_rules(self, tests, interval):
+        """Run the tests of rules in steps of an interval."""
+        file = self.path / "test.yml"
+        document = {
+            "rule_files": [str(RULES)],
+            "evaluation_interval": interval,
+            "tests": tests,
+        }
+        file.write_text(yaml.safe_dump(document))
+        self.promtool("test", "rules", str(file))
+
     def test_the_rules_raise_their_alerts(self):
-        self.promtool("check", "rules", str(RULES))
+        self.promtool(
+            "check", "rules", *map(str, PROMETHEUS.glob("*.rules.*"))
+        )
         rules = yaml.safe_load(RULES.read_text())["groups"][0]["rules"]
-        self.assertEqual({each["alert"] for each in rules}, CASES.keys())
+        alerts = {each["alert"] for each in rules if "alert" in each}
+        self.assertEqual(alerts, CASES.keys())
         # Two hours in a minute's steps, so that the longest 'for' is over.
         tests = [
             {
@@ -125,28 +170,59 @@ class PrometheusTest(unittest.TestCase):
                     for each in ([series] if type(series) is str else series)
                     for name, _, values in [each.rpartition(" ")]
                 ],
-                "promql_expr_test": [
-                    {
-                        "expr": f'count(ALERTS{{alertname="{alert}", '
-                        'alertstate="firing"})',
-                        "eval_time": "110m",
-                        "exp_samples": [{"labels": "{}", "value": 1}]
-                        if is_raised
-                        else [],
-                    }
-                ],
+                "promql_expr_test": [_fires(alert, "110m", is_raised)],
             }
             for cases, is_raised in ((CASES, True), (GOOD, False))
             for alert, series in cases.items()
         ]
-        file = self.path / "test.yml"
-        document = {
-            "rule_files": [str(RULES)],
-            "evaluation_interval": "1m",
-            "tests": tests,
+        self.run_rules(tests, "1m")
+
+    def test_a_recorded_agent_that_fails_once_dies_and_starts_again(self):
+        recorded = yaml.safe_load(RECORDED.read_text())
+        step = f"{recorded['step_s']}s"
+        expected = [
+            _fires(alert, f"{at}s", fires)
+            for alert, moments in TIMELINE
+            for at, fires in moments
+        ]
+        one = {
+            "interval": step,
+            "input_series": recorded["series"],
+            "promql_expr_test": expected,
         }
-        file.write_text(yaml.safe_dump(document))
-        self.promtool("test", "rules", str(file))
+        self.run_rules([one], step)
+
+    def test_the_recording_has_the_series_of_an_agent_of_today(self):
+        """An agent that has changed is recorded again."""
+        recorded = yaml.safe_load(RECORDED.read_text())["series"]
+        counters = {
+            tuple(sorted(re.findall(r'(?:operation|result)="(\w+)"', name)))
+            for name in (each["series"] for each in recorded)
+            if "_total" in name
+        }
+        self.assertEqual(
+            {tuple(sorted(each)) for each in port_counts.KNOWN}, counters
+        )
+
+    def test_the_example_of_a_scrape_and_the_dashboard(self):
+        example = PROMETHEUS / "sriov-rt.prometheus.yml"
+        self.promtool("check", "config", "--syntax-only", str(example))
+        jobs = yaml.safe_load(example.read_text())["scrape_configs"]
+        self.assertEqual(["sriov-rt"], [each["job_name"] for each in jobs])
+        queries = [
+            target["expr"].replace("$instance", ".*").replace("$parent", ".*")
+            for panel in json.loads(BOARD.read_text())["panels"]
+            for target in panel["targets"]
+        ]
+        rules = [
+            {"record": f"panel:{number}", "expr": query}
+            for number, query in enumerate(queries)
+        ]
+        file = self.path / "board.yml"
+        file.write_text(
+            yaml.safe_dump({"groups": [{"name": "board", "rules": rules}]})
+        )
+        self.promtool("check", "rules", str(file))
 
     def serve(self):
         """Serve what an agent has, and return the port."""
@@ -166,12 +242,11 @@ class PrometheusTest(unittest.TestCase):
             text = answer.read().decode()
         self.assertEqual("", self.promtool("check", "metrics", text=text))
 
-    @periodic.periodic
-    def test_a_server_scrapes_it_and_raises_an_alert(self):
-        targets = [f"127.0.0.1:{self.serve()}"]
+    def prometheus(self, target):
+        """Start a server that scrapes a target; return its address."""
         scrape = {
             "job_name": "sriov-rt",
-            "static_configs": [{"targets": targets}],
+            "static_configs": [{"targets": [target]}],
         }
         config = self.path / "prometheus.yml"
         config.write_text(
@@ -203,26 +278,66 @@ class PrometheusTest(unittest.TestCase):
         )
         self.addCleanup(server.wait, timeout=60)
         self.addCleanup(server.terminate)
+        return address
+
+    @periodic.periodic
+    def test_a_server_scrapes_it_and_raises_an_alert(self):
+        address = self.prometheus(f"127.0.0.1:{self.serve()}")
         self.check(address, "sum(sriov_rt_guest_drifts)", "2")
         self.check(address, "sum(sriov_rt_port_operations_total)", "3")
-        firing = 'ALERTS{alertstate="firing"}'
-        withdrawn = "SriovRtCertificateWithdrawn"
-        self.check(
-            address, f'count({firing[:-1]},alertname="{withdrawn}"}})', "1"
-        )
+        self.check(address, _firing("SriovRtCertificateWithdrawn"), "1")
 
-    def check(self, address, query, value):
-        """Wait until a query has a value."""
+    @periodic.periodic
+    def test_alerts_outlive_the_agent_that_raised_them(self):
+        """kill -9, and then longer than Prometheus looks back (5 minutes)."""
+        life = agent_life.Life(self.path, free_port())
+        self.addCleanup(life.kill)
+        life.start()
+        address = self.prometheus(life.target)
+        withdrawn = _firing("SriovRtCertificateWithdrawn")
+        down = _firing("SriovRtAgentDown")
+        self.check(address, withdrawn, "1")
+        life.fail()
+        self.check(address, _firing("SriovRtPlugsFail"), "1")
+        life.kill()
+        died = time.monotonic()
+        self.check(address, down, "1", patience_s=180)
+        while time.monotonic() < died + 400:
+            for query in (withdrawn, down):
+                found = self.ask(address, query)
+                after = f"{query} {time.monotonic() - died:.0f} s after"
+                self.assertEqual("1", found and found[0]["value"][1], after)
+            time.sleep(5)
+        life.start()
+        self.check(address, f"absent({down})", "1")
+        self.check(address, withdrawn, "1")
+
+    def ask(self, address, query):
+        """Return the result of a query."""
         url = f"http://{address}/api/v1/query?" + urllib.parse.urlencode(
             {"query": query}
         )
-        deadline = time.monotonic() + 60
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return json.load(answer)["data"]["result"]
+
+    def check(self, address, query, value, patience_s=60):
+        """Wait until a query has a value."""
+        deadline = time.monotonic() + patience_s
         found = None
         while time.monotonic() < deadline:
             with contextlib.suppress(OSError):
-                with urllib.request.urlopen(url, timeout=10) as answer:
-                    found = json.load(answer)["data"]["result"]
+                found = self.ask(address, query)
                 if found and found[0]["value"][1] == value:
                     return
-            time.sleep(0.2)
+            time.sleep(0.5)
         self.fail(f"{query}: {found}; {(self.path / 'log').read_text()}")
+
+
+def _firing(alert):
+    return f'count(ALERTS{{alertname="{alert}", alertstate="firing"}})'
+
+
+def _fires(alert, at, is_raised):
+    """Return promtool's test of whether an alert fires at a time."""
+    samples = [{"labels": "{}", "value": 1}] if is_raised else []
+    return {"expr": _firing(alert), "eval_time": at, "exp_samples": samples}

@@ -11,6 +11,7 @@ from sriov_rt.facts import CpuSet
 from sriov_rt.guest import running
 from sriov_rt.guest import state
 from sriov_rt.guest.domain import parse_domain
+from sriov_rt.host import occupancy
 from sriov_rt.host import vfio
 from sriov_rt.host.root import Root
 from tests.testbed import identity
@@ -69,7 +70,9 @@ class NamesTest(unittest.TestCase):
         every = CpuSet(range(4096))
         found = {
             each.thread: each.name
-            for each in state.on_cpus(self.root, {self.process: UUID}, every)
+            for each in occupancy.on_cpus(
+                self.root, {self.process: UUID}, every
+            )
             if each.instance == UUID
         }
         self.assertEqual(self.threads, sorted(found))

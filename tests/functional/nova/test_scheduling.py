@@ -14,6 +14,7 @@ from nova.scheduler.weights import WeighedHost
 from oslo_config import cfg
 
 from sriov_rt import config
+from sriov_rt.facts import HostHold
 from sriov_rt.host import compute_driver_socket
 from sriov_rt.host.root import Root
 from sriov_rt.nova import driver
@@ -122,6 +123,17 @@ class SchedulingTest(base.CloudTest):
         self.report(base.realtime_host(memory={"ksm_run": 1}))
         self.boot(base.REALTIME, state="ERROR")
         self.assertIn("ksm_running × 1", self.logged())
+
+    def test_a_host_on_hold_keeps_its_servers_and_takes_others(self):
+        self.start_host(base.realtime_host())
+        server = self.boot(base.REALTIME)
+        hold = HostHold("alice", "kernel 6.12", 1_790_000_000.0)
+        self.report(base.realtime_host(maintenance={"hold": hold}))
+        fault = self.fault(self.boot(base.REALTIME, state="ERROR"))
+        self.assertIn("host_on_hold", fault)
+        self.assertEqual("rt-1", self.host_of(server))
+        # Of a flavor that asks for no realtime.
+        self.boot({"sriov_rt:kernel": "preempt_rt"})
 
     def test_a_fresh_worker_waits_for_the_first_reports(self):
         facts = base.realtime_host()

@@ -65,6 +65,18 @@ for each in Links().all(everywhere=True):
     print(each.name, "in", each.namespace)
 """
 
+#: Plugs a port, as 'vif restore' does.
+_PLUG = """
+import logging
+from sriov_rt.cmd import main
+port = "b3f2e1d0-1111-4222-8333-444455556666"
+words = "--owner me --kind macvlan --network physnet1 --namespace red"
+name = "--name p0 --address 192.0.2.1/24"
+print(main.main(["-v", "vif", "plug", "--port", port, *words.split(),
+    *name.split()]))
+print(main.main(["-v", "vif", "unplug", port]))
+"""
+
 #: Sees each process's files, and writes what 'device clean' writes.
 _DEVICES = """
 from sriov_rt.devices import cleaning
@@ -405,6 +417,18 @@ class UnitsTest(unittest.TestCase):
         started = self.host.run("systemctl", "start", "sriov-rt-vfs")
         self.assertEqual(started.returncode, 0, self.log("sriov-rt-vfs"))
         self.assertIn("nothing to do", self.log("sriov-rt-vfs"))
+        reloaded = self.host.run("systemctl", "reload", "sriov-rt-vfs")
+        self.assertEqual(reloaded.returncode, 0, self.log("sriov-rt-vfs"))
+        self.assertIn(
+            "no port has lost its interface", self.log("sriov-rt-vfs")
+        )
+
+    def test_a_reload_may_plug_a_port(self) -> None:
+        """Into a container, and announce it."""
+        self.done("install", "-d", "-m", "0755", "/run/sriov-rt")
+        said = self.instead("sriov-rt-vfs", _PLUG)
+        self.assertIn("plugged: p0 in red", said)
+        self.assertNotIn("not announced", said)
 
     def test_devices_are_cleaned_by_the_timer(self) -> None:
         """With none named there is nothing that fails."""

@@ -12,24 +12,40 @@ from unittest import mock
 
 import yaml
 
+from sriov_rt import exceptions
 from sriov_rt.agent import metrics
 from sriov_rt.agent import metrics_server
+from sriov_rt.agent import vf_series
 from sriov_rt.codec import Unknown
+from sriov_rt.facts import CpuSet
 from sriov_rt.facts import HeldVf
 from sriov_rt.facts import LatencyCertificate
+from sriov_rt.facts import OccupancyFacts
+from sriov_rt.facts import Occupant
 from sriov_rt.facts import QuarantinedPort
 from sriov_rt.facts import VifFacts
+from sriov_rt.facts.culprit import Culprit
 from sriov_rt.facts.guests import AuditFacts
 from sriov_rt.facts.guests import Drift
 from sriov_rt.host import port_counts
 from sriov_rt.host.root import Root
+from sriov_rt.kernel import errors as kernel_errors
+from sriov_rt.nic import errors as nic_errors
+from sriov_rt.vif import errors as vif_errors
 from tests.unit import builders
+from tests.unit.agent.test_vf_series import VF
 
 ROOT = pathlib.Path(__file__).parents[3]
 DRIFT = Drift("a", "guest_thread_moved", "vcpu 0", "x; y", "y", 1.0)
 CERTIFICATE = LatencyCertificate(25, "6.1", 2000.0)
 _NAME = re.compile(r"\bsriov_rt_[a-z_]+")
 EVERY = metrics.HELP.keys()
+#: Those that neither a rule nor a panel needs: they name, and do not judge.
+NAMING = {
+    "sriov_rt_cpu_occupants",
+    "sriov_rt_occupied_cpus",
+    *vf_series.HELP,
+}
 
 
 def host(**parts):
@@ -50,6 +66,21 @@ class SamplesTest(unittest.TestCase):
         )
         self.assertEqual(25e-6, found["sriov_rt_certificate_bound_seconds",])
         self.assertEqual(1.0, found["sriov_rt_audit_known",])
+
+    def test_the_kind_of_the_culprit(self):
+        named = Culprit("irq", "eth0:54", 2, 433, 420, "timerlat")
+        certificate = dataclasses.replace(
+            CERTIFICATE, withdrawn="why", culprit=named
+        )
+        facts = builders.realtime_host(latency={"certificate": certificate})
+        kinds = {
+            labels["kind"]: value
+            for name, labels, value in metrics.samples(facts)
+            if name == "sriov_rt_certificate_culprit"
+        }
+        self.assertEqual(1.0, kinds.pop("irq"))
+        self.assertEqual({0.0}, set(kinds.values()))
+        self.assertLess(len(kinds), 8)
 
     def test_what_is_unknown_is_left_out(self):
         facts = dataclasses.replace(host(), audit=AuditFacts(Unknown("why")))
@@ -88,6 +119,25 @@ class SamplesTest(unittest.TestCase):
             }
             self.assertEqual(expected, found)
 
+    def test_who_is_on_the_cpus_for_guests(self):
+        rows = (
+            Occupant("thread", "pinned", "pmd-1", CpuSet((2, 3)), "ovs"),
+            Occupant("interrupt", "runs", "45 (eth0)", CpuSet((3,))),
+            Occupant("kernel_thread", "may", "kswapd0", CpuSet((1,))),
+        )
+        for occupants, taken in ((rows, 2.0), ((), 0.0), (Unknown("x"), None)):
+            facts = host(occupancy=OccupancyFacts(occupants))
+            found = {
+                (name, *labels.values()): value
+                for name, labels, value in metrics.samples(facts)
+            }
+            self.assertEqual(taken, found.get(("sriov_rt_occupied_cpus",)))
+            name = "sriov_rt_cpu_occupants"
+            self.assertEqual(
+                {"ovs", "", "kswapd0"} if occupants == rows else set(),
+                {key[3] for key in found if key[0] == name},
+            )
+
     def test_the_files_name_metrics_that_there_are(self):
         rules = yaml.safe_load(
             (ROOT / "etc/prometheus/sriov-rt.rules.yml").read_text()
@@ -96,7 +146,89 @@ class SamplesTest(unittest.TestCase):
         text = json.dumps([rules, board]).replace(
             "_seconds_bucket", "_seconds"
         )
-        self.assertEqual(set(_NAME.findall(text)), EVERY)
+        self.assertEqual(set(_NAME.findall(text)) | NAMING, EVERY)
+
+    def rules(self):
+        path = ROOT / "etc/prometheus/sriov-rt.rules.yml"
+        rules = yaml.safe_load(path.read_text())["groups"][0]["rules"]
+        return {each["alert"]: each for each in rules if "alert" in each}
+
+    def test_each_alert_has_a_section_that_its_address_names(self):
+        page = (ROOT / "doc/source/admin/alerts.rst").read_text()
+        titles = re.findall(r"^(SriovRt\w+)\n=+$", page, re.MULTILINE)
+        self.assertEqual(sorted(self.rules()), sorted(titles))
+        for name, rule in self.rules().items():
+            self.assertEqual(
+                "https://docs.openstack.org/sriov-rt/latest/admin/alerts.html"
+                f"#{name.lower()}",
+                rule["annotations"]["runbook_url"],
+            )
+
+    def test_no_alert_mixes_hosts(self):
+        for name, rule in self.rules().items():
+            for labels in re.findall(r"sum by \((.*?)\)", rule["expr"]):
+                self.assertIn("instance", labels, name)
+
+    def test_the_dashboard(self):
+        """A text on each panel; PFs of equal names are added up nowhere."""
+        board = json.loads((ROOT / "etc/grafana/sriov-rt.json").read_text())
+        variables = {each["name"] for each in board["templating"]["list"]}
+        self.assertEqual({"datasource", "instance", "parent"}, variables)
+        self.assertEqual("sriov-rt", board["uid"])
+        for panel in board["panels"]:
+            self.assertGreater(len(panel["description"]), 40, panel["title"])
+            shown = [each["expr"] for each in panel["targets"]]
+            for query in shown:
+                self.assertIn('instance=~"$instance"', query)
+                if "parent" in query:
+                    self.assertRegex(query, r"sum by \(instance, parent\b")
+                    self.assertIn('parent=~"$parent"', query)
+            if any(each.startswith("sum(") for each in shown):
+                self.assertTrue(
+                    any(each.startswith("count(") for each in shown),
+                    f"{panel['title']} has no total",
+                )
+
+    def test_whether_a_host_is_meant_to_be_realtime(self):
+        for given, expected in (
+            (True, "yes"),
+            (False, "no"),
+            (Unknown("why"), "unknown"),
+        ):
+            ready = [
+                labels
+                for name, labels, _ in metrics.samples(host(intended=given))
+                if name == "sriov_rt_host_ready"
+            ]
+            self.assertEqual([{"intended": expected}], ready)
+
+    def test_every_error_of_a_port_is_a_known_result(self):
+        """A counter that is born at 1 raises no alert."""
+        errors = {
+            name
+            for module in (kernel_errors, nic_errors, vif_errors)
+            for name, each in vars(module).items()
+            if isinstance(each, type)
+            and issubclass(each, exceptions.SriovRtError)
+            and each.__module__ == module.__name__
+        }
+        self.assertEqual(sorted(errors), sorted(port_counts.ERRORS))
+
+    def test_what_has_not_happened_is_zero(self):
+        with tempfile.TemporaryDirectory() as empty:
+            found = {
+                tuple(labels.values()): value
+                for _, labels, value in metrics.operations(Root(empty))
+            }
+        self.assertEqual({0.0}, set(found.values()))
+        for each in (
+            ("plug", "ok"),
+            ("plug", "NoParent"),
+            ("plug", "VfBusy"),
+            ("unplug", "LinkRefused"),
+            ("recover", "failed"),
+        ):
+            self.assertIn(each, found)
 
     def test_each_is_in_the_documentation(self):
         page = (ROOT / "doc/source/admin/metrics.rst").read_text()
@@ -139,6 +271,21 @@ class EndpointTest(unittest.TestCase):
         self.assertIn(
             'sriov_rt_guest_drifts{code="guest_thread_moved"} 2.0', text
         )
+
+    def test_vfs_are_counted_and_their_faults_are_their_own(self):
+        counted = mock.Mock(return_value=(VF,))
+        served = metrics.Metrics("127.0.0.1", 1, host, self.root, counted)
+        name = "sriov_rt_vf_receive_bytes"
+        found = {each.name: each for each in served.collect()}
+        (sample,) = found[name].samples
+        self.assertEqual(
+            (300.0, "guest-1"), (sample.value, sample.labels["instance_uuid"])
+        )
+        counted.side_effect = nic_errors.BadState("e0", None, "gone")
+        with self.assertLogs("sriov_rt", "WARNING"):
+            found = {each.name: each for each in served.collect()}
+        self.assertNotIn(name, found)
+        self.assertIn("sriov_rt_host_ready", found)
 
     def serve(self):
         with socket.socket() as free:

@@ -16,6 +16,7 @@ from sriov_rt.agent.withdrawal import Affected
 from sriov_rt.agent.withdrawal import Withdrawal
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import certificate
+from sriov_rt.facts.culprit import Culprit
 from sriov_rt.guest.metadata import Promise
 from sriov_rt.host import latency
 from sriov_rt.placement import host_traits
@@ -243,6 +244,17 @@ class NotifyingTest(unittest.TestCase):
                 "instances_unknown": None,
             },
             message["payload"],
+        )
+
+    def test_the_culprit_is_sent_and_logged(self):
+        named = Culprit("thread", "hog:9", 2, 433, 420, "timerlat")
+        found = dataclasses.replace(self.withdrawal(), culprit=named)
+        self.assertEqual("hog:9", found.payload()["culprit"]["name"])
+        with self.assertLogs(withdrawal.LOG) as logged:
+            found.log()
+        self.assertIn(
+            "; thread hog:9 had the CPU for 420 µs (timerlat)",
+            logged.output[0],
         )
 
     def test_each_is_sent_once_and_in_order(self):

@@ -153,7 +153,7 @@ class ListTest(QueueTest):
         self.assertEqual(
             {
                 *("host", "version", "facts_age_s", "verdict", "reasons"),
-                *("nova_compute", "traits"),
+                *("nova_compute", "traits", "maintenance"),
             },
             set(ready),
         )

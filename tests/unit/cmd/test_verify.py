@@ -19,7 +19,9 @@ from sriov_rt.cmd import faults
 from sriov_rt.cmd import main
 from sriov_rt.cmd import verify_certificate
 from sriov_rt.cmd import verify_latency
+from sriov_rt.cmd import verify_regression
 from sriov_rt.facts import certificate
+from sriov_rt.facts.culprit import Culprit
 from sriov_rt.host import compute
 from sriov_rt.host import conditions
 from sriov_rt.verify import errors
@@ -230,6 +232,53 @@ class LatencyTest(test_watch.ProgramTest):
         self.assertEqual((0, ""), (code, err), out)
         self.assertIn("certificate: 50757 µs", out)
         self.assertNotEqual(self.before, self.path.read_bytes())
+
+    def test_the_culprit_of_one_that_was_withdrawn(self):
+        found = certificate.from_bytes(self.before)
+        named = Culprit(
+            "thread", "hog:9", 2, 433, 420, "timerlat", ("timerlat_irq",)
+        )
+        withdrawn = dataclasses.replace(found, withdrawn="x", culprit=named)
+        self.path.write_bytes(certificate.to_bytes(withdrawn))
+        code, out, _ = run_it("certificate")
+        self.assertEqual(1, code)
+        self.assertIn(
+            "culprit: thread hog:9 had the CPU for 420 µs (timerlat)\n"
+            "  in timerlat_irq\n",
+            out,
+        )
+
+    def test_a_bound_names_culprits_and_packages_are_written_down(self):
+        self.lasting()
+        self.tree.write(
+            "var/lib/dpkg/status",
+            "Package: seabios\nStatus: install ok installed\nVersion: 1.16\n",
+        )
+        code, out, err = self.measure("--bound", "40000")
+        self.assertEqual((0, ""), (code, err), out)
+        self.assertIn(
+            "CPU 1, 50757 µs: nothing can be named: this tool does not say",
+            out,
+        )
+        found = certificate.from_bytes(self.path.read_bytes())
+        self.assertEqual(("seabios 1.16",), found.packages)
+
+    def test_the_next_measurement_is_compared_with_it(self):
+        self.lasting()
+        self.measure()
+        # The second one earns a certificate, too.
+        code, out, _ = self.measure("--output", self.place / "again")
+        self.assertEqual(0, code, out)
+        with mock.patch.object(verify_regression, "Root", lambda _: self.root):
+            code, out, err = run_it("compare", self.place / "again")
+            self.assertEqual((3, ""), (code, err), out)
+            # cyclictest has run for a second.
+            self.assertIn("no worse than at the certificate of 20", out)
+            self.assertIn("too few: cyclictest, CPU 1 has too few", out)
+            self.assertIn("oslat, CPU 1, 99.99 %", out)
+            code, _, err = run_it("compare", self.place / "results")
+        self.assertEqual(2, code)
+        self.assertIn("no figures of a certificate from before", err)
 
     def test_time_left_on_a_terminal_alone(self):
         self.lasting()

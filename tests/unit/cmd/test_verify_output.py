@@ -17,6 +17,7 @@ from sriov_rt.cmd import main
 from sriov_rt.host import latency as host_latency
 from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.verify import certificate
+from sriov_rt.verify import figures
 from sriov_rt.verify import latency
 from sriov_rt.verify import results
 from sriov_rt.verify.load import LOADS
@@ -138,6 +139,7 @@ class LatencyTest(VerifyTest):
                 latency.LatencyRun, "run", return_value=stand_ins
             ),
             mock.patch.object(certificate, "write"),
+            mock.patch.object(figures, "keep"),
         ):
             output = str(pathlib.Path(place.name))
             return self.run_main("latency", "--output", output, *words)

@@ -101,6 +101,20 @@ class VfCommandTest(unittest.TestCase):
         self.assertEqual(2, len(self.run_json("list", "enp1s0")))
         self.assertIn("there is none", self.fails("list", "enp9s0"))
 
+    def test_counters_and_their_file(self):
+        self.kernel.counted = {1: {"rx_packets": 7, "tx_bytes": 9}}
+        file = self.place / "vfs.prom"
+        printed = self.run_command("counters", "--textfile", str(file))
+        self.assertEqual("7", tables.rows(printed)[1]["RX packets"])
+        self.assertIn(
+            'sriov_rt_vf_receive_packets_total{pf="enp1s0",vf="1"',
+            file.read_text(),
+        )
+        self.assertEqual(0o644, file.stat().st_mode & 0o777)
+        (_, second) = self.run_json("counters", "enp1s0")
+        self.assertEqual(9, second["counters"]["transmit_bytes"])
+        self.assertEqual([], self.run_json("counters", "enp9s0"))
+
     def test_show(self):
         printed = self.run_command("show", "enp1s0/0")
         shown = tables.fields(printed)

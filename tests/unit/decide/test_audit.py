@@ -122,6 +122,14 @@ class WhyNotTest(unittest.TestCase):
                 device = GuestDevice("0000:01:10.0", driver, cpus(irqs))
                 self.assertEqual([code], self.changed(devices=(device,)))
 
+    def test_a_device_that_was_taken_from_it(self):
+        # Whatever has the VF at its address now.
+        for driver in (None, "vfio-pci"):
+            device = GuestDevice("0000:01:10.0", driver, cpus(""), False)
+            self.assertEqual(
+                ["guest_device_pulled"], self.changed(devices=(device,))
+            )
+
     def test_a_thread_of_nobodys_guest(self):
         self.assertEqual(
             ["guest_cpu_shared"], self.codes(others=[OtherThread(9, "x", 2)])

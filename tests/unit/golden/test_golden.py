@@ -19,6 +19,7 @@ from sriov_rt import documents
 from sriov_rt import facts
 from sriov_rt import request
 from sriov_rt.facts import certificate
+from sriov_rt.host import maintenance
 from sriov_rt.labels import store
 from sriov_rt.nic import tenancy
 from sriov_rt.placement import host_traits
@@ -62,6 +63,12 @@ def _certificate(path: pathlib.Path) -> certificate.Certificate:
 LOADERS: typing.Mapping[str, Loader] = {
     "certificate": _certificate,
     "facts": _facts,
+    "hold": lambda path: documents.load(
+        facts.HostHold,
+        path.read_bytes(),
+        maintenance.MAX_FILE,
+        maintenance.SCHEMA_VERSION,
+    ),
     "labels": lambda path: store.parse(path.read_bytes()),
     "record": lambda path: records.parse(path.read_bytes()),
     "result": results.read,

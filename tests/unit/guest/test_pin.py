@@ -2,6 +2,7 @@
 
 """Pins are checked, completed, and never taken from Nova."""
 
+import dataclasses
 import unittest
 from typing import Any
 
@@ -265,6 +266,14 @@ class FindTest(unittest.TestCase):
         self.assertEqual(
             ["too_few_isolated"], documents.codes(caught.exception)
         )
+
+    def test_a_pcpu_that_a_daemon_is_pinned_to_is_left_out(self):
+        row = facts.Occupant("thread", "pinned", "pmd-c02", cpus("2"))
+        may = facts.Occupant("thread", "may", "top", cpus("3-7"))
+        host = dataclasses.replace(
+            big_host(), occupancy=facts.OccupancyFacts((row, may))
+        )
+        self.assertEqual({"0": "3", "1": "4"}, self._found(host))
 
     def test_refused_if_no_node_has_enough(self):
         with self.assertRaises(engine.Refused) as caught:

@@ -53,3 +53,42 @@ class MemoryTest(trees.TreeTest):
         found = state.observe(self.root, guest).memory
         assert found is not None
         self.assertTrue(found.locked)
+
+
+VF = """<interface type='hostdev' managed='yes'><source>
+<address type='pci' domain='0x0000' bus='0x01' slot='0x10' function='0x{}'/>
+</source></interface>"""
+
+
+class DevicesTest(trees.TreeTest):
+    def domain(self, *functions):
+        devices = "".join(map(VF.format, functions))
+        return DOMAIN.replace(
+            "</domain>", f"<devices>{devices}</devices></domain>"
+        )
+
+    def devices(self, *functions, configured=None):
+        if configured is not None:
+            path = "etc/libvirt/qemu/instance-00000001.xml"
+            self.tree.write(path, f"<!-- virsh edit -->\n{configured}")
+        domain = parse_domain(self.domain(*functions))
+        guest = running.Guest(UUID, 7, domain)
+        return [
+            (each.address, each.attached)
+            for each in state.observe(self.root, guest).devices
+        ]
+
+    def test_one_that_went_while_it_runs(self):
+        there, gone = ("0000:01:10.0", True), ("0000:01:10.2", False)
+        self.assertEqual([there], self.devices(0))
+        self.assertEqual([there], self.devices(0, configured=self.domain(0)))
+        self.assertEqual(
+            [there, gone], self.devices(0, configured=self.domain(0, 2))
+        )
+        self.assertEqual([gone], self.devices(configured=self.domain(2)))
+
+    def test_another_domains_configuration_says_nothing(self):
+        other = self.domain(2).replace(UUID, UUID[::-1])
+        for configured in (other, "", "<domain ", "<!DOCTYPE x><domain />"):
+            with self.subTest(configured[:20]):
+                self.assertEqual([], self.devices(configured=configured))

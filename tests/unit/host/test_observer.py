@@ -38,6 +38,27 @@ class ObserverTest(trees.TreeTest):
         self.assertNotIn("_unknown", str(found.to_plain()["cpus"]))
         self.assertEqual(found, facts.from_plain(found.to_plain()))
 
+    def test_what_a_host_is_meant_for(self):
+        """As an operator says; else by the dedicated pCPUs that Nova has."""
+        for given, nova, expected in (
+            (None, True, True),
+            (None, False, False),
+            (False, True, False),
+            (True, False, True),
+        ):
+            if not nova:
+                self.tree.write("etc/nova/nova.conf", "[DEFAULT]\n")
+            found = Observer(
+                self.root, "h", "h", trees.SOURCES, intended=given
+            ).observe()
+            self.assertIs(expected, found.intended)
+            self.tree.write(
+                "etc/nova/nova.conf", "[compute]\ncpu_dedicated_set = 2-3\n"
+            )
+        broken = {**trees.SOURCES, "compute": Unknown("why")}
+        found = Observer(self.root, "h", "h", broken).observe()
+        self.assertIsInstance(found.intended, Unknown)
+
     def test_same_host_has_the_same_digest(self):
         observer = self.observer()
         self.assertEqual(

@@ -17,6 +17,7 @@ from sriov_rt.host import cpus
 from sriov_rt.host import irqs
 from sriov_rt.host import kernel
 from sriov_rt.host import latency
+from sriov_rt.host import maintenance
 from sriov_rt.host import memory
 from sriov_rt.host import nics
 from sriov_rt.host import root as root_module
@@ -39,6 +40,7 @@ SOURCES = {
     "onload": onload.observe,
     "compute": compute.observe,
     "latency": latency.observe,
+    "maintenance": maintenance.observe,
     "vifs": vifs.observe,
 }
 

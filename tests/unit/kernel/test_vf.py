@@ -36,6 +36,32 @@ class DifferingTest(unittest.TestCase):
         )
 
 
+class CountersTest(unittest.TestCase):
+    def test_what_a_pf_has_counted(self):
+        names = ("RX_PACKETS", "TX_PACKETS", "RX_BYTES", "TX_BYTES")
+        values = [
+            (f"IFLA_VF_STATS_{name}", number)
+            for number, name in enumerate((*names, "RX_DROPPED"), 5)
+        ]
+        mac = ("IFLA_VF_MAC", {"vf": 3, "mac": SETTINGS.mac})
+        info = {"attrs": [mac, ("IFLA_VF_STATS", {"attrs": values})]}
+        bare = {"attrs": [("IFLA_VF_MAC", {"vf": 4, "mac": SETTINGS.mac})]}
+        link = message(("IFLA_VF_INFO", info), ("IFLA_VF_INFO", bare))
+        self.assertEqual(
+            {
+                3: {
+                    "rx_packets": 5,
+                    "tx_packets": 6,
+                    "rx_bytes": 7,
+                    "tx_bytes": 8,
+                    "rx_dropped": 9,
+                }
+            },
+            vf.counters(link),
+        )
+        self.assertEqual({}, vf.counters(message()))
+
+
 class EncodingTest(unittest.TestCase):
     def test_what_is_written_reads_back(self):
         received = message(

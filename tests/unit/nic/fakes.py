@@ -89,6 +89,8 @@ class FakeKernel:
         self.taken = ()
         self.stuck = False
         self.untold = {}
+        #: Of each VF; a driver that counts none has zeros.
+        self.counted = {}
         self.writes = []
         self.reads = 0
         self.binds = []
@@ -227,6 +229,12 @@ class FakeKernel:
                 self.untold[index] -= 1
                 del found[index]
         return found
+
+    def counters(self, pf):
+        zeros = dict.fromkeys(("rx_packets", "tx_bytes"), 0)
+        return {
+            index: self.counted.get(index, zeros) for index in self.settings
+        }
 
     def is_vf(self, address):
         return any(vf_id(each).address == address for each in self.devices)

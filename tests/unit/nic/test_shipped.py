@@ -22,11 +22,19 @@ class UnitTest(unittest.TestCase):
         self.unit.read(UNIT)
 
     def test_it_runs_a_command_that_there_is(self):
-        for key in ("ExecStart", "ExecReload"):
-            words = shlex.split(self.unit["Service"][key])
+        found = re.findall(
+            r"(?m)^Exec(?:Start|Reload)=(.*)$", UNIT.read_text()
+        )
+        commands = [shlex.split(each) for each in found]
+        for words in commands:
             self.assertEqual("sriov-rt", pathlib.Path(words[0]).name)
-            self.assertEqual("vf", words[1])
             self.assertFalse(command_lines.parse(words[1:]).dry_run)
+        # Ports are plugged again once their VFs are made again.
+        provision = ["vf", "provision"]
+        self.assertEqual(
+            [provision, provision, ["vif", "restore"]],
+            [words[1:] for words in commands],
+        )
 
     def test_vfs_are_there_before_who_takes_them(self):
         before = " ".join(re.findall(r"(?m)^Before=(.*)$", UNIT.read_text()))

@@ -22,7 +22,14 @@ class StatTest(unittest.TestCase):
     def test_a_realtime_thread(self):
         found = process.parse_stat(STAT)
         self.assertEqual(
-            process.Stat(4712, "CPU 0/KVM", False, 3, 1, "fifo"), found
+            process.Stat(
+                *(4712, "CPU 0/KVM", False, 3, 1, "fifo"),
+                parent=1,
+                is_bound=False,
+                ticks=12,
+                started=900,
+            ),
+            found,
         )
 
     def test_this_process(self):
@@ -60,3 +67,44 @@ class StatusTest(unittest.TestCase):
         for value in ({}, {"VmLck": "x kB"}, {"VmLck": "1 MB"}):
             with self.subTest(value):
                 self.assertEqual(0, process.kib(value, "VmLck"))
+
+
+class PlaceTest(unittest.TestCase):
+    def test_whom_a_process_belongs_to(self):
+        pod = "3b7e1f90-1111-2222-3333-3b7e1f903b7e"
+        longest = "ab" * 32
+        for path, expected in (
+            ("/", process.Place()),
+            ("/system.slice/a.service", process.Place("a.service")),
+            (
+                f"/system.slice/docker-{longest}.scope",
+                process.Place("docker-abababababab.scope"),
+            ),
+            (f"/docker/{longest}", process.Place("abababababab")),
+            (
+                f"/kubepods/burstable/pod{pod}/{longest}",
+                process.Place("abababababab", pod),
+            ),
+            (
+                r"/machine.slice/machine-qemu\x2d1\x2da.scope/libvirt/vcpu0",
+                process.Place(r"machine-qemu\x2d1\x2da.scope", is_guest=True),
+            ),
+            (
+                "/machine/qemu-1-a.libvirt-qemu/vcpu0",
+                process.Place(is_guest=True),
+            ),
+            # What root in a container may name so.
+            (
+                "/docker.slice/a.scope/machine/x.libvirt-qemu",
+                process.Place("a.scope"),
+            ),
+        ):
+            for text in (f"0::{path}\n", f"1:name=systemd:{path}\n0::/\n"):
+                with self.subTest(text):
+                    self.assertEqual(expected, process.parse_place(text))
+
+    def test_any_text(self):
+        for text in ("", "x", "0::", ":" * 999, "\x1b/\x1b.service"):
+            self.assertTrue(process.parse_place(text).unit.isprintable())
+        with self.assertRaises(errors.ParseError):
+            process.parse_place("x" * 9000)

@@ -2,10 +2,13 @@
 
 import unittest
 
+from sriov_rt import facts
 from sriov_rt.codec import Unknown
 from sriov_rt.parse.cpulist import parse_cpu_list as cpus
 from sriov_rt.placement import host_traits
 from tests.unit import builders
+
+RELEASE = "6.1.0-44-rt-amd64"
 
 
 def fulfilled(host):
@@ -31,6 +34,16 @@ class VerdictsTest(unittest.TestCase):
 
     def test_a_degraded_host_loses_the_trait_and_keeps_the_others(self):
         host = builders.realtime_host(cpus={"isolated": cpus("2")})
+        self.assertEqual({"CUSTOM_SRIOV_RT_PREEMPT_RT"}, fulfilled(host))
+
+    def test_a_host_on_hold_loses_what_a_realtime_guest_needs(self):
+        until = 1_900_000_000.0
+        certificate = facts.LatencyCertificate(9, RELEASE, until)
+        latency = {"certificate": certificate}
+        host = builders.realtime_host(latency=latency)
+        self.assertIn("CUSTOM_SRIOV_RT_LATENCY_CERTIFIED", fulfilled(host))
+        hold = {"hold": facts.HostHold("alice", "kernel", 0.0)}
+        host = builders.realtime_host(latency=latency, maintenance=hold)
         self.assertEqual({"CUSTOM_SRIOV_RT_PREEMPT_RT"}, fulfilled(host))
 
     def test_what_is_unknown_is_no_trait(self):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import contextlib
+import dataclasses
 import io
 import json
 import os
@@ -15,6 +16,8 @@ from collections import Counter
 from unittest import mock
 
 from sriov_rt.cmd import main
+from sriov_rt.facts.culprit import Culprit
+from sriov_rt.verify import breach
 from sriov_rt.verify import collection
 from sriov_rt.verify import compare
 from sriov_rt.verify import disk
@@ -24,6 +27,7 @@ from sriov_rt.verify import network
 from sriov_rt.verify import pictures
 from sriov_rt.verify import report
 from sriov_rt.verify import results
+from sriov_rt.verify.machine import Machine
 from sriov_rt.verify.measurement import CpuLatency
 from sriov_rt.verify.measurement import Measurement
 from sriov_rt.verify.measurement import Step
@@ -337,6 +341,81 @@ class PageTest(ReportTest):
         found = collection.Collection("$\\frac{", {"oslat": result}, (), ())
         drawn = list(pictures.draw([found]))
         self.assertIn("</html>", report.page([found], drawn, ""))
+
+
+class BreachTest(ReportTest):
+    """A ticket alone, and beside measurements."""
+
+    def setUp(self):
+        super().setUp()
+        self.ticket = breach.Breach(
+            at=1.7959e9,
+            cpu=2,
+            bound_us=18,
+            sample_us=433,
+            culprit=Culprit(
+                "thread", "<b>:9", 2, 433, 420, "timerlat", ("f1", "f2")
+            ),
+            issued_at=1.79e9,
+            changed=("package seabios changed from '1' to '2'",),
+            compared=40,
+            on_cpu=("ovs-vswitchd/pmd-c02:77 90 %",),
+            machine=Machine("rt-1"),
+            emulated=True,
+        )
+
+    def test_as_text(self):
+        breach.keep(self.before, self.ticket)
+        code, out, err = self.run_it("report", self.before)
+        self.assertEqual(0, code, err)
+        for line in (
+            "Bound:           18 µs, certified 2026-09-21 14:13:20 UTC",
+            "Sample:          433 µs on CPU 2",
+            "Culprit:         thread <b>:9 had the CPU for 420 µs (timerlat)",
+            "Stack:           f2",
+            "Changed:         package seabios changed from '1' to '2'",
+            "On the CPU:      ovs-vswitchd/pmd-c02:77 90 %",
+        ):
+            self.assertIn(line, out)
+
+    def test_as_a_page_and_as_a_document(self):
+        latency(self.before, 20)
+        breach.keep(self.before, self.ticket)
+        (found,) = collection.read([self.before])
+        page = report.page([found], (), "made")
+        self.assertIn("Latency above the bound", page)
+        self.assertIn("&lt;b&gt;:9 had the CPU", page)
+        self.assertNotIn("<b>:9", page)
+        code, out, err = self.run_it("report", "--json", self.before)
+        self.assertEqual(0, code, err)
+        whats = [each["what"] for each in json.loads(out)]
+        self.assertIn("breach 1, Culprit", whats)
+
+    def test_culprits_of_a_measurement(self):
+        cpus = (cpu(2, 20),)
+        named = Culprit("irq", "eth0:54", 2, 90, 80, "cyclictest")
+        run = Measurement(
+            "cyclictest", "2.40", "x", 1.79e9, 900.0, cpus, (), (named,)
+        )
+        step = Step("cyclictest", 900)
+        results.Results(self.before).put(
+            results.Result(step, "compute", {"SMT": "0"}, run)
+        )
+        code, out, err = self.run_it("report", self.before)
+        self.assertEqual(0, code, err)
+        self.assertIn("CPU 2, 90 µs: interrupt eth0:54 had the CPU", out)
+        page = report.page(collection.read([self.before]), (), "made")
+        self.assertIn("interrupt eth0:54 had the CPU for 80", page)
+
+    def test_the_oldest_are_removed(self):
+        for number in range(breach.MOST + 3):
+            breach.keep(
+                self.before,
+                dataclasses.replace(self.ticket, at=1.7959e9 + number),
+            )
+        found = breach.every(self.before)
+        self.assertEqual(breach.MOST, len(found))
+        self.assertEqual(1.7959e9 + 3, found[0].at)
 
 
 class CompareTest(ReportTest):

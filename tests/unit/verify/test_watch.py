@@ -13,11 +13,13 @@ from sriov_rt.host import compute
 from sriov_rt.host import conditions
 from sriov_rt.host import latency as host_latency
 from sriov_rt.parse.cpulist import CpuSet
+from sriov_rt.verify import breach
 from sriov_rt.verify import errors
 from sriov_rt.verify import guest
 from sriov_rt.verify import results
 from sriov_rt.verify import watch
 from tests.unit.host import trees
+from tests.unit.verify import test_blame
 from tests.unit.verify.programs import ProgramTest
 
 RECORDED = pathlib.Path(__file__).with_name("recorded")
@@ -85,6 +87,69 @@ class WatchTest(ProgramTest):
         # The facts say why, and the next probe has nothing to watch.
         self.assertEqual(why, self.seen().withdrawn)
         self.assertIn("no certificate counts", self.probe().said)
+
+    def test_the_culprit_is_in_the_certificate_and_in_a_ticket(self):
+        """A newer rtla analyses the sample that stops it."""
+        self.certify(packages=("qemu-system-x86 1:7.2",))
+        self.tree.write(
+            "var/lib/dpkg/status",
+            "Package: qemu-system-x86\nStatus: install ok installed\n"
+            "Version: 1:7.3\n\nPackage: vim\nStatus: install ok installed\n"
+            "Version: 9\n",
+        )
+        said = self.place / "said"
+        analysis = self.place / "analysis"
+        analysis.write_bytes(test_blame.ANALYSIS)
+        self.program(
+            "rtla",
+            'case $* in *--help) echo "--no-aa"; exit;; esac; echo "$@" >'
+            f"{said}; cat {RECORDED}/timerlat-6.1-overflow.txt {analysis}",
+        )
+        found = self.probe()
+        sentence = "thread objtool:49256 had the CPU for 31 µs (timerlat)"
+        self.assertEqual(sentence, found.culprit.sentence)
+        self.assertEqual((2, 70625), (found.culprit.cpu, found.max_us))
+        self.assertIn("--stack=18", said.read_text())
+        self.assertNotIn("--trace", said.read_text())
+        self.assertEqual(found.culprit, self.seen().culprit)
+        (ticket,) = breach.every(self.root.path / watch.TICKETS)
+        rows = dict(breach.rows(ticket))
+        self.assertIn("18 µs, certified 2026-", rows["Bound"])
+        self.assertEqual("70625 µs on CPU 2", rows["Sample"])
+        self.assertEqual(sentence, rows["Culprit"])
+        self.assertEqual(
+            "package qemu-system-x86 changed from '1:7.2' to '1:7.3'",
+            rows["Changed"],
+        )
+        self.assertIn("unknown", rows["On the CPU"])
+
+    def test_an_older_rtla_keeps_a_trace(self):
+        said, trace = self.place / "said", self.place / "trace"
+        trace.write_bytes(test_blame.OsnoiseTest.TRACE)
+        self.program(
+            "rtla",
+            f'case $* in *--help) exit 1;; esac; echo "$@" >{said}; '
+            f"cp {trace} timerlat_trace.txt; "
+            f"cat {RECORDED}/timerlat-6.1-overflow.txt",
+        )
+        found = self.probe()
+        self.assertEqual("hog:9", found.culprit.name)
+        words = said.read_text().split()
+        self.assertLessEqual({"--trace", "--event=osnoise"}, set(words))
+
+    def test_where_nothing_is_named_it_says_so(self):
+        found = self.probe()
+        self.assertEqual("unknown", found.culprit.kind)
+        (ticket,) = breach.every(self.root.path / watch.TICKETS)
+        rows = dict(breach.rows(ticket))
+        self.assertIn("nothing can be named: ", rows["Culprit"])
+        self.assertRegex(rows["Changed"], r"none of \d+ conditions")
+
+    def test_a_ticket_that_cannot_be_kept_spares_no_certificate(self):
+        self.tree.write(watch.TICKETS, "a file")
+        with self.assertLogs("sriov_rt.verify.watch") as logged:
+            self.assertTrue(self.probe().withdrawn)
+        self.assertIn("the ticket is not kept", logged.output[0])
 
     def test_a_condition_that_changed_is_written_down(self):
         """As before again, it counts no more: what was measured is unsure."""
@@ -263,6 +328,21 @@ class WatchTest(ProgramTest):
             self.assertLogs("sriov_rt.verify.certificate"),
         ):
             self.assertTrue(self.probe().withdrawn)
+        self.assertIsNone(self.seen())
+
+    def test_a_full_disk_is_no_reprieve_at_once_either(self):
+        """The certificate is gone by the time that the culprit is known."""
+        self.program(
+            "rtla",
+            'case $* in *--help) echo "--on-threshold"; exit;; esac\n'
+            f"echo sriov-rt-breach; cat {RECORDED}/timerlat-6.1-overflow.txt",
+        )
+        with (
+            mock.patch("os.fsync", side_effect=OSError(28, "No space left")),
+            self.assertLogs("sriov_rt.verify"),
+        ):
+            found = self.probe()
+        self.assertTrue(found.withdrawn, found.said)
         self.assertIsNone(self.seen())
 
     def test_nobody_else_writes_while_it_judges(self):

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""``sriov-rt host hold`` and ``release``: a host under maintenance."""
+
+import argparse
+import os
+import pwd
+import time
+from collections.abc import Callable
+
+from sriov_rt import codec
+from sriov_rt import documents
+from sriov_rt import exceptions
+from sriov_rt import files
+from sriov_rt.cmd import arguments
+from sriov_rt.cmd import command
+from sriov_rt.cmd.command import Result
+from sriov_rt.codec import Unknown
+from sriov_rt.facts import HostHold
+from sriov_rt.host import maintenance
+from sriov_rt.host.root import Root
+from sriov_rt.host.table import printable
+from sriov_rt.parse import duration
+from sriov_rt.parse import errors
+from sriov_rt.parse import timestamp
+
+#: The longest name, and the longest clause, in characters.
+_LONGEST = 200
+
+
+class HoldOfAnother(exceptions.SriovRtError):
+    """Somebody else has put the host on hold.
+
+    :param found: their hold.
+    """
+
+    def __init__(self, found: HostHold) -> None:
+        self.found = found
+        super().__init__(
+            f"{printable(found.who)} has put this host on hold "
+            f"({printable(found.why)}); agree with them, run 'sriov-rt host "
+            "release' and put it on hold again"
+        )
+
+
+class HoldUnreadable(exceptions.SriovRtError):
+    """The hold on disk is none.
+
+    :param problem: the file and what is wrong with it.
+    """
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(
+            f"it is unknown who has put this host on hold ({problem}); find "
+            "that out, then run 'sriov-rt host release'"
+        )
+
+
+class HoldHost(command.ShowOne):
+    """Put this host on hold: it takes no realtime guest until released.
+
+    Guests that run stay, and flavors without sriov_rt:realtime or
+    sriov_rt:max_latency_us are placed as before.
+    """
+
+    of_root = True
+    epilog = (
+        "Schedulers know it within [agent] observe_interval; nova-compute "
+        "refuses what they place here meanwhile."
+    )
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add who, why and until when."""
+        parser.add_argument(
+            "--why",
+            type=_clause,
+            required=True,
+            metavar="TEXT",
+            help="what is done to the host, such as 'kernel 6.12'",
+        )
+        parser.add_argument(
+            "--who",
+            type=_clause,
+            metavar="NAME",
+            help="who answers for it (default: the user, before sudo)",
+        )
+        parser.add_argument(
+            "--until",
+            type=arguments.reader(_end),
+            metavar="TIME",
+            help="when the hold ends by itself: a span such as 4h, or a time "
+            "in UTC such as 2026-12-01T06:00 (default: only 'host release' "
+            "ends it)",
+        )
+        command.add_dry_run(parser, "the hold")
+
+    def run(self, args: argparse.Namespace) -> Result:
+        """Return the hold, which is written once it is printed."""
+        root, now = Root("/"), time.time()
+        new = HostHold(args.who or _user(), args.why, now, args.until)
+        before = maintenance.read(root)
+        if isinstance(before, Unknown):
+            raise HoldUnreadable(before.reason)
+        if (
+            before is not None
+            and before.who != new.who
+            and not maintenance.has_ended(before, now)
+        ):
+            raise HoldOfAnother(before)
+        return _shown(
+            new,
+            None if args.dry_run else lambda: write(root, new),
+        )
+
+
+class ReleaseHost(command.ShowOne):
+    """Release this host, so that it takes realtime guests again."""
+
+    of_root = True
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add ``--dry-run``."""
+        command.add_dry_run(parser, "the hold that would end")
+
+    def run(self, args: argparse.Namespace) -> Result:
+        """Return the hold, which ends once it is printed."""
+        root = Root("/")
+        return _shown(
+            maintenance.read(root),
+            None if args.dry_run else lambda: release(root),
+        )
+
+
+def write(root: Root, found: HostHold) -> None:
+    """Put the host on hold.
+
+    :raises OSError: if that cannot be written; then all is as before.
+    """
+    path = root.path / maintenance.PATH
+    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    data = documents.dump(found, maintenance.SCHEMA_VERSION)
+    files.replace(path, data, 0o644, durable=True)
+
+
+def release(root: Root) -> None:
+    """End the hold, if there is one.
+
+    :raises OSError: if the file cannot be removed.
+    """
+    (root.path / maintenance.PATH).unlink(missing_ok=True)
+
+
+def _shown(
+    found: HostHold | None | Unknown, apply: Callable[[], object] | None
+) -> Result:
+    if isinstance(found, HostHold):
+        until = found.until
+        fields: tuple[tuple[str, object], ...] = (
+            ("who", printable(found.who)),
+            ("why", printable(found.why)),
+            ("since", timestamp.text(found.since)),
+            ("until", "release" if until is None else timestamp.text(until)),
+        )
+    elif found is None:
+        fields = (("hold", "none"),)
+    else:
+        fields = (("hold", f"unknown ({printable(found.reason)})"),)
+    return command.one(fields, {"hold": codec.to_plain(found)}, apply=apply)
+
+
+def _clause(text: str) -> str:
+    """Return one line of text.
+
+    :raises argparse.ArgumentTypeError: if it is none, or is too long.
+    """
+    if not text.strip() or len(text) > _LONGEST or not text.isprintable():
+        raise argparse.ArgumentTypeError(
+            f"one line of 1 to {_LONGEST} characters expected"
+        )
+    return text
+
+
+def _end(text: str) -> float:
+    """Return the Unix time of a moment, or of a span from now.
+
+    :raises ParseError: if it is neither, or has passed.
+    """
+    now = time.time()
+    try:
+        return now + duration.parse_duration(text)
+    except errors.ParseError:
+        found = timestamp.parse(text)
+    if found <= now:
+        raise errors.ParseError("time", text, "it has passed")
+    return found
+
+
+def _user() -> str:
+    """Return the name of the user who runs this, before sudo."""
+    name = os.environ.get("SUDO_USER")
+    if name:
+        return name
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())

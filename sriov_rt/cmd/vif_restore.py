@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""``sriov-rt vif restore``: ports whose VFs were destroyed and are back."""
+
+import argparse
+import dataclasses
+
+from sriov_rt.cmd import command
+from sriov_rt.cmd.command import Result
+from sriov_rt.codec import Unknown
+from sriov_rt.guest import running
+from sriov_rt.host import guest_processes
+from sriov_rt.host.root import Root
+
+#: Exit code of ports that have no interface yet.
+EXIT_LEFT = 1
+
+
+class Restore(command.Lister):
+    """Plug the ports of running containers again whose VFs were destroyed.
+
+    A PF's driver that is loaded again, a device that is removed and found
+    again and a change of sriov_numvfs destroy VFs with their interfaces.
+    Make the VFs again first, by 'sriov-rt vf provision'.
+    """
+
+    of_root = True
+    epilog = "Exit code 1: a port has no interface yet, with the reason."
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add the configuration."""
+        command.add_config(parser, "vif")
+        command.add_dry_run(parser, "the ports that would be plugged again")
+
+    def run(self, args: argparse.Namespace) -> Result:
+        """Plug them again, and return the result for each."""
+        # Here, for the kernel's interfaces take long to import.
+        from sriov_rt.vif import plugger as pluggers
+        from sriov_rt.vif.restore import Restored
+        from sriov_rt.vif.restore import Restoring
+
+        plugger = pluggers.configured(args.config_file)
+        restoring = Restoring(plugger, container)
+        if args.dry_run:
+            lost = [(each.port, each.interface) for each in restoring.find()]
+            return _result({"lost": lost}, 0)
+        if not plugger.host.rules.restore:
+            return _result(dataclasses.asdict(Restored()), 0)
+        done = restoring.run()
+        code = EXIT_LEFT if done.left else 0
+        return _result(dataclasses.asdict(done), code)
+
+
+def _result(document: dict[str, object], code: int) -> Result:
+    rows = [
+        (what, *((each, "") if isinstance(each, str) else each))
+        for what, ports in document.items()
+        for each in ports  # type: ignore[attr-defined]
+    ]
+    return Result(
+        columns=("Result", "Port", "Reason"),
+        rows=rows,
+        document=document,
+        text=[": ".join(filter(None, row)) for row in rows]
+        or ["nothing to do: no port has lost its interface"],
+        code=code,
+    )
+
+
+def container(owner: str) -> str | None:
+    """Return the namespace of a container that libvirt runs, as ``pid:N``.
+
+    :param owner: UUID of its domain, which is the instance's of Nova.
+    :returns: None if it runs none of it.
+    """
+    root = Root("/")
+    found = running.guests(root, guest_processes.CONTAINERS)
+    for each in () if isinstance(found, Unknown) else found:
+        if each.instance != owner:
+            continue
+        keeper = each.process
+        # The one that it has started is the container's first.
+        text = root.read_text(f"proc/{keeper}/task/{keeper}/children")
+        if not isinstance(text, Unknown) and text.split():
+            return f"pid:{text.split()[0]}"
+    return None

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Occupancy: why dedicated pCPUs are another's, and who is to leave them."""
+
+import re
+from collections.abc import Iterator
+
+from sriov_rt.codec import Unknown
+from sriov_rt.decide.unknown_facts import unread
+from sriov_rt.facts import CpuSet
+from sriov_rt.facts import DecisiveFacts
+from sriov_rt.facts import OccupancyFacts
+from sriov_rt.facts import Occupant
+from sriov_rt.parse.cpulist import format_cpu_list
+from sriov_rt.reason import Reason
+from sriov_rt.reason import reason
+
+_MAY = "may"
+
+#: State to the verb of a sentence.
+_VERBS = {"pinned": "is pinned to", "runs": "runs on", _MAY: "may run on"}
+
+#: Kind, a pattern of the names of its threads, its program or its unit, and
+#: what its owner can do: the first that fits. ``{wanted}`` are housekeeping
+#: CPUs and ``{mask}`` their mask.
+OWNERS = tuple(
+    (kind, re.compile(names), remedy)
+    for kind, names, remedy in (
+        (
+            "interrupt",
+            "",
+            "write {wanted} to /proc/irq/{irq}/smp_affinity_list, or give the "
+            "NIC fewer queues with 'ethtool -L'",
+        ),
+        (
+            "kernel_thread",
+            r"kvm-pit",
+            "run the guest without a PIT (<timer name='pit' present='no'/>), "
+            "or move the thread with 'taskset -pc {wanted} {thread}'",
+        ),
+        (
+            "kernel_thread",
+            r"irq/",
+            "write {wanted} to the smp_affinity_list of its interrupt",
+        ),
+        (
+            "kernel_thread",
+            "",
+            "boot with nohz_full={cpus}, which keeps such threads off, or "
+            "move it in tuned's section [scheduler]",
+        ),
+        (
+            "mask",
+            "",
+            "run 'ovs-vsctl set Open_vSwitch . "
+            "other_config:pmd-cpu-mask=0x{mask}'",
+        ),
+        (
+            "thread",
+            r"pmd-c|ovs-vswitchd",
+            "run 'ovs-vsctl set Open_vSwitch . "
+            "other_config:pmd-cpu-mask=0x{mask}'",
+        ),
+        (
+            "thread",
+            r"vpp_",
+            "set corelist-workers in the section cpu of VPP's startup.conf",
+        ),
+        (
+            "thread",
+            r"(?:lcore|dpdk|rte)[-_]",
+            "give the program other CPUs by DPDK's option -l",
+        ),
+        (
+            "thread",
+            r".*\.service\Z",
+            "set CPUAffinity={wanted} in a drop-in of {unit}",
+        ),
+        (
+            "thread",
+            r"(?:[a-z-]+-)?[0-9a-f]{12}(?:\.scope)?\Z",
+            "give the container other CPUs (--cpuset-cpus={wanted})",
+        ),
+        ("thread", "", "move it with 'taskset -apc {wanted} {thread}'"),
+    )
+)
+
+
+def taken(found: OccupancyFacts) -> CpuSet:
+    """Return the CPUs that no guest is to get."""
+    occupants = found.occupants
+    return CpuSet().union(
+        *(
+            each.cpus
+            for each in (() if isinstance(occupants, Unknown) else occupants)
+            if each.state != _MAY
+        )
+    )
+
+
+def reasons(facts: DecisiveFacts, dedicated: CpuSet) -> Iterator[Reason]:
+    """Yield a Reason for each occupant of pCPUs that Nova hands out."""
+    occupants = facts.occupancy.occupants
+    if isinstance(occupants, Unknown):
+        yield from unread("occupancy.occupants", occupants)
+        return
+    routed = _routed(facts)
+    for each in occupants:
+        is_interrupt = each.kind == "interrupt" or each.name.startswith("irq/")
+        if is_interrupt and each.cpus <= routed:
+            continue  # irqs_on_dedicated says so
+        if each.state != _MAY and each.cpus & dedicated:
+            yield _reason("pcpus_occupied", each, facts, dedicated)
+
+
+def advice(
+    facts: DecisiveFacts, dedicated: CpuSet, *, placed_by_nova: bool
+) -> Iterator[Reason]:
+    """Yield advice about what may run on CPUs for guests.
+
+    :param placed_by_nova: otherwise what runs there is left out of the CPUs
+        that guests are given, and is advice as well.
+    """
+    occupants = facts.occupancy.occupants
+    if isinstance(occupants, Unknown):
+        return  # reasons() says so
+    for each in occupants:
+        if each.cpus & dedicated:
+            if each.state == _MAY:
+                yield _reason("pcpus_exposed", each, facts, dedicated)
+            elif not placed_by_nova:
+                yield _reason("pcpus_left_out", each, facts, dedicated)
+    count = facts.occupancy.unread
+    if count and not isinstance(count, Unknown):
+        yield reason("threads_unread", count=count)
+
+
+def _routed(facts: DecisiveFacts) -> CpuSet:
+    """Return the CPUs that interrupts are routed to."""
+    groups = facts.irqs.for_guests
+    known = () if isinstance(groups, Unknown) else groups
+    return CpuSet().union(*(each.effective for each in known))
+
+
+def _reason(
+    code: str, found: Occupant, facts: DecisiveFacts, dedicated: CpuSet
+) -> Reason:
+    online = facts.cpus.online
+    others = CpuSet() if isinstance(online, Unknown) else online - dedicated
+    cpus = format_cpu_list(found.cpus & dedicated)
+    fields = {
+        "cpus": cpus,
+        "wanted": format_cpu_list(others) or "N",
+        "mask": f"{others.bits:x}",
+        "thread": found.thread,
+        "unit": found.unit,
+        "irq": found.name.partition(" ")[0],
+    }
+    share = "" if found.share is None else f" ({found.share} % of a CPU)"
+    return reason(
+        code,
+        who=who(found),
+        does=_VERBS.get(found.state, _VERBS[_MAY]),
+        share=share,
+        owner=_remedy(found).format(**fields),
+        kind=found.kind,
+        name=found.name,
+        process=found.process,
+        since=found.since,
+        **fields,
+    )
+
+
+def _remedy(found: Occupant) -> str:
+    names = (found.name, found.process, found.unit)
+    return next(
+        remedy
+        for kind, pattern, remedy in OWNERS
+        if kind == found.kind and any(map(pattern.match, names))
+    )
+
+
+def who(found: Occupant) -> str:
+    """Return whom a sentence speaks of."""
+    if found.kind == "interrupt":
+        return f"interrupt {found.name}"
+    if found.kind == "mask":
+        return "Open vSwitch's pmd-cpu-mask"
+    kernel = "kernel " if found.kind == "kernel_thread" else ""
+    more = f" and {found.threads - 1} more" if found.threads > 1 else ""
+    of = f" of {found.process}" if found.process else ""
+    unit = f" ({found.unit})" if found.unit else ""
+    return f"{kernel}thread '{found.name}'{more}{of}{unit}"

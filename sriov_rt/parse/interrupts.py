@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Interrupts by CPU, as /proc/interrupts counts them."""
+
+import re
+from collections.abc import Mapping
+
+from sriov_rt.parse import errors
+from sriov_rt.parse.cpulist import CpuSet
+
+#: The longest text that is taken, in characters: a line an interrupt, in it
+#: eleven characters a CPU (show_interrupts in kernel/irq/proc.c).
+MAX_TEXT = 8 * 1024 * 1024
+
+#: The longest name of an interrupt that is kept, in characters.
+MAX_NAME = 40
+
+_CPU = re.compile(r"CPU([0-9]{1,5})")
+_NUMBER = re.compile(r" *([0-9]{1,10}):")
+_COLUMNS = re.compile(r" {2,}|\t")
+
+
+def parse_interrupts(
+    text: str, cpus: CpuSet
+) -> Mapping[int, tuple[str, Mapping[int, int]]]:
+    """Return number to name, and CPU to count, of each interrupt.
+
+    Those without a number (the local timer's, calls of other CPUs) are left
+    out, and so are lines that are not whole.
+
+    :param cpus: to count on.
+    :raises ParseError: for a text that is too long, or has no head.
+    """
+    what = "/proc/interrupts"
+    errors.check_length(what, text, MAX_TEXT)
+    head, *lines = text.splitlines() or [""]
+    columns = [int(each) for each in _CPU.findall(head)]
+    if not columns:
+        raise errors.ParseError(what, text, "a column for each CPU expected")
+    counted = [(i, cpu) for i, cpu in enumerate(columns) if cpu in cpus]
+    found = {}
+    for line in lines:
+        number = _NUMBER.match(line)
+        if number is None:
+            continue
+        words = line[number.end() :].split(None, len(columns))
+        counts = words[: len(columns)]
+        if len(counts) < len(columns) or not all(map(_is_count, counts)):
+            continue
+        columns_behind = (
+            words[len(columns)].strip() if len(words) > len(counts) else ""
+        )
+        name = _COLUMNS.split(columns_behind)[-1][:MAX_NAME]
+        found[int(number[1])] = (
+            "".join(c if c.isprintable() else "?" for c in name),
+            {cpu: int(counts[i]) for i, cpu in counted},
+        )
+    return found
+
+
+def _is_count(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 20

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Packages of the host's virtualization, of which a latency may hang."""
+
+import shutil
+from collections.abc import Iterable
+from collections.abc import Iterator
+
+from sriov_rt.codec import Unknown
+from sriov_rt.host.root import Root
+from sriov_rt.verify import process
+from sriov_rt.verify.errors import RunFailed
+
+#: Names of Debian and of Red Hat, and how those begin that are many.
+NAMES = frozenset(
+    """
+    amd64-microcode dpdk edk2-ovmf intel-microcode kvm libvirt libvirt-daemon
+    libvirt-daemon-system linux-firmware microcode_ctl nova-compute
+    openstack-nova-compute openvswitch openvswitch-switch
+    openvswitch-switch-dpdk ovmf qemu-kvm qemu-kvm-core qemu-system-x86
+    seabios seabios-bin tuned vdsm
+    """.split()  # noqa: SIM905
+)
+
+#: dpkg's own file, and the longest that is read, in bytes.
+STATUS = "var/lib/dpkg/status"
+MAX_STATUS = 64 * 1024 * 1024
+
+_RPM_S = 30.0
+
+
+def observe(root: Root) -> tuple[str, ...]:
+    """Return name and version of each that is installed, sorted.
+
+    Where that cannot be read there is none.
+    """
+    text = root.read_text(STATUS, MAX_STATUS)
+    if not isinstance(text, Unknown):
+        return tuple(sorted(_of_dpkg(text)))
+    if shutil.which("rpm") is None:
+        return ()
+    lines: list[bytes] = []
+    form = "%{NAME} %{VERSION}-%{RELEASE}\\n"
+    try:
+        process.run(("rpm", "-qa", f"--qf={form}"), _RPM_S, lines.extend)
+    except RunFailed:
+        return ()
+    return tuple(
+        sorted(_known(each.decode("ascii", "replace") for each in lines))
+    )
+
+
+def changes(then: Iterable[str], now: Iterable[str]) -> Iterator[str]:
+    """Yield each package that is not as it was, a clause each."""
+    before, after = (
+        dict(each.split(" ", 1) for each in listed if " " in each)
+        for listed in (then, now)
+    )
+    for name in sorted(before.keys() | after.keys()):
+        was, is_ = before.get(name, "-"), after.get(name, "-")
+        if was != is_:
+            yield f"package {name} changed from '{was}' to '{is_}'"
+
+
+def _of_dpkg(text: str) -> Iterator[str]:
+    for paragraph in text.split("\n\n"):
+        fields = dict(
+            line.split(": ", 1)
+            for line in paragraph.splitlines()
+            if ": " in line and not line.startswith(" ")
+        )
+        if fields.get("Status", "").endswith(" installed"):
+            found = f"{fields.get('Package', '')} {fields.get('Version', '')}"
+            yield from _known([found])
+
+
+def _known(lines: Iterable[str]) -> Iterator[str]:
+    for line in lines:
+        name, _, version = line.partition(" ")
+        if name in NAMES and version and version.isprintable():
+            yield line

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Ports whose interface went with its parent, and is to be plugged again.
+
+Each has a file beside the records: its last record, written before that is
+given up. So a port is plugged again however often that is interrupted; its
+unplug ends it.
+"""
+
+import logging
+import pathlib
+
+from sriov_rt import files
+from sriov_rt.exceptions import SriovRtError
+from sriov_rt.vif import errors
+from sriov_rt.vif import lock
+from sriov_rt.vif import log
+from sriov_rt.vif import records
+from sriov_rt.vif.model import Record
+
+LOG = logging.getLogger(__name__)
+
+#: Beside the records.
+DIRECTORY = "lost"
+
+
+class LostPorts:
+    """The files of ports that are to be plugged again.
+
+    :param records: the directory of the records.
+    """
+
+    def __init__(self, records: pathlib.Path) -> None:
+        self._parent = records.parent
+        self.directory = self._parent / DIRECTORY
+
+    def put(self, record: Record) -> None:
+        """Note a port, by its record from before.
+
+        :raises RecordsBroken: if it cannot be written.
+        """
+        try:
+            lock.make(self._parent)
+            lock.make(self.directory)
+            files.replace(self._path(record.port), records.form(record))
+        except OSError as error:
+            raise errors.RecordsBroken(
+                str(self.directory),
+                port=record.port,
+                detail=error.strerror or str(error),
+            ) from error
+
+    def get(self, port: str) -> Record | None:
+        """Return the record of a port from before; None if it is not lost.
+
+        A file that is none, or of another boot, is no port.
+        """
+        try:
+            data = files.read(self._path(port), records.MAX_FILE)
+            found = records.parse(data)
+        except FileNotFoundError:
+            return None
+        except (OSError, SriovRtError) as error:
+            LOG.error("%s: not plugged again: %s", log.about(port), error)
+            return None
+        return found if found.boot == records.boot_id() else None
+
+    def all(self) -> tuple[Record, ...]:
+        """Return those of all ports, sorted by them."""
+        try:
+            names = sorted(each.name for each in self.directory.iterdir())
+        except OSError:
+            return ()
+        found = (self.get(each) for each in names if not each.startswith("."))
+        return tuple(each for each in found if each is not None)
+
+    def end(self, port: str) -> bool:
+        """Forget a port; return whether it was lost.
+
+        :raises RecordsBroken: if that cannot be written.
+        """
+        try:
+            self._path(port).unlink()
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise errors.RecordsBroken(
+                str(self.directory),
+                port=port,
+                detail=error.strerror or str(error),
+            ) from error
+        return True
+
+    def _path(self, port: str) -> pathlib.Path:
+        return self.directory / port

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Restoring of ports whose parent was destroyed and has come back.
+
+A PF's driver that is loaded again, a device that is removed and found again,
+and another ``sriov_numvfs`` destroy VFs with their tenants' interfaces. VFs
+that are made again at the same addresses are others (their inode in sysfs
+says so), and free for every port. What ran in a container goes on without its
+network: here its port is plugged again, with its name, MAC, VLAN, limits,
+addresses and routes.
+"""
+
+import dataclasses
+import logging
+from collections.abc import Callable
+
+from sriov_rt.kernel import errors as kernel_errors
+from sriov_rt.kernel.errors import LinkError
+from sriov_rt.kernel.namespaces import Identity
+from sriov_rt.nic.errors import NicError
+from sriov_rt.parse.errors import ParseError
+from sriov_rt.vif import errors
+from sriov_rt.vif import log
+from sriov_rt.vif import validation
+from sriov_rt.vif.lost import LostPorts
+from sriov_rt.vif.model import Kind
+from sriov_rt.vif.model import Plug
+from sriov_rt.vif.model import Record
+from sriov_rt.vif.model import State
+from sriov_rt.vif.plugger import Plugger
+from sriov_rt.vif.proof import Where
+from sriov_rt.vif.search import Search
+from sriov_rt.vif.view import View
+
+LOG = logging.getLogger(__name__)
+
+#: The namespace of the container that an owner has, as ``pid:N``; None if no
+#: container of the owner's runs.
+Container = Callable[[str], str | None]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Restored:
+    """Result of a run.
+
+    :param restored: ports that have an interface again.
+    :param left: those that have none yet, and why; the next run tries again.
+    :param ended: those that are not lost any more: their container has ended,
+        or their manager has plugged or unplugged them.
+    """
+
+    restored: tuple[str, ...] = ()
+    left: tuple[tuple[str, str], ...] = ()
+    ended: tuple[str, ...] = ()
+
+
+class Restoring:
+    """Plugs lost ports again.
+
+    :param plugger: of this host.
+    :param container: finds the containers that libvirt moved ports into.
+    """
+
+    def __init__(self, plugger: Plugger, container: Container) -> None:
+        host = self._host = plugger.host
+        self._plugger = plugger
+        self._container = container
+        self._search = Search(host.links, host.vfs)
+        self._lost = LostPorts(host.records.directory)
+
+    def find(self) -> tuple[Record, ...]:
+        """Return the ports that have lost their interface, sorted.
+
+        Those that were noted before, and those whose parent the kernel shows
+        to be destroyed. An interface that is only not seen is not lost: its
+        tenant can have hidden it.
+
+        :raises RecordsBroken: if the records cannot be read.
+        """
+        view = self._host.observe()
+        found = {each.port: each for each in self._lost.all()}
+        for each in view.records:
+            if each.port not in found and self._is_lost(each, view):
+                found[each.port] = each
+        return tuple(found[port] for port in sorted(found))
+
+    def _is_lost(self, record: Record, view: View) -> bool:
+        if record.state is not State.PLUGGED or record.damaged:
+            return False
+        if record.namespace_id is not None and self._host.links.ended(
+            record.namespace_id
+        ):
+            return False  # it is the container that has gone
+        link = self._search.find(record)
+        if link is not None:
+            # Its driver was bound again: its interface is another one.
+            return (
+                record.kind is Kind.VF
+                and record.namespace_id is not None
+                and link.namespace is None
+            )
+        return self._search.parent(record, view)[0] is Where.DESTROYED
+
+    def run(self) -> Restored:
+        """Plug them again; each is noted before its record is given up.
+
+        :raises RecordsBroken: if the records cannot be read or written.
+        """
+        restored, left, ended = [], [], []
+        for record in self.find():
+            port = record.port
+            try:
+                request = self.request(record)
+                self._note(record)
+                self._restore(record, request)
+            except (
+                kernel_errors.NoSuchNamespace,
+                errors.AlreadyPlugged,
+                errors.NotLost,
+            ):
+                self._lost.end(port)
+                ended.append(port)
+            except (LinkError, NicError, ParseError) as error:
+                LOG.warning(
+                    "%s: not plugged again: %s", log.about(port), error
+                )
+                left.append((port, str(error)))
+            else:
+                restored.append(port)
+        return Restored(tuple(restored), tuple(left), tuple(ended))
+
+    def _note(self, record: Record) -> None:
+        """Note that a port is lost, unless it was unplugged meanwhile.
+
+        :raises NotLost: if it was.
+        """
+        port = record.port
+        with self._host.locks.port(port, wait=False):
+            if self._lost.get(port) is not None:
+                return
+            if self._host.records.get(port) != record:
+                raise errors.NotLost(record.interface, port=port)
+            self._lost.put(record)
+
+    def _restore(self, record: Record, request: Plug) -> None:
+        port = record.port
+
+        def is_due(namespace_id: Identity | None) -> bool:
+            """Return whether it is lost still, and this its container."""
+            return self._lost.get(port) is not None and (
+                record.namespace_id in (None, namespace_id)
+            )
+
+        self._plugger.plug(request, is_due)
+        with self._host.locks.port(port):
+            made = self._host.records.get(port)
+            if made is not None and made.request == request:
+                # As its manager requests it, when it plugs the port again.
+                made = dataclasses.replace(made, request=record.request)
+                self._host.records.put(made)
+            self._lost.end(port)
+        LOG.warning("%s: plugged again", log.about(port, record.vf))
+
+    def request(self, record: Record) -> Plug:
+        """Return the request for a port as it was, where its container is.
+
+        :raises NotRestorable: if it cannot be plugged into what runs.
+        """
+        namespace = record.request.namespace
+        if record.kind is Kind.MACVTAP:
+            raise errors.NotRestorable(record.interface, port=record.port)
+        if namespace is None:
+            namespace = self._container(record.owner)
+        # An ipvlan has the MAC of its parent.
+        mac = record.request.mac if record.kind is Kind.IPVLAN else record.mac
+        return validation.checked(
+            dataclasses.replace(
+                record.request,
+                namespace=namespace,
+                name=record.interface,
+                mac=mac or None,
+            )
+        )

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import contextlib
+import io
+import json
+from unittest import mock
+
+from sriov_rt.cmd import main
+from sriov_rt.cmd import vif_restore
+from sriov_rt.guest import running
+from sriov_rt.vif import host as vif_host
+from sriov_rt.vif.restore import Restored
+from tests.unit.host import trees
+from tests.unit.vif import fakes
+from tests.unit.vif.fakes import PORT
+from tests.unit.vif.fakes import asked
+from tests.unit.vif.test_restore import VF
+from tests.unit.vif.test_restore import ReloadTest
+
+OWNER = "f4e3d2c1-1111-4222-8333-444455556666"
+
+
+class CommandTest(ReloadTest):
+    def run_command(self, *words, code=0, **rules):
+        plugger = self.another(**rules)
+        printed = io.StringIO()
+        with (
+            mock.patch.object(vif_host, "configured", return_value=plugger),
+            contextlib.redirect_stdout(printed),
+        ):
+            self.assertEqual(code, main.main(["vif", "restore", *words]))
+        return printed.getvalue()
+
+    def test_a_run(self):
+        self.plugger.plug(asked(**VF))
+        self.assertIn("nothing to do", self.run_command())
+        self.reload()
+        printed = self.run_command("--dry-run")
+        self.assertEqual(f"lost: {PORT}: eth1\n", printed)
+        self.assertEqual([], self.lost())
+        self.assertEqual(f"restored: {PORT}\n", self.run_command())
+        self.assertIn("nothing to do", self.run_command())
+
+    def test_as_json(self):
+        self.plugger.plug(asked(**VF))
+        for _ in range(3):
+            self.host.vanish(self.host.vf(0))
+        plain = json.loads(self.run_command("--json", code=1))
+        self.assertEqual({"restored", "left", "ended"}, set(plain))
+        self.assertEqual(PORT, plain["left"][0][0])
+
+    def test_turned_off(self):
+        self.plugger.plug(asked(**VF))
+        self.reload()
+        self.assertIn("nothing to do", self.run_command(restore=False))
+        self.assertEqual((), Restored().restored)
+        self.assertIsNone(self.host.named("eth1", "box"))
+
+
+class ContainerTest(trees.TreeTest):
+    def find(self, owner=OWNER):
+        guest = running.Guest(OWNER, 4711, mock.Mock())
+        with (
+            mock.patch.object(running, "guests", return_value=(guest,)),
+            mock.patch.object(vif_restore, "Root", lambda _: self.tree.root),
+        ):
+            return vif_restore.container(owner)
+
+    def test_its_first_process(self):
+        self.tree.write("proc/4711/task/4711/children", "4712 4720 \n")
+        self.assertEqual("pid:4712", self.find())
+        self.assertIsNone(self.find(fakes.OTHER))
+
+    def test_one_that_has_none_yet(self):
+        self.assertIsNone(self.find())
+        self.tree.write("proc/4711/task/4711/children", "")
+        self.assertIsNone(self.find())
