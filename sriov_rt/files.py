@@ -2,12 +2,15 @@
 
 """Files that are replaced as a whole, and read within bounds."""
 
+import contextlib
 import errno
 import fcntl
 import os
 import pathlib
 import stat
 import time
+from collections.abc import Iterator
+from typing import Any
 
 
 class Unusable(OSError):
@@ -87,30 +90,49 @@ def _check(status: os.stat_result, name: str = "") -> None:
         raise Unusable(f"{name}can be written by others (mode {mode:04o})")
 
 
-def lock(path: pathlib.Path, seconds: float = 0.0) -> int:
+#: Of all locks that are held. A child that is forked closes what it inherits,
+#: or would keep them beyond their owner's end.
+_locks: set[int] = set()
+
+
+def _drop_locks() -> None:
+    for each in tuple(_locks):
+        os.close(each)
+    _locks.clear()
+
+
+os.register_at_fork(after_in_child=_drop_locks)
+
+
+@contextlib.contextmanager
+def locked(
+    path: pathlib.Path, seconds: float = 0.0, clock: Any = time
+) -> Iterator[None]:
     """Lock a file, which is made if need be and stays.
 
-    :param seconds: how long to wait for whoever holds it.
-    :returns: its descriptor; who closes it lets go.
-    :raises BlockingIOError: if it is held for longer.
+    :param seconds: how long to wait for whoever has it.
+    :param clock: what the wait goes by, as the module time.
+    :raises BlockingIOError: if somebody has it for longer.
     :raises OSError: if it cannot be made, or is a link.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     descriptor = os.open(path, flags, 0o600)
-    end = time.monotonic() + seconds
+    _locks.add(descriptor)
+    end = clock.monotonic() + seconds
     try:
         while True:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
             except BlockingIOError:
-                if time.monotonic() >= end:
+                if clock.monotonic() >= end:
                     raise
-                time.sleep(_PAUSE_S)
-            else:
-                return descriptor
-    except BaseException:
-        os.close(descriptor)
-        raise
+                clock.sleep(_PAUSE_S)
+        yield
+    finally:
+        if descriptor in _locks:
+            _locks.discard(descriptor)
+            os.close(descriptor)
 
 
 def replace(

@@ -12,7 +12,6 @@ import contextlib
 import dataclasses
 import enum
 import logging
-import os
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -259,19 +258,17 @@ def alone(root: Root) -> Iterator[None]:
     :raises RecordUnwritable: if the lock cannot be made.
     """
     path = root.path / LOCK
-    try:
-        files.check_directory(path.parent)
-        descriptor = files.lock(path)
-    except BlockingIOError:
-        raise CleaningRuns from None
-    except OSError as error:
-        raise RecordUnwritable(
-            f"{path} cannot be locked: {error.strerror}"
-        ) from error
-    try:
+    with contextlib.ExitStack() as stack:
+        try:
+            files.check_directory(path.parent)
+            stack.enter_context(files.locked(path))
+        except BlockingIOError:
+            raise CleaningRuns from None
+        except OSError as error:
+            raise RecordUnwritable(
+                f"{path} cannot be locked: {error.strerror}"
+            ) from error
         yield
-    finally:
-        os.close(descriptor)
 
 
 def keep(root: Root, outcomes: Sequence[Outcome], now: float) -> None:

@@ -17,7 +17,6 @@ other there, at the latest.
 
 import contextlib
 import dataclasses
-import os
 import pathlib
 import re
 import time
@@ -142,16 +141,14 @@ class Claims:
         for each in (self._directory.parent, self._directory):
             files.check_directory(each)
         path = self._directory / _LOCK
-        try:
-            descriptor = files.lock(path, self._lock_s)
-        except BlockingIOError:
-            raise ClaimsUnusable(
-                f"{path} is held by another start; start the guest again"
-            ) from None
-        try:
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(files.locked(path, self._lock_s))
+            except BlockingIOError:
+                raise ClaimsUnusable(
+                    f"{path} is held by another start; start the guest again"
+                ) from None
             yield
-        finally:
-            os.close(descriptor)
 
     @contextlib.contextmanager
     def quiet(self) -> Iterator[Mapping[str, CpuSet]]:

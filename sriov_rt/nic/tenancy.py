@@ -20,8 +20,6 @@ a port's lock, then its network's, then its parent's, then its VF's.
 import contextlib
 import dataclasses
 import enum
-import errno
-import fcntl
 import os
 import threading
 import types
@@ -373,32 +371,24 @@ class Tenancies:
         :raises Locked: if another has it for longer.
         :raises NotRecorded: if the directory cannot be used.
         """
-        path = str(self.directory / f"{_LOCK}{address}")
+        path = self.directory / f"{_LOCK}{address}"
         own = _mine.__dict__
-        if path in own:
+        if str(path) in own:
             yield
             return
         self.check()
-        try:
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            descriptor = os.open(path, flags, 0o600)
-        except OSError as error:
-            raise self._unusable(address, error) from error
-        _descriptors.add(descriptor)
-        try:
-            if (
-                waiting.until(self._clock, seconds, lambda: _try(descriptor))
-                is None
-            ):
-                raise errors.Locked(address)
-            own[path] = True
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(files.locked(path, seconds, self._clock))
+            except BlockingIOError:
+                raise errors.Locked(address) from None
+            except OSError as error:
+                raise self._unusable(address, error) from error
+            own[str(path)] = True
             try:
                 yield
             finally:
-                del own[path]
-        finally:
-            _descriptors.discard(descriptor)
-            os.close(descriptor)
+                own.pop(str(path), None)
 
     def assign(self, address: str, holder: Holder) -> None:
         """Write down who has a VF; it replaces one of its kind.
@@ -500,29 +490,7 @@ class Tenancies:
 #: What each thread holds, by the lock's path.
 _mine = threading.local()
 
-#: Of all threads. A child that is forked would hold the locks beyond their
-#: owner's end.
-_descriptors: set[int] = set()
-
-
-def _drop_all() -> None:
-    for each in tuple(_descriptors):
-        os.close(each)
-    _descriptors.clear()
-    _mine.__dict__.clear()
-
-
-os.register_at_fork(after_in_child=_drop_all)
-
-
-def _try(descriptor: int) -> bool | None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno not in (errno.EAGAIN, errno.EACCES):
-            raise
-        return None
-    return True
+os.register_at_fork(after_in_child=lambda: _mine.__dict__.clear())
 
 
 def _unknown(address: str, inode: int, problem: str) -> Tenancy:

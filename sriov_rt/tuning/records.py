@@ -172,14 +172,12 @@ class Records:
         self._directory.parent.mkdir(0o755, parents=True, exist_ok=True)
         self._directory.mkdir(0o700, exist_ok=True)
         files.check_directory(self._directory)
-        try:
-            descriptor = files.lock(self._directory / _LOCK)
-        except BlockingIOError:
-            raise TuningRuns from None
-        try:
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(files.locked(self._directory / _LOCK))
+            except BlockingIOError:
+                raise TuningRuns from None
             yield
-        finally:
-            os.close(descriptor)
 
 
 def sync(directory: pathlib.Path) -> None:

@@ -8,6 +8,7 @@ import pathlib
 import tempfile
 from collections.abc import Iterator
 from collections.abc import Mapping
+from contextlib import ExitStack
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -139,11 +140,9 @@ def exclusive(lock: pathlib.Path = LOCK) -> Iterator[None]:
 
     :raises Busy: if there is one.
     """
-    try:
-        descriptor = files.lock(lock)
-    except BlockingIOError:
-        raise Busy(str(lock)) from None
-    try:
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(files.locked(lock))
+        except BlockingIOError:
+            raise Busy(str(lock)) from None
         yield
-    finally:
-        os.close(descriptor)

@@ -28,7 +28,6 @@ class Existing:
     def __init__(self, host: Host) -> None:
         self._host = host
         self._links = host.links
-        self._records = host.records
         self._search = Search(host.links, host.vfs)
 
     def keep(
@@ -60,7 +59,7 @@ class Existing:
         if found:
             link = self._change(record, link, request)
             record = dataclasses.replace(record, request=request)
-            self._records.put(record)
+            self._host.records.put(record)
         return show.plugged(record, link, self._host.observe(mend=True))
 
     def _change(self, record: Record, link: Link, request: Plug) -> Link:

@@ -99,7 +99,6 @@ class Parents:
         self._links = host.links
         self._vfs = host.vfs
         self._records = host.records
-        self._pools = host.pools
         self._search = Search(host.links, host.vfs)
 
     def renew(self, todo: PlugPlan) -> bool:
@@ -290,7 +289,7 @@ class Parents:
     def _needs_reset(self, vf: VfState) -> bool:
         """Return whether a VF of a pool is not as clean as its NIC lets it."""
         return (
-            self._pools.network_of(vf.netdev or "", vf.id) is not None
+            self._host.pools.network_of(vf.netdev or "", vf.id) is not None
             and unlike(vf.settings, vf.baseline) is not None
             and not self._vfs.plan_reset(vf.id, depth=_PARENT.after).is_empty
         )

@@ -127,7 +127,6 @@ class Making:
     def __init__(self, host: Host, unplugging: Unplugging) -> None:
         self._host = host
         self._links = host.links
-        self._vfs = host.vfs
         self._records = host.records
         self._subinterfaces = Subinterfaces(host)
         self._whole_vfs = WholeVfs(host)
@@ -174,7 +173,7 @@ class Making:
             link = self._run(todo, intent)
             record = _done(intent, link, self._nodes(todo, link))
             if todo.vf is not None:
-                note_settings(self._vfs, todo.vf, todo.request)
+                note_settings(self._host.vfs, todo.vf, todo.request)
             self._records.put(record)
         except (LinkError, NicError) as error:
             LOG.warning("%s: undone (%s)", log.of(intent), error)

@@ -31,8 +31,6 @@ from sriov_rt.vif.plug import Due
 from sriov_rt.vif.plug import Plugging
 from sriov_rt.vif.recovery import Recovered
 from sriov_rt.vif.recovery import Recovery
-from sriov_rt.vif.search import Search
-from sriov_rt.vif.search import among
 from sriov_rt.vif.settings import Pools
 from sriov_rt.vif.unplug import Unplugging
 
@@ -52,7 +50,6 @@ class Plugger:
         self._locks = host.locks
         self._records = host.records
         self._counts = host.counts
-        self._search = Search(host.links, host.vfs)
         self._unplugging = Unplugging(host)
         self._rechecking = Unplugging(
             dataclasses.replace(host, patience_s=0.0)
@@ -171,32 +168,8 @@ class Plugger:
         return True
 
     def show(self) -> tuple[Plugged, ...]:
-        """Return all ports: by their records, and as the kernel has them.
-
-        One that was made on the host may be in a container since, which
-        libvirt moved it into.
-        """
-        view = self._host.observe()
-        remade = {e.port for e in view.records if self._search.is_remade(e)}
-        found = {
-            each.port: (
-                None if each.port in remade else self._search.in_place(each)
-            )
-            for each in view.records
-        }
-        moved = [
-            each
-            for each in view.records
-            if found[each.port] is None
-            and each.namespace is None
-            and each.port not in remade
-        ]
-        everywhere = self._links.all(everywhere=True) if moved else ()
-        for each in moved:
-            found[each.port] = among(each, everywhere)
-        return tuple(
-            show.plugged(each, found[each.port], view) for each in view.records
-        )
+        """Return all ports: by their records, and as the kernel has them."""
+        return show.ports(self._host)
 
     def recover(self) -> Recovered:
         """Undo the plugs and finish the unplugs that were interrupted.

@@ -56,10 +56,8 @@ class Recovery:
 
     def __init__(self, host: Host, unplugging: Unplugging) -> None:
         self._host = host
-        self._links = host.links
         self._locks = host.locks
         self._records = host.records
-        self._tenancies = host.vfs.tenancies
         self._unplugging = unplugging
         self._parents = Parents(host)
 
@@ -122,7 +120,7 @@ class Recovery:
                 continue
             try:
                 with self._locks.parent(parent.name, wait=False):
-                    self._links.delete(each)
+                    self._host.links.delete(each)
             except errors.Busy:
                 continue
             except LinkError as error:
@@ -151,7 +149,7 @@ class Recovery:
                     )
                     if vf is not None:
                         locks.enter_context(
-                            self._tenancies.locked(vf.id.address, 0.0)
+                            self._host.vfs.tenancies.locked(vf.id.address, 0.0)
                         )
                     now = self._host.observe(mend=True)
                     for each in self._parents.dirty(now):

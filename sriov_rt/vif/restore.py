@@ -21,6 +21,7 @@ from sriov_rt.nic.errors import NicError
 from sriov_rt.parse.errors import ParseError
 from sriov_rt.vif import errors
 from sriov_rt.vif import log
+from sriov_rt.vif import validation
 from sriov_rt.vif.lost import LostPorts
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Plug
@@ -172,9 +173,11 @@ class Restoring:
             namespace = self._container(record.owner)
         # An ipvlan has the MAC of its parent.
         mac = record.request.mac if record.kind is Kind.IPVLAN else record.mac
-        return dataclasses.replace(
-            record.request,
-            namespace=namespace,
-            name=record.interface,
-            mac=mac or None,
+        return validation.checked(
+            dataclasses.replace(
+                record.request,
+                namespace=namespace,
+                name=record.interface,
+                mac=mac or None,
+            )
         )

@@ -5,11 +5,38 @@
 import dataclasses
 
 from sriov_rt.kernel.link import Link
+from sriov_rt.vif.host import Host
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Plugged
 from sriov_rt.vif.model import Record
 from sriov_rt.vif.model import State
+from sriov_rt.vif.search import Search
+from sriov_rt.vif.search import among
 from sriov_rt.vif.view import View
+
+
+def ports(host: Host) -> tuple[Plugged, ...]:
+    """Return all ports.
+
+    One that was made on the host may be in a container since, which libvirt
+    moved it into.
+    """
+    view = host.observe()
+    search = Search(host.links, host.vfs)
+    # Of a VF that was made again, its port has nothing.
+    there = [each for each in view.records if not search.is_remade(each)]
+    found = {each.port: search.in_place(each) for each in there}
+    moved = [
+        each
+        for each in there
+        if found[each.port] is None and each.namespace is None
+    ]
+    everywhere = host.links.all(everywhere=True) if moved else ()
+    for each in moved:
+        found[each.port] = among(each, everywhere)
+    return tuple(
+        plugged(each, found.get(each.port), view) for each in view.records
+    )
 
 
 def plugged(record: Record, link: Link | None, view: View) -> Plugged:

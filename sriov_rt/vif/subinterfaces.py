@@ -46,7 +46,6 @@ class Subinterfaces:
         self._links = host.links
         self._vfs = host.vfs
         self._records = host.records
-        self._locks = host.locks
         self._search = Search(host.links, host.vfs)
 
     def _note(self, plan: PlugPlan, step: str) -> None:
@@ -193,7 +192,7 @@ class Subinterfaces:
         """Keep others from plugging ports on the parent of a port."""
         if locked:
             return contextlib.nullcontext()
-        return self._locks.parent(record.parent)
+        return self._host.locks.parent(record.parent)
 
     def _evidence(
         self,

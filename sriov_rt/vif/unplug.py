@@ -40,10 +40,8 @@ class Unplugging:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._links = host.links
         self._locks = host.locks
         self._records = host.records
-        self._away = host.away
         self._subinterfaces = Subinterfaces(host)
         self._whole_vfs = WholeVfs(host)
         self._parents = Parents(host)
@@ -65,7 +63,7 @@ class Unplugging:
         :raises LinkError: or NicError, if it cannot be.
         """
         vf = None if record.vf is None else view.vf_at(record.vf)
-        with self._away(None if vf is None else vf.id):
+        with self._host.away(None if vf is None else vf.id):
             if record.kind == Kind.VF:
                 return self._whole_vfs.give_back(record, view)
             return self._subinterfaces.remove(record, view, locked=locked)

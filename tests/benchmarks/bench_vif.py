@@ -103,9 +103,9 @@ def run() -> list[dict[str, Any]]:
 
 def _run(directory: pathlib.Path) -> list[dict[str, Any]]:
     isolation.leave()
-    # As /run is, where the journal is by default.
+    # As /run is, where the records are by default.
     isolation.sh("mount", "-t", "tmpfs", "tmpfs", str(directory))
-    host = Host(directory / "journal")
+    host = Host(directory / "records")
     rows = []
     for count in AT_ONCE:
         rows += _beside(host, count)
@@ -319,7 +319,7 @@ def _growth(host: Host) -> list[dict[str, Any]]:
         ("threads", 0),
         ("namespaces", 0),
         ("links", 0),
-        ("files of the journal", 0),
+        ("files of the records", 0),
         ("memory in MB", GROWTH_MB),
     ):
         grown = after[what] - before[what]
@@ -341,7 +341,7 @@ def _held(host: Host) -> dict[str, float]:
         "threads": threading.active_count(),
         "namespaces": len({each.namespace for each in links}),
         "links": len(links),
-        "files of the journal": _count(host.directory),
+        "files of the records": _count(host.directory),
         "memory in MB": int(fields[1]) * _PAGE / 1e6,
     }
 

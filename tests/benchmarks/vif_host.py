@@ -30,7 +30,7 @@ PORTS = 100
 class Host:
     """This host, with a parent and namespaces for ports.
 
-    :param directory: for the journal.
+    :param directory: for the records.
     """
 
     def __init__(self, directory: pathlib.Path) -> None:

@@ -256,7 +256,7 @@ class TestDrifts(CloudTestCase):
             self.assertEqual(0, done.status)
             stranger.append(self.host("cat", "/run/test-busy").text.strip())
 
-        record = f"{realtime_host.JOURNAL}/records/{OWN_PORT}"
+        record = f"{realtime_host.RECORDS}/records/{OWN_PORT}"
         other = self.pcpu(self.lean)
         isolated = "/sys/devices/system/cpu/isolated"
         state = json.dumps(

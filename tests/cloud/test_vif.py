@@ -34,7 +34,7 @@ BASELINE = {
     "max_tx_rate": 0,
 }
 
-_RECORDS = f"{realtime_host.JOURNAL}/records"
+_RECORDS = f"{realtime_host.RECORDS}/records"
 
 #: Kills a nova-compute and its privileged helper as soon as there is a port's
 #: record, and prints the port. The arguments: the records' directory, and the

@@ -61,9 +61,9 @@ class Places:
         return container_world.etc(self.place) / "sriov_rt"
 
     @property
-    def journal(self) -> pathlib.Path:
+    def records(self) -> pathlib.Path:
         """What is in progress there."""
-        return self.state / "journal" / "vif"
+        return self.state / "records" / "vif"
 
     @property
     def instances(self) -> pathlib.Path:
@@ -106,8 +106,8 @@ def write(places: Places, env: python_env.PythonEnv) -> None:
             "SRIOV_RT_PARENTS": ",".join(
                 f"{POOL_NETWORK}:{name}" for name in PARENTS
             ),
-            # Its journal is in vif below it.
-            "SRIOV_RT_RUN_DIR": places.journal.parent,
+            # Its records are in vif below it.
+            "SRIOV_RT_RUN_DIR": places.records.parent,
         },
     )
     (own / "hosts").write_text(network.hosts())

@@ -47,7 +47,7 @@ _PARENTS = {
     settings.WIRE_NETWORK: tuple(_PHYSICAL_FUNCTIONS.values()),
 }
 #: What is being plugged has a file there.
-JOURNAL = "/run/sriov-rt/vif"
+RECORDS = "/run/sriov-rt/vif"
 #: Nova's, Neutron's, and that of our agent: what packages would make.
 _DIRECTORIES = (
     f"{_STATE}/instances",
@@ -159,7 +159,7 @@ class RealtimeHost:
                 "SRIOV_RT_DEDICATED_CPUS": DEDICATED_CPUS,
                 "SRIOV_RT_NOTIFICATION_DRIVER": "messagingv2",
                 "SRIOV_RT_PARENTS": _parents() if node.ports else "none",
-                "SRIOV_RT_RUN_DIR": pathlib.Path(JOURNAL).parent,
+                "SRIOV_RT_RUN_DIR": pathlib.Path(RECORDS).parent,
                 "SRIOV_RT_SHARED_CPUS": SHARED_CPUS,
             },
         )

@@ -285,8 +285,8 @@ class DocumentedHost(unittest.TestCase):
             self.kernel.tenancies.assign(
                 address, holder.quarantined(reason) if reason else holder
             )
-        journal = pathlib.Path(tempfile.mkdtemp(dir=self.place))
-        self.plugger = vif_fakes.plugger(journal)
+        records = pathlib.Path(tempfile.mkdtemp(dir=self.place))
+        self.plugger = vif_fakes.plugger(records)
         self.devices = trees.Tree(tempfile.mkdtemp(dir=self.place))
         self.placement = device_fakes.FakePlacement()
         self.placement.add("0000:42:00.0")

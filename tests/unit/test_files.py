@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import contextlib
 import os
 import pathlib
 import stat
@@ -15,19 +16,40 @@ class LockTest(unittest.TestCase):
     def test_one_that_is_held_is_waited_for(self):
         with tempfile.TemporaryDirectory() as place:
             path = pathlib.Path(place) / "lock"
-            held = files.lock(path)
+            stack = contextlib.ExitStack()
+            stack.enter_context(files.locked(path))
             for seconds in (0.0, 0.05):
-                with self.assertRaises(BlockingIOError):
-                    files.lock(path, seconds)
-            threading.Timer(0.05, os.close, (held,)).start()
-            os.close(files.lock(path, 10.0))
+                with (
+                    self.assertRaises(BlockingIOError),
+                    files.locked(path, seconds),
+                ):
+                    self.fail("it is held")
+            threading.Timer(0.05, stack.close).start()
+            with files.locked(path, 10.0):
+                pass
+
+    def test_it_ends_with_its_owner_and_not_with_a_child(self):
+        with tempfile.TemporaryDirectory() as place:
+            path = pathlib.Path(place) / "lock"
+            reader, writer = os.pipe()
+            with files.locked(path):
+                child = os.fork()
+                if not child:
+                    os.close(writer)
+                    os.read(reader, 1)
+                    os._exit(0)
+            with files.locked(path, 5.0):
+                pass
+            os.close(writer)
+            os.close(reader)
+            os.waitpid(child, 0)
 
     def test_a_link_is_none(self):
         with tempfile.TemporaryDirectory() as place:
             path = pathlib.Path(place) / "lock"
             path.symlink_to("another")
-            with self.assertRaises(OSError):
-                files.lock(path)
+            with self.assertRaises(OSError), files.locked(path):
+                self.fail("it is a link")
             self.assertFalse(path.exists())
 
 

@@ -2,7 +2,7 @@
 
 """Each loader of a file: a value or an error of its own, whatever is in it.
 
-Ports' records, journal entries, facts and certificates have such a test beside
+Ports' records, facts and certificates have such a test beside
 their own.
 """
 

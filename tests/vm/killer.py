@@ -3,7 +3,7 @@
 """Runs inside: plugs and unplugs that die, and the recovery after each.
 
 Each attempt is a process of its own that ends itself, as SIGKILL would, at
-the Nth call of the edges or write to the journal or to sysfs, such as between
+the Nth call of the edges or write to a record or to sysfs, such as between
 the two that take a VF from its driver and bind it again; N grows until the
 work is done before. What the kernel has afterwards is compared with what it
 had. With ``--every 4 --first 1`` N is 1, 5, 9 and so on.
@@ -33,10 +33,10 @@ from sriov_rt.vif import validation
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Plug
 from sriov_rt.vif.plugger import Plugger
-from sriov_rt.vif.records import Records as Journal
+from sriov_rt.vif.records import Records
 
-#: The default of ``[vif] journal``.
-JOURNAL = "/run/sriov-rt/vif"
+#: The default of ``[vif] records``.
+RECORDS = "/run/sriov-rt/vif"
 #: More calls than any plug makes.
 MANY = 200
 #: Exit status of a process that died as it was to.
@@ -49,7 +49,7 @@ _LINKS = (
     *("create", "delete", "move", "configure", "address", "limit"),
     "announce",
 )
-_JOURNAL = ("begin", "step", "put", "end")
+_RECORDS = ("begin", "step", "put", "end")
 #: A VF's settings and its interface's.
 _KERNEL = ("write", "set_netdev", "rename")
 #: Its driver's steps: unbind, override, bind.
@@ -112,7 +112,7 @@ def child(work: Callable[[Plugger], object], calls: int) -> int:
         if calls >= 0:
             edges: dict[object, tuple[str, ...]] = {
                 Links: _LINKS,
-                Journal: _JOURNAL,
+                Records: _RECORDS,
                 Kernel: _KERNEL,
                 sysfs: _SYSFS,
             }
@@ -134,7 +134,7 @@ def wait(pid: int) -> int:
 
 
 def state(pf: str, namespace: str) -> dict[str, Any]:
-    """Return what must be as before: links, VFs, and the journal."""
+    """Return what must be as before: links, VFs, and the records."""
     plugger = pluggers.configured()
     links = Links().all(everywhere=True)
     return {
@@ -146,7 +146,7 @@ def state(pf: str, namespace: str) -> dict[str, Any]:
         ),
         "there": [each.name for each in links if each.namespace == namespace],
         "vfs": [str(each.settings) for each in Vfs.of_host().list(pf)],
-        "journal": Journal(pathlib.Path(JOURNAL)).ports(),
+        "records": Records(pathlib.Path(RECORDS)).ports(),
     }
 
 
@@ -155,7 +155,7 @@ def settle(before: dict[str, Any], args: argparse.Namespace) -> list[str]:
     failed = wait(child(lambda plugger: plugger.recover(), -1))
     after = state(args.pf, args.namespace)
     if after["ports"]:
-        # It died after the journal had said that the port was done.
+        # It died after its record had said that the port was done.
         wanted = port("vf", args.namespace, args.network).port
         failed |= wait(child(lambda plugger: plugger.unplug(wanted), -1))
         after = state(args.pf, args.namespace)

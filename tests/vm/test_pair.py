@@ -49,25 +49,25 @@ class PairTest(test_vif_kinds.PortTestCase):
     """A host that has no VFs when it has started, at the other end of a wire.
 
     :cvar other: that host, since its last start.
-    :cvar journal: its directory, inside and outside.
+    :cvar records: its directory, inside and outside.
     """
 
     NEIGHBOURS: ClassVar[dict[str, tuple[int, str, int]]] = {}
     other: ClassVar[RtVm]
-    journal: ClassVar[pathlib.Path]
+    records: ClassVar[pathlib.Path]
 
     @classmethod
     def setUpClass(cls) -> None:
-        """Start it, with a disk for its journal that outlives it."""
+        """Start it, with a disk for its records that outlives it."""
         base.place().make()
         packages.install(
             ("iperf3", "sockperf"), base.place().log / "apt-verify.log"
         )
         super().setUpClass()
-        cls.journal = base.place().state / "pair-journal"
-        shutil.rmtree(cls.journal, ignore_errors=True)
-        cls.journal.mkdir()
-        cls.addClassCleanup(shutil.rmtree, cls.journal)
+        cls.records = base.place().state / "pair-records"
+        shutil.rmtree(cls.records, ignore_errors=True)
+        cls.records.mkdir()
+        cls.addClassCleanup(shutil.rmtree, cls.records)
         cls.addClassCleanup(lambda: cls.other.stop())
         cls._start()
 
@@ -100,7 +100,7 @@ class PairTest(test_vif_kinds.PortTestCase):
         text = (
             f"[nic]\nvfs = {network.PF}:{number}:host\n"
             f"[vif]\nparents = physnet1:pf:{network.PF}\n"
-            f"records = {self.journal}\n"
+            f"records = {self.records}\n"
         )
         self.other.push(text.encode(), test_vif_kinds.CONFIG)
 
@@ -291,7 +291,7 @@ class PairTest(test_vif_kinds.PortTestCase):
         made = base.command(self.other, *start)
         self.assertEqual((made.status, self._number()), (0, 2), made.complaint)
         lost = words[words.index("--port") + 1]
-        # What the journal tells of ended with the power; it says so, once.
+        # What the records tell of ended with the power; it says so, once.
         recovered = base.command(self.other, "vif", "recover", "--json")
         self.assertEqual(recovered.status, 0, recovered.complaint)
         self.assertFalse(any(json.loads(recovered.text).values()))

@@ -59,7 +59,7 @@ class KillTest(test_vif_kinds.PortTestCase):
             self.assertEqual(found["end"], 0)
 
     def test_plug_that_dies_anywhere_is_undone(self) -> None:
-        """An ipvlan and a whole VF, at each call and journal write.
+        """An ipvlan and a whole VF, at each call and write of a record.
 
         tests/functional/vif has a macvlan die at each, so the gate has the
         VF alone.

@@ -32,13 +32,12 @@ from sriov_rt.vif import errors
 from sriov_rt.vif.lock import Locks
 from sriov_rt.vif.model import State
 from sriov_rt.vif.records import Records
-from sriov_rt.vif.records import Records as Journal
 from tests.functional.vif.isolated import PATIENCE
 from tests.functional.vif.isolated import until
 from tests.functional.vif.test_plugger import OTHER
 from tests.functional.vif.test_plugger import PORT
 from tests.functional.vif.test_plugger import DressedLinks
-from tests.functional.vif.test_plugger import DyingJournal
+from tests.functional.vif.test_plugger import DyingRecords
 from tests.functional.vif.test_plugger import OneVf
 from tests.functional.vif.test_plugger import PluggerTestCase
 from tests.periodic import periodic
@@ -620,7 +619,7 @@ class ForeignTest(AttackTestCase):
             self.plugger.plug(self.asked())
         there = self.links_of()
         self.assertIn("eth1", there)
-        self.assertEqual((), Journal(self.directory).ports())
+        self.assertEqual((), Records(self.directory).ports())
         self.plugger.recover()
         self.assertFalse(self.plugger.unplug(PORT))
         self.assertEqual(there, self.links_of())
@@ -782,14 +781,14 @@ class BootTest(AttackTestCase):
             self.assertFalse(self.plugger.unplug(PORT))
         self.assertIn("another boot", "".join(logs.output))
 
-    def test_another_boots_journal_is_nothing(self):
+    def test_records_of_another_boot_are_nothing(self):
         pid = os.fork()
         if pid == 0:
             try:
                 with mock.patch(
                     "sriov_rt.vif.records.boot_id", return_value="old"
                 ):
-                    self.another(DyingJournal(self.directory, 3)).plug(
+                    self.another(DyingRecords(self.directory, 3)).plug(
                         self.asked()
                     )
             finally:
@@ -798,7 +797,7 @@ class BootTest(AttackTestCase):
         there = self.links_of()
         self.assertEqual((), self.plugger.recover().undone)
         self.assertEqual(there, self.links_of())
-        self.assertEqual((), Journal(self.directory).ports())
+        self.assertEqual((), Records(self.directory).ports())
 
     def test_nobody_answers_in_the_kernels_place(self):
         """Root in a namespace may send to any netlink socket there."""

@@ -43,13 +43,13 @@ class EndpointTestCase(PluggerTestCase):
         if os.geteuid() == 0:
             wire("vf1", "peer1")
 
-    def another(self, journal=None, **rules) -> Plugger:
+    def another(self, records=None, **rules) -> Plugger:
         return Plugger(
             Host(
                 Links(),
                 Vfs.of_host(),
                 Pools.parse(["physnet1:vf0", "physnet1:vf1"]),
-                journal or Records(self.directory),
+                records or Records(self.directory),
                 Locks(self.directory, 60),
                 Rules(carrier_wait_s=1.0, **rules),
             )
@@ -147,9 +147,9 @@ class SourceTest(EndpointTestCase):
     def observed(self):
         """Return what an agent with this host's configuration finds."""
         root = self.directory.parent
-        journal = f"[vif]\nrecords = /{self.directory.name}\n"
+        records = f"[vif]\nrecords = /{self.directory.name}\n"
         for name, text in (
-            (CONFIG, journal),
+            (CONFIG, records),
             (BOOT_ID, Root().read_text(BOOT_ID)),
         ):
             (root / name).parent.mkdir(parents=True, exist_ok=True)

@@ -92,11 +92,11 @@ class PluginTest(IsolatedTestCase):
         place = tempfile.TemporaryDirectory()
         self.addCleanup(place.cleanup)
         self.place = pathlib.Path(place.name)
-        self.journal = self.place / "state" / "journal"
+        self.records = self.place / "state" / "records"
         ours = self.place / "sriov-rt.conf"
         ours.write_text(
             "[vif]\nparents = physnet1:vf0\ncarrier_wait = 1\n"
-            f"records = {self.journal}\n"
+            f"records = {self.records}\n"
         )
         helper = pathlib.Path(sys.executable).with_name("privsep-helper")
         self.config = self.place / "caller.conf"
@@ -143,7 +143,7 @@ class PluginTest(IsolatedTestCase):
             [None, None], self.call("macvtap", "unplug", "unplug")
         )
         self.assertEqual([], self.named(NAME))
-        self.assertFalse((self.journal / PORT).exists())
+        self.assertFalse((self.records / PORT).exists())
 
     def test_the_daemon_has_four_capabilities(self):
         self.call("macvtap", "plug")
@@ -160,9 +160,9 @@ class PluginTest(IsolatedTestCase):
     def test_what_the_daemon_makes_is_roots_alone(self):
         # oslo.privsep sets its umask to 0.
         self.call("macvtap", "plug")
-        for place in (self.journal.parent, self.journal):
+        for place in (self.records.parent, self.records):
             self.assertEqual(0, place.stat().st_mode & 0o022, place)
-        lock = self.journal / "lock"
+        lock = self.records / "lock"
         self.assertEqual(0o600, lock.stat().st_mode & 0o777)
 
     def test_what_was_moved_into_a_container_is_plugged(self):
@@ -233,7 +233,7 @@ class PluginTest(IsolatedTestCase):
         ours = self.place / "sriov-rt.conf"
         ours.write_text(ours.read_text() + "lock_timeout = 1\n")
         holder = subprocess.Popen(
-            (sys.executable, "-c", _HOLDER, str(self.journal), PORT),
+            (sys.executable, "-c", _HOLDER, str(self.records), PORT),
             stdout=subprocess.PIPE,
         )
         self.addCleanup(holder.wait)

@@ -38,7 +38,7 @@ from sriov_rt.vif.model import Plugged
 from sriov_rt.vif.model import Record
 from sriov_rt.vif.model import State
 from sriov_rt.vif.plugger import Plugger
-from sriov_rt.vif.records import Records as Journal
+from sriov_rt.vif.records import Records
 from sriov_rt.vif.settings import Pools
 from sriov_rt.vif.settings import Rules
 from tests import periodic
@@ -53,7 +53,7 @@ PORT = str(uuid.uuid4())
 OTHER = str(uuid.uuid4())
 OWNER = f"tester-{PORT[:8]}"
 
-#: More than the writes to the journal that any plug or unplug makes.
+#: More than the writes to the records that any plug or unplug makes.
 MANY = 60
 
 #: The write of a plain plug before which its interface is there: after the
@@ -74,7 +74,7 @@ ONE_VF = VfState(
 )
 
 
-class DyingJournal(Journal):
+class DyingRecords(Records):
     """Kills its process before, and after, a write of a number."""
 
     def __init__(self, directory: pathlib.Path, at: int) -> None:
@@ -163,13 +163,13 @@ class PluggerTestCase(IsolatedTestCase):
         self.directory = pathlib.Path(place.name) / "vif"
         self.plugger = self.another()
 
-    def another(self, journal: Journal | None = None) -> Plugger:
+    def another(self, records: Records | None = None) -> Plugger:
         return Plugger(
             Host(
                 self.links_class(),
                 self.vfs(),
                 Pools.parse(["physnet1:vf0"]),
-                journal or Journal(self.directory),
+                records or Records(self.directory),
                 Locks(self.directory, 10),
                 Rules(carrier_wait_s=1.0),
                 patience_s=self.patience_s,
@@ -193,7 +193,7 @@ class PluggerTestCase(IsolatedTestCase):
         if pid == 0:
             code = 1
             try:
-                work(self.another(DyingJournal(self.directory, at)))
+                work(self.another(DyingRecords(self.directory, at)))
                 code = 0
             finally:
                 os._exit(code)
@@ -337,7 +337,7 @@ class PlugTest(PluggerTestCase):
             self.plugger.plug(self.asked(kind=Kind.VF))
         self.assertEqual(before, self.machine())
         self.assertEqual((), self.shown())
-        self.assertEqual((), Journal(self.directory).ports())
+        self.assertEqual((), Records(self.directory).ports())
 
     def test_a_parent_that_is_no_vf_is_set_up_and_stays(self):
         sh("ip", "link", "set", "vf0", "down")
@@ -539,7 +539,7 @@ class CrashTest(PluggerTestCase):
                         self.assertEqual((), done.undone)
                         self.assertTrue(self.plugger.unplug(PORT))
                     self.assertEqual(before, self.machine())
-                    self.assertEqual((), Journal(self.directory).ports())
+                    self.assertEqual((), Records(self.directory).ports())
                 if not died:
                     break
             self.assertGreater(number, 8)
@@ -554,7 +554,7 @@ class CrashTest(PluggerTestCase):
                 self.assertEqual(number == 1, PORT in done.standing)
                 self.plugger.unplug(PORT)
                 self.assertEqual(before, self.machine())
-                self.assertEqual((), Journal(self.directory).ports())
+                self.assertEqual((), Records(self.directory).ports())
             if not died:
                 break
         self.assertGreater(number, 4)
@@ -576,7 +576,7 @@ class CrashTest(PluggerTestCase):
             self.assertTrue(
                 self._dies(MADE, lambda it, want=want: it.plug(want))
             )
-        self.assertEqual(64, len(Journal(self.directory).ports()))
+        self.assertEqual(64, len(Records(self.directory).ports()))
         self.assertEqual(64, len(self.ip("link", "show", "type", "macvlan")))
         done = self.plugger.recover()
         self.assertEqual(64, len(done.undone))
@@ -731,7 +731,7 @@ class CommandTest(PluggerTestCase):
         self.assertEqual(1, len(said.splitlines()))
 
     def test_a_start_recovers_what_was_interrupted(self):
-        dying = DyingJournal(self.directory, MADE)
+        dying = DyingRecords(self.directory, MADE)
         pid = os.fork()
         if pid == 0:
             try:
@@ -740,7 +740,7 @@ class CommandTest(PluggerTestCase):
                 os._exit(0)
         os.waitpid(pid, 0)
         self.run_command("unplug", OTHER)
-        self.assertEqual((), Journal(self.directory).ports())
+        self.assertEqual((), Records(self.directory).ports())
         self.assertEqual((), self.shown())
 
 

@@ -153,7 +153,7 @@ class PlugTest(unittest.TestCase):
 
     def run_hook(self, *words):
         printed = io.StringIO()
-        plugger = fakes.plugger(pathlib.Path("journal"))
+        plugger = fakes.plugger(pathlib.Path("records"))
         with (
             contextlib.redirect_stdout(printed),
             contextlib.redirect_stderr(io.StringIO()),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A host of memory: links, VFs and a journal that can die at each step."""
+"""A host of memory: links, VFs and records that can die at each step."""
 
 import contextlib
 import dataclasses

@@ -104,7 +104,7 @@ class SpreadTest(EndpointTest):
         self.plugger.unplug(fakes.port(1))
         self.assertEqual("enp1s0v0", self.plug(2).parent)
 
-    def test_a_lost_journal_loses_nobody(self):
+    def test_a_lost_lock_loses_nobody(self):
         self.plug(1, parent="enp1s0v0")
         (self.directory / "lock").unlink()
         self.plugger = self.another()

@@ -31,7 +31,7 @@ class SentenceTest(unittest.TestCase):
                 self.assertIn("mode vepa", text)
                 self.assertTrue(text.endswith(named.advice))
 
-    def test_who_may_not_read_the_journal_is_told_to_be_root(self):
+    def test_who_may_not_read_the_records_is_told_to_be_root(self):
         denied = PermissionError(errno.EACCES, "Permission denied")
         broken = errors.RecordsBroken("/run", detail="Permission denied")
         broken.__cause__ = denied

@@ -357,7 +357,7 @@ class UnplugTest(fakes.HostTest):
     def test_what_is_gone_is_unplugged(self):
         self.assertFalse(self.plugger.unplug(PORT))
 
-    def test_a_lost_journal_loses_nothing(self):
+    def test_a_lost_lock_file_loses_nothing(self):
         before = self.host.state()
         for kind in Kind:
             self.plugger.plug(asked(kind, vlan=9))

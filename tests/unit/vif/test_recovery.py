@@ -85,7 +85,7 @@ class KillTest(fakes.HostTest):
                     self.assertEqual((), done.failed)
                     standing = done.standing
                     if standing:
-                        # It died after the journal said that it was done.
+                        # It died after its record said that it was done.
                         self.assertEqual((PORT,), standing)
                         self.assertTrue(self.another().unplug(PORT))
                     self.assertEqual(before, self.host.state())
@@ -265,7 +265,7 @@ class RecoverTest(fakes.HostTest):
         self.assertEqual((PORT,), done.busy)
         self.assertEqual((PORT,), self.pending())
 
-    def test_what_cannot_be_undone_stays_in_the_journal(self):
+    def test_what_cannot_be_undone_keeps_its_record(self):
         self.host.clock.set(9)
         with self.assertRaises(Killed):
             self.plugger.plug(asked(vlan=7))
@@ -358,7 +358,7 @@ class RecoverTest(fakes.HostTest):
         self.assertEqual((), self.another().recover().cleaned)
         self.assertEqual(0, self.vfs.resets)
 
-    def test_a_host_without_a_journal_has_nothing_to_recover(self):
+    def test_a_host_without_records_has_nothing_to_recover(self):
         done = self.another().recover()
         self.assertEqual((), done.undone + done.finished + done.failed)
         self.assertFalse(self.directory.exists())

@@ -30,7 +30,9 @@ class ReloadTest(fakes.HostTest):
         return Restoring(self.another(), self.containers.get)
 
     def lost(self):
-        return [each.port for each in LostPorts(self.directory).all()]
+        return [
+            each.port for each in LostPorts(self.directory / "records").all()
+        ]
 
     def reload(self, *numbers):
         """Let a driver's reload make VFs again, with other interfaces."""
@@ -171,11 +173,11 @@ class RestoreTest(ReloadTest):
     def test_one_that_its_manager_has_plugged_otherwise(self):
         self.plugger.plug(asked(**VF))
         (record,) = self.restoring()._host.records.all()  # noqa: SLF001
-        LostPorts(self.directory).put(record)
+        LostPorts(self.directory / "records").put(record)
         self.assertEqual(Restored((PORT,)), self.restoring().run())
-        LostPorts(self.directory).put(record)
+        LostPorts(self.directory / "records").put(record)
         self.plugger.unplug(PORT)
-        LostPorts(self.directory).put(record)
+        LostPorts(self.directory / "records").put(record)
         self.plugger.plug(asked(**{**VF, "vlan": 8}))
         self.assertEqual(Restored(ended=(PORT,)), self.restoring().run())
         self.assertEqual([], self.lost())
@@ -264,7 +266,7 @@ class RestoreTest(ReloadTest):
     def test_a_note_of_another_boot_is_none(self):
         self.plugger.plug(asked(**VF))
         (record,) = self.plugger._records.all()  # noqa: SLF001
-        notes = LostPorts(self.directory)
+        notes = LostPorts(self.directory / "records")
         notes.put(dataclasses.replace(record, boot="another"))
         self.assertEqual((), notes.all())
 

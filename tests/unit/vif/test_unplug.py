@@ -90,7 +90,7 @@ class ParentTest(fakes.HostTest):
         self.plugger.unplug(PORT)
         self.assertEqual(before, self.host.state())
 
-    def test_a_lost_journal_loses_nothing(self):
+    def test_a_lost_lock_file_loses_nothing(self):
         self.plugger.plug(asked(vlan=7))
         (self.directory / "lock").unlink()
         self.another().unplug(PORT)

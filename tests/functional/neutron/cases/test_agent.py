@@ -295,7 +295,7 @@ class ProcessTest(base.BaseTestCase):
             CONFIGURATION.format(place=self.place, queue=queue)
         )
         (self.place / "sriov-rt.conf").write_text(
-            f"[vif]\nrecords = {self.place}/journal\nparents = {parents}\n"
+            f"[vif]\nrecords = {self.place}/records\nparents = {parents}\n"
         )
 
     def start(self, *program: str) -> subprocess.Popen[bytes]:
