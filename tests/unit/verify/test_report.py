@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import contextlib
+import dataclasses
 import io
 import json
 import os
@@ -143,6 +144,30 @@ class ReportTest(unittest.TestCase):
 
 
 class TextTest(ReportTest):
+    def test_a_failed_run_is_shown_as_failed(self):
+        self.whole()
+        (first, *_) = disk.Target(self.before).all()
+        wire = next(
+            each
+            for each in network.Results(self.before).all()
+            if each.cell.test == network.SEND
+        )
+        disk.Target(self.before).put(
+            dataclasses.replace(first, figures=None, problem="no libaio")
+        )
+        network.Results(self.before).put(
+            dataclasses.replace(wire, figure=None, problem="no route")
+        )
+        _, out, err = self.run_it("report", self.before, "--json")
+        self.assertEqual("", err)
+        shown = {each["what"]: each["figure"] for each in json.loads(out)}
+        for found, why in ((first, "no libaio"), (wire, "no route")):
+            name = found.cell.file.removesuffix(".json")
+            self.assertEqual(f"failed: {why}", shown[name])
+        code, out, _ = self.run_it("report", self.before)
+        self.assertEqual(0, code)
+        self.assertIn(f"{first.cell.file}: no libaio", out)
+
     def test_histogram(self):
         self.whole()
         with mock.patch.object(
