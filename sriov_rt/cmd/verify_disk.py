@@ -85,8 +85,8 @@ class Disk(verify.Measure):
             progress.Cells(is_quiet=self.caller.is_quiet) as cells,
         ):
             target.prepare(disk.data_size(chosen), resume=args.resume)
-            if not self.caller.is_quiet:
-                faults.say(disk.extent(chosen, args.directory))
+            say = faults.progress(is_quiet=self.caller.is_quiet)
+            say(disk.extent(chosen, args.directory))
             found, interrupted = disk.run(
                 target,
                 chosen,
