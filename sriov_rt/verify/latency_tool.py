@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 from typing import NamedTuple
 
+from sriov_rt.codec import Unknown
 from sriov_rt.host.root import Root
 from sriov_rt.verify import process
 from sriov_rt.verify import validity
@@ -24,6 +25,9 @@ from sriov_rt.verify.errors import RunFailed
 from sriov_rt.verify.measurement import CpuLatency
 from sriov_rt.verify.measurement import Cpus
 from sriov_rt.verify.measurement import Step
+
+#: Tracers that the kernel has, where tracefs is mounted below the root.
+TRACERS = "sys/kernel/tracing/available_tracers"
 
 #: Seconds that a tool may take on top of its duration.
 SLACK_S = 60.0
@@ -74,6 +78,9 @@ class LatencyTool(abc.ABC):
     program: ClassVar[str] = ""
     package: ClassVar[str] = ""
 
+    #: The kernel's tracer that it drives; empty for none.
+    tracer: ClassVar[str] = ""
+
     #: Whether a certificate needs it.
     certifies: ClassVar[bool] = False
 
@@ -97,6 +104,21 @@ class LatencyTool(abc.ABC):
             interval_us=cls.interval_us,
             priority=cls.priority,
             threshold_us=cls.threshold_us,
+        )
+
+    @classmethod
+    def unavailable(cls, root: Root) -> str:
+        """Return why the kernel cannot run it, a clause; empty if it can."""
+        if not cls.tracer:
+            return ""
+        found = root.read_text(TRACERS, may_be_empty=True)
+        if isinstance(found, Unknown):
+            return f"{found.reason}; mount tracefs there, as root"
+        if cls.tracer in found.split():
+            return ""
+        return (
+            f"the kernel has no {cls.tracer} tracer "
+            f"(CONFIG_{cls.tracer.upper()}_TRACER)"
         )
 
     @abc.abstractmethod

@@ -38,6 +38,7 @@ class VerifyTest(unittest.TestCase):
         for place, name, value in (
             (latency, "cpus_of", lambda root: Cpus(*CPUS)),
             (latency, "missing", lambda *_: ()),
+            (latency, "without_tracers", lambda profile, _: (profile, ())),
             (
                 host_latency,
                 "status",
@@ -154,9 +155,22 @@ class LatencyTest(VerifyTest):
         self.assertIn("certificate: 19 µs", printed)
         code, printed = self.measure("--json")
         self.assertEqual(
-            ["measurements", "certificate", "refused", "emulated"],
+            ["measurements", "certificate", "refused", "left_out", "emulated"],
             list(json.loads(printed)),
         )
+
+    def test_a_tool_that_the_kernel_cannot_run(self):
+        why = "hwlat is left out: no tracefs"
+        with mock.patch.object(
+            latency, "without_tracers", lambda profile, _: (profile, (why,))
+        ):
+            _, printed = self.run_main("latency", "--dry-run")
+            self.assertIn(why, printed.splitlines())
+            code, printed = self.measure()
+            self.assertEqual(0, code)
+            self.assertIn(why, printed.splitlines())
+            _, printed = self.measure("--json")
+            self.assertEqual([why], json.loads(printed)["left_out"])
 
     def test_none(self):
         bad = dataclasses.replace(GOOD[1], problems=("it was disturbed",))
