@@ -68,7 +68,7 @@ def issue(
     :param now: Unix time in seconds.
     :raises CertificateRefused: if they earn none, with each reason.
     """
-    reasons = list(_refused(subject, measurements, load, min_duration_s))
+    reasons = list(refused(subject, measurements, load, min_duration_s))
     if validity_s > certificate.MAX_VALIDITY_S:
         days = certificate.MAX_VALIDITY_S // (24 * 3600)
         reasons.append(f"a certificate counts for at most {days} days")
@@ -93,7 +93,7 @@ def issue(
             )
             for each in measurements
         ),
-        cpus=tuple(_cpu(cpu, measurements) for cpu in sorted(subject.cpus)),
+        cpus=tuple(of_cpu(cpu, measurements) for cpu in sorted(subject.cpus)),
         conditions=subject.after,
     )
 
@@ -151,12 +151,13 @@ def withdraw(found: Certificate, why: str, root: pathlib.Path) -> None:
         )
 
 
-def _refused(
+def refused(
     subject: Subject,
     measurements: Sequence[Measurement],
     load: Load,
-    min_duration_s: float,
+    min_duration_s: float = MIN_DURATION_S,
 ) -> Iterator[str]:
+    """Yield why measurements earn no certificate, a sentence each."""
     if not load.certifies:
         yield (
             f"measured under the load '{load.name}': an idle host says "
@@ -185,7 +186,7 @@ def _refused(
             yield f"{name} changed while it was measured"
 
 
-def _cpu(cpu: int, measurements: Sequence[Measurement]) -> CertifiedCpu:
+def of_cpu(cpu: int, measurements: Sequence[Measurement]) -> CertifiedCpu:
     """Return the worst latency of a CPU by any tool, and its bounds."""
     found = [
         (each.max_us, run.duration_s, each)
