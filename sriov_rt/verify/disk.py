@@ -80,7 +80,7 @@ _SPARE = 64 * 1024 * 1024
 
 #: MiB of each worker's file unless another size is named: what fits, in
 #: steps of two, and the data of all takes no more than this part of the room.
-_SIZES = tuple(1024 >> number for number in range(11))
+SIZES = tuple(1024 >> number for number in range(11))
 _PART = 0.25
 
 
@@ -297,9 +297,9 @@ def fitted(
     if resume and known:
         return make(known[0])
     room = _PART * _free(directory)
-    made = (make(size) for size in _SIZES)
+    made = (make(size) for size in SIZES)
     found = [each for each in made if data_size(each) <= room]
-    return found[0] if found else make(_SIZES[-1])
+    return found[0] if found else make(SIZES[-1])
 
 
 class Target(matrix.Results[Measured]):
