@@ -77,6 +77,7 @@ COMMANDS: Mapping[str, str] = {
     "vf show": "vf:Show",
     "vf xml": "vf:Xml",
     "vif forget": "vif:Forget",
+    "vif list": "vif:List",
     "vif lxc-hook": "vif:LxcHook",
     "vif plug": "vif:Plug",
     "vif recover": "vif:Recover",

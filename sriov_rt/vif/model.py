@@ -122,6 +122,7 @@ class Plugged:
     :param accelerated: whether its owner may run over Onload.
     :param state: whether its interface is where it was plugged.
     :param reason: why it is quarantined, or has drifted; else empty.
+    :param physical_network: as it was requested; None for a parent by name.
     """
 
     port: str
@@ -140,3 +141,4 @@ class Plugged:
     accelerated: bool = False
     state: State = State.PLUGGED
     reason: str = ""
+    physical_network: str | None = None

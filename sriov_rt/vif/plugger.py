@@ -16,6 +16,7 @@ from sriov_rt.vif import report
 from sriov_rt.vif import validation
 from sriov_rt.vif.counts import OK
 from sriov_rt.vif.host_offer import Offer
+from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Plug
 from sriov_rt.vif.model import Plugged
 from sriov_rt.vif.plan import PlugPlan
@@ -131,6 +132,8 @@ class Plugger:
         Damaged files of the port are.
 
         :raises NotForgotten: if the port is not quarantined.
+        :raises InterfaceLeft: if its interface is seen where it was plugged,
+            or in another namespace.
         :raises ParseError: if it is no port's UUID.
         """
         validation.port(port)
@@ -141,6 +144,7 @@ class Plugger:
                 return self._records.discard_damaged(port)
             if not record.is_quarantined:
                 raise errors.NotForgotten(record.interface, port=port)
+            self._check_gone(record)
             self._recovery.restore(record)
             self._records.end(port)
             self._records.discard_damaged(port)
@@ -151,6 +155,19 @@ class Plugger:
         )
         self._recovery.sweep(self._observe())
         return True
+
+    def _check_gone(self, record: Record) -> None:
+        """Check that an interface is not seen; a VF may be on the host.
+
+        :raises InterfaceLeft: if it is.
+        """
+        link = self._plugging.in_place(record) or report.among(
+            record, self._links.all(everywhere=True)
+        )
+        if link is None or (record.kind == Kind.VF and not link.namespace):
+            return
+        place = f" in {link.namespace}" if link.namespace else ""
+        raise errors.InterfaceLeft(f"{link.name}{place}", port=record.port)
 
     def show(self) -> tuple[Plugged, ...]:
         """Return all ports: by their records, and as the kernel has them.
