@@ -138,6 +138,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "etc/openstack-k8s-operators": ("functional.deployment",),
     "etc/openstack_deploy": ("functional.deployment",),
     "etc/prometheus": ("functional.agent.test_prometheus",),
+    "etc/sos": ("functional.host.test_sos", "packages"),
     "etc/systemd": ("functional.systemd", "packages"),
     "etc/vdsm": ("functional.vdsm",),
     "debian": ("packages",),
