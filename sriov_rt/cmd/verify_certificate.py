@@ -64,9 +64,10 @@ class ShowCertificate(command.Lister):
     def run(self, args: argparse.Namespace) -> Result:
         """Return the certificate, a row for each CPU."""
         root = Root("/")
-        place, found = f"/{PATH}", _from_file(args.file)
+        place = f"/{PATH}"
+        found: Certificate | None | Unknown = _from_file(args.file)
         why = ""
-        if found is not None:
+        if isinstance(found, Certificate):
             place = str(args.file)
             why = host_latency.Status(found, None, "").withdrawn
         else:

@@ -19,6 +19,8 @@ import tempfile
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
+from typing import BinaryIO
+from typing import cast
 
 from sriov_rt import exceptions
 from sriov_rt.codec import Unknown
@@ -255,7 +257,7 @@ def _take_out(file: pathlib.Path, place: pathlib.Path) -> None:
                 if whole > MAX_WHOLE or members > MAX_MEMBERS:
                     raise ArchiveUnusable(str(file), "it is too large")
                 # Not to keep all of them.
-                tar.members = []  # type: ignore[attr-defined]
+                tar.members = []
                 target = _target(each.name, place)
                 if target is None:
                     continue
@@ -279,15 +281,17 @@ def _take_out(file: pathlib.Path, place: pathlib.Path) -> None:
             target.symlink_to(link)
 
 
-def _opened(file: pathlib.Path) -> contextlib.AbstractContextManager[object]:
+def _opened(file: pathlib.Path) -> BinaryIO:
     """Open a tarball, whatever it is compressed by."""
     with file.open("rb") as source:
         head = source.read(6)
     if head.startswith(b"\x1f\x8b"):
-        return gzip.open(file)
+        return cast(BinaryIO, gzip.open(file))
     if head.startswith(b"BZh"):
-        return bz2.open(file)
-    return lzma.open(file) if head == b"\xfd7zXZ\x00" else file.open("rb")
+        return cast(BinaryIO, bz2.open(file))
+    if head == b"\xfd7zXZ\x00":
+        return cast(BinaryIO, lzma.open(file))
+    return file.open("rb")
 
 
 def _target(name: str, place: pathlib.Path) -> pathlib.Path | None:
