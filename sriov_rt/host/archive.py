@@ -229,7 +229,9 @@ class _Member(tarfile.TarInfo):
     """A member whose name is bounded: it is read as a whole."""
 
     @classmethod
-    def frombuf(cls, buf: bytes, encoding: str, errors: str) -> "_Member":
+    def frombuf(
+        cls, buf: bytes | bytearray, encoding: str, errors: str
+    ) -> "_Member":
         """Return the member of a header."""
         found = super().frombuf(buf, encoding, errors)
         if found.size > _MAX_NAME and not found.isreg():
@@ -251,13 +253,13 @@ def _take_out(file: pathlib.Path, place: pathlib.Path) -> None:
                 fileobj=stream, mode="r|", tarinfo=_Member, errorlevel=0
             ) as tar,
         ):
-            for each in tar:
+            for each in iter(tar.next, None):
                 members += 1
                 whole += each.size
                 if whole > MAX_WHOLE or members > MAX_MEMBERS:
                     raise ArchiveUnusable(str(file), "it is too large")
                 # Not to keep all of them.
-                tar.members = []
+                tar.members = []  # type: ignore[attr-defined]
                 target = _target(each.name, place)
                 if target is None:
                     continue
