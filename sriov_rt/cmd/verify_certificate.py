@@ -11,16 +11,13 @@ import time
 from collections.abc import Iterator
 
 from sriov_rt import codec
-from sriov_rt import files
 from sriov_rt.cmd import arguments
 from sriov_rt.cmd import command
 from sriov_rt.cmd import verify
 from sriov_rt.cmd.command import Result
 from sriov_rt.codec import Unknown
-from sriov_rt.facts.certificate import MAX_FILE
 from sriov_rt.facts.certificate import PATH
 from sriov_rt.facts.certificate import Certificate
-from sriov_rt.facts.certificate import from_bytes
 from sriov_rt.host import compute
 from sriov_rt.host import conditions
 from sriov_rt.host import latency as host_latency
@@ -30,6 +27,7 @@ from sriov_rt.parse import cpulist
 from sriov_rt.parse import duration
 from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.verify import errors
+from sriov_rt.verify import guest
 from sriov_rt.verify import results
 from sriov_rt.verify import watch
 from sriov_rt.verify.timerlat import Timerlat
@@ -65,10 +63,11 @@ class ShowCertificate(command.Lister):
         """Return the certificate, a row for each CPU."""
         root = Root("/")
         place = f"/{PATH}"
-        found: Certificate | None | Unknown = _from_file(args.file)
         why = ""
-        if isinstance(found, Certificate):
+        found: Certificate | None | Unknown
+        if args.file is not None:
             place = str(args.file)
+            found = guest.host_certificate(args.file)
             why = host_latency.Status(found, None, "").withdrawn
         else:
             found = host_latency.read(root)
@@ -184,19 +183,6 @@ def _log_what_happens() -> None:
         if each.level == logging.WARNING:
             each.setLevel(logging.INFO)
             ours.setLevel(logging.INFO)
-
-
-def _from_file(path: pathlib.Path | None) -> Certificate | None:
-    """Return the certificate of a file, if one is named.
-
-    :raises CertificateUnusable: if it is none, or was edited.
-    """
-    if path is None:
-        return None
-    try:
-        return from_bytes(files.read(path, MAX_FILE))
-    except codec.SchemaError as error:
-        raise errors.CertificateUnusable(f"{path}: {error}") from None
 
 
 def _of_where(found: Certificate) -> str:

@@ -202,7 +202,8 @@ def _roots(
     """Yield the directories that are / of a host."""
     if not path.is_dir():
         if not path.is_file():
-            raise ArchiveUnusable(str(path), "no such file or directory")
+            why = "not a regular file" if path.exists() else "no such file"
+            raise ArchiveUnusable(str(path), why)
         yield from _within(unpacked(path), unpacked, _DEPTH)
     else:
         yield from _within(path, unpacked, _DEPTH)
