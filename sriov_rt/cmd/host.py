@@ -362,7 +362,7 @@ def onload_resource(root: Root) -> str:
     if root.exists(CONFIG) is not True:
         return settings.Settings().resource
     try:
-        return settings.load([str(root.path / CONFIG)]).resource
+        return settings.load([str(root.locate(CONFIG))]).resource
     except OnloadError:
         # The facts say what is wrong with the configuration.
         return settings.Settings().resource

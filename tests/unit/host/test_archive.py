@@ -227,6 +227,23 @@ class CommandTest(ArchiveTestCase):
         self.assertIn("/sys/kernel/mm/ksm/run: not in", row["Problem"])
         self.assertIn("sos report -o sriov_rt", row["Remedy"])
 
+    def test_a_configuration_that_is_a_link_out_of_it(self):
+        self.sosreport("a", "rt-1")
+        victim = self.place / "victim"
+        victim.write_text("secretword\n")
+        place = self.place / "a/etc/sriov_rt"
+        place.mkdir(exist_ok=True)
+        conf = place / "sriov-rt.conf"
+        conf.unlink(missing_ok=True)
+        conf.symlink_to(victim)
+        for words in (
+            ("host", "check", "--mode", "onload", "--sos", self.place / "a"),
+            ("host", "show", "--root", self.place / "a"),
+        ):
+            _, out, err = self.run_it(*words, "--json")
+            self.assertTrue(out)
+            self.assertNotIn("secretword", out + err)
+
     def test_each_node_of_a_must_gather(self):
         self.tarball(("proc/cmdline", "a\n"), kind="w:gz")
         snapshot = self.file.read_bytes()
