@@ -236,6 +236,10 @@ class CommandTest(ArchiveTestCase):
         conf = place / "sriov-rt.conf"
         conf.unlink(missing_ok=True)
         conf.symlink_to(victim)
+        # There is a file of that name within, too.
+        decoy = self.place / "a" / victim.relative_to("/")
+        decoy.parent.mkdir(parents=True)
+        decoy.write_text("[vif]\n")
         for words in (
             ("host", "check", "--mode", "onload", "--sos", self.place / "a"),
             ("host", "show", "--root", self.place / "a"),
