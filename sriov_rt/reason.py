@@ -384,7 +384,7 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
         ),
         "kernel_not_rt": (
             "kernel {release} is not PREEMPT_RT; boot a realtime kernel "
-            "(Debian: linux-image-rt-amd64)"
+            "({package})"
         ),
         "labels_mismatch": (
             "labels do not match '{selector}': '{requirement}' finds "

@@ -61,7 +61,7 @@ PARTS = (
         "functional",
         (
             *_modules("functional", "agent", "guest", "kubevirt", "libvirt"),
-            *_modules("functional", "scheduler", "vif", "vdsm"),
+            *_modules("functional", "scheduler", "verify", "vif", "vdsm"),
         ),
     ),
     Part("kubernetes", "a node that joins, and many nodes", "kubernetes"),

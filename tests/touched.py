@@ -165,6 +165,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "etc/openstack_deploy": ("functional.deployment",),
     "etc/grafana": ("functional.agent.test_prometheus",),
     "etc/prometheus": ("functional.agent.test_prometheus",),
+    "etc/sos": ("functional.host.test_sos", "packages"),
     "etc/systemd": ("functional.systemd", "packages"),
     "etc/vdsm": ("functional.vdsm",),
     "debian": ("packages",),

@@ -477,9 +477,25 @@ def configuration(
         # What candidates are judged by: read here, so that a bad value is
         # found before anything is waited for.
         conf.sriov_rt.facts_max_age  # noqa: B018
+    if not (transport_url or _names_queue(conf)):
+        raise QueueUnnamed(dict.fromkeys(files, "no transport_url"))
     if transport_url is not None:
         conf.set_override("transport_url", transport_url, group="sriov_rt")
     return conf
+
+
+def _names_queue(conf: cfg.ConfigOpts) -> bool:
+    """Return whether a configuration names the message queue."""
+    import oslo_messaging
+
+    from sriov_rt import messaging
+
+    try:
+        found = messaging.url(conf)
+    except (oslo_messaging.MessagingException, ValueError):
+        return True  # and is malformed
+    # oslo.messaging's default is a RabbitMQ without a host.
+    return bool(found.hosts) or found.transport != "rabbit"
 
 
 def _unreadable(path: str) -> str:

@@ -4,6 +4,7 @@
 
 import abc
 import argparse
+import difflib
 import functools
 import io
 import shutil
@@ -22,6 +23,7 @@ from cliff import lister
 from cliff import show
 from cliff.formatters import table
 
+from sriov_rt import exceptions
 from sriov_rt.cmd import command
 from sriov_rt.cmd import faults
 from sriov_rt.cmd import runner
@@ -35,6 +37,29 @@ _NARROW = 16
 _WORD = 36
 
 _TABLE = "table"
+
+
+#: How many columns a sentence names.
+_NAMED = 12
+
+
+class ColumnUnknown(exceptions.SriovRtError):
+    """A column that the result does not have.
+
+    :param name: as it was given.
+    :param known: the columns.
+    """
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        self.name = name
+        named = known
+        if len(known) > _NAMED:
+            named = difflib.get_close_matches(name, known, 3, 0.5)
+        hint = f"; there are {', '.join(named)}" if named else ""
+        if len(known) > _NAMED:
+            near = f"; did you mean {' or '.join(named)}?" if named else ";"
+            hint = f"{near} without -c all {len(known)} are printed"
+        super().__init__(f"no column {name!r}{hint}")
 
 
 class _Display(display.DisplayCommandBase[Any]):
@@ -63,6 +88,7 @@ class _Display(display.DisplayCommandBase[Any]):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the command line."""
         parser = super().get_parser(prog_name)
+        runner.say_errors_alone(parser)
         parser.set_defaults(formatter=None)
         for action in self._formatter_group._group_actions:  # noqa: SLF001
             if action.dest == "formatter":
@@ -116,6 +142,7 @@ class _Display(display.DisplayCommandBase[Any]):
         if result.text is not None and not parsed_args.is_chosen:
             command.print_text(result, stdout)
             return 0
+        _check_columns(parsed_args.columns, column_names)
         if not parsed_args.columns:
             parsed_args.columns = list(result.shown)
         if parsed_args.formatter != _TABLE:
@@ -379,6 +406,17 @@ def _wrapped(text: str, width: int) -> str:
 def _width() -> int:
     """Return the width of the terminal in characters; 80 without one."""
     return shutil.get_terminal_size((80, 24)).columns
+
+
+def _check_columns(chosen: Sequence[str], known: Sequence[str]) -> None:
+    """Check the columns of ``-c``.
+
+    :raises ColumnUnknown: if one is none.
+    """
+    keys = {command.key(each) for each in known}
+    for each in chosen:
+        if command.key(each) not in keys:
+            raise ColumnUnknown(each, known)
 
 
 def _caller(app: Any) -> command.Caller:

@@ -4,10 +4,12 @@
 
 import argparse
 import dataclasses
+import itertools
 import pathlib
 import time
 import uuid
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,10 +22,12 @@ from sriov_rt.cmd import cloud
 from sriov_rt.cmd import collect
 from sriov_rt.cmd import command
 from sriov_rt.cmd import faults
+from sriov_rt.cmd import host
 from sriov_rt.cmd import paths
 from sriov_rt.cmd.command import Result
 from sriov_rt.cmd.verdict import Candidate
 from sriov_rt.cmd.verdict import Verdict
+from sriov_rt.host import archive
 from sriov_rt.reason import REMEDY
 from sriov_rt.reason import Reason
 
@@ -125,6 +129,15 @@ class Explain(command.Lister):
             help="a host, as 'sriov-rt host show --json' prints it, or a "
             "directory of *.json files; may be repeated. By default the "
             "agents report theirs",
+        )
+        parser.add_argument(
+            "--sos",
+            metavar="ARCHIVE|DIR",
+            action="append",
+            type=pathlib.Path,
+            help="the host of a sosreport, or all of a must-gather or of a "
+            "directory of archives; may be repeated. What they do not have is "
+            "unknown",
         )
         arguments.add_host_filters(parser, "--not-passing", "do not pass")
         collect.configure(parser)
@@ -238,16 +251,25 @@ def _extra_specs(given: Iterable[str]) -> Mapping[str, str]:
     return specs
 
 
+def _archived(path: pathlib.Path) -> Iterator[Candidate]:
+    """Yield the hosts of archives."""
+    with archive.hosts(path) as roots:
+        for root in roots:
+            facts = host.observed(root)[0].facts
+            yield Candidate(facts.host, host_facts.decisive(facts))
+
+
 def _candidates(
     caller: command.Caller, args: argparse.Namespace, connection: Any
 ) -> list[Candidate]:
     """Return the hosts that are judged: those of ``--host``, or else all."""
-    if args.facts:
+    if args.facts or args.sos:
         found = [
             Candidate(facts.host, host_facts.decisive(facts))
-            for path in args.facts
+            for path in args.facts or ()
             for facts in paths.facts_in(path)
         ]
+        found += itertools.chain.from_iterable(map(_archived, args.sos or ()))
     else:
         names = args.host
         if names is None and args.flavor is not None:

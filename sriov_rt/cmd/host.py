@@ -8,6 +8,7 @@ import pathlib
 import time
 from collections.abc import Iterable
 from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any
 
 from sriov_rt import codec
@@ -19,6 +20,7 @@ from sriov_rt.cmd.command import one
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import HostFacts
 from sriov_rt.facts import decisive
+from sriov_rt.host import archive
 from sriov_rt.host import compute
 from sriov_rt.host import fix_plan
 from sriov_rt.host import readiness
@@ -149,11 +151,33 @@ class Check(OfHost, command.Lister):
             help="print the kernel command line, the sysctls and the tuned "
             "profile that make the host ready; changes nothing",
         )
+        parser.add_argument(
+            "--sos",
+            type=pathlib.Path,
+            metavar="ARCHIVE",
+            help="read the host of a sosreport, of its directory or of a "
+            "must-gather instead; what that does not have is unknown",
+        )
         super().configure(parser)
 
     def run(self, args: argparse.Namespace) -> Result:
         """Return what is in the way."""
-        observed, placed_by_nova = observe(args)
+        if args.sos is None:
+            return self._check(args, *observe(args))
+        with archive.hosts(args.sos) as found:
+            if len(found) > 1:
+                raise archive.ArchiveUnusable(
+                    str(args.sos),
+                    f"it has {len(found)} hosts, which 'sriov-rt explain "
+                    "--sos' judges",
+                )
+            args.root = str(found[0].path)
+            return self._check(args, *observed(found[0], args.nova_config))
+
+    def _check(
+        self, args: argparse.Namespace, observed: Recorded, placed: bool
+    ) -> Result:
+        placed_by_nova = placed
         facts = observed.facts
         further = list(observed.reasons)
         if args.mode is not None:
@@ -188,7 +212,7 @@ class Check(OfHost, command.Lister):
                     severity,
                     each.code,
                     each.problem,
-                    _PLANNED if each.code in owed else each.remedy,
+                    _PLANNED if each.code in owed else _remedy(each, args.sos),
                 )
                 for severity, reasons in (
                     ("must", found.must),
@@ -244,13 +268,23 @@ def observe(args: argparse.Namespace) -> tuple[Recorded, bool]:
     """
     if not pathlib.Path(args.root).is_dir():
         raise RootMissing(args.root)
-    root = Root(args.root)
-    for each in args.nova_config or ():
-        if root.exists(each.lstrip("/")) is False:
-            raise NovaConfigMissing(each, args.root)
+    return observed(Root(args.root), args.nova_config)
+
+
+def observed(
+    root: Root, nova_config: Sequence[str] | None = None
+) -> tuple[Recorded, bool]:
+    """Return the facts of a root, and whether Nova is configured there.
+
+    :param nova_config: its files; those that sriov-rt.conf names by default.
+    :raises NovaConfigMissing: if a file that was named does not exist.
+    """
+    for each in nova_config or ():
+        if root.exists(each.lstrip("/")) is not True:
+            raise NovaConfigMissing(each, str(root.path))
     # What goes wrong is printed as the reason of what is unknown.
     logging.getLogger("sriov_rt").handlers = [logging.NullHandler()]
-    files = args.nova_config or compute.named_files(root)
+    files = nova_config or compute.named_files(root)
     settings = compute.read(root, files)
     name = compute.host_name(root, settings)
     if isinstance(name, Unknown):
@@ -265,6 +299,16 @@ def observe(args: argparse.Namespace) -> tuple[Recorded, bool]:
     )
     found = recorded.complete(observer.observe(), root)
     return found, settings is not None
+
+
+def _remedy(found: Reason, sos: pathlib.Path | None) -> str:
+    """Return what to do; of an archive, to have the file collected."""
+    if sos is None or not found.message.count("not in the archive"):
+        return found.remedy
+    return (
+        "look at that file on the host, or collect it by 'sos report -o "
+        "sriov_rt,openstack_nova'"
+    )
 
 
 def _verdict(
@@ -355,7 +399,7 @@ def onload_resource(root: Root) -> str:
     if root.exists(CONFIG) is not True:
         return settings.Settings().resource
     try:
-        return settings.load([str(root.path / CONFIG)]).resource
+        return settings.load([str(root.locate(CONFIG))]).resource
     except OnloadError:
         # The facts say what is wrong with the configuration.
         return settings.Settings().resource

@@ -13,6 +13,7 @@ import logging
 import sys
 from collections.abc import Mapping
 from collections.abc import Sequence
+from typing import NoReturn
 
 from sriov_rt.cmd import command
 from sriov_rt.cmd import faults
@@ -63,6 +64,16 @@ def program(
     return code
 
 
+def say_errors_alone(parser: argparse.ArgumentParser) -> None:
+    """Print an error of a command line without the usage before it."""
+
+    def error(message: str) -> NoReturn:
+        faults.say(f"error: {message}; see '{parser.prog} --help'")
+        raise SystemExit(faults.EXIT_ERROR)
+
+    parser.error = error  # type: ignore[method-assign]
+
+
 def run(
     cls: type[command.Command], name: str, arguments: Sequence[str]
 ) -> int:
@@ -73,6 +84,7 @@ def run(
     :raises SystemExit: for arguments that the command does not take.
     """
     parser = argparse.ArgumentParser(prog=name, add_help=False)
+    say_errors_alone(parser)
     subject = cls()
     subject.configure(parser)
     parser.add_argument("--json", action="store_true")

@@ -77,6 +77,7 @@ COMMANDS: Mapping[str, str] = {
     "vf show": "vf:Show",
     "vf xml": "vf:Xml",
     "vif forget": "vif:Forget",
+    "vif list": "vif:List",
     "vif lxc-hook": "vif:LxcHook",
     "vif recover": "vif:Recover",
     "vif restore": "vif_restore:Restore",
@@ -157,8 +158,20 @@ class Help(cliff_help.HelpCommand):
         return ""
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
-        """Print it."""
-        if parsed_args.cmd:
+        """Print it.
+
+        :raises UnknownCommand: if no command begins like that.
+        """
+        words = list(parsed_args.cmd or ())
+        if words:
+            is_group = any(
+                name.split()[: len(words)] == words for name in COMMANDS
+            )
+            try:
+                self.app.command_manager.find_command(words)
+            except ValueError:
+                if not is_group:
+                    raise UnknownCommand(words, COMMANDS) from None
             return super().take_action(parsed_args) or 0
         self.app.print_commands()
         return 0

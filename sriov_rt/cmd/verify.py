@@ -108,12 +108,14 @@ def add_published(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def notes(
-    found: Sequence[matrix.Measured],
-) -> Iterator[str]:
+def failed(found: Sequence[matrix.Measured]) -> Iterator[str]:
     for each in found:
         if each.problem:
             yield f"{each.cell.file}: {each.problem}"
+
+
+def notes(found: Sequence[matrix.Measured]) -> Iterator[str]:
+    yield from failed(found)
     if any(each.emulated for each in found):
         yield f"note: {EMULATED}"
 

@@ -5,6 +5,7 @@
 import argparse
 import logging
 import os
+import pathlib
 import shutil
 import time
 from collections.abc import Iterator
@@ -22,10 +23,12 @@ from sriov_rt.host import compute
 from sriov_rt.host import conditions
 from sriov_rt.host import latency as host_latency
 from sriov_rt.host.root import Root
+from sriov_rt.host.table import printable
 from sriov_rt.parse import cpulist
 from sriov_rt.parse import duration
 from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.verify import errors
+from sriov_rt.verify import guest
 from sriov_rt.verify import results
 from sriov_rt.verify import watch
 from sriov_rt.verify.timerlat import Timerlat
@@ -47,14 +50,31 @@ class ShowCertificate(command.Lister):
 
     epilog = EPILOG
 
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add a certificate of another host."""
+        parser.add_argument(
+            "--file",
+            type=pathlib.Path,
+            metavar="FILE",
+            help="judge the certificate of another host by itself: whether it "
+            "was edited, expired or withdrawn; this host is not looked at",
+        )
+
     def run(self, args: argparse.Namespace) -> Result:
         """Return the certificate, a row for each CPU."""
         root = Root("/")
-        found = host_latency.read(root)
+        place = f"/{PATH}"
+        why = ""
+        found: Certificate | None | Unknown
+        if args.file is not None:
+            place = str(args.file)
+            found = guest.host_certificate(args.file)
+            why = host_latency.Status(found, None, "").withdrawn
+        else:
+            found = host_latency.read(root)
         if isinstance(found, Unknown):
             raise errors.CertificateUnusable(found.reason)
-        why = ""
-        if found is not None:
+        if found is not None and args.file is None:
             nova = compute.observe(root)
             status = host_latency.status(found, root, nova)
             why = status.withdrawn
@@ -65,6 +85,10 @@ class ShowCertificate(command.Lister):
             why = "it has expired"
         counts = found is not None and not why
         lines = ["no certificate; measure with 'sriov-rt verify latency'"]
+        if found is not None:
+            lines = list(certified(found, why, place))
+            if args.file is not None:
+                lines.insert(1, _of_where(found))
         return Result(
             columns=_CPU_COLUMNS,
             rows=_cpu_rows(found),
@@ -73,7 +97,7 @@ class ShowCertificate(command.Lister):
                 "counts": counts,
                 "why_not": why,
             },
-            before=lines if found is None else list(certified(found, why)),
+            before=lines,
             after=list(_remarks(found)) if found else (),
             code=0 if counts else verify.EXIT_NO_CERTIFICATE,
         )
@@ -166,9 +190,19 @@ def _log_what_happens() -> None:
             ours.setLevel(logging.INFO)
 
 
-def certified(found: Certificate, why: str) -> Iterator[str]:
+def _of_where(found: Certificate) -> str:
+    """Return what a certificate says of its measurement, a line."""
+    return printable(
+        f"of {found.host}, kernel {found.kernel}, measured by profile "
+        f"{found.profile} under load {found.load}"
+    )
+
+
+def certified(
+    found: Certificate, why: str, place: str = f"/{PATH}"
+) -> Iterator[str]:
     until = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(found.expires_at))
-    yield f"certificate: {found.max_latency_us} µs, until {until} (/{PATH})"
+    yield f"certificate: {found.max_latency_us} µs, until {until} ({place})"
     if why:
         yield f"it counts no more: {why}"
     yield from _culprit(found.culprit)

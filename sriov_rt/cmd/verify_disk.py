@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from sriov_rt import codec
 from sriov_rt.cmd import arguments
+from sriov_rt.cmd import faults
 from sriov_rt.cmd import progress
 from sriov_rt.cmd import verify
 from sriov_rt.cmd.command import Result
@@ -61,10 +62,9 @@ class Disk(verify.Measure):
         parser.add_argument(
             "--size",
             type=_mebibytes,
-            default=1024,
             metavar="SIZE",
             help="the size of each worker's file, such as 256m or 32g "
-            "(default: 1g)",
+            "(default: 1g, or less for data of a quarter of the free room)",
         )
         verify.add_duration(parser, "each run (default: 30s)", 30)
         verify.add_published(parser)
@@ -72,7 +72,7 @@ class Disk(verify.Measure):
 
     def plan(self, args: argparse.Namespace) -> Iterable[str]:
         """Return what would run, and for how long."""
-        return disk.planned(_disk_cells(args))
+        return disk.planned(_disk_cells(args), args.directory)
 
     def measure(self, args: argparse.Namespace) -> Result:
         """Measure, and return what was found."""
@@ -85,6 +85,8 @@ class Disk(verify.Measure):
             progress.Cells(is_quiet=self.caller.is_quiet) as cells,
         ):
             target.prepare(disk.data_size(chosen), resume=args.resume)
+            say = faults.progress(is_quiet=self.caller.is_quiet)
+            say(disk.extent(chosen, args.directory))
             found, interrupted = disk.run(
                 target,
                 chosen,
@@ -110,16 +112,22 @@ class Disk(verify.Measure):
 def _disk_cells(args: argparse.Namespace) -> list[disk.Cell]:
     own = disk.place_of(args.directory, Root("/"))
     places = args.place or ["here", disk.CONTAINER]
-    return list(
-        disk.cells(
-            args.suite or disk.SUITES,
-            [own if each == "here" else each for each in places],
-            args.clients or disk.CLIENTS,
-            args.pattern or fio.PATTERNS,
-            args.size,
-            args.duration,
+
+    def cells(size_mib: int) -> list[disk.Cell]:
+        return list(
+            disk.cells(
+                args.suite or disk.SUITES,
+                [own if each == "here" else each for each in places],
+                args.clients or disk.CLIENTS,
+                args.pattern or fio.PATTERNS,
+                size_mib,
+                args.duration,
+            )
         )
-    )
+
+    if args.size is not None:
+        return cells(args.size)
+    return disk.fitted(args.directory, cells, resume=args.resume)
 
 
 def _mebibytes(text: str) -> int:

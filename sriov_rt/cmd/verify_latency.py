@@ -127,7 +127,7 @@ class Latency(verify.Measure):
 
     def measure(self, args: argparse.Namespace) -> Result:
         """Measure, and return what was found."""
-        profile, cpus, load = _checked(args)
+        profile, cpus, load, left_out = _checked(args)
         certificate.prepare(Root("/").path)
         paths.make_directory(args.output)
         # A probe that withdraws a certificate holds the lock as well.
@@ -145,9 +145,11 @@ class Latency(verify.Measure):
                 "measurements": codec.to_plain(tuple(measured)),
                 "certificate": codec.to_plain(issued) if issued else None,
                 "refused": list(refused),
+                "left_out": list(left_out),
                 "emulated": emulated,
             },
             after=[
+                *left_out,
                 *_problems(measured, emulated),
                 *_verdict(issued, refused),
             ],
@@ -278,8 +280,8 @@ def _domain(text: str) -> str:
 
 def _checked(
     args: argparse.Namespace,
-) -> tuple[Profile, Cpus, Load]:
-    """Return what is to be measured, and under which load.
+) -> tuple[Profile, Cpus, Load, tuple[str, ...]]:
+    """Return what is to be measured, under which load, and what is left out.
 
     :raises CpusOffline: if CPUs of guests are.
     :raises ToolsMissing: if this host does not have what it takes.
@@ -292,9 +294,10 @@ def _checked(
         if not load.stressors:
             raise errors.RunFailed("latency", "--hotplug needs another --load")
         load = load.with_hotplug(args.hotplug)
+    profile, left_out = latency.without_tracers(profile, root)
     if missing := list(latency.missing(profile, load)):
         raise errors.ToolsMissing(missing)
-    return profile, cpus, load
+    return profile, cpus, load, left_out
 
 
 def _profile(args: argparse.Namespace) -> Profile:
@@ -304,12 +307,15 @@ def _profile(args: argparse.Namespace) -> Profile:
     return profile.without(args.skip)
 
 
-def _planned(profile: Profile, cpus: Cpus, load: Load) -> Iterator[str]:
+def _planned(
+    profile: Profile, cpus: Cpus, load: Load, left_out: Sequence[str]
+) -> Iterator[str]:
     whole = sum(each.duration_s for each in profile.steps)
     yield f"profile {profile.name} ({profile.source}), load {load.name}"
     yield f"{latency.describe(cpus)}; {duration.format_duration(whole)}"
     for each in profile.steps:
         yield f"  {each.tool:10} {duration.format_duration(each.duration_s)}"
+    yield from left_out
     if load.domain:
         found = hotplug.plan(load.domain)
         yield (

@@ -160,14 +160,19 @@ def _figures(found: collection.Collection) -> Iterator[tuple[str, str]]:
     for tool, result in found.latency.items():
         for cpu in result.measurement.cpus:
             yield f"{tool}, CPU {cpu.cpu}, maximum", f"{cpu.max_us} µs"
-    for run in found.network:
-        (row,) = network.TABLE.rows([run])
-        name = run.cell.file.removesuffix(".json")
-        yield name, row[network.TABLE.names.index("Figure")]
-    for job in found.disk:
-        (row,) = disk.TABLE.rows([job])
-        name = job.cell.file.removesuffix(".json")
-        yield name, f"{row[disk.TABLE.names.index('MB/s')]} MB/s"
+    yield from _of_cells(network.TABLE, found.network, "Figure", "")
+    yield from _of_cells(disk.TABLE, found.disk, "MB/s", " MB/s")
+
+
+def _of_cells(
+    table: matrix.Table[M], found: Sequence[M], column: str, unit: str
+) -> Iterator[tuple[str, str]]:
+    """Yield name and figure of each cell, or why there is none."""
+    for each in found:
+        figure = f"failed: {each.problem}"
+        for row in table.rows([each]):
+            figure = f"{row[table.names.index(column)]}{unit}"
+        yield each.cell.file.removesuffix(".json"), figure
 
 
 def _write_page(
@@ -216,4 +221,5 @@ def _cells(
     yield from display.table_lines(
         table.names, table.rows(found), shown=table.shown(published=published)
     )
+    yield from verify.failed(found)
     yield from table.remarks(found) if published else ()

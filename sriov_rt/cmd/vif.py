@@ -4,6 +4,7 @@
 
 import argparse
 import dataclasses
+import shutil
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ from sriov_rt.vif.model import State
 if TYPE_CHECKING:
     from sriov_rt.vif.plugger import Plugger
 
-#: Exit code of a recovery that left something.
+#: Exit code of a recovery that left something, and of a port that is not.
 EXIT_LEFT = 1
 
 #: What a recovery did, where it is called otherwise in JSON.
@@ -32,6 +33,15 @@ _WORDS = {
     "standing": "existing",
     "damaged": "damaged record",
 }
+
+#: Columns that a terminal has room for, and how wide one is that has room for
+#: two UUIDs and more; ``vif show PORT`` has all.
+_NARROW = ("Port", "Interface", "Parent", "State")
+_WIDE = (
+    *("Port", "Owner", "Physical network", "Namespace", "Interface"),
+    *("MAC", "VLAN", "State"),
+)
+_ROOM = 160
 
 #: The numbers that a port can have are checked with the port.
 _number = arguments.whole(0, 999_999_999)
@@ -96,10 +106,12 @@ class Unplug(command.Lister):
             found = [each for each in plugger.show() if each.port == port]
             return _plan(found, f"{port} is not plugged: nothing to do")
         _recover_first(plugger)
-        return _done(port, "unplugged", plugger.unplug(port))
+        return _done(
+            port, "unplugged", plugger.unplug(port), "was not plugged"
+        )
 
 
-class Show(command.Lister):
+class List(command.Lister):
     """List the ports of this host, and which are quarantined."""
 
     of_root = True
@@ -112,11 +124,38 @@ class Show(command.Lister):
     def run(self, args: argparse.Namespace) -> Result:
         """Return the ports."""
         found = _plugger(args).show()
-        return _ports(
-            found,
-            after=[
-                f"{each.port}: {each.reason}" for each in found if each.reason
-            ],
+        return _ports(found, after=[*filter(None, map(_remark, found))])
+
+
+class Show(List):
+    """Show a port; all of them without one, as ``vif list``."""
+
+    epilog = "Exit codes: 0 the port is there, 1 it is not, 2 it is unknown."
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add the port."""
+        super().configure(parser)
+        parser.add_argument(
+            "port", metavar="PORT", nargs="?", help="the UUID of the port"
+        )
+
+    def run(self, args: argparse.Namespace) -> Result:
+        """Return the port, a row for each field."""
+        if args.port is None:
+            return super().run(args)
+        port = validation.port(args.port)
+        found = [each for each in _plugger(args).show() if each.port == port]
+        if not found:
+            none = f"{port} is not plugged on this host; see 'vif list'"
+            return Result(
+                ("Field", "Value"), (), None, after=[none], code=EXIT_LEFT
+            )
+        document = dataclasses.asdict(found[0])
+        return Result(
+            columns=("Field", "Value"),
+            rows=list(document.items()),
+            document=document,
+            after=[*filter(None, map(_remark, found))],
         )
 
 
@@ -155,7 +194,12 @@ class Forget(command.Lister):
             return _plan(found, f"{port} is not quarantined: nothing to do")
         if not args.force:
             raise ForceMissing(port)
-        return _done(port, "forgotten", plugger.forget(port))
+        return _done(
+            port,
+            "forgotten",
+            plugger.forget(port),
+            "is unknown here: nothing to forget",
+        )
 
 
 class Recover(command.Lister):
@@ -232,19 +276,33 @@ def _ports(found: Iterable[Plugged], **others: object) -> Result:
     """Return ports as rows and as a document."""
     ports = list(found)
     names = [each.name for each in dataclasses.fields(Plugged)]
+    has_room = shutil.get_terminal_size((80, 24)).columns >= _ROOM
     return Result(
         columns=[_header(each) for each in names],
-        shown=("Port", "Interface", "Parent", "State"),
+        shown=_WIDE if has_room else _NARROW,
         rows=[[getattr(each, name) for name in names] for each in ports],
         document=[dataclasses.asdict(each) for each in ports],
         **others,  # type: ignore[arg-type]
     )
 
 
+def _remark(port: Plugged) -> str:
+    """Return what to do about a port; empty if there is nothing."""
+    if port.reason:
+        return f"{port.port}: {port.reason}"
+    if port.state == State.ABSENT:
+        return (
+            f"{port.port}: {port.interface} is not where it was plugged; "
+            "start its owner again, or end it and run 'sriov-rt vif unplug "
+            f"{port.port}'"
+        )
+    return ""
+
+
 def _header(name: str) -> str:
     if name in ("mac", "mtu", "vf", "vlan"):
         return name.upper()
-    return name.capitalize()
+    return name.replace("_", " ").capitalize()
 
 
 def _plan(found: Iterable[Plugged], none: str) -> Result:
@@ -262,13 +320,16 @@ def _plan(found: Iterable[Plugged], none: str) -> Result:
     return _ports(ports, text=text or [none])
 
 
-def _done(port: str, what: str, done: bool) -> Result:
-    """Return whether something was done to a port."""
+def _done(port: str, what: str, done: bool, otherwise: str) -> Result:
+    """Return whether something was done to a port.
+
+    :param otherwise: why it was not, a predicate.
+    """
     return Result(
         columns=("Port", what.capitalize()),
         rows=[(port, done)],
         document={"port": port, what: done},
-        text=[f"{port} {what if done else 'was not plugged'}"],
+        text=[f"{port} {what if done else otherwise}"],
     )
 
 

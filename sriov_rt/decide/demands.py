@@ -4,6 +4,7 @@
 
 from collections.abc import Iterable
 from collections.abc import Iterator
+from collections.abc import Mapping
 
 from sriov_rt.codec import Unknown
 from sriov_rt.decide import onload
@@ -50,6 +51,20 @@ def reasons(
         yield from _latency(request.max_latency_us, facts, now)
 
 
+#: The realtime kernel of a distribution, by the ID of its os-release.
+_PACKAGES: Mapping[str, str] = {
+    "almalinux": "kernel-rt, of the repository rt",
+    "arch": "linux-rt",
+    "centos": "kernel-rt, of the repository rt",
+    "debian": "Debian: linux-image-rt-amd64",
+    "opensuse-tumbleweed": "kernel-rt",
+    "rhel": "kernel-rt, of RHEL for Real Time",
+    "rocky": "kernel-rt, of the repository rt",
+    "sles": "kernel-rt",
+    "ubuntu": "by 'pro enable realtime-kernel'",
+}
+
+
 def preempt_rt(facts: DecisiveFacts) -> Iterator[Reason]:
     """Yield a Reason if the kernel is not PREEMPT_RT."""
     preempt_rt, release = facts.kernel.preempt_rt, facts.kernel.release
@@ -57,7 +72,11 @@ def preempt_rt(facts: DecisiveFacts) -> Iterator[Reason]:
         yield unknown("kernel.preempt_rt", preempt_rt)
     elif not preempt_rt:
         named = "?" if isinstance(release, Unknown) else release
-        yield reason("kernel_not_rt", release=named)
+        where = facts.kernel.distribution
+        package = _PACKAGES["debian"]
+        if isinstance(where, str):
+            package = _PACKAGES.get(where, "of its distribution")
+        yield reason("kernel_not_rt", release=named, package=package)
 
 
 def _labels(request: Request, facts: DecisiveFacts) -> Iterator[Reason]:

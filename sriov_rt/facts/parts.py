@@ -131,6 +131,7 @@ class DecisiveKernel:
     :param clock_source: what the kernel reads the time from, such as
         ``tsc``.
     :param watchdog: the CPUs that the soft lockup detector runs on.
+    :param distribution: ID of os-release, such as ``debian``.
     """
 
     release: str | Unknown
@@ -142,6 +143,7 @@ class DecisiveKernel:
     modules: Mapping[str, str] | Unknown
     clock_source: str | Unknown = NOT_REPORTED
     watchdog: CpuSet | Unknown = NOT_REPORTED
+    distribution: str | Unknown = NOT_REPORTED
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

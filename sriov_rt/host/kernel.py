@@ -20,6 +20,7 @@ VERSION = f"{SYSCTL}/version"
 CLOCK_SOURCE = (
     "sys/devices/system/clocksource/clocksource0/current_clocksource"
 )
+OS_RELEASE = "etc/os-release"
 WATCHDOG_CPUS = f"{SYSCTL}/watchdog_cpumask"
 
 #: The kernel modules that sriov-rt uses, by the name in /sys/module.
@@ -51,7 +52,15 @@ def observe(root: Root) -> KernelFacts:
         modules=_modules(root, release),
         clock_source=values.parsed(root, CLOCK_SOURCE, str.strip),
         watchdog=_watchdog(root),
+        distribution=values.parsed(root, OS_RELEASE, _distribution),
     )
+
+
+def _distribution(text: str) -> str:
+    """Return the ID of os-release(5); "linux" where it has none."""
+    lines = (line.partition("=") for line in text.splitlines())
+    found = {key: value.strip("\"'") for key, _, value in lines}
+    return found.get("ID", "linux")
 
 
 def _watchdog(root: Root) -> CpuSet | Unknown:

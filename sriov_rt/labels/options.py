@@ -114,9 +114,9 @@ pod from the host, as NFD's own deployment does.
 Whether to give NFD what only the agent knows, by a file in ``features_dir``.
 
 The labels ``sriov-rt.ready``, ``sriov-rt.cpus.isolated``,
-``sriov-rt.cpus.nohz_full``, ``sriov-rt.onload`` and ``sriov-rt.latency-us``
-then let Kubernetes workloads select on them. The agent's user has to be
-allowed to write there.
+``sriov-rt.cpus.nohz_full``, ``sriov-rt.onload``, ``sriov-rt.certified`` and
+``sriov-rt.latency-us`` then let Kubernetes workloads select on them. The
+agent's user has to be allowed to write there.
 """,
     ),
     cfg.FloatOpt(

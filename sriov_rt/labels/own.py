@@ -10,6 +10,7 @@ from sriov_rt.codec import Unknown
 from sriov_rt.decide import maintenance
 from sriov_rt.decide import realtime
 from sriov_rt.facts import HostFacts
+from sriov_rt.facts import LatencyCertificate
 from sriov_rt.facts import decisive
 from sriov_rt.labels.merge import OWN_PREFIX
 from sriov_rt.parse import features
@@ -35,9 +36,11 @@ def of(facts: HostFacts, now: float) -> Mapping[str, str]:
             found[name] = str(len(cpus))
     if _onload(facts):
         found["onload"] = TRUE
-    latency_us = _latency_us(facts, now)
-    if latency_us is not None:
-        found["latency-us"] = str(latency_us)
+    certificate = _certificate(facts, now)
+    if certificate is not None:
+        found["latency-us"] = str(certificate.max_latency_us)
+        if not certificate.emulated:
+            found["certified"] = TRUE
     judged = decisive(facts)
     problems = itertools.chain(
         maintenance.reasons(judged),
@@ -75,7 +78,8 @@ def _onload(facts: HostFacts) -> bool:
     )
 
 
-def _latency_us(facts: HostFacts, now: float) -> int | None:
+def _certificate(facts: HostFacts, now: float) -> LatencyCertificate | None:
+    """Return the latency certificate, if it counts."""
     certificate = facts.latency.certificate
     if certificate is None or isinstance(certificate, Unknown):
         return None
@@ -83,4 +87,4 @@ def _latency_us(facts: HostFacts, now: float) -> int | None:
         return None
     if certificate.kernel != facts.kernel.release:
         return None
-    return certificate.max_latency_us
+    return certificate

@@ -35,7 +35,7 @@ def _allowed(root: Root) -> OnloadFacts:
     if root.exists(CONFIG) is False:
         return installed(root)
     try:
-        settings = onload_settings.load([str(root.path / CONFIG)])
+        settings = onload_settings.load([str(root.locate(CONFIG))])
     except OnloadError as error:
         why = Unknown(str(error))
         return dataclasses.replace(

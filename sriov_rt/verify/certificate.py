@@ -71,7 +71,7 @@ def issue(
     :param now: Unix time in seconds.
     :raises CertificateRefused: if they earn none, with each reason.
     """
-    reasons = list(_refused(subject, measurements, load, min_duration_s))
+    reasons = list(refused(subject, measurements, load, min_duration_s))
     if validity_s > certificate.MAX_VALIDITY_S:
         days = certificate.MAX_VALIDITY_S // (24 * 3600)
         reasons.append(f"a certificate counts for at most {days} days")
@@ -96,7 +96,7 @@ def issue(
             )
             for each in measurements
         ),
-        cpus=tuple(_cpu(cpu, measurements) for cpu in sorted(subject.cpus)),
+        cpus=tuple(of_cpu(cpu, measurements) for cpu in sorted(subject.cpus)),
         conditions=subject.after,
         packages=subject.packages,
     )
@@ -164,12 +164,13 @@ def withdraw(
         )
 
 
-def _refused(
+def refused(
     subject: Subject,
     measurements: Sequence[Measurement],
     load: Load,
-    min_duration_s: float,
+    min_duration_s: float = MIN_DURATION_S,
 ) -> Iterator[str]:
+    """Yield why measurements earn no certificate, a sentence each."""
     if not load.certifies:
         yield (
             f"measured under the load '{load.name}': an idle host says "
@@ -198,7 +199,7 @@ def _refused(
             yield f"{name} changed while it was measured"
 
 
-def _cpu(cpu: int, measurements: Sequence[Measurement]) -> CertifiedCpu:
+def of_cpu(cpu: int, measurements: Sequence[Measurement]) -> CertifiedCpu:
     """Return the worst latency of a CPU by any tool, and its bounds."""
     found = [
         (each.max_us, run.duration_s, each)

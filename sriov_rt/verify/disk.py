@@ -78,6 +78,11 @@ _LAYOUT = 50e6
 #: Bytes that have to stay free.
 _SPARE = 64 * 1024 * 1024
 
+#: MiB of each worker's file unless another size is named: what fits, in
+#: steps of two, and the data of all takes no more than this part of the room.
+SIZES = tuple(1024 >> number for number in range(11))
+_PART = 0.25
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Cell:
@@ -219,14 +224,19 @@ def missing(some: Iterable[Cell]) -> Iterator[tuple[str, str]]:
             yield name, package
 
 
-def planned(some: Sequence[Cell]) -> Iterator[str]:
-    """Yield the runs that would be made, a line each."""
+def extent(some: Sequence[Cell], directory: pathlib.Path) -> str:
+    """Return how long cells take and how much they write, a line."""
     whole = sum(each.duration_s for each in some)
-    heading = (
+    free = _free(directory)
+    return (
         f"{len(some)} runs, {duration.format_duration(whole)} and the time "
-        f"to write {_gib(data_size(some))} of data"
+        f"to write {_gib(data_size(some))} of data; {_gib(free)} are free"
     )
-    yield from matrix.planned(heading, some, PREFIX)
+
+
+def planned(some: Sequence[Cell], directory: pathlib.Path) -> Iterator[str]:
+    """Yield the runs that would be made, a line each."""
+    yield from matrix.planned(extent(some, directory), some, PREFIX)
 
 
 def cells(
@@ -273,6 +283,23 @@ def cells(
                 runtime_s=runtime_s,
             )
             yield Cell(suite, place, 1, job)
+
+
+def fitted(
+    directory: pathlib.Path, make: Callable[[int], list[Cell]], *, resume: bool
+) -> list[Cell]:
+    """Return cells whose data fits the file system of a directory.
+
+    :param make: makes the cells of files of so many MiB.
+    :param resume: keep to the size of the results that are there.
+    """
+    known = [each.cell.job.size_mib for each in Target(directory).all()]
+    if resume and known:
+        return make(known[0])
+    room = _PART * _free(directory)
+    made = (make(size) for size in SIZES)
+    found = [each for each in made if data_size(each) <= room]
+    return found[0] if found else make(SIZES[-1])
 
 
 class Target(matrix.Results[Measured]):
@@ -331,8 +358,7 @@ class Target(matrix.Results[Measured]):
         there = 0
         if self._data.exists():
             there = sum(each.stat().st_blocks for each in self._data.iterdir())
-        found = os.statvfs(_existing(self.directory))
-        free = found.f_bavail * found.f_frsize + 512 * there
+        free = _free(self.directory) + 512 * there
         if free < size + _SPARE:
             raise self._unusable(
                 f"{_gib(size + _SPARE)} are needed, {_gib(free)} are free; "
@@ -429,6 +455,12 @@ def _existing(directory: pathlib.Path) -> pathlib.Path:
     while not found.exists():
         found = found.parent
     return found
+
+
+def _free(directory: pathlib.Path) -> int:
+    """Return the bytes that are free where a directory is, or will be."""
+    found = os.statvfs(_existing(directory))
+    return found.f_bavail * found.f_frsize
 
 
 def _gib(size: int) -> str:

@@ -111,10 +111,12 @@ class NothingMeasured(exceptions.SriovRtError):
 
 
 class PicturesUnavailable(exceptions.SriovRtError):
-    """matplotlib is not installed."""
+    """matplotlib or jinja2 is not installed."""
 
     def __init__(self) -> None:
-        super().__init__("pictures need matplotlib; install sriov-rt[report]")
+        super().__init__(
+            "a page needs matplotlib and jinja2; install sriov-rt[report]"
+        )
 
 
 class Busy(exceptions.SriovRtError):

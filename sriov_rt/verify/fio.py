@@ -95,7 +95,10 @@ def command(job: Job) -> tuple[str, ...]:
         TOOL,
         "--name=disk",
         "--directory=.",
-        "--filename_format=" + ("shared.dat" if job.shared else "$jobnum.dat"),
+        # A format names the file of the first worker only (fio 3.33, 3.41).
+        "--filename=shared.dat"
+        if job.shared
+        else "--filename_format=$jobnum.dat",
         # 9p can't, and says so in the middle of the JSON.
         "--fallocate=none",
         f"--runtime={job.runtime_s}",

@@ -21,7 +21,6 @@ from sriov_rt.facts.culprit import Culprit
 from sriov_rt.host.root import Root
 from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.verify.errors import OutputInvalid
-from sriov_rt.verify.errors import RunFailed
 from sriov_rt.verify.latency_tool import LatencyTool
 from sriov_rt.verify.latency_tool import Run
 from sriov_rt.verify.measurement import MAX_LATENCY_US
@@ -54,6 +53,7 @@ class Hwlat(LatencyTool):
     """One run of the hwlat tracer."""
 
     name = TOOL
+    tracer = TOOL
     measures = "the time that firmware (SMI) and hypervisors take from a CPU"
     threshold_us = 10
 
@@ -142,7 +142,6 @@ def _instance(
 ) -> Iterator[pathlib.Path]:
     instance = tracing / "instances" / INSTANCE
     detector = tracing / "hwlat_detector"
-    _check(tracing, detector)
     threshold = _read(tracing / "tracing_thresh")
     window = {name: _read(detector / name) for name in ("width", "window")}
     remove(tracing)
@@ -182,22 +181,6 @@ def mask(cpus: CpuSet) -> str:
     head = words[-1].lstrip("0") or "0"
     tail = [each.zfill(8) for each in words[:-1]]
     return ",".join([head, *reversed(tail)])
-
-
-def _check(tracing: pathlib.Path, detector: pathlib.Path) -> None:
-    try:
-        tracers = _read(tracing / "available_tracers").split()
-    except OSError as error:
-        raise RunFailed(
-            TOOL,
-            f"{tracing}: {error.strerror}; mount tracefs there, as root",
-        ) from None
-    if TOOL not in tracers or not detector.is_dir():
-        raise RunFailed(
-            TOOL,
-            "the kernel has no hwlat tracer (CONFIG_HWLAT_TRACER); leave it "
-            "out with --skip hwlat, or boot a kernel that has it",
-        )
 
 
 def _read(path: pathlib.Path) -> str:

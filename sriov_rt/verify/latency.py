@@ -29,6 +29,7 @@ from sriov_rt.verify import process
 from sriov_rt.verify import validity
 from sriov_rt.verify.errors import CpusOffline
 from sriov_rt.verify.errors import NotIsolated
+from sriov_rt.verify.errors import RunFailed
 from sriov_rt.verify.latency_tool import SLACK_S
 from sriov_rt.verify.load import Load
 from sriov_rt.verify.measurement import Cpus
@@ -109,6 +110,27 @@ def check_online(
     managed = power.managed(nova, power.CPU_STATE)
     if left := managed - cpus.measured - cpus.housekeeping:
         raise CpusOffline(cpulist.format_cpu_list(left))
+
+
+def without_tracers(
+    profile: Profile, root: Root
+) -> tuple[Profile, tuple[str, ...]]:
+    """Return a profile without the tools that the kernel cannot run.
+
+    :returns: it, and a sentence for each tool that is left out.
+    :raises RunFailed: if none is left.
+    """
+    left_out = {
+        each.tool: why
+        for each in profile.steps
+        if (why := TOOLS[each.tool].unavailable(root))
+    }
+    said = tuple(
+        f"{tool} is left out: {why}" for tool, why in left_out.items()
+    )
+    if left_out and len(left_out) == len(profile.steps):
+        raise RunFailed("latency", "; ".join(said))
+    return profile.without(left_out), said
 
 
 def missing(profile: Profile, load: Load) -> Iterator[tuple[str, str]]:

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 from typing import NamedTuple
 
+from sriov_rt.codec import Unknown
 from sriov_rt.facts import culprit
 from sriov_rt.facts.culprit import Culprit
 from sriov_rt.host.root import Root
@@ -27,6 +28,9 @@ from sriov_rt.verify.errors import RunFailed
 from sriov_rt.verify.measurement import CpuLatency
 from sriov_rt.verify.measurement import Cpus
 from sriov_rt.verify.measurement import Step
+
+#: Tracers that the kernel has, where tracefs is mounted below the root.
+TRACERS = "sys/kernel/tracing/available_tracers"
 
 #: Seconds that a tool may take on top of its duration.
 SLACK_S = 60.0
@@ -86,6 +90,9 @@ class LatencyTool(abc.ABC):
     program: ClassVar[str] = ""
     package: ClassVar[str] = ""
 
+    #: The kernel's tracer that it drives; empty for none.
+    tracer: ClassVar[str] = ""
+
     #: Whether a certificate needs it.
     certifies: ClassVar[bool] = False
 
@@ -121,6 +128,21 @@ class LatencyTool(abc.ABC):
             culprit.unknown(each.cpu, each.max_us, self.name, _SILENT)
             for each in found
             if self.bound_us is not None and each.max_us > self.bound_us
+        )
+
+    @classmethod
+    def unavailable(cls, root: Root) -> str:
+        """Return why the kernel cannot run it, a clause; empty if it can."""
+        if not cls.tracer:
+            return ""
+        found = root.read_text(TRACERS, may_be_empty=True)
+        if isinstance(found, Unknown):
+            return f"{found.reason}; mount tracefs there, as root"
+        if cls.tracer in found.split():
+            return ""
+        return (
+            f"the kernel has no {cls.tracer} tracer "
+            f"(CONFIG_{cls.tracer.upper()}_TRACER)"
         )
 
     @abc.abstractmethod

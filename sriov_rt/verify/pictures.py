@@ -4,8 +4,10 @@
 
 import dataclasses
 import io
+import itertools
 import logging
 import math
+import textwrap
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
@@ -18,6 +20,7 @@ from sriov_rt.verify import sockperf
 from sriov_rt.verify.collection import Collection
 from sriov_rt.verify.errors import PicturesUnavailable
 from sriov_rt.verify.measurement import MAX_BUCKETS
+from sriov_rt.verify.measurement import CpuLatency
 from sriov_rt.verify.tools import TOOLS
 
 #: What an emulated host's pictures have across them.
@@ -26,8 +29,16 @@ EMULATED = "emulated host: these figures mean nothing"
 #: Formats of each picture.
 FORMATS = ("svg", "png")
 
-#: The most CPUs with a name in a legend.
-_NAMED = 16
+#: The most CPUs with a line and a name of their own; of more it is the worst.
+_NAMED = 6
+
+#: The most lines of a legend within the axes; a longer one is below.
+_WITHIN = 4
+
+#: Characters of a title in one line, and points of a character's width in
+#: the watermark, as a part of its size.
+_TITLE = 72
+_WIDTH = 0.65
 
 _SIZE = (6.4, 4.0)
 
@@ -156,21 +167,28 @@ def _picture(
     size: tuple[float, float] = _SIZE,
 ) -> Picture:
     figure = _library().Figure(figsize=size, layout="constrained")
-    figure.suptitle(_plain(title), fontsize=11, color=_INK, wrap=True)
+    text = textwrap.fill(title, int(_TITLE * size[0] / _SIZE[0]))
+    figure.suptitle(_plain(text), fontsize=11, color=_INK)
     paint(figure)
-    for axes in figure.axes:
-        _ink(axes)
+    for each in figure.axes:
+        _ink(each)
+    for legend in figure.legends:
+        _ink_legend(legend)
     if emulated:
+        # Along the diagonal, and whole.
+        rotation = min(20.0, math.degrees(math.atan2(size[1], size[0])) / 2)
+        length = 0.9 * 72 * size[0] / math.cos(math.radians(rotation))
         figure.text(
             0.5,
             0.5,
             EMULATED,
             color="red",
             alpha=0.3,
-            fontsize=20,
+            fontsize=min(length / (_WIDTH * len(EMULATED)), 30),
             ha="center",
             va="center",
-            rotation=20,
+            rotation=rotation,
+            zorder=10,
         )
     images = {}
     for each in FORMATS:
@@ -182,7 +200,7 @@ def _picture(
     images["svg"] = images["svg"].replace(
         b"</style>", _DARK.encode() + b"</style>", 1
     )
-    return Picture(name, title, images, wide=size != _SIZE)
+    return Picture(name, title, images, wide=size[0] > _SIZE[0])
 
 
 def _ink(axes: Any) -> None:
@@ -194,8 +212,44 @@ def _ink(axes: Any) -> None:
     for each in axes.spines.values():
         each.set_edgecolor(_INK)
     if axes.get_legend():
-        for text in axes.get_legend().get_texts():
-            text.set_color(_INK)
+        _ink_legend(axes.get_legend())
+
+
+def _ink_legend(legend: Any) -> None:
+    for text in legend.get_texts():
+        text.set_color(_INK)
+
+
+def _legend(figure: Any, axes: Any, most: int = _WITHIN) -> None:
+    """Name the lines or bars; more than so many are below the axes."""
+    handles, labels = axes.get_legend_handles_labels()
+    if len(labels) <= most:
+        axes.legend(fontsize=8)
+        return
+    # As many columns as the longest name leaves room for.
+    columns = max(1, min(4, 90 // (max(map(len, labels)) + 8)))
+    figure.legend(
+        handles,
+        labels,
+        fontsize=8,
+        ncols=columns,
+        loc="outside lower center",
+    )
+
+
+def _worst(cpus: Sequence[CpuLatency]) -> Iterator[tuple[CpuLatency, bool]]:
+    """Yield each CPU and whether it is named; the worst come last."""
+    ordered = sorted(cpus, key=lambda cpu: (cpu.max_us, -cpu.cpu))
+    others = len(cpus) - _NAMED if len(cpus) > _NAMED else 0
+    for number, cpu in enumerate(ordered):
+        yield cpu, number >= others
+
+
+def _style(cpu: CpuLatency, is_named: bool) -> dict[str, Any]:
+    """Return colour and label of a CPU's line."""
+    if is_named:
+        return {"label": f"CPU {cpu.cpu}: max {cpu.max_us} µs"}
+    return {"color": _PUBLISHED, "alpha": 0.4}
 
 
 def _histogram(
@@ -210,12 +264,10 @@ def _histogram(
 
     def paint(figure: Any) -> None:
         axes = figure.subplots()
-        for cpu in cpus:
-            name = f"CPU {cpu.cpu}: max {cpu.max_us} µs"
-            _steps(axes, cpu.histogram, name)
+        for cpu, is_named in _worst(cpus):
+            _steps(axes, cpu.histogram, **_style(cpu, is_named))
         _log_axes(axes, limits.us, limits.samples)
-        if len(cpus) <= _NAMED:
-            axes.legend(fontsize=8)
+        _legend(figure, axes)
 
     title = f"{each.label}: {tool}, maximum {worst} µs"
     if result.measurement.problems:
@@ -224,7 +276,7 @@ def _histogram(
 
 
 def _steps(
-    axes: Any, histogram: Sequence[tuple[int, ...]], label: str
+    axes: Any, histogram: Sequence[tuple[int, ...]], **style: Any
 ) -> None:
     """Draw the buckets as steps, down to nothing where one is empty."""
     found = {each[0]: each[1] for each in histogram}
@@ -235,7 +287,7 @@ def _steps(
         [each or 0.5 for each in values],
         [x - 0.5 for x in range(last + 2)],
         baseline=0.5,
-        label=label,
+        **style,
     )
 
 
@@ -264,14 +316,13 @@ def _maxima(
 
     def paint(figure: Any) -> None:
         axes = figure.subplots()
-        for cpu in cpus:
-            # A line of one point is none: each second is marked.
+        for cpu, is_named in _worst(cpus):
             axes.plot(
                 cpu.maxima_us,
-                label=f"CPU {cpu.cpu}",
                 linewidth=0.9,
-                marker=".",
-                markersize=3,
+                # A line of one point is none.
+                marker="" if len(cpu.maxima_us) > 1 else ".",
+                **_style(cpu, is_named),
             )
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.set_xlabel("Time (s)")
@@ -279,8 +330,7 @@ def _maxima(
         axes.set_xlim(0, max(limits.seconds - 1, 1))
         axes.set_ylim(0, 1.05 * limits.maximum_us)
         axes.grid(visible=True, alpha=0.3)
-        if len(cpus) <= _NAMED:
-            axes.legend(fontsize=8)
+        _legend(figure, axes)
 
     title = f"{each.label}: {tool}, maxima over time"
     yield _picture(f"{n}-{tool}-maxima", title, result.emulated, paint)
@@ -308,9 +358,9 @@ def _overlay(
                 for latency, count in cpu.histogram:
                     total[latency] = total.get(latency, 0) + count
             label = _plain(f"{each.label}: max {run.max_us} µs")
-            _steps(axes, sorted(total.items()), label)
+            _steps(axes, sorted(total.items()), label=label)
         _log_axes(axes, limits.us, limits.samples)
-        axes.legend(fontsize=8)
+        _legend(figure, axes)
 
     worst = ", ".join(
         f"{each.label} {each.latency[tool].measurement.max_us} µs"
@@ -330,20 +380,32 @@ class _Bar:
     published: bool = False
 
 
-def _bars(axes: Any, bars: Sequence[_Bar], unit: str) -> None:
-    """Draw bars; published figures have another colour."""
-    axes.bar(
-        range(len(bars)),
-        [each.value for each in bars],
-        yerr=[each.error or math.nan for each in bars],
-        color=[_PUBLISHED if each.published else _OURS for each in bars],
-        capsize=3,
-    )
-    labels = [_plain(each.label) for each in bars]
-    axes.set_xticks(range(len(bars)), labels, fontsize=8)
-    axes.set_ylabel(unit)
-    axes.grid(visible=True, alpha=0.3, axis="y")
-    axes.set_axisbelow(True)
+def _bars(
+    name: str, title: str, emulated: bool, bars: Sequence[_Bar], unit: str
+) -> Picture:
+    """Return bars below each other; published figures have another colour."""
+
+    def paint(figure: Any) -> None:
+        axes = figure.subplots()
+        axes.barh(
+            range(len(bars)),
+            [each.value for each in bars],
+            xerr=[each.error or math.nan for each in bars],
+            color=[_PUBLISHED if each.published else _OURS for each in bars],
+            capsize=3,
+            height=0.7,
+        )
+        labels = [_plain(textwrap.fill(each.label, 40)) for each in bars]
+        axes.set_yticks(range(len(bars)), labels, fontsize=8)
+        axes.set_ylim(len(bars) - 0.4, -0.6)
+        axes.set_xlim(left=0)
+        axes.set_xlabel(unit)
+        axes.grid(visible=True, alpha=0.3, axis="x")
+        axes.set_axisbelow(True)
+
+    rows = sum(1 + len(each.label) // 40 for each in bars)
+    size = (_SIZE[0], max(2.0, 1.2 + 0.27 * rows))
+    return _picture(name, title, emulated, paint, size)
 
 
 def _named(
@@ -354,7 +416,7 @@ def _named(
         (
             each.cell.name
             if len(collections) == 1
-            else f"{collection.label}\n{each.cell.name}",
+            else f"{collection.label}, {each.cell.name}",
             each,
         )
         for collection in collections
@@ -371,16 +433,17 @@ def _throughput(
         return
     bars = []
     if published:
-        bars.append(_Bar("CERN\n10 Gb VF", 9.41, published=True))
+        bars.append(_Bar("CERN, 10 Gb VF", 9.41, published=True))
     bars += [
-        _Bar(f"{label}\n{x.cell.test}", (x.figure or 0) / 1e9, x.error / 1e9)
+        _Bar(f"{label}, {x.cell.test}", (x.figure or 0) / 1e9, x.error / 1e9)
         for label, x in found
     ]
-    yield _picture(
+    yield _bars(
         "throughput",
         "TCP throughput (iperf3)",
         any(each.emulated for _, each in found),
-        lambda figure: _bars(figure.subplots(), bars, "Gb/s"),
+        bars,
+        "Gb/s",
     )
 
 
@@ -388,35 +451,40 @@ def _requests(collections: Sequence[Collection]) -> Iterator[Picture]:
     found = _named(collections, network.REQUESTS)
     if not found:
         return
-    lines: dict[str, list[network.Measured]] = {}
+    lines: dict[tuple[str, str], list[network.Measured]] = {}
     for label, each in found:
-        name = label.replace("\n", " ")
-        name += ", Onload" if each.cell.onload else ""
-        name += f", {each.tool or sockperf.TOOL}"
-        lines.setdefault(name, []).append(each)
+        how = "Onload, " if each.cell.onload else ""
+        how += each.tool or sockperf.TOOL
+        lines.setdefault((label, how), []).append(each)
+    # A colour a name, and a dash a way.
+    names = list(dict.fromkeys(name for name, _ in lines))
+    ways = list(dict.fromkeys(how for _, how in lines))
 
     def paint(figure: Any) -> None:
         axes = figure.subplots()
-        for name, line in lines.items():
+        for (name, how), line in lines.items():
             line.sort(key=lambda each: each.cell.streams)
             axes.errorbar(
                 [each.cell.streams for each in line],
-                [each.figure for each in line],
-                yerr=[each.error for each in line],
+                [(each.figure or 0) / 1000 for each in line],
+                yerr=[each.error / 1000 for each in line],
+                color=f"C{names.index(name)}",
+                linestyle=("-", "--", "-.", ":")[ways.index(how) % 4],
                 marker="o",
                 capsize=3,
-                label=_plain(name),
+                label=_plain(f"{name}, {how}"),
             )
         axes.set_xlabel("Streams")
         axes.xaxis.get_major_locator().set_params(integer=True)
-        axes.set_ylabel("Requests and responses a second")
+        axes.set_ylabel("Thousand requests and responses a second")
         axes.set_ylim(bottom=0)
         axes.grid(visible=True, alpha=0.3)
-        axes.legend(fontsize=8)
+        _legend(figure, axes)
 
     emulated = any(each.emulated for _, each in found)
     title = "Requests and responses over TCP"
-    yield _picture("requests", title, emulated, paint)
+    size = (_SIZE[0], _SIZE[1] + 0.1 * max(len(lines) - _WITHIN, 0))
+    yield _picture("requests", title, emulated, paint, size)
 
 
 def _onload(
@@ -435,21 +503,22 @@ def _onload(
         base = kernel.get((label, other, each.tool))
         if each.cell.onload and base:
             streams = each.cell.streams
-            name = f"{label}\n{streams} stream{'s' if streams > 1 else ''}"
+            name = f"{label}, {streams} stream{'s' if streams > 1 else ''}"
             bars.append(_Bar(name, (each.figure or 0) / base))
     if not bars:
         return
     if published:
         bars = [
-            _Bar("Solarflare\n1 stream", 8, published=True),
-            _Bar("Solarflare\n36 streams", 15, published=True),
+            _Bar("Solarflare, 1 stream", 8, published=True),
+            _Bar("Solarflare, 36 streams", 15, published=True),
             *bars,
         ]
-    yield _picture(
+    yield _bars(
         "onload",
         "Requests over Onload, as a multiple of the kernel's",
         any(each.emulated for _, each in found),
-        lambda figure: _bars(figure.subplots(), bars, "× kernel"),
+        bars,
+        "× kernel",
     )
 
 
@@ -462,29 +531,30 @@ def _packets(
     bars = []
     if published:
         bars = [
-            _Bar("SLTechnology\nX520 VF, sent", 3.5, published=True),
-            _Bar("SLTechnology\nX520 VF, received", 1.9, published=True),
+            _Bar("SLTechnology, X520 VF, sent", 3.5, published=True),
+            _Bar("SLTechnology, X520 VF, received", 1.9, published=True),
         ]
     for label, each in found:
         bars += [
-            _Bar(f"{label}\nsent", (each.figure or 0) / 1e6),
-            _Bar(f"{label}\nreceived", (each.received or 0) / 1e6),
+            _Bar(f"{label}, sent", (each.figure or 0) / 1e6),
+            _Bar(f"{label}, received", (each.received or 0) / 1e6),
         ]
-    yield _picture(
+    yield _bars(
         "packets",
         "Packets of 64 bytes (pktgen)",
         any(each.emulated for _, each in found),
-        lambda figure: _bars(figure.subplots(), bars, "Mpps"),
+        bars,
+        "Mpps",
     )
 
 
 def _disk(collections: Sequence[Collection], what: str) -> Iterator[Picture]:
-    """A grid: a row a pattern, a column for each of the clients."""
+    """Axes for each pattern: the clients, and a bar or a line a place."""
     found = [
         (
             each.cell.place
             if len(collections) == 1
-            else f"{collection.label}\n{each.cell.place}",
+            else f"{collection.label}, {each.cell.place}",
             each,
         )
         for collection in collections
@@ -493,50 +563,78 @@ def _disk(collections: Sequence[Collection], what: str) -> Iterator[Picture]:
     ]
     if not found:
         return
+    cells = {
+        (label, each.cell.job.pattern, each.cell.clients): each.figures
+        for label, each in found
+        if each.figures
+    }
     places = list(dict.fromkeys(label for label, _ in found))
     patterns = [
-        each
-        for each in fio.PATTERNS
-        if any(x.cell.job.pattern == each for _, x in found)
+        pattern
+        for pattern in fio.PATTERNS
+        if any(pattern == each for _, each, _ in cells)
     ]
     clients = sorted({each.cell.clients for _, each in found})
-    scale, unit = (1e6, "MB/s") if what == "bandwidth" else (1e3, "ms")
+    columns = min(2, len(patterns))
+    rows = -(-len(patterns) // columns)
 
     def paint(figure: Any) -> None:
-        grid = figure.subplots(
-            len(patterns), len(clients), squeeze=False, sharey=True
-        )
-        for row, pattern in zip(grid, patterns, strict=True):
-            for axes, count in zip(row, clients, strict=True):
-                cells = {
-                    label: each.figures
-                    for label, each in found
-                    if each.cell.job.pattern == pattern
-                    and each.cell.clients == count
-                }
-                bars = [
-                    _Bar(
-                        place,
-                        getattr(figures, what) / scale,
-                        figures.error / scale if what == "bandwidth" else 0.0,
-                    )
-                    for place in places
-                    if (figures := cells.get(place))
+        grid = figure.subplots(rows, columns, squeeze=False)
+        for axes, pattern in itertools.zip_longest(grid.flat, patterns):
+            if pattern is None:
+                axes.set_axis_off()
+                continue
+            for number, place in enumerate(places):
+                series = [
+                    (at, cells[place, pattern, count])
+                    for at, count in enumerate(clients)
+                    if (place, pattern, count) in cells
                 ]
-                axes.set_title(f"{pattern}, clients: {count}", fontsize=9)
-                if bars:
-                    _bars(axes, bars, unit)
-                    if what != "bandwidth":
-                        # It grows with the clients, by orders of magnitude.
-                        axes.set_yscale("log")
-                else:
-                    axes.text(0.5, 0.5, "not measured", ha="center")
-                    axes.set_axis_off()
+                draw = _bandwidth if what == "bandwidth" else _latency
+                draw(axes, _plain(place), number, len(places), series)
+            axes.set_title(pattern, fontsize=9)
+            axes.set_xticks(range(len(clients)), map(str, clients))
+            axes.set_xlim(-0.6, len(clients) - 0.4)
+            axes.set_xlabel("Clients")
+            axes.grid(visible=True, alpha=0.3, axis="y")
+            axes.set_axisbelow(True)
+            if what == "bandwidth":
+                axes.set_ylim(bottom=0)
+        _legend(figure, grid.flat[0], 0)
 
     title = {
         "bandwidth": "Disk bandwidth (fio)",
         "mean_us": "Disk completion latency, mean (fio)",
     }[what]
     emulated = any(each.emulated for _, each in found)
-    size = (3.2 * len(clients) + 1, 2.2 * len(patterns) + 1)
+    size = (11.0 if columns > 1 else _SIZE[0], 1.0 + 2.4 * rows)
     yield _picture(f"disk-{what}", title, emulated, paint, size)
+
+
+#: What a series of the disk's has: where it stands, and its figures.
+_Series = Sequence[tuple[int, fio.Figures]]
+
+
+def _bandwidth(
+    axes: Any, label: str, number: int, count: int, series: _Series
+) -> None:
+    width = min(0.8 / count, 0.4)
+    axes.bar(
+        [at + width * (number - (count - 1) / 2) for at, _ in series],
+        [each.bandwidth / 1e6 for _, each in series],
+        width,
+        yerr=[each.error / 1e6 or math.nan for _, each in series],
+        label=label,
+        capsize=2,
+    )
+    axes.set_ylabel("MB/s")
+
+
+def _latency(
+    axes: Any, label: str, number: int, count: int, series: _Series
+) -> None:
+    # It grows with the clients, by orders of magnitude: points, no lengths.
+    at = [at for at, _ in series]
+    axes.plot(at, [x.mean_us / 1e3 for _, x in series], "o-", label=label)
+    axes.set_yscale("log")
+    axes.set_ylabel("ms")

@@ -3,22 +3,26 @@
 """A report of measurements as one page that needs nothing else."""
 
 import base64
-import html
+import dataclasses
+import pathlib
 import re
 import time
-from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import TypeVar
 
+from sriov_rt.parse import cpulist
 from sriov_rt.parse import duration
+from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.verify import breach
 from sriov_rt.verify import disk
 from sriov_rt.verify import matrix
 from sriov_rt.verify import network
 from sriov_rt.verify import pktgen
 from sriov_rt.verify import sockperf
+from sriov_rt.verify import summary
 from sriov_rt.verify.collection import Collection
+from sriov_rt.verify.errors import PicturesUnavailable
 from sriov_rt.verify.pictures import Picture
 
 M = TypeVar("M", bound=matrix.Measured)
@@ -28,59 +32,23 @@ EMULATED = (
     "nothing, and say nothing of any hardware."
 )
 
-_STYLE = """
-:root { color-scheme: light dark; --ink: #1f2328; --paper: #fff;
-        --line: #c8ccd1; --head: #eef0f2; --bad: #fde8e8; --edge: #b3261e }
-@media screen and (prefers-color-scheme: dark) {
-  :root { --ink: #e3e6ea; --paper: #16191d; --line: #454b53;
-          --head: #24292f; --bad: #4a1d1d; --edge: #f2857c } }
-body { font: 15px/1.5 sans-serif; margin: 2em auto; max-width: 74em;
-       padding: 0 1em; color: var(--ink); background: var(--paper) }
-h1 { margin-bottom: 0 } h2 { margin-top: 2em }
-.made { margin-top: 0 }
-.scroll { overflow-x: auto; margin: 1em 0 }
-table { border-collapse: collapse; font-size: 13px }
-th, td { border: 1px solid var(--line); padding: .25em .6em;
-         text-align: left; vertical-align: top; overflow-wrap: anywhere;
-         max-width: 34em; min-width: 4em }
-th { background: var(--head) }
-td.number { text-align: right; font-variant-numeric: tabular-nums;
-            white-space: nowrap }
-.commands { font-size: 11px }
-.figures { display: grid; gap: 1.5em 1em;
-           grid-template-columns:
-           repeat(auto-fit, minmax(min(30em, 100%), 1fr)) }
-figure { margin: 0; min-width: 0 }
-figure.wide, figure.alone { grid-column: 1 / -1 }
-figure.alone { max-width: 45em }
-figure img { display: block; width: 100%; height: auto }
-figcaption { font-size: 13px }
-a { color: inherit }
-.warning { background: var(--bad); border: 1px solid var(--edge);
-           padding: .6em 1em }
-@media screen and (max-width: 48em) {
-  table.records, .records tbody, .records tr, .records td { display: block }
-  .records thead { display: none }
-  .records tr { border: 1px solid var(--line); margin-bottom: .6em }
-  .records td, .records td.number { border: 0; max-width: none;
-      display: flex; gap: 1em; text-align: left; white-space: normal }
-  .records td::before { content: attr(data-name); flex: 0 0 9em;
-      font-weight: bold } }
-@media print {
-  @page { margin: 1.5cm }
-  body { margin: 0; padding: 0; max-width: none; font-size: 10pt }
-  table { font-size: 8pt } .commands { font-size: 7pt }
-  .scroll { overflow: visible } th, td { max-width: none }
-  td.number { white-space: normal }
-  .figures { display: block } figure { margin: 0 0 1em; max-width: 15cm }
-  figure.wide { max-width: none }
-  figure, tr, .warning { break-inside: avoid }
-  h2, h3 { break-after: avoid } thead { display: table-header-group }
-  .save { display: none }
-}
-"""
-
 _TYPES = {"svg": "image/svg+xml", "png": "image/png"}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Section:
+    """Table of a page, below a heading.
+
+    :param columns: names; a row has a text for each.
+    :param warnings: sentences below the table.
+    :param is_folded: shown on request, and not printed.
+    """
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    warnings: Sequence[str] = ()
+    is_folded: bool = False
 
 
 def page(
@@ -94,39 +62,39 @@ def page(
 
     :param made: when and by what it is made, a sentence.
     :param published: whether to show the figures that others published.
+    :raises PicturesUnavailable: without jinja2.
     """
-    return "\n".join(_page(collections, pictures, made, published)) + "\n"
-
-
-def _page(
-    collections: Sequence[Collection],
-    pictures: Sequence[Picture],
-    made: str,
-    published: bool,
-) -> Iterator[str]:
-    names = ", ".join(each.label for each in collections)
-    title = html.escape(f"Measurements: {names}")
-    yield '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-    yield (
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    try:
+        import jinja2
+    except ImportError:
+        raise PicturesUnavailable from None
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(pathlib.Path(__file__).parent),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    yield f"<title>{title}</title><style>{_STYLE}</style></head><body>"
-    yield f'<h1>{title}</h1>\n<p class="made">{html.escape(made)}</p>'
-    if any(each.emulated for each in collections):
-        yield f'<p class="warning">{EMULATED}</p>'
-    yield "<h2>What was measured</h2>"
-    yield from _table(
-        ("", *(each.label for each in collections)), _side_by_side(collections)
+    environment.tests["number"] = _NUMBER.fullmatch
+    return environment.get_template("report.html.j2").render(
+        title="Measurements: " + ", ".join(each.label for each in collections),
+        made=made,
+        emulated=EMULATED
+        if any(each.emulated for each in collections)
+        else "",
+        verdicts=[(each.label, summary.of(each)) for each in collections],
+        facts=Section(
+            "",
+            ("", *(each.label for each in collections)),
+            list(_side_by_side(collections)),
+        ),
+        pictures=[(each, dict(_links(each))) for each in pictures],
+        collections=[
+            (each.label, list(_sections(each, published)))
+            for each in collections
+        ],
+        narrow=_NARROW,
     )
-    if pictures:
-        yield '<h2>Pictures</h2>\n<div class="figures">'
-        for picture in pictures:
-            yield from _figure(picture)
-        yield "</div>"
-    for each in collections:
-        yield f"<h2>{html.escape(each.label)}</h2>"
-        yield from _collection(each, published)
-    yield "</body></html>"
 
 
 def _side_by_side(
@@ -161,7 +129,10 @@ def facts(found: Collection) -> Iterator[tuple[str, str]]:
     yield "Measured", first if first == last else f"{first} to {last}"
     kernels = [each.conditions.get("kernel release", "") for each in latency]
     kernels += [each.kernel for each in others]
+    known = [each.conditions for each in latency]
     for name, values in (
+        ("PREEMPT_RT", [summary.preemption(each) for each in known]),
+        ("Isolated CPUs", [each.get("isolated CPUs", "") for each in known]),
         ("Host", [each.host for each in machines]),
         ("Machine", [each.product for each in machines]),
         ("CPU", [each.cpu for each in machines]),
@@ -184,34 +155,17 @@ def _date(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M UTC", found)
 
 
-def _figure(picture: Picture) -> Iterator[str]:
-    links = {
-        kind: f"data:{_TYPES[kind]};base64,"
-        + base64.b64encode(data).decode("ascii")
-        for kind, data in picture.images.items()
-    }
-    title = html.escape(picture.title)
-    name = html.escape(picture.name)
-    kind = "wide" if picture.wide else "alone" if picture.alone else ""
-    kind = f' class="{kind}"' if kind else ""
-    yield (
-        f'<figure id="{name}"{kind}><div class="scroll">'
-        f'<img alt="{title}" src="{links["svg"]}"></div>'
-    )
-    downloads = " ".join(
-        f'<a download="{name}.{kind}" href="{link}">{kind.upper()}</a>'
-        for kind, link in links.items()
-    )
-    yield (
-        f'<figcaption>{title} <span class="save">({downloads})</span>'
-        "</figcaption></figure>"
-    )
+def _links(picture: Picture) -> Iterator[tuple[str, str]]:
+    """Yield each format of a picture, and the picture as a link."""
+    for kind, data in picture.images.items():
+        text = base64.b64encode(data).decode("ascii")
+        yield kind, f"data:{_TYPES[kind]};base64,{text}"
 
 
-def _collection(found: Collection, published: bool) -> Iterator[str]:
+def _sections(found: Collection, published: bool) -> Iterator[Section]:
     for ticket in found.breaches:
-        yield "<h3>Latency above the bound</h3>"
-        yield from _table(("What", "Value"), breach.rows(ticket))
+        rows = list(breach.rows(ticket))
+        yield Section("Latency above the bound", ("What", "Value"), rows)
     if found.latency:
         yield from _latency(found)
     yield from _cells("Network", network.TABLE, found.network, published)
@@ -219,108 +173,90 @@ def _collection(found: Collection, published: bool) -> Iterator[str]:
     commands = [run.measurement.command for run in found.latency.values()]
     commands += [each.command for each in found.network if each.command]
     commands += [each.command for each in found.disk if each.command]
-    if commands:
-        yield '<h3>Commands</h3>\n<div class="commands">'
-        rows = [(each,) for each in dict.fromkeys(commands)]
-        yield from _table(("Command",), rows)
-        yield "</div>"
+    rows = [(each,) for each in dict.fromkeys(commands)]
+    yield Section("Commands", ("Command",), rows, is_folded=True)
 
 
 def _cells(
     name: str, table: matrix.Table[M], found: Sequence[M], published: bool
-) -> Iterator[str]:
+) -> Iterator[Section]:
     if not found:
         return
-    yield f"<h3>{name}</h3>"
     hidden = {matrix.SAME_WAY}
     if not published:
         hidden.add(matrix.PUBLISHED)
-    shown = [each for each in table.names if each not in hidden]
-    yield from _table(table.names, table.rows(found), shown)
-    for remark in table.remarks(found) if published else ():
-        yield f"<p>{html.escape(remark)}</p>"
-    for each in found:
-        if each.problem:
-            yield from _warning(f"{each.command}: {each.problem}")
+    places = [
+        place for place, each in enumerate(table.names) if each not in hidden
+    ]
+    rows = [[row[each] for each in places] for row in table.rows(found)]
+    yield Section(
+        name,
+        [table.names[each] for each in places],
+        rows,
+        [
+            *(
+                f"{x.cell.file} failed: {x.problem}"
+                for x in found
+                if x.problem
+            ),
+            *(table.remarks(found) if published else ()),
+        ],
+        is_folded=len(rows) > _LONG,
+    )
 
 
-def _latency(found: Collection) -> Iterator[str]:
-    yield "<h3>Latency</h3>"
-    yield from _table(LATENCY_COLUMNS, latency_rows(found))
-    for tool, result in found.latency.items():
-        for problem in result.measurement.problems:
-            yield from _warning(f"{tool} does not count: {problem}")
-        for each in result.measurement.culprits:
-            yield from _warning(f"{tool}: {each.of_sample}")
-    last = list(found.latency.values())[-1]
-    yield "<h3>Conditions of the latency</h3>"
-    yield from _table(("Condition", "Value"), last.conditions.items())
-
-
-def _warning(text: str) -> Iterator[str]:
-    yield f'<p class="warning">{html.escape(text)}</p>'
-
-
-#: What the table of latencies has.
-LATENCY_COLUMNS = (
-    "Tool",
-    "Version",
-    "CPU",
-    "Max µs",
-    "Samples",
-    "Duration",
-    "Load",
-    "Started",
-)
-
-
-def latency_rows(found: Collection) -> Iterator[tuple[str, ...]]:
-    """Yield a row of each tool and CPU, as LATENCY_COLUMNS has it."""
-    for tool, result in found.latency.items():
-        run = result.measurement
-        started = _date(run.started_at)
-        for cpu in run.cpus:
-            yield (
-                str(tool),
+def _latency(found: Collection) -> Iterator[Section]:
+    runs = [(tool, x, x.measurement) for tool, x in found.latency.items()]
+    yield Section(
+        "Latency",
+        ("Tool", "Version", "CPUs", "Max µs", "Duration", "Load", "Started"),
+        [
+            (
+                tool,
                 run.version,
-                str(cpu.cpu),
-                str(cpu.max_us),
-                str(cpu.samples),
+                cpulist.format_cpu_list(CpuSet(x.cpu for x in run.cpus)),
+                str(run.max_us),
                 duration.format_duration(int(run.duration_s)),
                 result.load,
-                started,
+                _date(run.started_at),
             )
+            for tool, result, run in runs
+        ],
+        [
+            *(
+                f"{tool} does not count: {problem}"
+                for tool, _, run in runs
+                for problem in run.problems
+            ),
+            *(
+                f"{tool}: {each.of_sample}"
+                for tool, _, run in runs
+                for each in run.culprits
+            ),
+        ],
+    )
+    yield Section(
+        "Latency of each CPU",
+        ("Tool", "CPU", "Max µs", "Samples"),
+        [
+            (tool, str(x.cpu), str(x.max_us), str(x.samples))
+            for tool, _, run in runs
+            for x in run.cpus
+        ],
+        is_folded=True,
+    )
+    yield Section(
+        "Conditions of the latency",
+        ("Condition", "Value"),
+        list(summary.rows(runs[-1][1].conditions)),
+        is_folded=True,
+    )
 
 
-def _table(
-    columns: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    shown: Sequence[str] = (),
-) -> Iterator[str]:
-    places = [
-        place
-        for place, column in enumerate(columns)
-        if not shown or column in shown
-    ]
-    head = "".join(f"<th>{html.escape(columns[each])}</th>" for each in places)
-    # A narrow page has no room for more: a record is then a block of lines.
-    kind = ' class="records"' if len(places) > _NARROW else ""
-    yield f'<div class="scroll"><table{kind}>'
-    yield f"<thead><tr>{head}</tr></thead><tbody>"
-    for row in rows:
-        cells = "".join(_cell(columns[each], row[each]) for each in places)
-        yield f"<tr>{cells}</tr>"
-    yield "</tbody></table></div>"
-
-
-def _cell(column: str, text: str) -> str:
-    kind = ' class="number"' if _NUMBER.fullmatch(text) else ""
-    name = html.escape(column)
-    return f'<td{kind} data-name="{name}">{html.escape(text)}</td>'
-
-
-#: The most columns that a page as wide as a telephone has room for.
+#: The most columns that a page as wide as a telephone has room for, and the
+#: most rows of a table that is shown unasked.
 _NARROW = 3
+_LONG = 24
 
 #: A number, with a unit or without one.
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?(/s| [A-Za-z%/µ]{1,4})?")

@@ -79,6 +79,7 @@ class Timerlat(ProgramTool):
     measures = "the interrupt of a timer and the wake-up of its thread"
     program = "rtla"
     package = "rtla"
+    tracer = TOOL
     writes_file = False
     interval_us = 1000
 

@@ -126,6 +126,13 @@ class NotForgotten(VifError):
     advice = "unplug it instead"
 
 
+class InterfaceLeft(VifError):
+    """A port whose interface is there is not forgotten."""
+
+    problem = "its interface is still there"
+    advice = "delete it, or end who has it, and unplug the port"
+
+
 class NotAllowed(VifError):
     """The caller may not have what it requests."""
 

@@ -133,6 +133,7 @@ class Plugged:
     :param accelerated: whether its owner may run over Onload.
     :param state: whether its interface is where it was plugged.
     :param reason: why it is quarantined, or has drifted; else empty.
+    :param physical_network: as it was requested; None for a parent by name.
     """
 
     port: str
@@ -151,6 +152,7 @@ class Plugged:
     accelerated: bool = False
     state: State = State.PLUGGED
     reason: str = ""
+    physical_network: str | None = None
 
 
 #: What is in progress: a plug is undone, an unplug is finished.

@@ -23,6 +23,7 @@ from sriov_rt.vif.counts import OK
 from sriov_rt.vif.host import Host
 from sriov_rt.vif.host_offer import Offer
 from sriov_rt.vif.lost import LostPorts
+from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Plug
 from sriov_rt.vif.model import Plugged
 from sriov_rt.vif.model import Record
@@ -31,6 +32,7 @@ from sriov_rt.vif.plug import Due
 from sriov_rt.vif.plug import Plugging
 from sriov_rt.vif.recovery import Recovered
 from sriov_rt.vif.recovery import Recovery
+from sriov_rt.vif.search import Search
 from sriov_rt.vif.settings import Pools
 from sriov_rt.vif.unplug import Unplugging
 
@@ -148,6 +150,8 @@ class Plugger:
         Damaged files of the port are.
 
         :raises NotForgotten: if the port is not quarantined.
+        :raises InterfaceLeft: if its interface is seen where it was plugged,
+            or in another namespace.
         """
         with self._locks.port(port):
             self._host.mend(port)
@@ -156,6 +160,7 @@ class Plugger:
                 return self._records.damaged.discard(port)
             if not record.is_quarantined:
                 raise errors.NotForgotten(record.interface, port=port)
+            self._check_gone(record)
             self._unplugging.quarantine.restore(record)
             self._records.end(port)
             self._records.damaged.discard(port)
@@ -166,6 +171,17 @@ class Plugger:
         )
         self._recovery.sweep(self._host.observe())
         return True
+
+    def _check_gone(self, record: Record) -> None:
+        """Check that an interface is not seen; a VF may be on the host.
+
+        :raises InterfaceLeft: if it is.
+        """
+        link = Search(self._links, self._host.vfs).find(record)
+        if link is None or (record.kind == Kind.VF and not link.namespace):
+            return
+        place = f" in {link.namespace}" if link.namespace else ""
+        raise errors.InterfaceLeft(f"{link.name}{place}", port=record.port)
 
     def show(self) -> tuple[Plugged, ...]:
         """Return all ports: by their records, and as the kernel has them."""

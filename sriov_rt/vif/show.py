@@ -89,6 +89,7 @@ def _recorded(record: Record) -> Plugged:
         network=record.network,
         accelerated=record.accelerated,
         state=State.ABSENT,
+        physical_network=record.request.physical_network,
     )
 
 

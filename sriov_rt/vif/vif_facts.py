@@ -59,7 +59,7 @@ def observe(root: Root) -> VifFacts:
 
 def _settings(root: Root) -> cfg.ConfigOpts.GroupAttr:
     there = root.exists(CONFIG) is not False
-    conf = config.load([root.path / CONFIG] if there else [])
+    conf = config.load([root.locate(CONFIG)] if there else [])
     options.register(conf)
     settings: cfg.ConfigOpts.GroupAttr = conf[options.GROUP]
     return settings

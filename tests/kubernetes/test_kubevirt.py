@@ -71,7 +71,11 @@ class KubeVirtTest(KubernetesTestCase):
             create_from_dict(cls.client, _crd(kind, plural))
         for name in ("realtime", "default", "kubevirt"):
             cls.make_namespace(name)
-        for name in ("allow-list.yaml", "sidecar.yaml"):
+        for name in (
+            "allow-list.yaml",
+            "sidecar.yaml",
+            "certified-nodes.yaml",
+        ):
             cls.apply(name)
 
     @classmethod
@@ -121,9 +125,13 @@ class KubeVirtTest(KubernetesTestCase):
             api.patch_namespaced_custom_object(*place, "kubevirt", body)
 
     def vm(
-        self, kind: str, namespace: str, annotations: Mapping[str, str]
+        self,
+        kind: str,
+        namespace: str,
+        annotations: Mapping[str, str],
+        spec: dict[str, Any] | None = None,
     ) -> None:
-        spec: dict[str, Any] = {"domain": {}}
+        spec = spec or {"domain": {}}
         metadata: dict[str, Any] = {"name": f"vm-{time.monotonic_ns()}"}
         if kind == "VirtualMachineInstance":
             metadata["annotations"] = annotations
@@ -147,12 +155,18 @@ class KubeVirtTest(KubernetesTestCase):
             },
         )
 
-    def refusal(self, kind: str, namespace: str = "default") -> str:
+    def refusal(
+        self,
+        kind: str,
+        namespace: str = "default",
+        annotations: Mapping[str, str] = GUEST,
+        spec: dict[str, Any] | None = None,
+    ) -> str:
         """Return why a VM that asks is refused, once the policy counts."""
         end = time.monotonic() + _SETTLE_S
         while time.monotonic() < end:
             try:
-                self.vm(kind, namespace, GUEST)
+                self.vm(kind, namespace, annotations, spec)
             except ApiException as error:
                 return str(error.body)
             time.sleep(0.5)
@@ -171,6 +185,22 @@ class KubeVirtTest(KubernetesTestCase):
             self.refusal(kind)
             self.vm(kind, "default", {"kubevirt.io/x": "y"})
             self.vm(kind, "realtime", GUEST)
+
+    def test_realtime_vcpus_need_certified_nodes(self) -> None:
+        label = "feature.node.kubernetes.io/sriov-rt.certified"
+        realtime = {"domain": {"cpu": {"realtime": {}}}}
+        for kind in KINDS:
+            with self.subTest(kind=kind):
+                for selector in ({}, {label: "false"}, {"a": "b"}):
+                    spec = realtime | {"nodeSelector": selector}
+                    self.assertIn(
+                        "need a node whose latency is certified",
+                        self.refusal(kind, "default", {}, spec),
+                    )
+                spec = realtime | {"nodeSelector": {label: "true"}}
+                self.vm(kind, "default", {}, spec)
+                # Who asks for no realtime may be anywhere.
+                self.vm(kind, "default", {}, {"domain": {"cpu": {}}})
 
     def test_with_the_gate_off_who_asks_is_refused_and_no_other(self) -> None:
         self.gates("Snapshot")

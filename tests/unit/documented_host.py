@@ -367,6 +367,7 @@ class DocumentedHost(unittest.TestCase):
             (latency, "cpus_of", lambda root: CPUS),
             (guest, "cpus_of", lambda root: CPUS),
             (latency, "missing", lambda *_: ()),
+            (latency, "without_tracers", lambda profile, _: (profile, ())),
             (disk, "missing", lambda *_: ()),
             (disk, "place_of", lambda *_: "bare"),
             (disk.Target, "prepare", lambda *_, **__: None),

@@ -66,6 +66,7 @@ _PROMPT = re.compile(r"[$#] (?=[a-z][a-z-]+ [^ ])")
 NOT_RUN = {
     "--flavor": "it needs a cloud; tests/cloud runs it",
     "--hotplug": "it needs a running guest; the command's own tests have one",
+    "--sos": "it needs an archive; its own tests write some",
     "-o": "its pictures need matplotlib; the tests of the report write one",
 }
 

@@ -63,7 +63,9 @@ class RemedyTest(unittest.TestCase):
 
 class ReasonTest(unittest.TestCase):
     def test_json_has_code_fields_and_message(self):
-        plain = reasons.reason("kernel_not_rt", release="6.1").to_plain()
+        plain = reasons.reason(
+            "kernel_not_rt", release="6.1", package="kernel-rt"
+        ).to_plain()
         self.assertEqual("kernel_not_rt", plain["code"])
         self.assertEqual("6.1", plain["release"])
         self.assertIn("kernel 6.1 is not PREEMPT_RT", plain["message"])

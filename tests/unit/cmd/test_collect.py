@@ -47,6 +47,18 @@ class QueueTest(unittest.TestCase):
             with self.assertRaisesRegex(collect.QueueUnnamed, "/none/a.conf"):
                 collect.configuration(None, None)
 
+    def test_a_configuration_without_a_queue(self) -> None:
+        place = self.enterContext(tempfile.TemporaryDirectory())
+        file = pathlib.Path(place) / "nova.conf"
+        for text in ("", "[DEFAULT]\nhost = a\n", "[sriov_rt]\n"):
+            file.write_text(text)
+            with self.assertRaisesRegex(
+                collect.QueueUnnamed, "nova.conf .no transport_url."
+            ):
+                collect.configuration([str(file)], None)
+        file.write_text(f"[DEFAULT]\ntransport_url = {URL}\n")
+        collect.configuration([str(file)], None)
+
     def test_a_broken_file_is_named_with_its_mistake(self) -> None:
         place = tempfile.TemporaryDirectory()
         self.addCleanup(place.cleanup)

@@ -164,14 +164,46 @@ class BadOptionTest(unittest.TestCase):
             with self.subTest(name):
                 code, _, said = run_main(*name.split(), "--nosuch")
                 self.assertEqual(2, code)
-                self.assertIn("usage: sriov-rt", said)
+                # The line that matters, alone.
+                (line,) = said.splitlines()
+                self.assertRegex(
+                    line,
+                    rf"^sriov-rt: error: .*; see 'sriov-rt {name} --help'$",
+                )
+
+    def test_a_column_that_there_is_not(self):
+        for name, columns, said in (
+            ("host show", "isolated", "; did you mean cpus.isolated"),
+            ("host check", "nosuch", "; there are Severity, Code, Problem"),
+        ):
+            with self.subTest(name):
+                code, out, error = run_main(*name.split(), "-c", columns)
+                self.assertEqual((2, ""), (code, out))
+                (line,) = [x for x in error.splitlines() if "error" in x]
+                self.assertIn(f"error: no column '{columns}'{said}", line)
+
+    def test_help_of_what_is_no_command(self):
+        for words, near in (
+            ("nosuch", "'sriov-rt help' lists all"),
+            ("host nosuch", "did you mean 'host check'"),
+        ):
+            with self.subTest(words):
+                code, out, said = run_main(*words.split(), "--help")
+                self.assertEqual((2, ""), (code, out))
+                self.assertIn(f"'{words}' is not a sriov-rt command", said)
+                self.assertIn(near, said)
 
     def test_a_format_that_there_is_not(self):
         for name in sorted(shell.COMMANDS):
             with self.subTest(name):
                 code, _, said = run_main(*name.split(), "-f", "nosuch")
                 self.assertEqual(2, code)
-                self.assertIn("usage: sriov-rt", said)
+                # The line that matters, alone.
+                (line,) = said.splitlines()
+                self.assertRegex(
+                    line,
+                    rf"^sriov-rt: error: .*; see 'sriov-rt {name} --help'$",
+                )
 
 
 @slow

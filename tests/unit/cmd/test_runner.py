@@ -136,7 +136,7 @@ class ProgramTest(unittest.TestCase):
         for words in ((), ("x",), ("3", "--nosuch"), ("3", "-f", "nosuch")):
             code, printed, said = self.run_program(*words)
             self.assertEqual((2, ""), (code, printed))
-            self.assertIn("usage: double", said)
+            self.assertIn("see 'double --help'", said)
 
     def test_an_error_is_one_sentence(self):
         self.assertEqual(

@@ -58,7 +58,7 @@ class ShellTest(unittest.TestCase):
     def test_completion_for_bash(self):
         code, printed, _ = self.run_main("complete")
         self.assertEqual(0, code)
-        self.assertIn("cmds_vif='forget lxc-hook plug", printed)
+        self.assertIn("cmds_vif='forget list lxc-hook plug", printed)
 
     def test_completion_for_zsh(self):
         code, printed, _ = self.run_main("complete", "--shell", "zsh")

@@ -14,6 +14,7 @@ import unittest
 from unittest import mock
 
 from sriov_rt.cmd import main
+from sriov_rt.facts import certificate as facts_certificate
 from sriov_rt.host import latency as host_latency
 from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.verify import certificate
@@ -39,6 +40,7 @@ class VerifyTest(unittest.TestCase):
         for place, name, value in (
             (latency, "cpus_of", lambda root: Cpus(*CPUS)),
             (latency, "missing", lambda *_: ()),
+            (latency, "without_tracers", lambda profile, _: (profile, ())),
             (
                 host_latency,
                 "status",
@@ -108,6 +110,57 @@ class CertificateTest(VerifyTest):
                 found = re.findall("^no estimate for (.*)$", printed, re.M)
                 self.assertEqual(lines, found)
 
+    def from_file(self, data):
+        """Judge a certificate of elsewhere; this host is not looked at."""
+        place = self.enterContext(tempfile.TemporaryDirectory())
+        path = pathlib.Path(place) / "c.json"
+        path.write_bytes(data)
+        with (
+            mock.patch.object(host_latency, "read", side_effect=OSError),
+            mock.patch.object(host_latency, "status", side_effect=OSError),
+        ):
+            code, printed = self.run_main("certificate", "--file", str(path))
+        return code, printed.replace(str(path), "FILE")
+
+    def test_one_of_elsewhere(self):
+        code, printed = self.from_file(facts_certificate.to_bytes(issued()))
+        self.assertEqual(0, code, printed)
+        self.assertRegex(
+            printed,
+            r"^certificate: 19 µs, until .* UTC \(FILE\)\n"
+            rf"of {SUBJECT.host}, kernel {SUBJECT.kernel}, measured by "
+            "profile standard under load compute\n",
+        )
+
+    def test_one_of_elsewhere_that_does_not_count(self):
+        for change, why in (
+            (
+                {"issued_at": time.time() - 9, "expires_at": time.time() - 1},
+                "it has expired",
+            ),
+            ({"withdrawn": "the SMT changed"}, "the SMT changed"),
+            ({"issued_at": time.time() + 9999}, "ahead of the host's clock"),
+            ({"conditions": {"SMT": "0"}}, "an older sriov-rt wrote it"),
+        ):
+            with self.subTest(why):
+                found = facts_certificate.to_bytes(issued(**change))
+                code, printed = self.from_file(found)
+                self.assertEqual(1, code, printed)
+                self.assertIn(why, printed)
+        good = facts_certificate.to_bytes(issued())
+        for bad, why in (
+            (
+                good.replace(b'"max_latency_us": 19', b'"max_latency_us": 9'),
+                "the file was edited",
+            ),
+            (b"{", "not JSON"),
+            (b" " * (facts_certificate.MAX_FILE + 9), "longer than"),
+        ):
+            with self.subTest(why):
+                code, printed = self.from_file(bad)
+                self.assertEqual(2, code)
+                self.assertIn(why, printed)
+
     def test_one_that_has_expired(self):
         code, printed = self.show(issued(expires_at=1.0))
         self.assertEqual(1, code)
@@ -156,9 +209,22 @@ class LatencyTest(VerifyTest):
         self.assertIn("certificate: 19 µs", printed)
         code, printed = self.measure("--json")
         self.assertEqual(
-            ["measurements", "certificate", "refused", "emulated"],
+            ["measurements", "certificate", "refused", "left_out", "emulated"],
             list(json.loads(printed)),
         )
+
+    def test_a_tool_that_the_kernel_cannot_run(self):
+        why = "hwlat is left out: no tracefs"
+        with mock.patch.object(
+            latency, "without_tracers", lambda profile, _: (profile, (why,))
+        ):
+            _, printed = self.run_main("latency", "--dry-run")
+            self.assertIn(why, printed.splitlines())
+            code, printed = self.measure()
+            self.assertEqual(0, code)
+            self.assertIn(why, printed.splitlines())
+            _, printed = self.measure("--json")
+            self.assertEqual([why], json.loads(printed)["left_out"])
 
     def test_none(self):
         bad = dataclasses.replace(GOOD[1], problems=("it was disturbed",))

@@ -102,7 +102,55 @@ class VifCommandTest(unittest.TestCase):
         self.assertEqual({"port": PORT, "forgotten": True}, told)
         self.assertNotIn(PORT, self.run_command("show"))
         said = self.run_command("forget", PORT, "--force")
-        self.assertIn("was not plugged", said)
+        self.assertEqual(f"{PORT} is unknown here: nothing to forget\n", said)
+
+    def test_one_whose_interface_is_there_is_not_forgotten(self):
+        self.run_command(*PLUG)
+        (link,) = [x for x in self.kernel.links.values() if x.namespace]
+        self.kernel.hide(link.name)
+        with mock.patch("sriov_rt.vif.unplug.PATIENCE_S", 0.0):
+            self.run_command("unplug", PORT, code=2)
+        self.kernel.hidden.clear()
+        said = self.run_command("forget", PORT, "--force", code=2)
+        self.assertIn(f"{link.name} in hidden", said)
+        self.assertIn("its interface is still there", said)
+        self.assertIn("quarantined", self.run_command("show"))
+
+    def test_a_list_has_whose_each_port_is(self):
+        self.run_command(*PLUG)
+        with mock.patch.dict("os.environ", COLUMNS="200"):
+            (row,) = tables.rows(self.run_command("list"))
+        self.assertEqual(
+            (PORT, "web", "physnet1", "box", "0", "plugged"),
+            tuple(
+                row[each]
+                for each in (
+                    *("Port", "Owner", "Physical network", "Namespace"),
+                    *("VLAN", "State"),
+                )
+            ),
+        )
+        self.assertIn("MAC", row)
+        shown = tables.fields(self.run_command("show", PORT))
+        self.assertEqual("physnet1", shown["physical_network"])
+        found = json.loads(self.run_command("show", PORT, "--json"))
+        self.assertEqual(
+            [found], json.loads(self.run_command("list", "--json"))
+        )
+        said = self.run_command("show", fakes.OTHER, code=1)
+        self.assertIn("is not plugged on this host; see 'vif list'", said)
+
+    def test_an_absent_port_says_what_to_do(self):
+        self.run_command(*PLUG)
+        (link,) = [x for x in self.kernel.links.values() if x.namespace]
+        self.kernel.hide(link.name)
+        said = self.run_command("list")
+        self.assertIn("absent", said)
+        self.assertIn(
+            f"{link.name} is not where it was plugged; start its owner again, "
+            f"or end it and run 'sriov-rt vif unplug {PORT}'",
+            said,
+        )
 
     def test_plug_show_unplug(self):
         found = json.loads(self.run_command(*PLUG, "--json"))

@@ -9,6 +9,21 @@ from tests.unit.decide.case import DecideTestCase
 
 
 class DemandTest(DecideTestCase):
+    def test_the_kernel_of_the_distribution(self):
+        for distribution, package in (
+            ("debian", "(Debian: linux-image-rt-amd64)"),
+            (NOT_REPORTED, "(Debian: linux-image-rt-amd64)"),
+            ("ubuntu", "(by 'pro enable realtime-kernel')"),
+            ("rocky", "(kernel-rt, of the repository rt)"),
+            ("gentoo", "(of its distribution)"),
+        ):
+            kernel = {"preempt_rt": False, "distribution": distribution}
+            with self.subTest(distribution):
+                said = self.message("kernel_not_rt", kernel=kernel)
+                self.assertTrue(
+                    said.endswith(f"boot a realtime kernel {package}"), said
+                )
+
     def test_labels(self):
         ask = "sriov_rt:node_selector"
         self.assertEqual([], self.codes({ask: "pci-8086.present=true"}))

@@ -34,6 +34,17 @@ class KernelTest(trees.TreeTest):
             found.modules,
         )
 
+    def test_distribution(self):
+        for text, found in (
+            ('NAME="Rocky Linux"\nID="rocky"\nVERSION_ID=9\n', "rocky"),
+            ("ID=debian\n", "debian"),
+            ("NAME=x\n", "linux"),
+        ):
+            self.tree.write("etc/os-release", text)
+            self.assertEqual(found, self.observe().distribution)
+        (self.root.path / "etc/os-release").unlink()
+        self.assertIsInstance(self.observe().distribution, Unknown)
+
     def test_numbers_missing_empty_garbled_unreadable(self):
         for name in ("rt_runtime_us", "rt_period_us"):
             path = f"{SYSCTL}/sched_{name}"

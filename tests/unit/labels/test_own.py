@@ -31,6 +31,7 @@ class OwnTest(unittest.TestCase):
         host = builders.realtime_host(onload=ONLOAD, latency=latency())
         self.assertEqual(
             {
+                "sriov-rt.certified": "true",
                 "sriov-rt.cpus.isolated": "2",
                 "sriov-rt.cpus.nohz_full": "2",
                 "sriov-rt.latency-us": "18",
@@ -42,6 +43,11 @@ class OwnTest(unittest.TestCase):
 
     def test_what_is_not_so_is_not_said(self):
         why = Unknown("garbled")
+        emulated = {
+            "certificate": facts.LatencyCertificate(
+                18, KERNEL, NOW + 1, emulated=True
+            )
+        }
         for name, part in (
             ("ready", {"memory": {"ksm_run": 1}}),
             ("ready", {"memory": {"ksm_run": why}}),
@@ -49,6 +55,8 @@ class OwnTest(unittest.TestCase):
             ("cpus.nohz_full", {"cpus": {"nohz_full": why}}),
             ("latency-us", {"latency": latency(expires_at=NOW)}),
             ("latency-us", {"latency": latency(kernel="6.2")}),
+            ("certified", {"latency": latency(expires_at=NOW)}),
+            ("certified", {"latency": emulated}),
             ("latency-us", {"latency": {"certificate": None}}),
             ("latency-us", {"latency": {"certificate": why}}),
             *(

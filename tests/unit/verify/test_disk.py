@@ -121,6 +121,13 @@ class FioTest(unittest.TestCase):
         self.refused(FIO[:end])
 
 
+class CommandTest(unittest.TestCase):
+    def test_workers_of_one_file_all_have_it(self):
+        own = dataclasses.replace(JOB, shared=True)
+        self.assertIn("--filename=shared.dat", fio.command(own))
+        self.assertIn("--filename_format=$jobnum.dat", fio.command(JOB))
+
+
 class FileSystemTest(unittest.TestCase):
     def test_places(self):
         for kind, source, options, emulated, place in (
@@ -189,6 +196,53 @@ class TargetTest(unittest.TestCase):
     def test_no_room(self):
         self.refused("GiB are free; give a smaller --size", space=2**60)
         self.assertFalse(self.target.directory.exists())
+
+
+class FittedTest(unittest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.place = pathlib.Path(
+            self.enterContext(tempfile.TemporaryDirectory())
+        )
+
+    def fitted(self, free_gib, resume=False):
+        """Return the MiB of each file of 273 workers."""
+        with mock.patch.object(disk, "_free", return_value=free_gib * 2**30):
+            found = disk.fitted(
+                self.place,
+                lambda size: list(
+                    disk.cells(
+                        disk.SUITES, ["9p"], [1, 64], ["read"], size, 30
+                    )
+                ),
+                resume=resume,
+            )
+        self.assertLessEqual(disk.data_size(found), free_gib * 2**28)
+        return found[0].job.size_mib
+
+    def test_a_quarter_of_what_is_free(self):
+        for free_gib, size in ((4000, 1024), (1000, 512), (40, 32), (2, 1)):
+            with self.subTest(free_gib):
+                self.assertEqual(size, self.fitted(free_gib))
+
+    def test_what_was_measured_has_the_size_of_a_resumed_run(self):
+        job = dataclasses.replace(JOB, size_mib=16)
+        disk.Target(self.place).put(
+            disk.Measured(
+                disk.Cell(disk.MATRIX, "9p", 1, job),
+                *("ext4", "6.1", "fio-3.33", "fio", 0.0, True, None),
+            )
+        )
+        self.assertEqual(16, self.fitted(4000, resume=True))
+
+    def test_how_long_and_how_much_is_said(self):
+        cells = list(disk.cells(["sweep"], ["9p"], [], [], 1024, 30))
+        with mock.patch.object(disk, "_free", return_value=2**33):
+            self.assertEqual(
+                "18 runs, 9m and the time to write 1.0 GiB of data; 8.0 GiB "
+                "are free",
+                disk.extent(cells, self.place),
+            )
 
 
 class RunTest(ProgramTest):

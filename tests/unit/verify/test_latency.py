@@ -12,6 +12,7 @@ from sriov_rt.parse.cpulist import CpuSet
 from sriov_rt.verify import errors
 from sriov_rt.verify import latency
 from sriov_rt.verify import results
+from sriov_rt.verify.latency_tool import TRACERS
 from sriov_rt.verify.load import LOADS
 from sriov_rt.verify.measurement import Cpus
 from sriov_rt.verify.measurement import Step
@@ -276,6 +277,41 @@ class RunTest(ProgramTest):
                 errors.ToolsMissing((("oslat", "rt-tests"), ("rtla", "rtla")))
             ),
         )
+
+
+class TracersTest(trees.TreeTest):
+    def chosen(self, profile):
+        found, said = latency.without_tracers(profile, self.root)
+        return [each.tool for each in found.steps], said
+
+    def test_tools_whose_tracer_the_kernel_has_not_are_left_out(self):
+        for tracers, tools, said in (
+            (
+                "blk hwlat timerlat nop\n",
+                ["hwlat", "cyclictest", "oslat", "timerlat"],
+                (),
+            ),
+            (
+                "hwlat nop\n",
+                ["hwlat", "cyclictest", "oslat"],
+                (
+                    "timerlat is left out: the kernel has no timerlat tracer "
+                    "(CONFIG_TIMERLAT_TRACER)",
+                ),
+            ),
+        ):
+            with self.subTest(tracers):
+                self.tree.write(TRACERS, tracers)
+                self.assertEqual((tools, said), self.chosen(PROFILES["quick"]))
+
+    def test_without_tracefs(self):
+        tools, said = self.chosen(PROFILES["quick"])
+        self.assertEqual(["cyclictest", "oslat"], tools)
+        for each in said:
+            self.assertRegex(each, "is left out: .* mount tracefs there")
+        only = PROFILES["quick"].without(["cyclictest", "oslat"])
+        with self.assertRaisesRegex(errors.RunFailed, "hwlat is left out"):
+            self.chosen(only)
 
 
 class ExclusiveTest(unittest.TestCase):

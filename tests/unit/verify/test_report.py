@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import io
+import itertools
 import json
 import os
 import pathlib
@@ -27,6 +28,7 @@ from sriov_rt.verify import network
 from sriov_rt.verify import pictures
 from sriov_rt.verify import report
 from sriov_rt.verify import results
+from sriov_rt.verify import summary
 from sriov_rt.verify.machine import Machine
 from sriov_rt.verify.measurement import CpuLatency
 from sriov_rt.verify.measurement import Measurement
@@ -36,6 +38,8 @@ from tests.periodic import slow
 
 try:
     import matplotlib
+    from matplotlib import figure as figure_module
+    from matplotlib.backends import backend_agg
 except ImportError:
     matplotlib = None
 
@@ -147,6 +151,30 @@ class ReportTest(unittest.TestCase):
 
 
 class TextTest(ReportTest):
+    def test_a_failed_run_is_shown_as_failed(self):
+        self.whole()
+        (first, *_) = disk.Target(self.before).all()
+        wire = next(
+            each
+            for each in network.Results(self.before).all()
+            if each.cell.test == network.SEND
+        )
+        disk.Target(self.before).put(
+            dataclasses.replace(first, figures=None, problem="no libaio")
+        )
+        network.Results(self.before).put(
+            dataclasses.replace(wire, figure=None, problem="no route")
+        )
+        _, out, err = self.run_it("report", self.before, "--json")
+        self.assertEqual("", err)
+        shown = {each["what"]: each["figure"] for each in json.loads(out)}
+        for found, why in ((first, "no libaio"), (wire, "no route")):
+            name = found.cell.file.removesuffix(".json")
+            self.assertEqual(f"failed: {why}", shown[name])
+        code, out, _ = self.run_it("report", self.before)
+        self.assertEqual(0, code)
+        self.assertIn(f"{first.cell.file}: no libaio", out)
+
     def test_histogram(self):
         self.whole()
         with mock.patch.object(
@@ -235,6 +263,111 @@ class TextTest(ReportTest):
 @slow
 @unittest.skipUnless(matplotlib, "needs the extra 'report'")
 class PageTest(ReportTest):
+    def test_nothing_is_cut_and_bars_begin_at_zero(self):
+        long = "a place with a name of more than forty characters, say 17"
+        for number, counts in enumerate(((1,), range(1, 13))):
+            directory = self.place / f"a run with a long name {number}" / "x"
+            directory.mkdir(parents=True)
+            latency(directory, 20, problems=("it was disturbed",))
+            for clients, place in itertools.product(counts, ("bare", long)):
+                storage(directory, place, "read", clients, 9e8 / clients)
+                storage(directory, place, "write", clients, 4e8)
+                for figure in ("send", "requests"):
+                    name = f"{place} {clients}"
+                    traffic(directory, 9e9 / clients, name=name, test=figure)
+            (found,) = collection.read([directory])
+            for name, figure in self.drawn([found]):
+                with self.subTest(name, clients=len(counts)):
+                    self.assert_whole(figure)
+                    self.assert_from_zero(figure)
+
+    def drawn(self, found):
+        """Return each picture's name with its figure."""
+        library, made = figure_module, []
+
+        def figure(**options):
+            made.append(library.Figure(**options))
+            return made[-1]
+
+        with mock.patch.object(
+            pictures, "_library", lambda: mock.Mock(Figure=figure)
+        ):
+            names = [each.name for each in pictures.draw(found)]
+        return list(zip(names, made, strict=True))
+
+    def assert_whole(self, figure):
+        """All of it is within the margins, the watermark too."""
+        canvas = backend_agg.FigureCanvasAgg(figure)
+        canvas.draw()
+        renderer = canvas.get_renderer()
+        width, height = figure.bbox.width, figure.bbox.height
+        texts = [each.get_text() for each in figure.texts]
+        self.assertIn(pictures.EMULATED, texts)
+        # The title is a text of the figure as well.
+        for each in (*figure.texts, *figure.axes, *figure.legends):
+            box = each.get_tightbbox(renderer)
+            self.assertGreaterEqual(min(box.x0, box.y0), -1, each)
+            self.assertLessEqual(box.x1, width + 1, each)
+            self.assertLessEqual(box.y1, height + 1, each)
+
+    def assert_from_zero(self, figure):
+        for axes in figure.axes:
+            for container in axes.containers:
+                for bar in getattr(container, "patches", ()):
+                    level = bar.get_height() < 1 and bar.get_x() == 0
+                    low, high = axes.get_xlim() if level else axes.get_ylim()
+                    long = bar.get_width() if level else bar.get_height()
+                    self.assertEqual((0, "linear"), (low, axes.get_yscale()))
+                    self.assertLessEqual(long, high)
+
+    def test_what_names_a_machine_is_not_in_the_page(self):
+        self.before.mkdir()
+        path = latency(self.before, 20)
+        document = json.loads(path.read_text())
+        secret = "0123456789abcdef0123456789abcdef"
+        document["conditions"] |= {
+            "machine": secret,
+            "kernel version": "#1 SMP PREEMPT_RT <b>",
+            "isolated CPUs": "2-3",
+            "kernel command line": "root=UUID=7 rd.luks.key=/k isolcpus=2-3",
+        }
+        path.write_text(json.dumps(document))
+        (found,) = collection.read([self.before])
+        page = report.page([found], [], "<script>")
+        for each in (secret, "rd.luks", "UUID", "<b>", "<script>"):
+            self.assertNotIn(each, page)
+        for each in ("isolcpus=2-3", "machine, digest", "&lt;script&gt;"):
+            self.assertIn(each, page)
+        shown = dict(report.facts(found))
+        self.assertEqual("yes", shown["PREEMPT_RT"])
+        self.assertEqual("2-3", shown["Isolated CPUs"])
+
+    def test_the_verdict_is_on_top(self):
+        conditions = {"isolated CPUs": "2-3", "machine": "ab" * 16}
+        for tool in ("cyclictest", "oslat"):
+            path = latency(self.before, 20, tool)
+            document = json.loads(path.read_text())
+            document["conditions"] = conditions
+            path.write_text(json.dumps(document))
+        (found,) = collection.read([self.before])
+        worst = found.latency["oslat"].measurement.max_us
+        verdict = summary.of(found)
+        self.assertTrue(verdict.is_certified, verdict.reasons)
+        self.assertRegex(
+            verdict.sentence,
+            f"^Certified: at most {worst} µs on CPUs 2-3 under the load "
+            "'compute'; a worse latency comes less than once in ",
+        )
+        page = report.page([found], [], "")
+        self.assertLess(page.index("Certified: at"), page.index("<table"))
+        (self.before / "oslat.json").unlink()
+        (found,) = collection.read([self.before])
+        self.assertIn("oslat was not run", report.page([found], [], ""))
+        self.assertFalse(summary.of(found).is_certified)
+        traffic(self.after, 9e9)
+        (found,) = collection.read([self.after])
+        self.assertIn("no latency was measured", summary.of(found).sentence)
+
     @periodic
     def test_page_and_pictures(self):
         self.whole()
