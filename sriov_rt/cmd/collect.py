@@ -488,7 +488,7 @@ def _names_queue(conf: cfg.ConfigOpts) -> bool:
     """Return whether a configuration names the message queue."""
     import oslo_messaging
 
-    from sriov_rt import messaging
+    from sriov_rt.service import messaging
 
     try:
         found = messaging.url(conf)

@@ -27,15 +27,15 @@ _NAME = re.compile(r"([a-z]{1,16})\.([A-Za-z]{1,64})")
 ERRORS = tuple(
     """
     AlreadyPlugged AnnouncingNotPermitted BadName BadState BudgetExceeded
-    Busy DriverMissing FiltersRemain FunctionNotReset Kept LinkError
-    LinkNeeded LinkRefused Locked NameInvalid NameTaken NicError NoParent
-    NoRoom NoSuchDevice NoSuchLink NoSuchNamespace NotAPf NotAVf NotAllowed
-    NotForgotten NotKept NotOurs NotPermitted NotReady NotRecorded
-    NotVerified OutOfRange ParentIsPort ParentTaken ProcessUnseen Quarantined
-    ReadOnly RecordDamaged RecordsBroken RecordsFull RecordsNotKept
-    RefusedByDriver RefusedByNic SeveralRefused SpreadNeeded TooManyVfs
-    TrustNeeded TryAgain Unsupported UnsupportedByNic VerifyFailed VfBusy
-    VfInUse VfsInUse VfsNotMade VifError
+    Busy DriverMissing FiltersRemain FunctionNotReset InterfaceLeft Kept
+    LinkError LinkNeeded LinkRefused Locked NameInvalid NameTaken NicError
+    NoParent NoRoom NoSuchDevice NoSuchLink NoSuchNamespace NotAPf NotAVf
+    NotAllowed NotForgotten NotKept NotLost NotOurs NotPermitted NotReady
+    NotRecorded NotRestorable NotVerified OutOfRange ParentIsPort ParentTaken
+    ProcessUnseen Quarantined ReadOnly RecordDamaged RecordsBroken
+    RecordsFull RecordsNotKept RefusedByDriver RefusedByNic SeveralRefused
+    SpreadNeeded TooManyVfs TrustNeeded TryAgain Unsupported UnsupportedByNic
+    VerifyFailed VfBusy VfInUse VfsInUse VfsNotMade VifError
     """.split()  # noqa: SIM905
 )
 

@@ -13,7 +13,6 @@ import shutil
 import time
 from collections.abc import Iterable
 
-from sriov_rt.facts import certificate
 from sriov_rt.verify import collection
 from sriov_rt.verify import errors
 from sriov_rt.verify.collection import Collection
@@ -23,7 +22,7 @@ from sriov_rt.verify.results import Results
 LOG = logging.getLogger(__name__)
 
 #: Below the root of a host; a directory for each certificate.
-PATH = pathlib.Path(certificate.PATH).parent / "figures"
+PATH = pathlib.Path("var/lib/sriov-rt-verify/figures")
 
 #: Certificates whose figures are kept.
 MOST = 4

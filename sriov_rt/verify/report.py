@@ -164,8 +164,11 @@ def _links(picture: Picture) -> Iterator[tuple[str, str]]:
 
 def _sections(found: Collection, published: bool) -> Iterator[Section]:
     for ticket in found.breaches:
-        rows = list(breach.rows(ticket))
-        yield Section("Latency above the bound", ("What", "Value"), rows)
+        yield Section(
+            "Latency above the bound",
+            ("What", "Value"),
+            list(breach.rows(ticket)),
+        )
     if found.latency:
         yield from _latency(found)
     yield from _cells("Network", network.TABLE, found.network, published)

@@ -188,7 +188,7 @@ class KubeVirtTest(KubernetesTestCase):
 
     def test_realtime_vcpus_need_certified_nodes(self) -> None:
         label = "feature.node.kubernetes.io/sriov-rt.certified"
-        realtime = {"domain": {"cpu": {"realtime": {}}}}
+        realtime: dict[str, Any] = {"domain": {"cpu": {"realtime": {}}}}
         for kind in KINDS:
             with self.subTest(kind=kind):
                 for selector in ({}, {label: "false"}, {"a": "b"}):

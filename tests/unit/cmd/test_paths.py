@@ -21,7 +21,7 @@ from tests.unit.guest import documents
 from tests.unit.pods import test_pod
 
 #: Options that name what is written, or what is looked for below --root.
-NOT_READ = frozenset({"--report", "--output", "--nova-config"})
+NOT_READ = frozenset({"--report", "--output", "--nova-config", "--textfile"})
 
 #: It prints the names of the files, for the commands that read them.
 PRINTS = "vif lxc-hook"
@@ -83,6 +83,7 @@ class ReadTest(Base):
             ("vif", "show", f"--config-file={path}"),
             ("vif", "forget", uuid, f"--config-file={path}"),
             ("vif", "recover", f"--config-file={path}"),
+            ("vif", "restore", f"--config-file={path}"),
             ("vif", "unplug", uuid, f"--config-file={path}"),
             ("vif", "plug", *port, f"--config-file={path}"),
         ]

@@ -8,7 +8,7 @@ from unittest import mock
 from sriov_rt.cmd import main
 from sriov_rt.cmd import vif_restore
 from sriov_rt.guest import running
-from sriov_rt.vif import host as vif_host
+from sriov_rt.vif import plugger as pluggers
 from sriov_rt.vif.restore import Restored
 from tests.unit.host import trees
 from tests.unit.vif import fakes
@@ -25,7 +25,7 @@ class CommandTest(ReloadTest):
         plugger = self.another(**rules)
         printed = io.StringIO()
         with (
-            mock.patch.object(vif_host, "configured", return_value=plugger),
+            mock.patch.object(pluggers, "configured", return_value=plugger),
             contextlib.redirect_stdout(printed),
         ):
             self.assertEqual(code, main.main(["vif", "restore", *words]))

@@ -55,6 +55,7 @@ class LatencyTest(trees.TreeTest):
                 trees.RELEASE,
                 1798761600.0,
                 cpus=cpulist.parse_cpu_list(trees.ISOLATED),
+                issued_at=1788000000.0,
             ),
             latency.observe(self.root).certificate,
         )

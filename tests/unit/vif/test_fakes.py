@@ -16,10 +16,10 @@ class FakesTest(unittest.TestCase):
 
     def test_verbs_on_vfs_are_those_of_nic(self):
         self.assertEqual([], signatures.differences(FakeVfs, Vfs))
-        # Nothing in vif plans for many VFs at once, or gives one back.
+        # No port plans for many VFs at once, gives one back or counts.
         self.assertEqual(
             {
-                *("apply_all", "check", "flr", "pf"),
+                *("apply_all", "check", "counters", "flr", "pf"),
                 *("plan_all", "plan_resets", "restore"),
             },
             signatures.missing(FakeVfs, Vfs),
