@@ -66,6 +66,7 @@ class TuningTest(base.VmTestCase):
             ),
             log=base.place().state / f"{self.vm.machine.name}-cyclictest.log",
         )
+        self.addCleanup(self.sh, "pkill -x cyclictest", check=False)
         self.sh("until pgrep -x cyclictest; do sleep 0.2; done; sleep 2")
 
     def test_it_is_named_and_the_others_are_set_and_undone(self) -> None:
