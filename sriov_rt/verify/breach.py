@@ -8,15 +8,18 @@ and ``verify report`` shows it.
 """
 
 import dataclasses
+import itertools
 import pathlib
 import time
 from collections.abc import Iterator
 
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import ComputeFacts
+from sriov_rt.facts import CpuSet
 from sriov_rt.facts.certificate import Certificate
 from sriov_rt.facts.culprit import Culprit
 from sriov_rt.host import conditions
+from sriov_rt.host import occupancy
 from sriov_rt.host.root import Root
 from sriov_rt.verify import machine
 from sriov_rt.verify import packages
@@ -27,6 +30,9 @@ PATTERN = "breach-*.json"
 
 #: The longest file, in bytes.
 MAX_FILE = 64 * 1024
+
+#: Threads of a ticket.
+MOST_THREADS = 16
 
 #: Tickets that are kept; of more, the oldest are removed.
 MOST = 32
@@ -91,12 +97,16 @@ def observe(
     )
 
 
-def occupants(root: Root, cpu: int) -> tuple[str, ...] | Unknown:
-    """Return who may run or runs on a CPU, a clause each.
+def occupants(root: Root, cpu: int) -> tuple[str, ...]:
+    """Return the threads that ran on a CPU last, a clause each.
 
-    The fact of occupancy, once the host's facts have it, is asked here.
+    Those of the measurement itself are among them.
     """
-    return Unknown(f"who is on CPU {cpu} of {root.path} is not observed")
+    found = occupancy.on_cpus(root, {}, CpuSet((cpu,)))
+    return tuple(
+        f"{each.name}:{each.thread}" + (each.owner and f" of {each.owner}")
+        for each in itertools.islice(found, MOST_THREADS)
+    )
 
 
 def keep(directory: pathlib.Path, found: Breach) -> pathlib.Path:

@@ -18,6 +18,7 @@ from sriov_rt.verify import errors
 from sriov_rt.verify import guest
 from sriov_rt.verify import results
 from sriov_rt.verify import watch
+from tests.unit.host import test_occupancy
 from tests.unit.host import trees
 from tests.unit.verify import test_blame
 from tests.unit.verify.programs import ProgramTest
@@ -97,6 +98,9 @@ class WatchTest(ProgramTest):
             "Version: 1:7.3\n\nPackage: vim\nStatus: install ok installed\n"
             "Version: 9\n",
         )
+        test_occupancy.Host(self.tree.path).thread(
+            70, "feed", "2", cgroup="/system.slice/f.service"
+        )
         said = self.place / "said"
         analysis = self.place / "analysis"
         analysis.write_bytes(test_blame.ANALYSIS)
@@ -121,7 +125,7 @@ class WatchTest(ProgramTest):
             "package qemu-system-x86 changed from '1:7.2' to '1:7.3'",
             rows["Changed"],
         )
-        self.assertIn("unknown", rows["On the CPU"])
+        self.assertEqual("feed:70 of f.service", rows["On the CPU"])
 
     def test_an_older_rtla_keeps_a_trace(self):
         said, trace = self.place / "said", self.place / "trace"
