@@ -41,8 +41,8 @@ def judged(directory: pathlib.Path) -> Result:
         rows=[
             (
                 each.what,
-                f"{each.before:.0f} µs",
-                f"{each.after:.0f} µs",
+                f"{each.before_us:.0f} µs",
+                f"{each.after_us:.0f} µs",
                 f"{each.change_us:+.0f} µs",
                 _chance(each.chance),
                 "worse" if each.is_worse else "no worse",
@@ -58,8 +58,8 @@ def judged(directory: pathlib.Path) -> Result:
             "figures": [
                 {
                     "what": each.what,
-                    "before_us": each.before,
-                    "after_us": each.after,
+                    "before_us": each.before_us,
+                    "after_us": each.after_us,
                     "chance": each.chance,
                     "is_worse": each.is_worse,
                 }

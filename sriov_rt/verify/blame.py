@@ -246,11 +246,11 @@ def of_osnoise(trace: bytes, tool: str, cpu: int, least_us: int) -> Culprit:
 
 
 def _last_sample(
-    lines: Iterable[tuple[Line, tuple[str, ...]]], least: int
+    lines: Iterable[tuple[Line, tuple[str, ...]]], least_ns: int
 ) -> tuple[int, int, Line | None, tuple[str, ...]] | None:
     """Return a sample's time and latency, its interrupt, and a stack.
 
-    :param least: ns; of the last sample above.
+    :param least_ns: of the last sample above.
     """
     sample: tuple[int, int] | None = None
     irq: Line | None = None
@@ -260,7 +260,7 @@ def _last_sample(
         if found := _TIMERLAT.search(line.text):
             if found[1] == "irq":
                 irq = line
-            if int(found[2]) > least:
+            if int(found[2]) > least_ns:
                 sample = (line.at, int(found[2]))
     return None if sample is None else (*sample, irq, stack)
 

@@ -290,7 +290,7 @@ def fitted(
 ) -> list[Cell]:
     """Return cells whose data fits the file system of a directory.
 
-    :param make: makes the cells of files of so many MiB.
+    :param make: makes the cells for a file's size.
     :param resume: keep to the size of the results that are there.
     """
     known = [each.cell.job.size_mib for each in Target(directory).all()]

@@ -47,22 +47,22 @@ class Figure:
     """One figure of a CPU in both measurements.
 
     :param what: tool, CPU and figure.
-    :param before: of the certificate, µs.
-    :param after: of the measurement, µs.
+    :param before_us: of the certificate, µs.
+    :param after_us: of the measurement, µs.
     :param chance: how likely it is that the latter is as large by chance.
     :param is_worse: whether that is so, all figures taken together.
     """
 
     what: str
-    before: float
-    after: float
+    before_us: float
+    after_us: float
     chance: float
     is_worse: bool = False
 
     @property
     def change_us(self) -> float:
         """How much larger it is after than before, µs."""
-        return self.after - self.before
+        return self.after_us - self.before_us
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -313,7 +313,7 @@ class EndpointTest(unittest.TestCase):
         self.assertLessEqual(taken, metrics_server.CONNECTIONS + 1)
 
     def test_a_connection_that_sends_little_ends(self):
-        with mock.patch.object(metrics_server, "WHOLE_S", 0.2):
+        with mock.patch.object(metrics_server, "WHOLE_S", 1.0):
             port = self.serve()
             slow = [
                 self.connect(port) for _ in range(metrics_server.CONNECTIONS)

@@ -108,7 +108,7 @@ class VifCommandTest(unittest.TestCase):
         self.run_command(*PLUG)
         (link,) = [x for x in self.kernel.links.values() if x.namespace]
         self.kernel.hide(link.name)
-        with mock.patch("sriov_rt.vif.unplug.PATIENCE_S", 0.0):
+        with mock.patch("sriov_rt.vif.host.PATIENCE_S", 0.0):
             self.run_command("unplug", PORT, code=2)
         self.kernel.hidden.clear()
         said = self.run_command("forget", PORT, "--force", code=2)
