@@ -276,9 +276,12 @@ def _take_out(file: pathlib.Path, place: pathlib.Path) -> None:
     except (tarfile.TarError, OSError, EOFError, lzma.LZMAError) as error:
         problem = exceptions.plain(error) or "not a tarball"
         raise ArchiveUnusable(str(file), problem) from None
-    # Only now, so that nothing was written through one. Root keeps who reads
-    # them inside.
+    # Only now, so that nothing was written through one, and none below another
+    # one. Root keeps who reads them inside.
     for target, link in links[:MAX_MEMBERS]:
+        parents = (place / x for x in target.relative_to(place).parents)
+        if any(each.is_symlink() for each in parents):
+            continue
         with contextlib.suppress(OSError, ValueError):
             target.parent.mkdir(parents=True, exist_ok=True)
             target.symlink_to(link)

@@ -124,6 +124,18 @@ class ArchiveTest(ArchiveTestCase):
             for each in ("proc/x", "sys/fifo", "../victim"):
                 self.assertIsInstance(root.read_text(each), Unknown)
 
+    def test_no_link_is_made_through_another_one(self):
+        outside = self.place / "outside"
+        outside.mkdir()
+        self.tarball(
+            ("proc/cmdline", "quiet\n"),
+            self.link("sosreport-rt-7/etc/nova", str(outside)),
+            self.link("sosreport-rt-7/etc/nova/evil", "/etc/passwd"),
+            self.link("sosreport-rt-7/etc/nova/new/evil", "/etc/passwd"),
+        )
+        with self.root():
+            self.assertEqual([], list(outside.iterdir()))
+
     def test_its_links_lead_nowhere_else(self):
         self.tarball(
             ("proc/cmdline", "quiet\n"),
