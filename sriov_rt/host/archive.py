@@ -150,7 +150,12 @@ class Archive(Root):
 
 
 #: Directories of which sos takes everything, if it takes them.
-_WHOLE = ("etc/nova", "etc/sriov_rt", "etc/tuned")
+_WHOLE = (
+    "etc/nova",
+    "etc/sriov_rt",
+    "etc/tuned",
+    "var/lib/sriov-rt-verify",
+)
 
 #: Files that sos leaves out, and whose text a command's output has.
 _SAID: Mapping[str, tuple[tuple[str, str], ...]] = {

@@ -129,6 +129,8 @@ def rabbitmq(place: paths.Paths, environment: Mapping[str, str]) -> Service:
         "RABBITMQ_CONFIG_FILE": str(etc / "rabbitmq"),
         "RABBITMQ_ENABLED_PLUGINS_FILE": str(etc / "enabled_plugins"),
         "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+S 2:2 +sbwt none",
+        # On this machine, whose CPUs tests pin guests to.
+        "RABBITMQ_SCHEDULER_BIND_TYPE": "u",
     }
     return Service(
         name="rabbitmq",

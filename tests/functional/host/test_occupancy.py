@@ -11,6 +11,7 @@ import unittest
 from sriov_rt.facts import CpuSet
 from sriov_rt.host import occupancy
 from sriov_rt.host.root import Root
+from tests.functional import pinned
 from tests.unit import builders
 
 #: It pins itself to a CPU, gives itself a name, says so, and spins.
@@ -32,6 +33,7 @@ class ThisMachineTest(unittest.TestCase):
 
     def setUp(self):
         super().setUp()
+        self.enterContext(pinned.alone())
         self.cpu = max(os.sched_getaffinity(0))
         whole = builders.realtime_host()
         online = CpuSet(os.sched_getaffinity(0))

@@ -67,6 +67,8 @@ class SosTest(unittest.TestCase):
                 ("fact_unknown", "compute.dedicated"),
                 ("fact_unknown", "compute.driver"),
                 ("compute_driver_missing", None),
+                # This host has no certificate, and so no such directory.
+                ("fact_unknown", "maintenance.hold"),
             },
         )
         with tempfile.TemporaryDirectory() as inside:

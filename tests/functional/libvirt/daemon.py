@@ -13,6 +13,8 @@ import time
 import unittest
 import uuid
 
+from tests.functional import pinned
+
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 HOOK = ROOT / "etc/libvirt/sriov-rt"
 
@@ -105,6 +107,7 @@ class Libvirt:
         python: str = sys.executable,
     ) -> None:
         self.stack = contextlib.ExitStack()
+        self.stack.enter_context(pinned.alone())
         self.place = pathlib.Path(tempfile.mkdtemp(prefix="srt-"))
         self.stack.callback(shutil.rmtree, self.place, ignore_errors=True)
         for each in ("lib", "cache", "socket", "sriov_rt", "kernel"):

@@ -190,6 +190,7 @@ class Node:
             "RABBITMQ_LOG_BASE": str(self.place.log),
             "RABBITMQ_CONFIG_FILE": str(own / "rabbitmq"),
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(own / "enabled_plugins"),
+            "RABBITMQ_SCHEDULER_BIND_TYPE": "u",
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": (
                 f"+S 1:1 +sbwt none -kernel net_ticktime {TICK_S}"
             ),
