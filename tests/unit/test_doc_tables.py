@@ -91,6 +91,17 @@ class TablesTest(unittest.TestCase):
             with self.subTest(part=part):
                 self.assertIn("``/", files)
 
+    def test_hardware_says_how_each_family_is_known(self):
+        rows = list(tables.TABLES["nic-hardware"].rows())
+        self.assertIn(
+            ("Intel", "82576", "``igb``", "legacy", "run, on an emulated one"),
+            rows,
+        )
+        self.assertEqual(
+            [each.evidence.value for each in families.BUILT_IN],
+            [row[-1] for row in rows],
+        )
+
     def test_nic_families_have_the_numbers_of_the_rows(self):
         table = tables.TABLES["nic-families"]
         rows = {name: cells for name, *cells in table.rows()}

@@ -169,6 +169,24 @@ def _nic_families() -> Iterator[Sequence[str]]:
     )
 
 
+def _hardware() -> Iterator[Sequence[str]]:
+    """Yield the maker and models of each family, and how it is known."""
+    for row in families.BUILT_IN:
+        makers = sorted({_MAKERS[each.vendor] for each in row.products})
+        drivers = ", ".join(f"``{each}``" for each in sorted(row.drivers))
+        mode, known = str(row.eswitch), row.evidence.value
+        yield ", ".join(makers), row.models, drivers, mode, known
+
+
+#: Makers of the families, by their PCI vendor id.
+_MAKERS = {
+    0x8086: "Intel",
+    0x1924: "Solarflare (AMD)",
+    0x15B3: "NVIDIA (Mellanox)",
+    0x14E4: "Broadcom",
+}
+
+
 def _rate(family: Family) -> str:
     if family.supports(Attribute.MAX_TX_RATE) is Support.NO:
         return "none"
@@ -313,6 +331,11 @@ TABLES: Mapping[str, Table] = {
         ("", *(f"{x.name} ({x.models})" for x in families.BUILT_IN)),
         _nic_families,
         _even(len(families.BUILT_IN)),
+    ),
+    "nic-hardware": Table(
+        ("Maker", "Models", "Driver of the PF", "eswitch mode", "Known by"),
+        _hardware,
+        (20, 24, 16, 14, 26),
     ),
     **{
         f"modules-of-{room}": Table(("Module", ""), _modules(room), (25, 75))
