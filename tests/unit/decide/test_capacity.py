@@ -47,6 +47,25 @@ class CapacityTest(unittest.TestCase):
                 expected = ["huge_pages_missing"] if missing else []
                 self.assertEqual(expected, self.codes(size, pools))
 
+    def test_memory_in_whole_pages(self):
+        host = builders.realtime_host(
+            memory={"hugepages": (facts.HugePages(0, GIB, 4),)}
+        )
+        asked = request.parse(
+            {"sriov_rt:kernel": "any", "hw:mem_page_size": "1GB"}
+        )
+        for memory_mib, expected in (
+            (1024, []),
+            (2048, []),
+            (1536, ["memory_not_whole_pages"]),
+            (5120, ["huge_pages_too_few"]),
+        ):
+            found = decide.why_never(
+                asked, 1, memory_mib, facts.decisive(host)
+            )
+            with self.subTest(memory_mib):
+                self.assertEqual(expected, [each.code for each in found])
+
     def test_pages_are_nobodys_concern_where_nova_does_not_place(self):
         elsewhere = decide.View(now=0.0, placed_by_nova=False)
         self.assertEqual([], self.codes("large", (), elsewhere))
