@@ -3,6 +3,7 @@
 """Real libvirt with our hook: start, save, restore, migrate, containers."""
 
 import concurrent.futures
+import json
 import os
 import pathlib
 import re
@@ -57,7 +58,10 @@ class Base(unittest.TestCase):
             check=False,
         )
         self.assertEqual(0, done.returncode, done.stderr)
-        facts.write_bytes(done.stdout)
+        found = json.loads(done.stdout)
+        # Interrupts of this machine fire on each of its CPUs.
+        del found["occupancy"]
+        facts.write_text(json.dumps(found))
         done = subprocess.run(
             (*program, "guest", "render", "--facts", str(facts), *words),
             input=xml,
