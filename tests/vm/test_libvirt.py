@@ -132,19 +132,14 @@ class HookTest(base.VmTestCase):
             "request makes of it",
             refused.complaint,
         )
-        # libvirt releases what it did not start, too.
-        self._assert_clean()
+        # libvirt releases what it did not start, too; a VF that the domain
+        # never had is left as somebody has set it.
+        self.assertEqual(
+            [{"vlan": 100, "qos": 3}], self._kernel()["vlan_list"]
+        )
         self.assertEqual(self._driver(), "igbvf")
 
-        facts = self.command("host", "show", "--json")
-        self.vm.push(facts.stdout, "/root/facts.json")
-        rendered = self.command(
-            *("guest", "render", "--facts", "/root/facts.json"),
-            stdin=self._ok("dumpxml", "--inactive", NAME),
-        )
-        self.assertEqual(rendered.status, 0, rendered.complaint)
-        self._define(rendered.text)
-        self.sh(_DIRTY)
+        self._define(self._rendered())
         self._ok("start", NAME)
         self.assertEqual(self._driver(), "vfio-pci")
         self.assertEqual(self._kernel()["address"], MAC)
@@ -155,18 +150,41 @@ class HookTest(base.VmTestCase):
         self._assert_clean()
         self.assertEqual(self._driver(), "igbvf")
 
-    def test_one_that_is_left_on_vfio_comes_back(self) -> None:
-        """As after a libvirtd that was killed before it gave it back."""
-        done = self.command("vf", "set", f"{network.PF}/1", "driver=vfio-pci")
-        self.assertEqual(done.status, 0, done.complaint)
-        self.sh(_DIRTY)
-        xml = DOMAIN.read_text().replace("<os>", f"{_REQUEST}<os>", 1)
-        released = self.vm.run(
-            (PLACE, NAME, "release", "end", "-"),
+    def _rendered(self) -> str:
+        """Return the defined domain as its request makes it."""
+        facts = self.command("host", "show", "--json")
+        self.vm.push(facts.stdout, "/root/facts.json")
+        rendered = self.command(
+            *("guest", "render", "--facts", "/root/facts.json"),
+            stdin=self._ok("dumpxml", "--inactive", NAME),
+        )
+        self.assertEqual(rendered.status, 0, rendered.complaint)
+        return rendered.text
+
+    def _call(self, operation: str, stage: str, xml: str) -> None:
+        """Call the hook as libvirt does."""
+        done = self.vm.run(
+            (PLACE, NAME, operation, stage, "-"),
             stdin=xml.encode(),
             timeout=base.PATIENCE,
             check=False,
         )
-        self.assertEqual(released.status, 0, released.complaint)
+        self.assertEqual(done.status, 0, done.complaint)
+
+    def test_one_that_is_left_on_vfio_comes_back(self) -> None:
+        """As after a libvirtd that was killed before it gave it back."""
+        self._define(DOMAIN.read_text().replace("<os>", f"{_REQUEST}<os>", 1))
+        xml = self._rendered()
+        self._call("prepare", "begin", xml)
+        self._assert_clean()
+        self.sh(
+            f"cd /sys/bus/pci/devices/{ADDRESS}; "
+            "echo vfio-pci > driver_override; "
+            f"echo {ADDRESS} > driver/unbind; "
+            f"echo {ADDRESS} > /sys/bus/pci/drivers_probe"
+        )
+        self.assertEqual(self._driver(), "vfio-pci")
+        self.sh(_DIRTY)
+        self._call("release", "end", xml)
         self.assertEqual(self._driver(), "igbvf")
         self._assert_clean()
