@@ -105,6 +105,7 @@ class HookTest(base.VmTestCase):
     def _define(self, xml: str) -> None:
         self.vm.push(xml.encode(), "/root/domain.xml")
         self._ok("define", "/root/domain.xml")
+        self.addCleanup(self._virsh, "undefine", NAME)
 
     def _kernel(self) -> dict[str, Any]:
         """Return what the PF says of the VF."""

@@ -172,13 +172,18 @@ def _nic_families() -> Iterator[Sequence[str]]:
 def _hardware() -> Iterator[Sequence[str]]:
     """Yield the maker and models of each family, and how it is known."""
     for row in families.BUILT_IN:
-        makers = sorted({_MAKERS[each.vendor] for each in row.products})
+        makers = sorted(
+            {
+                _MAKERS.get(each.vendor, f"PCI vendor {each.vendor:04x}")
+                for each in row.products
+            }
+        )
         drivers = ", ".join(f"``{each}``" for each in sorted(row.drivers))
         mode, known = str(row.eswitch), row.evidence.value
         yield ", ".join(makers), row.models, drivers, mode, known
 
 
-#: Makers of the families, by their PCI vendor id.
+#: Makers of families, by their PCI vendor id; another one has its id.
 _MAKERS = {
     0x8086: "Intel",
     0x1924: "Solarflare (AMD)",

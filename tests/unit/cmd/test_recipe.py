@@ -82,4 +82,4 @@ class RecipeTest(unittest.TestCase):
         for words in (("list", "x"), ("list", "--nosuch", "1")):
             code, _, said = self.run_command(*words)
             self.assertEqual(2, code)
-            self.assertIn("usage: sriov-rt cpus list", said)
+            self.assertIn("see 'sriov-rt cpus list --help'", said)
