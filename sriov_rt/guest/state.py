@@ -30,6 +30,7 @@ from sriov_rt.guest.xml import Element
 from sriov_rt.guest.xml import cpuset
 from sriov_rt.guest.xml import cpusets
 from sriov_rt.guest.xml import text_of
+from sriov_rt.host import occupancy
 from sriov_rt.host import procfs
 from sriov_rt.host import values
 from sriov_rt.host.root import Root
@@ -208,17 +209,16 @@ def realtime_threads(root: Root, cpus: CpuSet) -> Iterator[GuestThread]:
 
     A thread's role is its name.
     """
-    for name in procfs.numbers(root, "proc", procfs.MAX_PROCESSES):
-        for thread in procfs.numbers(root, f"proc/{name}/task"):
-            directory = f"proc/{name}/task/{thread}"
-            stat = procfs.stat(root, f"{directory}/stat")
-            if stat is None or stat.is_kernel:
-                break
-            if stat.policy in ("fifo", "rr", "deadline"):
-                allowed = procfs.allowed(root, f"{directory}/status")
-                if allowed and allowed <= cpus:
-                    how = Schedule(stat.policy, stat.priority)
-                    yield GuestThread(stat.name, stat.thread, allowed, how)
+    some = frozenset(cpus)
+    for each in occupancy.Threads(root, some.issuperset):
+        stat = each.stat
+        if (
+            each.allowed
+            and not stat.is_kernel
+            and stat.policy in ("fifo", "rr", "deadline")
+        ):
+            how = Schedule(stat.policy, stat.priority)
+            yield GuestThread(stat.name, stat.thread, each.allowed, how)
 
 
 def _memory(root: Root, guest: Guest) -> GuestMemory | None:

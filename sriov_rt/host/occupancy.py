@@ -11,7 +11,6 @@ What is seen once counts; it is gone once two looks have not seen it.
 """
 
 import dataclasses
-import itertools
 import os
 import re
 import time
@@ -34,6 +33,7 @@ from sriov_rt.host import container
 from sriov_rt.host import guest_processes
 from sriov_rt.host import kubelet
 from sriov_rt.host import ovs
+from sriov_rt.host import procfs
 from sriov_rt.host import values
 from sriov_rt.host.root import Root
 from sriov_rt.parse import cpulist
@@ -48,10 +48,7 @@ INTERRUPT, MASK = "interrupt", "mask"
 #: States, the worst first.
 PINNED, RUNS, MAY = STATES = ("pinned", "runs", "may")
 
-#: Processes of a host, threads of one process, and threads in all whose state
-#: is read; those beyond count as unread.
-MAX_PROCESSES = 65536
-MAX_THREADS = 4096
+#: Threads in all whose state is read; those beyond count as unread.
 MAX_STATES = 16384
 
 #: Occupants that are published.
@@ -125,11 +122,12 @@ class Threads:
     def __iter__(self) -> Iterator[Thread]:
         allowed_of = _affinity(self._root)
         states = 0
-        for number in _numbers(self._root, "proc", MAX_PROCESSES):
+        processes = procfs.numbers(self._root, "proc", procfs.MAX_PROCESSES)
+        for number in map(int, processes):
             if number in self._skipped:
                 continue
             directory = f"proc/{number}/task"
-            for thread in _numbers(self._root, directory, MAX_THREADS):
+            for thread in map(int, procfs.numbers(self._root, directory)):
                 path = f"{directory}/{thread}"
                 try:
                     allowed = allowed_of(path, thread)
@@ -176,14 +174,6 @@ def _read(root: Root, path: str) -> str:
             raise FileNotFoundError(path)
         raise OSError(text.reason)
     return text.strip("\0\n")
-
-
-def _numbers(root: Root, directory: str, most: int) -> list[int]:
-    names = root.list_dir(directory)
-    if isinstance(names, Unknown):
-        return []
-    found = (int(x) for x in names if x.isascii() and x.isdigit())
-    return list(itertools.islice(found, most))
 
 
 def _pinned_or(

@@ -55,7 +55,8 @@ class ThisMachineTest(unittest.TestCase):
             if each.kind == "thread"
         }
 
-    def test_a_busy_thread_is_named_and_gone(self):
+    def spinning(self):
+        """Return a program that spins on the CPU."""
         program = subprocess.Popen(
             [sys.executable, "-c", PROGRAM, str(self.cpu)],
             stdout=subprocess.PIPE,
@@ -64,6 +65,10 @@ class ThisMachineTest(unittest.TestCase):
         self.addCleanup(program.wait, 60)
         self.addCleanup(program.kill)
         program.stdout.readline()
+        return program
+
+    def test_a_busy_thread_is_named_and_gone(self):
+        program = self.spinning()
         # The first observation takes two looks.
         row = self.look()[program.pid]
         self.assertEqual(("pinned", "pmd-\ufffd) R 1"), (row.state, row.name))
@@ -75,14 +80,7 @@ class ThisMachineTest(unittest.TestCase):
         self.assertNotIn(program.pid, self.look())
 
     def test_a_thread_that_moves_away(self):
-        program = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, str(self.cpu)],
-            stdout=subprocess.PIPE,
-        )
-        self.addCleanup(program.stdout.close)
-        self.addCleanup(program.wait, 60)
-        self.addCleanup(program.kill)
-        program.stdout.readline()
+        program = self.spinning()
         self.assertIn(program.pid, self.look())
         others = os.sched_getaffinity(0) - {self.cpu}
         os.sched_setaffinity(program.pid, others)

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the kernel shows of a guest's memory."""
+"""What the kernel shows of guests: memory, devices, realtime threads."""
 
+from sriov_rt.facts import CpuSet
+from sriov_rt.facts.guests import Schedule
 from sriov_rt.guest import running
 from sriov_rt.guest import state
 from sriov_rt.guest.domain import parse_domain
+from tests.unit.host import test_occupancy
 from tests.unit.host import trees
 
 UUID = "5c4a1a8e-7f0f-4f0e-8a53-1df1d3e4c0aa"
@@ -92,3 +95,18 @@ class DevicesTest(trees.TreeTest):
         for configured in (other, "", "<domain ", "<!DOCTYPE x><domain />"):
             with self.subTest(configured[:20]):
                 self.assertEqual([], self.devices(configured=configured))
+
+
+class RealtimeThreadsTest(trees.TreeTest):
+    def test_one_behind_a_thread_that_has_ended(self):
+        host = test_occupancy.Host(self.tree.path)
+        for number, cpus in ((70, "0-3"), (72, "2"), (73, "2")):
+            host.thread(number, f"t{number}", cpus, process=70)
+        # 71 has ended between the list and its turn.
+        (self.tree.path / "proc/70/task/71").mkdir()
+        found = list(state.realtime_threads(host.root, CpuSet((2, 3))))
+        fifo = Schedule("fifo", 1)
+        self.assertEqual(
+            [(each, CpuSet((2,)), fifo) for each in ("t72", "t73")],
+            [(each.role, each.cpus, each.schedule) for each in found],
+        )
