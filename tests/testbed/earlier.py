@@ -24,7 +24,7 @@ VARIABLE = "SRIOV_RT_PREVIOUS"
 #: where the environment names none. When another has landed, put its commit
 #: here, and what tests.functional.scheduler.test_mixed_releases and
 #: tests.cloud.test_rolling find then into doc/source/admin/upgrade.rst.
-LANDED = "8de7bcfb107726a4d74cd077009200ded769cac7"
+LANDED = "6c4a4c0b1d1ebe0d794b1827493cfd4e488862c8"
 
 
 def commit() -> str:
