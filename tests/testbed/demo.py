@@ -221,7 +221,9 @@ def _conclude(result: str) -> None:
     )
 
 
-def _on(host: str, command: Sequence[str]) -> int:
+def _on(world: namespace.Namespace, host: str, command: Sequence[str]) -> int:
+    if world.init is None:
+        raise errors.TestbedError("no cloud is up; `tools/demo` starts one")
     execute = ("-m", "tests.testbed", "exec", host, "--")
     return subprocess.run(
         (sys.executable, *execute, *command), check=False
@@ -232,7 +234,7 @@ def _down(world: namespace.Namespace) -> int:
     world.destroy()
     print(
         "The cloud is down; no process, mount, namespace, interface or "
-        f"control group of it is\nleft. Its logs are in {world.place.log}"
+        f"control group of\nit is left. Its logs are in {world.place.log}"
     )
     return 0
 
@@ -279,7 +281,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.verb == "inside":
             world.enter(options.command)
         if options.verb == "on":
-            return _on(options.host, options.command)
+            return _on(world, options.host, options.command)
         return _down(world) if options.verb == "down" else _up(world)
     except errors.TestbedError as error:
         print(f"demo: {error}", file=sys.stderr)
