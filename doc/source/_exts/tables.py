@@ -194,7 +194,7 @@ def _hardware() -> Iterator[Sequence[str]]:
         )
         drivers = ", ".join(f"``{each}``" for each in sorted(row.drivers))
         mode, known = str(row.eswitch), row.evidence.value
-        yield ", ".join(makers), row.models, drivers, mode, known
+        yield ", ".join(makers), row.models, f"{drivers}, {mode}", known
 
 
 #: Makers of families, by their PCI vendor id; another one has its id.
@@ -348,9 +348,9 @@ def _first_line(path: pathlib.Path) -> str:
 TABLES: Mapping[str, Table] = {
     "nic-families": Table(("Attribute", "Families"), _nic_families, (24, 76)),
     "nic-hardware": Table(
-        ("Maker", "Models", "Driver of the PF", "eswitch mode", "Known by"),
+        ("Maker", "Models", "Driver of the PF, eswitch mode", "Known by"),
         _hardware,
-        (20, 24, 16, 14, 26),
+        (23, 25, 26, 26),
     ),
     **{
         f"modules-of-{room}": Table(("Module", ""), _modules(room), (25, 75))
