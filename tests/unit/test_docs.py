@@ -343,6 +343,30 @@ class ConfigurationTest(unittest.TestCase):
         ]
 
 
+class QueueTest(unittest.TestCase):
+    """One option names the queue: Nova's own is only its fallback."""
+
+    def test_what_is_shipped_names_it_in_our_section(self):
+        files = [
+            *PAGES,
+            *(each for each in (ROOT / "etc").rglob("*") if each.is_file()),
+        ]
+        seen = 0
+        for file in files:
+            if file.suffix == ".sample":
+                continue
+            section = ""
+            for line in file.read_text().splitlines():
+                word = line.strip()
+                if re.fullmatch(r"\[\w+\]|\w+:", word):
+                    section = word.strip("[]:")
+                elif re.match(r"transport_url *[=:]", word):
+                    seen += 1
+                    with self.subTest(file.relative_to(ROOT)):
+                        self.assertEqual("sriov_rt", section)
+        self.assertGreater(seen, 7)
+
+
 class ArchitectureTest(unittest.TestCase):
     PAGE = ROOT / "doc/source/admin/architecture.rst"
 
