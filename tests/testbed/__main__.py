@@ -22,6 +22,7 @@ from tests.testbed import namespace
 from tests.testbed import network
 from tests.testbed import paths
 from tests.testbed import prepare
+from tests.testbed import programs
 from tests.testbed import python_env
 from tests.testbed import realtime_host
 from tests.testbed.progress import Progress
@@ -48,8 +49,8 @@ def _up(world: namespace.Namespace, options: argparse.Namespace) -> int:
         command.append("--no-rt")
     if options.containers:
         command.append("--lxc")
-    if not options.ports:
-        command.append("--no-ports")
+    if not options.direct:
+        command.append("--no-direct")
     status = _inside(world, command)
     if status == 0:
         mark.write_text("\n".join(_wanted(options)))
@@ -63,8 +64,8 @@ def _wanted(options: argparse.Namespace) -> list[str]:
         hosts.append(network.REALTIME)
     if options.containers:
         hosts.append(network.CONTAINERS)
-    if options.realtime and options.ports:
-        hosts.append(f"ports on {network.REALTIME}")
+    if options.realtime and options.direct:
+        hosts.append(f"direct ports on {network.REALTIME}")
     return hosts
 
 
@@ -128,7 +129,14 @@ def _execute(world: namespace.Namespace, options: argparse.Namespace) -> int:
     node = realtime_host.NODES[options.host]
     host = realtime_host.RealtimeHost(world.place, env, node)
     result = host.machine.run(
-        options.command, timeout=options.timeout, check=False, stdin=stdin
+        options.command,
+        timeout=options.timeout,
+        check=False,
+        environment={
+            **programs.environment(world.place, env),
+            "COLUMNS": str(shutil.get_terminal_size().columns),
+        },
+        stdin=stdin,
     )
     sys.stdout.buffer.write(result.stdout)
     sys.stderr.buffer.write(result.stderr)
@@ -160,10 +168,10 @@ def _parser() -> argparse.ArgumentParser:
         help="add the host lxc-1 for containers",
     )
     up.add_argument(
-        "--no-ports",
-        dest="ports",
+        "--no-direct",
+        dest="direct",
         action="store_false",
-        help="leave Neutron's agents on rt-1 out: its servers have no ports",
+        help="leave neutron-sriov-nic-agent on rt-1 out, of direct ports",
     )
     up.set_defaults(act=_up)
     down = verbs.add_parser("down", help="end it; logs stay")

@@ -43,7 +43,7 @@ class BringUp:
     :param progress: where to say what goes on.
     :param realtime: whether rt-1 is wanted.
     :param containers: whether lxc-1 is wanted.
-    :param ports: whether servers on rt-1 have ports.
+    :param direct: whether servers on rt-1 have ports of type direct.
     """
 
     def __init__(
@@ -53,10 +53,10 @@ class BringUp:
         *,
         realtime: bool,
         containers: bool,
-        ports: bool,
+        direct: bool,
     ) -> None:
         self._place = place
-        self._ports = ports
+        self._direct = direct
         self._realtime = realtime
         self._containers = containers
         self._progress = progress
@@ -200,7 +200,7 @@ class BringUp:
             self._join()
 
     def _join(self) -> None:
-        joining.join_realtime(self._host, self._api, ports=self._ports)
+        joining.join_realtime(self._host, self._api, direct=self._direct)
 
     def _container_host(self) -> None:
         host = container_host.ContainerHost(self._place, self._env)
@@ -223,7 +223,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--no-rt", dest="realtime", action="store_false")
     parser.add_argument("--lxc", dest="containers", action="store_true")
-    parser.add_argument("--no-ports", dest="ports", action="store_false")
+    parser.add_argument("--no-direct", dest="direct", action="store_false")
     options = parser.parse_args()
     try:
         BringUp(
@@ -231,7 +231,7 @@ def main() -> int:
             Progress(),
             realtime=options.realtime,
             containers=options.containers,
-            ports=options.ports,
+            direct=options.direct,
         ).run()
     except (errors.TestbedError, *api.ERRORS) as error:
         print(f"testbed: {error}", file=sys.stderr)

@@ -4,6 +4,7 @@
 
 python3 -m tests.testbed.demo [up]
 python3 -m tests.testbed.demo inside -- openstack server list
+python3 -m tests.testbed.demo on rt-1 -- sriov-rt vif list
 python3 -m tests.testbed.demo down
 """
 
@@ -21,6 +22,7 @@ from typing import BinaryIO
 
 from tests.testbed import errors
 from tests.testbed import namespace
+from tests.testbed import network
 from tests.testbed import paths
 from tests.testbed import python_env
 from tests.testbed import steps
@@ -28,7 +30,7 @@ from tests.testbed.screen import Screen
 from tests.testbed.screen import clock
 from tests.testbed.steps import Step
 
-_UP = ("-m", "tests.testbed", "up", "--no-ports")
+_UP = ("-m", "tests.testbed", "up", "--no-direct")
 _SHOW = (
     *("-m", "tests.testbed", "inside", "--"),
     *("python", "-m", "tests.testbed.show"),
@@ -39,8 +41,10 @@ RESULT = "demo-result.txt"
 TRY = (
     "tools/demo inside -- openstack realtime host list",
     "tools/demo inside -- sriov-rt explain --flavor rt.bare",
+    "tools/demo inside -- openstack port create --network physnet2 fast",
     "tools/demo inside -- openstack server create --flavor rt.small \\\n"
-    "      --image guest --no-network --wait mine",
+    "      --image guest --port fast --wait mine",
+    "tools/demo on rt-1 -- sriov-rt vif list",
 )
 _DOWN = "tools/demo down"
 #: Seconds for a part to end by itself after Ctrl-C: servers are deleted.
@@ -217,11 +221,20 @@ def _conclude(result: str) -> None:
     )
 
 
+def _on(world: namespace.Namespace, host: str, command: Sequence[str]) -> int:
+    if world.init is None:
+        raise errors.TestbedError("no cloud is up; `tools/demo` starts one")
+    execute = ("-m", "tests.testbed", "exec", host, "--")
+    return subprocess.run(
+        (sys.executable, *execute, *command), check=False
+    ).returncode
+
+
 def _down(world: namespace.Namespace) -> int:
     world.destroy()
     print(
         "The cloud is down; no process, mount, namespace, interface or "
-        f"control group of it is\nleft. Its logs are in {world.place.log}"
+        f"control group of\nit is left. Its logs are in {world.place.log}"
     )
     return 0
 
@@ -241,6 +254,11 @@ def _parser() -> argparse.ArgumentParser:
         nargs="*",
         default=["bash"],
         help="the program and its arguments, after --; a shell by default",
+    )
+    on = verbs.add_parser("on", help="run a program on a host, as root")
+    on.add_argument("host", choices=(network.REALTIME,))
+    on.add_argument(
+        "command", nargs="+", help="the program and its arguments, after --"
     )
     verbs.add_parser("down", help="take the cloud down")
     return parser
@@ -262,6 +280,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if options.verb == "inside":
             world.enter(options.command)
+        if options.verb == "on":
+            return _on(world, options.host, options.command)
         return _down(world) if options.verb == "down" else _up(world)
     except errors.TestbedError as error:
         print(f"demo: {error}", file=sys.stderr)

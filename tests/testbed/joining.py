@@ -96,28 +96,27 @@ def wait_agents(api: Connection, host: str, binaries: Collection[str]) -> None:
 
 
 def join_realtime(
-    host: RealtimeHost, api: Connection, *, ports: bool = True
+    host: RealtimeHost, api: Connection, *, direct: bool = True
 ) -> None:
     """Start a host's services, and wait until servers can be booted on it.
 
     :param host: the host, whose machine has booted.
     :param api: the cloud that it becomes a part of.
-    :param ports: whether servers on it have ports; Neutron's agents are not
-        started otherwise.
+    :param direct: whether servers on it have ports of type direct; their
+        agent is not started otherwise.
     :raises errors.TestbedError: when it doesn't come up.
     """
     node = host.node
-    ports = ports and node.ports
     services = [
         name
         for name in node.services
-        if ports or name not in realtime_host.PORT_AGENTS
+        if direct or name != realtime_host.SRIOV_AGENT
     ]
     for name in services:
         host.start(name)
     wait_compute(api, node.name, lambda: all(map(host.running, services)))
-    if ports:
-        wait_agents(api, node.name, realtime_host.PORT_AGENTS)
+    agents = set(services) & set(realtime_host.PORT_AGENTS)
+    wait_agents(api, node.name, agents)
 
 
 def leave_realtime(host: RealtimeHost, api: Connection) -> None:

@@ -4,6 +4,7 @@
 
 import contextlib
 import dataclasses
+import json
 import signal
 import sys
 import textwrap
@@ -18,7 +19,8 @@ from tests.testbed import guest_view
 from tests.testbed import seed
 from tests.testbed.cloud import Cloud
 from tests.testbed.demo import RESULT
-from tests.testbed.realtime_host import PORT_AGENTS
+from tests.testbed.realtime_host import POOL_NETWORK
+from tests.testbed.realtime_host import SRIOV_AGENT
 from tests.testbed.servers import Server
 from tests.testbed.services import RT
 from tests.testbed.services import STD
@@ -31,6 +33,12 @@ _FLAVORS = {
     "demo-rt": seed.REALTIME_FLAVOR,
     "demo-std": seed.ORDINARY_FLAVOR,
 }
+_PORT = "demo-fast"
+#: What Neutron says of it, in the columns of a terminal.
+_FIELDS = (
+    *("name", "status", "mac_address", "binding_host_id"),
+    *("binding_vnic_type", "binding_vif_type"),
+)
 
 
 class Surprise(errors.TestbedError):
@@ -71,10 +79,18 @@ class Show:
         servers = self._cloud.servers
         try:
             Step.BOOT.begin()
-            made = [servers.create(*each) for each in _FLAVORS.items()]
+            port = self._cloud.create_port(
+                POOL_NETWORK, binding_vnic_type="normal", name=_PORT
+            )
+            ports = {seed.REALTIME_FLAVOR: [port]}
+            made = [
+                servers.create(name, flavor, ports=ports.get(flavor, ()))
+                for name, flavor in _FLAVORS.items()
+            ]
             realtime = self._booted(made[0], RT)
             self._stripped(realtime)
             self._threads(realtime)
+            self._fast_port(port)
             Step.CONSOLE.begin()
             ordinary = self._booted(made[1], STD)
             for each in (realtime, ordinary):
@@ -86,14 +102,17 @@ class Show:
             for each in list(compute.servers()):
                 if each.name in _FLAVORS:
                     compute.delete_server(each.id)
+            network = self._cloud.api.network
+            for left in list(network.ports(name=_PORT)):
+                network.delete_port(left.id)
             raise
         Step.DELETE.begin()
         for server in reversed(made):
             servers.delete(server)
+        self._cloud.api.network.delete_port(port)
         self._clean(realtime, ordinary)
-        for name in PORT_AGENTS:
-            # They have no part in this, and take long to start.
-            self._cloud.realtime.start(name)
+        # It has no part in this, and takes long to start.
+        self._cloud.realtime.start(SRIOV_AGENT)
         self._summary()
         return "\n".join(self._text) + "\n"
 
@@ -202,6 +221,29 @@ class Show:
             ),
         )
 
+    def _fast_port(self, port: str) -> None:
+        self._title("Its port on a fast network, as Neutron and rt-1 have it")
+        show = ("openstack", "port", "show", _PORT)
+        columns = [word for name in _FIELDS for word in ("-c", name)]
+        self._say(
+            f"$ {' '.join(show)}",
+            self._cloud.run(*show, *columns).rstrip(),
+            f"{RT} # sriov-rt vif list",
+            self._vif("list").rstrip(),
+        )
+        found = self._cloud.api.network.get_port(port)
+        _expect(found.binding_vif_type == "sriov_rt", "its VIF is sriov_rt's")
+        plugged = json.loads(self._vif("show", port, "--json"))
+        _expect(plugged["state"] == "plugged", f"{_PORT} is plugged")
+        self._note(
+            "fast port",
+            f"{plugged['kind']} on {plugged['parent']}, a VF of rt-1",
+        )
+
+    def _vif(self, *arguments: str) -> str:
+        program = str(self._cloud.env.program("sriov-rt"))
+        return self._cloud.host(RT).run(program, "vif", *arguments)
+
     def _console(self, server: Server) -> None:
         text = self._cloud.servers.wait_console(server.id, guest_image.READY)
         (line,) = (x for x in text.splitlines() if guest_image.READY in x)
@@ -212,6 +254,8 @@ class Show:
         for name in sorted({server.host for server in servers}):
             left = self._cloud.host(name).leftovers()
             _expect(not left, f"{name} is as before: {', '.join(left)}")
+        ports = json.loads(self._vif("list", "--json"))
+        _expect(not ports, f"{RT} has no port: {ports}")
         self._note("deleted", "nothing is left of them on their hosts")
 
     def _note(self, what: str, detail: str) -> None:

@@ -22,9 +22,9 @@ class Step(enum.Enum):
 
     PREPARE = _Step("install OpenStack, QEMU and sriov-rt", 5)
     START = _Step("start the controller, boot realtime host rt-1", 65)
-    JOIN = _Step("start nova-compute and agent on rt-1", 75)
+    JOIN = _Step("start nova-compute and agents on rt-1", 90)
     EXPLAIN = _Step("ask which hosts fit the flavor rt.small", 10)
-    BOOT = _Step("create a realtime and an ordinary server", 40)
+    BOOT = _Step("create a realtime and an ordinary server", 60)
     CONSOLE = _Step("wait until their systems are up", 20)
     DELETE = _Step("delete both, look for what is left", 10)
 

@@ -211,6 +211,40 @@ class ExitCodesTest(unittest.TestCase):
         self.assertGreater(len(seen), 8)
 
 
+class ManualTest(unittest.TestCase):
+    """Each group of commands has a manual page, which sriov-rt(1) names."""
+
+    CLI = ROOT / "doc/source/cli"
+
+    def test_each_group_has_one(self):
+        groups = {name.split()[0] for name in shell.COMMANDS}
+        pages = {page.stem for page in (self.CLI / "commands").glob("*.rst")}
+        self.assertEqual(groups, pages)
+        conf = ast.parse((ROOT / "doc/source/conf.py").read_text())
+        (described,) = (
+            ast.literal_eval(each.value)
+            for each in conf.body
+            if isinstance(each, ast.Assign) and each.targets[0].id == "_GROUPS"
+        )
+        self.assertEqual(groups, set(described))
+        overview = (self.CLI / "sriov-rt.rst").read_text()
+        for group, description in described.items():
+            page = (self.CLI / f"commands/{group}.rst").read_text()
+            with self.subTest(group):
+                self.assertIn(f"\n.. commands:: {group}\n", page)
+                self.assertIn(
+                    f"\nsriov-rt-{group}(1)\n    {description}\n", overview
+                )
+
+    def test_options_of_output_are_in_the_overview(self):
+        overview = (self.CLI / "sriov-rt.rst").read_text()
+        extension = ROOT / "doc/source/_exts/commands.py"
+        formatters = re.findall(r'"(--[a-z-]+)"', extension.read_text())
+        self.assertIn("--json", formatters)
+        for option in formatters:
+            self.assertIn(f"``{option}``", overview)
+
+
 class DocumentedKeysTest(documented_host.DocumentedHost):
     """The page of keys has what the commands print as JSON."""
 
@@ -307,6 +341,30 @@ class ConfigurationTest(unittest.TestCase):
             *opts.list_neutron_opts(),
             *opts.list_magnum_opts(),
         ]
+
+
+class QueueTest(unittest.TestCase):
+    """One option names the queue: Nova's own is only its fallback."""
+
+    def test_what_is_shipped_names_it_in_our_section(self):
+        files = [
+            *PAGES,
+            *(each for each in (ROOT / "etc").rglob("*") if each.is_file()),
+        ]
+        seen = 0
+        for file in files:
+            if file.suffix == ".sample":
+                continue
+            section = ""
+            for line in file.read_text().splitlines():
+                word = line.strip()
+                if re.fullmatch(r"\[\w+\]|\w+:", word):
+                    section = word.strip("[]:")
+                elif re.match(r"transport_url *[=:]", word):
+                    seen += 1
+                    with self.subTest(file.relative_to(ROOT)):
+                        self.assertEqual("sriov_rt", section)
+        self.assertGreater(seen, 7)
 
 
 class ArchitectureTest(unittest.TestCase):

@@ -8,17 +8,35 @@ from cliff import sphinxext
 
 from sriov_rt.cmd import shell
 
+#: Options of each command's output.
+_FORMATTERS = (
+    *("--format", "--column", "--json", "--sort-column", "--sort-ascending"),
+    *("--sort-descending", "--max-width", "--fit-width", "--print-empty"),
+    *("--noindent", "--quote", "--prefix"),
+)
+
 
 class Commands(sphinxext.AutoprogramCliffDirective):
-    """Every command, its arguments and options."""
+    """The commands of a group, their arguments and options."""
 
-    required_arguments = 0
+    required_arguments = 1
 
     def run(self):
         self.env = self.state.document.settings.env
         manager = shell.Commands("sriov_rt")
-        found = {name: entry.load() for name, entry in manager}
+        (group,) = self.arguments
+        found = {
+            name: entry.load()
+            for name, entry in manager
+            if name.split()[0] == group
+        }
+        if not found:
+            raise self.error(f"there is no command of the group {group}")
         return self._generate_command_nodes(found, shell.Shell.NAME)
+
+    def _get_ignored_opts(self):
+        """Leave out what is of cliff's formatters; sriov-rt(1) has it."""
+        return [*super()._get_ignored_opts(), *_FORMATTERS]
 
     def _drop_ignored_options(self, parser, ignored_opts):
         """Drop them, and have the text of help as a terminal has it."""

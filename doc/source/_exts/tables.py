@@ -93,12 +93,6 @@ def _apply_rules() -> Iterator[Sequence[str]]:
         yield f"``{path}``", reach[rule.change], reach[rule.undo], rule.why
 
 
-def _even(columns: int) -> Sequence[int]:
-    """Return the widths of a table with a column of names and others."""
-    width = 85 // columns
-    return 100 - width * columns, *([width] * columns)
-
-
 def reasons() -> Iterator[tuple[str, Table]]:
     """Yield a title and a table of Reasons for each thing that can change."""
     every = {
@@ -152,20 +146,40 @@ _ATTRIBUTES = {
 
 
 def _nic_families() -> Iterator[Sequence[str]]:
-    rows = families.BUILT_IN
-    yield "Known by", *(x.evidence.value for x in rows)
-    yield "PCI ids", *(", ".join(sorted(map(str, x.products))) for x in rows)
-    yield "eswitch mode", *(str(x.eswitch) for x in rows)
-    yield "max_tx_rate", *(_rate(x) for x in rows)
+    """Yield each attribute, and the families by what they have of it."""
+    yield "Models", _by_family(lambda x: x.models)
+    yield "Known by", _by_family(lambda x: x.evidence.value)
+    yield (
+        "PCI ids",
+        _by_family(lambda x: ", ".join(sorted(map(str, x.products)))),
+    )
+    yield "eswitch mode", _by_family(lambda x: str(x.eswitch))
+    yield "max_tx_rate", _by_family(_rate)
     for attribute, name in _ATTRIBUTES.items():
-        yield name, *(_attribute(x, attribute) for x in rows)
-    yield "The VF has its MAC", *(x.mac_effect.value for x in rows)
-    yield "VFs of a PF", *(_vfs(x) for x in rows)
-    yield "MAC filters of a VF", *(_filters(x) for x in rows)
-    yield "Filters are released when", *(x.filter_release.value for x in rows)
+        yield (
+            name,
+            _by_family(lambda x, each=attribute: _attribute(x, each)),
+        )
+    yield "The VF has its MAC", _by_family(lambda x: x.mac_effect.value)
+    yield "VFs of a PF", _by_family(_vfs)
+    yield "MAC filters of a VF", _by_family(_filters)
+    yield (
+        "Filters are released when",
+        _by_family(lambda x: x.filter_release.value),
+    )
     yield (
         "A fresh reset has an FLR",
-        *("yes" if x.resets_function else "no" for x in rows),
+        _by_family(lambda x: "yes" if x.resets_function else "no"),
+    )
+
+
+def _by_family(cell: Callable[[Family], str]) -> str:
+    """Return a line for each value, after the families that have it."""
+    found: dict[str, list[str]] = {}
+    for row in families.BUILT_IN:
+        found.setdefault(cell(row), []).append(f"**{row.name}**")
+    return "\n".join(
+        f"| {', '.join(names)}: {value}" for value, names in found.items()
     )
 
 
@@ -180,7 +194,7 @@ def _hardware() -> Iterator[Sequence[str]]:
         )
         drivers = ", ".join(f"``{each}``" for each in sorted(row.drivers))
         mode, known = str(row.eswitch), row.evidence.value
-        yield ", ".join(makers), row.models, drivers, mode, known
+        yield ", ".join(makers), row.models, f"{drivers}, {mode}", known
 
 
 #: Makers of families, by their PCI vendor id; another one has its id.
@@ -332,15 +346,11 @@ def _first_line(path: pathlib.Path) -> str:
 
 #: The tables by the name of their directive.
 TABLES: Mapping[str, Table] = {
-    "nic-families": Table(
-        ("", *(f"{x.name} ({x.models})" for x in families.BUILT_IN)),
-        _nic_families,
-        _even(len(families.BUILT_IN)),
-    ),
+    "nic-families": Table(("Attribute", "Families"), _nic_families, (24, 76)),
     "nic-hardware": Table(
-        ("Maker", "Models", "Driver of the PF", "eswitch mode", "Known by"),
+        ("Maker", "Models", "Driver of the PF, eswitch mode", "Known by"),
         _hardware,
-        (20, 24, 16, 14, 26),
+        (23, 25, 26, 26),
     ),
     **{
         f"modules-of-{room}": Table(("Module", ""), _modules(room), (25, 75))

@@ -48,7 +48,7 @@ class GuideTest(unittest.TestCase):
             (group or "DEFAULT", opt.dest)
             for group, found in opts.list_opts()
             for opt in found
-        } | {("DEFAULT", "transport_url")}
+        }
         named = {
             (section, name)
             for section in example.sections()

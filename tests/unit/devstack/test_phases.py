@@ -365,7 +365,7 @@ class ConfigureTest(_Phases):
             SRIOV_RT_OBSERVE_INTERVAL="5",
         )
         for section, option, value in (
-            ("DEFAULT", "transport_url", "rabbit://one/"),
+            ("sriov_rt", "transport_url", "rabbit://one/"),
             ("oslo_messaging_notifications", "driver", "messagingv2"),
             ("agent", "node", "virsh-host"),
             ("agent", "nova_config_files", f"{self.etc}/nova-cpu.conf"),
