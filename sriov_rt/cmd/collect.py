@@ -77,7 +77,7 @@ class QueueUnusable(exceptions.SriovRtError):
 class QueueUnnamed(exceptions.SriovRtError):
     """No configuration names the message queue.
 
-    :param problems: the files that were tried, and why each is of no use.
+    :param problems: file name to why it does not name one.
     """
 
     def __init__(self, problems: Mapping[str, str]) -> None:

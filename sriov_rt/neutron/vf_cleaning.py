@@ -137,7 +137,7 @@ class VfCleaner:
         return self._clean_now(address, slot, None)
 
     def _set_right(self, claim: Claim) -> bool:
-        """Return whether a VF is as its port has to have it. In its turn."""
+        """Return whether a VF has the settings of its port. In its turn."""
         try:
             changed = self._vfs.set_right(claim.slot, claim.desired)
         except exceptions.SriovRtError as error:

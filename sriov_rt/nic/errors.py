@@ -282,7 +282,7 @@ class BadState(NicError):
 class VerifyFailed(NicError):
     """The kernel took a write, but what it says afterwards is different.
 
-    :param differences: (attribute, wanted, found) of each that differs.
+    :param differences: (attribute, expected, found) of each that differs.
     """
 
     remedy = "reset the VF; do not hand it out as it is"

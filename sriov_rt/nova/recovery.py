@@ -57,7 +57,7 @@ def _unborn(host: str, guests: Any) -> Iterator[Any]:
     """Yield the instances that never got a domain on this host.
 
     The daemon that plugs outlives a nova-compute that is killed, and ends
-    what it was told to do: such a port is whole, and nobody's. Nova only
+    what it was called for: such a port is whole, and nobody's. Nova only
     marks the instance as failed.
     """
     found = objects.InstanceList.get_by_host(

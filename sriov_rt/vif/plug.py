@@ -136,7 +136,7 @@ class Making:
     def observe(
         self, port: str | None = None, avoid: Collection[str] = ()
     ) -> View:
-        """Return the host as it is, but for an interface that is deleted.
+        """Return a view without the port's deleted interface.
 
         :param port: whose it was.
         :param avoid: see View.
