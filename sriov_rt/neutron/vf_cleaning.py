@@ -31,7 +31,6 @@ class VfCleaner:
     After a start of the agent the VFs that ports had are theirs until Neutron
     says otherwise: the agent may not have come to look at them yet.
 
-    :param host: for the log.
     :param bindings: asked about ports that had a VF before the start.
     :param retry_s: seconds from one look at a VF to be cleaned to the next.
     :param monotonic: the clock, seconds.

@@ -28,7 +28,6 @@ def run(host: str, vif_driver: Any, guests: Any) -> None:
     tells what is wrong.
 
     :param host: as Nova names it.
-    :param vif_driver: unplugs ports.
     :param guests: Nova's libvirt.host.Host.
     :raises HostRefused: for an option of sriov-rt.conf with a bad value.
     """
