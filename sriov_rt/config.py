@@ -60,8 +60,6 @@ class OptionRejected(exceptions.SriovRtError):
 
     No ValueError: Nova takes one of a compute driver for a wrong class.
 
-    :param group: of the option.
-    :param option: its name.
     :param problem: what is wrong with the value.
     :param service: who reads it, such as nova-scheduler.
     :param value: as it is written; None if that is not known.
@@ -268,7 +266,6 @@ def check(
     """Read every option, so that a bad value is found before it is needed.
 
     :param groups: groups, and the options that are registered in each.
-    :param service: who reads them.
     :raises OptionRejected: naming the first option with a bad value.
     """
     for group, opts in groups:

@@ -79,7 +79,6 @@ class Calls:
     """Calls of which a few at most go on at once.
 
     :param what: they do, as a noun.
-    :param most: how many.
     """
 
     def __init__(self, what: str, most: int) -> None:

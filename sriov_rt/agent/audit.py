@@ -237,7 +237,6 @@ class Audit:
 
     :param find: returns the drifts of a host.
     :param interval_s: seconds from one audit to the next.
-    :param notify: takes what changed.
     :param changed: called when the facts changed by it.
     :param crashed: called if the thread meets an error it should not.
     :param clock: gives Unix time, seconds.

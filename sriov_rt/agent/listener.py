@@ -30,7 +30,6 @@ class ListenFailed(reconciler.NotYet):
 class Endpoint:
     """The methods of the agents' topic.
 
-    :param host: this agent's.
     :param requested: called when a scheduler requests this host's facts.
     """
 
@@ -53,11 +52,9 @@ class Endpoint:
 class Listener:
     """The RPC server on the agents' topic.
 
-    :param conf: names the message queue.
     :param host: the server's name, by which its queue is called. One host
         has one agent; a new name at each start would leave a queue
         behind at each stop, since oslo.messaging never deletes them.
-    :param endpoint: what answers.
     """
 
     def __init__(

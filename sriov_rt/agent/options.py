@@ -230,7 +230,6 @@ def check(conf: cfg.ConfigOpts) -> None:
 def host_name(conf: cfg.ConfigOpts, service: str) -> str:
     """Return the name that Nova calls the host by.
 
-    :param service: who reads it.
     :raises OptionRejected: for a name that contradicts nova-compute's files.
     """
     root = Root(conf.agent.root)
@@ -262,7 +261,6 @@ def host_name(conf: cfg.ConfigOpts, service: str) -> str:
 def node_name(conf: cfg.ConfigOpts, service: str) -> str:
     """Return the name of the host's resource provider.
 
-    :param service: who reads it.
     :raises OptionRejected: as of :func:`host_name`.
     """
     name: str = conf.agent.node or host_name(conf, service)

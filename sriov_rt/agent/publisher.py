@@ -49,7 +49,6 @@ class Bus:
     and tries again. A connection that failed is never used again: some
     releases of kombu reconnect it without an end inside the next cast.
 
-    :param conf: names the queue.
     :raises oslo_messaging.MessagingException: for a malformed transport URL
         or an unknown driver. Nothing is connected yet.
     """
@@ -111,7 +110,6 @@ class Publisher:
 
     :param host: the name that Nova calls the host by.
     :param node: the name of its resource provider.
-    :param bus: sends the messages.
     :param heartbeat_s: seconds between signs of life; never more of them
         than observations.
     :param slack_s: how much earlier one may be, seconds, so that

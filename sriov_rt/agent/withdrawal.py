@@ -70,7 +70,6 @@ class Withdrawal:
     """That the certificate of a host counts no more.
 
     :param reasons: why, at least one.
-    :param instances: that are affected.
     :param culprit: of the sample that withdrew it; None where none did.
     """
 
@@ -204,7 +203,6 @@ class Withdrawals:
     say.
 
     :param find: returns the instances that are affected.
-    :param notify: takes each withdrawal.
     """
 
     def __init__(
@@ -277,7 +275,6 @@ class Notification(Protocol):
 class Notifying:
     """Sends notifications in a thread of its own, which alone waits.
 
-    :param notifier: sends them.
     :param crashed: called once if it raises.
     """
 

@@ -109,7 +109,6 @@ def connection(caller: Caller) -> Any:
 def flavor(name: str, known: Any = None) -> Flavor:
     """Return a flavor.
 
-    :param name: its name or id.
     :param known: a connection to the cloud; one is made without it.
     :raises CloudUnreachable: if the API can't be reached.
     :raises FlavorMissing: if there is none.
@@ -160,7 +159,6 @@ def traits(
 ) -> Mapping[str, frozenset[str]]:
     """Return which traits the provider of each compute host has in Placement.
 
-    :param names: of the traits.
     :param known: a connection to the cloud; one is made without it.
     :returns: host, as Nova names it, to its traits.
     :raises CloudUnreachable: if an API can't be reached, or refuses.

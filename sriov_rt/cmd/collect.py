@@ -77,7 +77,7 @@ class QueueUnusable(exceptions.SriovRtError):
 class QueueUnnamed(exceptions.SriovRtError):
     """No configuration names the message queue.
 
-    :param problems: the files that were tried, and why each is of no use.
+    :param problems: file name to why it does not name one.
     """
 
     def __init__(self, problems: Mapping[str, str]) -> None:
@@ -111,7 +111,6 @@ class BrokerRefuses(exceptions.SriovRtError):
     :param broker: host and port of each.
     :param user: of the transport URL.
     :param virtual_host: likewise.
-    :param cause: what it said.
     """
 
     def __init__(
@@ -179,8 +178,6 @@ def from_args(
     """Return the hosts as the options of :func:`configure` have it.
 
     See :func:`collect` for the parameters, and what is raised.
-
-    :param caller: what runs the command.
     """
     return collect(
         expected,
@@ -267,7 +264,6 @@ class Collector(FactsTable):
 class Hearing:
     """Hears the agents in a thread, from when it is made until stopped.
 
-    :param conf: names the message queue.
     :param whole: as with :class:`Collector`.
     :raises QueueUnusable: for a queue that can't be used as it is named.
     """

@@ -30,9 +30,6 @@ class Result:
     :param text: lines that are printed unless a format is chosen; None for a
         table.
     :param shown: the columns that are printed unless others are chosen.
-    :param before: lines above a table.
-    :param after: lines below it.
-    :param code: the command's exit code.
     :param apply: changes the host as the printed plan says; called once the
         plan is printed.
     """

@@ -47,7 +47,6 @@ class ColumnUnknown(exceptions.SriovRtError):
     """A column that the result does not have.
 
     :param name: as it was given.
-    :param known: the columns.
     """
 
     def __init__(self, name: str, known: Sequence[str]) -> None:

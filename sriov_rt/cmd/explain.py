@@ -76,7 +76,6 @@ class FlavorInvalid(exceptions.SriovRtError):
     """A flavor of the cloud has extra specs that ask for what cannot be.
 
     :param name: the flavor's, as it was given.
-    :param error: what is wrong.
     """
 
     def __init__(self, name: str, error: requests.RequestError) -> None:

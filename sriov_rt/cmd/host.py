@@ -72,7 +72,6 @@ class NovaConfigMissing(exceptions.SriovRtError):
     """A configuration file that was named does not exist.
 
     :param path: as it was given.
-    :param root: the host's root directory.
     """
 
     def __init__(self, path: str, root: str) -> None:

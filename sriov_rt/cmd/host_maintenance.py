@@ -29,10 +29,7 @@ _LONGEST = 200
 
 
 class HoldOfAnother(exceptions.SriovRtError):
-    """Somebody else has put the host on hold.
-
-    :param found: their hold.
-    """
+    """Somebody else has put the host on hold."""
 
     def __init__(self, found: HostHold) -> None:
         self.found = found

@@ -30,10 +30,7 @@ _CGROUP2 = pathlib.Path("/sys/fs/cgroup/cgroup.controllers")
 
 
 class NoDevice(OnloadError):
-    """A device node of Onload is not there.
-
-    :param path: of the node.
-    """
+    """A device node of Onload is not there."""
 
     def __init__(self, path: str) -> None:
         self.path = path

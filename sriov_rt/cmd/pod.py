@@ -161,7 +161,7 @@ def _not_judged() -> list[str]:
 
 def _rows(found: feasible_nodes.Placement) -> list[tuple[object, ...]]:
     age = "" if found.label_age_s is None else f"{found.label_age_s} s"
-    # What a pod would start in spite of is of no use where it does not start.
+    # Notes do not matter on a node that refuses the pod.
     every = found.reasons or found.notes
     if not every:
         return [(found.node, True, age, "", "", "")]

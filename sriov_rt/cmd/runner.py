@@ -51,7 +51,6 @@ def program(
 ) -> int:
     """Run a command as a program of its own, and return its exit code.
 
-    :param name: of the program.
     :param arguments: without the program's name; ``sys.argv`` by default.
     """
     faults.print_anything()

@@ -89,7 +89,6 @@ class UnknownCommand(exceptions.SriovRtError):
     """A command line begins with no command.
 
     :param argv: without the program's name.
-    :param known: names of commands.
     :ivar near: the names that come near.
     """
 
@@ -126,7 +125,6 @@ def _near(words: Sequence[str], known: Sequence[str]) -> list[str]:
 class _Entry:
     """A command, as cliff finds those that are installed.
 
-    :param name: of the command.
     :param value: module and class.
     """
 

@@ -58,7 +58,6 @@ class Filters:
     """``[filter_scheduler]`` of nova.conf.
 
     :param enabled: enabled_filters; None where it is not set.
-    :param available: available_filters.
     """
 
     enabled: tuple[str, ...] | None
@@ -208,10 +207,7 @@ def filters(found: Filters | Unknown) -> upgradecheck.Result:
 
 
 def agents(found: Agents | Unknown, version: str) -> upgradecheck.Result:
-    """Judge the agents of the cloud.
-
-    :param version: of this sriov-rt.
-    """
+    """Judge the agents of the cloud."""
     if isinstance(found, Unknown):
         return _unknown("the agents of the cloud", found)
     failures, warnings = [], []
@@ -325,10 +321,7 @@ def dhcp(found: Dhcp | Unknown) -> upgradecheck.Result:
 
 
 def compute_driver(found: Compute, version: str) -> upgradecheck.Result:
-    """Judge the driver of the nova-compute that runs.
-
-    :param version: of this sriov-rt.
-    """
+    """Judge the driver of the nova-compute that runs."""
     for each in (found.is_running, found.driver, found.configured):
         if isinstance(each, Unknown):
             return _unknown("the driver of nova-compute", each)

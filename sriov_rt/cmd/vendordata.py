@@ -37,7 +37,6 @@ class ServiceIncomplete(exceptions.SriovRtError):
 class FlavorUnknown(exceptions.SriovRtError):
     """Nova does not return the flavor of an instance.
 
-    :param instance: its id.
     :param problem: what went wrong, a clause.
     """
 

@@ -104,7 +104,7 @@ class ShowCertificate(command.Lister):
 
 
 class Watch(command.Lister):
-    """Probe an idle isolated or a housekeeping CPU, again and again.
+    """Probe an idle isolated or a housekeeping CPU at intervals.
 
     A latency above its bound withdraws the certificate.
     """

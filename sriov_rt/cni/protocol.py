@@ -69,7 +69,6 @@ class CniError(exceptions.SriovRtError):
 class AttachmentId:
     """An interface of a container, which ADD makes.
 
-    :param container: its id.
     :param interface: the name in the container.
     """
 
@@ -83,7 +82,6 @@ class Request:
 
     :param command: such as ``ADD``.
     :param version: of the specification, for the answer.
-    :param network: name of the network.
     :param attachment: None for a command that is not about one.
     :param namespace: path of the container's network namespace; empty if
         the runtime no longer knows it.

@@ -135,10 +135,7 @@ def serves(nic: DecisiveNic, requested: words.Nic | None) -> bool:
 
 
 def not_ethernet(name: str, nics: Iterable[DecisiveNic]) -> Reason:
-    """Return the Reason for a host whose NICs are on other links.
-
-    :param name: what NICs these are.
-    """
+    """Return the Reason for a host whose NICs are on other links."""
     links = ", ".join(f"{nic.name}: {nic.link}" for nic in nics)
     return reason("nic_not_ethernet", nic=name, links=links)
 

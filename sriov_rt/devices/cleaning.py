@@ -126,7 +126,7 @@ class Cleaning:
 
     :param node: the name of the node's resource provider.
     :param is_chosen: whether a device is to be cleaned.
-    :param report: is told of each reset before it begins: that takes seconds.
+    :param report: called with each reset before it begins: that takes seconds.
     """
 
     def __init__(

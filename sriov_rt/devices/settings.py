@@ -38,7 +38,6 @@ class Settings:
     """Settings of the cleaning.
 
     :param node: the name of the node's resource provider.
-    :param clean: patterns of addresses.
     :param conf: with ``[placement]``.
     """
 

@@ -59,7 +59,6 @@ def admit(
 ) -> engine.Rendered:
     """Return a domain as its request has it on this host. Pure.
 
-    :param xml: a libvirt domain.
     :param facts: of this host; None where its adapter sees none.
     :param taken: pCPUs that other guests have (sriov_rt.guest.claims).
     :param now: Unix time, seconds; None for the clock's.

@@ -188,9 +188,7 @@ def _idle(
 ) -> list[Element]:
     """Return the virtio devices that can go; refuse the others.
 
-    :param left: all devices.
     :param plain: those that are no virtio, and no controllers.
-    :param virtio: those that are virtio.
     """
     keeps_console = DeviceClass.CONSOLE in keep and not any(
         each.tag in devices.CONSOLES for each in plain

@@ -91,7 +91,6 @@ class _Record:
 class Claims:
     """The claims of a host.
 
-    :param root: its files.
     :param lock_s: the longest wait for the lock, seconds.
     """
 

@@ -44,10 +44,7 @@ def add(
     why: str,
     report: Recorder,
 ) -> None:
-    """Add an element to ``<cputune>`` and report it.
-
-    :param given: its attributes.
-    """
+    """Add an element to ``<cputune>`` and report it."""
     domain.add_tune(tag, given)
     report.changed("added", tag, given, why)
 

@@ -17,7 +17,6 @@ from sriov_rt.request.words import DeviceClass
 class Test:
     """Test of an element by one of its attributes.
 
-    :param attribute: its name.
     :param values: those that match.
     """
 

@@ -166,8 +166,6 @@ class Domain:
         """Add an element to ``<cputune>``.
 
         Where does not matter: libvirt's domaincommon.rng interleaves them.
-
-        :param given: its attributes.
         """
         added = append(self.ensure("cputune"), tag, given)
         self._tunes.setdefault(tag, []).append(added)

@@ -73,7 +73,6 @@ def write(
 
     Its text is ``hook: element element; hook: element``.
 
-    :param recorders: what the hooks recorded.
     :param version: of this software.
     """
     before = _find(domain)

@@ -37,7 +37,6 @@ class Change:
 
     :param hook: the name of the hook.
     :param action: ``removed``, ``added`` or ``set``.
-    :param element: the element's name.
     :param detail: which one of them, or what it is now.
     :param why: a clause.
     """
@@ -99,10 +98,7 @@ class Report:
 
 
 class Recorder:
-    """Record of what one hook does while it works.
-
-    :param hook: its name.
-    """
+    """Record of what one hook does while it works."""
 
     def __init__(self, hook: str) -> None:
         self.hook = hook

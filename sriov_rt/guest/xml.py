@@ -38,10 +38,7 @@ def attributes(element: Element) -> dict[str, str]:
 
 
 def append(parent: Element, tag: str, given: Mapping[str, str]) -> Element:
-    """Add an element at the end of another, indented like its siblings.
-
-    :param given: its attributes.
-    """
+    """Add an element at the end of another, indented like its siblings."""
     last = parent[-1] if len(parent) else None
     added = etree.SubElement(parent, tag, dict(given))
     if last is not None:

@@ -39,7 +39,6 @@ _PREFIX = "sriov-rt/nova-compute/"
 class Driver:
     """Our driver in the nova-compute that runs.
 
-    :param version: of sriov-rt.
     :param virt_type: ``[libvirt] virt_type``; empty in releases of before.
     """
 

@@ -27,10 +27,7 @@ _SEPARATOR = "-"
 
 
 def sees_host_processes(proc: str = "/proc") -> bool:
-    """Return whether /proc names processes by the host's process ids.
-
-    :param proc: where procfs is.
-    """
+    """Return whether /proc names processes by the host's process ids."""
     try:
         found = os.stat(f"{proc}/self/ns/pid").st_ino  # noqa: PTH116
     except OSError:
@@ -51,7 +48,6 @@ def ends_with_container(
     machine that systemd boots in one, keeps its files.
 
     :param root: where its root is mounted.
-    :param proc: where procfs is.
     """
     return (
         _is_contained(root, proc)

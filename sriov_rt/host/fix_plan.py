@@ -231,10 +231,7 @@ NO_TUNED = Tuned()
 
 
 def tuned_of(root: Root) -> Tuned:
-    """Return what there is of tuned on a host.
-
-    :param root: of the host.
-    """
+    """Return what there is of tuned on a host."""
     later = root.exists(_LATER_TUNED) is True
     path = LATER_TUNED_FILE if later else TUNED_FILE
     active = root.read_text(_ACTIVE_PROFILE, may_be_empty=True)

@@ -46,9 +46,7 @@ PARTS = tuple(
 class Observer:
     """Observes one host repeatedly.
 
-    :param root: where its files are.
     :param host: the name that Nova calls it by.
-    :param node: the hypervisor's name.
     :param sources: part to its source, or to the reason why there is none:
         what :func:`load_sources` gives.
     :param nova_files: Nova's configuration files below the root, in place

@@ -33,7 +33,6 @@ class Holders:
         """Return the process that holds a device; None if none does.
 
         :param device: directory of the PCI device.
-        :param group: its IOMMU group.
         :returns: such as ``pid 1234 qemu-system-x86
             guest=instance-00000001``; unknown if it is none of those that
             may be looked into.

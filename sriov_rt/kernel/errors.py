@@ -50,10 +50,7 @@ class ParentTaken(LinkError):
 
 
 class ParentIsPort(ParentTaken):
-    """The parent is a port of a bridge, a bond or a team.
-
-    :param master: the name of that.
-    """
+    """The parent is a port of a bridge, a bond or a team."""
 
     problem = "the parent cannot have ports of its own"
 
@@ -129,10 +126,7 @@ class NotVerified(LinkError):
 
 
 class LinkRefused(LinkError):
-    """The kernel refused it with an errno that no other error is for.
-
-    :param code: the errno.
-    """
+    """The kernel refused it with an errno that no other error is for."""
 
     problem = "the kernel refused it"
     advice = "check the requested values; the kernel's log may say more"

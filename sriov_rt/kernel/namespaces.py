@@ -115,7 +115,6 @@ class Namespace(NamedTuple):
 
     :param name: in /run/netns, or ``pid:N`` of a process in it; of one that
         a thread is in or a descriptor holds open, ``pid:N`` of that process.
-    :param path: of its file.
     :param kept: its descriptor, where its file is that alone.
     """
 
@@ -193,7 +192,6 @@ def descriptor(name: str | None) -> int:
 def open_file(where: str, label: str) -> int:
     """Return the descriptor of a namespace's file, which the caller closes.
 
-    :param label: what errors call it.
     :raises NoSuchNamespace: and NotPermitted, as :func:`opened` does.
     """
     try:
@@ -245,7 +243,6 @@ def own_cookie() -> int:
 def inside(descriptor: int, action: Callable[[], _T]) -> _T:
     """Return what a function returns in a thread that enters a namespace.
 
-    :param descriptor: of the namespace.
     :raises OSError: if the namespace cannot be entered; and whatever else
         the function raises.
     """

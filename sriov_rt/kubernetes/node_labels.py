@@ -77,7 +77,6 @@ class NodeLabels:
 
     :param api: an API server.
     :param node_name: of the Node, for the log.
-    :param backoff: the delays after failures.
     :param changed: called when :meth:`read` has something new.
     :param crashed: called if the thread meets an error it should not.
     :param monotonic: the clock, seconds.

@@ -46,7 +46,6 @@ Call = Callable[[bytes], bytes]
 class SocketUnusable(exceptions.SriovRtError):
     """No server can listen on a path.
 
-    :param path: of the socket.
     :param problem: a clause, with what to do.
     """
 
@@ -119,7 +118,6 @@ def start(path: pathlib.Path, calls: Mapping[str, Call], mode: int) -> Any:
 
     :param path: of the socket; its directory has to be there.
     :param calls: full name of a method to what answers it.
-    :param mode: permissions of the socket.
     :raises SocketUnusable: if it cannot.
     """
     _prepare(path)

@@ -20,7 +20,6 @@ LOG = logging.getLogger(__name__)
 class FeatureFile:
     """Keep the file in step with the facts, and younger than its expiry.
 
-    :param path: of the file.
     :param expiry_s: seconds for which NFD believes it.
     :param wall: Unix time, seconds.
     """

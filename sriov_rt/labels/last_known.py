@@ -24,7 +24,7 @@ LOG = logging.getLogger(__name__)
 #: The most labels of one source. A Node of a large cluster has 200.
 MAX_LABELS = 4096
 
-#: How often the ages on disk are brought up to date, in parts of the limit.
+#: Writes of the labels' ages to disk within the time limit.
 SAVES_A_LIMIT = 4
 
 

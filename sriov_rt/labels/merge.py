@@ -24,7 +24,6 @@ _OTHER_MEANING = frozenset({f"{features.PREFIX}/kernel-config.NO_HZ_FULL"})
 class Reading:
     """Last labels of a source.
 
-    :param source: its name.
     :param labels: full key to value.
     :param stale: whether that is longer ago than the limit.
     """

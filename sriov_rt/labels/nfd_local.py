@@ -36,7 +36,6 @@ class NfdLocal:
     holds none. An odd file costs its own labels alone. While a file cannot be
     read the last labels of all are kept, and none is confirmed.
 
-    :param root: of the host.
     :param directory: of the files, below the root.
     :param monotonic: the clock of answers, seconds.
     :param wall: Unix time, seconds.

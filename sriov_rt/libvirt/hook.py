@@ -76,7 +76,6 @@ def run(
 ) -> Outcome:
     """Return what to answer to a call.
 
-    :param root: the host's files.
     :param clean_vfs: see CleanVfs.
     """
     may = answer(call.operation, call.stage)

@@ -48,7 +48,6 @@ _RELEASE = re.compile(r"v?(\d{1,3})\.(\d{1,4})", re.ASCII)
 class AddonsUnusable(errors.MagnumError):
     """A file of the add-ons' directory differs from the index.
 
-    :param directory: its path.
     :param problem: a clause.
     """
 
@@ -63,12 +62,7 @@ class AddonsUnusable(errors.MagnumError):
 
 
 class AddonUnknown(errors.MagnumError):
-    """An option names add-ons or images that do not exist.
-
-    :param option: its name.
-    :param names: the unknown names.
-    :param known: all known names.
-    """
+    """An option names add-ons or images that do not exist."""
 
     def __init__(
         self, option: str, names: Iterable[str], known: Iterable[str]

@@ -340,7 +340,6 @@ class Driver(driver.Driver):  # type: ignore[misc]
         """Begin an operation on nodegroups.
 
         :param groups: nodegroups that it may build.
-        :param gone: nodegroups that it removes.
         """
         removed = frozenset(objects.chart_name(each) for each in gone)
         session = clients.OpenStackClients(context).keystone().session

@@ -21,7 +21,6 @@ class MagnumError(exceptions.SriovRtError):
 class NodegroupRefused(MagnumError):
     """A nodegroup that cannot be built.
 
-    :param name: the nodegroup's.
     :param problems: a clause each, at least one.
     :param is_warning: whether it is built all the same, by option.
     """
@@ -39,7 +38,6 @@ class NodegroupRefused(MagnumError):
 class CloudUnusable(MagnumError):
     """Nova, Neutron or Placement gave no usable answer.
 
-    :param service: its name.
     :param why: a clause.
     :param status: of HTTP, if it answered.
     """

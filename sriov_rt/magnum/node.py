@@ -98,8 +98,6 @@ def container_runtimes(names: Sequence[str]) -> dict[str, Any]:
     """Return the file and command that add Kata's handlers to containerd.
 
     A node whose image has no Kata does not join, and its console says why.
-
-    :param names: of the handlers.
     """
     text = _RUNTIMES.replace("@NAMES@", " ".join(names))
     return _script(RUNTIME_SCRIPT, text)

@@ -40,7 +40,6 @@ class Unfit(Exception):
 def links(data: Object, network: str) -> list[str]:
     """Return the MAC addresses of the node's ports on a network.
 
-    :param data: Nova's network_data.json.
     :param network: its UUID.
     """
     ids = {
@@ -114,7 +113,6 @@ def plugin(config: Object, name: str, share: Object) -> Object:
     """Return the CNI configuration of a pod's interface.
 
     :param config: this node's.
-    :param name: of the parent interface.
     :param share: IPAM section, the node's range of addresses.
     """
     if config["kind"] == "vf":

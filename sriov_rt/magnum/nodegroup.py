@@ -106,7 +106,6 @@ class Rendered:
 
     :param values: keys to add to its entry in the chart's nodeGroups.
     :param traits: required of a host in Placement.
-    :param request: of its flavor.
     """
 
     values: Mapping[str, Any]

@@ -30,7 +30,6 @@ class Group:
     """A nodegroup of a cluster.
 
     :param flavor: its id or name.
-    :param count: of nodes.
     :param failed: whether the last operation on it failed.
     :param deleted: whether it is being deleted.
     """

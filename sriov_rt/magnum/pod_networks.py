@@ -68,10 +68,7 @@ class PodNetworks:
     pods: int
 
     def problems(self, vif: words.Vif | None) -> list[str]:
-        """Return why they cannot be configured, a clause each.
-
-        :param vif: of the flavor.
-        """
+        """Return why they cannot be configured, a clause each."""
         found = [
             f"network {name!r}: Kubernetes does not accept its name; put its "
             "UUID into the label"

@@ -80,8 +80,6 @@ def delete(client: kubernetes.Client, uuid: str, namespace: str) -> None:
     """Delete the set of a cluster, if there is one.
 
     Its Secrets go with the others of the cluster, when that is deleted.
-
-    :param uuid: the cluster's.
     """
     try:
         ClusterResourceSet(client).delete_all_by_label(

@@ -39,7 +39,7 @@ class Work:
     """Ports to request from neutron-server, and ports to report to it.
 
     :param requests: ports that are here and may have become so since.
-    :param gone: ports that it was told of and that are here no more.
+    :param gone: reported ports that are no longer on this host.
     """
 
     requests: tuple[str, ...] = ()

@@ -333,7 +333,7 @@ def _ports() -> Collection[str]:
 
 
 def _answer(act: Callable[[], Answer]) -> Answer:
-    # An exception would be made anew on the other side from its arguments
+    # The other side would make an exception again from its arguments
     # alone, and ours take keywords.
     try:
         return act()

@@ -205,7 +205,7 @@ class Agent:
                 )
                 continue
             vf = (found[port].vf if port in found else None) or "-"
-            # Of a port that no binding is for, again and again.
+            # A port without a binding is reported at each look.
             level = logging.DEBUG if word == UNBOUND else logging.INFO
             LOG.log(
                 level, "port=%s vf=%s host=%s %s", port, vf, self._host, word

@@ -31,7 +31,6 @@ class VfCleaner:
     After a start of the agent the VFs that ports had are theirs until Neutron
     says otherwise: the agent may not have come to look at them yet.
 
-    :param host: for the log.
     :param bindings: asked about ports that had a VF before the start.
     :param retry_s: seconds from one look at a VF to be cleaned to the next.
     :param monotonic: the clock, seconds.
@@ -137,7 +136,7 @@ class VfCleaner:
         return self._clean_now(address, slot, None)
 
     def _set_right(self, claim: Claim) -> bool:
-        """Return whether a VF is as its port has to have it. In its turn."""
+        """Return whether a VF has the settings of its port. In its turn."""
         try:
             changed = self._vfs.set_right(claim.slot, claim.desired)
         except exceptions.SriovRtError as error:

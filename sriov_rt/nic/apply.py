@@ -210,7 +210,7 @@ def _patiently(
     part: VfSettings,
     clock: Clock,
 ) -> None:
-    """Write one group, again and again while the VF resets."""
+    """Write one group; retry while the VF resets."""
     last: errors.NicError | None = None
 
     def attempt() -> bool | None:
@@ -279,7 +279,7 @@ def differences(
 
 
 #: How long a VF may take to be as it was set, seconds: its driver asks for
-#: the MAC anew after a reset by the PF.
+#: the MAC again after a reset by the PF.
 READBACK_S = 10.0
 
 Observe = Callable[[Collection[int]], Mapping[int, VfState]]

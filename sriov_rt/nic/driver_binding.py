@@ -97,7 +97,6 @@ def bind(
 ) -> VfDevice:
     """Bind a VF to a driver, the same or another, and wait until it is up.
 
-    :param family: its PF's.
     :param driver: None for the one that the kernel chooses.
     :param mac: what its interface has to have; None or NO_MAC for any.
     :returns: its device afterwards.
@@ -159,8 +158,6 @@ def unanswered(
 
     They have an interface, which has no link. As far as that shows: of a
     family that does not tell, and while the PF is down, it is none.
-
-    :param vfs: of one PF.
     """
     some = tuple(vfs)
     if not some or not family.shows_made_up:

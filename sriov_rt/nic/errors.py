@@ -120,10 +120,7 @@ class VfInUse(VfBusy):
 
 
 class FiltersRemain(NicError):
-    """A PF keeps MAC filters of a VF's last tenant: it must have no other.
-
-    :param pf: interface of the PF.
-    """
+    """A PF keeps MAC filters of a VF's last tenant: it must have no other."""
 
     def __init__(self, device: str, problem: str, pf: str) -> None:
         self.pf = pf
@@ -151,10 +148,7 @@ class FunctionNotReset(NicError):
 
 
 class Locked(NicError):
-    """Another process holds a VF.
-
-    :param address: of the VF.
-    """
+    """Another process holds a VF."""
 
     remedy = "try again in a minute"
 
@@ -174,10 +168,7 @@ class NotRecorded(NicError):
 
 
 class NotKept(NotRecorded):
-    """A file on a VF would end with the container that writes it.
-
-    :param directory: of the files.
-    """
+    """A file on a VF would end with the container that writes it."""
 
     remedy = (
         "mount the host's /run into the container at /run, then start the "
@@ -282,7 +273,7 @@ class BadState(NicError):
 class VerifyFailed(NicError):
     """The kernel took a write, but what it says afterwards is different.
 
-    :param differences: (attribute, wanted, found) of each that differs.
+    :param differences: (attribute, expected, found) of each that differs.
     """
 
     remedy = "reset the VF; do not hand it out as it is"

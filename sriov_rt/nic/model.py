@@ -67,7 +67,6 @@ class VfId:
 class Pf:
     """A physical function that can have VFs.
 
-    :param name: of its interface.
     :param vendor: PCI id, four lower-case hex digits; so is product.
     :param speed_mbps: of its link, Mbit/s; None without one.
     :param carrier: None if it is down or does not tell.

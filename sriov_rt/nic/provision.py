@@ -62,10 +62,7 @@ class Mode(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Amount:
-    """How many VFs a PF is to have.
-
-    :param pf: name of its interface.
-    """
+    """How many VFs a PF is to have."""
 
     pf: str
     number: int
@@ -207,7 +204,6 @@ def users(
     """Return (VF, who or what uses it) of each VF of a PF in use.
 
     :param known: the use of VFs as nic.vfs.Users has it.
-    :param states: of the PF's VFs.
     """
     found = []
     for state in states:
@@ -244,7 +240,6 @@ def apply(
 ) -> Pf:
     """Do it, and wait until the VFs are up as they should be.
 
-    :param family: of the PF.
     :raises NotReady: if they are not in time.
     """
     name = desired.pf.name

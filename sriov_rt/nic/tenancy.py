@@ -201,7 +201,7 @@ class Holder:
         return f"{self.kind} {who}" if who else str(self.kind)
 
     def quarantined(self, reason: str) -> "Holder":
-        """Return the holder of a VF that did not come clean."""
+        """Return the holder of a VF that could not be reset."""
         return dataclasses.replace(
             self, state=State.QUARANTINED, reason=reason[:MAX_TEXT]
         )

@@ -102,7 +102,6 @@ class Use:
 class Rule(NamedTuple):
     """A row of the table.
 
-    :param fact: what it looks at.
     :param clauses: of a Use: who or what forbids the acts, nothing if the
         fact is not so.
     :param forbids: the acts that are not allowed then.

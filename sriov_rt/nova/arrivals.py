@@ -62,7 +62,6 @@ def bound(vif: Mapping[str, Any], offer: Offer) -> Mapping[str, Any] | None:
     """Return a port as Neutron will bind it to this host.
 
     :param vif: as it is bound on the host that it leaves.
-    :param offer: of this host.
     :returns: None if another driver will have it.
     :raises ParseError: for a binding of ours that makes no sense.
     :raises NovaException: or another error of Neutron's, if it is unknown.

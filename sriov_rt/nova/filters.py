@@ -45,7 +45,6 @@ def log(
 
     :param hosts: HostStates that were to be judged.
     :param passing: those of them that passed.
-    :param spec: the RequestSpec.
     """
     nobody = bool(hosts) and not passing
     debug = LOG.isEnabledFor(logging.DEBUG)
@@ -77,7 +76,6 @@ def end(
     has to do.
 
     :param hosts: HostStates, of which none passed.
-    :param spec: the RequestSpec.
     :raises nova.exception.NoValidHost: with the Reasons' codes, and who
         says more.
     """
@@ -103,7 +101,6 @@ def no_valid_host(why: str, spec: Any) -> exception.NoValidHost:
 
     :param why: a clause; it comes last, since Nova cuts a fault to 255
         characters.
-    :param spec: the RequestSpec.
     """
     return exception.NoValidHost(
         reason=f"An administrator sees what to do by 'sriov-rt explain "
@@ -159,8 +156,6 @@ class RealtimeSriovFilter(filters.BaseHostFilter):  # type: ignore[misc]
     ) -> Iterable[Any]:
         """Return the HostStates that pass.
 
-        :param filter_obj_list: HostState objects.
-        :param spec_obj: the RequestSpec.
         :raises nova.exception.NoValidHost: if none passes; see :func:`end`.
         """
         if not requests.asks(request_spec.extra_specs(spec_obj)):

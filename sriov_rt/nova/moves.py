@@ -44,7 +44,6 @@ def guard_claims(
     ends an evacuation (rebuild_claim). Nova's own late check, of server
     groups, is in the same place.
 
-    :param tracker: Nova's ResourceTracker.
     :param judge: takes instance and flavor; raises HostRefused or
         GuestRefused if the host does not satisfy the flavor.
     :param check: takes the same, of a move that is claimed; raises the same

@@ -28,7 +28,6 @@ def run(host: str, vif_driver: Any, guests: Any) -> None:
     tells what is wrong.
 
     :param host: as Nova names it.
-    :param vif_driver: unplugs ports.
     :param guests: Nova's libvirt.host.Host.
     :raises HostRefused: for an option of sriov-rt.conf with a bad value.
     """
@@ -57,7 +56,7 @@ def _unborn(host: str, guests: Any) -> Iterator[Any]:
     """Yield the instances that never got a domain on this host.
 
     The daemon that plugs outlives a nova-compute that is killed, and ends
-    what it was told to do: such a port is whole, and nobody's. Nova only
+    what it was called for: such a port is whole, and nobody's. Nova only
     marks the instance as failed.
     """
     found = objects.InstanceList.get_by_host(

@@ -62,7 +62,6 @@ def extra_specs(spec: Any) -> Mapping[str, str]:
 def request(spec: Any, verdicts: Verdicts) -> requests.Request:
     """Return what the flavor asks, and the networks that come to it.
 
-    :param spec: the RequestSpec.
     :param verdicts: knows the endpoints of an instance that moves.
     :raises RequestError: for extra specs that cannot be.
     """
@@ -84,8 +83,6 @@ def attachments(spec: Any) -> tuple[Attachment, ...]:
 
     Where it is open which network is on which physical one, there is an
     attachment for each that may be.
-
-    :param spec: the RequestSpec.
     """
     metadata = spec.network_metadata if "network_metadata" in spec else None
     physical: list[str | None] = [None]

@@ -22,7 +22,6 @@ class Validator(base.ExtraSpecValidator):  # type: ignore[misc]
     def validate(self, name: str, value: str) -> None:
         """Check a value.
 
-        :param name: the extra spec's.
         :raises nova.exception.ValidationError: which the API turns into a
             400 with the sentence.
         """

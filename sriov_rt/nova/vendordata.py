@@ -82,9 +82,7 @@ class Application:
     It keeps no state. Keystone's middleware has to stand before it: without
     the headers that this sets nobody is answered.
 
-    :param settings: the operator's.
     :param root: the file system that the profiles are on.
-    :param flavors: asks Nova.
     """
 
     def __init__(

@@ -67,11 +67,7 @@ class RealtimeHostWeigher(weights.BaseHostWeigher):  # type: ignore[misc]
     def weigh_objects(
         self, weighed_obj_list: Sequence[Any], weight_properties: Any
     ) -> list[float]:
-        """Return a weight for each host.
-
-        :param weighed_obj_list: WeighedHost objects.
-        :param weight_properties: the RequestSpec.
-        """
+        """Return a weight for each host."""
         hosts = [each.obj for each in weighed_obj_list]
         try:
             return _weights(hosts, weight_properties)

@@ -12,7 +12,6 @@ class OnloadError(exceptions.SriovRtError):
 class OptionRejected(OnloadError):
     """An option of ``[onload]`` is not one that can be worked with.
 
-    :param option: its name.
     :param value: as the operator gave it.
     :param problem: what is wrong, or was expected; a clause.
     """
@@ -42,10 +41,7 @@ class ConfigurationUnreadable(OnloadError):
 
 
 class NotConfigured(OnloadError):
-    """An option of ``[onload]`` that is needed is not set.
-
-    :param option: its name.
-    """
+    """An option of ``[onload]`` that is needed is not set."""
 
     def __init__(self, option: str) -> None:
         self.option = option
@@ -70,7 +66,6 @@ class ProfileNotAllowed(OnloadError):
 class ProfileMissing(OnloadError):
     """An allowed profile is in none of the directories.
 
-    :param name: of the profile.
     :param directories: where it was looked for, in their order.
     """
 
@@ -87,7 +82,6 @@ class ProfileMissing(OnloadError):
 class ProfileUnreadable(OnloadError):
     """The file of a profile can't be read.
 
-    :param path: of the file.
     :param problem: what the system said.
     """
 
@@ -102,7 +96,6 @@ class ProfileUnreadable(OnloadError):
 class ProfileRejected(OnloadError):
     """A line of a profile says something that is no data, or not allowed.
 
-    :param path: of the file.
     :param line: its number, from 1.
     :param problem: what is wrong with it, a clause.
     """

@@ -43,7 +43,6 @@ class Onload:
     and what it sets of Onload's variables goes.
 
     :param load: gives the operator's settings, when they are first needed.
-    :param host: the host's file system.
     """
 
     def __init__(
@@ -190,8 +189,6 @@ def _image_reasons(
     Nova mounts an image after it has made the domain's document, so that a
     hook can't tell: who has mounted it can ask again.
 
-    :param domain: of a container.
-    :param host: the host's file system.
     :param library: the path in it of what is to be preloaded.
     :returns: Unknown, with a clause, if the image is not there to be read.
     """
@@ -238,7 +235,6 @@ class Starting(Onload):
 
     :param accelerated: whether the container's ports may be.
     :param load: gives the operator's settings, when they are first needed.
-    :param host: the host's file system.
     """
 
     def __init__(

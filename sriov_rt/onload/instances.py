@@ -119,7 +119,6 @@ def judge(
     """Return the state of Onload in an instance. Pure.
 
     :param container: one that asks for Onload.
-    :param effects: of its processes.
     :param hidden: whether some could not be looked at.
     """
     best = max(

@@ -45,7 +45,6 @@ class Text:
 class Directories:
     """Profiles in directories, the first that has one counts.
 
-    :param root: the host's file system.
     :param paths: absolute, as :mod:`sriov_rt.onload.settings` checked them.
     """
 
@@ -61,7 +60,6 @@ class Directories:
     def read(self, name: str, *, fragment: bool) -> Text | None:
         """Return the file of a profile, None if there is none.
 
-        :param name: of the profile.
         :param fragment: take a ``.opf-fragment`` too.
         :raises ProfileUnreadable: if it can't be read.
         :raises ValueError: for what can't be a name: none gets this far.

@@ -180,9 +180,7 @@ def why_not(
 ) -> tuple[Reason, ...]:
     """Return why a library of the host cannot be preloaded in an image.
 
-    :param image: the image's file system.
     :param init: the path in it of what is started.
-    :param host: the host's file system.
     :param library: the path in it of what is to be preloaded.
     """
     found = read_elf(host, library)

@@ -48,7 +48,6 @@ class Settings:
     def profile(self, name: str | None, root: Root) -> Profile | None:
         """Return the profile of a flavor that names this one, or none.
 
-        :param root: the host's file system.
         :returns: None if the flavor names none and there is no default.
         :raises OnloadError: as :func:`sriov_rt.onload.profiles.resolve`.
         """

@@ -226,10 +226,7 @@ def driver(root: Root) -> Driver:
 
 
 class Processes:
-    """The processes of a host.
-
-    :param root: its file system.
-    """
+    """The processes of a host."""
 
     def __init__(self, root: Root) -> None:
         self._root = root

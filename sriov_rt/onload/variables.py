@@ -132,7 +132,6 @@ class Variable:
     """A variable and the values that it takes.
 
     :param minimum: the least number; None if its values are words.
-    :param maximum: the greatest number.
     :param is_bits: hexadecimal is taken too.
     :param is_withheld: allowed only if the operator names it.
     """

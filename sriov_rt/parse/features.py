@@ -57,7 +57,6 @@ class Features:
 def parse_features(text: str, now: float) -> Features:
     """Return the labels of a feature file at a time; total on its lines.
 
-    :param text: the whole file.
     :param now: Unix time in seconds.
     :raises ParseError: only for a text longer than :data:`MAX_FILE`, in
         bytes of UTF-8.

@@ -64,7 +64,6 @@ class IsolCpus:
     """Value of isolcpus=.
 
     :param flags: those of ISOLCPUS_FLAGS that are in force.
-    :param cpus: the CPUs to isolate.
     """
 
     flags: frozenset[str]

@@ -13,7 +13,6 @@ def parse_int(text: str, what: str, minimum: int, maximum: int) -> int:
 
     :param what: what the number is, for the error.
     :param minimum: the least value; a minus sign is taken if it is negative.
-    :param maximum: the greatest value.
     :raises ParseError: if it is no number or not within the bounds.
     """
     negative = minimum < 0 and text.startswith("-")

@@ -218,7 +218,6 @@ class Provider:
 
     :param client: reads and sets.
     :param host: the name that Nova calls the host by; for the log.
-    :param node: the provider's name.
     """
 
     def __init__(self, client: Placement, host: str, node: str) -> None:

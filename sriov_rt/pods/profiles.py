@@ -16,11 +16,7 @@ RESOURCE = "sriov-rt.openstack.org/onload-resource"
 
 
 class NotInLines(exceptions.SriovRtError):
-    """A variable of a profile has more than one line.
-
-    :param profile: its name.
-    :param variable: its name.
-    """
+    """A variable of a profile has more than one line."""
 
     def __init__(self, profile: str, variable: str) -> None:
         super().__init__(

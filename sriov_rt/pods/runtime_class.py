@@ -40,7 +40,6 @@ def why_not(
     Kubernetes copies a class's overhead, which is what a sandbox takes beside
     its containers, into the pods that it admits.
 
-    :param spec: of the pod.
     :param given: the RuntimeClass object; None if it is not known.
     """
     name = spec.get("runtimeClassName")

@@ -69,7 +69,6 @@ class _Complaints:
 class Endpoint:
     """RPC endpoint for agents' reports; see :mod:`sriov_rt.service.messaging`.
 
-    :param table: where the reports go.
     :param request: requests a report from a host.
     """
 
@@ -247,10 +246,8 @@ class ReportRequests:
 class Listener:
     """Reports of all agents, through one connection that heals by itself.
 
-    :param conf: names the message queue.
     :param server: a name that is unique among the listeners of this queue,
         and the same after a restart: RabbitMQ keeps a queue by this name.
-    :param table: where the reports go.
     :raises oslo_messaging.MessagingException: for a queue that can't be
         used as it is configured.
     """

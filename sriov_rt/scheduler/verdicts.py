@@ -54,7 +54,6 @@ H = TypeVar("H", bound=Host)
 class Verdicts:
     """Verdicts on hosts, by the facts table.
 
-    :param table: the facts.
     :param max_age_s: seconds from which facts are stale.
     :param monotonic: the table's clock, seconds.
     :param wall: Unix time, seconds.

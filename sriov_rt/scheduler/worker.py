@@ -37,7 +37,6 @@ class Worker:
     Nothing is started before that: nova-scheduler makes its filters and
     only then forks.
 
-    :param conf: the configuration of nova-scheduler.
     :param monotonic: the clock, seconds.
     :param server: the listener's name; None for that of all workers here.
     :param listen: makes a listener, from what feeds it and is fed by it.

@@ -172,7 +172,6 @@ def stop(server: Any, client: Any, method: str, **arguments: Any) -> None:
     is to stop (ACK_REQUEUE_EVERY_SECONDS_MAX in oslo.messaging's
     _drivers/amqpdriver.py). A message ends that wait.
 
-    :param server: the server.
     :param client: sends to it, and tries once.
     :param method: one that does nothing with these arguments.
     """

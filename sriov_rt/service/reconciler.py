@@ -31,7 +31,6 @@ class Reconciler(Generic[T]):
     :param name: for the log, and the thread's.
     :param apply: brings about a state; raises :class:`NotYet` to be called
         again after a delay.
-    :param backoff: the delays.
     :param again_s: seconds after which a state is applied once more although
         it is the same; infinite for never.
     :param crashed: called once if ``apply`` raises anything else.

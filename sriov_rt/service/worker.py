@@ -14,7 +14,6 @@ LOG = logging.getLogger(__name__)
 class Worker:
     """Call a function when it is due, in a thread of its own.
 
-    :param name: the thread's.
     :param step: does the work and returns the seconds until it is due again
         (infinite: not before :meth:`wake`).
     :param crashed: called once if ``step`` raises, which ends the thread.

@@ -172,7 +172,7 @@ class Tuning:
 
     :param cpus: those of guests; realtime programs on them are in the way as
         guests are.
-    :param report: is told of each change before it begins.
+    :param report: called with each change before it begins.
     """
 
     def __init__(

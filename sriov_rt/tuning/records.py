@@ -45,7 +45,6 @@ class TuningRuns(exceptions.SriovRtError):
 class RecordDamaged(exceptions.SriovRtError):
     """The record cannot be read.
 
-    :param path: where it is.
     :param problem: a clause.
     """
 
@@ -62,7 +61,6 @@ class State:
 
     :param pieces: its bytes as Latin-1, in the lengths that a document
         takes; None if there was no file.
-    :param mode: its permissions.
     """
 
     pieces: tuple[str, ...] | None

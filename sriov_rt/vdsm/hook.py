@@ -146,8 +146,6 @@ def run(
     """Return what to answer to an event.
 
     :param event: the name of the hook's directory.
-    :param xml: the domain.
-    :param root: the host's files.
     """
     text = environment.get(PROPERTY, "")
     pinning = environment.get(PINNING, "")

@@ -53,7 +53,6 @@ class Bound:
     """Measured maximum of one CPU, and its bounds.
 
     :param max_us: the worst sample, µs.
-    :param samples: how many there were.
     :param probability: that a further sample is worse, at most, at 95 %.
     :param once_in_s: seconds in which a worse one is expected less than
         once, at 95 %.

@@ -35,7 +35,6 @@ COLUMNS = ("What", "Before", "After", "Difference", "Uncertainty", "Verdict")
 class Difference:
     """One figure of both measurements.
 
-    :param what: its name.
     :param uncertainty: what the difference may be by chance, in its unit;
         or a sentence where it has none.
     :param worse: whether the second is worse by more than chance.

@@ -89,7 +89,6 @@ class CpusOffline(exceptions.SriovRtError):
 class TargetUnusable(exceptions.SriovRtError):
     """A directory that can't be measured in.
 
-    :param path: the directory.
     :param problem: what is wrong with it, and what to do.
     """
 
@@ -153,10 +152,7 @@ class CertificateUnusable(exceptions.SriovRtError):
 
 
 class NoFigures(exceptions.SriovRtError):
-    """No figures of a certificate before a measurement are kept.
-
-    :param path: the directory of figures.
-    """
+    """No figures of a certificate before a measurement are kept."""
 
     def __init__(self, path: str) -> None:
         super().__init__(
@@ -170,7 +166,6 @@ class NotComparable(exceptions.SriovRtError):
     """A measurement was made otherwise than that of the certificate.
 
     :param tool: which both have run.
-    :param what: what differs.
     """
 
     def __init__(self, tool: str, what: str, before: str, after: str) -> None:

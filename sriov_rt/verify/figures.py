@@ -48,7 +48,7 @@ def keep(
             shutil.rmtree(old)
     except OSError as error:
         LOG.warning(
-            "the figures of the certificate cannot be kept in /%s (%s): "
+            "cannot write the figures of the certificate to /%s (%s): "
             "'verify compare' will compare with those before",
             PATH,
             error.strerror or error,

@@ -45,7 +45,6 @@ from sriov_rt.verify.tools import TOOLS
 class Progress:
     """Progress of a run.
 
-    :param tool: that runs now.
     :param elapsed_s: since its start.
     :param duration_s: of its step.
     :param left_s: until the end of the whole run.

@@ -74,7 +74,6 @@ class Results(Generic[M]):
     """Files of the results in one directory.
 
     :param directory: made if it is missing.
-    :param kind: class of the results.
     :param prefix: begins the name of each file.
     """
 
@@ -172,7 +171,6 @@ class Table(Generic[M]):
     """Table of results.
 
     :param columns: its own; those of published figures follow.
-    :param order: sorts its rows.
     :param key: by which a result is compared with others.
     :param source: the publication that a result is compared with.
     :param published: the published figure; "-" for none.

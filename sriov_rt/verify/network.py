@@ -157,7 +157,6 @@ class Packets:
 class Ends:
     """Both ends of a measurement.
 
-    :param address: of the server.
     :param port: its first.
     :param namespace: of the client, by name or as ``pid:N``; empty for this
         one.
@@ -374,10 +373,7 @@ class Results(matrix.Results[Measured]):
 
 
 class NetworkRun:
-    """Run of network measurements; the result of each cell is kept.
-
-    :param packets: interfaces of PACKETS.
-    """
+    """Run of network measurements; the result of each cell is kept."""
 
     def __init__(
         self,

@@ -68,7 +68,6 @@ class Picture:
     """One picture.
 
     :param name: of its files, without an ending.
-    :param title: what it shows.
     :param images: its bytes by format.
     :param wide: whether it is a grid, as wide as a page.
     :param alone: whether it has no neighbour: those that follow are pairs,

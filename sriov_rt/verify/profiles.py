@@ -35,10 +35,7 @@ class Profile:
         return dataclasses.replace(self, steps=steps)
 
     def without(self, names: Collection[str]) -> "Profile":
-        """Return it without some of its tools.
-
-        :param names: of these.
-        """
+        """Return it without some of its tools."""
         steps = tuple(each for each in self.steps if each.tool not in names)
         return dataclasses.replace(self, steps=steps)
 

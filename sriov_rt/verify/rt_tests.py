@@ -26,7 +26,6 @@ class Thread:
     """Values of one thread in a file.
 
     :param tool: for errors.
-    :param number: of the thread.
     """
 
     tool: str

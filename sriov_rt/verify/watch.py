@@ -79,7 +79,6 @@ def probe(
 ) -> Probe:
     """Probe one idle isolated CPU, and withdraw what it contradicts.
 
-    :param duration_s: of the probe.
     :param lock: held by measurements; then nothing is probed.
     :param housekeeping_us: probe the most idle housekeeping CPU in its place,
         however busy it is; a latency above this withdraws, µs.

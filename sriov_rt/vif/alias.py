@@ -20,7 +20,6 @@ class Alias:
     """Owner of an interface, as its alias names it.
 
     :param port: UUID of the port.
-    :param owner: who has it.
     :param host_name: the name that a VF's interface had on the host, and is to
         have there again; empty for what was made for the port.
     :param network: UUID of the network of an accelerated port; empty for

@@ -47,7 +47,7 @@ class Existing:
             record.request.namespace is None and request.namespace is None
         )
         if link is None or not (link.namespace_id == namespace_id or moved_on):
-            # Its container was started anew, or has lost it.
+            # Its container was restarted, or has lost it.
             LOG.info(
                 "%s: plugging again: its interface is %s",
                 log.about(request.port, record.vf),

@@ -75,16 +75,11 @@ DEFAULTS = Rules()
 class Host:
     """Host that ports are made on, with its links, VFs and records.
 
-    :param links: the kernel's links.
-    :param vfs: the verbs on VFs.
     :param pools: the parents of each physical network.
-    :param records: of the ports.
     :param locks: between processes, and threads of this one.
-    :param rules: what the operator chooses.
     :param away: where the thread must not run meanwhile.
     :param patience_s: how long the kernel is given to end a namespace, in
         seconds; None for PATIENCE_S.
-    :param counts: where operations are counted.
     """
 
     links: Links

@@ -82,7 +82,7 @@ class Plug:
         the alias and in the logs.
     :param owner: who has it: an instance's UUID or a name of the operator's
         choice (1 to 64 of A-Z a-z 0-9 . _ -).
-    :param mode: of the kind (see request.words.VIF_MODES); None for VF.
+    :param mode: of the macvlan or ipvlan (see request.words.VIF_MODES).
     :param physical_network: picks the pool of parents.
     :param parent: an interface of the pool, or None to choose one.
     :param namespace: None for the namespace of the caller, ``pid:N`` or the

@@ -119,10 +119,7 @@ def _done(record: Record, link: Link, nodes: tuple[int, int]) -> Record:
 
 
 class Making:
-    """Makes a port on a parent that is locked, with its port.
-
-    :param unplugging: undoes what fails.
-    """
+    """Makes a port on a parent that is locked, with its port."""
 
     def __init__(self, host: Host, unplugging: Unplugging) -> None:
         self._host = host
@@ -136,9 +133,8 @@ class Making:
     def observe(
         self, port: str | None = None, avoid: Collection[str] = ()
     ) -> View:
-        """Return the host as it is, but for an interface that is deleted.
+        """Return a view without the port's deleted interface.
 
-        :param port: whose it was.
         :param avoid: see View.
         """
         records = [
@@ -271,10 +267,7 @@ class Making:
 
 
 class Plugging:
-    """Makes ports, each under its own lock and its parent's.
-
-    :param unplugging: undoes what fails.
-    """
+    """Makes ports, each under its own lock and its parent's."""
 
     def __init__(self, host: Host, unplugging: Unplugging) -> None:
         self._links = host.links

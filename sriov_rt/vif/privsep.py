@@ -288,7 +288,7 @@ def _conf() -> Any:
 
 
 def _answered(action: Callable[[], Any]) -> Answer:
-    # An exception would be made anew on the other side from its arguments
+    # The other side would make an exception again from its arguments
     # alone, and ours take keywords.
     try:
         return action(), None

@@ -44,7 +44,6 @@ class Evidence:
     """Evidence from the kernel on a port and its parent.
 
     :param parent: the parent's name, as it is now if that is known.
-    :param where: the parent.
     :param idle: whether nothing is on the parent, in any namespace; None if
         this kernel cannot tell.
     :param removed: whether the interface was found and deleted.

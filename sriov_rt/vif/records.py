@@ -35,7 +35,6 @@ from sriov_rt.vif import lock
 from sriov_rt.vif import log
 from sriov_rt.vif import salvage
 from sriov_rt.vif import validation
-from sriov_rt.vif.model import Plug
 from sriov_rt.vif.model import Record
 from sriov_rt.vif.model import State
 
@@ -331,7 +330,8 @@ class Records:
                 record.boot,
             )
             return None
-        return stand_in(port, data, f"its record ({problem})")
+        problem = f"its record ({problem})"
+        return salvage.record(boot_id(), port, data, problem)
 
     def path(self, port: str) -> pathlib.Path:
         """Return where the record of a port is."""
@@ -471,36 +471,6 @@ def _existing(record: Record | None) -> Record | None:
     if record is None or record.state is not State.PLUGGING:
         return record
     return parse(record.before.encode()) if record.before else None
-
-
-def stand_in(port: str, data: bytes, problem: str) -> Record:
-    """Return a quarantined record that stands for what is damaged.
-
-    :param data: what is left of it.
-    :param problem: what is wrong with it, a clause.
-    """
-    found = salvage.fields(data)
-    return Record(
-        boot=boot_id(),
-        port=port,
-        owner=found.owner,
-        kind=found.kind,
-        mode=None,
-        interface=found.interface or validation.default(port),
-        namespace=found.namespace,
-        namespace_id=found.namespace_id,
-        index=found.index,
-        parent=found.parent,
-        parent_index=found.parent_index,
-        vf=found.vf,
-        nic=found.nic or found.parent,
-        mac=found.mac,
-        accelerated=False,
-        request=Plug(port=port, owner=found.owner, kind=found.kind),
-        state=State.QUARANTINED,
-        reason=f"damaged: {problem}",
-        damaged=True,
-    )
 
 
 def parse(data: bytes) -> Record:

@@ -57,7 +57,6 @@ class Restored:
 class Restoring:
     """Plugs lost ports again.
 
-    :param plugger: of this host.
     :param container: finds the containers that libvirt moved ports into.
     """
 

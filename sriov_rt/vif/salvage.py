@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Facts about a port that a damaged record still has.
+"""Records that stand for damaged ones, with what is left of them.
 
 It is enough to keep a VF or a parent out of use, and proves nothing.
 """
 
-import dataclasses
 import json
 import re
 from collections.abc import Callable
@@ -18,7 +17,11 @@ from sriov_rt.kernel import namespaces
 from sriov_rt.kernel.namespaces import Identity
 from sriov_rt.parse import link
 from sriov_rt.parse import pci
+from sriov_rt.vif import validation
 from sriov_rt.vif.model import Kind
+from sriov_rt.vif.model import Plug
+from sriov_rt.vif.model import Record
+from sriov_rt.vif.model import State
 from sriov_rt.vif.model import is_owner
 
 #: A field and its value, if that is whole: what comes next has begun.
@@ -30,25 +33,14 @@ _FIELD = re.compile(
 UNKNOWN = "unknown"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Fields:
-    """Known facts of a port, in the terms of its record."""
+def record(boot: str, port: str, data: bytes, problem: str) -> Record:
+    """Return a quarantined record that stands for what is damaged.
 
-    owner: str
-    kind: Kind
-    interface: str
-    namespace: str | None
-    namespace_id: Identity | None
-    index: int
-    parent: str
-    parent_index: int
-    vf: str | None
-    nic: str
-    mac: str
+    What is not known is empty, 0 or None.
 
-
-def fields(data: bytes) -> Fields:
-    """Return what is known; anything else is empty, 0 or None."""
+    :param data: what is left of it.
+    :param problem: what is wrong with it, a clause.
+    """
     plain = _plain(data)
 
     def text(name: str, check: Callable[[str], Any]) -> str:
@@ -61,21 +53,33 @@ def fields(data: bytes) -> Fields:
         return ""
 
     vf = text("vf", pci.PciAddress.parse) or None
-    kind = text("kind", Kind) if plain.get("kind") in list(Kind) else ""
-    return Fields(
-        owner=text("owner", is_owner) or UNKNOWN,
-        # One that is unknown takes no room on a parent that is not known.
-        kind=Kind(kind) if kind else Kind.VF if vf else Kind.MACVLAN,
-        interface=text("interface", link.is_interface),
+    kind = Kind.VF if vf else Kind.MACVLAN
+    if plain.get("kind") in list(Kind):
+        kind = Kind(plain["kind"])
+    # One that is unknown takes no room on a parent that is not known.
+    owner = text("owner", is_owner) or UNKNOWN
+    parent = text("parent", link.is_interface)
+    return Record(
+        boot=boot,
+        port=port,
+        owner=owner,
+        kind=kind,
+        mode=None,
+        interface=text("interface", link.is_interface)
+        or validation.default(port),
         namespace=text("namespace", namespaces.parse) or None,
-        # The release before said space.
-        namespace_id=_identity(plain.get("namespace_id", plain.get("space"))),
+        namespace_id=_identity(plain.get("namespace_id")),
         index=_index(plain.get("index")),
-        parent=text("parent", link.is_interface),
+        parent=parent,
         parent_index=_index(plain.get("parent_index")),
         vf=vf,
-        nic=text("nic", link.is_interface),
+        nic=text("nic", link.is_interface) or parent,
         mac=text("mac", link.is_mac),
+        accelerated=False,
+        request=Plug(port=port, owner=owner, kind=kind),
+        state=State.QUARANTINED,
+        reason=f"damaged: {problem}",
+        damaged=True,
     )
 
 

@@ -57,11 +57,7 @@ def has_others(parent: Link, on: Sequence[Link]) -> bool:
 
 
 class Search:
-    """Looks for what a record says, wherever a tenant may have put it.
-
-    :param links: the kernel's links.
-    :param vfs: the verbs on VFs.
-    """
+    """Looks for what a record says, wherever a tenant may have put it."""
 
     def __init__(self, links: Links, vfs: Vfs) -> None:
         self._links = links

@@ -31,7 +31,6 @@ def of_host(
 ) -> Mapping[str, Sequence[Tenant]]:
     """Return the ports on the VFs of this host, by the VF's address.
 
-    :param states: the VFs.
     :param log: logs why there are none if the records cannot be read.
     """
     try:
@@ -56,7 +55,6 @@ def uses(
 ) -> Mapping[str, Use]:
     """Return the use of VFs, by the VF's address, for the judge of use.
 
-    :param states: the VFs.
     :param guests: whether to look who has a VF through vfio-pci, too.
     :raises SriovRtError: if the caller may not find that out.
     """

@@ -40,7 +40,6 @@ class Source(Protocol):
 class View:
     """A host at one moment: its interfaces, and what the records say.
 
-    :param links: the kernel's links.
     :param source: where VFs are read when they are first asked for: a plug
         on one of 64 needs to know of that.
     :param records: of all ports.

@@ -3,7 +3,9 @@
 """Who is notified that a host's certificate counts no more, and of whom."""
 
 import dataclasses
+import os
 import unittest
+from unittest import mock
 
 import oslo_messaging
 from oslo_config import cfg
@@ -342,6 +344,13 @@ class KeepTest(trees.TreeTest):
         self.assertEqual(
             why, latency.observe(self.tree.root).certificate.withdrawn
         )
+
+    def test_it_is_on_the_disk_before_it_is_reported(self):
+        """A power cut would let the certificate count again."""
+        self.tree.write(self.RUNTIME, "950000\n")
+        with mock.patch("os.fsync", wraps=os.fsync) as synced:
+            self.look()
+        synced.assert_called()
 
     def test_a_condition_that_flaps_is_counted(self):
         for _ in range(100):

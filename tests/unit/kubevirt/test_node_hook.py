@@ -351,6 +351,20 @@ class StopTest(NodeHookTest):
         )
         self.assertFalse(self.is_clean())
 
+    def test_one_that_is_another_vmis_until_it_is_locked(self):
+        """Two servers run while the DaemonSet is updated."""
+        listed = self.tenancies.of_kind
+
+        def then_anothers(kind):
+            found = listed(kind)
+            self.tenancies.assign(VF, Holder(Kind.VMI, OTHER_UID, "x/y"))
+            return found
+
+        with mock.patch.object(self.tenancies, "of_kind", then_anothers):
+            self.at("PostVMStop")
+        self.assertFalse(self.is_clean())
+        self.assertEqual(OTHER_UID, self.holder().id)
+
     def test_vfs_that_went_with_their_pf(self):
         self.kernel._make(0)
         self.at("PostVMStop")

@@ -146,9 +146,13 @@ class StoreTest(unittest.TestCase):
 
     def test_a_directory_that_others_can_write_is_not_used(self):
         self.store.check()
-        self.store.directory.chmod(0o777)
-        with self.assertRaises(errors.NotRecorded):
-            self.store.assign(VF, POD)
+        # Who can write above it puts another directory in its place.
+        for each in (self.store.directory, self.store.directory.parent):
+            with self.subTest(each.name):
+                each.chmod(0o777)
+                with self.assertRaises(errors.NotRecorded):
+                    self.store.assign(VF, POD)
+                each.chmod(0o755)
 
     def test_nothing_is_left_to_a_container(self):
         with mock.patch.object(

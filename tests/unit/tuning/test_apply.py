@@ -87,6 +87,13 @@ class ApplyTest(TuningTest):
         self.assertEqual({Result.UNDONE}, {x.result for x in found.values()})
         self.assert_as_before()
 
+    def test_the_last_one_is_undone_first(self):
+        """What depends on another setting was made after it."""
+        made = [x for x, each in self.apply().items() if each.when == "now"]
+        undone = [x for x, each in self.undo().items() if each.when == "now"]
+        self.assertGreater(len(made), 5)
+        self.assertEqual(made[::-1], undone)
+
     def test_it_is_done_once(self):
         self.apply()
         self.assertEqual({}, self.apply())

@@ -119,6 +119,8 @@ class FakeHost:
         self.budget: int | None = 3
         self._pfs = 0
         self.nodes: dict[str, int] = {}
+        #: Nodes in sysfs of links that have another index by now.
+        self.kept_nodes: dict[int, int] = {}
         self.limits: dict[int, Limits] = {}
         self.addresses: dict[int, list[str]] = {}
         self.announced: list[str] = []
@@ -231,6 +233,38 @@ class FakeHost:
             link, namespace="hidden", namespace_id=self.namespace_id("hidden")
         )
 
+    def swap(self, name: str) -> Link:
+        """Hide a link under another index, and put a decoy in its place.
+
+        A round trip through a namespace that has a link of its index gives
+        it another one, and never another node in sysfs.
+        """
+        self.hide(name)
+        link = next(x for x in self.links.values() if x.name == name)
+        namespace = next(iter(self.namespaces & {"box"}))
+        moved = dataclasses.replace(link, index=self.next_index)
+        decoy = dataclasses.replace(
+            link,
+            namespace=namespace,
+            namespace_id=self.namespace_id(namespace),
+        )
+        self.links |= {moved.index: moved, decoy.index: decoy}
+        self.kept_nodes = {moved.index: 90_000 + link.index}
+        self.kept_nodes[link.index] = 90_000 + moved.index
+        self.next_index += 1
+        return decoy
+
+    def node(self, index: int) -> int:
+        """Return the node in sysfs of a link."""
+        return self.kept_nodes.get(index, 90_000 + index)
+
+    def of_node(self, node: int) -> Link | None:
+        """Return the link of a node."""
+        return next(
+            (x for x in self.links.values() if self.node(x.index) == node),
+            None,
+        )
+
     def state(self) -> tuple[object, ...]:
         """Return all that a tenant or a crash could leave behind.
 
@@ -301,10 +335,10 @@ class FakeLinks:
         ]
 
     def node(self, link):
-        return 90_000 + link.index
+        return self.host.node(link.index)
 
     def of_node(self, node, place):
-        found = self.host.links.get(node - 90_000)
+        found = self.host.of_node(node)
         there = found and (found.namespace_id, found.name)
         return found if there == (place.namespace_id, place.name) else None
 
@@ -324,8 +358,8 @@ class FakeLinks:
         on = frozenset(
             node
             for node in places.keys() - {*known}
-            if self.host.links[node - 90_000].parent == parent
-            and self.host.links[node - 90_000].namespace
+            if self.host.of_node(node).parent == parent
+            and self.host.of_node(node).namespace
         )
         # Each namespace has a loopback.
         return Inventory(places, len(hidden) + len(self.host.hidden), on)

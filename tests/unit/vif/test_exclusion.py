@@ -10,6 +10,7 @@ import dataclasses
 import itertools
 from unittest import mock
 
+from sriov_rt.kernel import rtnetlink
 from sriov_rt.nic.errors import Locked
 from sriov_rt.vif.errors import Busy
 from sriov_rt.vif.lock import Locks
@@ -21,6 +22,7 @@ from tests.unit.vif.fakes import PORT
 from tests.unit.vif.fakes import asked
 
 PARENT, VF = "enp1s0v0", "0000:01:10.0"
+PROBE = f"{rtnetlink.PROBE}0123456789"
 
 
 class ExclusionTest(fakes.HostTest):
@@ -156,6 +158,18 @@ class ExclusionTest(fakes.HostTest):
     def test_recover_and_who_plugs_on_the_same_parent(self):
         self.killed_plug()
         self.refuses("parent", self.plugger.recover)
+
+    def test_recover_leaves_the_probe_of_who_looks_at_a_parent(self):
+        """A killed process has left it, unless somebody has the parent."""
+        index = self.host.named(PARENT).index
+        self.host.add(
+            PROBE, kind="macvlan", mode="passthru", parent=index, up=False
+        )
+        with self.held("parent"):
+            self.plugger.recover()
+        self.assertIsNotNone(self.host.named(PROBE))
+        self.plugger.recover()
+        self.assertIsNone(self.host.named(PROBE))
 
     def test_the_sweep_leaves_a_vf_that_another_is_about_to_use(self):
         vf = self.host.vf(0)

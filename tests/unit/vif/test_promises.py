@@ -8,9 +8,11 @@ Each of these was changed on purpose once, and every other test passed.
 import contextlib
 
 from sriov_rt.kernel.tc import Limits
+from sriov_rt.vif.errors import Quarantined
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.records import Records
 from tests.unit.vif import fakes
+from tests.unit.vif.fakes import OTHER
 from tests.unit.vif.fakes import PORT
 from tests.unit.vif.fakes import asked
 
@@ -84,3 +86,32 @@ class PromisesTest(fakes.HostTest):
         self.host.end_namespace("hidden")
         self.plugger.forget(PORT)
         self.assertTrue(self.host.named(PARENT).up)
+
+    def test_a_decoy_at_the_index_of_a_port_is_not_its_interface(self):
+        """Its own is hidden: to delete the decoy proves nothing.
+
+        Root in the container has moved its interface to and fro, so that
+        another one of the same parent has the index that was written down.
+        """
+        self.plugger.plug(asked())
+        self.host.swap("eth1")
+        with (
+            self.assertLogs("sriov_rt", "ERROR"),
+            self.assertRaises(Quarantined),
+        ):
+            self.plugger.unplug(PORT)
+        record = Records(self.directory).get(PORT)
+        self.assertTrue(record.is_quarantined)
+        self.assertFalse(record.removed)
+
+    def test_what_a_damaged_record_is_about_is_nobodys_to_delete(self):
+        """Of two ports of one container, the other is unplugged first."""
+        self.plugger.plug(asked())
+        self.plugger.plug(asked(port=OTHER, name="eth2"))
+        (self.directory / "records" / PORT).write_bytes(b"")
+        with self.assertLogs("sriov_rt", "ERROR"):
+            self.plugger.unplug(OTHER)
+        self.assertIsNotNone(self.host.named("eth1", "box"))
+        record = Records(self.directory).get(PORT)
+        self.assertEqual(self.host.named(PARENT).index, record.parent_index)
+        self.assertIn("kept as", record.reason)
