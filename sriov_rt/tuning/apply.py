@@ -25,6 +25,7 @@ from sriov_rt.facts import CpuSet
 from sriov_rt.guest import state as guest_state
 from sriov_rt.guest.claims import Claims
 from sriov_rt.guest.claims import ClaimsUnusable
+from sriov_rt.host import maintenance
 from sriov_rt.host.container import sees_host_processes
 from sriov_rt.host.root import MAX_TEXT
 from sriov_rt.host.root import Root
@@ -186,7 +187,7 @@ class Tuning:
         self._cpus = cpus
         self._report = report
         self._records = Records(host.root)
-        self._boot = records.boot_of(host.root)
+        self._boot = maintenance.boot_of(host.root)
 
     def apply(
         self,
@@ -240,6 +241,20 @@ class Tuning:
                     if dry
                     else functools.partial(self._undo, each, force),
                 )
+
+    def settle(self, codes: Collection[str]) -> None:
+        """Forget which Reasons the next boot ends, but for some.
+
+        :param codes: those that still keep the host from being ready.
+        :raises RecordDamaged: as :meth:`apply`.
+        :raises OSError: as :meth:`apply`.
+        """
+        # Another program does so for itself.
+        with contextlib.suppress(records.TuningRuns), self._alone(dry=False):
+            found = self._records.read()
+            left = tuple(x for x in found.codes if x in codes)
+            if left != found.codes:
+                self._records.write(dataclasses.replace(found, codes=left))
 
     @contextlib.contextmanager
     def _alone(self, dry: bool) -> Iterator[None]:
@@ -305,8 +320,12 @@ class Tuning:
                 ):
                     each = dataclasses.replace(each, after=found)
             entries.append(each)
-        if tuple(entries) != record.entries:
-            self._records.write(Record(tuple(entries), record.codes))
+        undone = record.undone if record.undone == self._boot else ""
+        resumed = Record(tuple(entries), record.codes, undone)
+        if resumed != record:
+            self._records.write(resumed)
+        else:
+            self._records.publish(record)
 
     def _keep(
         self,
@@ -317,10 +336,15 @@ class Tuning:
         """Replace the entry of a setting; None to end it."""
         record = self._records.read()
         entries = [x for x in record.entries if x.path != path]
+        undone = record.undone
         if entry is not None:
             entries.append(entry)
+        elif any(
+            x.is_booted(self._boot) for x in record.entries if x.path == path
+        ):
+            undone = self._boot
         kept = record.codes if codes is None else tuple(sorted(codes))
-        self._records.write(Record(tuple(entries), kept))
+        self._records.write(Record(tuple(entries), kept, undone))
 
     # One setting
 
