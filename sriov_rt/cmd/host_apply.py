@@ -125,7 +125,7 @@ class Apply(host.OfHost, command.Lister):
     ) -> Result:
         kinds = _kinds(args)
         chosen: list[Setting] = []
-        by_hand = [*boot.by_hand(plan, root)]
+        by_hand = [*plan.by_hand]
         if Kind.KERNEL in kinds:
             chosen += settings.of_kernel(facts, plan, root)
         codes = {x.code for x in found.must} & fix_plan.PLANNED
@@ -133,6 +133,7 @@ class Apply(host.OfHost, command.Lister):
         if plan.nova:
             codes -= fix_plan.BY_NOVA
         if Kind.FILE in kinds:
+            by_hand = [*boot.by_hand(plan, root)]
             chosen += boot.of_disk(plan, root)
             for each in boot.of_loader(facts, plan, root):
                 if isinstance(each, Setting):
@@ -158,7 +159,7 @@ class Apply(host.OfHost, command.Lister):
         owed = any(x.kind is Kind.PROGRAM for x in outcomes)
         if not args.dry_run:
             after = _judged(args, *host.observe(args))
-            tuning.settle({x.code for x in (*after.must, *after.should)})
+            tuning.keep_reasons({x.code for x in (*after.must, *after.should)})
             owed = maintenance.boot_owed(root) is not None
         return _result(facts, outcomes, by_hand, owed=owed)
 

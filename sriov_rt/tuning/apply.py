@@ -127,10 +127,15 @@ class Refused(Exception):
 
 
 class Host:
-    """A host whose settings are written."""
+    """A host whose settings are written.
+
+    :ivar locks: descriptors that a program keeps which outlives this one: no
+        other may change settings meanwhile.
+    """
 
     def __init__(self, root: Root) -> None:
         self.root = root
+        self.locks: tuple[int, ...] = ()
 
     def write(self, path: str, text: str) -> None:
         """Write a file of the kernel, in one call.
@@ -158,6 +163,7 @@ class Host:
                 capture_output=True,
                 timeout=PROGRAM_S,
                 check=False,
+                pass_fds=self.locks,
                 env={**os.environ, "LC_ALL": "C"},
             )
         except (OSError, subprocess.TimeoutExpired) as error:
@@ -242,10 +248,10 @@ class Tuning:
                     else functools.partial(self._undo, each, force),
                 )
 
-    def settle(self, codes: Collection[str]) -> None:
-        """Forget which Reasons the next boot ends, but for some.
+    def keep_reasons(self, codes: Collection[str]) -> None:
+        """Keep those Reasons in the record that the next boot still ends.
 
-        :param codes: those that still keep the host from being ready.
+        :param codes: of those that keep the host from being ready now.
         :raises RecordDamaged: as :meth:`apply`.
         :raises OSError: as :meth:`apply`.
         """
@@ -261,7 +267,8 @@ class Tuning:
         if dry:
             yield
             return
-        with self._records.locked():
+        with self._records.locked() as lock:
+            self._host.locks = (lock,)
             self._resume()
             yield
 

@@ -196,8 +196,8 @@ class Records:
         files.replace(path, data, 0o644)
 
     @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keep other programs from the settings.
+    def locked(self) -> Iterator[int]:
+        """Keep other programs from the settings; yields the lock.
 
         :raises TuningRuns: if one changes them.
         :raises OSError: if the directory is not root's alone.
@@ -207,10 +207,12 @@ class Records:
         files.check_directory(self._directory)
         with contextlib.ExitStack() as stack:
             try:
-                stack.enter_context(files.locked(self._directory / _LOCK))
+                lock = stack.enter_context(
+                    files.locked(self._directory / _LOCK)
+                )
             except BlockingIOError:
                 raise TuningRuns from None
-            yield
+            yield lock
 
 
 def sync(directory: pathlib.Path) -> None:

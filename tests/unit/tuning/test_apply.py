@@ -5,11 +5,13 @@ import itertools
 import os
 import re
 import shutil
+import time
 import unittest
 from unittest import mock
 
 from sriov_rt.codec import Unknown
 from sriov_rt.host import maintenance
+from sriov_rt.host.root import Root
 from sriov_rt.parse.cpulist import parse_cpu_list as cpus
 from sriov_rt.tuning import apply
 from sriov_rt.tuning import records
@@ -137,6 +139,17 @@ class ApplyTest(TuningTest):
             self.assertRaises(records.TuningRuns),
         ):
             self.apply()
+
+    def test_a_program_that_outlives_it_keeps_the_lock(self):
+        place = records.Records(self.tree.root)
+        host = apply.Host(Root("/"))
+        with place.locked() as lock:
+            host.locks = (lock,)
+            host.run(("sh", "-c", "sleep 2 > /dev/null 2>&1 &"))
+        with self.assertRaises(records.TuningRuns):
+            self.apply()
+        time.sleep(2.5)
+        self.apply()
 
     def test_a_damaged_record_stops_it(self):
         self.apply()
@@ -389,9 +402,9 @@ class BootTest(TuningTest):
         self.reset(lambda _tree: None)
         self.apply(codes=("rt_throttled", "ksm_running"))
         self.assertEqual("host apply", self.what())
-        self.tuning().settle({"rt_throttled", "smt_on"})
+        self.tuning().keep_reasons({"rt_throttled", "smt_on"})
         self.assertEqual(("rt_throttled",), self.owed().codes)
-        self.tuning().settle(())
+        self.tuning().keep_reasons(())
         self.assertEqual("", self.what())
 
     def test_it_is_not_owed_after_an_undo(self):
