@@ -107,8 +107,10 @@ os.register_at_fork(after_in_child=_drop_locks)
 @contextlib.contextmanager
 def locked(
     path: pathlib.Path, seconds: float = 0.0, clock: Any = time
-) -> Iterator[None]:
+) -> Iterator[int]:
     """Lock a file, which is made if need be and stays.
+
+    Yields its descriptor: a program that inherits it keeps the lock.
 
     :param seconds: how long to wait for whoever has it.
     :param clock: what the wait goes by, as the module time.
@@ -128,7 +130,7 @@ def locked(
                 if clock.monotonic() >= end:
                     raise
                 clock.sleep(_PAUSE_S)
-        yield
+        yield descriptor
     finally:
         if descriptor in _locks:
             _locks.discard(descriptor)

@@ -23,6 +23,7 @@ from sriov_rt.facts import decisive
 from sriov_rt.host import archive
 from sriov_rt.host import compute
 from sriov_rt.host import fix_plan
+from sriov_rt.host import maintenance
 from sriov_rt.host import readiness
 from sriov_rt.host import table
 from sriov_rt.host.observer import Observer
@@ -187,7 +188,7 @@ class Check(OfHost, command.Lister):
             any_kernel=args.kernel == words.Kernel.ANY,
             further=further,
         )
-        owed = records.owed(Root(args.root))
+        owed = _owed(Root(args.root))
         verdict = _verdict(facts, args.mode, found, owed)
         after: list[str] = []
         if args.fix_plan:
@@ -298,6 +299,13 @@ def observed(
     )
     found = recorded.complete(observer.observe(), root)
     return found, settings is not None
+
+
+def _owed(root: Root) -> frozenset[str]:
+    """Return the codes of the Reasons that the next boot ends."""
+    found = maintenance.boot_owed(root)
+    is_owed = isinstance(found, maintenance.BootOwed)
+    return frozenset(found.codes if is_owed else ())
 
 
 def _remedy(found: Reason, sos: pathlib.Path | None) -> str:

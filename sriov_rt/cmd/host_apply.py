@@ -19,6 +19,7 @@ from sriov_rt.facts import CpuSet
 from sriov_rt.facts import HostFacts
 from sriov_rt.facts import decisive
 from sriov_rt.host import fix_plan
+from sriov_rt.host import maintenance
 from sriov_rt.host import readiness
 from sriov_rt.host.fix_plan import FixPlan
 from sriov_rt.host.readiness import Readiness
@@ -124,7 +125,7 @@ class Apply(host.OfHost, command.Lister):
     ) -> Result:
         kinds = _kinds(args)
         chosen: list[Setting] = []
-        by_hand = [*boot.by_hand(plan, root)]
+        by_hand = [*plan.by_hand]
         if Kind.KERNEL in kinds:
             chosen += settings.of_kernel(facts, plan, root)
         codes = {x.code for x in found.must} & fix_plan.PLANNED
@@ -132,6 +133,7 @@ class Apply(host.OfHost, command.Lister):
         if plan.nova:
             codes -= fix_plan.BY_NOVA
         if Kind.FILE in kinds:
+            by_hand = [*boot.by_hand(plan, root)]
             chosen += boot.of_disk(plan, root)
             for each in boot.of_loader(facts, plan, root):
                 if isinstance(each, Setting):
@@ -157,11 +159,8 @@ class Apply(host.OfHost, command.Lister):
         owed = any(x.kind is Kind.PROGRAM for x in outcomes)
         if not args.dry_run:
             after = _judged(args, *host.observe(args))
-            codes = {x.code for x in (*after.must, *after.should)}
-            owed = bool(records.owed(root) & codes) or any(
-                x.kind is Kind.PROGRAM and x.is_owed(records.boot_of(root))
-                for x in records.Records(root).read().entries
-            )
+            tuning.keep_reasons({x.code for x in (*after.must, *after.should)})
+            owed = maintenance.boot_owed(root) is not None
         return _result(facts, outcomes, by_hand, owed=owed)
 
     def _undo(
@@ -171,12 +170,10 @@ class Apply(host.OfHost, command.Lister):
         tuning: Tuning,
         root: Root,
     ) -> Result:
-        kinds, now = _kinds(args), records.boot_of(root)
+        kinds, now = _kinds(args), maintenance.boot_of(root)
         # The kernel that runs was booted with them.
         owed = any(
-            each.kind is not Kind.KERNEL
-            and each.kind in kinds
-            and each.boot != now
+            each.kind in kinds and each.is_booted(now)
             for each in records.Records(root).read().entries
         )
         if args.dry_run:

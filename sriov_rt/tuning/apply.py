@@ -25,6 +25,7 @@ from sriov_rt.facts import CpuSet
 from sriov_rt.guest import state as guest_state
 from sriov_rt.guest.claims import Claims
 from sriov_rt.guest.claims import ClaimsUnusable
+from sriov_rt.host import maintenance
 from sriov_rt.host.container import sees_host_processes
 from sriov_rt.host.root import MAX_TEXT
 from sriov_rt.host.root import Root
@@ -126,10 +127,15 @@ class Refused(Exception):
 
 
 class Host:
-    """A host whose settings are written."""
+    """A host whose settings are written.
+
+    :ivar locks: descriptors that a program keeps which outlives this one: no
+        other may change settings meanwhile.
+    """
 
     def __init__(self, root: Root) -> None:
         self.root = root
+        self.locks: tuple[int, ...] = ()
 
     def write(self, path: str, text: str) -> None:
         """Write a file of the kernel, in one call.
@@ -157,6 +163,7 @@ class Host:
                 capture_output=True,
                 timeout=PROGRAM_S,
                 check=False,
+                pass_fds=self.locks,
                 env={**os.environ, "LC_ALL": "C"},
             )
         except (OSError, subprocess.TimeoutExpired) as error:
@@ -186,7 +193,7 @@ class Tuning:
         self._cpus = cpus
         self._report = report
         self._records = Records(host.root)
-        self._boot = records.boot_of(host.root)
+        self._boot = maintenance.boot_of(host.root)
 
     def apply(
         self,
@@ -241,12 +248,27 @@ class Tuning:
                     else functools.partial(self._undo, each, force),
                 )
 
+    def keep_reasons(self, codes: Collection[str]) -> None:
+        """Keep those Reasons in the record that the next boot still ends.
+
+        :param codes: of those that keep the host from being ready now.
+        :raises RecordDamaged: as :meth:`apply`.
+        :raises OSError: as :meth:`apply`.
+        """
+        # Another program does so for itself.
+        with contextlib.suppress(records.TuningRuns), self._alone(dry=False):
+            found = self._records.read()
+            left = tuple(x for x in found.codes if x in codes)
+            if left != found.codes:
+                self._records.write(dataclasses.replace(found, codes=left))
+
     @contextlib.contextmanager
     def _alone(self, dry: bool) -> Iterator[None]:
         if dry:
             yield
             return
-        with self._records.locked():
+        with self._records.locked() as lock:
+            self._host.locks = (lock,)
             self._resume()
             yield
 
@@ -305,8 +327,12 @@ class Tuning:
                 ):
                     each = dataclasses.replace(each, after=found)
             entries.append(each)
-        if tuple(entries) != record.entries:
-            self._records.write(Record(tuple(entries), record.codes))
+        undone = record.undone if record.undone == self._boot else ""
+        resumed = Record(tuple(entries), record.codes, undone)
+        if resumed != record:
+            self._records.write(resumed)
+        else:
+            self._records.publish(record)
 
     def _keep(
         self,
@@ -317,10 +343,15 @@ class Tuning:
         """Replace the entry of a setting; None to end it."""
         record = self._records.read()
         entries = [x for x in record.entries if x.path != path]
+        undone = record.undone
         if entry is not None:
             entries.append(entry)
+        elif any(
+            x.is_booted(self._boot) for x in record.entries if x.path == path
+        ):
+            undone = self._boot
         kept = record.codes if codes is None else tuple(sorted(codes))
-        self._records.write(Record(tuple(entries), kept))
+        self._records.write(Record(tuple(entries), kept, undone))
 
     # One setting
 

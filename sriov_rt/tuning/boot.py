@@ -34,6 +34,9 @@ TMPFILES = "/etc/tmpfiles.d/90-sriov-rt.conf"
 GRUB_FILE = "/etc/default/grub.d/90-sriov-rt.cfg"
 _GRUB_CONFIG = "/boot/grub/grub.cfg"
 
+#: What grub-mkconfig leaves beside it if it is killed.
+_GRUB_DRAFT = f"{_GRUB_CONFIG}.new"
+
 #: The command line of systemd-boot's and others' entries (kernel-install(8)).
 KERNEL_LINE = "/etc/kernel/cmdline"
 _ENTRIES = tuple(
@@ -159,10 +162,10 @@ def _grub(
     ):
         return None
     command = ("update-grub",)
-    files = (_GRUB_CONFIG,)
+    files = (_GRUB_CONFIG, _GRUB_DRAFT)
     return [
         *_file(root, GRUB_FILE, grub_text(plan)),
-        *_program(plan, root, command, command, files, files),
+        *_program(plan, root, command, command, files, (_GRUB_CONFIG,)),
     ]
 
 

@@ -14,9 +14,9 @@ from sriov_rt import codec
 from sriov_rt import documents
 from sriov_rt import exceptions
 from sriov_rt import files
-from sriov_rt.codec import Unknown
 from sriov_rt.facts import CpuSet
-from sriov_rt.host.root import BOOT_ID
+from sriov_rt.host import maintenance
+from sriov_rt.host.maintenance import BootOwed
 from sriov_rt.host.root import Root
 from sriov_rt.tuning.settings import Kind
 
@@ -117,6 +117,10 @@ class Entry:
         is_done = self.after is not None
         return self.kind is not Kind.KERNEL and self.boot == boot and is_done
 
+    def is_booted(self, boot: str) -> bool:
+        """Return whether the boot that runs was made with it."""
+        return self.kind is not Kind.KERNEL and self.boot != boot
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Record:
@@ -124,16 +128,33 @@ class Record:
 
     :param entries: in the order in which they were written.
     :param codes: of the Reasons that the next boot ends.
+    :param undone: the boot in which what it was booted with was undone.
     """
 
     entries: tuple[Entry, ...] = ()
     codes: tuple[str, ...] = ()
+    undone: str = ""
+
+    def owed(self, boot: str) -> BootOwed | None:
+        """Return the boot that is owed; None for none.
+
+        :param boot: the kernel's name of the one that runs.
+        """
+        kinds = {each.kind for each in self.entries if each.is_owed(boot)}
+        if Kind.PROGRAM in kinds:
+            return BootOwed(boot, "kernel command line", self.codes)
+        if kinds and self.codes:
+            return BootOwed(boot, "host apply", self.codes)
+        if boot and self.undone == boot:
+            return BootOwed(boot, "host apply --undo")
+        return None
 
 
 class Records:
     """The record of a host, on its disk."""
 
     def __init__(self, root: Root) -> None:
+        self._root = root
         self._directory = root.path / PLACE
         self._path = self._directory / _FILE
 
@@ -153,16 +174,28 @@ class Records:
 
     def write(self, record: Record) -> None:
         """Replace the record; it is on the disk afterwards."""
-        if record.entries:
+        if record.entries or record.undone:
             data = documents.dump(record, _SCHEMA)
             files.replace(self._path, data, durable=True)
             sync(self._directory)
         else:
             self._path.unlink(missing_ok=True)
+        self.publish(record)
+
+    def publish(self, record: Record) -> None:
+        """Write which boot is owed for those who may not read the record."""
+        path = self._root.path / maintenance.BOOT_OWED
+        found = record.owed(maintenance.boot_of(self._root))
+        if found is None:
+            path.unlink(missing_ok=True)
+            return
+        path.parent.mkdir(0o755, parents=True, exist_ok=True)
+        data = documents.dump(found, maintenance.SCHEMA_VERSION)
+        files.replace(path, data, 0o644)
 
     @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keep other programs from the settings.
+    def locked(self) -> Iterator[int]:
+        """Keep other programs from the settings; yields the lock.
 
         :raises TuningRuns: if one changes them.
         :raises OSError: if the directory is not root's alone.
@@ -172,10 +205,12 @@ class Records:
         files.check_directory(self._directory)
         with contextlib.ExitStack() as stack:
             try:
-                stack.enter_context(files.locked(self._directory / _LOCK))
+                lock = stack.enter_context(
+                    files.locked(self._directory / _LOCK)
+                )
             except BlockingIOError:
                 raise TuningRuns from None
-            yield
+            yield lock
 
 
 def sync(directory: pathlib.Path) -> None:
@@ -185,25 +220,6 @@ def sync(directory: pathlib.Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def boot_of(root: Root) -> str:
-    """Return the kernel's name of its boot; empty if it is unknown."""
-    found = root.read_text(BOOT_ID)
-    return "" if isinstance(found, Unknown) else found.strip()
-
-
-def owed(root: Root) -> frozenset[str]:
-    """Return the codes of the Reasons that the next boot ends.
-
-    Empty where that cannot be read: the record is root's.
-    """
-    try:
-        record = Records(root).read()
-    except (OSError, RecordDamaged):
-        return frozenset()
-    is_owed = any(x.is_owed(boot_of(root)) for x in record.entries)
-    return frozenset(record.codes) if is_owed else frozenset()
 
 
 def was_killed(root: Root) -> bool:

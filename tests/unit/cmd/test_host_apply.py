@@ -92,6 +92,13 @@ class HostApplyTest(trees.TreeTest):
         verdict = json.loads(self.run_command("check", "--json", code=1))
         self.assertEqual([], verdict["boot_owed"])
 
+    def test_what_the_boot_lacks_is_nothing_to_do_by_hand_now(self):
+        wants = "etc/systemd/system/multi-user.target.wants"
+        self.tree.remove(f"{wants}/tuned.service")
+        self.assertNotIn("by hand", self.run_command("apply", "--now"))
+        printed = self.run_command("apply", "--persist", code=1)
+        self.assertIn("by hand: tuned_disabled", printed)
+
     def test_for_good_is_the_disk_alone(self):
         self.run_command("apply", "--persist")
         self.assertEqual("950000\n", self.read(fakes.RUNTIME))

@@ -255,6 +255,11 @@ def point() -> None:
             os._exit(9)
 
 
+def is_next() -> bool:
+    """Return whether the next point is the one."""
+    return _Fate.left == 0
+
+
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Do several changes as one."""

@@ -5,9 +5,13 @@ import itertools
 import os
 import re
 import shutil
+import time
 import unittest
 from unittest import mock
 
+from sriov_rt.codec import Unknown
+from sriov_rt.host import maintenance
+from sriov_rt.host.root import Root
 from sriov_rt.parse.cpulist import parse_cpu_list as cpus
 from sriov_rt.tuning import apply
 from sriov_rt.tuning import records
@@ -142,6 +146,17 @@ class ApplyTest(TuningTest):
             self.assertRaises(records.TuningRuns),
         ):
             self.apply()
+
+    def test_a_program_that_outlives_it_keeps_the_lock(self):
+        place = records.Records(self.tree.root)
+        host = apply.Host(Root("/"))
+        with place.locked() as lock:
+            host.locks = (lock,)
+            host.run(("sh", "-c", "sleep 2 > /dev/null 2>&1 &"))
+        with self.assertRaises(records.TuningRuns):
+            self.apply()
+        time.sleep(2.5)
+        self.apply()
 
     def test_a_damaged_record_stops_it(self):
         self.apply()
@@ -374,17 +389,67 @@ class ChangedTest(TuningTest):
 
 
 class BootTest(TuningTest):
+    def owed(self):
+        return maintenance.boot_owed(self.tree.root)
+
+    def what(self):
+        return maintenance.observe(self.tree.root).boot_owed
+
     def test_it_is_owed_until_then(self):
-        self.assertEqual(frozenset(), records.owed(self.tree.root))
+        self.assertIsNone(self.owed())
+        self.assertEqual("", self.what())
         self.apply(codes=("nothing_isolated",))
-        self.assertEqual({"nothing_isolated"}, records.owed(self.tree.root))
+        self.assertEqual(("nothing_isolated",), self.owed().codes)
+        self.assertEqual("kernel command line", self.what())
         self.boot()
-        self.assertEqual(frozenset(), records.owed(self.tree.root))
+        self.assertIsNone(self.owed())
+        self.assertEqual("", self.what())
+
+    def test_files_alone_owe_one_for_what_is_wrong_until_then(self):
+        self.reset(lambda _tree: None)
+        self.apply(codes=("rt_throttled", "ksm_running"))
+        self.assertEqual("host apply", self.what())
+        self.tuning().keep_reasons({"rt_throttled", "smt_on"})
+        self.assertEqual(("rt_throttled",), self.owed().codes)
+        self.tuning().keep_reasons(())
+        self.assertEqual("", self.what())
 
     def test_it_is_not_owed_after_an_undo(self):
         self.apply()
         self.undo()
-        self.assertEqual(frozenset(), records.owed(self.tree.root))
+        self.assertEqual("", self.what())
+
+    def test_an_undo_after_the_boot_owes_another(self):
+        self.apply()
+        self.boot()
+        self.undo()
+        self.assertEqual("host apply --undo", self.what())
+        self.assertEqual((), self.owed().codes)
+        self.undo()
+        self.assertEqual("host apply --undo", self.what())
+        self.tree.write("proc/sys/kernel/random/boot_id", "boot-3\n")
+        self.assertEqual("", self.what())
+        self.undo()
+        self.assertFalse((self.tree.path / maintenance.BOOT_OWED).exists())
+
+    def test_everybody_may_read_it(self):
+        self.addCleanup(os.umask, os.umask(0o077))
+        self.apply()
+        path = self.tree.path / maintenance.BOOT_OWED
+        self.assertEqual(0o644, path.stat().st_mode & 0o777)
+        self.assertNotIn(b"entries", path.read_bytes())
+
+    def test_one_that_others_may_write_is_unknown(self):
+        self.apply()
+        (self.tree.path / maintenance.BOOT_OWED).chmod(0o666)
+        self.assertIsInstance(self.what(), Unknown)
+
+    def test_one_that_was_lost_is_written_again(self):
+        self.apply()
+        self.tree.remove(maintenance.BOOT_OWED)
+        self.assertEqual("", self.what())
+        self.apply()
+        self.assertEqual("kernel command line", self.what())
 
     def test_a_boot_ends_what_the_kernel_had(self):
         self.apply()
