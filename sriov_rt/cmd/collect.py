@@ -74,6 +74,10 @@ class QueueUnusable(exceptions.SriovRtError):
         )
 
 
+#: Why a file that can be read is of no use.
+NO_QUEUE = "no transport_url"
+
+
 class QueueUnnamed(exceptions.SriovRtError):
     """No configuration names the message queue.
 
@@ -83,10 +87,12 @@ class QueueUnnamed(exceptions.SriovRtError):
     def __init__(self, problems: Mapping[str, str]) -> None:
         self.problems = dict(problems)
         tried = ", ".join(f"{path} ({why})" for path, why in problems.items())
+        do = "run as a user who may read one of them"
+        if NO_QUEUE in problems.values():
+            do = "set [sriov_rt] transport_url there"
         super().__init__(
-            f"no configuration names the message queue: {tried}; run as a "
-            "user who may read one of them, or name the queue with "
-            "--config-file or --transport-url"
+            f"no configuration names the message queue: {tried}; {do}, or "
+            "name the queue with --config-file or --transport-url"
         )
 
 
@@ -474,7 +480,7 @@ def configuration(
         # found before anything is waited for.
         conf.sriov_rt.facts_max_age  # noqa: B018
     if not (transport_url or _names_queue(conf)):
-        raise QueueUnnamed(dict.fromkeys(files, "no transport_url"))
+        raise QueueUnnamed(dict.fromkeys(files, NO_QUEUE))
     if transport_url is not None:
         conf.set_override("transport_url", transport_url, group="sriov_rt")
     return conf

@@ -40,7 +40,7 @@ _TABLE = "table"
 
 
 #: How many columns a sentence names.
-_NAMED = 12
+_NAMED = 20
 
 
 class ColumnUnknown(exceptions.SriovRtError):

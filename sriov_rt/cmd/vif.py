@@ -15,6 +15,7 @@ from sriov_rt.cmd.command import Result
 from sriov_rt.exceptions import SriovRtError
 from sriov_rt.kernel.tc import Limits
 from sriov_rt.parse.errors import ParseError
+from sriov_rt.vif import errors
 from sriov_rt.vif import lxc
 from sriov_rt.vif import model
 from sriov_rt.vif import validation
@@ -150,6 +151,8 @@ class Show(List):
             return Result(
                 ("Field", "Value"), (), None, after=[none], code=EXIT_LEFT
             )
+        if args.columns:
+            return _ports(found)
         document = dataclasses.asdict(found[0])
         return Result(
             columns=("Field", "Value"),
@@ -185,19 +188,19 @@ class Forget(command.Lister):
         """Forget the port, or return which it is."""
         port = validation.port(args.port)
         plugger = _plugger(args)
+        found = [each for each in plugger.show() if each.port == port]
+        others = [x for x in found if x.state != State.QUARANTINED]
         if args.dry_run:
-            found = [
-                each
-                for each in plugger.show()
-                if each.port == port and each.state == State.QUARANTINED
-            ]
-            return _plan(found, f"{port} is not quarantined: nothing to do")
-        if not args.force:
+            plan = () if others else found
+            return _plan(plan, f"{port} is not quarantined: nothing to do")
+        for each in others:
+            raise errors.NotForgotten(each.interface, port=port)
+        if found and not args.force:
             raise ForceMissing(port)
         return _done(
             port,
             "forgotten",
-            plugger.forget(port),
+            args.force and plugger.forget(port),
             "is unknown here: nothing to forget",
         )
 

@@ -433,10 +433,12 @@ def _throughput(
     bars = []
     if published:
         bars.append(_Bar("CERN, 10 Gb VF", 9.41, published=True))
-    bars += [
-        _Bar(f"{label}, {x.cell.test}", (x.figure or 0) / 1e9, x.error / 1e9)
-        for label, x in found
-    ]
+    several = len({each.cell.streams for _, each in found}) > 1
+    for label, each in found:
+        name = f"{label}, {each.cell.test}"
+        if several:
+            name += f", {_streams(each)}"
+        bars.append(_Bar(name, (each.figure or 0) / 1e9, each.error / 1e9))
     yield _bars(
         "throughput",
         "TCP throughput (iperf3)",
@@ -444,6 +446,12 @@ def _throughput(
         bars,
         "Gb/s",
     )
+
+
+def _streams(measured: network.Measured) -> str:
+    """Return the number of streams as people write it."""
+    number = measured.cell.streams
+    return f"{number} stream{'s' if number > 1 else ''}"
 
 
 def _requests(collections: Sequence[Collection]) -> Iterator[Picture]:
@@ -501,8 +509,7 @@ def _onload(
         other = dataclasses.replace(each.cell, onload=False)
         base = kernel.get((label, other, each.tool))
         if each.cell.onload and base:
-            streams = each.cell.streams
-            name = f"{label}, {streams} stream{'s' if streams > 1 else ''}"
+            name = f"{label}, {_streams(each)}"
             bars.append(_Bar(name, (each.figure or 0) / base))
     if not bars:
         return

@@ -53,7 +53,8 @@ class QueueTest(unittest.TestCase):
         for text in ("", "[DEFAULT]\nhost = a\n", "[sriov_rt]\n"):
             file.write_text(text)
             with self.assertRaisesRegex(
-                collect.QueueUnnamed, "nova.conf .no transport_url."
+                collect.QueueUnnamed,
+                "nova.conf .no transport_url.; set .sriov_rt. transport_url",
             ):
                 collect.configuration([str(file)], None)
         file.write_text(f"[DEFAULT]\ntransport_url = {URL}\n")

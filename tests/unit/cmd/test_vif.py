@@ -81,6 +81,10 @@ class VifCommandTest(unittest.TestCase):
         self.run_command(*PLUG)
         said = self.run_command("forget", PORT, "--force", code=2)
         self.assertIn("not quarantined; unplug it instead", said)
+        # Nobody is led to --force by what it will refuse.
+        said = self.run_command("forget", PORT, code=2)
+        self.assertIn("not quarantined; unplug it instead", said)
+        self.assertNotIn("--force", said)
         link = next(
             each
             for each in self.kernel.links.values()
@@ -101,8 +105,11 @@ class VifCommandTest(unittest.TestCase):
         told = json.loads(said[: said.index("}") + 1])
         self.assertEqual({"port": PORT, "forgotten": True}, told)
         self.assertNotIn(PORT, self.run_command("show"))
-        said = self.run_command("forget", PORT, "--force")
-        self.assertEqual(f"{PORT} is unknown here: nothing to forget\n", said)
+        for words in ((PORT,), (PORT, "--force")):
+            said = self.run_command("forget", *words)
+            self.assertEqual(
+                f"{PORT} is unknown here: nothing to forget\n", said
+            )
 
     def test_one_whose_interface_is_there_is_not_forgotten(self):
         self.run_command(*PLUG)
@@ -133,6 +140,8 @@ class VifCommandTest(unittest.TestCase):
         self.assertIn("MAC", row)
         shown = tables.fields(self.run_command("show", PORT))
         self.assertEqual("physnet1", shown["physical_network"])
+        words = ("show", PORT, "-f", "value", "-c", "parent", "-c", "state")
+        self.assertRegex(self.run_command(*words), r"^\S+ plugged\n$")
         found = json.loads(self.run_command("show", PORT, "--json"))
         self.assertEqual(
             [found], json.loads(self.run_command("list", "--json"))

@@ -449,6 +449,20 @@ class PageTest(ReportTest):
             svg = (place / f"{name}.svg").read_text()
             self.assertIn("</svg>", svg)
 
+    def test_bars_of_several_streams_say_how_many(self):
+        for streams in (1, 12):
+            traffic(self.before, streams * 1e9, streams=streams)
+        traffic(self.after, 9e9)
+        drawn = {}
+        for place in (self.before, self.after):
+            (found,) = collection.read([place])
+            (bars,) = pictures.draw([found])
+            # matplotlib has each text as a comment above its glyphs.
+            drawn[place] = bars.images["svg"].decode()
+        for name in ("vf, send, 1 stream", "vf, send, 12 streams"):
+            self.assertIn(f"<!-- {name} -->", drawn[self.before])
+        self.assertIn("<!-- vf, send -->", drawn[self.after])
+
     def test_titles_have_the_maximum(self):
         latency(self.before, 20)
         (found,) = collection.read([self.before])
