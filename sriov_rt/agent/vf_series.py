@@ -69,7 +69,7 @@ def samples(found: Iterable[CountedVf], root: Root) -> Iterator[Sample]:
 
 
 def owned(found: Iterable[CountedVf], root: Root) -> list[CountedVf]:
-    """Return VFs, those that a guest of libvirt's has as a whole as its own."""
+    """Return VFs; those that a guest of libvirt's has whole are its own."""
     known = list(found)
     if not any(each.passed and not each.instance for each in known):
         return known

@@ -87,7 +87,6 @@ class Request:
         the runtime no longer knows it.
     :param device: PCI address of the VF; None if none is given.
     :param is_first: whether no plug-in of the list was called before.
-    :param previous: prevResult of the list.
     :param valid: the attachments that still exist, for GC.
     :param pod: NAMESPACE/NAME; empty if it is not known.
     """
@@ -99,7 +98,6 @@ class Request:
     namespace: str = ""
     device: str | None = None
     is_first: bool = True
-    previous: Mapping[str, Any] | None = None
     valid: frozenset[AttachmentId] = frozenset()
     pod: str = ""
 
@@ -156,7 +154,6 @@ def _of_network(
         namespace=_namespace(environment, required=command != "DEL"),
         device=_device(plain),
         is_first=previous is None,
-        previous=previous,
         pod=_pod(environment.get("CNI_ARGS", "")),
     )
 

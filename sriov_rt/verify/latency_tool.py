@@ -120,7 +120,7 @@ class LatencyTool(abc.ABC):
         )
 
     def culprits(self, found: Sequence[CpuLatency]) -> tuple[Culprit, ...]:
-        """Return a culprit of each CPU whose worst sample is above the bound."""
+        """Return a culprit of each CPU with a sample above the bound."""
         return tuple(
             culprit.unknown(each.cpu, each.max_us, self.name, _SILENT)
             for each in found

@@ -46,6 +46,21 @@ _SIZE = (6.4, 4.0)
 _INK = "#1f2328"
 _LIGHT = "#e3e6ea"
 
+#: All text and lines of axes have the one colour that a page changes.
+_STYLE = {
+    **dict.fromkeys(
+        (
+            *("text.color", "axes.labelcolor", "axes.edgecolor"),
+            *("xtick.color", "ytick.color", "legend.labelcolor"),
+        ),
+        _INK,
+    ),
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "grid.alpha": 0.3,
+    "legend.fontsize": 8,
+}
+
 #: The colours of published figures and of ours.
 _PUBLISHED = "#8a9099"
 _OURS = "#1f77b4"
@@ -147,10 +162,11 @@ def _library() -> Any:
         # It warns who has no home directory that its cache is elsewhere.
         log.setLevel(logging.ERROR)
     try:
-        from matplotlib import figure
+        import matplotlib as library
+        import matplotlib.figure
     except ImportError:
         raise PicturesUnavailable from None
-    return figure
+    return library
 
 
 def _plain(text: str) -> str:
@@ -165,14 +181,12 @@ def _picture(
     paint: Callable[[Any], object],
     size: tuple[float, float] = _SIZE,
 ) -> Picture:
-    figure = _library().Figure(figsize=size, layout="constrained")
-    text = textwrap.fill(title, int(_TITLE * size[0] / _SIZE[0]))
-    figure.suptitle(_plain(text), fontsize=11, color=_INK)
-    paint(figure)
-    for each in figure.axes:
-        _ink(each)
-    for legend in figure.legends:
-        _ink_legend(legend)
+    library = _library()
+    with library.rc_context(_STYLE):
+        figure = library.figure.Figure(figsize=size, layout="constrained")
+        text = textwrap.fill(title, int(_TITLE * size[0] / _SIZE[0]))
+        figure.suptitle(_plain(text), fontsize=11)
+        paint(figure)
     if emulated:
         # Along the diagonal, and whole.
         rotation = min(20.0, math.degrees(math.atan2(size[1], size[0])) / 2)
@@ -202,38 +216,15 @@ def _picture(
     return Picture(name, title, images, wide=size[0] > _SIZE[0])
 
 
-def _ink(axes: Any) -> None:
-    """Give all text and lines of axes the one colour that a page changes."""
-    axes.tick_params(which="both", colors=_INK)
-    axes.xaxis.label.set_color(_INK)
-    axes.yaxis.label.set_color(_INK)
-    axes.title.set_color(_INK)
-    for each in axes.spines.values():
-        each.set_edgecolor(_INK)
-    if axes.get_legend():
-        _ink_legend(axes.get_legend())
-
-
-def _ink_legend(legend: Any) -> None:
-    for text in legend.get_texts():
-        text.set_color(_INK)
-
-
 def _legend(figure: Any, axes: Any, most: int = _WITHIN) -> None:
     """Name the lines or bars; more than so many are below the axes."""
     handles, labels = axes.get_legend_handles_labels()
     if len(labels) <= most:
-        axes.legend(fontsize=8)
+        axes.legend()
         return
     # As many columns as the longest name leaves room for.
     columns = max(1, min(4, 90 // (max(map(len, labels)) + 8)))
-    figure.legend(
-        handles,
-        labels,
-        fontsize=8,
-        ncols=columns,
-        loc="outside lower center",
-    )
+    figure.legend(handles, labels, ncols=columns, loc="outside lower center")
 
 
 def _worst(cpus: Sequence[CpuLatency]) -> Iterator[tuple[CpuLatency, bool]]:
@@ -301,7 +292,6 @@ def _log_axes(axes: Any, limit_us: int, samples: int) -> None:
         axes.set_xlim(0, limit)
     axes.set_xlabel("Latency (µs)")
     axes.set_ylabel("Number of samples")
-    axes.grid(visible=True, alpha=0.3)
 
 
 def _maxima(
@@ -328,7 +318,6 @@ def _maxima(
         axes.set_ylabel("Maximum of each second (µs)")
         axes.set_xlim(0, max(limits.seconds - 1, 1))
         axes.set_ylim(0, 1.05 * limits.maximum_us)
-        axes.grid(visible=True, alpha=0.3)
         _legend(figure, axes)
 
     title = f"{each.label}: {tool}, maxima over time"
@@ -399,8 +388,7 @@ def _bars(
         axes.set_ylim(len(bars) - 0.4, -0.6)
         axes.set_xlim(left=0)
         axes.set_xlabel(unit)
-        axes.grid(visible=True, alpha=0.3, axis="x")
-        axes.set_axisbelow(True)
+        axes.grid(visible=False, axis="y")
 
     rows = sum(1 + len(each.label) // 40 for each in bars)
     size = (_SIZE[0], max(2.0, 1.2 + 0.27 * rows))
@@ -485,7 +473,6 @@ def _requests(collections: Sequence[Collection]) -> Iterator[Picture]:
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.set_ylabel("Thousand requests and responses a second")
         axes.set_ylim(bottom=0)
-        axes.grid(visible=True, alpha=0.3)
         _legend(figure, axes)
 
     emulated = any(each.emulated for _, each in found)
@@ -602,8 +589,7 @@ def _disk(collections: Sequence[Collection], what: str) -> Iterator[Picture]:
             axes.set_xticks(range(len(clients)), map(str, clients))
             axes.set_xlim(-0.6, len(clients) - 0.4)
             axes.set_xlabel("Clients")
-            axes.grid(visible=True, alpha=0.3, axis="y")
-            axes.set_axisbelow(True)
+            axes.grid(visible=False, axis="x")
             if what == "bandwidth":
                 axes.set_ylim(bottom=0)
         _legend(figure, grid.flat[0], 0)

@@ -215,7 +215,8 @@ class Plugger:
 
         :raises RecordsBroken: if the records cannot be read.
         """
-        return self._rechecking.release_quarantined()
+        self._rechecking.release(ended=False)
+        return tuple(x for x in self._records.all() if x.is_quarantined)
 
     def _announce(self, request: Plug, link: Link) -> None:
         """Announce a port; one without a carrier is a port too."""

@@ -143,45 +143,35 @@ class Quarantine:
             if parent is not None and parent.alias != alias.PARENT:
                 self._links.configure(parent, up=True)
 
-    def release(self, unplug: Unplug) -> tuple[str, ...]:
-        """Free what ports keep that have gone, and what is seen again.
-
-        Those whose namespace has ended without an unplug, and quarantined
-        ones.
+    def release(
+        self, unplug: Unplug, *, ended: bool = True
+    ) -> tuple[str, ...]:
+        """Free what quarantined ports keep that have gone.
 
         :param unplug: tries to unplug one again.
+        :param ended: those as well whose namespace has ended without an
+            unplug; without, none that stands for a damaged file.
         :returns: the ports that are no more.
         """
         found = []
-        for record in self._records.all():
-            try:
-                with self._locks.port(record.port, wait=False):
-                    if (
-                        record.is_quarantined or self._has_ended(record)
-                    ) and self._release(record, unplug):
-                        found.append(record.port)
-            except errors.Busy:
+        for each in self._records.all():
+            if not ended and (each.damaged or not each.is_quarantined):
                 continue
+            with (
+                contextlib.suppress(errors.Busy),
+                self._locks.port(each.port, wait=False),
+            ):
+                record = self._records.get(each.port)
+                if (
+                    record is not None
+                    and (
+                        record.is_quarantined
+                        or (ended and self._has_ended(record))
+                    )
+                    and self._release(record, unplug)
+                ):
+                    found.append(each.port)
         return tuple(found)
-
-    def release_quarantined(self, unplug: Unplug) -> tuple[Record, ...]:
-        """Free what quarantined ports keep that have gone.
-
-        :returns: those that are quarantined still.
-        """
-        for record in self._records.all():
-            if not record.is_quarantined or record.damaged:
-                continue
-            try:
-                with self._locks.port(record.port, wait=False):
-                    now = self._records.get(record.port)
-                    if now is not None and now.is_quarantined:
-                        self._release(now, unplug)
-            except errors.Busy:
-                continue
-        return tuple(
-            each for each in self._records.all() if each.is_quarantined
-        )
 
     def _release(self, record: Record, unplug: Unplug) -> bool:
         """Free what a port keeps, which is locked; return if it did."""

@@ -161,13 +161,9 @@ class Unplugging:
                 self._parents.clean_after(record, view)
             self.quarantine.cut_off(record, view)
 
-    def release(self) -> tuple[str, ...]:
+    def release(self, *, ended: bool = True) -> tuple[str, ...]:
         """Free what ports keep that have gone; see Quarantine."""
-        return self.quarantine.release(self.unplug)
-
-    def release_quarantined(self) -> tuple[Record, ...]:
-        """Free what quarantined ports keep that have gone; see Quarantine."""
-        return self.quarantine.release_quarantined(self.unplug)
+        return self.quarantine.release(self.unplug, ended=ended)
 
     def _forget(self, record: Record) -> None:
         """Take a port out of the records.

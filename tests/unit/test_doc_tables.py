@@ -7,6 +7,7 @@ import re
 import unittest
 from unittest import mock
 
+from sriov_rt import reason
 from sriov_rt.guest import claims
 from sriov_rt.host import observer
 from sriov_rt.host.root import Root
@@ -37,6 +38,23 @@ def load():
 
 
 tables = load()
+
+
+class ReasonsTest(unittest.TestCase):
+    """Reasons by which a host is judged realtime are on its page."""
+
+    MODULES = ("realtime", "cgroup", "power", "occupancy")
+
+    def test_each_code_is_on_the_page_of_hosts(self):
+        page = (ROOT / "doc/source/admin/host.rst").read_text()
+        for name in self.MODULES:
+            path = ROOT / "sriov_rt/decide" / f"{name}.py"
+            words = re.findall(r'"([a-z_]+)"', path.read_text())
+            found = reason.SENTENCES.keys() & words
+            self.assertTrue(found)
+            for code in sorted(found):
+                with self.subTest(code, module=name):
+                    self.assertIn(f"``{code}``", page)
 
 
 class TablesTest(unittest.TestCase):

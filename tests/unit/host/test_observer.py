@@ -38,6 +38,18 @@ class ObserverTest(trees.TreeTest):
         self.assertNotIn("_unknown", str(found.to_plain()["cpus"]))
         self.assertEqual(found, facts.from_plain(found.to_plain()))
 
+    def test_each_fact_is_read_by_its_source(self):
+        """One without a reader has its default: an older agent's."""
+        found = self.observer().observe()
+        left = {
+            f"{part}.{field.name}"
+            for part in PARTS
+            for field in dataclasses.fields(getattr(found, part))
+            if getattr(getattr(found, part), field.name) == facts.NOT_REPORTED
+        }
+        # Without a record of a change nothing is known of its boot.
+        self.assertEqual(set(), left - {"maintenance.boot_owed"})
+
     def test_what_a_host_is_meant_for(self):
         """As an operator says; else by the dedicated pCPUs that Nova has."""
         for given, nova, expected in (

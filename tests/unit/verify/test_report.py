@@ -283,15 +283,13 @@ class PageTest(ReportTest):
 
     def drawn(self, found):
         """Return each picture's name with its figure."""
-        library, made = figure_module, []
+        real, made = figure_module.Figure, []
 
         def figure(**options):
-            made.append(library.Figure(**options))
+            made.append(real(**options))
             return made[-1]
 
-        with mock.patch.object(
-            pictures, "_library", lambda: mock.Mock(Figure=figure)
-        ):
+        with mock.patch.object(figure_module, "Figure", figure):
             names = [each.name for each in pictures.draw(found)]
         return list(zip(names, made, strict=True))
 
