@@ -532,6 +532,16 @@ SENTENCES: Mapping[str, str] = types.MappingProxyType(
             "port {port} is quarantined ({why}); 'sriov-rt vif show {port}' "
             "has it, and 'sriov-rt vif unplug {port}' tries again"
         ),
+        "port_lost": (
+            "port {port} has lost its interface {name} with the VF or NIC "
+            "that it was on; 'systemctl start sriov-rt-restore' plugs it "
+            "again, and 'sriov-rt vif restore' says why it has not been"
+        ),
+        "port_lost_by_guest": (
+            "port {port} has lost its interface {name} with the VF or NIC "
+            "that it was on, and its guest takes no other; hard-reboot "
+            "instance {instance}"
+        ),
         "vf_quarantined": (
             "VF {address} is quarantined for {holder} ({why}); 'sriov-rt vf "
             "show {address}' has it, and 'sriov-rt vf reset {address}' ends "

@@ -59,7 +59,7 @@ _SCALARS: Mapping[Any, Any] = {
     },
 }
 
-_PARAM = re.compile(r"^ *:param (\w+): (.*(?:\n +(?!:).*)*)", re.MULTILINE)
+_PARAM = re.compile(r"^ *:param (\w+): (.*(?:\n +(?![ :]).*)*)", re.MULTILINE)
 
 
 def path(name: str) -> pathlib.Path:

@@ -167,6 +167,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "etc/prometheus": ("functional.agent.test_prometheus",),
     "etc/sos": ("functional.host.test_sos", "packages"),
     "etc/systemd": ("functional.systemd", "packages"),
+    "etc/udev": ("functional.systemd.test_rules", "packages"),
     "etc/vdsm": ("functional.vdsm",),
     "debian": ("packages",),
     "rpm": ("packages",),

@@ -81,6 +81,7 @@ _UNITS = (
     "sriov-rt-agent",
     "sriov-rt-devices",
     "sriov-rt-neutron-agent",
+    "sriov-rt-restore",
     "sriov-rt-verify-watch",
     "sriov-rt-vfs",
 )

@@ -136,6 +136,7 @@ def observe(
         ),
         *pods(kubelet.observe(root, kubelet_directory), host, cpus),
         *quarantined(facts),
+        *lost(facts),
         *reserved(root, time.time()),
     ]
 
@@ -164,6 +165,16 @@ def quarantined(facts: HostFacts) -> Iterator[Drift]:
     for vf in () if isinstance(found, Unknown) else found:
         if vf.why:
             yield _drift("", audit.vf_quarantined(vf))
+
+
+def lost(facts: HostFacts) -> Iterator[Drift]:
+    """Yield a drift for each port whose interface went with its VF or NIC."""
+    ports = facts.vifs.lost
+    for each in () if isinstance(ports, Unknown) else ports:
+        why = audit.lost(each)
+        yield Drift(
+            *(each.instance, why.code, each.port, why.message, why.remedy, 0.0)
+        )
 
 
 def reserved(root: Root, now: float) -> Iterator[Drift]:

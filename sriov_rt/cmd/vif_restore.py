@@ -12,8 +12,9 @@ from sriov_rt.guest import running
 from sriov_rt.host import guest_processes
 from sriov_rt.host.root import Root
 
-#: Exit code of ports that have no interface yet.
+#: Exit codes: a port has no interface yet; only ports of guests have none.
 EXIT_LEFT = 1
+EXIT_GUESTS = 3
 
 
 class Restore(command.Lister):
@@ -25,7 +26,11 @@ class Restore(command.Lister):
     """
 
     of_root = True
-    epilog = "Exit code 1: a port has no interface yet, with the reason."
+    epilog = (
+        "Exit code 1: a port has no interface yet, and a later run may give "
+        "it one; the reason is printed. 3: only guests are left, which need a "
+        "hard reboot."
+    )
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """Add the configuration."""
@@ -47,7 +52,8 @@ class Restore(command.Lister):
         if not plugger.host.rules.restore:
             return _result(dataclasses.asdict(Restored()), 0)
         done = restoring.run()
-        code = EXIT_LEFT if done.left else 0
+        code = EXIT_GUESTS if done.guests else 0
+        code = EXIT_LEFT if done.left else code
         return _result(dataclasses.asdict(done), code)
 
 

@@ -12,6 +12,7 @@ from sriov_rt.decide.unknown_facts import is_unknown
 from sriov_rt.facts import CpuSet
 from sriov_rt.facts import DecisiveFacts
 from sriov_rt.facts import HeldVf
+from sriov_rt.facts import LostPort
 from sriov_rt.facts import QuarantinedPort
 from sriov_rt.facts.guests import GuestOnload
 from sriov_rt.facts.guests import GuestThread
@@ -80,6 +81,16 @@ def pods(
 def quarantined(port: QuarantinedPort) -> Reason:
     """Return the Reason of a port that is kept apart."""
     return reason("port_quarantined", port=port.port, why=port.why)
+
+
+def lost(port: LostPort) -> Reason:
+    """Return the Reason of a port whose interface went with its VF or NIC."""
+    return reason(
+        "port_lost_by_guest" if port.of_guest else "port_lost",
+        port=port.port,
+        name=port.interface,
+        instance=port.instance,
+    )
 
 
 def vf_quarantined(vf: HeldVf) -> Reason:

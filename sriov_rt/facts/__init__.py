@@ -15,6 +15,7 @@ from sriov_rt.facts.network import CountedVf
 from sriov_rt.facts.network import DecisiveNic
 from sriov_rt.facts.network import Endpoint
 from sriov_rt.facts.network import HeldVf
+from sriov_rt.facts.network import LostPort
 from sriov_rt.facts.network import Nic
 from sriov_rt.facts.network import NicFacts
 from sriov_rt.facts.network import OnloadFacts
@@ -74,6 +75,7 @@ __all__ = [
     "LabelFacts",
     "LatencyCertificate",
     "LatencyFacts",
+    "LostPort",
     "MaintenanceFacts",
     "MemoryFacts",
     "Nic",

@@ -215,6 +215,22 @@ class QuarantinedPort:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class LostPort:
+    """Port whose interface went with its VF or NIC.
+
+    :param port: its UUID.
+    :param instance: its owner.
+    :param interface: the name that it had.
+    :param of_guest: whether a guest's process has it open, and takes no other.
+    """
+
+    port: str
+    instance: str
+    interface: str
+    of_guest: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class VifFacts:
     """Parents for the host's ports, and the accelerated ports.
 
@@ -226,6 +242,7 @@ class VifFacts:
     :param holders: VFs of pods, VMIs, domains and Neutron's agent, by address.
     :param missing: physical network to those of its parents that are not on
         the host, as they are configured.
+    :param lost: by their ports; sorted.
     """
 
     pools: Mapping[str, tuple[str, ...]] | Unknown
@@ -233,3 +250,4 @@ class VifFacts:
     quarantined: tuple[QuarantinedPort, ...] | Unknown = NOT_REPORTED
     holders: tuple[HeldVf, ...] | Unknown = NOT_REPORTED
     missing: Mapping[str, tuple[str, ...]] | Unknown = NOT_REPORTED
+    lost: tuple[LostPort, ...] | Unknown = NOT_REPORTED

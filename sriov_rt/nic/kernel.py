@@ -85,6 +85,10 @@ class Kernel(Sysfs):
         mtu = {} if settings.mtu is None else {"mtu": settings.mtu}
         self._set(netdev, **flags, **mtu)
 
+    def set_mac(self, netdev: str, mac: str) -> None:
+        """Give an interface a MAC of its own."""
+        self._set(netdev, address=mac)
+
     def rename(self, netdev: str, name: str) -> None:
         """Give an interface another name."""
         self._set(netdev, ifname=name)

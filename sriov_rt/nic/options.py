@@ -34,6 +34,20 @@ come up at once and not after ten seconds, and udev sees no interfaces. Ports
 of kind macvlan, ipvlan or VF in a container need ``host``.
 """,
     ),
+    cfg.ListOpt(
+        "vf_macs",
+        default=[],
+        help="""
+The MACs of the interfaces of a PF's VFs, as PF:MAC.
+
+``enp2s0:02:00:5e:20:00:00`` gives the interface of enp2s0's VF 0 that MAC, of
+VF 1 the next one, and so on. Drivers make up others each time that they are
+loaded, so name the PFs whose VFs the host itself uses, or containers to which
+an operator gives them: ``sriov-rt vf provision`` sets the MACs once the VFs
+are made, before it ends, and leaves a VF in use alone. VFs in ``[vif]
+parents`` need none: a port brings its own MAC, and is reset after it.
+""",
+    ),
     cfg.FloatOpt(
         "pf_timeout",
         default=30.0,

@@ -62,11 +62,23 @@ class Mode(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Amount:
-    """How many VFs a PF is to have."""
+    """How many VFs a PF is to have.
+
+    :param mac: of the interface of VF 0, the first of consecutive ones; None
+        for what the VFs' driver makes up.
+    """
 
     pf: str
     number: int
     mode: Mode
+    mac: str | None = None
+
+    def mac_of(self, index: int) -> str | None:
+        """Return the MAC that the interface of a VF is to have."""
+        if self.mac is None:
+            return None
+        number = int(self.mac.replace(":", ""), 16) + index
+        return number.to_bytes(6).hex(":")
 
 
 def parse(words: Sequence[str], default: Mode) -> tuple[Amount, ...]:
@@ -109,6 +121,47 @@ def _parse(word: str, default: Mode) -> Amount:
     return Amount(parts[0], number, mode)
 
 
+def with_macs(
+    amounts: Sequence[Amount], words: Sequence[str]
+) -> tuple[Amount, ...]:
+    """Return amounts with what ``[nic] vf_macs`` says.
+
+    :raises ParseError: for a word that is not PF:MAC, a PF without VFs of
+        the host's, one that comes twice, or MACs that two VFs would have.
+    """
+    firsts: dict[str, str] = {}
+    hosts = {each.pf for each in amounts if each.mode is Mode.HOST}
+    for word in words:
+        parse_errors.check_length("[nic] vf_macs", word, MAX_WORD)
+        pf, _, mac = word.strip().partition(":")
+        mac = mac.lower()
+        problem = None
+        if not link.is_mac(mac) or link.is_multicast(mac):
+            problem = "PF:MAC expected, with the MAC of one interface"
+        elif pf not in hosts:
+            problem = f"[nic] vfs names no VFs of {pf} for the host"
+        elif pf in firsts:
+            problem = f"{pf} comes twice"
+        if problem is not None:
+            raise parse_errors.ParseError("[nic] vf_macs", word, problem)
+        firsts[pf] = mac
+    found = tuple(
+        dataclasses.replace(each, mac=firsts.get(each.pf)) for each in amounts
+    )
+    taken: dict[int, str] = {}
+    for each in found:
+        for index in range(each.number if each.mac else 0):
+            mac = int((each.mac or "").replace(":", ""), 16) + index
+            if mac >> 48 or mac in taken:
+                raise parse_errors.ParseError(
+                    "[nic] vf_macs",
+                    f"{each.pf}:{each.mac}",
+                    f"VF {index} has no MAC of its own",
+                )
+            taken[mac] = each.pf
+    return found
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Provision:
     """Plan of the changes to one PF's number of VFs.
@@ -142,6 +195,8 @@ class Provision:
         else:
             way = " -> ".join(map(str, (now, *self.numbers)))
             yield f"{self.pf.name}: VFs {way}, for {mode}"
+        if self.amount.mac is not None:
+            yield f"  MACs of idle VFs: from {self.amount.mac}"
         yield from (f"  note: {note}" for note in self.notes)
 
     def to_plain(self) -> dict[str, object]:
@@ -151,6 +206,7 @@ class Provision:
             "now": len(self.pf.vfs),
             "asked": self.amount.number,
             "mode": self.amount.mode,
+            "mac": self.amount.mac,
             "numbers": list(self.numbers),
             "notes": list(self.notes),
         }
@@ -200,15 +256,17 @@ def users(
     holder: Holder,
     known: Mapping[str, Use],
     states: Sequence[VfState],
+    act: Act = Act.PROVISION,
 ) -> tuple[tuple[str, str], ...]:
     """Return (VF, who or what uses it) of each VF of a PF in use.
 
     :param known: the use of VFs as nic.vfs.Users has it.
+    :param act: what must not happen to one in use.
     """
     found = []
     for state in states:
         seen = _use(kernel, state, holder, known.get(state.id.address))
-        if problems := use.why_not(seen, Act.PROVISION):
+        if problems := use.why_not(seen, act):
             found.append((f"{state.id}", ", ".join(problems)))
     return tuple(found)
 
@@ -309,10 +367,13 @@ def check(conf: cfg.ConfigOpts, service: str) -> tuple[Amount, ...]:
     config.check(conf, ((options.GROUP, options.NIC_OPTS),), service)
     group = conf[options.GROUP]
     try:
-        return parse(group.vfs, Mode(group.vf_mode))
+        option = "vfs"
+        amounts = parse(group.vfs, Mode(group.vf_mode))
+        option = "vf_macs"
+        return with_macs(amounts, group.vf_macs)
     except parse_errors.ParseError as error:
         raise config.rejected(
-            conf, options.GROUP, "vfs", error.text, error.problem, service
+            conf, options.GROUP, option, error.text, error.problem, service
         ) from None
 
 
@@ -368,13 +429,47 @@ class Provisioning:
                     each,
                     self._vfs.clock,
                 )
+            self._set_macs(each)
+
+    def _set_macs(self, done: Provision) -> None:
+        """Give the interfaces of idle VFs their MACs.
+
+        One that was made just now may be up already: udev and what sets up
+        the host's networks were as quick.
+        """
+        if done.amount.mac is None:
+            return
+        made = bool(done.numbers) and len(done.pf.vfs) != done.amount.number
+        act = Act.SET if made else Act.PROVISION
+        for vf in self._vfs.kernel.pf(done.pf.name).vfs:
+            with self._vfs.tenancies.locked(vf.address):
+                state = self._vfs.observe(vf)
+                mac = done.amount.mac_of(vf.index)
+                if mac in (None, state.device.mac):
+                    continue
+                used = self._users_of([state], act)
+                if state.netdev is None or used:
+                    LOG.warning(
+                        "vf=%s: not given the MAC %s: %s",
+                        vf.address,
+                        mac,
+                        used[0][1] if used else "it has no interface here",
+                    )
+                    continue
+                self._vfs.kernel.set_mac(state.netdev, mac)
 
     def _in_use(self, pf: Pf) -> tuple[tuple[str, str], ...]:
         if not pf.vfs:
             return ()
-        states = self._vfs.list(pf.name)
-        kernel = self._vfs.kernel
-        return users(kernel, self._holder, self._users(states), states)
+        return self._users_of(self._vfs.list(pf.name), Act.PROVISION)
+
+    def _users_of(
+        self, states: Sequence[VfState], act: Act
+    ) -> tuple[tuple[str, str], ...]:
+        return users(
+            *(self._vfs.kernel, self._holder, self._users(states), states),
+            act,
+        )
 
     def _plan(self, amount: Amount, timeout_s: float) -> Provision:
         kernel = self._vfs.kernel

@@ -45,12 +45,15 @@ class Restored:
 
     :param restored: ports that have an interface again.
     :param left: those that have none yet, and why; the next run tries again.
+    :param guests: those of guests that run, which take no other interface,
+        and why; a hard reboot plugs them again.
     :param ended: those that are not lost any more: their container has ended,
         or their manager has plugged or unplugged them.
     """
 
     restored: tuple[str, ...] = ()
     left: tuple[tuple[str, str], ...] = ()
+    guests: tuple[tuple[str, str], ...] = ()
     ended: tuple[str, ...] = ()
 
 
@@ -105,13 +108,12 @@ class Restoring:
 
         :raises RecordsBroken: if the records cannot be read or written.
         """
-        restored, left, ended = [], [], []
+        restored, left, guests, ended = [], [], [], []
         for record in self.find():
             port = record.port
             try:
-                request = self.request(record)
                 self._note(record)
-                self._restore(record, request)
+                self._restore(record, self.request(record))
             except (
                 kernel_errors.NoSuchNamespace,
                 errors.AlreadyPlugged,
@@ -119,6 +121,12 @@ class Restoring:
             ):
                 self._lost.end(port)
                 ended.append(port)
+            except errors.NotRestorable as error:
+                if self._is_replaced(record):
+                    self._lost.end(port)
+                    ended.append(port)
+                else:
+                    guests.append((port, str(error)))
             except (LinkError, NicError, ParseError) as error:
                 LOG.warning(
                     "%s: not plugged again: %s", log.about(port), error
@@ -126,7 +134,18 @@ class Restoring:
                 left.append((port, str(error)))
             else:
                 restored.append(port)
-        return Restored(tuple(restored), tuple(left), tuple(ended))
+        return Restored(
+            tuple(restored), tuple(left), tuple(guests), tuple(ended)
+        )
+
+    def _is_replaced(self, record: Record) -> bool:
+        """Return whether its manager has plugged a lost port again."""
+        now = self._host.records.get(record.port)
+        return now is not None and (now.inode, now.node, now.index) != (
+            record.inode,
+            record.node,
+            record.index,
+        )
 
     def _note(self, record: Record) -> None:
         """Note that a port is lost, unless it was unplugged meanwhile.

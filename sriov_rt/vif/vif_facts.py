@@ -18,15 +18,19 @@ from sriov_rt.codec import Unknown
 from sriov_rt.exceptions import SriovRtError
 from sriov_rt.facts import Endpoint
 from sriov_rt.facts import HeldVf
+from sriov_rt.facts import LostPort
 from sriov_rt.facts import QuarantinedPort
 from sriov_rt.facts import VifFacts
 from sriov_rt.host.interfaces import DEVICES
 from sriov_rt.host.root import CONFIG
 from sriov_rt.host.root import Root
+from sriov_rt.nic.tenancy import UNKNOWN_INODE
 from sriov_rt.nic.tenancy import Tenancies
 from sriov_rt.vif import options
+from sriov_rt.vif.lost import LostPorts
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Record
+from sriov_rt.vif.model import State
 from sriov_rt.vif.records import Records
 from sriov_rt.vif.settings import Pools
 
@@ -44,7 +48,7 @@ def observe(root: Root) -> VifFacts:
     except cfg.Error as error:
         unknown = Unknown(str(error))
         return VifFacts(
-            unknown, unknown, unknown, holders=_holders(root), missing=unknown
+            *(unknown, unknown, unknown, _holders(root), unknown, unknown)
         )
     records = _records(root, directory)
     pools, missing = _pools(root, parents, records)
@@ -54,6 +58,7 @@ def observe(root: Root) -> VifFacts:
         _quarantined(records),
         holders=_holders(root),
         missing=missing,
+        lost=_lost(root, directory, records),
     )
 
 
@@ -170,6 +175,40 @@ def _quarantined(
         for each in records
         if each.is_quarantined
     )
+
+
+def _lost(
+    root: Root, directory: str, records: tuple[Record, ...] | Unknown
+) -> tuple[LostPort, ...] | Unknown:
+    """Return the ports that 'vif restore' has noted, or will find.
+
+    The latter as far as files say: those whose VF is another one by now.
+    """
+    if isinstance(records, Unknown):
+        return records
+    tenancies = Tenancies(root)
+    lost = {
+        each.port: each for each in records if _is_lost(root, tenancies, each)
+    }
+    for each in LostPorts(root.locate(directory)).all():
+        lost.setdefault(each.port, each)
+    return tuple(
+        LostPort(
+            each.port, each.owner, each.interface, each.kind is Kind.MACVTAP
+        )
+        for _, each in sorted(lost.items())
+    )
+
+
+def _is_lost(root: Root, tenancies: Tenancies, record: Record) -> bool:
+    if record.vf is None or record.state is not State.PLUGGED:
+        return False
+    if record.damaged or record.inode == UNKNOWN_INODE:
+        return False
+    now = tenancies.get(record.vf).inode
+    if now == UNKNOWN_INODE:
+        return root.exists(f"{DEVICES}/{record.vf}") is False
+    return now != record.inode
 
 
 def _holders(root: Root) -> tuple[HeldVf, ...] | Unknown:

@@ -188,6 +188,7 @@ class UnitsTest(unittest.TestCase):
 WRITES = {
     "sriov-rt-agent.service": "/var/lib/sriov-rt",
     "sriov-rt-devices.service": RUN,
+    "sriov-rt-restore.service": RUN,
     "sriov-rt-vfs.service": RUN,
 }
 
@@ -229,6 +230,10 @@ class PackagesTest(unittest.TestCase):
             *(
                 (each, "usr/lib/systemd/system", "%{_unitdir}")
                 for each in units
+            ),
+            *(
+                (each.name, "usr/lib/udev/rules.d", "%{_udevrulesdir}")
+                for each in (ETC / "udev").iterdir()
             ),
         ):
             with self.subTest(name):

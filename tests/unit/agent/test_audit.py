@@ -15,6 +15,7 @@ from sriov_rt.agent import audit
 from sriov_rt.agent.audit import Audit
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import HeldVf
+from sriov_rt.facts import LostPort
 from sriov_rt.facts import QuarantinedPort
 from sriov_rt.facts.guests import Drift
 from sriov_rt.guest import thread_plan
@@ -242,6 +243,31 @@ class QuarantineTest(unittest.TestCase):
     def test_where_ports_are_unknown_there_is_no_drift(self):
         unknown = Unknown("why")
         self.assertEqual([], self.drifts(unknown, unknown))
+
+
+class LostTest(unittest.TestCase):
+    def drifts(self, ports):
+        host = builders.realtime_host()
+        vifs = dataclasses.replace(host.vifs, lost=ports)
+        return list(audit.lost(dataclasses.replace(host, vifs=vifs)))
+
+    def test_each_has_its_remedy(self):
+        container, guest = self.drifts(
+            (
+                LostPort("p1", UUID, "eth1", of_guest=False),
+                LostPort("p2", UUID, "tap1", of_guest=True),
+            )
+        )
+        self.assertEqual(
+            (UUID, "port_lost", "p1"),
+            (container.instance, container.code, container.subject),
+        )
+        self.assertIn("start sriov-rt-restore", container.remedy)
+        self.assertEqual("port_lost_by_guest", guest.code)
+        self.assertIn(f"hard-reboot instance {UUID}", guest.remedy)
+
+    def test_where_they_are_unknown_there_is_no_drift(self):
+        self.assertEqual([], self.drifts(Unknown("why")))
 
 
 class ReservedDevicesTest(trees.TreeTest):

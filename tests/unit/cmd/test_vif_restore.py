@@ -9,6 +9,7 @@ from sriov_rt.cmd import main
 from sriov_rt.cmd import vif_restore
 from sriov_rt.guest import running
 from sriov_rt.vif import plugger as pluggers
+from sriov_rt.vif.model import Kind
 from sriov_rt.vif.restore import Restored
 from tests.unit.host import trees
 from tests.unit.vif import fakes
@@ -46,8 +47,14 @@ class CommandTest(ReloadTest):
         for _ in range(3):
             self.host.vanish(self.host.vf(0))
         plain = json.loads(self.run_command("--json", code=1))
-        self.assertEqual({"restored", "left", "ended"}, set(plain))
+        self.assertEqual({"restored", "left", "guests", "ended"}, set(plain))
         self.assertEqual(PORT, plain["left"][0][0])
+
+    def test_a_guest_needs_a_reboot(self):
+        """No later run mends that, so its exit code is another one."""
+        self.plugger.plug(asked(Kind.MACVTAP, namespace=None, name="tap0"))
+        self.reload()
+        self.assertIn("hard-reboot", self.run_command(code=3))
 
     def test_turned_off(self):
         self.plugger.plug(asked(**VF))

@@ -273,6 +273,14 @@ class FakeKernel:
                 f"the driver '{driver}' is for other devices",
             )
 
+    def set_mac(self, netdev, mac):
+        for index, device in self.devices.items():
+            if device.netdev == netdev:
+                self.change_device(index, mac=mac)
+                self.report(index, mac)
+                return
+        raise errors.from_errno(errno.ENODEV, netdev)
+
     def rename(self, netdev, name):
         if name in self.taken:
             raise errors.from_errno(errno.EEXIST, netdev)

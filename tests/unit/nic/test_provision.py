@@ -52,6 +52,38 @@ class AmountsTest(unittest.TestCase):
             self.assertLess(len(str(error)), 500)
 
 
+class MacsTest(unittest.TestCase):
+    def parse(self, *words):
+        amounts = provision.parse(
+            ["enp1s0:4", "enp2s0:2", "enp3s0:2:guests"], Mode.HOST
+        )
+        return provision.with_macs(amounts, words)
+
+    def test_consecutive(self):
+        first, second, third = self.parse(" enp1s0:02:00:5E:10:00:fe")
+        self.assertEqual("02:00:5e:10:00:fe", first.mac_of(0))
+        self.assertEqual("02:00:5e:10:01:01", first.mac_of(3))
+        self.assertIsNone(second.mac_of(0))
+        self.assertIsNone(third.mac)
+
+    def test_what_is_refused(self):
+        mac = "02:00:5e:10:00:00"
+        for words in (
+            ["enp1s0"],
+            [mac],
+            ["enp1s0:02:00:5e:10:00"],
+            ["enp1s0:01:00:5e:10:00:00"],
+            [f"enp3s0:{mac}"],
+            [f"enp9s0:{mac}"],
+            [f"enp1s0:{mac}", "enp1s0:02:00:5e:20:00:00"],
+            [f"enp1s0:{mac}", "enp2s0:02:00:5e:10:00:03"],
+            ["enp1s0:fe:ff:ff:ff:ff:fe", "enp1s0:" + "0" * 99],
+            ["enp1s0:fe:ff:ff:ff:ff:ff:ff"],
+        ):
+            with self.subTest(words=words), self.assertRaises(ParseError):
+                self.parse(*words)
+
+
 class ProvisionTest(unittest.TestCase):
     def setUp(self):
         self.kernel = fakes.FakeKernel(vfs=0)
@@ -59,14 +91,14 @@ class ProvisionTest(unittest.TestCase):
         self.held = None
         self.users = {}
 
-    def run_it(self, number, mode=Mode.HOST):
+    def run_it(self, number, mode=Mode.HOST, mac=None):
         work = provision.Provisioning(
             fakes.vfs(self.kernel),
             lambda vf, device: self.held,
             lambda states: self.users,
             self.told.append,
         )
-        plans = work.plan([Amount("enp1s0", number, mode)], 0.0)
+        plans = work.plan([Amount("enp1s0", number, mode, mac)], 0.0)
         work.apply(plans)
         return plans[0]
 
@@ -106,6 +138,41 @@ class ProvisionTest(unittest.TestCase):
             self, kernel, "0000:01:10.1", lambda: self.run_it(4)
         )
         self.assertEqual([], kernel.made)
+
+    def macs(self):
+        return [each.mac for each in self.kernel.devices.values()]
+
+    def test_macs_of_the_hosts_own_vfs(self):
+        first = "02:00:5e:20:00:00"
+        pool = [first, "02:00:5e:20:00:01"]
+        made = self.run_it(2, mac=first)
+        self.assertIn(f"  MACs of idle VFs: from {first}", made.lines())
+        self.assertEqual(pool, self.macs())
+        # Its driver was loaded again behind our back.
+        self.kernel.change_device(0, mac="66:66:66:66:66:66")
+        self.kernel.change_device(1, mac="66:66:66:66:66:67", up=True)
+        with self.assertLogs("sriov_rt.nic.provision", "WARNING") as logged:
+            self.run_it(2, mac=first)
+        self.assertEqual([first, "66:66:66:66:66:67"], self.macs())
+        self.assertIn("enp1s0v1 is up", logged.output[0])
+        self.kernel.change_device(1, up=False)
+        self.run_it(2, mac=first)
+        self.assertEqual(pool, self.macs())
+
+    def test_macs_of_vfs_that_came_up_at_once(self):
+        provide = self.kernel.provision
+
+        def provided(*args, **more):
+            provide(*args, **more)
+            self.kernel.change_device(0, up=True)
+            self.users["0000:01:10.1"] = Use(ports=("port p1 of web",))
+
+        self.kernel.provision = provided
+        first = "02:00:5e:20:00:00"
+        with self.assertLogs("sriov_rt.nic.provision", "WARNING") as logged:
+            self.run_it(2, mac=first)
+        self.assertEqual(first, self.macs()[0])
+        self.assertIn("port p1 of web", logged.output[0])
 
     def test_for_guests_no_driver_is_bound(self):
         self.run_it(4, Mode.GUESTS)
@@ -259,6 +326,7 @@ class ProvisionTest(unittest.TestCase):
                 "now": 0,
                 "asked": 0,
                 "mode": "guests",
+                "mac": None,
                 "numbers": [0],
                 "notes": [],
             },

@@ -8,18 +8,26 @@ import re
 import shlex
 import unittest
 
+from sriov_rt.cmd import vif_restore
 from tests.unit.cmd import command_lines
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 UNIT = ROOT / "etc/systemd/sriov-rt-vfs.service"
+RESTORE = ROOT / "etc/systemd/sriov-rt-restore.service"
+RULES = ROOT / "etc/udev/90-sriov-rt.rules"
+
+
+def parsed(path):
+    # Of a key that comes twice this keeps the last.
+    unit = configparser.RawConfigParser(strict=False)
+    unit.optionxform = str
+    unit.read(path)
+    return unit
 
 
 class UnitTest(unittest.TestCase):
     def setUp(self):
-        # Of a key that comes twice this keeps the last.
-        self.unit = configparser.RawConfigParser(strict=False)
-        self.unit.optionxform = str
-        self.unit.read(UNIT)
+        self.unit = parsed(UNIT)
 
     def test_it_runs_a_command_that_there_is(self):
         found = re.findall(
@@ -49,3 +57,51 @@ class UnitTest(unittest.TestCase):
 
     def test_it_can_write_to_sysfs(self):
         self.assertNotIn("ProtectKernelTunables", self.unit["Service"])
+
+
+class RestoreTest(unittest.TestCase):
+    """What runs when a PF comes back."""
+
+    def setUp(self):
+        self.unit = parsed(RESTORE)
+
+    def test_it_provisions_and_restores(self):
+        found = re.findall(r"(?m)^ExecStart=-?(.*)$", RESTORE.read_text())
+        words = [shlex.split(each)[1:] for each in found]
+        self.assertEqual([["vf", "provision"], ["vif", "restore"]], words)
+        for each in words:
+            self.assertFalse(command_lines.parse(each).dry_run)
+
+    def test_it_goes_on_until_no_later_run_would_help(self):
+        service = self.unit["Service"]
+        self.assertEqual("on-failure", service["Restart"])
+        self.assertEqual("0", self.unit["Unit"]["StartLimitIntervalSec"])
+        self.assertEqual(
+            str(vif_restore.EXIT_GUESTS), service["SuccessExitStatus"]
+        )
+
+    def test_it_may_do_what_the_other_may(self):
+        ways = ("Exec", "Restart", "RemainAfter", "SuccessExit")
+        each, other = (
+            {
+                key: value
+                for key, value in unit["Service"].items()
+                if not key.startswith(ways)
+            }
+            for unit in (self.unit, parsed(UNIT))
+        )
+        self.assertEqual(other, each)
+
+    def test_the_rule_starts_it_and_is_one_of_udevs(self):
+        text = RULES.read_text()
+        self.assertIn(f"--no-block start {RESTORE.name}", text)
+        # Each label that is gone to is there (udevadm verify is of 254).
+        gone = set(re.findall(r'GOTO="(\w+)"', text))
+        self.assertEqual(gone, set(re.findall(r'LABEL="(\w+)"', text)))
+        for line in text.splitlines():
+            if line and not line.startswith("#"):
+                self.assertRegex(
+                    line,
+                    r'^(?:[A-Z]+(?:\{[a-z_/A-Z]+\})?(?:==|!=|=|\+=)"[^"]*"'
+                    r"(?:, |$))+$",
+                )

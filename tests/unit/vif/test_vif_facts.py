@@ -8,6 +8,7 @@ from unittest import mock
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import Endpoint
 from sriov_rt.facts import HeldVf
+from sriov_rt.facts import LostPort
 from sriov_rt.facts import QuarantinedPort
 from sriov_rt.facts import VifFacts
 from sriov_rt.host.interfaces import DEVICES
@@ -19,6 +20,7 @@ from sriov_rt.nic.tenancy import Holder
 from sriov_rt.nic.tenancy import Tenancies
 from sriov_rt.vif import records
 from sriov_rt.vif import vif_facts
+from sriov_rt.vif.lost import LostPorts
 from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import State
 from tests.unit.host import trees
@@ -142,6 +144,30 @@ class EndpointsTest(fakes.HostTest):
             fakes.PORT, found.owner, found.nic, found.vf, "it is away"
         )
         self.assertEqual((wanted,), self.found().quarantined)
+
+    def test_ports_that_have_lost_their_interface(self):
+        self.plugger.plug(fakes.asked(kind=Kind.VF, mode=None))
+        store = records.Records(self.directory)
+        record = store.get(fakes.PORT)
+        device = f"{DEVICES}/{record.vf}"
+        self.tree.write(f"{device}/uevent", "")
+        inode = (self.tree.path / device).stat().st_ino
+        lost = LostPort(fakes.PORT, "me", record.interface, False)
+        for there, wanted in ((inode, ()), (inode + 1, (lost,)), (0, ())):
+            with self.subTest(there=there):
+                store.put(dataclasses.replace(record, inode=there))
+                self.assertEqual(wanted, self.found().lost)
+        store.put(dataclasses.replace(record, inode=inode))
+        (self.tree.path / device / "uevent").unlink()
+        (self.tree.path / device).rmdir()
+        self.assertEqual((lost,), self.found().lost)
+        store.end(fakes.PORT)
+        self.assertEqual((), self.found().lost)
+        # Noted by 'vif restore'; QEMU has a macvtap open.
+        tap = dataclasses.replace(record, kind=Kind.MACVTAP)
+        LostPorts(self.directory).put(tap)
+        found = self.found().lost
+        self.assertEqual((dataclasses.replace(lost, of_guest=True),), found)
 
     def test_vfs_of_other_managers_are_listed_with_their_pf(self):
         address = "0000:01:10.0"
