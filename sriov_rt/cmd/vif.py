@@ -151,7 +151,7 @@ class Show(List):
             return Result(
                 ("Field", "Value"), (), None, after=[none], code=EXIT_LEFT
             )
-        if args.columns:
+        if args.columns and not args.json:
             return _ports(found)
         document = dataclasses.asdict(found[0])
         return Result(

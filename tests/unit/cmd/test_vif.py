@@ -142,6 +142,9 @@ class VifCommandTest(unittest.TestCase):
         self.assertEqual("physnet1", shown["physical_network"])
         words = ("show", PORT, "-f", "value", "-c", "parent", "-c", "state")
         self.assertRegex(self.run_command(*words), r"^\S+ plugged\n$")
+        words = ("show", PORT, "--json", "-c", "state")
+        said = self.run_command(*words)
+        self.assertEqual({"state": "plugged"}, json.loads(said))
         found = json.loads(self.run_command("show", PORT, "--json"))
         self.assertEqual(
             [found], json.loads(self.run_command("list", "--json"))
