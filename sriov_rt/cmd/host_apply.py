@@ -141,6 +141,8 @@ class Apply(host.OfHost, command.Lister):
                 else:
                     by_hand.append(each)
                     codes -= fix_plan.BY_COMMAND_LINE
+        # That is what the hold is for.
+        by_hand = [x for x in by_hand if x.code != "host_on_hold"]
         if args.dry_run:
             outcomes = [*tuning.apply(chosen, dry=True)]
         else:

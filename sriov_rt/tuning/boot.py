@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from sriov_rt.codec import Unknown
 from sriov_rt.facts import HostFacts
+from sriov_rt.host import maintenance
 from sriov_rt.host.fix_plan import CONTRARY
 from sriov_rt.host.fix_plan import MAX_COMMAND_LINE
 from sriov_rt.host.fix_plan import SYSCTL_FILE
@@ -111,14 +112,19 @@ def of_loader(
     line = facts.kernel.command_line
     if not plan.dedicated or isinstance(line, Unknown):
         return
-    if not plan.removed and {*plan.arguments} <= {*line.split()}:
+    is_booted = not plan.removed and {*plan.arguments} <= {*line.split()}
+    # After an undo the kernel runs with what the next one will not have.
+    if is_booted and maintenance.boot_owed(root) is None:
         return
     is_long = len(plan.command_line or "") > MAX_COMMAND_LINE
     for way in () if is_long else (_grubby, _grub, _kernel_install):
         found = way(facts, plan, root)
         if found is not None:
-            yield from found
+            if not is_booted or any(x.kind is Kind.PROGRAM for x in found):
+                yield from found
             return
+    if is_booted:
+        return
     old = " ".join(plan.removed)
     yield reason(
         "command_line_by_hand",

@@ -6,7 +6,9 @@ import json
 from unittest import mock
 
 from sriov_rt.cmd import host
+from sriov_rt.cmd import host_maintenance
 from sriov_rt.cmd import main
+from sriov_rt.facts import HostHold
 from sriov_rt.tuning import apply
 from sriov_rt.tuning import records
 from tests.unit.host import trees
@@ -98,6 +100,12 @@ class HostApplyTest(trees.TreeTest):
         self.assertNotIn("by hand", self.run_command("apply", "--now"))
         printed = self.run_command("apply", "--persist", code=1)
         self.assertIn("by hand: tuned_disabled", printed)
+
+    def test_a_host_on_hold(self):
+        found = HostHold("alice", "kernel 6.12", 1_790_000_000.0)
+        host_maintenance.write(self.tree.root, found)
+        self.assertNotIn("by hand", self.run_command("apply"))
+        self.run_command("check", code=1)
 
     def test_for_good_is_the_disk_alone(self):
         self.run_command("apply", "--persist")

@@ -432,6 +432,18 @@ class BootTest(TuningTest):
         self.undo()
         self.assertFalse((self.tree.path / maintenance.BOOT_OWED).exists())
 
+    def test_what_was_undone_after_the_boot_is_applied_again(self):
+        self.apply()
+        line = self.read("boot/grub/grub.cfg")
+        self.tree.write("proc/cmdline", line.partition("ro ")[2])
+        self.boot()
+        self.assertNotIn("update-grub", self.apply())
+        self.undo()
+        self.assertNotIn("nohz_full", self.read("boot/grub/grub.cfg"))
+        self.assertIn("update-grub", self.apply())
+        self.assertEqual(line, self.read("boot/grub/grub.cfg"))
+        self.assertNotIn("update-grub", self.apply())
+
     def test_everybody_may_read_it(self):
         self.addCleanup(os.umask, os.umask(0o077))
         self.apply()
