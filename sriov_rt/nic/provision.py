@@ -148,17 +148,19 @@ def with_macs(
     found = tuple(
         dataclasses.replace(each, mac=firsts.get(each.pf)) for each in amounts
     )
-    taken: dict[int, str] = {}
+    taken: set[int] = set()
     for each in found:
-        for index in range(each.number if each.mac else 0):
-            mac = int((each.mac or "").replace(":", ""), 16) + index
-            if mac >> 48 or mac in taken:
-                raise parse_errors.ParseError(
-                    "[nic] vf_macs",
-                    f"{each.pf}:{each.mac}",
-                    f"VF {index} has no MAC of its own",
-                )
-            taken[mac] = each.pf
+        if each.mac is None:
+            continue
+        first = int(each.mac.replace(":", ""), 16)
+        numbers = set(range(first, first + each.number))
+        if taken & numbers or (first + each.number - 1) >> 48:
+            raise parse_errors.ParseError(
+                "[nic] vf_macs",
+                f"{each.pf}:{each.mac}",
+                "not each VF has a MAC of its own",
+            )
+        taken |= numbers
     return found
 
 
