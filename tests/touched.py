@@ -109,6 +109,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "sriov_rt/magnum": (
         "functional.magnum",
         "kubernetes.test_magnum",
+        "kubernetes.test_worker",
         "cluster.test_magnum",
     ),
     "sriov_rt/neutron": ("functional.neutron", "vm.test_vf", "cloud.test_vif"),

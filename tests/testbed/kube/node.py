@@ -8,20 +8,17 @@ over directories of the machine ends with them.
 """
 
 import contextlib
-import hashlib
-import io
 import json
 import os
 import pathlib
 import shutil
 import subprocess
 import sys
-import tarfile
 from collections.abc import Iterator
-from typing import Any
 
 from tests.testbed import standin
 from tests.testbed.isolation import sh
+from tests.testbed.kube import pod_image
 from tests.testbed.kube.cluster import Kube
 from tests.testbed.kube.kubeconfig import Credentials
 from tests.testbed.kube.kubeconfig import write
@@ -42,7 +39,7 @@ FAR_ADDRESS = "172.20.0.1"
 AGENT_ARCHIVE = "SRIOV_RT_AGENT_ARCHIVE"
 
 IMAGE = "localhost/sriov-rt:1"
-SANDBOX = "localhost/pause:1"
+SANDBOX = pod_image.SANDBOX
 
 #: Handlers of containerd: one with the stand-in for Kata's shim.
 KATA = "kata-rt"
@@ -349,7 +346,7 @@ state = "/run/containerd-state"
         if program is None:
             self._add_program(tree)
         command = ["/bin/sleep", "1000000"]
-        _archive(tree, file, name, command)
+        pod_image.archive(tree, file, name, command)
         self.load(file)
 
     def _add_program(self, tree: pathlib.Path) -> None:
@@ -414,37 +411,3 @@ def remove_groups() -> None:
         return not any(own.exists() for own in every)
 
     wait_for("the node's control groups are gone", removed, timeout=30)
-
-
-def _archive(
-    tree: pathlib.Path, file: pathlib.Path, name: str, command: list[str]
-) -> None:
-    """Write an image of one layer, as 'docker save' does."""
-    layer = io.BytesIO()
-    with tarfile.open(fileobj=layer, mode="w") as archive:
-        archive.add(tree, arcname=".")
-    digest = hashlib.sha256(layer.getvalue()).hexdigest()
-    configuration = json.dumps(
-        {
-            "architecture": "amd64",
-            "os": "linux",
-            "config": {"Cmd": command, "Env": ["PATH=/bin"]},
-            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
-        }
-    ).encode()
-    manifest: list[dict[str, Any]] = [
-        {
-            "Config": "config.json",
-            "RepoTags": [name],
-            "Layers": [f"{digest}/layer.tar"],
-        }
-    ]
-    with tarfile.open(file, "w") as archive:
-        for path, data in (
-            (f"{digest}/layer.tar", layer.getvalue()),
-            ("config.json", configuration),
-            ("manifest.json", json.dumps(manifest).encode()),
-        ):
-            entry = tarfile.TarInfo(path)
-            entry.size = len(data)
-            archive.addfile(entry, io.BytesIO(data))

@@ -29,7 +29,9 @@ class NodePrograms:
     #: Directory of a module here, to what is built of it.
     MODULES: ClassVar[dict[str, tuple[str, ...]]] = {
         "go_node": (
+            "k8s.io/kubernetes/cmd/kube-controller-manager",
             "k8s.io/kubernetes/cmd/kube-scheduler",
+            "k8s.io/kubernetes/cmd/kubeadm",
             "k8s.io/kubernetes/cmd/kubelet",
         ),
         "go_multus": (
@@ -76,7 +78,7 @@ class NodePrograms:
         toolchain.make(
             self.directory,
             self._fill,
-            what="kubelet, scheduler and Multus",
+            what="kubelet, kubeadm, controllers and Multus",
             logs=logs,
             progress=progress,
         )

@@ -20,13 +20,16 @@ _DEPMOD_SECONDS = 120.0
 _NEWC_MAGIC = "070701"
 
 
-def module_files(tree: pathlib.Path, release: str) -> list[str]:
-    """Return the files of MODULES and of all they need, needed ones first.
+def module_files(
+    tree: pathlib.Path, release: str, names: Iterable[str] = MODULES
+) -> list[str]:
+    """Return the files of modules and of all they need, needed ones first.
 
     What is built into the kernel has none.
 
     :param tree: the kernel package's tree.
     :param release: the kernel's release, as in uname -r.
+    :param names: of the modules.
     :raises errors.TestbedError: when the kernel has no such module.
     """
     directory = tree / "lib/modules" / release
@@ -45,7 +48,7 @@ def module_files(tree: pathlib.Path, release: str) -> list[str]:
         for line in (directory / "modules.builtin").read_text().splitlines()
     }
     order: dict[str, None] = {}
-    for name in MODULES:
+    for name in names:
         if name in builtin:
             continue
         file = by_name.get(name, "")
@@ -62,6 +65,7 @@ def build(
     tree: pathlib.Path,
     release: str,
     init: pathlib.Path,
+    modules: Iterable[str] = MODULES,
 ) -> None:
     """Write the archive.
 
@@ -69,13 +73,14 @@ def build(
     :param tree: the kernel package's tree.
     :param release: the kernel's release.
     :param init: the script that the kernel starts.
+    :param modules: names of those that it loads; /modules/order has them.
     :raises errors.TestbedError: when there is no busybox.
     """
     busybox = shutil.which("busybox")
     if busybox is None:
         raise errors.TestbedError("no busybox; install busybox-static")
-    files = module_files(tree, release)
-    modules = tree / "lib/modules" / release
+    files = module_files(tree, release, modules)
+    directory = tree / "lib/modules" / release
     names = [
         f"modules/{pathlib.Path(file).name.removesuffix('.xz')}"
         for file in files
@@ -86,7 +91,7 @@ def build(
         "modules/order": "".join(f"/{name}\n" for name in names).encode(),
     }
     for name, file in zip(names, files, strict=True):
-        data = (modules / file).read_bytes()
+        data = (directory / file).read_bytes()
         # The newer kernels' are compressed.
         content[name] = lzma.decompress(data) if file.endswith("xz") else data
     directories = ("bin", "dev", "lower", "modules", "new", "proc", "sys")
