@@ -90,12 +90,3 @@ class Builder:
             log=self.log,
             timeout=_BUILD_S,
         )
-
-
-def set_version(source: pathlib.Path, version: str) -> None:
-    """Give the newest entry of a tree's debian/changelog another version."""
-    changelog = source / "debian/changelog"
-    text = re.sub(
-        r"^(\S+) \([^)]+\)", rf"\1 ({version})", changelog.read_text()
-    )
-    changelog.write_text(text)

@@ -4,6 +4,7 @@
 
 import os
 import pathlib
+import runpy
 import shutil
 import subprocess
 
@@ -13,6 +14,10 @@ from tests.testbed import paths
 
 #: The commit that brought this file is the oldest that has packages.
 _PACKAGING = "debian/control"
+
+
+#: version(), sortable() and set_changelog() of this state.
+VERSIONS = runpy.run_path(str(paths.CHECKOUT / "tools/package_version.py"))
 
 
 def _git(*arguments: str) -> str:
@@ -48,6 +53,21 @@ def previous() -> str:
         return _git("rev-parse", f"{found.split()[0]}^{{commit}}").strip()
     added = ("log", "--reverse", "--diff-filter=A", "--format=%H")
     return _git(*added, "--", _PACKAGING).split()[0]
+
+
+def version(commit: str, scratch: pathlib.Path) -> str:
+    """Return the version of a commit.
+
+    :param scratch: a directory for a clone, made if it isn't there.
+    """
+    clone = scratch / "clone"
+    if not clone.exists():
+        _git("clone", "-q", "--no-checkout", str(paths.CHECKOUT), str(clone))
+    # The clone's HEAD is another one each time.
+    name = _git("rev-parse", commit).strip()
+    command = ("git", "-C", str(clone), "checkout", "-q", "--detach", name)
+    subprocess.run(command, check=True, timeout=60)
+    return str(VERSIONS["version"](clone))
 
 
 def copy(tree: pathlib.Path) -> None:

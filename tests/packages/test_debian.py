@@ -31,9 +31,6 @@ _HOST = (
     *("nova-conductor", "neutron-common", "python3-placement"),
 )
 
-#: The version that the earlier state gets.
-_OLD = "0.9"
-
 #: Seconds until a service has done what it does after its start.
 READY = 180.0
 
@@ -139,6 +136,8 @@ def _built() -> _Built:
     builder = debian.Builder.make(control, directory / "build.log")
     source = directory / "new/sriov-rt"
     sources.copy(source)
+    found = sources.VERSIONS["version"](paths.CHECKOUT)
+    sources.VERSIONS["set_changelog"](source, found)
     return _Built(builder, directory, builder.build(source))
 
 
@@ -201,7 +200,8 @@ class InstallTest(unittest.TestCase):
         built = _built()
         source = built.directory / "old/sriov-rt"
         sources.extract(commit, source)
-        debian.set_version(source, f"{_OLD}-0openstack1")
+        earlier = sources.version(commit, built.directory)
+        sources.VERSIONS["set_changelog"](source, earlier)
         old = built.builder.build(source)
         log = built.directory / "host.log"
         tree = debian_tree.make(debian.SUITE, _HOST, log)
@@ -212,7 +212,7 @@ class InstallTest(unittest.TestCase):
         host.write(_CONF, _CONFIGURED, 0o640)
         host.does(f"chgrp sriov-rt {_CONF}")
         host.does("systemctl restart nova-compute sriov-rt-agent")
-        self.assertEqual(_OLD, host.agent()["version"])
+        self.assertEqual(earlier, host.agent()["version"])
         host.install(built.packages)
         host.does("systemctl restart nova-compute")
         self.assertEqual(_CONFIGURED, host.does(f"cat {_CONF}"))

@@ -15,6 +15,7 @@ import tempfile
 import unittest
 
 from tests.packages import debian
+from tests.packages import sources
 from tests.periodic import periodic
 from tests.testbed import debian_tree
 from tests.testbed import paths
@@ -48,6 +49,7 @@ class RpmTest(unittest.TestCase):
         release = runpy.run_path(str(paths.CHECKOUT / "tools/release.py"))
         sdist, _ = release["build"](paths.CHECKOUT, build)
         (version,) = re.findall(r"sriov_rt-(.+)\.tar\.gz", sdist.name)
+        sortable = sources.VERSIONS["sortable"](version)
         for each in (SPEC, _HERE / "rpm.macros", _HERE / "rpmlint.toml"):
             shutil.copy(each, build)
         control = (paths.CHECKOUT / "debian/control").read_text()
@@ -61,7 +63,7 @@ class RpmTest(unittest.TestCase):
             log=log,
         )
         found = {
-            each.name.rpartition(f"-{version}-")[0]
+            each.name.rpartition(f"-{sortable}-")[0]
             for each in build.glob("top/RPMS/noarch/*.rpm")
         }
         self.assertEqual(set(debian.PACKAGES), found)
