@@ -2,11 +2,13 @@
 
 """Source trees of this state and of an earlier one, to build packages from."""
 
+import functools
 import os
 import pathlib
 import runpy
 import shutil
 import subprocess
+from typing import Any
 
 from tests.testbed import earlier
 from tests.testbed import errors
@@ -14,10 +16,6 @@ from tests.testbed import paths
 
 #: The commit that brought this file is the oldest that has packages.
 _PACKAGING = "debian/control"
-
-
-#: version(), sortable() and set_changelog() of this state.
-VERSIONS = runpy.run_path(str(paths.CHECKOUT / "tools/package_version.py"))
 
 
 def _git(*arguments: str) -> str:
@@ -29,6 +27,15 @@ def _git(*arguments: str) -> str:
         timeout=60,
     )
     return done.stdout
+
+
+@functools.cache
+def versions() -> dict[str, Any]:
+    """Return version(), sortable() and set_changelog() of this state.
+
+    They need pbr, which not all have that import this module.
+    """
+    return runpy.run_path(str(paths.CHECKOUT / "tools/package_version.py"))
 
 
 def previous() -> str:
@@ -67,7 +74,7 @@ def version(commit: str, scratch: pathlib.Path) -> str:
     name = _git("rev-parse", commit).strip()
     command = ("git", "-C", str(clone), "checkout", "-q", "--detach", name)
     subprocess.run(command, check=True, timeout=60)
-    return str(VERSIONS["version"](clone))
+    return str(versions()["version"](clone))
 
 
 def copy(tree: pathlib.Path) -> None:

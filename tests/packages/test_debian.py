@@ -136,8 +136,8 @@ def _built() -> _Built:
     builder = debian.Builder.make(control, directory / "build.log")
     source = directory / "new/sriov-rt"
     sources.copy(source)
-    found = sources.VERSIONS["version"](paths.CHECKOUT)
-    sources.VERSIONS["set_changelog"](source, found)
+    found = sources.versions()["version"](paths.CHECKOUT)
+    sources.versions()["set_changelog"](source, found)
     return _Built(builder, directory, builder.build(source))
 
 
@@ -201,7 +201,7 @@ class InstallTest(unittest.TestCase):
         source = built.directory / "old/sriov-rt"
         sources.extract(commit, source)
         earlier = sources.version(commit, built.directory)
-        sources.VERSIONS["set_changelog"](source, earlier)
+        sources.versions()["set_changelog"](source, earlier)
         old = built.builder.build(source)
         log = built.directory / "host.log"
         tree = debian_tree.make(debian.SUITE, _HOST, log)

@@ -49,7 +49,7 @@ class RpmTest(unittest.TestCase):
         release = runpy.run_path(str(paths.CHECKOUT / "tools/release.py"))
         sdist, _ = release["build"](paths.CHECKOUT, build)
         (version,) = re.findall(r"sriov_rt-(.+)\.tar\.gz", sdist.name)
-        sortable = sources.VERSIONS["sortable"](version)
+        sortable = sources.versions()["sortable"](version)
         for each in (SPEC, _HERE / "rpm.macros", _HERE / "rpmlint.toml"):
             shutil.copy(each, build)
         control = (paths.CHECKOUT / "debian/control").read_text()

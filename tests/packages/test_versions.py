@@ -29,7 +29,7 @@ def of_commits(count: int) -> list[str]:
 class VersionsTest(unittest.TestCase):
     def _grow(self, versions: list[str]) -> None:
         sortable = [
-            f"{sources.VERSIONS['sortable'](each)}-0openstack1"
+            f"{sources.versions()['sortable'](each)}-0openstack1"
             for each in versions
         ]
         for before, after in itertools.pairwise(sortable):
@@ -50,7 +50,7 @@ class VersionsTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as directory:
             tree = pathlib.Path(directory, "tree")
             sources.copy(tree)
-            sources.VERSIONS["set_changelog"](tree, "1.0.0.dev601")
+            sources.versions()["set_changelog"](tree, "1.0.0.dev601")
             command = ("dpkg-parsechangelog", "-S", "Version")
             done = subprocess.run(
                 command, cwd=tree, capture_output=True, text=True, check=True
