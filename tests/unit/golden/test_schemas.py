@@ -39,6 +39,11 @@ class SchemasTest(unittest.TestCase):
                     "run python -m tests.schemas",
                 )
 
+    def test_each_field_has_its_own_description(self):
+        for name in schemas.SCHEMAS:
+            with self.subTest(name):
+                self.assertNotIn(":param", schemas.path(name).read_text())
+
     def test_documents_of_each_version(self):
         seen = set()
         for path in sorted(HERE.glob("*.json")):
