@@ -304,8 +304,9 @@ def observed(
 def _owed(root: Root) -> frozenset[str]:
     """Return the codes of the Reasons that the next boot ends."""
     found = maintenance.boot_owed(root)
-    is_owed = isinstance(found, maintenance.BootOwed)
-    return frozenset(found.codes if is_owed else ())
+    if isinstance(found, maintenance.BootOwed):
+        return frozenset(found.codes)
+    return frozenset()
 
 
 def _remedy(found: Reason, sos: pathlib.Path | None) -> str:

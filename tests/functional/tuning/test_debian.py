@@ -2,12 +2,15 @@
 
 """sriov-rt host apply on a Debian as its packages make it."""
 
+import itertools
 import os
 import pathlib
 import shutil
+import signal
 import stat
 import subprocess
 import tempfile
+import time
 import unittest
 
 from sriov_rt.parse.cpulist import parse_cpu_list
@@ -39,6 +42,36 @@ esac
 
 #: What belongs to a host that runs, and to us.
 _LEFT_OUT = ("proc", "sys", "run", "dev", "var/lib/sriov-rt-tuning")
+
+_DRAFT = "boot/grub/grub.cfg.new"
+
+
+class KilledHost(apply.Host):
+    """A host whose programs are killed as well: before, amidst and after."""
+
+    def run(self, command: tuple[str, ...]) -> None:
+        """Run a program, and die when it has begun to write."""
+        fakes.point()
+        if fakes.is_next():
+            with fakes.quiet():
+                self._kill(command)
+        fakes.point()
+        with fakes.quiet():
+            super().run(command)
+        fakes.point()
+
+    def _kill(self, command: tuple[str, ...]) -> None:
+        draft = self.root.path / _DRAFT
+        program = subprocess.Popen(
+            ("chroot", self.root.path, *command),
+            start_new_session=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        while not draft.exists() and program.poll() is None:
+            time.sleep(0.001)
+        os.killpg(program.pid, signal.SIGKILL)
+        program.wait()
 
 
 @periodic
@@ -78,11 +111,54 @@ class DebianTest(unittest.TestCase):
         # Those of a recovery boot without.
         self.assertTrue(all("single" in x for x in lines if x not in booted))
         self._sysctls(tree)
-        found = {x.path: x for x in tuning.undo(Kind)}
+        found = {x.path: x for x in tuning.undo(tuple(Kind))}
         self.assertEqual(
             {apply.Result.UNDONE}, {x.result for x in found.values()}, found
         )
         self.assertEqual(before, self._snapshot(tree))
+        killed = self._kill(tree)
+        # Each file is opened, written, renamed, and so is its record's.
+        self.assertGreater(min(killed.values()), 60, killed)
+
+    def _kill(self, tree: trees.Tree) -> dict[str, int]:
+        """Kill an apply, and an undo, at each change, and undo it."""
+        tuning = Tuning(
+            KilledHost(tree.root),
+            parse_cpu_list(trees.ISOLATED),
+            lambda _text: None,
+        )
+        kept = tuple(
+            each
+            for each in fakes.settings_of(tree)
+            if each.kind is not Kind.KERNEL
+        )
+        self.assertEqual("update-grub", kept[-1].path)
+        before = self._snapshot(tree, "etc", "boot")
+        found = {}
+
+        def apply_all() -> None:
+            results = {each.result for each in tuning.apply(kept)}
+            self.assertEqual({apply.Result.DONE}, results)
+
+        def undo_all() -> None:
+            results = {each.result for each in tuning.undo(tuple(Kind))}
+            self.assertEqual(set(), results - {apply.Result.UNDONE})
+
+        for change in (apply_all, undo_all):
+            for at in itertools.count():
+                if change is undo_all:
+                    apply_all()
+                was_killed = fakes.killed(change, at)
+                undo_all()
+                self.assertEqual(
+                    before,
+                    self._snapshot(tree, "etc", "boot"),
+                    f"{change.__name__}, killed at {at}",
+                )
+                if not was_killed:
+                    break
+            found[change.__name__] = at
+        return found
 
     def _host(self, root: pathlib.Path) -> trees.Tree:
         """Give a tree a kernel that runs, and one to boot."""
@@ -118,9 +194,13 @@ class DebianTest(unittest.TestCase):
         )
         self.assertIn("kernel.sched_rt_runtime_us = -1", done.stdout)
 
-    def _snapshot(self, tree: trees.Tree) -> dict[str, object]:
+    def _snapshot(
+        self, tree: trees.Tree, *directories: str
+    ) -> dict[str, object]:
         found: dict[str, object] = {}
-        for path in tree.path.rglob("*"):
+        for path in itertools.chain.from_iterable(
+            (tree.path / each).rglob("*") for each in directories or (".",)
+        ):
             relative = str(path.relative_to(tree.path))
             if relative.startswith(_LEFT_OUT):
                 continue
