@@ -126,7 +126,8 @@ class Cleaning:
 
     :param node: the name of the node's resource provider.
     :param is_chosen: whether a device is to be cleaned.
-    :param report: called with each reset before it begins: that takes seconds.
+    :param report: is called with each reset before it begins, which takes a
+        few seconds.
     """
 
     def __init__(
