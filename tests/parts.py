@@ -73,8 +73,14 @@ PARTS = (
         "vm",
         (
             *_modules("vm", "test_vif_kill", "test_vif_kinds", "test_hidden"),
-            *_modules("vm", "test_vf_attacks", "test_lxc", "test_vif_reload"),
+            *_modules("vm", "test_vf_attacks", "test_lxc"),
         ),
+    ),
+    Part(
+        "vm-reload",
+        "a PF that goes and comes back, by udev's rule, while a ping runs",
+        "vm",
+        _modules("vm", "test_vif_reload"),
     ),
     Part(
         "vm-vfs",

@@ -23,6 +23,8 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+from sriov_rt.cmd import main as commands
+from sriov_rt.cmd import vif_restore
 from sriov_rt.kernel.links import Links
 from sriov_rt.kernel.tc import Limits
 from sriov_rt.nic import sysfs
@@ -34,6 +36,7 @@ from sriov_rt.vif.model import Kind
 from sriov_rt.vif.model import Plug
 from sriov_rt.vif.plugger import Plugger
 from sriov_rt.vif.records import Records
+from sriov_rt.vif.restore import Restoring
 
 #: The default of ``[vif] records``.
 RECORDS = "/run/sriov-rt/vif"
@@ -41,6 +44,9 @@ RECORDS = "/run/sriov-rt/vif"
 MANY = 200
 #: Exit status of a process that died as it was to.
 DIED = 77
+#: How often a restore is run until its PF answers, and seconds in between.
+TRIES = 10
+PAUSE = 10.0
 #: The longest that a plug is let run before it is killed, in seconds.
 LONGEST = 1.5
 
@@ -210,10 +216,46 @@ def at_random(args: argparse.Namespace, kind: str) -> dict[str, Any]:
     return {"died": died, "problems": problems}
 
 
+def restore(plugger: Plugger) -> None:
+    """Plug lost ports again; fail if one is left."""
+    if found := Restoring(plugger, vif_restore.container).run().left:
+        raise SystemExit(f"left: {found}")
+
+
+def restores(args: argparse.Namespace, kind: str) -> dict[str, Any]:
+    """Die at each call of a restore, after all VFs were destroyed."""
+    want = port(kind, args.namespace, args.network)
+    wait(child(lambda plugger: plugger.plug(want), -1))
+    (before,) = pluggers.configured().show()
+    numvfs = pathlib.Path(f"/sys/class/net/{args.pf}/device/sriov_numvfs")
+    problems: dict[int, list[str]] = {}
+    for number in range(args.first, MANY, args.every):
+        numvfs.write_text("0")
+        wait(child(lambda _: commands.main(["vf", "provision"]), -1))
+        done = wait(child(restore, number))
+        for _ in range(TRIES):
+            if not wait(child(restore, -1)):
+                break
+            time.sleep(PAUSE)
+        (after,) = pluggers.configured().show()
+        # It may be on another VF; an ipvlan has the MAC of its own.
+        like = dataclasses.replace(after, vf=before.vf, parent=before.parent)
+        if kind != Kind.VF:
+            like = dataclasses.replace(like, mac=before.mac)
+        if like != before:
+            problems[number] = [f"{before} before, {after} after"]
+        if done != DIED:
+            wait(child(lambda plugger: plugger.unplug(want.port), -1))
+            return {"calls": number, "end": done, "problems": problems}
+    raise SystemExit(f"{kind} never ends")
+
+
 def main() -> None:
     """Print what came of it, as JSON."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", choices=("plug", "unplug", "random"))
+    parser.add_argument(
+        "what", choices=("plug", "unplug", "random", "restore")
+    )
     parser.add_argument("kind")
     parser.add_argument("--pf", required=True)
     parser.add_argument("--namespace", required=True)
@@ -225,6 +267,8 @@ def main() -> None:
     args = parser.parse_args()
     if args.what == "random":
         found = at_random(args, args.kind)
+    elif args.what == "restore":
+        found = restores(args, args.kind)
     else:
         found = at_each_step(args, args.kind, unplug=args.what == "unplug")
     print(json.dumps(found))

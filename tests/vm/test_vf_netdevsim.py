@@ -14,21 +14,26 @@ from tests.vm import base
 _VERBS = pathlib.Path(__file__).with_name("netdevsim_verbs.py")
 
 
+def load(test: base.VmTestCase) -> None:
+    """Load netdevsim until the end of a test."""
+    directories = base.place()
+    packages.install(netdevsim.PACKAGES, directories.log / "apt.log")
+    module = netdevsim.module(test.vm.prepare(), directories.cache)
+    test.sh(
+        "mountpoint -q /sys/kernel/debug || "
+        "mount -t debugfs debugfs /sys/kernel/debug\n"
+        f"modprobe psample && insmod {module}"
+    )
+    test.addCleanup(test.sh, "rmmod netdevsim")
+
+
 @periodic
 class NetdevsimTest(base.VmTestCase):
     """Written by the real netlink, and read back from the kernel."""
 
     def test_what_igb_refuses_is_set_and_reset(self) -> None:
         """802.1ad, min_tx_rate, link state, query_rss; 64 VFs in one go."""
-        directories = base.place()
-        packages.install(netdevsim.PACKAGES, directories.log / "apt.log")
-        module = netdevsim.module(self.vm.prepare(), directories.cache)
-        self.sh(
-            "mountpoint -q /sys/kernel/debug || "
-            "mount -t debugfs debugfs /sys/kernel/debug\n"
-            f"modprobe psample && insmod {module}"
-        )
-        self.addCleanup(self.sh, "rmmod netdevsim")
+        load(self)
         result = self.vm.run(
             (base.product().program("python"), "-I", str(_VERBS)),
             timeout=base.PATIENCE,

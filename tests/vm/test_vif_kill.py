@@ -23,12 +23,10 @@ _TURNS = 4
 _SECONDS = 600.0
 
 
-class KillTest(test_vif_kinds.PortTestCase):
-    """A plug or an unplug dies, and the kernel is as it was."""
+class KillTestCase(test_vif_kinds.PortTestCase):
+    """A test of what dies."""
 
-    NEIGHBOURS: ClassVar[dict[str, tuple[int, str, int]]] = {}
-
-    def _die(self, what: str, kind: str, *more: str) -> dict[str, Any]:
+    def die(self, what: str, kind: str, *more: str) -> dict[str, Any]:
         """Return what killer.py found: no problem."""
         result = self.vm.run(
             (
@@ -44,6 +42,12 @@ class KillTest(test_vif_kinds.PortTestCase):
         self.assertEqual(found["problems"], {}, result.complaint)
         return found
 
+
+class KillTest(KillTestCase):
+    """A plug or an unplug dies, and the kernel is as it was."""
+
+    NEIGHBOURS: ClassVar[dict[str, tuple[int, str, int]]] = {}
+
     def _die_on_the_way(self, what: str, kind: str, calls: int) -> None:
         """Die at each call, or in one of a few turns at some of them.
 
@@ -52,7 +56,7 @@ class KillTest(test_vif_kinds.PortTestCase):
         first = 0 if periodic.wanted() else random.randrange(_TURNS)
         every = 1 if periodic.wanted() else _TURNS
         with self.subTest(kind, first=first, every=every):
-            found = self._die(
+            found = self.die(
                 *(what, kind, "--first", str(first), "--every", str(every))
             )
             self.assertGreater(found["calls"], calls)
@@ -74,5 +78,5 @@ class KillTest(test_vif_kinds.PortTestCase):
     @periodic.periodic
     def test_twenty_plugs_killed_at_random_leave_nothing(self) -> None:
         """By SIGKILL, in the middle of whatever they do."""
-        found = self._die("random", "ipvlan", "--times", "20")
+        found = self.die("random", "ipvlan", "--times", "20")
         self.assertGreater(found["died"], 0)

@@ -2,29 +2,44 @@
 
 """A PF that goes and comes back while a container has its VF."""
 
+import json
+import pathlib
+import re
+import uuid
 from typing import ClassVar
 
 from tests.periodic import periodic
+from tests.testbed import paths
+from tests.testbed.rtvm import Job
+from tests.testbed.waiting import wait_for
 from tests.vm import base
 from tests.vm import network
+from tests.vm import test_lxc
+from tests.vm import test_vf_netdevsim
+from tests.vm import test_vif_kill
 from tests.vm import test_vif_kinds
+from tests.vm.test_vif_kinds import ADDRESS
 from tests.vm.test_vif_kinds import MAC
 from tests.vm.test_vif_kinds import NAMESPACE
 from tests.vm.test_vif_kinds import PEER
 
 _DEVICE = "0000:01:00.0"
 _PLACE = f"/sys/bus/pci/devices/{_DEVICE}"
+_RELOAD = (
+    f"echo {_DEVICE} > {_PLACE}/driver/unbind\n"
+    f"echo {_DEVICE} > /sys/bus/pci/drivers/igb/bind"
+)
 
 #: Ways in which the VFs of a PF are destroyed.
 _WAYS = {
     "another sriov_numvfs": f"echo 0 > {_PLACE}/sriov_numvfs",
-    "a reload of the PF's driver": (
-        f"echo {_DEVICE} > {_PLACE}/driver/unbind\n"
-        f"echo {_DEVICE} > /sys/bus/pci/drivers/igb/bind"
-    ),
+    "a reload of the PF's driver": _RELOAD,
     "a removal and a rescan": (
         f"echo 1 > {_PLACE}/remove\necho 1 > /sys/bus/pci/rescan"
     ),
+    # As an update of firmware does. igb does not know that its device was
+    # reset (no reset_prepare in igb_err_handler), and has to be loaded again.
+    "a PCI reset": f"echo 1 > {_PLACE}/reset\n{_RELOAD}",
 }
 
 #: There is no udev that would name and set up the PF.
@@ -41,16 +56,21 @@ now=$(ls {_PLACE}/net)
 ip link set {network.PF} up
 """
 
+#: udev with the shipped rule, and the shipped unit without systemd.
+_UDEV = paths.CHECKOUT / "tests/vm/pf_reload.sh"
+_LOG = "/run/pf-reload/log"
 
-@periodic
-class ReloadTest(test_vif_kinds.PortTestCase):
-    """Its VFs are made again, and its port is plugged again."""
+#: Seconds in which a container has its network again. An emulated CPU takes
+#: three to start Python; a VF that its PF has not answered is tried again.
+_AGAIN = 400.0
 
-    number: ClassVar[str]
+
+class ReloadTestCase(test_vif_kinds.PortTestCase):
+    """A PF with as many VFs as there are, as configured."""
 
     @classmethod
     def setUpClass(cls) -> None:
-        """Configure as many VFs as there are."""
+        """Configure them."""
         super().setUpClass()
         numvfs = cls.vm.run(("cat", f"{_PLACE}/sriov_numvfs")).text.strip()
         config = (
@@ -58,6 +78,26 @@ class ReloadTest(test_vif_kinds.PortTestCase):
             f"[nic]\nvfs = {network.PF}:{numvfs}:host\n"
         )
         cls.vm.push(config.encode(), test_vif_kinds.CONFIG)
+
+    def restore(self) -> dict[str, list[str]]:
+        """Restore as the shipped unit does: again until none is left."""
+        found: dict[str, list[str]] = {}
+
+        def is_done() -> bool:
+            nonlocal found
+            self.done("vf", "provision")
+            network.serve_mailboxes(self.vm, network.MAILBOX_CPU)
+            result = self.command("vif", "restore", "--json")
+            found = json.loads(result.stdout)
+            return result.status == 0
+
+        wait_for("none is left", is_done, timeout=_AGAIN, interval=10)
+        return found
+
+
+@periodic
+class ReloadTest(ReloadTestCase):
+    """Its VFs are made again, and its port is plugged again."""
 
     def _destroy(self, script: str) -> None:
         self.vm.run(("bash", "-c", script), timeout=base.PATIENCE)
@@ -72,6 +112,7 @@ class ReloadTest(test_vif_kinds.PortTestCase):
         nothing: dict[str, list[str]] = {
             "restored": [],
             "left": [],
+            "guests": [],
             "ended": [],
         }
         self.assertEqual(self.done("vif", "restore"), nothing)
@@ -81,9 +122,7 @@ class ReloadTest(test_vif_kinds.PortTestCase):
                 self.assertIsNone(network.link(self.vm, "p0", NAMESPACE))
                 result = self.command("vif", "restore", "--json")
                 self.assertEqual(result.status, 1, result.text)
-                self.done("vf", "provision")
-                network.serve_mailboxes(self.vm, network.MAILBOX_CPU)
-                found = self.done("vif", "restore")
+                found = self.restore()
                 port = plugged["port"]
                 self.assertEqual({**nothing, "restored": [port]}, found)
                 link = network.link(self.vm, "p0", NAMESPACE) or {}
@@ -103,3 +142,222 @@ class ReloadTest(test_vif_kinds.PortTestCase):
     def test_an_ipvlan(self) -> None:
         """It is on another VF, and answers."""
         self._check("ipvlan")
+
+
+_OTHER = "srt-other"
+_NSIM = """
+set -e
+place=/sys/bus/netdevsim/devices/netdevsim1/net
+for try in $(seq 50); do [ -n "$(ls $place)" ] && break; sleep 0.2; done
+ip link set $(ls $place) name nsim0
+ip link set nsim0 up
+"""
+
+
+@periodic
+class DevlinkTest(ReloadTestCase):
+    """'devlink dev reload' of a NIC, whose driver makes its interface again.
+
+    netdevsim's VFs have no interfaces: its own is the parent.
+    """
+
+    def test_two_macvlans(self) -> None:
+        """They reach one another again, by a run of 'vif restore'."""
+        test_vf_netdevsim.load(self)
+        self.sh(f"echo '1 1' > /sys/bus/netdevsim/new_device\n{_NSIM}")
+        self.addCleanup(self.sh, "echo 1 > /sys/bus/netdevsim/del_device")
+        config = b"[vif]\nparents = physnet9:nsim0\n"
+        self.vm.push(config, test_vif_kinds.CONFIG)
+        self.sh(f"ip netns add {_OTHER}")
+        self.addCleanup(self.sh, f"ip netns del {_OTHER}", check=False)
+        more = ("--network", "physnet9")
+        ports = [
+            self.plug(*self.words("macvlan:bridge", *more)),
+            self.plug(
+                *self.words(
+                    *("macvlan:bridge", *more),
+                    address="192.0.2.9/24",
+                    namespace=_OTHER,
+                )
+            ),
+        ]
+        self.assert_answers("192.0.2.9")
+        self.sh(f"devlink dev reload netdevsim/netdevsim1\n{_NSIM}")
+        self.assertIsNone(network.link(self.vm, "p0", NAMESPACE))
+        self.assert_silent("192.0.2.9")
+        found = self.done("vif", "restore")
+        names = sorted(each["port"] for each in ports)
+        self.assertEqual(names, found["restored"])
+        self.assert_answers("192.0.2.9")
+        for port, place in zip(ports, (NAMESPACE, _OTHER), strict=True):
+            link = network.link(self.vm, "p0", place) or {}
+            self.assertEqual(port["mac"], link["address"])
+            self.assertTrue(self.unplug(port["port"]))
+
+
+@periodic
+class KillTest(ReloadTestCase, test_vif_kill.KillTestCase):
+    """A restore that dies, and the next one."""
+
+    def test_dies_on_the_way(self) -> None:
+        """At each seventh call and write; the port is there in the end."""
+        for kind in ("vf", "ipvlan"):
+            with self.subTest(kind):
+                found = self.die("restore", kind, "--every", "7")
+                self.assertEqual(found["end"], 0)
+                self.assertGreater(found["calls"], 10)
+
+
+@periodic
+class TriggerTest(ReloadTestCase):
+    """By udev's events and the shipped rule, while a ping runs."""
+
+    udev: ClassVar[Job]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        """Run udev, with nothing but our rule and the host's own."""
+        super().setUpClass()
+        program = base.product().program("sriov-rt")
+        cls.udev = cls.vm.spawn(
+            (
+                *("env", f"PF={network.PF}", f"DEVICE={_DEVICE}"),
+                *(f"CPU={network.MAILBOX_CPU}", f"PROGRAM={program}"),
+                # It sees the namespaces that are made later.
+                *("unshare", "-m", "--propagation", "slave"),
+                *("bash", str(_UDEV), str(paths.CHECKOUT)),
+            ),
+            log=base.place().log / "udev.log",
+        )
+        cls.addClassCleanup(cls.vm.kill, cls.udev)
+
+    def reload(self, enter: str, *ways: str) -> None:
+        """Destroy the VFs in each way while a ping runs, which goes on.
+
+        :param enter: what runs a command in the container.
+        :param ways: all by default.
+        """
+        lines = []
+        for way in ways or _WAYS:
+            script = _WAYS[way]
+            with self.subTest(way=way):
+                self.sh(f"rm -f {_LOG} /run/ping")
+                self.sh(
+                    f"setsid {enter} ping -D -O -i 0.2 {PEER} > /run/ping "
+                    "2>&1 < /dev/null & echo $! > /run/ping.pid"
+                )
+                self.addCleanup(
+                    self.sh, "kill $(cat /run/ping.pid)", check=False
+                )
+                # A link that has come up flaps, where emulated.
+                wait_for("it is answered", self._replies, timeout=_AGAIN)
+                self.sh(f"date +%s.%N > /run/went\n{script}")
+                wait_for("it answers", self._answers, timeout=_AGAIN)
+                went = float(self.sh("cat /run/went").text)
+                self.sh("kill $(cat /run/ping.pid)", check=False)
+                before, after = self._gap(went)
+                lines += [
+                    f"== {way}: no answer for {after - before:.1f} s",
+                    *self._log(went),
+                ]
+        text = "\n".join(lines)
+        log = base.place().log / f"pf-reload-{self.id().split('.')[-1]}.log"
+        log.write_text(text)
+
+    def _replies(self) -> list[float]:
+        text = self.sh("cat /run/ping").text
+        return [float(x) for x in re.findall(r"\[([\d.]+)\] \d+ bytes", text)]
+
+    def _answers(self) -> bool:
+        went = float(self.sh("cat /run/went").text)
+        # One that was on its way comes at once.
+        return any(each > went + 2 for each in self._replies())
+
+    def _gap(self, went: float) -> tuple[float, float]:
+        replies = self._replies()
+        after = min(each for each in replies if each > went + 2)
+        return max(each for each in replies if each < after), after
+
+    def _log(self, went: float) -> list[str]:
+        """Return what udev and the unit did, in seconds since it went."""
+        found = []
+        for line in self.sh(f"cat {_LOG}").text.splitlines():
+            at, _, text = line.partition(" ")
+            stamped = re.fullmatch(r"[\d.]+", at)
+            when = f"{float(at) - went:8.1f}  " if stamped else " " * 10
+            found.append(when + (text if stamped else line))
+        return found
+
+    def test_a_namespace(self) -> None:
+        """A whole VF with its MAC, by each way."""
+        plugged = self.plug(*self.words("vf", "--mac", MAC))
+        self.assert_answers(PEER)
+        self.reload(f"ip netns exec {NAMESPACE}")
+        link = network.link(self.vm, "p0", NAMESPACE) or {}
+        self.assertEqual(MAC, link["address"])
+        self.assertTrue(self.unplug(plugged["port"]))
+
+    def test_lxc(self) -> None:
+        """A real container of LXC, by our hooks."""
+        self.sh(test_lxc.MAKE_ROOT)
+        program = base.product().program("sriov-rt")
+        self.sh(f"ln -s {program} /usr/local/bin/sriov-rt")
+        self.addCleanup(self.sh, "rm /usr/local/bin/sriov-rt")
+        words = self.words("vf", "--mac", MAC, namespace="")
+        hook = self.done("vif", "lxc-hook", *words)
+        text = "\n".join([test_lxc.CONFIG, *hook, ""])
+        place = f"{test_lxc.PATH}/{test_lxc.NAME}/config"
+        self.vm.push(text.encode(), place)
+        lxc = f"-P {test_lxc.PATH} -n {test_lxc.NAME}"
+        self.addCleanup(self.sh, f"lxc-stop {lxc} -k", check=False)
+        self.sh(f"lxc-start {lxc} -d")
+        pid = self.sh(f"lxc-info {lxc} -pH").text.strip()
+        self.assert_answers(PEER, namespace=f"pid:{pid}")
+        self.reload(f"nsenter -n -t {pid}", "a reload of the PF's driver")
+        self.assertEqual(pid, self.sh(f"lxc-info {lxc} -pH").text.strip())
+        self.sh(f"lxc-stop {lxc} -k")
+        wait_for(
+            "the hooks have unplugged it",
+            lambda: self.done("vif", "show") == [],
+            timeout=base.PATIENCE,
+        )
+
+    def test_libvirt_lxc(self) -> None:
+        """A real container of libvirt's, whose port was moved into it.
+
+        Its address is its own, as by a client of DHCP: it sets that again.
+        """
+        self.sh(test_lxc.MAKE_ROOT)
+        owner = str(uuid.uuid4())
+        words = self.words(
+            *("vf", "--mac", MAC, "--owner", owner), address="", namespace=""
+        )
+        plugged = self.plug(*words)
+        domain = pathlib.Path(__file__).with_name("container.xml").read_text()
+        domain = re.sub(
+            r"(?s)<hostdev.*</hostdev>",
+            "<hostdev mode='capabilities' type='net'><source>"
+            "<interface>p0</interface></source></hostdev>",
+            domain.replace("<memory", f"<uuid>{owner}</uuid><memory", 1),
+        )
+        self.vm.push(domain.encode(), "/root/container.xml")
+        virsh = "virsh --quiet --connect lxc:///system"
+        name = test_lxc.NAME
+        self.addCleanup(self.sh, f"{virsh} destroy {name}", check=False)
+        self.sh(f"{virsh} create /root/container.xml")
+        pid = self.sh(f"pgrep -P $(cat /run/libvirt/lxc/{name}.pid)")
+        inside = f"nsenter -n -t {pid.text.split()[0]}"
+        up = f"ip address replace {ADDRESS} dev p0; ip link set p0 up"
+        self.sh(
+            f"{inside} sh -c '{up}'\n"
+            f"setsid {inside} sh -c 'ip monitor link | while read -r each; "
+            f"do {up}; done' > /dev/null 2>&1 < /dev/null & "
+            "echo $! > /run/monitor.pid"
+        )
+        self.addCleanup(
+            self.sh, "kill -- -$(cat /run/monitor.pid)", check=False
+        )
+        self.assert_answers(PEER, namespace=f"pid:{pid.text.split()[0]}")
+        self.reload(inside, "a removal and a rescan")
+        self.sh(f"{virsh} destroy {name}")
+        self.assertTrue(self.unplug(plugged["port"]))

@@ -55,10 +55,14 @@ def _build(room: pathlib.Path, release: str, version: str) -> pathlib.Path:
         f"linux-source-{series}",
         f"linux-headers-{release}",
         f"linux-headers-{common}",
-        f"linux-kbuild-{series}",
     )
+    # An archive has the newest kbuild of a series alone, which serves all.
     source, *rest = debian.download(
-        [f"{package}={version}" for package in packages], room
+        [
+            *(f"{package}={version}" for package in packages),
+            f"linux-kbuild-{series}",
+        ],
+        room,
     )
     tree = room / "tree"
     for archive in rest:
