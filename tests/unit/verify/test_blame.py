@@ -249,7 +249,7 @@ class OsnoiseTest(unittest.TestCase):
 
 
 class RecordedTest(unittest.TestCase):
-    """Of culprits that tests/vm/culprits.py plants, by the real rtla.
+    """Of culprits that were planted on the RT VM, by the real rtla.
 
     Of 6.12 the analysis; of 6.1 the end of its trace. The timers were 3,000 of
     realtime threads, which expire in one interrupt.
