@@ -28,6 +28,9 @@ _LEAST = 0.1
 #: and nothing else of a higher priority than every thread.
 _STOPPER = re.compile(r"migration/\d+:")
 
+#: The kernel's threads of interrupts: on PREEMPT_RT nearly all have one.
+_IRQ_THREAD = re.compile(r"irq/\d+-")
+
 _IDLE = re.compile(r"(swapper/\d+|<idle>|swapper):0")
 
 IDLE_WHY = (
@@ -64,6 +67,8 @@ def longest(found: Sample, tool: str, per_us: float) -> Culprit:
         return culprit.unknown(found.cpu, latency_us, tool, IDLE_WHY)
     if kind == "thread" and _STOPPER.match(name):
         kind = "stop_machine"
+    if kind == "thread" and _IRQ_THREAD.match(name):
+        kind = "irq"
     return Culprit(
         kind,
         _name(name),
@@ -161,6 +166,9 @@ class _Analysis:
         times["nmi", ""] += self._sums.get("NMI interference", 0.0)
         delay = self._sums.get("IRQ handler delay", 0.0)
         before = self._sums.get("Previous IRQ interference", 0.0)
+        # Longer than its own work where many timers expired in it.
+        own = self._sums.get("Timerlat IRQ duration", 0.0)
+        times["irq", "the timer's own"] += own
         if before > delay / 2:
             times["irq", "before the timer's"] += before
         elif self._from_idle or _IDLE.fullmatch(self._blocking):
@@ -189,7 +197,8 @@ _NOISE = re.compile(
     r"(irq|softirq|thread|nmi)_noise:\s+(?:(.*):(\d+) )?"
     r"start (\d{1,12}\.\d{9}) duration (\d{1,15}) ns"
 )
-_STACK_FRAME = re.compile(r"\s*=> (\S+)")
+# Of a short stack, old kernels print the frames that it lacks as 0.
+_STACK_FRAME = re.compile(r"\s*=> (?!0$)(\S+)")
 
 
 class Line(NamedTuple):

@@ -8,6 +8,9 @@ a culprit has to have it for long.
 """
 
 import os
+import pathlib
+import re
+import subprocess
 import sys
 import time
 
@@ -15,10 +18,17 @@ CPU = 2
 BUSY_S = 0.1
 PAUSE_S = 0.4
 
+#: Above any measurement's.
+PRIORITY = os.sched_param(98)
+
+#: Packets of a burst: 0.15 s of an emulated CPU.
+PACKETS = 4000
+
 
 def thread() -> None:
     """A thread of a higher priority than any measurement."""
-    os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(98))
+    os.sched_setaffinity(0, {CPU})
+    os.sched_setscheduler(0, os.SCHED_FIFO, PRIORITY)
     while True:
         until = time.monotonic() + BUSY_S
         while time.monotonic() < until:
@@ -26,11 +36,39 @@ def thread() -> None:
         time.sleep(PAUSE_S)
 
 
+def _prefer(pattern: str) -> None:
+    """Give the kernel's threads of a name a higher priority than that."""
+    found = [
+        int(each.parent.name)
+        for each in pathlib.Path("/proc").glob("[0-9]*/comm")
+        if re.fullmatch(pattern, each.read_text().strip())
+    ]
+    for pid in found:
+        os.sched_setscheduler(pid, os.SCHED_FIFO, PRIORITY)
+    if not found:
+        sys.exit(f"no thread {pattern}")
+
+
+def work() -> None:
+    """Work of a kernel thread that is bound to the CPU: pktgen's."""
+    subprocess.run(("modprobe", "pktgen"), check=True)
+    place = pathlib.Path("/proc/net/pktgen")
+    worker = place / f"kpktgend_{CPU}"
+    worker.write_text("rem_device_all\n")
+    worker.write_text("add_device lo\n")
+    for line in (f"count {PACKETS}", "dst 127.0.0.1", "delay 0"):
+        (place / "lo").write_text(f"{line}\n")
+    _prefer(worker.name)
+    while True:
+        (place / "pgctrl").write_text("start\n")
+        time.sleep(PAUSE_S)
+
+
 def main() -> None:
     """Plant the culprit of the name that is given."""
     (name,) = sys.argv[1:]
-    os.sched_setaffinity(0, {CPU})
-    {"thread": thread}[name]()
+    planted = (thread, work)
+    {each.__name__: each for each in planted}[name]()
 
 
 if __name__ == "__main__":

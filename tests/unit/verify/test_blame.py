@@ -4,6 +4,7 @@ import unittest
 
 from sriov_rt.facts import culprit
 from sriov_rt.verify import blame
+from tests.unit.verify import recorded
 
 #: As the documentation of rtla-timerlat-top has it.
 ANALYSIS = b"""\
@@ -245,3 +246,39 @@ class OsnoiseTest(unittest.TestCase):
         for trace in (b"", b"\x00\xff", self.TRACE[:90]):
             found = blame.of_osnoise(trace, "timerlat", 2, 1000)
             self.assertEqual(culprit.UNKNOWN, found.kind)
+
+
+class RecordedTest(unittest.TestCase):
+    """Of culprits that were planted on the RT VM, by the real rtla.
+
+    Of 6.12 the analysis; of 6.1 the end of its trace. The timers were 3,000 of
+    realtime threads, which expire in one interrupt.
+    """
+
+    def test_each_is_named(self):
+        for name, kind, known in (
+            ("work", "thread", "kpktgend_2:1006"),
+            ("interrupt", "irq", "irq/36-enp1s0-T:226"),
+            ("stop-machine", "stop_machine", "migration/2:36"),
+            ("timers", "irq", "the timer's own"),
+            ("stall", culprit.UNKNOWN, ""),
+        ):
+            for version, found in self.each(name):
+                with self.subTest(name, version=version):
+                    self.assertEqual((kind, known), (found.kind, found.name))
+                    self.assertNotIn("0", found.stack)
+                    if kind == culprit.UNKNOWN:
+                        self.assertEqual(blame.IDLE_WHY, found.why)
+                    else:
+                        self.assertEqual("timerlat_irq", found.stack[0])
+                        self.assertGreater(
+                            found.duration_us, found.latency_us * 0.9
+                        )
+
+    def each(self, name):
+        if name != "interrupt":
+            text = recorded.read(f"culprit-{name}-6.12.txt")
+            yield "6.12", blame.of_analysis(text, "timerlat")
+        if name != "timers":
+            text = recorded.read(f"culprit-{name}-6.1.txt")
+            yield "6.1", blame.of_osnoise(text, "timerlat", 2, 15_000)
