@@ -2,24 +2,35 @@
 
 """The image of a worker, and user data of a nodegroup that it takes.
 
-Nothing boots it: kubeadm and cloud-init judge what they would be given.
+kubeadm and cloud-init judge what they are given; then a machine boots it.
 """
 
 import json
+import os
 import pathlib
 import subprocess
+import sys
 import tempfile
 import unittest
 
 from sriov_rt.magnum import nodegroup
 from tests import periodic
 from tests.testbed import debian_tree
+from tests.testbed import packages
+from tests.testbed.kube import programs
 from tests.testbed.kube.node_programs import NodePrograms
 from tests.testbed.kube.worker import image
 from tests.testbed.kube.worker import user_data
+from tests.testbed.paths import CHECKOUT
 from tests.testbed.paths import Paths
 from tests.testbed.progress import Progress
 from tests.testbed.waiting import run
+
+#: Debian packages that its machine and its config drive need.
+PACKAGES = ("genisoimage", "qemu-system-x86")
+
+#: That a boot on two busy cores may take, with what follows it.
+_SECONDS = 1500
 
 #: One vCPU for the kubelet and the like, one for a realtime pod.
 FLAVOR = nodegroup.Flavor(
@@ -117,3 +128,33 @@ class WorkerTest(unittest.TestCase):
                     timeout=60,
                 )
                 self.assertIn("Inode:", found)
+
+
+@periodic.periodic
+class BootTest(unittest.TestCase):
+    """The case runs in namespaces, which end all that it starts."""
+
+    def test_a_machine_boots_it(self) -> None:
+        found = Paths.from_environment()
+        place = Paths(found.cache, found.state / "worker")
+        place.make()
+        packages.install(PACKAGES, place.log / "apt.log")
+        programs.Programs.in_cache(place.cache).prepare(place.log, Progress())
+        image.prepare(place, Progress())
+        done = subprocess.run(
+            (
+                *("unshare", "-n", "-m", "-p", "-f", "--kill-child"),
+                *("--mount-proc", sys.executable, "-m", "unittest", "-v"),
+                "tests.kubernetes.cases.worker",
+            ),
+            cwd=CHECKOUT,
+            env={**os.environ, "SRIOV_RT_STATE": str(place.state)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=_SECONDS,
+            check=False,
+        )
+        print(done.stdout)
+        self.assertEqual(0, done.returncode, done.stdout)

@@ -88,6 +88,8 @@ class ApiServer:
                 f"--service-account-key-file={etc / 'tokens.pem'}",
                 f"--service-account-signing-key-file={etc / 'tokens.pem'}",
                 "--authorization-mode=Node,RBAC",
+                # By which kubeadm signs in for a node that joins.
+                "--enable-bootstrap-token-auth=true",
                 # History goes when a test says so.
                 "--etcd-compaction-interval=0",
                 "--profiling=false",
