@@ -39,6 +39,8 @@ _FIELDS = (
     *("name", "status", "mac_address", "binding_host_id"),
     *("binding_vnic_type", "binding_vif_type"),
 )
+#: The longest that a command of ours takes on rt-1, whose CPUs are emulated.
+_COMMAND_SECONDS = 300
 
 
 class Surprise(errors.TestbedError):
@@ -242,7 +244,9 @@ class Show:
 
     def _vif(self, *arguments: str) -> str:
         program = str(self._cloud.env.program("sriov-rt"))
-        return self._cloud.host(RT).run(program, "vif", *arguments)
+        return self._cloud.host(RT).run(
+            program, "vif", *arguments, timeout=_COMMAND_SECONDS
+        )
 
     def _console(self, server: Server) -> None:
         text = self._cloud.servers.wait_console(server.id, guest_image.READY)

@@ -117,16 +117,10 @@ class WorkerCases(base.KubernetesTestCase):
         )
         wait_for("pods can be made", self._has_account, timeout=60)
         self.kube.apply(POD)
-        answers: list[str] = []
-        wait_for(
-            "the pod answers",
-            lambda: answers.append(_get()) is None,
-            timeout=POD_SECONDS,
-            interval=1.0,
-        )
+        wait_for("the pod answers", _get, timeout=POD_SECONDS, interval=1.0)
         say("the pod answers")
         # The CPU that is isolated, and not the one that is reserved.
-        self.assertEqual("Cpus_allowed_list:\t1", answers[0].strip())
+        self.assertEqual("Cpus_allowed_list:\t1", _get().strip())
 
     def _ready(self) -> bool:
         return any(
