@@ -45,6 +45,10 @@ PAGES = (
     *sorted((ROOT / "doc/source").rglob("*.rst")),
 )
 
+#: Pages whose commands are run in beds (tests/testbed/walk.py), and not on
+#: the documented host.
+WALKS = ROOT / "doc/source/walkthroughs"
+
 #: A command in a literal block: indented, with continued lines.
 _COMMAND = re.compile(
     r"^ +(?:[#$] )?((?:sriov-rt|openstack (?:--\S+ \S+ )?flavor)"
@@ -100,6 +104,8 @@ _NOT_SHOWN = {
 def commands(program: str) -> Iterator[tuple[str, list[str]]]:
     """Yield the page and the words of each command of a program."""
     for page in PAGES:
+        if program == "sriov-rt" and page.parent == WALKS:
+            continue
         for found in _COMMAND.findall(page.read_text()):
             words = shlex.split(found.replace("\\\n", " "))
             if words[0] == program:
@@ -108,6 +114,8 @@ def commands(program: str) -> Iterator[tuple[str, list[str]]]:
 
 def samples(page: pathlib.Path) -> Iterator[tuple[list[str], str]]:
     """Yield the words of each command of a page, and its sample output."""
+    if page.parent == WALKS:
+        return
     for block in _CONSOLE.findall(page.read_text()):
         text = textwrap.dedent(block).strip("\n").replace("\\\n", " ")
         lines = text.split("\n")

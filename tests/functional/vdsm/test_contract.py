@@ -20,6 +20,7 @@ from tests.functional.libvirt import test_hook
 from tests.functional.libvirt.test_hook import domain
 from tests.functional.vdsm import stand_in
 from tests.functional.vdsm.stand_in import HookError
+from tests.testbed import walk
 
 PAGE = daemon.ROOT / "doc/source/admin/ovirt.rst"
 
@@ -210,6 +211,28 @@ class StartTest(InstalledTest, test_hook.Base):
             (("1", "0"), ("1", "0"), (os.SCHED_FIFO, 1)), self.pins(libvirt)
         )
         self.ok(libvirt.virsh("destroy", "rt"))
+
+    def test_the_walkthrough(self):
+        place = self.place / "walk"
+        place.mkdir()
+        environment = walk.install(place)
+
+        def shell(script: str) -> tuple[int, str]:
+            done = subprocess.run(
+                (
+                    *("nsenter", "--mount", "--target"),
+                    *(str(self.libvirt.process.pid), "sh", "-c", script),
+                ),
+                cwd=place,
+                env={**environment, "LIBVIRT_DEFAULT_URI": self.libvirt.uri},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                check=False,
+            )
+            return done.returncode, done.stdout
+
+        walk.run(self, walk.PAGES / "ovirt.rst", shell)
 
     def vm(self, name, devices=""):
         """Return a VM as vdsm has it: with its UUID."""

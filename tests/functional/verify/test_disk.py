@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import pathlib
+import subprocess
 import tempfile
 import unittest
 
@@ -14,6 +15,7 @@ from sriov_rt.host.root import Root
 from sriov_rt.verify import disk
 from tests.periodic import periodic
 from tests.testbed import packages
+from tests.testbed import walk
 
 
 class DiskTest(unittest.TestCase):
@@ -61,6 +63,23 @@ class DiskTest(unittest.TestCase):
         chosen = [each for each in cells if each.job.block == 4096]
         found, _ = disk.run(target, chosen, Root("/"), resume=False)
         self.assertEqual(["", ""], [each.problem for each in found])
+
+    def test_the_walkthrough(self):
+        environment = walk.install(self.place)
+
+        def shell(script: str) -> tuple[int, str]:
+            done = subprocess.run(
+                script.replace("/srv/verify", f"{self.place}/verify"),
+                shell=True,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                check=False,
+            )
+            return done.returncode, done.stdout
+
+        walk.run(self, walk.PAGES / "kata.rst", shell)
 
     @periodic
     def test_the_whole_sweep(self):
