@@ -115,7 +115,7 @@ class TestCertificate(CloudTestCase):
         self.note("measured again: it counts again")
 
         log = self.log(RT_AGENT_LOG)
-        self.python(latency.LOWERED)
+        self.python(latency.lowered())
         why = self.probe()
         self.assert_withdrawn(flavor, "latency_withdrawn", why)
         self.assert_named(log, instance, "latency_withdrawn", why)

@@ -35,19 +35,18 @@ sys.exit(main.main(sys.argv[1:]))
 #: an emulated CPU that stands still loses samples, and does not count then.
 ATTEMPTS = 5
 
-#: Lowers the bound of the certificate to 1 µs.
-LOWERED = """
+_LOWERED = """
 import dataclasses, pathlib
 from sriov_rt.host import latency
 from sriov_rt.host.root import Root
 from sriov_rt.verify import certificate
 found = latency.read(Root("/"))
 def lowered(each):
-    return dataclasses.replace(each, max_us=1)
+    return dataclasses.replace(each, max_us={bound_us})
 certificate.write(
     dataclasses.replace(
         found,
-        max_latency_us=1,
+        max_latency_us={bound_us},
         tools=tuple(map(lowered, found.tools)),
         cpus=tuple(map(lowered, found.cpus)),
     ),
@@ -60,6 +59,14 @@ MOUNT_TRACEFS = (
     "mountpoint -q /sys/kernel/tracing || "
     "mount -t tracefs tracefs /sys/kernel/tracing"
 )
+
+
+def lowered(bound_us: int = 1) -> str:
+    """Return Python that gives the certificate another bound.
+
+    :param bound_us: in µs.
+    """
+    return _LOWERED.format(bound_us=bound_us)
 
 
 if __name__ == "__main__":

@@ -3,13 +3,16 @@
 """Culprits that are planted on CPU 2 of an emulated realtime host.
 
 Run inside: ``python culprits.py NAME`` has the CPU for 100 ms, a few times a
-second, until it is ended. Figures of an emulated CPU are milliseconds, so that
-a culprit has to have it for long.
+second, until it is ended; a stop_machine has it for less. Figures of an
+emulated CPU are milliseconds, so that a culprit has to have it for long.
 """
 
 import os
 import pathlib
 import re
+import resource
+import signal
+import socket
 import subprocess
 import sys
 import time
@@ -23,6 +26,11 @@ PRIORITY = os.sched_param(98)
 
 #: Packets of a burst: 0.15 s of an emulated CPU.
 PACKETS = 4000
+
+#: Sockets that each frame is given to: they make its interrupt a long one.
+SOCKETS = 500
+_ETH_P_ALL = socket.htons(3)
+_FRAME = b"\xff" * 6 + b"\x02" * 6 + b"\x88\xb5" + b"x" * 50
 
 
 def thread() -> None:
@@ -64,10 +72,48 @@ def work() -> None:
         time.sleep(PAUSE_S)
 
 
+def interrupt() -> None:
+    """A card's interrupts, moved to the CPU; their threads do its work."""
+    near, far = "enp1s0", "enp2s0"
+    for name in (near, far):
+        subprocess.run(("ip", "link", "set", name, "up"), check=True)
+    for each in pathlib.Path("/proc/irq").glob(f"*/{near}*"):
+        each.with_name("smp_affinity_list").write_text(f"{CPU}\n")
+    _prefer(rf"irq/\d+-{near}.*")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (2 * SOCKETS, 2 * SOCKETS))
+    sockets = [
+        socket.socket(socket.AF_PACKET, socket.SOCK_RAW, _ETH_P_ALL)
+        for _ in range(SOCKETS)
+    ]
+    for listener in sockets:
+        listener.bind((near, 0))
+    sender = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+    sender.bind((far, 0))
+    while True:
+        until = time.monotonic() + BUSY_S
+        while time.monotonic() < until:
+            sender.send(_FRAME)
+        time.sleep(PAUSE_S)
+
+
+def stop_machine() -> None:
+    """A housekeeping CPU goes and comes."""
+    online = pathlib.Path("/sys/devices/system/cpu/cpu1/online")
+    try:
+        while True:
+            online.write_text("0")
+            online.write_text("1")
+            time.sleep(BUSY_S)
+    finally:
+        online.write_text("1")
+
+
 def main() -> None:
     """Plant the culprit of the name that is given."""
     (name,) = sys.argv[1:]
-    planted = (thread, work)
+    # What stop_machine leaves offline comes back.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    planted = (thread, work, interrupt, stop_machine)
     {each.__name__: each for each in planted}[name]()
 
 

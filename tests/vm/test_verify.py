@@ -6,15 +6,21 @@ Its figures mean nothing; that they are measured, judged and kept does.
 """
 
 import json
+import os
 import pathlib
 import re
 import shutil
+import signal
 import sys
+import threading
+import time
 import unittest
 from typing import Any
 from typing import ClassVar
 
+from sriov_rt.facts import certificate
 from sriov_rt.facts import culprit
+from sriov_rt.verify import blame
 from tests.periodic import periodic
 from tests.testbed import latency
 from tests.testbed import packages
@@ -245,7 +251,7 @@ class VerifyTest(MeasuredTestCase, base.VmTestCase):
         self.assertEqual(0, probed.status, probed.text + probed.complaint)
         self.assertRegex(probed.text, r"^housekeeping CPU [01]: at most \d+ ")
         # And so does a sample above its bound.
-        self.python(latency.LOWERED)
+        self.python(latency.lowered())
         probed = self.bash(probe)
         self.assertEqual(1, probed.status, probed.text + probed.complaint)
         self.assertIn("above the certified 1 µs", probed.text)
@@ -502,8 +508,25 @@ print(json.dumps([worst, [codec.to_plain(each) for each in found]]))
 #: Samples of an emulated CPU above this have a culprit that was planted, µs.
 BOUND_US = 60_000
 
+#: A stop_machine is shorter; the emulator's stalls may be longer.
+SHORT_US = 15_000
+
 #: How often one is planted until a sample is no stall.
 TRIES = 5
+
+#: Has the watch probe CPU 2, since the other is busy, and plants a culprit
+#: when it does: a busy CPU is not probed.
+WATCHED = """
+taskset -c 3 sh -c 'while :; do :; done' & busy=$!
+(until pgrep -x rtla >/dev/null; do sleep 0.5; done
+exec python3 /tmp/culprits.py {name} >/tmp/{name}.log 2>&1) & planted=$!
+sriov-rt verify watch --once --duration 15s --json
+code=$?; kill $planted $busy; wait; exit $code
+"""
+
+#: How long the emulator is made to stall, and the bound for that.
+STALL_S = 0.4
+STALL_US = 200_000
 
 
 @periodic
@@ -583,6 +606,78 @@ class CulpritTest(MeasuredTestCase, base.VmTestCase):
     def test_a_probe_names_a_kernel_thread(self) -> None:
         """It has work for its own CPU."""
         self.assert_named("work", "thread", "^kpktgend_2:")
+
+    def test_a_probe_names_an_interrupt(self) -> None:
+        """It was moved to the CPU."""
+        self.assert_named("interrupt", "irq", r"^irq/\d+-enp1s0")
+
+    def test_a_probe_names_stop_machine(self) -> None:
+        """Another CPU goes offline and comes back."""
+        self.assert_named(
+            "stop_machine", "stop_machine", "^migration/2:", SHORT_US
+        )
+
+    def test_a_breach_is_a_ticket(self) -> None:
+        """Each has its culprit in the certificate and in the report."""
+        self.directory = "/tmp/tickets"
+        results = latency.CERTIFICATE.rpartition("/")[0] + "/results"
+        self.bash(f"rm -rf {self.directory} {results} {latency.CERTIFICATE}")
+        self.earn()
+        kept = "/tmp/certificate.json"
+        withdrawal = f"/{certificate.WITHDRAWAL_PATH}"
+        self.bash(f"cp {latency.CERTIFICATE} {kept}")
+        for name, kind, bound_us in (
+            ("thread", "thread", BOUND_US),
+            ("work", "thread", BOUND_US),
+            ("interrupt", "irq", BOUND_US),
+            ("stop_machine", "stop_machine", SHORT_US),
+        ):
+            for _ in range(TRIES):
+                self.bash(f"rm {withdrawal}; cp {kept} {latency.CERTIFICATE}")
+                self.python(latency.lowered(bound_us))
+                probed = self.bash(WATCHED.format(name=name))
+                found = self.answer(probed)["culprit"]
+                if found and found["kind"] != culprit.UNKNOWN:
+                    break
+            self.assertEqual(1, probed.status, probed.text)
+            with self.subTest(name):
+                self.assertEqual(kind, found["kind"], found)
+                shown = self.bash("sriov-rt verify certificate").text
+                self.assertRegex(shown, rf"culprit: .*{found['name']} had the")
+        report = self.bash(f"sriov-rt verify report {results}").text
+        (base.place().log / "tickets.txt").write_text(report)
+        for name in ("python3:", "kpktgend_2:", "enp1s0", "migration/2:"):
+            self.assertIn(name, report)
+        self.assertIn("-- latency above the bound", report)
+
+    def test_an_emulator_s_stall_has_no_name(self) -> None:
+        """QEMU stands still: the machine can't see who had its CPU."""
+        pidfile = base.place().state / "vm/rt-1/qemu.pid"
+        pid = int(pidfile.read_text())
+        ended = threading.Event()
+
+        def stall() -> None:
+            while not ended.wait(STALL_S * 3):
+                os.kill(pid, signal.SIGSTOP)
+                time.sleep(STALL_S)
+                os.kill(pid, signal.SIGCONT)
+
+        for programs in ((), (self.newer,)):
+            # One that falls into running code is charged to that.
+            for _ in range(TRIES):
+                ended.clear()
+                thread = threading.Thread(target=stall)
+                thread.start()
+                try:
+                    named = self.measure("", STALL_US, *programs)
+                finally:
+                    ended.set()
+                    thread.join()
+                if named["kind"] == culprit.UNKNOWN:
+                    break
+            self.assertEqual(culprit.UNKNOWN, named["kind"], named)
+            self.assertEqual(blame.IDLE_WHY, named["why"])
+            self.assertGreater(named["latency_us"], STALL_US)
 
 
 # Boots a machine of its own.

@@ -36,7 +36,7 @@ def lay_network() -> None:
 
 
 class Machine:
-    """One machine, with a config drive as Nova makes it.
+    """One machine, with a config drive like Nova's.
 
     :param image: what it boots.
     :param directory: for its files.
