@@ -27,6 +27,8 @@ from typing import cast
 from sriov_rt import exceptions
 from sriov_rt.codec import Unknown
 from sriov_rt.host import kernel
+from sriov_rt.host.compute_driver_socket import SOCKETS
+from sriov_rt.host.compute_driver_socket import SOCKETS_OF_INIT
 from sriov_rt.host.root import CONFIG
 from sriov_rt.host.root import MAX_TEXT
 from sriov_rt.host.root import Root
@@ -100,6 +102,9 @@ class Archive(Root):
         may_be_empty: bool = False,
     ) -> str | Unknown:
         """Return the text of a file; see Root."""
+        if relative == SOCKETS_OF_INIT and not self._has(relative):
+            # As stock sos has it, which runs beside init.
+            relative = SOCKETS if self._has(SOCKETS) else relative
         if not self._has(relative):
             said = self._said(relative)
             return _missing(relative) if said is None else said

@@ -14,6 +14,7 @@ from unittest import mock
 from sriov_rt.cmd import main
 from sriov_rt.codec import Unknown
 from sriov_rt.host import archive
+from sriov_rt.host import compute_driver_socket
 from tests.unit.host import trees
 
 UNAME = (
@@ -124,6 +125,23 @@ class ArchiveTest(ArchiveTestCase):
             # A result of a measurement, which it does not take.
             other = root.exists("var/lib/sriov-rt-verify/result-1.json")
             self.assertIsInstance(other, Unknown)
+
+    def test_the_driver_of_a_stock_sosreport(self):
+        prefix = compute_driver_socket.prefix("rt-7")
+        self.tarball(
+            ("proc/4711/net/unix", f"0: 2 0 0 2 1 9 @{prefix}1.0/kvm/abc\n"),
+            self.link("sosreport-rt-7/proc/self", "4711"),
+            self.link("sosreport-rt-7/proc/net", "self/net"),
+        )
+        with self.root() as root:
+            self.assertEqual(
+                compute_driver_socket.Driver("1.0", "kvm"),
+                compute_driver_socket.observe(root, "rt-7"),
+            )
+        self.tarball(("proc/cmdline", "quiet\n"))
+        with self.root() as root:
+            found = compute_driver_socket.observe(root, "rt-7")
+            self.assertIn("/proc/1/net/unix: not in", found.reason)
 
     def test_one_of_outputs_of_commands_alone(self):
         self.tarball(("sos_commands/kernel/uname_-a", UNAME))
