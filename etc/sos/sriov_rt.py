@@ -74,7 +74,14 @@ _CONFIG = (
 _STATE = (
     "/run/sriov-rt/",
     "/var/lib/sriov-rt/",
+    "/var/lib/sriov-rt-verify/hold.json",
     "/var/lib/sriov-rt-verify/latency-certificate.json",
+)
+
+_DIRECTORIES = (
+    "/run/sriov-rt",
+    "/var/lib/sriov-rt",
+    "/var/lib/sriov-rt-verify",
 )
 
 _UNITS = (
@@ -101,6 +108,8 @@ class SriovRt(Plugin, RedHatPlugin, DebianPlugin, UbuntuPlugin):
         self.add_copy_spec([*_FACTS, *_CONFIG, *_STATE])
         self.add_cmd_output(
             [
+                # That it has run tells that what it left out is not there.
+                f"ls -ln {' '.join(_DIRECTORIES)}",
                 "sriov-rt host show --json",
                 "sriov-rt vif list --json",
                 "sriov-rt vf map --json",

@@ -3,6 +3,7 @@
 """``sriov-rt explain``: which hosts satisfy a flavor, and why others don't."""
 
 import argparse
+import collections
 import dataclasses
 import itertools
 import pathlib
@@ -168,15 +169,23 @@ class Explain(command.Lister):
         verdicts = [
             _judge(request, flavor, each, args.wait)
             if is_ours
-            else Verdict(each.host, ())
+            else Verdict(each.host, (), each.archive)
             for each in _candidates(self.caller, args, connection)
         ]
         passes = any(each.passes for each in verdicts)
         shown = [each for each in verdicts if _is_chosen(each, args)]
+        names = collections.Counter(each.host for each in verdicts)
         return Result(
             columns=("Host", "Passes", "Code", "Problem", "Remedy"),
             shown=("Host", "Passes", "Problem", "Remedy"),
-            rows=[row for each in shown for row in each.rows()],
+            rows=[
+                row
+                for each in shown
+                for row in each.rows(
+                    named=bool(each.archive)
+                    and (names[each.host] > 1 or each.host == host.UNNAMED)
+                )
+            ],
             before=() if is_ours else [_NOT_OURS],
             document=[each.to_plain() for each in shown],
             code=0 if passes else EXIT_NO_HOST,
@@ -203,14 +212,26 @@ def _judge(
         agents=candidate.agents,
     )
     reasons = decide.why_not(request, candidate.facts, view)
-    if candidate.facts is None and not candidate.agents:
+    if candidate.problem:
+        reasons = tuple(_unusable(each, candidate.problem) for each in reasons)
+    elif candidate.facts is None and not candidate.agents:
         # It may be slow, and schedulers may have its facts.
         reasons = tuple(_not_heard(each, wait_s) for each in reasons)
     if flavor is not None:
         reasons += decide.why_never(
             request, flavor.vcpus, flavor.memory_mib, candidate.facts
         )
-    return Verdict(candidate.host, reasons)
+    if candidate.archive:
+        reasons = tuple(map(archive.collected, reasons))
+    return Verdict(candidate.host, reasons, candidate.archive)
+
+
+def _unusable(found: Reason, problem: str) -> Reason:
+    """Return the Reason for an archive that no host can be read from."""
+    remedy = archive.ArchiveUnusable.remedy
+    return dataclasses.replace(
+        found, message=f"unknown: {problem}{REMEDY}{remedy}", remedy=remedy
+    )
 
 
 def _not_heard(found: Reason, wait_s: float) -> Reason:
@@ -251,11 +272,20 @@ def _extra_specs(given: Iterable[str]) -> Mapping[str, str]:
 
 
 def _archived(path: pathlib.Path) -> Iterator[Candidate]:
-    """Yield the hosts of archives."""
+    """Yield the hosts of archives, those that cannot be used among them."""
     with archive.hosts(path) as roots:
         for root in roots:
+            if isinstance(root, archive.ArchiveUnusable):
+                yield Candidate(
+                    *(host.UNNAMED, None),
+                    archive=root.path,
+                    problem=root.problem,
+                )
+                continue
             facts = host.observed(root)[0].facts
-            yield Candidate(facts.host, host_facts.decisive(facts))
+            yield Candidate(
+                *(facts.host, host_facts.decisive(facts)), archive=root.name
+            )
 
 
 def _candidates(

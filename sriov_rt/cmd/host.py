@@ -43,6 +43,9 @@ from sriov_rt.tuning import records
 #: The mode that also lists NICs.
 ONLOAD = "onload"
 
+#: The name of a host that does not say its own.
+UNNAMED = "unknown"
+
 #: The remedy of what 'host apply' has written for the next boot.
 _PLANNED = "planned, and a boot is owed: reboot the host"
 
@@ -171,8 +174,11 @@ class Check(OfHost, command.Lister):
                     f"it has {len(found)} hosts, which 'sriov-rt explain "
                     "--sos' judges",
                 )
-            args.root = str(found[0].path)
-            return self._check(args, *observed(found[0], args.nova_config))
+            (one_host,) = found
+            if isinstance(one_host, archive.ArchiveUnusable):
+                raise one_host
+            args.root = str(one_host.path)
+            return self._check(args, *observed(one_host, args.nova_config))
 
     def _check(
         self, args: argparse.Namespace, observed: Recorded, placed: bool
@@ -188,6 +194,11 @@ class Check(OfHost, command.Lister):
             any_kernel=args.kernel == words.Kernel.ANY,
             further=further,
         )
+        if args.sos is not None:
+            found = Readiness(
+                tuple(map(archive.collected, found.must)),
+                tuple(map(archive.collected, found.should)),
+            )
         owed = _owed(Root(args.root))
         verdict = _verdict(facts, args.mode, found, owed)
         after: list[str] = []
@@ -212,7 +223,7 @@ class Check(OfHost, command.Lister):
                     severity,
                     each.code,
                     each.problem,
-                    _PLANNED if each.code in owed else _remedy(each, args.sos),
+                    _PLANNED if each.code in owed else each.remedy,
                 )
                 for severity, reasons in (
                     ("must", found.must),
@@ -288,7 +299,7 @@ def observed(
     settings = compute.read(root, files)
     name = compute.host_name(root, settings)
     if isinstance(name, Unknown):
-        name = "unknown"
+        name = UNNAMED
     observer = Observer(
         root,
         name,
@@ -307,16 +318,6 @@ def _owed(root: Root) -> frozenset[str]:
     if isinstance(found, maintenance.BootOwed):
         return frozenset(found.codes)
     return frozenset()
-
-
-def _remedy(found: Reason, sos: pathlib.Path | None) -> str:
-    """Return what to do; of an archive, to have the file collected."""
-    if sos is None or not found.message.count("not in the archive"):
-        return found.remedy
-    return (
-        "look at that file on the host, or collect it by 'sos report -o "
-        "sriov_rt,openstack_nova'"
-    )
 
 
 def _verdict(

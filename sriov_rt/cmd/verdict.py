@@ -20,6 +20,8 @@ class Candidate:
     :param version: of the agent that reported them.
     :param reported: all facts, where they are to be shown.
     :param agents: those that report as the host by turns, a list.
+    :param archive: the name of the one that the facts are of.
+    :param problem: why it could not be used.
     """
 
     host: str
@@ -29,26 +31,36 @@ class Candidate:
     version: str = ""
     reported: HostFacts | None = None
     agents: str = ""
+    archive: str = ""
+    problem: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Verdict:
-    """Why a host does not satisfy the flavor; it does for no Reason."""
+    """Why a host does not satisfy the flavor; it does for no Reason.
+
+    :param archive: the name of the one that its facts are of.
+    """
 
     host: str
     reasons: tuple[Reason, ...]
+    archive: str = ""
 
     @property
     def passes(self) -> bool:
         """Whether the host satisfies the flavor."""
         return not self.reasons
 
-    def rows(self) -> list[tuple[str, bool, str, str, str]]:
-        """Return host, whether it passes, code, problem and remedy."""
+    def rows(self, *, named: bool) -> list[tuple[str, bool, str, str, str]]:
+        """Return host, whether it passes, code, problem and remedy.
+
+        :param named: say of which archive the host is.
+        """
+        host = f"{self.host} ({self.archive})" if named else self.host
         if self.passes:
-            return [(self.host, True, "", "", "")]
+            return [(host, True, "", "", "")]
         return [
-            (self.host, False, each.code, each.problem, each.remedy)
+            (host, False, each.code, each.problem, each.remedy)
             for each in self.reasons
         ]
 
@@ -56,6 +68,7 @@ class Verdict:
         """Return the verdict as a JSON object."""
         return {
             "host": self.host,
+            **({"archive": self.archive} if self.archive else {}),
             "passes": self.passes,
             "reasons": [each.to_plain() for each in self.reasons],
         }

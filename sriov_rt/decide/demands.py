@@ -73,9 +73,9 @@ def preempt_rt(facts: DecisiveFacts) -> Iterator[Reason]:
     elif not preempt_rt:
         named = "?" if isinstance(release, Unknown) else release
         where = facts.kernel.distribution
-        package = _PACKAGES["debian"]
+        package = "of its distribution"
         if isinstance(where, str):
-            package = _PACKAGES.get(where, "of its distribution")
+            package = _PACKAGES.get(where, package)
         yield reason("kernel_not_rt", release=named, package=package)
 
 

@@ -9,7 +9,9 @@ nowhere else. A file that it does not have says nothing of the host.
 
 import bz2
 import contextlib
+import dataclasses
 import gzip
+import io
 import lzma
 import os
 import pathlib
@@ -25,9 +27,13 @@ from typing import cast
 from sriov_rt import exceptions
 from sriov_rt.codec import Unknown
 from sriov_rt.host import kernel
+from sriov_rt.host.compute_driver_socket import SOCKETS
+from sriov_rt.host.compute_driver_socket import SOCKETS_OF_INIT
 from sriov_rt.host.root import CONFIG
 from sriov_rt.host.root import MAX_TEXT
 from sriov_rt.host.root import Root
+from sriov_rt.reason import REMEDY
+from sriov_rt.reason import Reason
 
 #: Bytes of one file that are taken out, and of all; the longest that is read
 #: is modules.dep. Members, and bytes, that an archive may have at all.
@@ -47,6 +53,7 @@ _TAKEN = (
     *("etc/", "proc/", "sys/", "run/sriov-rt", "var/lib/sriov-rt"),
     *("lib/modules/", "usr/lib/os-release", "hostname"),
     *("sos_commands/kernel/", "sos_commands/memory/", "sos_commands/host/"),
+    "sos_commands/sriov_rt/",
 )
 
 #: Its first directories where it has one of its own, or two.
@@ -66,13 +73,12 @@ class ArchiveUnusable(exceptions.SriovRtError):
     :param problem: a clause.
     """
 
+    remedy = "give a sosreport, the directory of one, or a must-gather"
+
     def __init__(self, path: str, problem: str) -> None:
         self.path = path
         self.problem = problem
-        super().__init__(
-            f"{path}: {problem}; give a sosreport, the directory of one, or "
-            "a must-gather"
-        )
+        super().__init__(f"{path}: {problem}{REMEDY}{self.remedy}")
 
 
 class Archive(Root):
@@ -80,7 +86,13 @@ class Archive(Root):
 
     What it does not have is unknown, unless a command's output in it says the
     same (``sos_commands``).
+
+    :param name: of the archive, below what was given.
     """
+
+    def __init__(self, path: str, name: str) -> None:
+        super().__init__(path)
+        self.name = name
 
     def read_text(
         self,
@@ -90,10 +102,19 @@ class Archive(Root):
         may_be_empty: bool = False,
     ) -> str | Unknown:
         """Return the text of a file; see Root."""
+        if relative == SOCKETS_OF_INIT and not self._has(relative):
+            # As stock sos has it, which runs beside init.
+            relative = SOCKETS if self._has(SOCKETS) else relative
         if not self._has(relative):
             said = self._said(relative)
             return _missing(relative) if said is None else said
         return super().read_text(relative, limit, may_be_empty=may_be_empty)
+
+    def open_file(self, relative: str) -> io.FileIO | Unknown:
+        """Return a file; see Root."""
+        if not self._has(relative):
+            return _missing(relative)
+        return super().open_file(relative)
 
     def list_dir(self, relative: str) -> tuple[str, ...] | Unknown:
         """Return the names in a directory; see Root."""
@@ -122,6 +143,8 @@ class Archive(Root):
             for each in _WHOLE
         ):
             return False
+        if relative.startswith(_OURS) and self._has(_PLUGIN):
+            return False  # our plug-in takes it where it is
         return _missing(relative)
 
     def _has(self, relative: str) -> bool:
@@ -154,7 +177,15 @@ _WHOLE = (
     "etc/nova",
     "etc/sriov_rt",
     "etc/tuned",
-    "var/lib/sriov-rt-verify",
+)
+
+#: The output of our plug-in's commands, and what it takes if it runs.
+_PLUGIN = f"{_COMMANDS}/sriov_rt"
+_OURS = (
+    "run/sriov-rt/",
+    "var/lib/sriov-rt/",
+    "var/lib/sriov-rt-verify/hold.json",
+    "var/lib/sriov-rt-verify/latency-certificate.json",
 )
 
 #: Files that sos leaves out, and whose text a command's output has.
@@ -174,17 +205,34 @@ _SAID: Mapping[str, tuple[tuple[str, str], ...]] = {
 }
 
 
+_MISSING = "not in the archive"
+
+
 def _missing(relative: str) -> Unknown:
-    return Unknown(f"/{relative}: not in the archive")
+    return Unknown(f"/{relative}: {_MISSING}")
+
+
+def collected(found: Reason) -> Reason:
+    """Return a Reason, of a missing file with the remedy to collect it."""
+    if _MISSING not in found.message:
+        return found
+    remedy = (
+        "look at that file on the host, or collect it by 'sos report -o "
+        "sriov_rt,openstack_nova'"
+    )
+    return dataclasses.replace(
+        found, message=f"{found.problem}{REMEDY}{remedy}", remedy=remedy
+    )
 
 
 @contextlib.contextmanager
-def hosts(path: pathlib.Path) -> Iterator[list[Archive]]:
+def hosts(path: pathlib.Path) -> Iterator[list[Archive | ArchiveUnusable]]:
     """Give the hosts of an archive, or of a directory of archives.
 
-    What was taken out of them is removed at the end.
+    What was taken out of them is removed at the end. An archive of several
+    that cannot be used is given as the error, by its name.
 
-    :raises ArchiveUnusable: if there is none.
+    :raises ArchiveUnusable: if there is no host.
     """
     with contextlib.ExitStack() as stack:
 
@@ -195,40 +243,50 @@ def hosts(path: pathlib.Path) -> Iterator[list[Archive]]:
             _take_out(file, pathlib.Path(place))
             return pathlib.Path(place)
 
-        found = [Archive(str(each)) for each in _roots(path, unpacked)]
+        if not path.is_dir():
+            if not path.is_file():
+                why = "not a regular file" if path.exists() else "no such file"
+                raise ArchiveUnusable(str(path), why)
+            place = unpacked(path)
+        else:
+            place = path
+        found = list(_within(place, "", unpacked, _DEPTH))
         if not found:
             raise ArchiveUnusable(str(path), "no host in it")
+        for each in found:
+            if isinstance(each, Archive):
+                each.name = each.name or path.absolute().name
         yield found
-
-
-def _roots(
-    path: pathlib.Path, unpacked: Callable[[pathlib.Path], pathlib.Path]
-) -> Iterator[pathlib.Path]:
-    """Yield the directories that are / of a host."""
-    if not path.is_dir():
-        if not path.is_file():
-            why = "not a regular file" if path.exists() else "no such file"
-            raise ArchiveUnusable(str(path), why)
-        yield from _within(unpacked(path), unpacked, _DEPTH)
-    else:
-        yield from _within(path, unpacked, _DEPTH)
 
 
 def _within(
     place: pathlib.Path,
+    name: str,
     unpacked: Callable[[pathlib.Path], pathlib.Path],
     depth: int,
-) -> Iterator[pathlib.Path]:
-    if (place / "proc").is_dir() or (place / "sys").is_dir():
-        yield place
+) -> Iterator[Archive | ArchiveUnusable]:
+    """Yield the directories that are / of a host."""
+    if any((place / each).is_dir() for each in ("proc", "sys", _COMMANDS)):
+        yield Archive(str(place), name)
         return
     # A link may lead anywhere.
     entries = sorted(x for x in place.iterdir() if not x.is_symlink())
     for each in entries[:MAX_HOSTS]:
+        below = f"{name}/{each.name}".lstrip("/")
         if each.is_dir() and depth:
-            yield from _within(each, unpacked, depth - 1)
+            # An archive's own directory needs no mention.
+            below = below if len(entries) > 1 else name
+            yield from _within(each, below, unpacked, depth - 1)
         elif each.is_file() and each.name.endswith(_SUFFIXES):
-            yield from _within(unpacked(each), unpacked, 1)
+            try:
+                inside = unpacked(each)
+            except ArchiveUnusable as error:
+                yield ArchiveUnusable(below, error.problem)
+                continue
+            hosts_of = list(_within(inside, below, unpacked, 1))
+            yield from hosts_of
+            if not (hosts_of or name):
+                yield ArchiveUnusable(below, "no host in it")
 
 
 class _Member(tarfile.TarInfo):

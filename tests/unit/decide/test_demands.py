@@ -12,7 +12,7 @@ class DemandTest(DecideTestCase):
     def test_the_kernel_of_the_distribution(self):
         for distribution, package in (
             ("debian", "(Debian: linux-image-rt-amd64)"),
-            (NOT_REPORTED, "(Debian: linux-image-rt-amd64)"),
+            (NOT_REPORTED, "(of its distribution)"),
             ("ubuntu", "(by 'pro enable realtime-kernel')"),
             ("rocky", "(kernel-rt, of the repository rt)"),
             ("gentoo", "(of its distribution)"),

@@ -14,6 +14,7 @@ from unittest import mock
 from sriov_rt.cmd import main
 from sriov_rt.codec import Unknown
 from sriov_rt.host import archive
+from sriov_rt.host import compute_driver_socket
 from tests.unit.host import trees
 
 UNAME = (
@@ -104,6 +105,50 @@ class ArchiveTest(ArchiveTestCase):
             version = root.read_text("proc/sys/kernel/version")
             self.assertTrue(version.startswith("#1 SMP PREEMPT_RT"), version)
             self.assertIs(False, root.exists("sys/kernel/realtime"))
+
+    def test_what_our_plug_in_left_out_is_not_there(self):
+        path = "var/lib/sriov-rt-verify/hold.json"
+        certificate = "var/lib/sriov-rt-verify/latency-certificate.json"
+        self.tarball(("proc/cmdline", "quiet\n"), (certificate, "{}"))
+        with self.root() as root:
+            self.assertIsInstance(root.exists(path), Unknown)
+            self.assertEqual(
+                f"/{path}: not in the archive", root.open_file(path).reason
+            )
+        self.tarball(
+            ("proc/cmdline", "quiet\n"),
+            ("sos_commands/sriov_rt/ls_-ln_.run.sriov-rt", "none\n"),
+        )
+        with self.root() as root:
+            for each in (path, certificate, "run/sriov-rt/boot-owed.json"):
+                self.assertIs(False, root.exists(each))
+            # A result of a measurement, which it does not take.
+            other = root.exists("var/lib/sriov-rt-verify/result-1.json")
+            self.assertIsInstance(other, Unknown)
+
+    def test_the_driver_of_a_stock_sosreport(self):
+        prefix = compute_driver_socket.prefix("rt-7")
+        self.tarball(
+            ("proc/4711/net/unix", f"0: 2 0 0 2 1 9 @{prefix}1.0/kvm/abc\n"),
+            self.link("sosreport-rt-7/proc/self", "4711"),
+            self.link("sosreport-rt-7/proc/net", "self/net"),
+        )
+        with self.root() as root:
+            self.assertEqual(
+                compute_driver_socket.Driver("1.0", "kvm"),
+                compute_driver_socket.observe(root, "rt-7"),
+            )
+        self.tarball(("proc/cmdline", "quiet\n"))
+        with self.root() as root:
+            found = compute_driver_socket.observe(root, "rt-7")
+            self.assertIn("/proc/1/net/unix: not in", found.reason)
+
+    def test_one_of_outputs_of_commands_alone(self):
+        self.tarball(("sos_commands/kernel/uname_-a", UNAME))
+        with self.root() as root:
+            self.assertEqual(
+                "rt-7\n", root.read_text("proc/sys/kernel/hostname")
+            )
 
     def test_nothing_is_written_outside(self):
         victim = self.place / "victim"
@@ -231,6 +276,16 @@ class CommandTest(ArchiveTestCase):
             *("host", "check", "--sos", directory, "-f", "json")
         )
         self.assertEqual(1, code)
+        _, document, _ = self.run_it(
+            *("host", "check", "--sos", directory, "--json")
+        )
+        (reason,) = [
+            each
+            for each in json.loads(document)["reasons"]
+            if each.get("fact") == "memory.ksm_run"
+        ]
+        self.assertIn("sos report -o sriov_rt", reason["remedy"])
+        self.assertTrue(reason["message"].endswith(reason["remedy"]))
         (row,) = [
             each
             for each in json.loads(out[out.index("[") :])
@@ -291,3 +346,59 @@ class CommandTest(ArchiveTestCase):
         code, _, err = self.run_it("host", "check", "--sos", some)
         self.assertEqual(2, code)
         self.assertIn("it has 2 hosts, which 'sriov-rt explain --sos'", err)
+
+    def explained(self, *words):
+        code, out, err = self.run_it(
+            *("explain", "--extra-spec", "sriov_rt:kernel=preempt_rt"),
+            *("--sos", self.place / "some", *words),
+        )
+        self.assertEqual("", err)
+        return code, out
+
+    def test_an_archive_of_several_that_cannot_be_used(self):
+        some = self.place / "some"
+        some.mkdir()
+        path = self.sosreport("a", "rt-1")
+        path.rename(some / path.name)
+        (some / "cut.tar.gz").write_bytes(b"\x1f\x8b\x08")
+        self.tarball(("var/log/syslog", "x"), path=some / "logs.tar.xz")
+        _, out = self.explained("--json")
+        found = {each["archive"]: each for each in json.loads(out)}
+        self.assertEqual(
+            {
+                "a.tar.gz": "rt-1",
+                "cut.tar.gz": "unknown",
+                "logs.tar.xz": "unknown",
+            },
+            {name: each["host"] for name, each in found.items()},
+        )
+        (reason,) = found["logs.tar.xz"]["reasons"]
+        self.assertEqual("facts_missing", reason["code"])
+        self.assertEqual(
+            "unknown: no host in it; give a sosreport, the directory of one, "
+            "or a must-gather",
+            reason["message"],
+        )
+        self.assertFalse(found["cut.tar.gz"]["passes"])
+        _, out = self.explained("-f", "csv")
+        self.assertIn("unknown (cut.tar.gz)", out)
+        self.assertNotIn("rt-1 (", out)
+
+    def test_two_archives_of_one_host(self):
+        some = self.place / "some"
+        some.mkdir()
+        for name in ("before", "after"):
+            path = self.sosreport(name, "rt-1")
+            path.rename(some / path.name)
+        _, out = self.explained("-f", "csv")
+        for name in ("before", "after"):
+            self.assertIn(f"rt-1 ({name}.tar.gz)", out)
+
+    def test_a_must_gather_whose_snapshot_is_cut(self):
+        with tarfile.open(self.file, "w") as tar:
+            info = tarfile.TarInfo("must/nodes/n1/sysinfo.tgz")
+            info.size = 3
+            tar.addfile(info, io.BytesIO(b"\x1f\x8b\x08"))
+        code, _, err = self.run_it("host", "check", "--sos", self.file)
+        self.assertEqual(2, code)
+        self.assertIn("sysinfo.tgz: ", err)
