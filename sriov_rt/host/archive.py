@@ -266,11 +266,15 @@ def _within(
     depth: int,
 ) -> Iterator[Archive | ArchiveUnusable]:
     """Yield the directories that are / of a host."""
-    if any((place / each).is_dir() for each in ("proc", "sys", _COMMANDS)):
-        yield Archive(str(place), name)
+    try:
+        if any((place / x).is_dir() for x in ("proc", "sys", _COMMANDS)):
+            yield Archive(str(place), name)
+            return
+        # A link may lead anywhere.
+        entries = sorted(x for x in place.iterdir() if not x.is_symlink())
+    except OSError as error:
+        yield ArchiveUnusable(name or str(place), exceptions.plain(error))
         return
-    # A link may lead anywhere.
-    entries = sorted(x for x in place.iterdir() if not x.is_symlink())
     for each in entries[:MAX_HOSTS]:
         below = f"{name}/{each.name}".lstrip("/")
         if each.is_dir() and depth:

@@ -3,8 +3,10 @@
 """Hosts of archives, some of which mean harm."""
 
 import contextlib
+import errno
 import io
 import json
+import os
 import pathlib
 import tarfile
 import tempfile
@@ -402,3 +404,39 @@ class CommandTest(ArchiveTestCase):
         code, _, err = self.run_it("host", "check", "--sos", self.file)
         self.assertEqual(2, code)
         self.assertIn("sysinfo.tgz: ", err)
+
+    def test_a_directory_that_cannot_be_read(self):
+        some = self.place / "some"
+        (some / "closed").mkdir(parents=True)
+        path = self.sosreport("a", "rt-1")
+        path.rename(some / path.name)
+        real = pathlib.Path.iterdir
+
+        def iterdir(path):
+            if path.name == "closed":
+                raise PermissionError(errno.EACCES, "Permission denied")
+            return real(path)
+
+        with mock.patch.object(pathlib.Path, "iterdir", iterdir):
+            _, out = self.explained("--json")
+        found = {each["archive"]: each for each in json.loads(out)}
+        self.assertEqual({"a.tar.gz", "closed"}, set(found))
+        (reason,) = found["closed"]["reasons"]
+        self.assertIn("Permission denied", reason["message"])
+
+    def test_names_that_are_no_text(self):
+        some = self.place / "some"
+        some.mkdir()
+        (some / os.fsdecode(b"\xff\x1b[2J.tar")).write_bytes(b"x")
+        for words in (("--json",), ("-f", "table"), ("-f", "csv")):
+            out = io.TextIOWrapper(io.BytesIO(), "utf-8", "strict")
+            with contextlib.redirect_stdout(out):
+                code = main.main(
+                    [
+                        *("explain", "--extra-spec", "sriov_rt:vif=macvlan"),
+                        *("--sos", str(some), *words),
+                    ]
+                )
+                out.flush()
+            self.assertEqual(1, code)
+            self.assertNotIn(b"\x1b", out.buffer.getvalue())
