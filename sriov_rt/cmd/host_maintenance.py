@@ -125,6 +125,7 @@ class ReleaseHost(command.ShowOne):
         return _shown(
             maintenance.read(root),
             None if args.dry_run else lambda: release(root),
+            ("hold", "would end" if args.dry_run else "ends now"),
         )
 
 
@@ -148,11 +149,14 @@ def release(root: Root) -> None:
 
 
 def _shown(
-    found: HostHold | None | Unknown, apply: Callable[[], object] | None
+    found: HostHold | None | Unknown,
+    apply: Callable[[], object] | None,
+    *first: tuple[str, object],
 ) -> Result:
     if isinstance(found, HostHold):
         until = found.until
         fields: tuple[tuple[str, object], ...] = (
+            *first,
             ("who", printable(found.who)),
             ("why", printable(found.why)),
             ("since", timestamp.text(found.since)),

@@ -55,8 +55,9 @@ class HostHoldTest(trees.TreeTest):
         self.run_command("hold", "--why", "NIC", "--dry-run")
         self.assertIsNone(self.found())
         self.run_command("hold", "--why", "NIC")
-        self.run_command("release", "--dry-run")
+        self.assertIn("would end", self.run_command("release", "--dry-run"))
         self.assertEqual("NIC", self.found().why)
+        self.assertIn("| hold  | ends now", self.run_command("release"))
 
     def test_an_end(self):
         self.run_command("hold", "--why", "a", "--until", "4h")
