@@ -6,6 +6,7 @@ import pathlib
 from typing import ClassVar
 
 from tests.periodic import periodic
+from tests.testbed import walk
 from tests.testbed.waiting import wait_for
 from tests.vm import base
 from tests.vm import network
@@ -112,6 +113,20 @@ class ContainerTest(test_vif_kinds.PortTestCase):
             lambda: self.done("vif", "show") == [],
             timeout=base.PATIENCE,
         )
+        self._assert_all_home()
+
+    def test_the_walkthrough(self) -> None:
+        self.make_room()
+        self.addCleanup(
+            self.sh, "lxc-stop -P /srv/lxc -n centos1 -k", check=False
+        )
+
+        def shell(script: str) -> tuple[int, str]:
+            ready = "exec 2>&1; export COLUMNS=80 PATH=$PATH:/usr/local/bin\n"
+            done = self.sh(ready + script, check=False)
+            return done.status, done.text
+
+        walk.run(self, walk.PAGES / "lxc.rst", shell)
         self._assert_all_home()
 
     def test_libvirt_lxc_takes_ready_interfaces(self) -> None:
