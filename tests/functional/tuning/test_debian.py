@@ -18,6 +18,7 @@ from sriov_rt.tuning import apply
 from sriov_rt.tuning.apply import Tuning
 from sriov_rt.tuning.settings import Kind
 from tests.periodic import periodic
+from tests.testbed import death
 from tests.testbed import debian_tree
 from tests.unit.host import trees
 from tests.unit.tuning import fakes
@@ -51,14 +52,14 @@ class KilledHost(apply.Host):
 
     def run(self, command: tuple[str, ...]) -> None:
         """Run a program, and die when it has begun to write."""
-        fakes.point()
-        if fakes.is_next():
-            with fakes.quiet():
+        death.point()
+        if death.is_next():
+            with death.quiet():
                 self._kill(command)
-        fakes.point()
-        with fakes.quiet():
+        death.point()
+        with death.quiet():
             super().run(command)
-        fakes.point()
+        death.point()
 
     def _kill(self, command: tuple[str, ...]) -> None:
         draft = self.root.path / _DRAFT
@@ -148,7 +149,7 @@ class DebianTest(unittest.TestCase):
             for at in itertools.count():
                 if change is undo_all:
                     apply_all()
-                was_killed = fakes.killed(change, at)
+                was_killed = death.killed(change, at)
                 undo_all()
                 self.assertEqual(
                     before,

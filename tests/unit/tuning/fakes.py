@@ -2,15 +2,10 @@
 
 """A host whose settings can be changed, and that dies where it is told to."""
 
-import contextlib
-import os
 import re
 import stat
 import subprocess
-import sys
 from collections.abc import Callable
-from collections.abc import Iterator
-from unittest import mock
 
 from sriov_rt.facts import HostFacts
 from sriov_rt.facts import decisive
@@ -25,6 +20,7 @@ from sriov_rt.tuning import apply
 from sriov_rt.tuning import boot
 from sriov_rt.tuning import settings
 from sriov_rt.tuning.settings import Setting
+from tests.testbed import death
 from tests.unit.host import trees
 
 THP = "sys/kernel/mm/transparent_hugepage/enabled"
@@ -137,7 +133,7 @@ class FakeHost(apply.Host):
         self.before: Callable[[], object] = lambda: None
 
     def write(self, path, text):
-        point()
+        death.point()
         relative = path[1:]
         if relative in self.refuses:
             raise self.refuses[relative]
@@ -145,31 +141,31 @@ class FakeHost(apply.Host):
             words = ("always", "madvise", "never")
             chosen = text.strip()
             text = " ".join(f"[{x}]" if x == chosen else x for x in words)
-        with quiet():
+        with death.quiet():
             self.tree.write(relative, f"{text.strip()}\n")
             directory, _, name = relative.rpartition("/")
             if name == "smp_affinity_list":
                 first = min(parse_cpu_list(text.strip()))
                 effective = f"{directory}/effective_affinity_list"
                 self.tree.write(effective, f"{first}\n")
-        point()
+        death.point()
 
     def run(self, command):
         self.commands.append(command)
-        point()
-        with quiet():
+        death.point()
+        with death.quiet():
             self.before()
             if command[0] == "update-grub":
                 self.tree.write("boot/grub/grub.cfg", "linux /vmlin")
-        point()
-        with quiet():
+        death.point()
+        with death.quiet():
             if command[0] == "update-grub":
                 update_grub(self.tree)
             elif command[0] == "grubby":
                 self._grubby(command[2:])
             else:
                 self._kernel_install()
-        point()
+        death.point()
 
     def _grubby(self, options):
         for path in (f"boot/{ENTRY}", "etc/kernel/cmdline"):
@@ -231,86 +227,3 @@ def snapshot(tree: trees.Tree) -> dict[str, object]:
         else:
             found[relative] = status.st_mode
     return found
-
-
-# Death, as of SIGKILL: nothing of the program runs after it.
-
-_WRITES = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.chown")
-
-
-class _Fate:
-    """Counts what a child process changes.
-
-    :ivar left: changes until its death; None for a program that lives.
-    """
-
-    left: int | None = None
-
-
-def point() -> None:
-    """Die at this point, if it is the one."""
-    if _Fate.left is not None:
-        _Fate.left -= 1
-        if _Fate.left < 0:
-            os._exit(9)
-
-
-def is_next() -> bool:
-    """Return whether the next point is the one."""
-    return _Fate.left == 0
-
-
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """Do several changes as one."""
-    left, _Fate.left = _Fate.left, None
-    try:
-        yield
-    finally:
-        _Fate.left = left
-
-
-def _audit(event, args) -> None:
-    flags = args[2] if event == "open" and len(args) > 2 else 0
-    is_write = isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR)
-    if event in _WRITES or is_write:
-        point()
-
-
-def killed(program: Callable[[], object], at: int) -> bool:
-    """Run a program in a child that is killed before its change of a number.
-
-    A write is several: before it, in the middle of it and after it.
-
-    :returns: whether it was killed.
-    """
-    child = os.fork()
-    if child:
-        _, status = os.waitpid(child, 0)
-        code = os.waitstatus_to_exitcode(status)
-        if code not in (0, 9):
-            raise AssertionError(f"the child failed with {code}")
-        return code == 9
-    code = 1
-    try:
-        real = os.write
-
-        def write(descriptor, data):
-            if _Fate.left is None:
-                return real(descriptor, data)
-            point()
-            half = len(data) // 2
-            done = real(descriptor, data[:half]) if half else 0
-            point()
-            done += real(descriptor, data[half:])
-            point()
-            return done
-
-        sys.addaudithook(_audit)
-        with mock.patch("os.write", write):
-            _Fate.left = at
-            program()
-            _Fate.left = None
-        code = 0
-    finally:
-        os._exit(code)
