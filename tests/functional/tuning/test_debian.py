@@ -18,7 +18,7 @@ from sriov_rt.tuning import apply
 from sriov_rt.tuning.apply import Tuning
 from sriov_rt.tuning.settings import Kind
 from tests.periodic import periodic
-from tests.testbed import deaths
+from tests.testbed import death
 from tests.testbed import debian_tree
 from tests.unit.host import trees
 from tests.unit.tuning import fakes
@@ -44,7 +44,13 @@ esac
 #: What belongs to a host that runs, and to us.
 _LEFT_OUT = ("proc", "sys", "run", "dev", "var/lib/sriov-rt-tuning")
 
-_DRAFT = "boot/grub/grub.cfg.new"
+_ID = "0f4c" * 8
+
+#: What a program writes first of what it would leave half-done.
+_DRAFTS = {
+    "update-grub": "boot/grub/grub.cfg.new",
+    "kernel-install": f"boot/loader/entries/{_ID}-{trees.RELEASE}.conf",
+}
 
 
 class KilledHost(apply.Host):
@@ -52,27 +58,35 @@ class KilledHost(apply.Host):
 
     def run(self, command: tuple[str, ...]) -> None:
         """Run a program, and die when it has begun to write."""
-        deaths.point()
-        if deaths.is_next():
-            with deaths.quiet():
+        death.point()
+        if death.is_next():
+            with death.quiet():
                 self._kill(command)
-        deaths.point()
-        with deaths.quiet():
+        death.point()
+        with death.quiet():
             super().run(command)
-        deaths.point()
+        death.point()
 
     def _kill(self, command: tuple[str, ...]) -> None:
-        draft = self.root.path / _DRAFT
+        draft = self.root.path / _DRAFTS[command[0]]
+        before = _written(draft)
         program = subprocess.Popen(
             ("chroot", self.root.path, *command),
             start_new_session=True,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        while not draft.exists() and program.poll() is None:
+        while _written(draft) == before and program.poll() is None:
             time.sleep(0.001)
-        os.killpg(program.pid, signal.SIGKILL)
+        # One that has ended has no group.
+        if program.returncode is None:
+            os.killpg(program.pid, signal.SIGKILL)
         program.wait()
+
+
+def _written(path: pathlib.Path) -> int | None:
+    """Return when a file was written, in nanoseconds."""
+    return path.stat().st_mtime_ns if path.exists() else None
 
 
 @periodic
@@ -117,11 +131,26 @@ class DebianTest(unittest.TestCase):
             {apply.Result.UNDONE}, {x.result for x in found.values()}, found
         )
         self.assertEqual(before, self._snapshot(tree))
-        killed = self._kill(tree)
         # Each file is opened, written, renamed, and so is its record's.
+        killed = self._kill(tree, "update-grub")
+        self.assertGreater(min(killed.values()), 60, killed)
+        self._boot_by_entries(tree)
+        killed = self._kill(tree, "kernel-install")
         self.assertGreater(min(killed.values()), 60, killed)
 
-    def _kill(self, tree: trees.Tree) -> dict[str, int]:
+    def _boot_by_entries(self, tree: trees.Tree) -> None:
+        """Have systemd's kernel-install in the place of GRUB."""
+        (tree.path / "usr/sbin/update-grub").unlink()
+        tree.write("etc/machine-id", f"{_ID}\n")
+        tree.write("etc/kernel/cmdline", f"{fakes.LINE}\n")
+        for each in (_ID, "loader/entries"):
+            (tree.path / "boot" / each).mkdir(parents=True)
+        (tree.path / "lib/modules" / trees.RELEASE).mkdir(parents=True)
+        image = f"/boot/vmlinuz-{trees.RELEASE}"
+        command = ("kernel-install", "add", trees.RELEASE, image)
+        subprocess.run(("chroot", tree.path, *command), check=True)
+
+    def _kill(self, tree: trees.Tree, program: str) -> dict[str, int]:
         """Kill an apply, and an undo, at each change, and undo it."""
         tuning = Tuning(
             KilledHost(tree.root),
@@ -133,7 +162,7 @@ class DebianTest(unittest.TestCase):
             for each in fakes.settings_of(tree)
             if each.kind is not Kind.KERNEL
         )
-        self.assertEqual("update-grub", kept[-1].path)
+        self.assertEqual(program, kept[-1].command[0])
         before = self._snapshot(tree, "etc", "boot")
         found = {}
 
@@ -149,7 +178,7 @@ class DebianTest(unittest.TestCase):
             for at in itertools.count():
                 if change is undo_all:
                     apply_all()
-                was_killed = deaths.killed(change, at)
+                was_killed = death.killed(change, at)
                 undo_all()
                 self.assertEqual(
                     before,

@@ -20,7 +20,7 @@ from sriov_rt.tuning import apply
 from sriov_rt.tuning import boot
 from sriov_rt.tuning import settings
 from sriov_rt.tuning.settings import Setting
-from tests.testbed import deaths
+from tests.testbed import death
 from tests.unit.host import trees
 
 THP = "sys/kernel/mm/transparent_hugepage/enabled"
@@ -133,7 +133,7 @@ class FakeHost(apply.Host):
         self.before: Callable[[], object] = lambda: None
 
     def write(self, path, text):
-        deaths.point()
+        death.point()
         relative = path[1:]
         if relative in self.refuses:
             raise self.refuses[relative]
@@ -141,31 +141,31 @@ class FakeHost(apply.Host):
             words = ("always", "madvise", "never")
             chosen = text.strip()
             text = " ".join(f"[{x}]" if x == chosen else x for x in words)
-        with deaths.quiet():
+        with death.quiet():
             self.tree.write(relative, f"{text.strip()}\n")
             directory, _, name = relative.rpartition("/")
             if name == "smp_affinity_list":
                 first = min(parse_cpu_list(text.strip()))
                 effective = f"{directory}/effective_affinity_list"
                 self.tree.write(effective, f"{first}\n")
-        deaths.point()
+        death.point()
 
     def run(self, command):
         self.commands.append(command)
-        deaths.point()
-        with deaths.quiet():
+        death.point()
+        with death.quiet():
             self.before()
             if command[0] == "update-grub":
                 self.tree.write("boot/grub/grub.cfg", "linux /vmlin")
-        deaths.point()
-        with deaths.quiet():
+        death.point()
+        with death.quiet():
             if command[0] == "update-grub":
                 update_grub(self.tree)
             elif command[0] == "grubby":
                 self._grubby(command[2:])
             else:
                 self._kernel_install()
-        deaths.point()
+        death.point()
 
     def _grubby(self, options):
         for path in (f"boot/{ENTRY}", "etc/kernel/cmdline"):

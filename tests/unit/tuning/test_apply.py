@@ -20,7 +20,7 @@ from sriov_rt.tuning.apply import Result
 from sriov_rt.tuning.apply import Tuning
 from sriov_rt.tuning.settings import Kind
 from tests import periodic
-from tests.testbed import deaths
+from tests.testbed import death
 from tests.unit.host import trees
 from tests.unit.tuning import fakes
 
@@ -510,13 +510,13 @@ class KillTest(TuningTest):
                     break
 
     def undone(self, at) -> bool:
-        was_killed = deaths.killed(self.apply, at)
+        was_killed = death.killed(self.apply, at)
         self.undo()
         self.assert_as_before()
         return was_killed
 
     def finished(self, at) -> bool:
-        was_killed = deaths.killed(self.apply, at)
+        was_killed = death.killed(self.apply, at)
         self.apply()
         self.assertEqual({}, self.apply())
         self.undo()
@@ -525,7 +525,7 @@ class KillTest(TuningTest):
 
     def undone_twice(self, at) -> bool:
         self.apply()
-        was_killed = deaths.killed(self.undo, at)
+        was_killed = death.killed(self.undo, at)
         self.undo()
         self.assert_as_before()
         return was_killed

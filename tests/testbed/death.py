@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Deaths of a program at each of its changes, as of SIGKILL."""
+"""Death of a program, as of SIGKILL: nothing of it runs afterwards.
+
+It needs the standard library only, so that it runs in a virtual machine too.
+"""
 
 import contextlib
 import os
 import sys
+import traceback
 from collections.abc import Callable
 from collections.abc import Iterator
+from typing import Any
 from unittest import mock
 
 _WRITES = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.chown")
@@ -44,7 +49,7 @@ def quiet() -> Iterator[None]:
         _Fate.left = left
 
 
-def _audit(event: str, args: tuple[object, ...]) -> None:
+def _audit(event: str, args: tuple[Any, ...]) -> None:
     flags = args[2] if event == "open" and len(args) > 2 else 0
     is_write = isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR)
     if event in _WRITES or is_write:
@@ -86,5 +91,10 @@ def killed(program: Callable[[], object], at: int) -> bool:
             program()
             _Fate.left = None
         code = 0
+    except BaseException:
+        # Nobody else says why: the parent has the exit code only.
+        traceback.print_exc()
+        sys.stderr.flush()
+        raise
     finally:
         os._exit(code)
