@@ -105,7 +105,7 @@ PARTS = (
         (
             *_modules("vm", "test_host", "test_host_cpus", "test_machine"),
             *_modules("vm", "test_remedies", "test_tuning"),
-            *_modules("vm", "test_occupancy"),
+            *_modules("vm", "test_occupancy", "test_roll"),
         ),
     ),
     Part(

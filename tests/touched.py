@@ -150,6 +150,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "sriov_rt/verify": (
         "functional.verify",
         "vm.test_verify",
+        "vm.test_roll",
         "cloud.test_certificate",
     ),
     "sriov_rt/vif": (*_PORTS, "functional.neutron", "cloud.test_vif"),
