@@ -42,6 +42,7 @@ TUNED_FILE = "/etc/tuned/sriov-rt/tuned.conf"
 #: tuned.spec). Its own profiles moved likewise, to the second.
 LATER_TUNED_FILE = "/etc/tuned/profiles/sriov-rt/tuned.conf"
 _LATER_TUNED = "usr/lib/tuned/profiles"
+_TUNED_ADM = "usr/sbin/tuned-adm"
 
 #: The codes whose remedy is in a plan. What else keeps a host from being
 #: ready is named beside it.
@@ -136,6 +137,7 @@ class FixPlan:
     :param by_hand: what keeps the host from being ready and no such setting
         can mend.
     :param tuned_path: the file that tuned reads the profile from.
+    :param has_tuned: whether tuned may be installed.
     """
 
     dedicated: CpuSet
@@ -148,6 +150,7 @@ class FixPlan:
     nova: Sections = dataclasses.field(default_factory=dict)
     by_hand: tuple[Reason, ...] = ()
     tuned_path: str = TUNED_FILE
+    has_tuned: bool = True
 
     def to_plain(self) -> dict[str, Any]:
         """Return the plan as a JSON object."""
@@ -184,6 +187,11 @@ class FixPlan:
                 for path, value in self.cgroup.items():
                     yield f"echo {value} > {path}"
                 yield ""
+            if not self.has_tuned:
+                yield (
+                    "# There is no tuned here: install it, and make this plan "
+                    "again, as its release decides on the path"
+                )
             yield (
                 f"# {self.tuned_path}; then run 'tuned-adm profile sriov-rt'"
             )
@@ -221,10 +229,12 @@ class Tuned:
     :param path: the file that it reads the plan's profile from.
     :param included: the profiles that are active, which the plan's includes;
         empty for none.
+    :param installed: false where its command is known to be missing.
     """
 
     path: str = TUNED_FILE
     included: str = ""
+    installed: bool = True
 
 
 NO_TUNED = Tuned()
@@ -243,7 +253,11 @@ def tuned_of(root: Root) -> Tuned:
         names = "" if own is None else own[1]
     if not _PROFILES.fullmatch(names):
         names = ""
-    return Tuned(path, ",".join(re.split("[ ,;]+", names)))
+    return Tuned(
+        path,
+        ",".join(re.split("[ ,;]+", names)),
+        root.exists(_TUNED_ADM) is not False,
+    )
 
 
 def make(
@@ -284,6 +298,7 @@ def make(
         _nova(facts, dedicated) if placed_by_nova else {},
         by_hand,
         tuned.path,
+        tuned.installed,
     )
 
 

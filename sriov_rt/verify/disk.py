@@ -572,7 +572,7 @@ TABLE: matrix.Table[Measured] = matrix.Table(
         matrix.Column(
             "p99 µs", lambda x, _: f"{_figures(x).p99_us:.0f}", _NEVER
         ),
-        matrix.Column("Of bare", _parity),
+        matrix.Column("Of here", _parity),
     ),
     order=_order,
     key=_key,

@@ -363,6 +363,14 @@ class HostCommandTest(trees.TreeTest):
             self.assertEqual(path, told["fix_plan"]["tuned"]["path"])
             self.tree.write("usr/lib/tuned/profiles/balanced/tuned.conf", "")
 
+    def test_the_fix_plan_has_tuned_installed_first(self):
+        missing = "# There is no tuned here: install it"
+        self.assertIn(missing, self.run_command("check", "--fix-plan", code=1))
+        self.tree.write("usr/sbin/tuned-adm", "")
+        self.assertNotIn(
+            missing, self.run_command("check", "--fix-plan", code=1)
+        )
+
     def test_configuration_of_nova_that_does_not_exist(self):
         said = io.StringIO()
         with contextlib.redirect_stderr(said):

@@ -173,6 +173,9 @@ class TunedTest(trees.TreeTest):
 
     def test_no_tuned(self):
         self.assertEqual("", fix_plan.tuned_of(self.root).included)
+        self.assertFalse(fix_plan.tuned_of(self.root).installed)
+        self.tree.write("usr/sbin/tuned-adm", "")
+        self.assertTrue(fix_plan.tuned_of(self.root).installed)
 
 
 class FixPlanTest(unittest.TestCase):
