@@ -21,6 +21,7 @@ from oslo_versionedobjects import fields as types
 
 from sriov_rt import exceptions
 from sriov_rt.kernel.tc import Limits
+from sriov_rt.vif import log
 from sriov_rt.vif import privsep
 from sriov_rt.vif import validation
 from sriov_rt.vif.model import Kind
@@ -125,9 +126,9 @@ class SriovRtPlugin(plugin.PluginBase):  # type: ignore[misc]
         except exceptions.SriovRtError as error:
             raise exception.PlugException(str(error)) from error
         LOG.info(
-            "port=%s vf=%s plugged as %s %s on %s%s",
-            vif.id,
-            plugged["vf"],
+            "%s instance=%s plugged as %s %s on %s%s",
+            log.about(vif.id, plugged["vf"]),
+            instance_info.uuid,
             plugged["kind"],
             plugged["interface"],
             plugged["parent"],
@@ -147,7 +148,10 @@ class SriovRtPlugin(plugin.PluginBase):  # type: ignore[misc]
         except exceptions.SriovRtError as error:
             raise exception.UnplugException(str(error)) from error
         LOG.info(
-            "port=%s %s", vif.id, "unplugged" if there else "was not plugged"
+            "%s instance=%s %s",
+            log.about(vif.id),
+            instance_info.uuid,
+            "unplugged" if there else "was not plugged",
         )
 
 

@@ -12,6 +12,7 @@ from os_vif import objects
 from os_vif.objects import vif as vifs
 
 from sriov_rt.kernel.tc import Limits
+from sriov_rt.vif import log
 from sriov_rt.vif import os_vif_plugin
 from sriov_rt.vif import privsep
 from sriov_rt.vif.model import Kind
@@ -160,9 +161,11 @@ class PlugTest(PluginTest):
     def test_a_port_and_its_vf_are_in_the_log(self):
         with self.assertLogs(os_vif_plugin.__name__, "INFO") as logged:
             self.plugin.plug(generic(), self.instance)
-        self.assertIn(
-            f"port={PORT} vf={fake_plugger.VF}", logged.records[0].getMessage()
+        said = logged.records[0].getMessage()
+        self.assertTrue(
+            said.startswith(log.about(PORT, fake_plugger.VF)), said
         )
+        self.assertIn(f" instance={INSTANCE} plugged as ", said)
 
     def test_a_refusal_keeps_its_sentence(self):
         self.plugger.fail = fake_plugger.no_parent(PORT)
@@ -214,7 +217,8 @@ class UnplugTest(PluginTest):
             self.plugin.unplug(generic(), self.instance)
         self.assertEqual({}, self.plugger.ports)
         self.assertEqual(
-            f"port={PORT} unplugged", logged.records[0].getMessage()
+            f"{log.about(PORT)} instance={INSTANCE} unplugged",
+            logged.records[0].getMessage(),
         )
 
     def test_what_is_gone_is_no_error(self):
