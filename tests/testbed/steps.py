@@ -21,12 +21,12 @@ class Step(enum.Enum):
     """A step, with the seconds it takes on two idle cores."""
 
     PREPARE = _Step("install OpenStack, QEMU and sriov-rt", 5)
-    START = _Step("start the controller, boot realtime host rt-1", 65)
+    START = _Step("start the controller, boot realtime host rt-1", 45)
     JOIN = _Step("start nova-compute and agents on rt-1", 90)
-    EXPLAIN = _Step("ask which hosts fit the flavor rt.small", 10)
-    BOOT = _Step("create a realtime and an ordinary server", 60)
-    CONSOLE = _Step("wait until their systems are up", 20)
-    DELETE = _Step("delete both, look for what is left", 10)
+    EXPLAIN = _Step("ask which hosts fit the flavor rt.small", 5)
+    BOOT = _Step("create a realtime and an ordinary server", 100)
+    CONSOLE = _Step("wait until their systems are up", 15)
+    DELETE = _Step("delete both, look for what is left", 20)
 
     def begin(self) -> None:
         """Say that it begins, and that the one before has ended."""
