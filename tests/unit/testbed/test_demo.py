@@ -175,7 +175,7 @@ class ScreenTest(unittest.TestCase):
         self.assertEqual(
             [
                 f" 0:00  1/7 {Step.PREPARE.value.title}, about 1:45",
-                f" 1:15  2/7 {Step.START.value.title}, about 1:05",
+                f" 1:15  2/7 {Step.START.value.title}, about 0:45",
             ],
             stream.getvalue().splitlines(),
         )
@@ -188,8 +188,8 @@ class ScreenTest(unittest.TestCase):
         screen.tick()
         screen.end()
         first, tick, end = stream.getvalue().split("\r")[1:]
-        self.assertIn("0:00 of about 1:05", first)
-        self.assertIn("0:34 of about 1:05", tick)
+        self.assertIn("0:00 of about 0:45", first)
+        self.assertIn("0:34 of about 0:45", tick)
         self.assertRegex(end, r"took 0:34\x1b\[K\n$")
 
     def test_each_step_fits_a_terminal(self) -> None:
